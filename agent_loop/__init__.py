@@ -1,0 +1,1 @@
+"""Coding agents that propose and test changes through one set of tools."""

@@ -1,0 +1,1 @@
+"""The agents behind the `Agent` Protocol."""

@@ -1,0 +1,67 @@
+"""What can go wrong, as a tree.
+
+    EnpireError                 one clear sentence: what, where, what is allowed, what to do
+    ├── UsageError              the caller asked for something that does not exist or does not fit
+    │   ├── FileProblem         a file is missing, unreadable, or says something that is not allowed
+    │   └── UnknownName         no plug-in, task, station, campaign or version has that name
+    ├── MissingExtra            a part needs a package that is not installed
+    ├── LedgerProblem           the ledger cannot be opened, is locked, or does not verify
+    ├── StorageFull             the disk refused a write that must not be lost
+    ├── TransportProblem        an address is in use, a peer is refused, a message is malformed
+    ├── PolicyProblem           a policy cannot be loaded, or returned what no robot may execute
+    ├── RobotProblem            a robot cannot be reached, or refuses to move
+    │   └── EnvelopeViolation   a command or a state left the safety envelope
+    └── LearningProblem         a training run cannot go on (divergence, no data)
+
+The command line prints the sentence and exits with 1; a traceback needs `--debug`.
+"""
+
+from __future__ import annotations
+
+
+class EnpireError(Exception):
+    """Root of every error that ENPIRE raises on purpose; its text is one sentence for a person."""
+
+
+class UsageError(EnpireError):
+    """The caller asked for something that does not exist or does not fit."""
+
+
+class FileProblem(UsageError):
+    """A file is missing, unreadable, or says something that is not allowed."""
+
+
+class UnknownName(UsageError):
+    """No plug-in, task, station, campaign or version has that name."""
+
+
+class MissingExtra(EnpireError):
+    """A part needs a package that is not installed; the text names the extra."""
+
+
+class LedgerProblem(EnpireError):
+    """The ledger cannot be opened, is locked by another process, or does not verify."""
+
+
+class StorageFull(EnpireError):
+    """The disk refused a write that must not be lost."""
+
+
+class TransportProblem(EnpireError):
+    """An address is in use, a peer is refused, or a message is malformed."""
+
+
+class PolicyProblem(EnpireError):
+    """A policy cannot be loaded, or returned what no robot may execute."""
+
+
+class RobotProblem(EnpireError):
+    """A robot cannot be reached, or refuses to move."""
+
+
+class EnvelopeViolation(RobotProblem):
+    """A command or a measured state left the safety envelope."""
+
+
+class LearningProblem(EnpireError):
+    """A training run cannot go on: it diverged, or there is nothing to learn from."""

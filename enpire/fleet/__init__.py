@@ -1,0 +1,1 @@
+"""Stations: the order loop, the spool, the scheduler, the wire between them."""

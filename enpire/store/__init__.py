@@ -1,0 +1,1 @@
+"""What is kept: the ledger of events and the store of episodes."""

@@ -1,0 +1,244 @@
+"""The nouns. Frozen, keyword-only, with the unit under each field; docs/walk.md shows who hands what to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+MaskArray = npt.NDArray[np.bool_]
+ImageArray = npt.NDArray[np.uint8]
+"""(height, width, 3), RGB, row 0 on top."""
+
+Split = Literal["train", "holdout", "confirm"]
+Purpose = Literal["demonstrate", "collect", "base", "gate", "confirm"]
+"""Why a robot moves: teacher's demonstrations, data for the learner, the base policy's success rate, a gate's trial,
+the confirmation."""
+OutcomeKind = Literal["success", "failure", "unsafe", "aborted", "invalid", "unknown"]
+OUTCOME_KINDS: tuple[OutcomeKind, ...] = ("success", "failure", "unsafe", "aborted", "invalid", "unknown")
+Phase = Literal["rollout", "reset", "verify", "wait-order", "wait-person", "fault", "stopped", "offline"]
+PHASES: tuple[Phase, ...] = (
+    "rollout", "reset", "verify", "wait-order", "wait-person", "fault", "stopped", "offline",
+)  # fmt: skip
+MOVING: frozenset[Phase] = frozenset({"rollout", "reset", "verify"})
+"""The phases in which a station executes an experiment (what robot utilisation counts)."""
+
+SOURCE_POLICY, SOURCE_HUMAN, SOURCE_RESET, SOURCE_EXPERT = 0, 1, 2, 3
+"""Who held the robot in a frame: the values of `EpisodeArrays.source`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """One named number of a state or an action, with its unit and the closed interval it may take."""
+
+    name: str
+    unit: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSpec:
+    """The immutable contract of a task: what is seen, what may be commanded, for how long."""
+
+    name: str
+    instruction: str
+    """The task in words, as a vision-language-action policy reads it."""
+    state: tuple[Bounds, ...]
+    """What the sensors say each period, in order; `Observation.state` has this width."""
+    action: tuple[Bounds, ...]
+    """What may be commanded each period, in order. A command outside is clipped by the envelope and counted."""
+    rate_hz: float
+    limit_ticks: int
+    """Periods after which a rollout ends without success."""
+    cameras: tuple[str, ...] = ()
+    subtasks: tuple[str, ...] = ()
+    start_names: tuple[str, ...] = ()
+    """Names of `Start.values`, with the unit as suffix."""
+
+    @property
+    def state_dim(self) -> int:
+        """Width of a state row."""
+        return len(self.state)
+
+    @property
+    def action_dim(self) -> int:
+        """Width of an action row."""
+        return len(self.action)
+
+    @property
+    def period_s(self) -> float:
+        """Seconds from one command to the next."""
+        return 1.0 / self.rate_hz
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What the lanes of a rig sense in one period."""
+
+    stamp_ns: int
+    """Monotonic; simulated time for a fast station."""
+    state: FloatArray
+    """(lanes, state_dim)."""
+    images: Mapping[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
+    """camera -> (lanes, height, width, 3); empty unless the policy asked for images."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """One start state of a task. Holdout and confirm starts are never shown to training or to agents."""
+
+    split: Split
+    index: int
+    values: tuple[float, ...]
+    """In the order of `TaskSpec.start_names`."""
+    seed: int
+    """Seeds whatever else varies in the episode: sensor noise, slip, the sampling noise of the policy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What one lane of a station shall do once. Written to the ledger before motion; its id is the episode's id."""
+
+    order_id: str
+    campaign_id: str
+    station: str
+    task: str
+    policy_id: str
+    """Hash of the policy version to run, or `scripted:expert` for a demonstration."""
+    start: Start
+    purpose: Purpose
+    round: int
+    gate_id: str = ""
+    """Empty unless `purpose` is gate."""
+    pair: int = -1
+    """Which pair of the gate; both sides start alike."""
+    side: Literal["", "champion", "candidate"] = ""
+    lease: int = 0
+    """Fence token of the station when the order was given; an answer with an older one is refused."""
+    supervised: bool = False
+    """A (simulated) operator may take over. Drawn before the episode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether one episode did its task, and who says so."""
+
+    kind: Literal["success", "failure", "unsafe"]
+    confidence: float
+    """Probability that `kind` is right, in [0, 1]. 1.0 when a person said it."""
+    source: Literal["verifier", "operator", "guard"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeArrays:
+    """What was sensed and sent, frame by frame, T frames."""
+
+    state: FloatArray
+    """(T + 1, state_dim): before each command, and after the last."""
+    action: FloatArray
+    """(T, action_dim): what was sent, after limits, not the wish."""
+    source: npt.NDArray[np.uint8]
+    """(T,): who held the robot, one of the SOURCE_ values."""
+    chunk: npt.NDArray[np.int32]
+    """(T,): index of the policy decision (action chunk) that a frame belongs to; -1 where no policy decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """One recorded try. `arrays` is None where only the row of the ledger was read."""
+
+    order: Order
+    outcome: OutcomeKind
+    cause: str
+    """Why it was aborted or invalid; empty otherwise."""
+    confidence: float
+    """Of the verdict, in [0, 1]; 0 where there is none."""
+    ran_policy_id: str
+    """The hash that the station answers it ran: compared with the order's."""
+    ticks: int
+    """Commanded periods of the rollout (without the reset)."""
+    began_s: float
+    """Seconds on the station's monotonic clock; for durations only."""
+    ended_s: float
+    achieved_start: tuple[float, ...] = ()
+    """What the reset check measured, in the order of `Start.values`; empty when the rollout never began."""
+    reset_attempts: int = 0
+    clipped: int = 0
+    """Commands that the envelope changed."""
+    attempts: tuple[int, ...] = ()
+    """Ticks at which in-episode retries began (pass@k)."""
+    sha256: str = ""
+    """Of the arrays file; the store refuses an episode whose bytes differ."""
+    arrays: EpisodeArrays | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyVersion:
+    """Weights with their lineage. `policy_id` is the sha256 of the files."""
+
+    policy_id: str
+    kind: str
+    """Name of the policy plug-in that loads it."""
+    parent: str
+    """policy_id of the version it was trained from; empty for a base."""
+    recipe_hash: str
+    data_hash: str
+    round: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One line of the lab's history. `hash` covers all other fields and the hash before it."""
+
+    seq: int
+    stamp_ns: int
+    """Wall clock, for people; order is `seq`."""
+    kind: str
+    body: Mapping[str, object]
+    previous: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A proportion with its interval."""
+
+    successes: int
+    n: int
+    low: float
+    high: float
+
+    @property
+    def rate(self) -> float:
+        """Successes per trial; nan without trials."""
+        return self.successes / self.n if self.n else float("nan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseSpan:
+    """A stretch of one station's time in one phase, on the station's monotonic clock."""
+
+    station: str
+    phase: Phase
+    began_s: float
+    ended_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hypothesis:
+    """One falsifiable claim about a change."""
+
+    hypothesis_id: str
+    statement: str
+    falsifier: str
+    regime: str
+    kind: Literal["draft", "improve", "debug", "ablate", "merge", "simplify"]
+    author: str
+    lane: str
+    parents: tuple[str, ...] = ()

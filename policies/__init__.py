@@ -1,0 +1,1 @@
+"""Learned and scripted behaviour, and the learners that improve it."""

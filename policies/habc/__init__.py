@@ -1,0 +1,1 @@
+"""Hierarchical advantage-weighted behaviour cloning (arXiv 2606.17043)."""

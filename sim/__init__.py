@@ -1,0 +1,1 @@
+"""MuJoCo worlds that stand in for hardware: scenes, tasks, cameras, faults."""

@@ -1,0 +1,1 @@
+"""The API and the pages for people."""
