@@ -1,0 +1,106 @@
+"""What a campaign file says: one goal, one budget, many rounds. Defaults and their meaning are here, choices there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from enpire.files import find, parse, read_yaml
+from enpire.gate import GateRule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """When a campaign has reached what it was for."""
+
+    success: float = 0.97
+    """The confirmed rate must reach this."""
+    confirm_starts: int = 400
+    """Fresh starts of the confirmation, fixed before it begins."""
+    attempt_at: float = 0.975
+    """The champion's trials in its last gate must reach this rate before a confirmation is spent on it."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no campaign could reach or judge."""
+        if not 0 < self.success <= 1 or not 0 < self.attempt_at <= 1:
+            raise ValueError("goal success and attempt_at must lie in (0, 1].")
+        if self.confirm_starts < 1:
+            raise ValueError("goal confirm_starts must be at least 1.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stations:
+    """The stations that the campaign starts itself, or `count: 0` to wait for stations that connect."""
+
+    count: int = 4
+    lanes: int = 16
+    """Robots per station that move in step (rows of one simulation)."""
+    driver: str = "mujoco"
+    pace: Literal["fast", "realtime"] = "fast"
+    reset: Literal["teleport", "robot"] = "teleport"
+    options: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    bind: str = "tcp://127.0.0.1:*"
+    """Where stations reach the orchestrator."""
+    ahead: int = 24
+    """Orders a station holds beyond those it runs, so that it never waits for the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """How the first policy is made."""
+
+    recipe: str = "clone_demonstrations"
+    demonstrations: int = 120
+    """Episodes of the scripted expert (or imported ones) that it learns from."""
+    evaluate_starts: int = 400
+    """Hidden starts on which its success is measured, once."""
+    policy: str = ""
+    """A version in the home to begin with instead; then nothing is demonstrated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """When the learner has enough that is new."""
+
+    episodes: int = 100
+    """New episodes of data collection that make a round."""
+    window: int = 4
+    """Rounds whose policy episodes the learner sees; older ones are stale."""
+    practised: float = 0.5
+    """Share of the collection on the train starts that are least certain, in [0, 1]; the rest is uniform."""
+    train_starts: int = 2000
+    """Size of the pool of train starts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What may be spent; the campaign ends, without its goal, when one of them is."""
+
+    wall_s: float = 900.0
+    rounds: int = 14
+    robot_s: float = 0.0
+    """Robot seconds over all lanes; 0 is unlimited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """One goal, one budget, many rounds."""
+
+    name: str
+    task: str
+    recipe: str
+    goal: Goal = field(default_factory=Goal)
+    stations: Stations = field(default_factory=Stations)
+    base: Base = field(default_factory=Base)
+    rounds: Rounds = field(default_factory=Rounds)
+    gate: GateRule = field(default_factory=GateRule)
+    budget: Budget = field(default_factory=Budget)
+    seed: int = 0
+
+
+def read_campaign(name_or_path: str | Path) -> Campaign:
+    """A campaign by name (configs/campaigns) or path; FileProblem says what is wrong where."""
+    path = find("campaigns", name_or_path)
+    return parse(Campaign, read_yaml(path), f"The campaign {path}")

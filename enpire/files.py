@@ -1,0 +1,159 @@
+"""YAML and JSON in, frozen dataclasses out: the only place that parses.
+
+Unknown keys, missing keys and wrong types are errors that say where, what is allowed and what was found.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from enpire.errors import FileProblem
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+"""The shipped files of a checkout; an installed wheel keeps them inside the package."""
+
+
+def configs_root() -> Path:
+    """The folder with the shipped tasks, stations, recipes, campaigns and gates."""
+    return CONFIGS if CONFIGS.is_dir() else Path(__file__).resolve().parent / "_configs"
+
+
+def find(kind: str, name_or_path: str | Path) -> Path:
+    """The file behind a name (`pin_insertion`) or a path; FileProblem lists the names there are."""
+    path = Path(name_or_path)
+    if path.suffix in {".yaml", ".yml", ".json"}:
+        if path.is_file():
+            return path
+        raise FileProblem(f"The file {path} does not exist; check the path.")
+    shipped = configs_root() / kind / f"{path.name}.yaml"
+    if path.parent == Path() and shipped.is_file():
+        return shipped
+    known = ", ".join(sorted(item.stem for item in (configs_root() / kind).glob("*.yaml")))
+    raise FileProblem(f"There is no file of {kind} called {str(path)!r}; give a path ending in .yaml or one of: {known}.")
+
+
+def read_yaml(path: Path) -> Mapping[str, object]:
+    """A mapping from a YAML file; FileProblem names the line where it is not one."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FileProblem(f"The file {path} does not exist; check the path.") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise FileProblem(f"The file {path} cannot be read: {problem}.") from problem
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as problem:
+        raise FileProblem(f"The file {path} is not YAML: {' '.join(str(problem).split())}.") from problem
+    if not isinstance(content, dict):
+        raise FileProblem(f"The file {path} must hold keys and values at its top level.")
+    return cast("Mapping[str, object]", content)
+
+
+def parse[T](cls: type[T], mapping: object, where: str) -> T:
+    """A dataclass from a mapping, checked field by field; `where` begins the sentence of an error."""
+    if not isinstance(mapping, Mapping):
+        raise FileProblem(f"{where} must be a mapping of keys to values, not {_shown(mapping)}.")
+    given = cast("Mapping[str, object]", mapping)
+    fields = {item.name: item for item in dataclasses.fields(cast(Any, cls))}
+    unknown = [str(key) for key in given if key not in fields]
+    if unknown:
+        raise FileProblem(f"{where} has the unknown key {unknown[0]!r}; allowed are: {', '.join(fields)}.")
+    hints = typing.get_type_hints(cls)
+    values: dict[str, object] = {}
+    for name, item in fields.items():
+        if name in given:
+            values[name] = _value(hints[name], given[name], f"{where}, key {name!r}")
+        elif item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
+            raise FileProblem(f"{where} lacks the key {name!r}.")
+    try:
+        return cls(**values)
+    except ValueError as problem:
+        raise FileProblem(f"{where}: {problem}") from problem
+
+
+def canonical(value: object) -> str:
+    """JSON with sorted keys and no spaces: the same for equal content, so that its hash is an identity."""
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def plain(value: object) -> object:
+    """Dataclasses, tuples and paths as what JSON knows."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in cast("list[object]", value)]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _value(hint: object, value: object, where: str) -> object:
+    if hint is typing.Any or hint is object:
+        return value
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return parse(hint, value, where)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        if value not in arguments:
+            raise FileProblem(f"{where} must be one of {', '.join(map(str, arguments))}, not {_shown(value)}.")
+        return value
+    if origin in {types.UnionType, typing.Union}:
+        return _union(arguments, value, where)
+    if origin is tuple:
+        return _tuple(arguments, value, where)
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        if not isinstance(value, Mapping):
+            raise FileProblem(f"{where} must be a mapping of keys to values, not {_shown(value)}.")
+        items = cast("Mapping[object, object]", value).items()
+        return {str(key): _value(arguments[1], item, f"{where}, key {str(key)!r}") for key, item in items}
+    return _scalar(cast(type, hint), value, where)
+
+
+def _union(arguments: tuple[object, ...], value: object, where: str) -> object:
+    if value is None and types.NoneType in arguments:
+        return None
+    problems: list[FileProblem] = []
+    for argument in arguments:
+        if argument is not types.NoneType:
+            try:
+                return _value(argument, value, where)
+            except FileProblem as problem:
+                problems.append(problem)
+    raise problems[0]
+
+
+def _tuple(arguments: tuple[object, ...], value: object, where: str) -> tuple[object, ...]:
+    if not isinstance(value, list | tuple):
+        raise FileProblem(f"{where} must be a list, not {_shown(value)}.")
+    items = cast("list[object]", value)
+    if len(arguments) == 2 and arguments[1] is Ellipsis:
+        return tuple(_value(arguments[0], item, f"{where}, item {index}") for index, item in enumerate(items))
+    if len(items) != len(arguments):
+        raise FileProblem(f"{where} must have {len(arguments)} items, not {len(items)}.")
+    return tuple(_value(hint, item, where) for hint, item in zip(arguments, items, strict=True))
+
+
+def _scalar(hint: type, value: object, where: str) -> object:
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if value != value or value in {float("inf"), float("-inf")}:
+            raise FileProblem(f"{where} must be a finite number, not {value}.")
+        return float(value)
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    kind = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}.get(hint, hint.__name__)
+    raise FileProblem(f"{where} must be {kind}, not {_shown(value)}.")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,82 @@
+"""Names to parts: the only place that imports by name.
+
+A name is looked up in the table of built-in parts, then among the entry points of installed packages (group
+`enpire.<group>`); "module:attribute" is taken as it stands. So `enpire` needs none of the packages above it, and a
+laboratory adds a task, a driver, a policy, a learner or an agent without an edit here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+
+from enpire.errors import MissingExtra, UnknownName
+
+BUILT_IN: Mapping[str, Mapping[str, str]] = {
+    "tasks": {
+        "pin_insertion": "sim.tasks.pin_insertion:PinInsertion",
+        "pin_insertion_blind": "sim.tasks.pin_insertion_blind:PinInsertionBlind",
+        "push_t": "sim.tasks.push_t:PushT",
+    },
+    "drivers": {
+        "mujoco": "robot_drivers.mujoco_robot:open_rig",
+        "fake": "robot_drivers.fake_robot:open_rig",
+        "lerobot": "robot_drivers.lerobot_robot:open_rig",
+        "ros2": "robot_drivers.ros2_robot:open_rig",
+        "remote": "robot_drivers.remote:open_rig",
+    },
+    "policies": {"flow": "policies.flow_policy:load"},
+    "learners": {"clone": "policies.clone:Clone", "habc": "policies.habc.learner:Habc"},
+    "agents": {"search": "agent_loop.agents.search:Search", "anthropic": "agent_loop.agents.anthropic:Anthropic"},
+    "verifiers": {},
+}
+"""group -> name -> "module:attribute"."""
+
+EXTRAS: Mapping[str, str] = {
+    "mujoco": "sim", "gymnasium": "sim", "PIL": "sim", "torch": "learn", "safetensors": "learn", "cma": "heuristics",
+    "lerobot": "lerobot", "cyclonedds": "ros2", "rclpy": "ros2", "ray": "ray", "anthropic": "agents", "mcp": "agents",
+}  # fmt: skip
+"""Package -> the extra of ENPIRE that brings it."""
+
+
+def names(group: str) -> tuple[str, ...]:
+    """All names of a group, built in or installed, sorted."""
+    installed = {point.name for point in entry_points(group=f"enpire.{group}")}
+    return tuple(sorted(installed | set(BUILT_IN.get(group, {}))))
+
+
+def load(group: str, name: str) -> object:
+    """The part behind a name.
+
+    Raises:
+        UnknownName: nothing has that name; the sentence lists what there is.
+        MissingExtra: the part's module needs a package that is not installed; the sentence names the extra.
+    """
+    address = BUILT_IN.get(group, {}).get(name) or _installed(group, name) or (name if ":" in name else "")
+    if not address:
+        listed = ", ".join(names(group)) or "none is installed"
+        raise UnknownName(f"There is no {group.rstrip('s')} called {name!r}; there are: {listed}.")
+    module, _, attribute = address.partition(":")
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as missing:
+        raise _explained(missing, group, name, address) from missing
+    if not hasattr(found, attribute):
+        raise UnknownName(f"{module} has no {attribute!r}, which {group} {name!r} names; check the spelling.")
+    return getattr(found, attribute)
+
+
+def _installed(group: str, name: str) -> str:
+    points = entry_points(group=f"enpire.{group}", name=name)
+    return next(iter(points)).value if points else ""
+
+
+def _explained(missing: ModuleNotFoundError, group: str, name: str, address: str) -> MissingExtra | UnknownName:
+    package = (missing.name or "").partition(".")[0]
+    if package in EXTRAS:
+        extra = EXTRAS[package]
+        return MissingExtra(
+            f"{group} {name!r} needs the package {package}, which is not installed: pip install 'enpire[{extra}]'."
+        )
+    return UnknownName(f"{group} {name!r} points to {address}, but the module {missing.name} cannot be found.")
