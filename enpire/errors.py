@@ -7,6 +7,7 @@
     ├── MissingExtra            a part needs a package that is not installed
     ├── LedgerProblem           the ledger cannot be opened, is locked, or does not verify
     ├── StorageFull             the disk refused a write that must not be lost
+    ├── OutcomeUnknown          the disk failed in the middle of a write: look it up, never repeat it
     ├── TransportProblem        an address is in use, a peer is refused, a message is malformed
     ├── PolicyProblem           a policy cannot be loaded, or returned what no robot may execute
     ├── RobotProblem            a robot cannot be reached, or refuses to move
@@ -45,6 +46,10 @@ class LedgerProblem(EnpireError):
 
 class StorageFull(EnpireError):
     """The disk refused a write that must not be lost."""
+
+
+class OutcomeUnknown(EnpireError):
+    """The disk failed in the middle of a write, so nobody knows whether it holds: look it up, never repeat it."""
 
 
 class TransportProblem(EnpireError):

@@ -1,0 +1,51 @@
+"""Ids that nobody has to ask for: unique, sortable by time, safe in file names and addresses."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""Crockford's base 32: no I, L, O, U, so that a person can read an id aloud."""
+LENGTH = 26
+RANDOM_BITS = 80
+_MILLISECOND_BITS = 48
+
+
+class Mint:
+    """Makes ids: 48 bits of wall-clock milliseconds, then 80 random bits (the layout of a ULID).
+
+    Ids of one mint strictly rise, also within a millisecond and when the wall clock steps back. A forked child draws
+    new random bits, so it never repeats its parent's sequence.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = 0
+        self._pid = os.getpid()
+
+    def __call__(self) -> str:
+        """A new id of 26 characters, greater than every one before it."""
+        with self._lock:
+            if self._pid != os.getpid():
+                self._pid, self._last = os.getpid(), 0
+            now_ms = time.time_ns() // 1_000_000 & ((1 << _MILLISECOND_BITS) - 1)
+            fresh = now_ms << RANDOM_BITS | int.from_bytes(os.urandom(RANDOM_BITS // 8), "big")
+            same_moment = fresh >> RANDOM_BITS <= self._last >> RANDOM_BITS
+            self._last = self._last + 1 if same_moment else fresh
+            return _spell(self._last)
+
+
+def is_id(text: str) -> bool:
+    """Whether a text has the form of a minted id."""
+    return len(text) == LENGTH and text[0] in ALPHABET[:8] and all(letter in ALPHABET for letter in text)
+
+
+def _spell(number: int) -> str:
+    letters = [ALPHABET[number >> shift & 31] for shift in range(5 * (LENGTH - 1), -1, -5)]
+    return "".join(letters)
+
+
+mint = Mint()
+"""The process's own mint: `mint()` gives a new id."""
