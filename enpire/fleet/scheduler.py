@@ -1,0 +1,141 @@
+"""Which order a free station gets next: the most valuable robot-seconds first, and never none.
+
+Order of value: the confirmation of a frozen champion, then the trials of an open gate (paired, both sides on the same
+station, in random order), then the base policy's measurement, then data collection, which is the filler that keeps
+every robot moving while others think.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from enpire.campaign import Campaign
+from enpire.ids import mint
+from enpire.state import CampaignState, Count
+from enpire.types import Order, Purpose, Split, Start
+
+EXPERT = "scripted:expert"
+
+
+class Starts(Protocol):
+    """Where starts come from: a task, with the laboratory's secret already given."""
+
+    def __call__(self, split: Split, index: int, scope: str = "") -> Start:
+        """The index-th start of a split; `scope` makes a sequence of its own (a gate, a frozen policy)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """The station that asks."""
+
+    name: str
+    lease: int
+    room: int
+    """Orders it can take now."""
+
+
+@dataclass(slots=True)
+class Scheduler:
+    """Draws orders from the state of a campaign. Holds no state of its own but the random stream."""
+
+    campaign: Campaign
+    starts: Starts
+    random: random.Random
+
+    def next_orders(self, state: CampaignState, seat: Seat) -> list[Order]:
+        """Orders for one station, at most `seat.room` and as a rule exactly as many."""
+        orders: list[Order] = []
+        for source in self._sources(state):
+            while len(orders) < seat.room and (drawn := source(state, seat, orders)):
+                orders.extend(drawn)
+        return orders
+
+    def _sources(self, state: CampaignState) -> list[Callable[..., list[Order]]]:
+        if not state.champion:
+            return [self._demonstration]
+        enough = state.fresh + _flying(state, "collect") >= self.campaign.rounds.episodes
+        data_first = state.training is None and not state.candidates and state.gate is None and not enough
+        tail = [self._collect] if state.base_measured else [self._base, self._collect]
+        if data_first and not state.base_measured:
+            tail = [self._collect_until_enough, *tail]
+        return [self._confirm, self._pair, *tail]
+
+    def _demonstration(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+        start = self.starts("train", self.random.randrange(self.campaign.rounds.train_starts))
+        return [self._order(state, seat, "demonstrate", start, EXPERT)]
+
+    def _confirm(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+        confirmation = state.confirmation
+        if confirmation is None:
+            return []
+        index = confirmation.issued + sum(order.purpose == "confirm" for order in drawn)
+        if index >= confirmation.n:
+            return []
+        start = self.starts("confirm", index, confirmation.policy_id)
+        return [self._order(state, seat, "confirm", start, confirmation.policy_id)]
+
+    def _pair(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+        gate = state.gate
+        if gate is None:
+            return []
+        pair = gate.issued + sum(order.purpose == "gate" for order in drawn) // 2
+        if pair >= self.campaign.gate.pairs:
+            return []
+        start = self.starts("holdout", pair, gate.gate_id)
+        sides = [("champion", gate.champion), ("candidate", gate.candidate)]
+        self.random.shuffle(sides)
+        return [
+            self._order(state, seat, "gate", start, policy, gate_id=gate.gate_id, pair=pair, side=side)
+            for side, policy in sides
+        ]
+
+    def _base(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+        index = state.base_issued + sum(order.purpose == "base" for order in drawn)
+        if index >= self.campaign.base.evaluate_starts:
+            return []
+        start = self.starts("holdout", index, f"base {state.base_policy}")
+        return [self._order(state, seat, "base", start, state.base_policy)]
+
+    def _collect_until_enough(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+        flying = _flying(state, "collect") + sum(order.purpose == "collect" for order in drawn)
+        return self._collect(state, seat, drawn) if state.fresh + flying < self.campaign.rounds.episodes else []
+
+    def _collect(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+        index = self.random.randrange(self.campaign.rounds.train_starts)
+        if self.random.random() < self.campaign.rounds.practised:
+            index = self._uncertain(state, index)
+        return [self._order(state, seat, "collect", self.starts("train", index), state.champion)]
+
+    def _uncertain(self, state: CampaignState, otherwise: int) -> int:
+        """A start that is near a coin's flip, by the variance of its success rate.
+
+        Only odd indices are practised: the even ones stay uniformly drawn, so that a version's success on them is an
+        honest estimate (what `deploy` watches for a regression).
+        """
+        known = [index for index in state.practice if index % 2]
+        if len(known) < 20:
+            return otherwise
+        looked = self.random.sample(known, min(8, len(known)))
+        return max(looked, key=lambda index: _variance(state.practice[index]))
+
+    def _order(
+        self, state: CampaignState, seat: Seat, purpose: Purpose, start: Start, policy: str, **gate: object
+    ) -> Order:
+        fields: dict[str, object] = {
+            "order_id": mint(), "campaign_id": state.campaign_id, "station": seat.name, "task": self.campaign.task,
+            "policy_id": policy, "start": start, "purpose": purpose, "round": state.round, "lease": seat.lease,
+        }  # fmt: skip
+        return Order(**fields, **gate)  # pyright: ignore[reportArgumentType]
+
+
+def _flying(state: CampaignState, purpose: Purpose) -> int:
+    return sum(order.purpose == purpose for order in state.open.values())
+
+
+def _variance(count: Count) -> float:
+    mean = (count.successes + 1) / (count.n + 2)
+    return mean * (1 - mean)

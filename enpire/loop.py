@@ -1,0 +1,34 @@
+"""READ FIRST: the lab's loop.
+
+Stations turn orders into episodes (enpire/fleet/station.py); this loop turns episodes into better policies. Each verb
+is one file in enpire/steps. Every step appends what it did to the ledger before it acts on it, and decides only on
+the fold of those events (enpire/state.py): killed at any moment, the same command goes on where the ledger stands.
+"""
+
+from __future__ import annotations
+
+from enpire.lab import Lab
+from enpire.steps.deploy import deploy
+from enpire.steps.dispatch import dispatch
+from enpire.steps.ending import Ending, ending, wind_up
+from enpire.steps.evaluate import evaluate
+from enpire.steps.evolve import evolve
+from enpire.steps.heed import heed
+from enpire.steps.improve import improve
+from enpire.steps.record import record
+
+
+def run(lab: Lab) -> Ending:
+    """Improve the policy until the goal is confirmed, the budget is spent, or somebody stops it."""
+    try:
+        while (end := ending(lab)) is None:
+            heed(lab)  # what did people ask for?
+            dispatch(lab)  # every free robot gets its next order
+            record(lab)  # every episode that arrived is kept, once
+            improve(lab)  # enough new episodes: a learner makes a candidate
+            evaluate(lab)  # champion against candidate on hidden starts; confirmation of a good champion
+            deploy(lab)  # promoted: all stations run it; regressed: back to the one before
+            evolve(lab)  # agents propose what to try next
+        return end
+    finally:
+        wind_up(lab)

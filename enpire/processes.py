@@ -1,0 +1,58 @@
+"""What every child process of the orchestrator has in common: it ends with its parent and keeps to one core."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(sent: int = signal.SIGTERM) -> None:
+    """Ask the kernel to signal this process when its parent ends, even by kill -9. Linux only; elsewhere nothing."""
+    if not sys.platform.startswith("linux"):
+        return
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, sent, 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), sent)
+
+
+def one_core(**more: str) -> Mapping[str, str]:
+    """The environment of a child that must not spread over cores that others use."""
+    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    return {**os.environ, **threads, **more}
+
+
+def start_python(
+    module: str, arguments: list[str], log: Path, *, nice: int = 0, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start `python -m module arguments` in the background, its output appended to `log`.
+
+    Ctrl-C in the terminal does not reach it: the parent decides how it ends.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", module, *arguments]
+    if nice:
+        command = ["nice", "-n", str(nice), *command]
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=dict(environment or one_core()),
+            process_group=0,
+        )  # fmt: skip
+
+
+def end_process(process: subprocess.Popen[bytes], patience_s: float = 1.0) -> None:
+    """SIGTERM, and SIGKILL after `patience_s`; returns when it has ended."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    process.wait()

@@ -1,0 +1,151 @@
+"""Every episode that arrived is kept once: files first, then the row, then the acknowledgement."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from enpire.fleet.arrivals import Beat, Delivered, Joined, Left, Refused
+from enpire.lab import Entry, Lab, StationSeat
+from enpire.state import CampaignState
+from enpire.store.records import episode_body
+from enpire.types import Episode, Order, OutcomeKind
+
+POLL_S = 0.05
+SILENT_S = 30.0
+"""How long a station may be away before its orders end as unknown."""
+
+
+def record(lab: Lab) -> None:
+    """Read what the fleet says and make it durable."""
+    arrivals = lab.fleet.poll(POLL_S)
+    delivered: list[Delivered] = []
+    for arrival in arrivals:
+        match arrival:
+            case Joined():
+                _joined(lab, arrival)
+            case Left():
+                _left(lab, arrival)
+            case Beat():
+                _beat(lab, arrival)
+            case Refused():
+                lab.write(("peer refused", {"peer": arrival.peer, "why": arrival.why}))
+            case Delivered():
+                delivered.append(arrival)
+    _keep(lab, delivered)
+    _give_up_the_silent(lab)
+    if lab.due("robot time", 5.0):
+        lab.write(robot_time(lab))
+
+
+def end_orders(lab: Lab, orders: Sequence[Order], outcome: OutcomeKind, cause: str) -> None:
+    """End orders of which no episode will come."""
+    if orders:
+        bodies = [episode_body(unfinished(order, outcome, cause)) for order in orders]
+        lab.write(("orders ended", {"episodes": bodies}))
+
+
+def unfinished(order: Order, outcome: OutcomeKind, cause: str) -> Episode:
+    """The episode of an order that never came to a verdict."""
+    return Episode(
+        order=order, outcome=outcome, cause=cause, confidence=0.0, ran_policy_id="", ticks=0, began_s=0.0, ended_s=0.0
+    )
+
+
+def robot_time(lab: Lab) -> Entry:
+    """The robot-time stack of this session: seconds by phase and station, mean over a station's lanes."""
+    stations = {seat.name: seat.seconds() for seat in lab.stations.values()}
+    robot_s = sum(
+        seat.lanes * sum(seconds for phase, seconds in seat.seconds().items() if phase != "offline")
+        for seat in lab.stations.values()
+    )
+    body = {"stations": stations, "wall_s": time.monotonic() - lab.began_s, "robot_s": robot_s}
+    return "robot time", body
+
+
+def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
+    """Files, then one row for each, then the acknowledgement: in this order a crash loses and doubles nothing."""
+    known: dict[str, Delivered] = {}
+    entries: list[Entry] = []
+    for arrival in delivered:
+        why = refusal(lab.state, arrival, known)
+        if why:
+            body = {"order_id": arrival.episode.order.order_id, "station": arrival.station, "why": why}
+            entries.append(("episode refused", {**body, "outcome": arrival.episode.outcome}))
+        else:
+            lab.store.put(arrival.episode, arrival.arrays_file)
+            known[arrival.episode.order.order_id] = arrival
+    if known:
+        bodies = [episode_body(arrival.episode) for arrival in known.values()]
+        entries.append(("orders ended", {"episodes": bodies}))
+    lab.write(*entries)
+    for station in {arrival.station for arrival in delivered}:
+        mine = [arrival.episode.order.order_id for arrival in delivered if arrival.station == station]
+        lab.fleet.acknowledge(station, mine)
+    for arrival in known.values():
+        seat = lab.stations.get(arrival.station)
+        if seat is not None:
+            seat.episodes += 1
+            seat.verdicts = [*seat.verdicts[-19:], arrival.episode.outcome]
+
+
+def refusal(state: CampaignState, arrival: Delivered, seen: dict[str, Delivered]) -> str:
+    """Why an episode does not count; empty when it does."""
+    order = state.open.get(arrival.episode.order.order_id)
+    if order is None:
+        return "its order has ended already, or was never given"
+    if arrival.episode.order.order_id in seen:
+        return "it arrived twice"
+    if order != arrival.episode.order:
+        return "it answers an order that differs from the one in the ledger"
+    began = arrival.episode.outcome in {"success", "failure", "unsafe"}
+    if began and arrival.episode.ran_policy_id != order.policy_id:
+        return f"it ran {arrival.episode.ran_policy_id[:12]} where {order.policy_id[:12]} was ordered"
+    return ""
+
+
+def _joined(lab: Lab, joined: Joined) -> None:
+    seat = lab.stations.get(joined.station)
+    earlier = seat.seconds() if seat is not None and not joined.running else seat.earlier_s if seat else {}
+    body = {"station": joined.station, "lanes": joined.lanes, "lease": joined.lease, "facts": dict(joined.facts)}
+    lab.write(("station joined", body))
+    lab.stations[joined.station] = StationSeat(
+        name=joined.station, lanes=joined.lanes, lease=joined.lease, facts=joined.facts, earlier_s=dict(earlier),
+        heard_s=time.monotonic(), verdicts=seat.verdicts if seat else [], episodes=seat.episodes if seat else 0,
+    )  # fmt: skip
+    kept = {*joined.running, *joined.spooled}
+    lost = [
+        order
+        for order in lab.state.open.values()
+        if order.station == joined.station and order.order_id not in kept
+    ]
+    end_orders(lab, lost, "aborted", "the station's process ended during the episode")
+    if lab.state.champion:
+        lab.fleet.command(joined.station, "deploy", lab.state.champion)
+
+
+def _left(lab: Lab, left: Left) -> None:
+    lab.write(("station left", {"station": left.station, "cause": left.cause}))
+    seat = lab.stations.get(left.station)
+    if seat is not None:
+        seat.away_since_s = time.monotonic()
+
+
+def _beat(lab: Lab, beat: Beat) -> None:
+    seat = lab.stations.get(beat.station)
+    if seat is None or beat.lease != seat.lease:
+        return
+    before = seat.last_beat
+    if beat.alarm and (before is None or before.alarm != beat.alarm):
+        lab.write(("person needed", {"station": beat.station, "alarm": beat.alarm}))
+    if beat.deployed and (before is None or before.deployed != beat.deployed):
+        lab.write(("station runs", {"station": beat.station, "policy_id": beat.deployed}))
+    seat.last_beat, seat.heard_s, seat.away_since_s = beat, time.monotonic(), None
+
+
+def _give_up_the_silent(lab: Lab) -> None:
+    now = time.monotonic()
+    for seat in lab.stations.values():
+        if seat.away_since_s is not None and now - seat.away_since_s > SILENT_S:
+            lost = [order for order in lab.state.open.values() if order.station == seat.name]
+            end_orders(lab, lost, "unknown", f"the station was not heard for {SILENT_S:.0f} s")

@@ -1,0 +1,72 @@
+"""The learner as the orchestrator sees it: a child process and the folder of its job."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from enpire.files import plain
+from enpire.interfaces import ImprovementJob, Progress
+from enpire.processes import end_process, one_core, start_python
+from enpire.store import durable
+
+
+@dataclass(slots=True)
+class TrainingProcess:
+    """One training run."""
+
+    folder: Path
+    process: subprocess.Popen[bytes]
+    read: int = 0
+    """Bytes of progress.jsonl that were read."""
+
+    @classmethod
+    def begin(cls, job: ImprovementJob) -> TrainingProcess:
+        """Start a job, or start it again: it resumes from its checkpoints."""
+        folder = job.work
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "failure.txt").unlink(missing_ok=True)
+        durable.write(folder / "job.json", json.dumps(plain(job)).encode())
+        threads = {name: str(job.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+        arguments = [str(folder), "--die-with-parent"]
+        process = start_python(
+            "enpire.learner_process", arguments, folder / "log.txt", environment=one_core(**threads)
+        )
+        return cls(folder=folder, process=process)
+
+    def progress(self) -> Progress | None:
+        """The latest report since the last call, if there is one."""
+        path = self.folder / "progress.jsonl"
+        if not path.exists() or path.stat().st_size <= self.read:
+            return None
+        with path.open("rb") as lines:
+            lines.seek(self.read)
+            new = lines.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self.read += len(whole)
+        last = whole.splitlines()[-1:]
+        return Progress(**json.loads(last[0])) if last else None
+
+    def figures(self) -> Mapping[str, float] | None:
+        """The diagnostics of a run that ended well; None while it runs or when it failed."""
+        result = self.folder / "result.json"
+        if self.process.poll() is None or not result.exists():
+            return None
+        return json.loads(result.read_text(encoding="utf-8"))["figures"]
+
+    def failure(self) -> str:
+        """Why the run ended without a version; empty while it runs or when it ended well."""
+        code = self.process.poll()
+        if code is None or (self.folder / "result.json").exists():
+            return ""
+        said = self.folder / "failure.txt"
+        if said.exists():
+            return said.read_text(encoding="utf-8")
+        return f"The learner's process ended with code {code}; its log is {self.folder / 'log.txt'}."
+
+    def end(self) -> None:
+        """Stop the run; its checkpoints stay."""
+        end_process(self.process)
