@@ -1,0 +1,127 @@
+"""A rig inside its safety envelope, in the process of the runner: every command passes here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+import numpy as np
+
+from enpire.errors import RobotProblem
+from enpire.interfaces import Rig
+from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
+from robot_drivers.safety import Envelope
+
+IN_FLIGHT_S = 1.0
+"""How long `stop` waits for a command that was on its way when it came."""
+
+
+class GuardedRig:
+    """A `Rig` whose commands are limited, whose stop holds until `resume`, and whose lanes stop one by one.
+
+    A lane whose measured state leaves the envelope is held (it is in `violated`) until it is placed again; the other
+    lanes go on. This guards against the policy, not against a hung process: for a real robot use `robot_drivers.guard`.
+    """
+
+    def __init__(self, rig: Rig, envelope: Envelope) -> None:
+        self.spec = rig.spec
+        self.lanes = rig.lanes
+        self.violated: MaskArray = np.zeros(rig.lanes, np.bool_)
+        """(lanes,): where the envelope was left since `place`; such a rollout is unsafe."""
+        self.offences: list[str] = [""] * rig.lanes
+        """One sentence for every violated lane."""
+        self.clipped = np.zeros(rig.lanes, np.int64)
+        """(lanes,): commands changed since `place`."""
+        self._rig = rig
+        self._envelope = envelope
+        self._state = np.full((rig.lanes, rig.spec.state_dim), np.nan, np.float32)
+        self._last = np.full((rig.lanes, rig.spec.action_dim), np.nan, np.float32)
+        self._before = self._last.copy()
+        self._stopped = threading.Event()
+        self._sending = threading.Lock()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop holds; `resume` ends it."""
+        return self._stopped.is_set()
+
+    def place(self, lane: int, start: Start) -> None:
+        """Put one lane into a start state and forget its last episode, violations too."""
+        with self._sending:
+            self._refuse_when_stopped()
+            self._rig.place(lane, start)
+        self.violated[lane] = False
+        self.offences[lane] = ""
+        self.clipped[lane] = 0
+        self._last[lane] = np.nan
+        self._before[lane] = np.nan
+        self._state[lane] = np.nan
+
+    def observe(self) -> Observation:
+        """Sense all lanes, and hold those that left the envelope."""
+        observation = self._rig.observe()
+        state = observation.state
+        if state.shape != self._state.shape:
+            raise RobotProblem(
+                f"The robot of {self.spec.name} measured a state of shape {state.shape}, but {self._state.shape} was"
+                " agreed in its spec; correct the driver."
+            )
+        self._state = state
+        for lane in np.flatnonzero(self._envelope.violated(state) & ~self.violated):
+            self.offences[lane] = self._envelope.offence(state[lane])
+            self.violated[lane] = True
+        return observation
+
+    def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
+        """Command one period; rows that do not move, or that violated the envelope, hold and return what holds them."""
+        moving = self._checked_mask(moving)
+        wish = self._envelope.checked(action, self.lanes, moving)
+        hold = self._holding()
+        advancing = moving & ~self.violated
+        last = np.where(np.isfinite(self._last), self._last, hold)
+        wish = np.where(advancing[:, None], wish, last)
+        before = np.where(np.isfinite(self._before), self._before, last)
+        limited, clipped, _ = self._envelope.apply(wish, last, self._state, before)
+        with self._sending:
+            self._refuse_when_stopped()
+            sent = self._rig.act(limited, advancing)
+        self.clipped += clipped & advancing
+        self._before = np.where(advancing[:, None], last, self._before)
+        self._last = np.where(advancing[:, None], sent, self._last)
+        return np.where(advancing[:, None], sent, last).astype(np.float32)
+
+    def look(self, lane: int) -> Mapping[str, ImageArray]:
+        """camera -> picture of one lane now."""
+        return self._rig.look(lane)
+
+    def stop(self) -> None:
+        """Hold still until `resume`; when this returns, no command is on its way any more."""
+        self._stopped.set()
+        self._rig.stop()
+        if self._sending.acquire(timeout=IN_FLIGHT_S):
+            self._sending.release()
+        # A command that was in flight may have moved the robot after the first stop: the last word is a stop.
+        self._rig.stop()
+
+    def resume(self) -> None:
+        """Allow motion again after a stop. Only a person may ask this of a real robot."""
+        self._stopped.clear()
+
+    def close(self) -> None:
+        """Let the robot go."""
+        self._rig.close()
+
+    def _holding(self) -> FloatArray:
+        return self._envelope.hold(self._state)
+
+    def _checked_mask(self, moving: MaskArray) -> MaskArray:
+        mask = np.asarray(moving)
+        if mask.shape != (self.lanes,) or mask.dtype != np.bool_:
+            raise RobotProblem(
+                f"`moving` must be {self.lanes} truth values, one for each lane, not {mask.dtype} of {mask.shape}."
+            )
+        return mask
+
+    def _refuse_when_stopped(self) -> None:
+        if self._stopped.is_set():
+            raise RobotProblem(f"The robot of {self.spec.name} is stopped; resume it before it may move.")

@@ -1,0 +1,39 @@
+"""A simulated robot as a station's driver: the task's own rig inside its safety envelope."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from enpire.errors import UsageError
+from enpire.interfaces import Task
+from robot_drivers.guarded_rig import GuardedRig
+from robot_drivers.safety import Envelope, Limits
+
+OPTIONS = frozenset({"envelope"})
+
+
+def open_rig(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -> GuardedRig:
+    """The rig of a simulated station.
+
+    Args:
+        task: what it simulates.
+        lanes: rows of the simulation, at least 1.
+        seed: draws the station's own friction, mass and offsets.
+        options: of the station file; `envelope` (see `safety.Limits`) narrows what the task allows.
+
+    Raises:
+        UsageError: an option does not exist or does not fit.
+    """
+    if lanes < 1:
+        raise UsageError(f"A simulated station needs at least 1 lane, not {lanes}.")
+    return GuardedRig(task.rig(lanes, seed), Envelope(task.spec, envelope_limits(options, OPTIONS)))
+
+
+def envelope_limits(options: Mapping[str, object], allowed: frozenset[str]) -> Limits:
+    """The limits under `envelope` of a driver's options; UsageError when there are options that it does not have."""
+    if unknown := sorted(set(options) - allowed):
+        raise UsageError(f"The driver has no option {', '.join(unknown)}; it has {', '.join(sorted(allowed))}.")
+    given = options.get("envelope", {})
+    if not isinstance(given, Mapping):
+        raise UsageError(f"`envelope` must map limits to values, not {given!r}; see docs/safety.md.")
+    return Limits.read({str(key): value for key, value in given.items()})
