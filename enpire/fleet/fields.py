@@ -1,0 +1,120 @@
+"""Reads the fields of a decoded message one by one and says which is missing or wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from enpire.errors import TransportProblem
+
+WHOLE_MAX = 2**63 - 1
+
+
+class Fields:
+    """A mapping from outside, read field by field; every refusal is a TransportProblem that names the field."""
+
+    def __init__(self, content: object, where: str) -> None:
+        if not isinstance(content, dict):
+            raise TransportProblem(f"{where} must be a mapping of fields, not {type(content).__name__}.")
+        self._content = cast("Mapping[object, object]", content)
+        self._where = where
+
+    def get(self, name: str) -> object:
+        """The raw value; missing is a refusal."""
+        if name not in self._content:
+            raise TransportProblem(f"{self._where} lacks the field {name!r}.")
+        return self._content[name]
+
+    def refuse(self, name: str, wanted: str) -> TransportProblem:
+        """The error that says that a field is not what it must be."""
+        shown = repr(self._content.get(name))
+        shown = shown if len(shown) <= 40 else shown[:37] + "..."
+        return TransportProblem(f"{self._where}, field {name!r}, must be {wanted}, not {shown}.")
+
+    def text(self, name: str, longest: int = 4096) -> str:
+        """Text of at most `longest` characters."""
+        value = self.get(name)
+        if not isinstance(value, str) or len(value) > longest:
+            raise self.refuse(name, f"text of at most {longest} characters")
+        return value
+
+    def identifier(self, name: str) -> str:
+        """Text that may become a file name: 1 to 128 letters, digits and `.-_:`, not beginning with a dot."""
+        value = self.text(name, 128)
+        if not is_identifier(value):
+            raise self.refuse(name, "1 to 128 letters, digits or . - _ : and no dot at the beginning")
+        return value
+
+    def whole(self, name: str, low: int = 0, high: int = WHOLE_MAX) -> int:
+        """A whole number in [low, high]."""
+        value = self.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise self.refuse(name, f"a whole number from {low} to {high}")
+        return value
+
+    def number(self, name: str, low: float = -1e18, high: float = 1e18) -> float:
+        """A finite number in [low, high]."""
+        value = self.get(name)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+            raise self.refuse(name, f"a number from {low:g} to {high:g}")
+        return float(value)
+
+    def flag(self, name: str) -> bool:
+        """True or false."""
+        value = self.get(name)
+        if not isinstance(value, bool):
+            raise self.refuse(name, "true or false")
+        return value
+
+    def data(self, name: str) -> bytes:
+        """Raw bytes."""
+        value = self.get(name)
+        if not isinstance(value, bytes):
+            raise self.refuse(name, "bytes")
+        return value
+
+    def choice[T: str](self, name: str, allowed: Sequence[T]) -> T:
+        """One of the words allowed."""
+        value = self.get(name)
+        for word in allowed:
+            if value == word:
+                return word
+        raise self.refuse(name, "one of " + ", ".join(repr(str(word)) for word in allowed))
+
+    def identifiers(self, name: str) -> tuple[str, ...]:
+        """A list of identifiers."""
+        inner = [Fields({name: item}, self._where).identifier(name) for item in self.items(name)]
+        return tuple(inner)
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """A list of finite numbers."""
+        return tuple(Fields({name: item}, self._where).number(name) for item in self.items(name))
+
+    def wholes(self, name: str) -> tuple[int, ...]:
+        """A list of whole numbers ≥ 0."""
+        return tuple(Fields({name: item}, self._where).whole(name) for item in self.items(name))
+
+    def texts_by_name(self, name: str) -> Mapping[str, str]:
+        """Text by name."""
+        items = self.mapping(name)
+        return {key: Fields({key: value}, self._where).text(key) for key, value in items.items()}
+
+    def items(self, name: str) -> Sequence[object]:
+        """A list of anything."""
+        value = self.get(name)
+        if not isinstance(value, list):
+            raise self.refuse(name, "a list")
+        return cast("list[object]", value)
+
+    def mapping(self, name: str) -> Mapping[str, object]:
+        """Text -> anything."""
+        value = self.get(name)
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in cast("dict[object, object]", value)):
+            raise self.refuse(name, "a mapping with text as keys")
+        return cast("dict[str, object]", value)
+
+
+def is_identifier(value: str) -> bool:
+    """Whether a text may become a file name (see `Fields.identifier`)."""
+    plain = value.isascii() and all(letter.isalnum() or letter in ".-_:" for letter in value)
+    return 0 < len(value) <= 128 and plain and not value.startswith(".")

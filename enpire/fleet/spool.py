@@ -1,0 +1,102 @@
+"""The station's outbox on its own disk: an episode is durable here before anybody hears of it.
+
+One file per episode: a line with the sha256 of the rest, then the message that delivers it. The file is deleted only
+when the orchestrator said that the episode is durable there; a file that is damaged is set aside, never delivered.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from enpire.errors import RobotProblem, StorageFull, TransportProblem
+from enpire.fleet.messages import Parcel, decode, encode
+from enpire.store import durable
+
+_SUFFIX = ".episode"
+_LINE = 65
+"""Bytes of the first line: 64 hexadecimal digits and a newline."""
+
+
+class Spool:
+    """The episodes of one station that the orchestrator has not acknowledged, oldest first.
+
+    Args:
+        folder: where they lie; made when missing. One process at a time may hold it.
+        free_bytes: below so much free space on its disk `room` is false.
+    """
+
+    def __init__(self, folder: Path, free_bytes: int = 256 * 2**20) -> None:
+        self._folder = folder
+        self._free_bytes = free_bytes
+        durable.make_folder(folder)
+        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as problem:
+            os.close(self._lock)
+            raise RobotProblem(
+                f"Another process runs the station that owns {folder}; end it, or give this station another name."
+            ) from problem
+        durable.sweep(folder)
+        # Ids are time-sortable, so the order of names is the order of minting.
+        self._ids = dict.fromkeys(sorted(path.stem for path in folder.glob(f"*{_SUFFIX}")))
+
+    def ids(self) -> tuple[str, ...]:
+        """Ids of all episodes that wait here, oldest first."""
+        return tuple(self._ids)
+
+    def __contains__(self, order_id: str) -> bool:
+        return order_id in self._ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def put(self, parcel: Parcel) -> None:
+        """Make one episode durable; returns when fsync has. StorageFull when the disk refuses."""
+        body = encode(parcel)
+        line = hashlib.sha256(body).hexdigest().encode() + b"\n"
+        order_id = parcel.episode.order.order_id
+        durable.write(self._path(order_id), line + body)
+        self._ids[order_id] = None
+
+    def get(self, order_id: str) -> Parcel | None:
+        """An episode; None when its file is damaged, which is then set aside for a person to look at."""
+        path = self._path(order_id)
+        content = path.read_bytes() if path.is_file() else b""
+        body = content[_LINE:]
+        if hashlib.sha256(body).hexdigest().encode() == content[: _LINE - 1]:
+            try:
+                message = decode(body).message
+            except TransportProblem:
+                message = None
+            if isinstance(message, Parcel):
+                return message
+        self._ids.pop(order_id, None)
+        if path.is_file():
+            path.rename(path.with_suffix(".damaged"))
+        return None
+
+    def delete(self, order_id: str) -> None:
+        """Forget an episode that is durable elsewhere. After a power cut it may be back: delivering twice is safe."""
+        if self._ids.pop(order_id, "absent") is None:
+            self._path(order_id).unlink(missing_ok=True)
+
+    def room(self) -> bool:
+        """Whether the disk has space for the episodes of new orders."""
+        try:
+            return shutil.disk_usage(self._folder).free >= self._free_bytes
+        except OSError as problem:
+            raise StorageFull(
+                f"The disk of the spool {self._folder} cannot be asked for space: {problem}."
+            ) from problem
+
+    def close(self) -> None:
+        """Let the folder go."""
+        os.close(self._lock)
+
+    def _path(self, order_id: str) -> Path:
+        return self._folder / f"{order_id}{_SUFFIX}"

@@ -1,0 +1,70 @@
+"""What a station file says: which robot, which task, where the orchestrator is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from enpire.errors import FileProblem
+from enpire.files import find, parse, read_yaml
+from enpire.fleet.fields import is_identifier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StationFile:
+    """One station: robot + cameras + computer + its ability to reset and verify."""
+
+    name: str
+    task: str
+    home: Path
+    """Folder for the station's own state: spool, fetched policies."""
+    connect: str = ""
+    """Address of the orchestrator, tcp://HOST:PORT; may be given on the command line instead."""
+    driver: str = "mujoco"
+    options: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
+    """For the driver."""
+    lanes: int = 1
+    """Robots that move in step; 1 for a real robot."""
+    pace: Literal["fast", "realtime"] = "realtime"
+    """`fast` steps a simulation as fast as it can; `realtime` keeps the task's rate."""
+    reset: Literal["teleport", "robot"] = "robot"
+    """Who brings the scene into the start state."""
+    seed: int = 0
+    """Draws the station's own friction, mass and offsets in simulation."""
+    min_free_mb: int = 256
+    """With less free space on the disk of `home` the station takes no new orders and raises an alarm."""
+    reset_limit_s: float = 60.0
+    """A reset by the robot that takes longer has failed."""
+    server_key: str = ""
+    """Public key of the orchestrator (40 letters, Z85); needed when it is not on this machine."""
+    key_file: Path | None = None
+    """This station's secret key, made by `enpire station enroll`."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no station could do."""
+        if not is_identifier(self.name):
+            raise ValueError(f"name {self.name!r} must be 1 to 128 letters, digits or . - _ : without a leading dot.")
+        if self.lanes < 1:
+            raise ValueError("lanes must be at least 1.")
+        if self.seed < 0 or self.min_free_mb < 0 or self.reset_limit_s <= 0:
+            raise ValueError("seed and min_free_mb must not be negative, reset_limit_s must be positive.")
+
+
+def read_station(name_or_path: str | Path) -> StationFile:
+    """A station by name (configs/stations) or path; FileProblem says what is wrong where."""
+    path = find("stations", name_or_path)
+    return parse(StationFile, read_yaml(path), f"The station {path}")
+
+
+def write_station(file: StationFile, path: Path) -> None:
+    """Write a station file that `read_station` reads back the same."""
+    import yaml
+
+    content = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(file).items()}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    except OSError as problem:
+        raise FileProblem(f"The station file {path} cannot be written: {problem.strerror}.") from problem

@@ -1,0 +1,374 @@
+"""The fleet over ZeroMQ: a ROUTER in the orchestrator, a DEALER in each station.
+
+The orchestrator answers each hello with a lease that only rises; what is said under an older lease is refused. What
+it says itself is numbered per lease, so that a station notices when something was lost, and says hello again with
+the list of what it still holds. Nothing that a peer sends can raise out of `poll`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import zmq
+
+from enpire import versions as policy_files
+from enpire.errors import EnpireError, TransportProblem, UsageError
+from enpire.fleet.arrivals import Arrival, Beat, Delivered, Joined, Left, Refused
+from enpire.fleet.messages import (
+    LARGEST,
+    PART,
+    VERBS,
+    Acknowledge,
+    Alive,
+    Command,
+    Envelope,
+    Fenced,
+    Goodbye,
+    Hello,
+    Message,
+    Orders,
+    Parcel,
+    PolicyMissing,
+    PolicyPart,
+    Rejoin,
+    Release,
+    WantPolicy,
+    Welcome,
+    decode,
+    encode,
+)
+from enpire.types import Episode, Order
+
+_DRAIN = 512
+"""Messages that one poll takes at most, so that a flood cannot hold the loop."""
+_LINGER_MS = 500
+
+
+@dataclass(slots=True)
+class _Session:
+    """One station, as long as it is here."""
+
+    station: str
+    peer: bytes
+    lease: int
+    heard_s: float
+    sent: int = 0
+
+
+@dataclass(slots=True)
+class _Complaints:
+    """Refusals to report: one per peer and reason, and fifty in all, in five seconds, so that a flood stays readable."""
+
+    began_s: float = 0.0
+    reported: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+
+    def add(self, peer: str, why: str) -> Sequence[Refused]:
+        """The refusal to report now; nothing when it was reported just before."""
+        if time.monotonic() - self.began_s > 5.0:
+            self.began_s = time.monotonic()
+            self.reported.clear()
+        if (peer, why) in self.reported or len(self.reported) >= 50:
+            return ()
+        self.reported.add((peer, why))
+        return (Refused(peer=peer, why=why),)
+
+
+class ZmqFleet:
+    """`enpire.fleet.arrivals.Fleet` over a ROUTER socket. Use it from one thread.
+
+    Args:
+        bind: where to listen, `tcp://127.0.0.1:0` for any free port; without encryption only a loopback address.
+        versions: folder of the policy versions; stations fetch what they lack from here.
+        first_lease: the first fence token to give: one more than the last in the ledger.
+        heartbeat_s: how often a station beats.
+        silent_s: a station that is not heard for so long has left.
+    """
+
+    def __init__(
+        self, bind: str, versions: Path, first_lease: int = 1, heartbeat_s: float = 0.5, silent_s: float = 5.0
+    ) -> None:
+        self._versions = versions
+        self._next_lease = first_lease
+        self._heartbeat_s, self._silent_s = heartbeat_s, silent_s
+        self._stations: dict[str, _Session] = {}
+        self._peers: dict[bytes, _Session] = {}
+        self._fenced: OrderedDict[bytes, str] = OrderedDict()
+        self._packed: OrderedDict[str, bytes] = OrderedDict()
+        self._waiting: deque[Arrival] = deque()
+        self._complaints = _Complaints()
+        check_plain(bind)
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.ROUTER)
+        _limit(self._socket)
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        try:
+            self._socket.bind(bind)
+        except zmq.ZMQError as problem:
+            self.close()
+            raise TransportProblem(
+                f"The orchestrator cannot listen at {bind}: {problem}; choose another port, or 0 for any free one."
+            ) from problem
+        self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    def poll(self, timeout_s: float) -> Sequence[Arrival]:
+        """Everything that arrived, waiting at most `timeout_s` for the first."""
+        deadline = time.monotonic() + timeout_s
+        while not self._waiting:
+            self._waiting.extend(self._silent())
+            remaining_s = max(0.0, deadline - time.monotonic())
+            if self._waiting or not self._socket.poll(int(remaining_s * 1000)):
+                break
+            self._drain()
+        arrivals = tuple(self._waiting)
+        self._waiting.clear()
+        return arrivals
+
+    def send(self, station: str, orders: Sequence[Order]) -> None:
+        """Give orders. One that cannot be sent comes back from `poll` as aborted: it can never have begun."""
+        session = self._stations.get(station)
+        lease = session.lease if session else 0
+        fresh = [order for order in orders if session and order.lease in (0, session.lease)]
+        if not fresh or not session or not self._say(session, Orders(orders=tuple(fresh))):
+            fresh = []
+        for order in orders:
+            if order not in fresh:
+                self._waiting.append(_unsent(order, lease))
+
+    def acknowledge(self, station: str, order_ids: Sequence[str]) -> None:
+        """The episodes are durable here: the station may delete them. Lost on the way, it delivers them again."""
+        self._tell(station, Acknowledge(order_ids=tuple(order_ids)))
+
+    def release(self, station: str, order_ids: Sequence[str]) -> None:
+        """Drop these orders if they have not begun; each is delivered back as aborted, cause `released`."""
+        self._tell(station, Release(order_ids=tuple(order_ids)))
+
+    def command(self, station: str, verb: str, argument: str = "") -> None:
+        """`pause`, `resume`, `stop` (argument: by whom), `deploy` (argument: policy id), `leave`."""
+        for known in VERBS:
+            if verb == known:
+                return self._tell(station, Command(verb=known, argument=argument))
+        raise UsageError(f"A station knows no command {verb!r}; there are: {', '.join(VERBS)}.")
+
+    def close(self) -> None:
+        """Close the sockets; stations notice and hold. Allowed twice."""
+        self._context.destroy(linger=_LINGER_MS)
+
+    def _tell(self, station: str, message: Message) -> None:
+        session = self._stations.get(station)
+        if session is not None:
+            self._say(session, message)
+
+    def _say(self, session: _Session, message: Message) -> bool:
+        session.sent += 1
+        return self._post(session.peer, encode(message, session.lease, session.sent))
+
+    def _post(self, peer: bytes, data: bytes) -> bool:
+        try:
+            self._socket.send_multipart([peer, data], zmq.NOBLOCK)
+        except zmq.ZMQError as problem:
+            if problem.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                return False
+            raise TransportProblem(f"The orchestrator's socket at {self.address} failed: {problem}.") from problem
+        return True
+
+    def _drain(self) -> None:
+        for _ in range(_DRAIN):
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            self._waiting.extend(self._received(frames))
+
+    def _received(self, frames: list[bytes]) -> Sequence[Arrival]:
+        peer, session = frames[0], self._peers.get(frames[0])
+        name = session.station if session else peer.hex()[:32]
+        if len(frames) != 2:
+            return self._complaints.add(name, f"A message had {len(frames) - 1} frames; it must have one.")
+        try:
+            envelope = decode(frames[1])
+        except TransportProblem as problem:
+            return self._complaints.add(name, str(problem))
+        if isinstance(envelope.message, Hello):
+            return self._hello(peer, envelope.message)
+        if peer in self._fenced:
+            self._post(peer, encode(Fenced()))
+            return self._complaints.add(name, f"The station {self._fenced[peer]} was replaced by a newer process.")
+        if session is None or envelope.lease != session.lease:
+            return self._strange(peer, session, envelope)
+        session.heard_s = time.monotonic()
+        return self._said(session, envelope.message)
+
+    def _strange(self, peer: bytes, session: _Session | None, envelope: Envelope) -> Sequence[Arrival]:
+        """A message under a lease that is not the station's: refuse it and ask for a hello."""
+        self._post(peer, encode(Rejoin()))
+        kind = type(envelope.message).__name__
+        if session is None:
+            return self._complaints.add(peer.hex()[:32], f"A {kind} came from a station that has not said hello.")
+        return self._complaints.add(
+            session.station, f"A {kind} came under the old lease {envelope.lease}; {session.lease} is valid."
+        )
+
+    def _hello(self, peer: bytes, hello: Hello) -> Sequence[Arrival]:
+        old = self._stations.pop(hello.station, None)
+        if old is not None:
+            self._peers.pop(old.peer, None)
+            if old.peer != peer:
+                self._fenced[old.peer] = old.station
+                while len(self._fenced) > 1024:
+                    self._fenced.popitem(last=False)
+        self._fenced.pop(peer, None)
+        session = _Session(hello.station, peer, self._next_lease, time.monotonic())
+        self._next_lease += 1
+        self._stations[hello.station] = self._peers[peer] = session
+        welcome = Welcome(greeting=hello.greeting, heartbeat_s=self._heartbeat_s, silent_s=self._silent_s)
+        self._say(session, welcome)
+        joined = Joined(
+            station=hello.station, lanes=hello.lanes, lease=session.lease, running=hello.running,
+            spooled=hello.spooled, facts=hello.facts,
+        )  # fmt: skip
+        return (joined,)
+
+    def _said(self, session: _Session, message: Message) -> Sequence[Arrival]:
+        match message:
+            case Beat():
+                self._say(session, Alive())
+                return (replace(message, station=session.station, lease=session.lease),)
+            case Parcel(episode=episode, arrays_file=data):
+                if episode.order.station != session.station:
+                    why = f"It delivered an episode of the station {episode.order.station}."
+                    return self._complaints.add(session.station, why)
+                return (Delivered(station=session.station, lease=session.lease, episode=episode, arrays_file=data),)
+            case WantPolicy():
+                self._say(session, self._policy_part(message))
+                return ()
+            case Goodbye(cause=cause):
+                return self._forget(session, cause)
+            case _:
+                return self._complaints.add(session.station, f"A station may not say {type(message).__name__}.")
+
+    def _forget(self, session: _Session, cause: str) -> Sequence[Arrival]:
+        self._stations.pop(session.station, None)
+        self._peers.pop(session.peer, None)
+        return (Left(station=session.station, cause=cause),)
+
+    def _silent(self) -> Sequence[Arrival]:
+        if self._socket.poll(0):
+            return ()  # what waits to be read may be the missing beat
+        late = [known for known in self._stations.values() if time.monotonic() - known.heard_s > self._silent_s]
+        return [left for known in late for left in self._forget(known, f"not heard for {self._silent_s:g} s")]
+
+    def _policy_part(self, want: WantPolicy) -> Message:
+        policy_id = want.policy_id
+        # The id becomes a path: nothing but a hash may pass.
+        if len(policy_id) != 64 or any(letter not in "0123456789abcdef" for letter in policy_id):
+            return PolicyMissing(policy_id=policy_id, why="it is not the sha256 of a policy version")
+        if policy_id not in self._packed:
+            try:
+                self._packed[policy_id] = policy_files.pack(self._versions / policy_id)
+            except (EnpireError, OSError) as problem:
+                return PolicyMissing(policy_id=policy_id, why=str(problem)[:2000])
+            while len(self._packed) > 3:
+                self._packed.popitem(last=False)
+        packed = self._packed[policy_id]
+        parts = max(1, -(-len(packed) // PART))
+        if want.part >= parts:
+            return PolicyMissing(policy_id=policy_id, why=f"it has {parts} parts, not {want.part + 1}")
+        data = packed[want.part * PART : (want.part + 1) * PART]
+        return PolicyPart(policy_id=policy_id, part=want.part, parts=parts, data=data)
+
+
+class StationLink:
+    """A station's end: one DEALER socket that never blocks and never queues for an orchestrator that is away."""
+
+    def __init__(self, address: str, name: str) -> None:
+        check_plain(address)
+        self.address, self.name = address, name
+        self._identity = f"{name}/".encode()[:200] + os.urandom(8)
+        self._context = zmq.Context()
+        self._socket = self._open()
+
+    def send(self, message: Message, lease: int = 0, number: int = 0) -> bool:
+        """Say it if the orchestrator is there and takes it; False otherwise."""
+        try:
+            self._socket.send(encode(message, lease, number), zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    def receive(self, timeout_s: float) -> Sequence[Envelope]:
+        """What the orchestrator said, waiting at most `timeout_s`; what cannot be understood is dropped."""
+        heard: list[Envelope] = []
+        if not self._socket.poll(max(0, int(timeout_s * 1000))):
+            return heard
+        while len(heard) < _DRAIN:
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK)
+                heard.append(decode(frames[-1]))
+            except zmq.Again:
+                break
+            except TransportProblem:
+                # The gap in the numbers that it leaves makes the station say hello again.
+                continue
+        return heard
+
+    def restart(self) -> None:
+        """Drop the connection with all that waits in it, and connect anew."""
+        self._socket.close(linger=0)
+        self._socket = self._open()
+
+    def close(self) -> None:
+        """Give the last words half a second to leave. Allowed twice."""
+        self._context.destroy(linger=_LINGER_MS)
+
+    def _open(self) -> zmq.Socket[bytes]:
+        socket = self._context.socket(zmq.DEALER)
+        _limit(socket)
+        socket.setsockopt(zmq.IDENTITY, self._identity)
+        socket.setsockopt(zmq.IMMEDIATE, 1)
+        socket.setsockopt(zmq.RECONNECT_IVL, 100)
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+        try:
+            socket.connect(self.address)
+        except zmq.ZMQError as problem:
+            socket.close(linger=0)
+            raise TransportProblem(
+                f"{self.address!r} is not an address to connect to ({problem}); write tcp://HOST:PORT."
+            ) from problem
+        return socket
+
+
+def check_plain(address: str) -> None:
+    """TransportProblem unless an address may be used without encryption: loopback and local sockets only."""
+    parts = urlsplit(address)
+    if parts.scheme in ("ipc", "inproc") or (parts.hostname or "") in ("127.0.0.1", "localhost", "::1"):
+        return
+    raise TransportProblem(
+        f"{address!r} leaves this machine, and that needs encryption: give keys, or use tcp://127.0.0.1:PORT."
+    )
+
+
+def _limit(socket: zmq.Socket[bytes]) -> None:
+    """What keeps a hostile or dead peer from costing more than a little memory and time."""
+    socket.setsockopt(zmq.LINGER, _LINGER_MS)
+    socket.setsockopt(zmq.MAXMSGSIZE, LARGEST)
+    socket.setsockopt(zmq.RCVHWM, 1000)
+    socket.setsockopt(zmq.SNDHWM, 1000)
+    socket.setsockopt(zmq.HANDSHAKE_IVL, 5000)
+    socket.setsockopt(zmq.HEARTBEAT_IVL, 1000)
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 3000)
+    socket.setsockopt(zmq.HEARTBEAT_TTL, 3000)
+
+
+def _unsent(order: Order, lease: int) -> Delivered:
+    episode = Episode(
+        order=order, outcome="aborted", cause="not sent: the station was not there", confidence=0.0,
+        ran_policy_id="", ticks=0, began_s=0.0, ended_s=0.0,
+    )  # fmt: skip
+    return Delivered(station=order.station, lease=lease, episode=episode, arrays_file=b"")
