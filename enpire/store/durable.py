@@ -25,9 +25,19 @@ def write(path: Path, data: bytes) -> None:
     staged = _staged_name(path)
     try:
         _fill(staged, data)
-        os.replace(staged, path)
+        staged.replace(path)
     except OSError as error:
         staged.unlink(missing_ok=True)
+        raise refusal(error, path) from error
+    sync_folder(path.parent)
+
+
+def adopt(staged: Path, path: Path) -> None:
+    """Sync a file that somebody else wrote (a copy of a database), and give it its name."""
+    try:
+        _sync(staged, os.O_RDONLY)
+        staged.replace(path)
+    except OSError as error:
         raise refusal(error, path) from error
     sync_folder(path.parent)
 
@@ -73,7 +83,7 @@ def reveal(pairs: Iterable[tuple[Path, Path]]) -> None:
     parents: dict[Path, None] = {}
     for staged, target in pairs:
         try:
-            os.rename(staged, target)
+            staged.rename(target)
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise refusal(error, target) from error

@@ -1,0 +1,116 @@
+"""The arrays file of an episode: an uncompressed .npz with one member per field of EpisodeArrays.
+
+`numpy.load(file)` opens it. Reading here never trusts the file: members, dtypes and sizes are checked against the
+bytes before anything is allocated, nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from enpire.errors import FileProblem
+from enpire.types import SOURCE_EXPERT, EpisodeArrays, FloatArray
+
+_npy: Any = np.lib.format
+_Header = tuple[tuple[int, ...], bool, np.dtype[np.generic]]
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "state": np.dtype(np.float32),
+    "action": np.dtype(np.float32),
+    "source": np.dtype(np.uint8),
+    "chunk": np.dtype(np.int32),
+}
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    ValueError,
+    EOFError,
+    OSError,
+    KeyError,
+    RuntimeError,
+    OverflowError,
+    struct.error,
+    SyntaxError,
+)
+"""What `zipfile` and the .npy header parser raise on bytes that are not theirs (RuntimeError: encrypted members and
+compression methods that are unknown)."""
+
+
+def pack(arrays: EpisodeArrays) -> bytes:
+    """The bytes of the arrays file; the same arrays give the same bytes. FileProblem where shapes disagree."""
+    check(arrays, "The arrays to pack")
+    buffer = io.BytesIO()
+    np.savez(
+        buffer,
+        allow_pickle=False,
+        state=arrays.state,
+        action=arrays.action,
+        source=arrays.source,
+        chunk=arrays.chunk,
+    )
+    return buffer.getvalue()
+
+
+def unpack(data: bytes) -> EpisodeArrays:
+    """The arrays of a file, read-only. FileProblem names what is wrong with a malformed one."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as members:
+            found = {name: _member(members, name) for name in _DTYPES}
+            extra = set(members.namelist()) - {f"{name}.npy" for name in _DTYPES}
+    except _UNREADABLE as error:
+        raise FileProblem(
+            f"This is not an arrays file of an episode ({len(data)} bytes): {error}. It must be the complete file that "
+            "a station recorded."
+        ) from error
+    if extra:
+        raise FileProblem(f"The arrays file has members that nobody knows, {sorted(extra)}; allowed: {list(_DTYPES)}.")
+    arrays = EpisodeArrays(
+        state=cast(FloatArray, found["state"]),
+        action=cast(FloatArray, found["action"]),
+        source=cast(npt.NDArray[np.uint8], found["source"]),
+        chunk=cast(npt.NDArray[np.int32], found["chunk"]),
+    )
+    check(arrays, "The arrays file")
+    return arrays
+
+
+def check(arrays: EpisodeArrays, what: str) -> None:
+    """FileProblem unless shapes, dtypes, lengths and source codes agree; `what` begins the sentence."""
+    fields = {name: getattr(arrays, name) for name in _DTYPES}
+    for name, value in fields.items():
+        if value.dtype != _DTYPES[name]:
+            raise FileProblem(f"{what} hold {name} as {value.dtype}; it must be {_DTYPES[name]}.")
+    ticks = arrays.chunk.size
+    width = {"state": arrays.state.shape[-1:], "action": arrays.action.shape[-1:]}
+    wanted = {
+        "state": (ticks + 1, *width["state"]),
+        "action": (ticks, *width["action"]),
+        "source": (ticks,),
+        "chunk": (ticks,),
+    }
+    for name, shape in wanted.items():
+        if fields[name].shape != shape or 0 in shape[1:]:
+            raise FileProblem(
+                f"{what} hold {name} with shape {fields[name].shape}; with {ticks} frames it must be "
+                "state (frames + 1, state_dim), action (frames, action_dim), source (frames,), chunk (frames,)."
+            )
+    if ticks and int(arrays.source.max()) > SOURCE_EXPERT:
+        raise FileProblem(f"{what} hold source code {int(arrays.source.max())}; allowed are 0 to {SOURCE_EXPERT}.")
+
+
+def _member(members: zipfile.ZipFile, name: str) -> npt.NDArray[np.generic]:
+    entry = members.getinfo(f"{name}.npy")
+    if entry.compress_type != zipfile.ZIP_STORED:
+        raise ValueError(f"its member {name} is compressed")
+    stream = io.BytesIO(members.read(entry))
+    if _npy.read_magic(stream) != (1, 0):
+        raise ValueError(f"its member {name} has an unknown format version")
+    shape, fortran, dtype = cast(_Header, _npy.read_array_header_1_0(stream))
+    if dtype != _DTYPES[name] or fortran:
+        raise ValueError(f"its member {name} is {dtype}, it must be {_DTYPES[name]} in row order")
+    body = stream.getbuffer()[stream.tell() :]
+    return np.frombuffer(bytes(body), dtype=dtype).reshape(shape)

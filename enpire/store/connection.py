@@ -1,0 +1,85 @@
+"""Connections to the ledger's SQLite file, with the settings that keep it safe and errors turned into sentences."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from enpire.errors import EnpireError, LedgerProblem, OutcomeUnknown, StorageFull
+
+BUSY_TIMEOUT_S = 30.0
+SAFE_WAL = (3, 51, 3)
+"""First SQLite without the WAL-reset corruption; with an older one the ledger keeps a rollback journal."""
+
+
+def open_writer(path: Path) -> Database:
+    """A connection that may write: an fsync in every commit, a journal mode that the loaded SQLite does safely."""
+    with sentences(path):
+        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        connection.execute(f"PRAGMA journal_mode = {'WAL' if sqlite3.sqlite_version_info >= SAFE_WAL else 'TRUNCATE'}")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        return Database(connection, execute_plugins=False)
+
+
+def open_reader(path: Path) -> Database:
+    """A connection that can only read, for any thread or process; LedgerProblem when there is no ledger."""
+    if not path.is_file():
+        raise LedgerProblem(f"There is no ledger at {path}: start a campaign there first, or name another home folder.")
+    with sentences(path):
+        connection = sqlite3.connect(
+            f"{path.resolve().as_uri()}?mode=ro",
+            uri=True,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        connection.execute("PRAGMA trusted_schema = OFF")
+        return Database(connection, execute_plugins=False)
+
+
+def run(db: Database, sql: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+    """One statement on a connection, inside whatever transaction is open."""
+    return db.conn.execute(sql, values)
+
+
+@contextmanager
+def sentences(path: Path) -> Generator[None]:
+    """Turn what SQLite raises inside into LedgerProblem, StorageFull or OutcomeUnknown."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _sentence(error, path) from error
+
+
+def _sentence(error: sqlite3.Error, path: Path) -> EnpireError:
+    match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
+        case sqlite3.SQLITE_FULL:
+            return StorageFull(
+                f"The disk refused to write the ledger {path}: {error}. Nothing was appended; free some space on that "
+                "disk and go on, no order starts before that."
+            )
+        case sqlite3.SQLITE_IOERR:
+            return OutcomeUnknown(
+                f"The disk failed under the ledger {path}: {error}. Nobody knows whether the last write holds: check "
+                "the disk, start again and look it up."
+            )
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return LedgerProblem(
+                f"Another process kept the ledger {path} locked for {BUSY_TIMEOUT_S:.0f} s: end its long query, or the "
+                "program that holds it open, and try again."
+            )
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return LedgerProblem(
+                f"The ledger {path} is damaged: {error}. Restore it from a copy (copies lie beside it); do not go on "
+                "with this file."
+            )
+        case sqlite3.SQLITE_READONLY if "journal" in str(error) or "rollback" in str(error).lower():
+            return LedgerProblem(f"The ledger {path} waits for its writer to finish an interrupted write: start that.")
+        case _:
+            return LedgerProblem(f"The ledger {path} refused: {error}.")

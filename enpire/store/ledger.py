@@ -1,0 +1,240 @@
+"""The one history: an append-only, hash-chained table of events in SQLite, and the orders table beside it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from sqlite_utils import Database
+
+from enpire.errors import LedgerProblem, OutcomeUnknown
+from enpire.store import connection, durable
+from enpire.store.connection import run
+from enpire.store.migrations import STEPS, migrate, require_known
+from enpire.store.projection import project
+from enpire.types import Event
+
+_CHUNK = 1000
+_COLUMNS = "seq, stamp_ns, kind, campaign_id, body, previous, hash"
+_AS_BYTES = (
+    "seq, stamp_ns, CAST(kind AS BLOB), CAST(campaign_id AS BLOB), CAST(body AS BLOB), CAST(previous AS BLOB), "
+    "CAST(hash AS BLOB)"
+)
+
+
+class SqliteLedger:
+    """The Ledger in one SQLite file, with an fsync in every append.
+
+    One process writes: it holds an flock on `ledger.lock` beside the file, and a second writer is refused. Readers
+    (`read_only=True`, or `enpire.store.reading.Reading`) open their own connection, in any thread or process.
+    """
+
+    def __init__(self, path: Path, read_only: bool = False) -> None:
+        """Open or create; LedgerProblem when it is in use, damaged, or written by newer software."""
+        self.path = path
+        self.read_only = read_only
+        self._guard = threading.RLock()
+        self._broken = ""
+        self._lock: int | None = None
+        if not read_only:
+            durable.make_folder(path.parent)
+            self._lock = _lock_file(path.with_suffix(".lock"), path)
+        try:
+            self._db = connection.open_reader(path) if read_only else connection.open_writer(path)
+            with connection.sentences(path):
+                self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def journal_mode(self) -> str:
+        """How SQLite keeps a commit whole: `wal`, or `truncate` where the loaded SQLite is too old for WAL."""
+        with connection.sentences(self.path):
+            return str(run(self._db, "PRAGMA journal_mode").fetchone()[0])
+
+    @property
+    def database(self) -> Database:
+        """The connection, for reading in the writer's own thread (`Reading(ledger.database)`)."""
+        return self._db
+
+    def append(self, events: Iterable[tuple[str, Mapping[str, object]]]) -> Sequence[Event]:
+        """Append events (kind, body) and update the orders, in one transaction; returns when fsync has.
+
+        `body["campaign_id"]`, where there is one, says whose event it is. All or nothing: LedgerProblem when a body is
+        not plain JSON or an order would be issued or ended twice; StorageFull when the disk refuses.
+        """
+        if self.read_only:
+            raise LedgerProblem(f"The ledger {self.path} was opened for reading only; the orchestrator writes it.")
+        said = [(_checked_kind(kind), canonical(body)) for kind, body in events]
+        with self._guard:
+            if self._broken:
+                raise OutcomeUnknown(self._broken)
+            try:
+                with connection.sentences(self.path), self._db.atomic():
+                    return self._append(said)
+            except OutcomeUnknown as error:
+                # A disk that failed once may forget what it promised: no further write over this connection.
+                self._broken = str(error)
+                raise
+
+    def events(self, after: int = 0, kinds: Sequence[str] = (), limit: int = 0) -> Iterator[Event]:
+        """Events with seq > after, in order; all kinds and no limit where empty or 0."""
+        allowed = f"AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+        left = limit or -1
+        while left:
+            size = _CHUNK if left < 0 else min(_CHUNK, left)
+            with self._guard, connection.sentences(self.path):
+                # The chunk is fetched whole: an open cursor would keep the writer from committing.
+                chunk = run(
+                    self._db,
+                    f"SELECT {_COLUMNS} FROM events WHERE seq > ? {allowed} ORDER BY seq LIMIT ?",
+                    (after, *kinds, size),
+                ).fetchall()
+            yield from map(event_from, chunk)
+            if len(chunk) < size:
+                return
+            after = chunk[-1][0]
+            left -= len(chunk) if left > 0 else 0
+
+    def verify(self) -> int:
+        """Check the whole chain; the number of events, or LedgerProblem naming the first bad one."""
+        seq, previous, after = 0, "", -(2**63)
+        while True:
+            with self._guard, connection.sentences(self.path):
+                chunk = run(
+                    self._db, f"SELECT {_AS_BYTES} FROM events WHERE seq > ? ORDER BY seq LIMIT ?", (after, _CHUNK)
+                ).fetchall()
+            for row in chunk:
+                seq += 1
+                previous = _check_link(row, seq, previous)
+            if len(chunk) < _CHUNK:
+                break
+            after = seq
+        with self._guard, connection.sentences(self.path):
+            head = run(self._db, "SELECT seq, hash FROM head").fetchone()
+        if head != (seq, previous):
+            raise LedgerProblem(
+                f"The ledger ends with event {seq}, but its head says {head}: events after {seq} were cut off or "
+                "forged. Restore the ledger from a copy."
+            )
+        return seq
+
+    def close(self) -> None:
+        """Let the file and the lock go. Allowed twice."""
+        db = getattr(self, "_db", None)
+        if db is not None:
+            db.conn.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _prepare(self) -> None:
+        if not self.read_only:
+            migrate(self._db, self.path)
+        elif require_known(self._db, self.path) < len(STEPS):
+            raise LedgerProblem(f"The ledger {self.path} has an old schema: open it once for writing, to migrate it.")
+
+    def _append(self, said: Sequence[tuple[str, str]]) -> list[Event]:
+        seq, previous = run(self._db, "SELECT seq, hash FROM head").fetchone()
+        appended: list[Event] = []
+        for kind, text in said:
+            seq, stamp_ns, before = seq + 1, time.time_ns(), previous
+            body = cast(dict[str, object], json.loads(text))
+            previous = link(seq, stamp_ns, kind.encode(), text.encode(), before.encode())
+            row = (seq, stamp_ns, kind, _campaign(body), text, before, previous)
+            run(self._db, f"INSERT INTO events ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            project(self._db, seq, kind, body)
+            appended.append(event_from(row))
+        run(self._db, "UPDATE head SET seq = ?, hash = ?", (seq, previous))
+        return appended
+
+
+def canonical(body: Mapping[str, object]) -> str:
+    """The one spelling of a body: JSON with sorted keys, no spaces, ASCII; LedgerProblem when it is not plain JSON."""
+    try:
+        return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
+    except (TypeError, ValueError) as error:
+        raise LedgerProblem(f"The body of an event must be plain JSON with finite numbers: {error}.") from error
+
+
+def link(seq: int, stamp_ns: int, kind: bytes, body: bytes, previous: bytes) -> str:
+    """The hash of one event: sha256 over its fields, one per line, and the hash before it."""
+    return hashlib.sha256(b"\n".join((b"%d" % seq, b"%d" % stamp_ns, kind, body, previous))).hexdigest()
+
+
+def event_from(row: Sequence[object]) -> Event:
+    """An event from a row of seq, stamp_ns, kind, campaign_id, body, previous, hash."""
+    seq, stamp_ns, kind, _, body, previous, digest = row
+    try:
+        content: object = json.loads(str(body))
+    except ValueError as error:
+        raise LedgerProblem(
+            f"Event {seq} of the ledger is damaged: {error}. Restore the ledger from a copy."
+        ) from error
+    return Event(
+        seq=cast(int, seq),
+        stamp_ns=cast(int, stamp_ns),
+        kind=str(kind),
+        body=cast(dict[str, object], content),
+        previous=str(previous),
+        hash=str(digest),
+    )
+
+
+def _check_link(row: Sequence[object], seq: int, previous: str) -> str:
+    found, stamp_ns, kind, campaign, body, before, digest = row
+    told = f"Event {seq} of the ledger does not verify: "
+    advice = " The history was changed or damaged from there on; restore it from a copy."
+    if found != seq:
+        raise LedgerProblem(f"{told}number {found} stands in its place.{advice}")
+    if before != previous.encode():
+        raise LedgerProblem(f"{told}it does not follow the event before it.{advice}")
+    fields = cast(tuple[int, bytes, bytes, bytes], (stamp_ns, kind, body, before))
+    if digest != link(seq, *fields).encode():
+        raise LedgerProblem(f"{told}its hash does not fit what it says.{advice}")
+    if campaign != _campaign(json.loads(fields[2])).encode():
+        raise LedgerProblem(f"{told}it is filed under another campaign than it names.{advice}")
+    return cast(bytes, digest).decode()
+
+
+def _campaign(body: Mapping[str, object]) -> str:
+    named = body.get("campaign_id", "")
+    if not isinstance(named, str):
+        raise LedgerProblem(f"An event names its campaign as {named!r}; campaign_id must be a text.")
+    return named
+
+
+def _checked_kind(kind: str) -> str:
+    if not kind or not kind.isprintable():
+        raise LedgerProblem(f"An event cannot be of kind {kind!r}: it must be a few printable words.")
+    return kind
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(cast(Mapping[str, object], value))
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def _lock_file(lock: Path, path: Path) -> int:
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+        os.close(descriptor)
+        raise LedgerProblem(
+            f"The ledger {path} is being written by process {holder}: one orchestrator at a time. Stop that one first, "
+            "or open the ledger for reading."
+        ) from error
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor

@@ -1,0 +1,230 @@
+"""Questions to the ledger, with typed answers. Every count is a query; nothing here writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from sqlite_utils import Database
+
+from enpire.store import connection, rows
+from enpire.store.connection import run
+from enpire.store.ledger import event_from
+from enpire.store.migrations import require_known
+from enpire.store.rows import OrderRow
+from enpire.types import OUTCOME_KINDS, Event, Order, OutcomeKind, Purpose
+
+_EVENT = "seq, stamp_ns, kind, campaign_id, body, previous, hash"
+_ROW = ", ".join(rows.COLUMNS)
+OPEN = "open"
+"""Stands for an outcome in `Page.outcome`: orders that have not ended."""
+
+
+class Tally(NamedTuple):
+    """Successes, orders that ended with a verdict, all orders issued.
+
+    `successes / n_ended` is the rate; `successes / n_all` is its worst case, every order without a verdict (aborted,
+    invalid, unknown, still open) counted as a failure.
+    """
+
+    successes: int
+    n_ended: int
+    n_all: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """How the orders of a campaign ended: each is in exactly one of these, so they add up to `started`."""
+
+    started: int
+    success: int = 0
+    failure: int = 0
+    unsafe: int = 0
+    aborted: int = 0
+    invalid: int = 0
+    unknown: int = 0
+    open: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One ended order of a gate."""
+
+    ended_seq: int
+    order_id: str
+    pair: int
+    side: str
+    outcome: OutcomeKind
+    cause: str
+    ticks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Which orders to show: a field left empty (None for `round`) filters nothing."""
+
+    campaign_id: str
+    purpose: Purpose | str = ""
+    outcome: OutcomeKind | str = ""
+    """One of OUTCOME_KINDS, or OPEN."""
+    round: int | None = None
+    policy_id: str = ""
+    station: str = ""
+    before: str = ""
+    """Show orders older than this order_id: the last one of the page before."""
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignSpan:
+    """A campaign that the ledger knows, from its first event to its last."""
+
+    campaign_id: str
+    first_seq: int
+    last_seq: int
+    first_ns: int
+    """Wall clock."""
+    last_ns: int
+
+
+class Reading:
+    """Answers about one ledger. Give it the writer's database, or open an own read-only connection."""
+
+    def __init__(self, database: Database, path: Path = Path("ledger.db")) -> None:
+        self._db = database
+        self._path = path
+
+    @classmethod
+    def open(cls, path: Path) -> Reading:
+        """A reader with its own connection, for any thread or process; LedgerProblem when there is no ledger."""
+        database = connection.open_reader(path)
+        with connection.sentences(path):
+            require_known(database, path)
+        return cls(database, path)
+
+    def close(self) -> None:
+        """Let the connection go. Allowed twice."""
+        self._db.conn.close()
+
+    def order(self, order_id: str) -> OrderRow | None:
+        """One order with what became of it; None when it was never issued."""
+        found = self._all(f"SELECT {_ROW} FROM orders WHERE order_id = ?", order_id)
+        return rows.read(found[0]) if found else None
+
+    def open_orders(self, campaign_id: str) -> list[Order]:
+        """Orders that were issued and have not ended, oldest first."""
+        sql = f"SELECT {_ROW} FROM orders WHERE campaign_id = ? AND ended_seq IS NULL ORDER BY order_id"
+        return [rows.read(row).order for row in self._all(sql, campaign_id)]
+
+    def ends(self, campaign_id: str) -> Ends:
+        """The account of a campaign: every order in exactly one of the six outcomes, or open."""
+        counts: dict[str, int] = {}
+        for (outcome, _), n in self.causes(campaign_id).items():
+            counts[outcome] = counts.get(outcome, 0) + n
+        (started,) = self._all("SELECT count(*) FROM orders WHERE campaign_id = ?", campaign_id)[0]
+        return Ends(started=cast(int, started), **counts)
+
+    def causes(self, campaign_id: str) -> Mapping[tuple[str, str], int]:
+        """Orders by (outcome, cause); open ones as (OPEN, "")."""
+        sql = "SELECT outcome, cause, count(*) FROM orders WHERE campaign_id = ? GROUP BY outcome, cause"
+        counted = cast(list[tuple[str | None, str | None, int]], self._all(sql, campaign_id))
+        return {(outcome or OPEN, cause or ""): n for outcome, cause, n in counted}
+
+    def successes(self, campaign_id: str, purpose: Purpose, policy_id: str = "", round: int | None = None) -> Tally:
+        """How often orders of a purpose succeeded, of all policies and rounds or of one."""
+        where, values = _conditions(
+            {"campaign_id": campaign_id, "purpose": purpose, "policy_id": policy_id or None, "round": round}
+        )
+        sql = f"SELECT outcome, count(*) FROM orders WHERE {where} GROUP BY outcome"
+        counted = dict(cast(list[tuple[str | None, int]], self._all(sql, *values)))
+        verdicts = [counted.get(kind, 0) for kind in ("success", "failure", "unsafe")]
+        return Tally(verdicts[0], sum(verdicts), sum(counted.values()))
+
+    def gate_trials(self, gate_id: str) -> list[Trial]:
+        """The ended orders of a gate, in the order in which they ended."""
+        columns = ("ended_seq", "order_id", "pair", "side", "outcome", "cause", "ticks")
+        sql = (
+            f"SELECT {', '.join(columns)} FROM orders WHERE gate_id = ? AND gate_id <> '' AND ended_seq IS NOT NULL "
+            "ORDER BY ended_seq, order_id"
+        )
+        named = (dict(zip(columns, row, strict=True)) for row in self._all(sql, gate_id))
+        return [Trial(**row) for row in named]  # pyright: ignore[reportArgumentType]
+
+    def episodes(self, page: Page) -> list[OrderRow]:
+        """One page of orders with their episodes, newest first; go on with `before` = the last order_id."""
+        where, values = _conditions(
+            {
+                "campaign_id": page.campaign_id,
+                "purpose": page.purpose or None,
+                "outcome": page.outcome if page.outcome in OUTCOME_KINDS else None,
+                "round": page.round,
+                "policy_id": page.policy_id or None,
+                "station": page.station or None,
+            }
+        )
+        if page.outcome == OPEN:
+            where += " AND ended_seq IS NULL"
+        if page.before:
+            where, values = f"{where} AND order_id < ?", [*values, page.before]
+        sql = f"SELECT {_ROW} FROM orders WHERE {where} ORDER BY order_id DESC LIMIT ?"
+        return [rows.read(row) for row in self._all(sql, *values, page.limit)]
+
+    def training_episodes(self, campaign_id: str, rounds: Sequence[int] = ()) -> list[str]:
+        """Ids of recorded episodes that a learner may read, oldest first; of all rounds where none are named.
+
+        Train starts only: holdout and confirm episodes are never among them. Success or failure only.
+        """
+        allowed = f"AND round IN ({', '.join('?' * len(rounds))})" if rounds else ""
+        sql = (
+            "SELECT order_id FROM orders WHERE campaign_id = ? AND split = 'train' AND sha256 <> '' "
+            "AND purpose IN ('demonstrate', 'collect', 'base') AND outcome IN ('success', 'failure') "
+            f"{allowed} ORDER BY order_id"
+        )
+        return [cast(str, row[0]) for row in self._all(sql, campaign_id, *rounds)]
+
+    def tail(self, limit: int = 50, campaign_id: str = "") -> list[Event]:
+        """The newest events, oldest of them first; of all campaigns where none is named."""
+        where, values = _conditions({"campaign_id": campaign_id or None})
+        found = self._all(f"SELECT {_EVENT} FROM events WHERE {where} ORDER BY seq DESC LIMIT ?", *values, limit)
+        return [event_from(row) for row in reversed(found)]
+
+    def events(
+        self, after: int = 0, campaign_id: str = "", kinds: Sequence[str] = (), limit: int = 1000
+    ) -> list[Event]:
+        """At most `limit` events with seq > `after`, in order: what a page asks for again and again."""
+        where, values = _conditions({"campaign_id": campaign_id or None})
+        if kinds:
+            where, values = f"{where} AND kind IN ({', '.join('?' * len(kinds))})", [*values, *kinds]
+        sql = f"SELECT {_EVENT} FROM events WHERE {where} AND seq > ? ORDER BY seq LIMIT ?"
+        return [event_from(row) for row in self._all(sql, *values, after, limit)]
+
+    def campaigns(self) -> list[CampaignSpan]:
+        """Every campaign, the newest first."""
+        # Hops from one id to the next over the index, so that a million events cost as much as ten.
+        sql = (
+            "WITH RECURSIVE known(id) AS (SELECT min(campaign_id) FROM events WHERE campaign_id > '' UNION ALL "
+            "SELECT (SELECT min(campaign_id) FROM events WHERE campaign_id > known.id) FROM known "
+            "WHERE known.id IS NOT NULL) SELECT id FROM known WHERE id IS NOT NULL"
+        )
+        named = [cast(str, row[0]) for row in self._all(sql)]
+        return sorted((self._span(name) for name in named), key=lambda span: span.first_seq, reverse=True)
+
+    def _span(self, campaign_id: str) -> CampaignSpan:
+        sql = "SELECT seq, stamp_ns FROM events WHERE campaign_id = ? ORDER BY seq {} LIMIT 1"
+        ends = [cast(tuple[int, int], self._all(sql.format(way), campaign_id)[0]) for way in ("ASC", "DESC")]
+        (first_seq, first_ns), (last_seq, last_ns) = ends
+        return CampaignSpan(
+            campaign_id=campaign_id, first_seq=first_seq, last_seq=last_seq, first_ns=first_ns, last_ns=last_ns
+        )
+
+    def _all(self, sql: str, *values: object) -> list[tuple[object, ...]]:
+        # Fetched whole: an open cursor would keep the writer from committing.
+        with connection.sentences(self._path):
+            return cast(list[tuple[object, ...]], run(self._db, sql, values).fetchall())
+
+
+def _conditions(wanted: Mapping[str, object]) -> tuple[str, list[object]]:
+    given = {name: value for name, value in wanted.items() if value is not None}
+    return " AND ".join(["1 = 1", *(f"{name} = ?" for name in given)]), list(given.values())

@@ -1,0 +1,79 @@
+"""One row of the orders table as typed nouns: column names, and both directions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from enpire.store import records
+from enpire.types import Episode, Order, OutcomeKind
+
+ORDER_COLUMNS: tuple[str, ...] = (
+    "order_id", "campaign_id", "station", "task", "policy_id", "purpose", "round", "gate_id", "pair", "side", "split",
+    "start_index", "start_json", "lease", "supervised", "issued_seq",
+)  # fmt: skip
+END_COLUMNS: tuple[str, ...] = (
+    "ended_seq", "outcome", "cause", "confidence", "ticks", "ran_policy_id", "began_s", "ended_s",
+    "achieved_start_json", "reset_attempts", "clipped", "attempts_json", "sha256",
+)  # fmt: skip
+COLUMNS: tuple[str, ...] = (*ORDER_COLUMNS, *END_COLUMNS, "person_outcome")
+
+Value = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderRow:
+    """One order with what became of it."""
+
+    order: Order
+    episode: Episode | None
+    """Without arrays; None while the order is open."""
+    issued_seq: int
+    """Event that issued it."""
+    ended_seq: int | None
+    """Event that ended it."""
+    person_outcome: OutcomeKind | None
+    """What a person said about it afterwards."""
+
+
+def order_values(order: Order, issued_seq: int) -> tuple[Value, ...]:
+    """The values of ORDER_COLUMNS."""
+    start = json.dumps(records.start_body(order.start), sort_keys=True)
+    return (
+        order.order_id, order.campaign_id, order.station, order.task, order.policy_id, order.purpose, order.round,
+        order.gate_id, order.pair, order.side, order.start.split, order.start.index, start, order.lease,
+        int(order.supervised), issued_seq,
+    )  # fmt: skip
+
+
+def end_values(episode: Episode, ended_seq: int) -> tuple[Value, ...]:
+    """The values of END_COLUMNS."""
+    body = records.episode_body(episode)
+    return (
+        ended_seq, episode.outcome, episode.cause, episode.confidence, episode.ticks, episode.ran_policy_id,
+        episode.began_s, episode.ended_s, json.dumps(body["achieved_start"]), episode.reset_attempts, episode.clipped,
+        json.dumps(body["attempts"]), episode.sha256,
+    )  # fmt: skip
+
+
+def read(values: Sequence[object]) -> OrderRow:
+    """The inverse: a row selected as COLUMNS."""
+    cell = dict(zip(COLUMNS, values, strict=True))
+    shared = {name: cell[name] for name in ORDER_COLUMNS if name in Order.__dataclass_fields__}
+    start = json.loads(str(cell["start_json"]))
+    order = records.order_from(shared | {"start": start, "supervised": bool(cell["supervised"])})
+    episode = None
+    if cell["ended_seq"] is not None:
+        ended = {name: cell[name] for name in END_COLUMNS if name in Episode.__dataclass_fields__}
+        ended["order_id"] = order.order_id
+        ended["achieved_start"] = json.loads(str(cell["achieved_start_json"]))
+        ended["attempts"] = json.loads(str(cell["attempts_json"]))
+        episode = records.episode_from(ended, order)
+    return OrderRow(
+        order=order,
+        episode=episode,
+        issued_seq=cell["issued_seq"],  # pyright: ignore[reportArgumentType]
+        ended_seq=cell["ended_seq"],  # pyright: ignore[reportArgumentType]
+        person_outcome=cell["person_outcome"],  # pyright: ignore[reportArgumentType]
+    )
