@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
-from enpire.types import MOVING, Event
+from enpire.types import Event
 
 BULK = ("order issued", "orders ended")
 """Kinds that carry orders and episodes: a view never reads them one by one."""
@@ -81,6 +81,8 @@ class History:
     sessions: int = 0
     earlier_wall_s: float = 0.0
     session_wall_s: float = 0.0
+    earlier_robot_s: float = 0.0
+    session_robot_s: float = 0.0
     paused: bool = False
     ended: Mapping[str, object] | None = None
     goal_s: float | None = None
@@ -127,11 +129,8 @@ class History:
         return total
 
     def robot_s(self) -> float:
-        """Seconds in which robots executed an experiment, summed over all lanes of all stations."""
-        return sum(
-            station.lanes * sum(seconds for phase, seconds in station.seconds().items() if phase in MOVING)
-            for station in self.stations.values()
-        )
+        """Robot seconds: time of every lane of every station that was there, whatever it did."""
+        return self.earlier_robot_s + self.session_robot_s
 
     # One method per kind of event.
 
@@ -142,6 +141,7 @@ class History:
         self.sessions += 1
         self.ended = None
         self.earlier_wall_s, self.session_wall_s = self.earlier_wall_s + self.session_wall_s, 0.0
+        self.earlier_robot_s, self.session_robot_s = self.earlier_robot_s + self.session_robot_s, 0.0
         for station in self.stations.values():
             station.earlier_s, station.session_s = station.seconds(), {}
             station.present = False
@@ -210,7 +210,7 @@ class History:
             self.goal_tokens = sum(self.tokens.values())
 
     def _robot_time(self, body: Mapping[str, object]) -> None:
-        self.session_wall_s = number(body, "wall_s")
+        self.session_wall_s, self.session_robot_s = number(body, "wall_s"), number(body, "robot_s")
         for name, seconds in mapping(body, "stations").items():
             station = self.stations.setdefault(name, StationRecord())
             station.session_s = {
