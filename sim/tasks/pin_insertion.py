@@ -1,0 +1,107 @@
+"""Pin insertion: a gripper holds a pin aside of and above a 4 mm hole and must seat it, with 0.3 mm of clearance.
+
+Observable on purpose: the noise of the sensed tip (0.08 mm) is well below the clearance, so failures come from what a
+policy does (slowness, aim, descending too early), never from what it cannot see.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from enpire.types import FloatArray, IntArray, MaskArray, Split, Start, TaskSpec
+from sim.starts import Sampler
+from sim.tasks.pin_expert import CLEAN, Manner, PinExpert
+from sim.tasks.pin_rig import ACTION, START_NAMES, STATE, TIP, PinRig, Sensing
+from sim.tasks.pin_verifier import PinVerifier
+
+RANGES = ((-8.0, 8.0), (-8.0, 8.0), (6.0, 14.0), (-0.03, 0.03), (-0.03, 0.03))
+"""Of the start values: tip aside (mm), tip above the rim (mm), tilt of the pin in the grasp (rad)."""
+LEAST_ASIDE_MM = 1.0
+
+_TOLERANCE = np.array([0.6, 0.6, 0.6, 0.03, 0.03])
+"""How near a reset must come, in the units of the start values; covers 4 standard deviations of the sensors."""
+
+
+class PinInsertion:
+    """The immutable contract of pin insertion."""
+
+    spec = TaskSpec(
+        name="pin_insertion",
+        instruction="Insert the pin into the hole.",
+        state=STATE,
+        action=ACTION,
+        rate_hz=30.0,
+        limit_ticks=160,
+        cameras=("top", "side"),
+        subtasks=("centred", "inserted", "seated"),
+        start_names=START_NAMES,
+    )
+    sensing = Sensing()
+    starts = Sampler(task=spec.name, ranges=RANGES, least_aside=LEAST_ASIDE_MM)
+
+    def rig(self, lanes: int, seed: int) -> PinRig:
+        """A simulated rig; `seed` draws the station's friction, mass, servo gain, latency and sensor bias."""
+        return PinRig(self.spec, lanes, seed, self.sensing)
+
+    def start(self, split: Split, index: int, secret: bytes) -> Start:
+        """The index-th start of a split; train starts ignore the secret."""
+        return self.starts.start(split, index, secret)
+
+    def reset_skill(self) -> PinReset:
+        """The robot's own reset: retract, carry, hover."""
+        return PinReset()
+
+    def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
+        """(achieved start values as sensed, whether every one is within tolerance of the asked one)."""
+        achieved = state[:5].astype(np.float64)
+        near = bool((np.abs(achieved - np.array(start.values)) <= _TOLERANCE).all())
+        return tuple(float(v) for v in achieved), near
+
+    def verifier(self) -> PinVerifier:
+        """A fresh verifier with the shipped thresholds."""
+        return PinVerifier()
+
+    def expert(self, seed: int) -> PinExpert:
+        """The demonstrating expert: varied speed, aim and hesitation."""
+        return PinExpert(seed, Manner(), self.spec.period_s)
+
+    def clean_expert(self) -> PinExpert:
+        """The expert at its best: fast, careful, no hesitation."""
+        return PinExpert(0, CLEAN, self.spec.period_s)
+
+
+class PinReset:
+    """Retract upwards out of the hole, carry the pin above its start, come down to it, and rest there."""
+
+    _GAIN_PER_S, _CLEAR_MM, _REST_TICKS = 6.0, 3.5, 3
+
+    def __init__(self) -> None:
+        """No lane is being reset."""
+        self._goal: dict[int, npt.NDArray[np.float64]] = {}
+        self._rested: dict[int, int] = {}
+
+    def begin(self, lane: int, start: Start) -> None:
+        """Aim one lane at a start state."""
+        self._goal[lane] = np.array(start.values[:3])
+        self._rested[lane] = 0
+
+    def step(self, state: FloatArray, lanes: IntArray) -> tuple[FloatArray, MaskArray]:
+        """One period: (commands (n, 3) in mm/s, which lanes have rested at their start for three periods)."""
+        goal = np.array([self._goal[int(lane)] for lane in lanes]).reshape(-1, 3)
+        error = goal - state[:, TIP].astype(np.float64)
+        aside = np.hypot(error[:, 0], error[:, 1])
+        velocity = self._GAIN_PER_S * error
+        lifting = (state[:, 2] < self._CLEAR_MM - 1.0) & (aside > 0.5)
+        carrying = (state[:, 2] < self._CLEAR_MM) & (aside > 0.5) & ~lifting
+        velocity[lifting, :2] = 0.0
+        velocity[lifting, 2] = 18.0
+        velocity[carrying, 2] = np.maximum(velocity[carrying, 2], 0.0)
+        near = np.abs(error).max(axis=1) < 0.4
+        done = np.zeros(len(lanes), dtype=np.bool_)
+        for row, lane in enumerate(lanes):
+            rested = self._rested[int(lane)] + 1 if near[row] else 0
+            self._rested[int(lane)] = rested
+            done[row] = rested >= self._REST_TICKS
+        velocity[done] = 0.0
+        return np.clip(velocity, -18.0, 18.0).astype(np.float32), done
