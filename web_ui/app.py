@@ -1,0 +1,71 @@
+"""The application: /api/v1 for scripts and the page, one socket a tab, the page itself, /healthz."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi import FastAPI
+
+from web_ui import problems
+from web_ui.accounts import Accounts
+from web_ui.archive import Archive
+from web_ui.attempts import Attempts
+from web_ui.border import LOOPBACK, Border
+from web_ui.commands import CommandDesk
+from web_ui.hub import Hub
+from web_ui.live import LiveLab
+from web_ui.routes import campaigns, commands, episodes, fleet, page, sessions, socket, users
+
+API = "/api/v1"
+ABOUT = "Watch and command a fleet of robots that improve their own policy. Errors are application/problem+json."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """How the application is served."""
+
+    hosts: tuple[str, ...] = LOOPBACK
+    """Host names under which it may be addressed (a request for another is refused: DNS rebinding)."""
+    static: Path = page.BUILT
+    """The folder of the built page."""
+
+
+def create_app(home: Path, live: LiveLab | None, serving: Serving | None = None) -> FastAPI:
+    """The application over one home folder. `live` is the running lab in this process; None only shows the records."""
+    chosen = serving or Serving()
+    app = FastAPI(
+        title="ENPIRE", version="1", description=ABOUT, lifespan=_life, openapi_url=f"{API}/openapi.json",
+        docs_url=None, redoc_url=None,
+    )  # fmt: skip
+    app.state.accounts = Accounts(home / "web.db")
+    app.state.attempts = Attempts()
+    app.state.live = live
+    app.state.static = chosen.static
+    app.state.archive = Archive(home)
+    app.state.desk = CommandDesk(live)
+    app.state.hub = Hub(live, app.state.desk, app.state.archive)
+    app.state.command_pool = ThreadPoolExecutor(4, thread_name_prefix="command")
+    for part in (sessions, users, commands, fleet, campaigns, episodes, socket):
+        app.include_router(part.router, prefix=API)
+    app.include_router(fleet.health_router)
+    app.include_router(page.router)
+    problems.install(app)
+    app.add_middleware(Border, hosts=chosen.hosts)
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _life(app: FastAPI) -> AsyncIterator[None]:
+    following = asyncio.create_task(app.state.hub.run())
+    try:
+        yield
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        app.state.command_pool.shutdown(wait=False, cancel_futures=True)
+        app.state.accounts.close()

@@ -1,0 +1,103 @@
+"""What the pages read from a home: the ledger and the episodes' files, one short read-only connection per question.
+
+Every method may be called from any thread and may take milliseconds: routes call them off the event loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from enpire import views
+from enpire.documents import CampaignLine, CampaignView, EpisodePage, EpisodeView, VersionView
+from enpire.errors import UnknownName
+from enpire.store.reading import Page
+from enpire.types import Event
+from web_ui.problems import Problem
+from web_ui.series import Series, read_series
+
+
+class Archive:
+    """One home folder, for reading."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def newest_seq(self) -> int:
+        """Number of the newest event; 0 without a ledger."""
+        if self._is_empty():
+            return 0
+        with views.open_records(self._home) as records:
+            newest = records.reading.tail(1)
+            return newest[0].seq if newest else 0
+
+    def campaigns(self) -> tuple[CampaignLine, ...]:
+        """Every campaign, newest first."""
+        if self._is_empty():
+            return ()
+        with views.open_records(self._home) as records:
+            return views.campaigns(records)
+
+    def campaign(self, campaign_id: str) -> CampaignView:
+        """One campaign; UnknownName when there is none with that id."""
+        with views.open_records(self._home) as records:
+            return views.campaign_view(records, self._known(records, campaign_id))
+
+    def versions(self, campaign_id: str) -> tuple[VersionView, ...]:
+        """The policy versions of a campaign, oldest first."""
+        with views.open_records(self._home) as records:
+            return views.versions(records, self._known(records, campaign_id))
+
+    def episodes(self, page: Page) -> EpisodePage:
+        """One page of episodes, newest first; of the latest campaign when none is named."""
+        if self._is_empty():
+            return EpisodePage(rows=(), next=None)
+        with views.open_records(self._home) as records:
+            if not page.campaign_id:
+                known = views.campaigns(records)
+                if not known:
+                    return EpisodePage(rows=(), next=None)
+                page = replace(page, campaign_id=known[0].id)
+            if page.before and records.reading.order(page.before) is None:
+                raise Problem(400, f"The cursor {page.before[:40]!r} is of another ledger: begin again without it.")
+            return views.episodes(records, page)
+
+    def episode(self, order_id: str) -> EpisodeView:
+        """One episode, with the names (not the paths) of its pictures."""
+        with views.open_records(self._home) as records:
+            found = views.episode(records, order_id)
+        return replace(found, folder="", pictures=tuple(Path(path).name for path in found.pictures))
+
+    def series(self, order_id: str, points: int) -> Series:
+        """What was sensed, sent and thought in one episode, at most `points` frames of it."""
+        with views.open_records(self._home) as records:
+            row = records.reading.order(order_id)
+        if row is None:
+            raise UnknownName(f"There is no episode {order_id[:40]!r}.")
+        return read_series(self._folder(row.order.campaign_id, order_id), row, points)
+
+    def picture(self, order_id: str, name: str) -> Path:
+        """The file of one picture; UnknownName when there is none."""
+        with views.open_records(self._home) as records:
+            names = {Path(path).name: Path(path) for path in views.episode(records, order_id).pictures}
+        if name not in names:
+            raise UnknownName(f"Episode {order_id[:40]!r} has no picture {name[:60]!r}.")
+        return names[name]
+
+    def events(self, after: int, campaign_id: str, limit: int) -> list[Event]:
+        """Events with a number above `after`, in order."""
+        if self._is_empty():
+            return []
+        with views.open_records(self._home) as records:
+            return records.reading.events(after, campaign_id, limit=limit)
+
+    def _known(self, records: views.Records, campaign_id: str) -> str:
+        if not records.reading.events(campaign_id=campaign_id, limit=1):
+            raise UnknownName(f"There is no campaign {campaign_id[:40]!r} here.")
+        return campaign_id
+
+    def _folder(self, campaign_id: str, order_id: str) -> Path:
+        return self._home / "episodes" / campaign_id / order_id
+
+    def _is_empty(self) -> bool:
+        return not (self._home / "ledger.db").is_file()

@@ -1,0 +1,143 @@
+"""What every request passes first: host name, origin, size; and the headers that every answer carries.
+
+A browser that is tricked into calling this server (cross-site request, DNS rebinding) is stopped here, before any
+route runs. Rules: OWASP ASVS 4.0 sections 13 and 14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from web_ui import problems
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+BODY_LIMIT = 256 * 1024
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' blob:",
+        "connect-src 'self'",
+        "manifest-src 'self'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+}
+
+
+class Border:
+    """ASGI middleware. `hosts` are the host names (without port) under which this server may be addressed."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str] = LOOPBACK) -> None:
+        self.app = app
+        self.hosts = frozenset(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, or pass on with the headers added."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            refusal = self._refusal(Headers(scope=scope), unsafe=True)
+            if refusal:
+                await send({"type": "websocket.close", "code": 4403, "reason": refusal[1][:120]})
+            else:
+                await self.app(scope, receive, send)
+        else:
+            await self._http(scope, receive, _with_headers(send))
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        refusal = self._refusal(request.headers, unsafe=request.method not in SAFE)
+        if refusal:
+            await problems.answer(*refusal)(scope, receive, send)
+            return
+        try:
+            body = await _bounded(request)
+        except ClientDisconnect:
+            return
+        if body is None:
+            detail = f"A request may have at most {BODY_LIMIT} bytes."
+            await problems.answer(413, detail, {"connection": "close"})(scope, receive, send)
+            return
+        await self.app(scope, _replay(body, receive), send)
+
+    def _refusal(self, headers: Headers, *, unsafe: bool) -> tuple[int, str] | None:
+        host = headers.get("host", "")
+        if _name(host) not in self.hosts:
+            return 421, f"{host[:80]!r} is not served here; allowed: {', '.join(sorted(self.hosts))}."
+        if not unsafe:
+            return None
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        if origin is not None:
+            parts = urlsplit(origin)
+            if parts.netloc.lower() != host.lower() or parts.scheme not in ("http", "https"):
+                return 403, f"A request from {origin[:80]!r} may not change anything here."
+        elif site not in (None, "same-origin", "none"):
+            return 403, "A request from another site may not change anything here."
+        elif site is None and "cookie" in headers:
+            return 403, "A request with a cookie must say its Origin; scripts use a bearer token instead."
+        return None
+
+
+def _name(host: str) -> str:
+    """The host without its port; IPv6 without brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()
+
+
+async def _bounded(request: Request) -> bytes | None:
+    """The whole body, or None when it is longer than any request here may be."""
+    stated = request.headers.get("content-length", "0")
+    if stated.isdigit() and int(stated) > BODY_LIMIT:
+        return None
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > BODY_LIMIT:
+            return None
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Hand the body that was read to the application, then whatever follows (the disconnect)."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def _with_headers(send: Send) -> Send:
+    async def wrapped(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers[name] = value
+            headers.setdefault("cache-control", "no-store")
+        await send(message)
+
+    return wrapped

@@ -1,0 +1,104 @@
+"""The desk where commands are handed in: one key is one command, and its way to effect is watched."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from dataclasses import dataclass
+
+from enpire.errors import UsageError
+from web_ui.documents import CommandDocument
+from web_ui.live import LiveLab, Verb
+from web_ui.problems import Problem
+
+KEPT = 200
+"""Commands remembered; older ones are in the ledger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What somebody asked for."""
+
+    verb: Verb
+    station: str
+    """Empty: every station."""
+    by: str
+    key: str
+    """Chosen by the client; the same again is the same command."""
+
+
+class CommandDesk:
+    """Commands of this server, newest last. Safe to call from several threads."""
+
+    def __init__(self, live: LiveLab | None) -> None:
+        self._live = live
+        self._lock = threading.Lock()
+        """For the dictionaries alone; never held while the lab is asked, which may wait for a disk."""
+        self._handing = threading.Lock()
+        self._commands: dict[str, CommandDocument] = {}
+        self._began_s: dict[str, float] = {}
+        self._by_key: dict[tuple[str, str], tuple[Request, str]] = {}
+
+    def hand_in(self, request: Request) -> CommandDocument:
+        """Ask the lab, once for each key; 503 when no lab runs, 409 when the key was used for something else."""
+        if self._live is None:
+            raise Problem(503, "No lab runs behind this page, so nothing can be commanded; start a campaign first.")
+        if not request.key:
+            raise UsageError("A command needs an idempotency key.")
+        with self._handing:
+            known = self._by_key.get((request.by, request.key))
+            if known is not None:
+                if known[0] != request:
+                    raise Problem(409, f"The key {request.key!r} was used for another command: draw a new one.")
+                return self.get(known[1])
+            began_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+            command_id = self._live.command(request.verb, request.station, request.by, f"{request.by}/{request.key}")
+            document = CommandDocument(
+                id=command_id, verb=request.verb, station=request.station, by=request.by, state="requested",
+                requested_ms=now_ms,
+            )  # fmt: skip
+            with self._lock:
+                self._commands[command_id], self._began_s[command_id] = document, began_s
+                self._by_key[request.by, request.key] = (request, command_id)
+                self._forget()
+        return document
+
+    def refresh(self) -> bool:
+        """Ask the lab how far the open commands are; whether anything changed."""
+        if self._live is None:
+            return False
+        changed = False
+        for document in self.open():
+            state = self._live.command_state(document.id)
+            if state == document.state:
+                continue
+            settled = state in ("effective", "refused")
+            took_s = round(time.monotonic() - self._began_s[document.id], 3) if settled else None
+            with self._lock:
+                self._commands[document.id] = dataclasses.replace(document, state=state, took_s=took_s)
+            changed = True
+        return changed
+
+    def open(self) -> list[CommandDocument]:
+        """Commands that are neither effective nor refused."""
+        return [document for document in self.all() if document.state in ("requested", "accepted")]
+
+    def all(self) -> list[CommandDocument]:
+        """Every command remembered, oldest first."""
+        with self._lock:
+            return list(self._commands.values())
+
+    def get(self, command_id: str) -> CommandDocument:
+        """One command; 404 when it is not remembered."""
+        with self._lock:
+            found = self._commands.get(command_id)
+        if found is None:
+            raise Problem(404, f"There is no command {command_id[:40]!r}.")
+        return found
+
+    def _forget(self) -> None:
+        while len(self._commands) > KEPT:
+            oldest = next(iter(self._commands))
+            del self._commands[oldest], self._began_s[oldest]
+            self._by_key = {key: entry for key, entry in self._by_key.items() if entry[1] != oldest}

@@ -1,0 +1,173 @@
+"""Keeps the newest document of every topic and wakes whoever watches; the socket sends from here.
+
+Topics: `fleet`, `commands`, `campaign/ID`. A watcher that is slow misses states, never the newest one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+from enpire.errors import EnpireError
+from enpire.snapshot import LabSnapshot, StationLine
+from web_ui.commands import CommandDesk
+from web_ui.documents import (
+    FleetDocument,
+    GateBar,
+    Headline,
+    Json,
+    LearnerBar,
+    RoundPoint,
+    StationTile,
+    plain,
+    rate_of,
+)
+from web_ui.archive import Archive
+from web_ui.live import LiveCameras, LiveLab
+
+LOOK_EVERY_S = 0.1
+"""How often the lab is looked at: the station's beat is twice a second, a command shall show sooner."""
+READ_EVERY_S = 2.0
+"""How often the ledger is read for a campaign that somebody watches."""
+
+
+@dataclass(slots=True)
+class Posted:
+    """The newest document of a topic."""
+
+    version: int
+    body: Json
+
+
+class Hub:
+    """One per server; its methods belong to the server's event loop."""
+
+    def __init__(self, live: LiveLab | None, desk: CommandDesk, archive: Archive) -> None:
+        self._live = live
+        self._desk = desk
+        self._archive = archive
+        self._posted: dict[str, Posted] = {}
+        self._watchers: set[asyncio.Event] = set()
+        self._watched: Counter[str] = Counter()
+        self._phases: dict[str, tuple[str, int]] = {}
+        self._seen: LabSnapshot | None = None
+        self.looked_s = time.monotonic()
+        """When the lab was last looked at; /healthz says how long ago."""
+
+    async def run(self) -> None:
+        """Look at the lab until cancelled."""
+        await asyncio.gather(self._follow_lab(), self._follow_ledger())
+
+    def watch(self) -> asyncio.Event:
+        """An event that is set whenever some topic changed."""
+        event = asyncio.Event()
+        self._watchers.add(event)
+        return event
+
+    def leave(self, event: asyncio.Event, topics: set[str]) -> None:
+        """The watcher is gone."""
+        self._watchers.discard(event)
+        self._watched.subtract(topics)
+
+    def want(self, topic: str) -> None:
+        """Somebody watches a topic from now on."""
+        self._watched[topic] += 1
+
+    def unwant(self, topic: str) -> None:
+        """One watcher fewer of a topic."""
+        self._watched[topic] -= 1
+
+    def newest(self, topic: str) -> Posted | None:
+        """The newest document; None while there is none."""
+        return self._posted.get(topic)
+
+    def look(self) -> FleetDocument:
+        """The fleet as it is now."""
+        if self._live is None:
+            return FleetDocument(connected=False)
+        return self._fleet(self._live.snapshot())
+
+    async def _follow_lab(self) -> None:
+        while True:
+            if self._live is not None:
+                snapshot = self._live.snapshot()
+                if snapshot is not self._seen:
+                    self._seen = snapshot
+                    self._post("fleet", plain(self._fleet(snapshot)))
+                if self._desk.refresh() or "commands" not in self._posted:
+                    self.post_commands()
+            elif "fleet" not in self._posted:
+                self._post("fleet", plain(FleetDocument(connected=False)))
+                self.post_commands()
+            self.looked_s = time.monotonic()
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _follow_ledger(self) -> None:
+        """Read the campaigns that are watched, when the ledger grew; a broken ledger is shown, not hidden."""
+        read: dict[str, int] = {}
+        while True:
+            for topic in [name for name, count in self._watched.items() if count > 0 and name.startswith("campaign/")]:
+                campaign_id = topic.partition("/")[2]
+                try:
+                    newest = await asyncio.to_thread(self._archive.newest_seq)
+                    if read.get(topic) == newest:
+                        continue
+                    body = await asyncio.to_thread(self._archive.campaign, campaign_id)
+                    read[topic] = newest
+                    self._post(topic, plain(body))
+                except EnpireError as problem:
+                    self._post(topic, {"problem": str(problem)})
+            await asyncio.sleep(READ_EVERY_S)
+
+    def post_commands(self) -> None:
+        """Show the commands as they are now, at once."""
+        self._post("commands", {document.id: plain(document) for document in self._desk.all()})
+
+    def _post(self, topic: str, body: Json) -> None:
+        before = self._posted.get(topic)
+        if before is not None and before.body == body:
+            return
+        self._posted[topic] = Posted(version=before.version + 1 if before else 1, body=body)
+        for event in self._watchers:
+            event.set()
+
+    def _fleet(self, snapshot: LabSnapshot) -> FleetDocument:
+        learner, gate = snapshot.learner, snapshot.gate
+        return FleetDocument(
+            connected=True,
+            campaign=_headline(snapshot) if snapshot.campaign_id else None,
+            learner=LearnerBar(stage=learner.stage, done=learner.done, total=learner.total) if learner else None,
+            gate=GateBar(
+                pairs=gate.pairs, max_pairs=gate.max_pairs, wins=gate.wins, losses=gate.losses,
+                log_e=gate.log_e, need=gate.need, more=gate.more,
+            ) if gate else None,
+            rounds=tuple(
+                RoundPoint(round=line.round, purpose=line.purpose, success=rate_of(line.interval))
+                for line in snapshot.rounds
+            ),
+            stations={line.name: self._tile(line) for line in snapshot.stations},
+        )  # fmt: skip
+
+    def _tile(self, line: StationLine) -> StationTile:
+        phase, since_ms = self._phases.get(line.name, ("", 0))
+        if phase != line.phase:
+            since_ms = time.time_ns() // 1_000_000
+            self._phases[line.name] = (line.phase, since_ms)
+        cameras = self._live.cameras(line.name) if isinstance(self._live, LiveCameras) else ()
+        return StationTile(
+            name=line.name, phase=line.phase, since_ms=since_ms, lanes=line.lanes, episodes=line.episodes,
+            episodes_per_min=round(line.episodes_per_min, 1), verdicts=line.verdicts[-20:], deployed=line.deployed,
+            paused=line.paused, stopped=line.stopped, alarm=line.alarm, cameras=cameras,
+        )  # fmt: skip
+
+
+def _headline(snapshot: LabSnapshot) -> Headline:
+    interval = snapshot.champion_interval
+    return Headline(
+        id=snapshot.campaign_id, name=snapshot.campaign_name, task=snapshot.task, elapsed_s=int(snapshot.elapsed_s),
+        wall_budget_s=snapshot.wall_budget_s, round=snapshot.round, phase_text=snapshot.phase_text,
+        goal=snapshot.goal, champion=snapshot.champion, success=rate_of(interval) if interval else None,
+        mru=snapshot.mru, episodes=snapshot.episodes, paused=snapshot.paused, stopped=snapshot.stopped,
+    )  # fmt: skip

@@ -1,0 +1,80 @@
+"""Every error of the API as one document: application/problem+json (RFC 9457)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from enpire.errors import EnpireError, LedgerProblem, StorageFull, UnknownName, UsageError
+
+TITLES: Mapping[int, str] = {
+    400: "The request cannot be read",
+    401: "Sign in first",
+    403: "Not allowed",
+    404: "There is no such thing",
+    405: "This address does not take that method",
+    409: "It does not fit the present state",
+    413: "The request is too large",
+    415: "The content type is not taken here",
+    421: "This host name is not served here",
+    422: "The request does not fit",
+    429: "Too many tries",
+    500: "The server made a mistake",
+    503: "Not available now",
+}
+
+
+class Problem(EnpireError):
+    """A request that is refused, with the HTTP status and one clear sentence."""
+
+    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.headers = dict(headers or {})
+
+
+def answer(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    """The problem document as a response."""
+    body = {"type": "about:blank", "title": TITLES.get(status, "Refused"), "status": status, "detail": detail}
+    return Response(json.dumps(body), status, dict(headers or {}), "application/problem+json")
+
+
+def status_of(error: EnpireError) -> int:
+    """The HTTP status that says the same as an error of the tree."""
+    if isinstance(error, Problem):
+        return error.status
+    if isinstance(error, UnknownName):
+        return 404
+    if isinstance(error, UsageError):
+        return 400
+    return 503 if isinstance(error, LedgerProblem | StorageFull) else 500
+
+
+def install(app: FastAPI) -> None:
+    """Make every error that leaves a route a problem document."""
+
+    async def enpire_error(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, EnpireError)  # registered for this class alone
+        headers = error.headers if isinstance(error, Problem) else None
+        return answer(status_of(error), str(error), headers)
+
+    async def invalid(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)  # registered for this class alone
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        broken = first["type"] == "json_invalid"
+        return answer(400 if broken else 422, f"{where}: {first['msg']}.")
+
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # registered for this class alone
+        detail = f"{request.method} {request.url.path}: {error.detail}."
+        return answer(error.status_code, detail, error.headers)
+
+    app.add_exception_handler(EnpireError, enpire_error)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)

@@ -1,0 +1,78 @@
+"""Campaigns, their policy versions, and the events of the ledger."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel
+
+from enpire.documents import CampaignLine, CampaignView, VersionView
+from web_ui.archive import Archive
+from web_ui.auth import Anybody
+from web_ui.documents import Json, plain
+
+router = APIRouter(tags=["campaigns"])
+Id = Annotated[str, Path(max_length=80, pattern=r"^[\w.:-]+$", examples=["01JD3Y6Z8Q4M0C5T9V2K7B1XNA"])]
+
+
+class EventLine(BaseModel):
+    """One line of the ledger; order is `seq`, the stamp is for people."""
+
+    seq: int
+    stamp_ns: int
+    kind: str
+    body: dict[str, object]
+    hash: str
+
+
+class EventPage(BaseModel):
+    """Events in order; give `next` as `after` for those that follow."""
+
+    rows: list[EventLine]
+    next: int
+
+
+@router.get("/campaigns")
+def campaigns(_caller: Anybody, request: Request) -> tuple[CampaignLine, ...]:
+    """Every campaign, newest first."""
+    return _archive(request).campaigns()
+
+
+@router.get("/campaigns/{campaign_id}")
+def campaign(campaign_id: Id, _caller: Anybody, request: Request) -> CampaignView:
+    """Where one campaign stands; the socket's topic `campaign/ID` sends the same."""
+    return _archive(request).campaign(campaign_id)
+
+
+@router.get("/campaigns/{campaign_id}/policies")
+def policies(campaign_id: Id, _caller: Anybody, request: Request) -> tuple[VersionView, ...]:
+    """Its policy versions with lineage and evidence, oldest first."""
+    return _archive(request).versions(campaign_id)
+
+
+@router.get("/events")
+def events(
+    _caller: Anybody,
+    request: Request,
+    after: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    campaign: Annotated[str, Query(max_length=80)] = "",
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+) -> EventPage:
+    """Events of the ledger with a number above `after`."""
+    found = _archive(request).events(after, campaign, limit)
+    rows = [
+        EventLine(
+            seq=event.seq,
+            stamp_ns=event.stamp_ns,
+            kind=event.kind,
+            body=cast(dict[str, object], cast(Json, plain(event.body))),
+            hash=event.hash,
+        )
+        for event in found
+    ]
+    return EventPage(rows=rows, next=rows[-1].seq if rows else after)
+
+
+def _archive(request: Request) -> Archive:
+    return cast(Archive, request.app.state.archive)

@@ -1,0 +1,74 @@
+"""The fleet now, and whether this server is well."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Path, Request
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from web_ui.auth import Anybody
+from web_ui.documents import FleetDocument, StationTile
+from web_ui.hub import Hub
+from web_ui.live import LiveCameras
+from web_ui.problems import Problem
+
+router = APIRouter(tags=["fleet"])
+health_router = APIRouter(tags=["health"])
+Name = Annotated[str, Path(max_length=100)]
+
+
+class Health(BaseModel):
+    """`ok` while the server looks at the lab; `connected` when there is a running lab."""
+
+    status: str
+    connected: bool
+    looked_s_ago: float
+
+
+@router.get("/fleet")
+async def fleet(_caller: Anybody, request: Request) -> FleetDocument:
+    """Everything that the Fleet page shows; the socket's topic `fleet` sends the same."""
+    return _hub(request).look()
+
+
+@router.get("/stations")
+async def stations(_caller: Anybody, request: Request) -> list[StationTile]:
+    """Every station of the running lab."""
+    return list(_hub(request).look().stations.values())
+
+
+@router.get("/stations/{name}")
+async def station(name: Name, _caller: Anybody, request: Request) -> StationTile:
+    """One station."""
+    found = _hub(request).look().stations.get(name)
+    if found is None:
+        raise Problem(404, f"There is no station {name[:40]!r} in the running lab.")
+    return found
+
+
+@router.get("/stations/{name}/cameras/{camera}", response_class=Response)
+async def picture(name: Name, camera: Name, _caller: Anybody, request: Request) -> Response:
+    """The newest picture of one camera, image/jpeg; the socket's topic `camera/STATION/NAME` sends each new one."""
+    live: object = request.app.state.live
+    if not isinstance(live, LiveCameras) or camera not in live.cameras(name):
+        raise Problem(404, f"Station {name[:40]!r} has no camera {camera[:40]!r}.")
+    jpeg = live.picture(name, camera)
+    if not jpeg:
+        raise Problem(404, f"Camera {camera[:40]!r} has taken no picture yet.")
+    return Response(jpeg, media_type="image/jpeg")
+
+
+@health_router.get("/healthz")
+async def healthz(request: Request) -> Health:
+    """For watchdogs; needs no sign-in and says nothing about the lab."""
+    ago_s = time.monotonic() - _hub(request).looked_s
+    return Health(
+        status="ok" if ago_s < 5 else "stale", connected=request.app.state.live is not None, looked_s_ago=round(ago_s, 3)
+    )
+
+
+def _hub(request: Request) -> Hub:
+    return cast(Hub, request.app.state.hub)

@@ -1,0 +1,176 @@
+"""Signing in and out, the one-time set-up, and the sessions and tokens of a user."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Literal, cast
+
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from web_ui.accounts import Role, User
+from web_ui.attempts import Attempts
+from web_ui.auth import COOKIE, Anybody, accounts_of, cookie, find_caller
+from web_ui.passwords import LONGEST, SHORTEST
+from web_ui.problems import Problem
+
+router = APIRouter(tags=["sessions"])
+DAY_S = 86400.0
+KeyId = Annotated[str, Path(max_length=64)]
+
+
+class Credentials(BaseModel):
+    """A name and its password."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"name": "ada", "password": "ten letters or more"}]}
+    )
+    name: str = Field(max_length=64)
+    password: str = Field(max_length=LONGEST)
+
+
+class Setup(BaseModel):
+    """The secret of the set-up link, and the first admin."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"secret": "from the link", "name": "ada", "password": "ten letters or more"}]},
+    )
+    secret: str = Field(max_length=200)
+    name: str = Field(max_length=64)
+    password: str = Field(min_length=SHORTEST, max_length=LONGEST)
+
+
+class Standing(BaseModel):
+    """Who is signed in; `setup` when this server has no admin yet."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "ada", "role": "admin", "setup": False}]})
+    name: str = ""
+    role: Role | Literal[""] = ""
+    setup: bool = False
+
+
+class NewToken(BaseModel):
+    """What a token is for, and how long it lives."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"label": "nightly script", "days": 90}]})
+    label: str = Field(min_length=1, max_length=120)
+    days: int = Field(default=90, ge=1, le=366)
+
+
+class Secret(BaseModel):
+    """A token, shown this once."""
+
+    secret: str = Field(examples=["mF_9.B5f-4.1JqM…"])
+
+
+class KeyLine(BaseModel):
+    """One session or token."""
+
+    id: str
+    kind: Literal["session", "token"]
+    user: str
+    label: str
+    made_s: float
+    seen_s: float
+    ends_s: float
+    current: bool
+    """Whether it is the one that asks."""
+
+
+@router.get("/session")
+async def standing(request: Request) -> Standing:
+    """Who is signed in; never an error, so that the page can ask first."""
+    caller = find_caller(request)
+    if caller is not None:
+        return Standing(name=caller.user.name, role=caller.user.role)
+    return Standing(setup=not accounts_of(request).has_admin())
+
+
+@router.post("/setup", status_code=201)
+async def set_up(body: Setup, request: Request, response: Response) -> Standing:
+    """Make the first admin with the set-up link's secret, and sign in."""
+    guard = _Guard(request, "setup")
+    guard.enter()
+    accounts = accounts_of(request)
+    user = await asyncio.to_thread(accounts.redeem_setup, body.secret, body.name, body.password)
+    guard.passed()
+    return _begin(user, request, response)
+
+
+@router.post("/session", status_code=201)
+async def sign_in(body: Credentials, request: Request, response: Response) -> Standing:
+    """Start a session. 401 for a wrong name or password, 429 after eight failures in a minute."""
+    guard = _Guard(request, f"user {body.name}")
+    guard.enter()
+    user = await asyncio.to_thread(accounts_of(request).check, body.name, body.password)
+    if user is None:
+        raise Problem(401, "Name and password do not fit together.")
+    guard.passed()
+    return _begin(user, request, response)
+
+
+@router.delete("/session", status_code=204)
+async def sign_out(caller: Anybody, request: Request, response: Response) -> None:
+    """End the session (or the token) that asks."""
+    accounts_of(request).revoke(caller.key.id)
+    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+
+
+@router.get("/keys")
+async def keys(caller: Anybody, request: Request) -> list[KeyLine]:
+    """One's sessions and tokens; an admin sees everybody's."""
+    found = accounts_of(request).keys("" if caller.may("admin") else caller.user.name)
+    return [
+        KeyLine(
+            id=key.id, kind=key.kind, user=key.user, label=key.label, made_s=key.made_s, seen_s=key.seen_s,
+            ends_s=key.ends_s, current=key.id == caller.key.id,
+        )
+        for key in found
+    ]  # fmt: skip
+
+
+@router.post("/keys", status_code=201)
+async def make_token(body: NewToken, caller: Anybody, request: Request) -> Secret:
+    """Make a bearer token with one's own role; only a browser session may, so that no token breeds tokens."""
+    if caller.key.kind != "session":
+        raise Problem(403, "A token cannot make tokens: sign in.")
+    secret = accounts_of(request).open_key("token", caller.user.name, body.label, body.days * DAY_S)
+    accounts_of(request).note(caller.user.name, f"made the token {body.label!r}")
+    return Secret(secret=secret)
+
+
+@router.delete("/keys/{key_id}", status_code=204)
+async def revoke(key_id: KeyId, caller: Anybody, request: Request) -> None:
+    """End a session or token at once; one's own, or as an admin anybody's."""
+    accounts_of(request).revoke(key_id, "" if caller.may("admin") else caller.user.name)
+    accounts_of(request).note(caller.user.name, f"ended the session or token {key_id}")
+
+
+class _Guard:
+    """Counts this try as failed, for the name and for the address, until it is known to have passed."""
+
+    def __init__(self, request: Request, name: str) -> None:
+        address = request.client.host if request.client else "?"
+        self._attempts = cast(Attempts, request.app.state.attempts)
+        self._keys = (name, f"address {address}")
+
+    def enter(self) -> None:
+        wait_s = max(self._attempts.wait_s(key) for key in self._keys)
+        if wait_s > 0:
+            seconds = int(wait_s) + 1
+            raise Problem(429, f"Too many tries: wait {seconds} s.", {"retry-after": str(seconds)})
+        for key in self._keys:
+            self._attempts.failed(key)
+
+    def passed(self) -> None:
+        for key in self._keys:
+            self._attempts.succeeded(key)
+
+
+def _begin(user: User, request: Request, response: Response) -> Standing:
+    label = request.headers.get("user-agent", "")
+    secret = accounts_of(request).open_key("session", user.name, label)
+    response.set_cookie(**cookie(secret, secure=request.url.scheme == "https"))  # pyright: ignore[reportArgumentType]
+    accounts_of(request).note(user.name, "signed in")
+    return Standing(name=user.name, role=user.role)

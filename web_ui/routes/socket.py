@@ -1,0 +1,172 @@
+"""The one socket of a tab: it subscribes to topics and is sent a snapshot of each, then deltas.
+
+Client: {"subscribe": ["fleet", "campaign/ID"], "unsubscribe": [...]}. Server, as text:
+{"topic", "kind": "snapshot" | "delta", "seq", "at_ms", "body"}; `seq` rises by one per message of a topic, a delta is a
+JSON merge patch (RFC 7396). {"kind": "beat", "at_ms"} at least once a second. {"kind": "problem", "detail"} for what
+was not understood. Pictures are binary: two bytes of length (big endian), that many bytes of JSON {"topic"}, the JPEG.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from dataclasses import dataclass, field
+from typing import cast
+
+from fastapi import APIRouter, WebSocket
+from starlette.websockets import WebSocketDisconnect
+
+from web_ui.auth import find_caller
+from web_ui.documents import Json, delta
+from web_ui.hub import Hub
+from web_ui.live import LiveCameras, LiveLab
+
+router = APIRouter()
+TOPIC = re.compile(r"fleet|commands|campaign/[\w.:-]{1,80}|camera/[\w.:-]{1,80}/[\w.:-]{1,80}")
+MOST_TOPICS = 32
+LONGEST_MESSAGE = 8192
+BEAT_S = 1.0
+CHECK_S = 5.0
+"""How often the session is looked at again: a revoked one loses its socket within this time."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """What this client has of one topic."""
+
+    seq: int = 0
+    version: int = 0
+    body: Json = field(default_factory=dict)
+    picture: bytes = b""
+
+
+@router.websocket("/socket")
+async def socket(websocket: WebSocket) -> None:
+    """One tab. 4401 when nobody is signed in."""
+    if find_caller(websocket) is None:
+        await websocket.close(4401, "Sign in first.")
+        return
+    await websocket.accept()
+    line = Line(websocket, cast(Hub, websocket.app.state.hub), cast("LiveLab | None", websocket.app.state.live))
+    sender = asyncio.create_task(line.send())
+    try:
+        await line.listen()
+    except WebSocketDisconnect:
+        return
+    finally:
+        sender.cancel()
+        await asyncio.gather(sender, return_exceptions=True)
+        line.leave()
+
+
+class Line:
+    """One connection: what it wants, what it was sent. A slow client gets the newest state, not every one."""
+
+    def __init__(self, websocket: WebSocket, hub: Hub, live: LiveLab | None) -> None:
+        self._websocket = websocket
+        self._hub = hub
+        self._live = live
+        self._topics: dict[str, Sent] = {}
+        self._event = hub.watch()
+        self._replies: list[str] = []
+
+    async def listen(self) -> None:
+        """Read what the client wants until it goes."""
+        while True:
+            message = await self._websocket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            problem = self._understand(message.get("text"))
+            if problem:
+                self._replies.append(json.dumps({"kind": "problem", "detail": problem}))
+            self._event.set()
+
+    async def send(self) -> None:
+        """Send what changed, or a beat; ends with the connection."""
+        checked_s = time.monotonic()
+        while True:
+            try:
+                await asyncio.wait_for(self._event.wait(), self._pause_s())
+            except TimeoutError:
+                pass
+            self._event.clear()
+            if time.monotonic() > checked_s + CHECK_S:
+                checked_s = time.monotonic()
+                if find_caller(self._websocket) is None:
+                    await self._websocket.close(4401, "The session has ended.")
+                    return
+            if not await self._send_all():
+                await self._websocket.send_text(json.dumps({"kind": "beat", "at_ms": _now_ms()}))
+
+    def leave(self) -> None:
+        """The connection is gone."""
+        self._hub.leave(self._event, set(self._topics))
+
+    def _pause_s(self) -> float:
+        return 0.2 if any(topic.startswith("camera/") for topic in self._topics) else BEAT_S
+
+    async def _send_all(self) -> int:
+        replies, self._replies = self._replies, []
+        for reply in replies:
+            await self._websocket.send_text(reply)
+        sent = len(replies)
+        for topic, state in list(self._topics.items()):
+            if topic.startswith("camera/"):
+                sent += await self._send_picture(topic, state)
+            else:
+                sent += await self._send_document(topic, state)
+        return sent
+
+    async def _send_document(self, topic: str, state: Sent) -> bool:
+        newest = self._hub.newest(topic)
+        if newest is None or newest.version == state.version:
+            return False
+        first = state.seq == 0
+        body = newest.body if first else delta(state.body, newest.body)
+        state.seq, state.version, state.body = state.seq + 1, newest.version, newest.body
+        kind = "snapshot" if first else "delta"
+        message = {"topic": topic, "kind": kind, "seq": state.seq, "at_ms": _now_ms(), "body": body}
+        await self._websocket.send_text(json.dumps(message, separators=(",", ":")))
+        return True
+
+    async def _send_picture(self, topic: str, state: Sent) -> bool:
+        _, station, camera = topic.split("/")
+        jpeg = self._live.picture(station, camera) if isinstance(self._live, LiveCameras) else b""
+        if not jpeg or jpeg is state.picture:
+            return False
+        state.picture = jpeg
+        head = json.dumps({"topic": topic}).encode()
+        await self._websocket.send_bytes(len(head).to_bytes(2, "big") + head + jpeg)
+        return True
+
+    def _understand(self, text: str | None) -> str:
+        """Take the client's wish; a sentence when it is not one."""
+        if text is None or len(text) > LONGEST_MESSAGE:
+            return f"A message is text of at most {LONGEST_MESSAGE} characters."
+        try:
+            wish = json.loads(text)
+        except (ValueError, RecursionError):
+            return "A message is a JSON object."
+        if not isinstance(wish, dict) or not wish or set(wish) - {"subscribe", "unsubscribe"}:
+            return "A message has the keys subscribe and unsubscribe, each a list of topics."
+        for topics in wish.values():
+            if not isinstance(topics, list) or not all(isinstance(item, str) and TOPIC.fullmatch(item) for item in topics):
+                return "A topic is fleet, commands, campaign/ID or camera/STATION/NAME."
+        self._change(cast("dict[str, list[str]]", wish))
+        return "" if len(self._topics) <= MOST_TOPICS else f"At most {MOST_TOPICS} topics at a time."
+
+    def _change(self, wish: dict[str, list[str]]) -> None:
+        for topic in wish.get("unsubscribe", []):
+            if self._topics.pop(topic, None) is not None:
+                self._hub.unwant(topic)
+        for topic in wish.get("subscribe", []):
+            if len(self._topics) <= MOST_TOPICS:
+                if topic not in self._topics:
+                    self._hub.want(topic)
+                self._topics[topic] = Sent()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,73 @@
+"""Accounts, for admins."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from web_ui.accounts import Role
+from web_ui.auth import Admin, accounts_of
+from web_ui.passwords import LONGEST, SHORTEST
+from web_ui.problems import Problem
+
+router = APIRouter(prefix="/users", tags=["users"])
+
+
+class NewUser(BaseModel):
+    """A user to make."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"name": "grace", "role": "operator", "password": "ten letters or more"}]},
+    )
+    name: str = Field(max_length=64)
+    role: Role
+    password: str = Field(min_length=SHORTEST, max_length=LONGEST)
+
+
+class UserLine(BaseModel):
+    """One user."""
+
+    name: str
+    role: Role
+
+
+class Deed(BaseModel):
+    """One line of the record of what was done to accounts."""
+
+    stamp_s: float
+    user: str
+    deed: str
+
+
+@router.get("")
+async def users(_caller: Admin, request: Request) -> list[UserLine]:
+    """Everybody."""
+    return [UserLine(name=user.name, role=user.role) for user in accounts_of(request).users()]
+
+
+@router.post("", status_code=201)
+async def add(body: NewUser, caller: Admin, request: Request) -> UserLine:
+    """Make a user."""
+    accounts = accounts_of(request)
+    user = await asyncio.to_thread(accounts.add_user, body.name, body.role, body.password)
+    accounts.note(caller.user.name, f"made the {user.role} {user.name!r}")
+    return UserLine(name=user.name, role=user.role)
+
+
+@router.delete("/{name}", status_code=204)
+async def remove(name: Annotated[str, Path(max_length=64)], caller: Admin, request: Request) -> None:
+    """Take a user away, with all sessions and tokens; never oneself, never the last admin."""
+    if name == caller.user.name:
+        raise Problem(409, "Nobody removes their own account: ask another admin.")
+    accounts_of(request).remove_user(name)
+    accounts_of(request).note(caller.user.name, f"removed the user {name!r}")
+
+
+@router.get("/audit")
+async def audit(_caller: Admin, request: Request) -> list[Deed]:
+    """The newest hundred deeds, newest first."""
+    return [Deed(stamp_s=stamp_s, user=user, deed=deed) for stamp_s, user, deed in accounts_of(request).notes()]

@@ -1,0 +1,118 @@
+"""The web server in a thread of its own, beside the orchestrator or alone."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import threading
+import time
+from pathlib import Path
+
+import uvicorn
+
+from enpire.errors import TransportProblem, UsageError
+from web_ui.accounts import Accounts
+from web_ui.app import Serving, create_app
+from web_ui.border import LOOPBACK
+from web_ui.live import LiveLab
+
+START_S = 20.0
+STOP_S = 5.0
+
+
+class Server:
+    """Serves one home. `start` returns the address, `stop` is allowed twice."""
+
+    def __init__(self, home: Path, live: LiveLab | None, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._home = home
+        self._live = live
+        self._host = host
+        self._port = port
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+        self.address = ""
+        self.setup_link = ""
+        """Where the first admin is made; works once, empty when there is an admin. Show it only to the owner."""
+
+    def start(self) -> str:
+        """Listen and serve. Returns the address, such as http://127.0.0.1:8421.
+
+        Raises:
+            UsageError: another host than loopback before an admin exists.
+            TransportProblem: the port is in use or the host is not ours.
+        """
+        secret = self._setup_secret()
+        listener = _listen(self._host, self._port)
+        shown = f"[{self._host}]" if ":" in self._host else self._host
+        self.address = f"http://{shown}:{listener.getsockname()[1]}"
+        # in the fragment: browsers neither send it nor pass it on to another page
+        self.setup_link = f"{self.address}/setup#{secret}" if secret else ""
+        hosts = (*LOOPBACK, self._host, socket.gethostname().lower())
+        app = create_app(self._home, self._live, Serving(hosts=hosts))
+        settings = uvicorn.Config(
+            app, log_config=None, access_log=False, ws="websockets-sansio", ws_max_size=64 * 1024, server_header=False,
+            timeout_graceful_shutdown=1, timeout_keep_alive=20, limit_concurrency=2000, lifespan="on",
+        )  # fmt: skip
+        self._server = uvicorn.Server(settings)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [listener]}, name="web", daemon=True
+        )  # fmt: skip
+        self._thread.start()
+        self._wait_until_it_serves()
+        return self.address
+
+    def stop(self) -> None:
+        """Close every connection and end the thread."""
+        server, thread = self._server, self._thread
+        if server is None or thread is None:
+            return
+        server.should_exit = True
+        thread.join(STOP_S)
+        server.force_exit = True
+        thread.join(STOP_S)
+        self._server = self._thread = None
+
+    def _setup_secret(self) -> str:
+        accounts = Accounts(self._home / "web.db")
+        try:
+            if accounts.has_admin():
+                return ""
+            if not _is_loopback(self._host):
+                raise UsageError(
+                    f"This server has no admin yet, so it may not listen on {self._host}: "
+                    "start it on 127.0.0.1, open the set-up link, then start it here."
+                )
+            return accounts.mint_setup()
+        finally:
+            accounts.close()
+
+    def _wait_until_it_serves(self) -> None:
+        deadline_s = time.monotonic() + START_S
+        while self._server is not None and not self._server.started:
+            if time.monotonic() > deadline_s or self._thread is None or not self._thread.is_alive():
+                raise TransportProblem(f"The web server did not start on {self.address}; see the log for the cause.")
+            time.sleep(0.01)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as problem:
+        listener.close()
+        raise TransportProblem(
+            f"The web server cannot listen on {host}:{port} ({problem.strerror}); choose another --port (0: any free one)."
+        ) from problem
+    return listener
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
