@@ -1,0 +1,67 @@
+"""`enpire campaign list | show | pause | resume | stop` and `enpire report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from enpire import views
+from enpire.commands import texts
+from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, request, table, tell
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the group and `report`."""
+    group = typer.Typer(help="Campaigns: list, show, pause, resume, stop.", no_args_is_help=True)
+    for verb, function in (("list", list_all), ("show", show), ("pause", pause), ("resume", resume), ("stop", stop)):
+        group.command(verb)(function)
+    app.add_typer(group, name="campaign")
+    app.command()(report)
+
+
+def list_all(home: Home = None, as_json: AsJson = False) -> None:
+    """List the campaigns of this home, newest first."""
+    with views.open_records(existing_home(home)) as records:
+        lines = views.campaigns(records)
+    rows = [(line.id, line.name, line.task, line.state, line.began) for line in lines]
+    answer(lines, as_json=as_json, text=table(("id", "name", "task", "state", "began"), rows))
+
+
+def show(campaign: CampaignId = "", home: Home = None, as_json: AsJson = False) -> None:
+    """Show where one campaign stands: success with intervals, episodes, robot time, cost."""
+    with views.open_records(existing_home(home)) as records:
+        view = views.campaign_view(records, views.find_campaign(records, campaign))
+    answer(view, as_json=as_json, text=texts.campaign(view))
+
+
+def pause(home: Home = None) -> None:
+    """Let the stations finish their episodes and give them no new ones."""
+    _command("pause campaign", home)
+
+
+def resume(home: Home = None) -> None:
+    """Let a paused campaign go on."""
+    _command("continue campaign", home)
+
+
+def stop(home: Home = None) -> None:
+    """End the running campaign in good order; the state is kept."""
+    _command("end campaign", home)
+
+
+def report(
+    campaign: CampaignId = "",
+    home: Home = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where the HTML file goes.")] = None,
+) -> None:
+    """Write the morning report: one HTML page that needs nothing else."""
+    from enpire.report import write_report
+
+    print(write_report(existing_home(home), campaign, output))
+
+
+def _command(verb: str, home: Path | None) -> None:
+    command_id = request(existing_home(home), verb)
+    tell(f"Requested: {verb} (command {command_id}); `enpire ledger tail` shows what becomes of it.")

@@ -1,0 +1,73 @@
+"""`enpire episodes list | show`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from enpire import views
+from enpire.commands import texts
+from enpire.commands.options import AsJson, Home, answer, existing_home, table
+from enpire.store.reading import Page
+
+Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; the latest when left out.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the group."""
+    group = typer.Typer(help="Episodes: list, show.", no_args_is_help=True)
+    group.command("list")(list_page)
+    group.command("show")(show)
+    app.add_typer(group, name="episodes")
+
+
+def list_page(  # noqa: PLR0913 - the options of a verb are its parameters
+    campaign: Campaign = "",
+    outcome: Annotated[
+        str, typer.Option(help="Only these: success, failure, unsafe, aborted, invalid, unknown, open.")
+    ] = "",
+    purpose: Annotated[str, typer.Option(help="Only these: demonstrate, collect, base, gate, confirm.")] = "",
+    limit: Annotated[int, typer.Option(help="Rows of the page.", min=1, max=1000)] = 20,
+    before: Annotated[str, typer.Option(help="Go on below this row: `next` of the page before.")] = "",
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """List episodes, newest first, one page at a time."""
+    folder = existing_home(home)
+    with views.open_records(folder) as records:
+        wanted = Page(
+            campaign_id=views.find_campaign(records, campaign),
+            outcome=outcome,
+            purpose=purpose,
+            before=before,
+            limit=limit,
+        )
+        page = views.episodes(records, wanted)
+    rows = [
+        (
+            item.order_id,
+            item.outcome,
+            item.purpose,
+            str(item.round),
+            item.station,
+            texts.short(item.policy_id),
+            item.cause,
+        )
+        for item in page.rows
+    ]
+    text = table(("episode", "outcome", "purpose", "round", "station", "policy", "cause"), rows)
+    more = f"\nMore: --before {page.next}" if page.next is not None else ""
+    answer(page, as_json=as_json, text=text + more)
+
+
+def show(
+    episode: Annotated[str, typer.Argument(help="Id of an episode.", metavar="ID")],
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one episode: the order, the end, and where its files are."""
+    folder = existing_home(home)
+    with views.open_records(folder) as records:
+        view = views.episode(records, folder, episode)
+    answer(view, as_json=as_json, text=texts.episode(view))

@@ -1,0 +1,66 @@
+"""`enpire ledger verify | tail | recompute`."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from enpire import views
+from enpire.commands import texts
+from enpire.commands.options import AsJson, Home, answer, as_document, existing_home, table
+
+DIFFERENT = 1
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the group."""
+    group = typer.Typer(help="The one history: verify, tail, recompute.", no_args_is_help=True)
+    for verb, function in (("verify", verify), ("tail", tail), ("recompute", recompute)):
+        group.command(verb)(function)
+    app.add_typer(group, name="ledger")
+
+
+def verify(home: Home = None, as_json: AsJson = False) -> None:
+    """Check the hash chain over every event; names the first bad one."""
+    with views.open_records(existing_home(home)) as records:
+        count = records.ledger.verify()
+    document = {"events": count, "chain": "intact"}
+    answer(document, as_json=as_json, text=f"The chain over {count} events is intact.")
+
+
+def tail(
+    home: Home = None,
+    number: Annotated[int, typer.Option("-n", help="How many events.", min=1)] = 20,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with new events until Ctrl-C.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the last events, one a line (with --json: a list; with --follow: one document a line)."""
+    with views.open_records(existing_home(home)) as records:
+        events = views.last_events(records, number)
+        if not follow:
+            answer(events, as_json=as_json, text="\n".join(map(texts.event, events)))
+            return
+        seen = 0
+        while True:
+            for event in events:
+                seen = event.seq
+                print(as_document(event, indent=None) if as_json else texts.event(event), flush=True)
+            time.sleep(0.5)
+            events = views.events_after(records, seen)
+
+
+def recompute(home: Home = None, as_json: AsJson = False) -> None:
+    """Take every decision again from the records alone; exit code 1 when one comes out different."""
+    from enpire.recompute import recompute as again
+
+    with views.open_records(existing_home(home)) as records:
+        checks = again(records.ledger)
+    rows = [
+        ("equal" if check.equal else "DIFFERENT", f"{check.kind} {texts.short(check.subject)}", check.sentence)
+        for check in checks
+    ]
+    answer(checks, as_json=as_json, text=table(("decision", "of", "again from the records"), rows))
+    if not all(check.equal for check in checks):
+        raise typer.Exit(DIFFERENT)

@@ -1,0 +1,64 @@
+"""What the verbs share: where the home is, how an answer is printed."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from enpire.errors import UsageError
+from enpire.files import plain
+from enpire.home import find_home
+
+Home = Annotated[
+    Path | None,
+    typer.Option("--home", help="Folder with the lab's state; else $ENPIRE_HOME, else ./.enpire.", show_default=False),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+CampaignId = Annotated[
+    str, typer.Argument(help="Id (or its beginning) or name of a campaign; the latest when left out.", metavar="[ID]")
+]
+
+
+def existing_home(given: Path | None) -> Path:
+    """The home of a reading verb; UsageError when nothing was ever recorded there."""
+    home = find_home(given)
+    if not (home / "ledger.db").is_file():
+        raise UsageError(
+            f"There is no lab in {home} (no ledger.db); start one with `enpire demo` or `enpire run`, "
+            "or name another folder with --home."
+        )
+    return home
+
+
+def answer(document: object, *, as_json: bool, text: str) -> None:
+    """Print a view: as one JSON document for programs, as text for people."""
+    print(as_document(document) if as_json else text)
+
+
+def as_document(document: object, indent: int | None = 2) -> str:
+    """A dataclass, or a sequence of them, as JSON; numbers that are not finite are refused."""
+    return json.dumps(plain(document), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def tell(line: str) -> None:
+    """One line for a person, on stderr, so that stdout stays the answer."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Columns of text aligned with spaces, as a person reads and `awk` splits them."""
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [head, *rows]]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def request(home: Path, verb: str, target: str = "") -> str:
+    """Leave a command for the running campaign, in the name of whoever is logged in; returns its id."""
+    from enpire import inbox
+
+    return inbox.leave(home / "inbox", verb, target, getpass.getuser())

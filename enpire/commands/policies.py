@@ -1,0 +1,53 @@
+"""`enpire policy list | show | promote | rollback`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from enpire import views
+from enpire.commands import texts
+from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, request, table, tell
+
+PolicyId = Annotated[str, typer.Argument(help="Id of a policy version, or its beginning.", metavar="ID")]
+Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; the latest when left out.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the group."""
+    group = typer.Typer(help="Policy versions: list, show, promote, rollback.", no_args_is_help=True)
+    for verb, function in (("list", list_all), ("show", show), ("promote", promote), ("rollback", rollback)):
+        group.command(verb)(function)
+    app.add_typer(group, name="policy")
+
+
+def list_all(campaign: CampaignId = "", home: Home = None, as_json: AsJson = False) -> None:
+    """List the versions of a campaign, oldest first, with what the hidden starts said about each."""
+    with views.open_records(existing_home(home)) as records:
+        versions = views.versions(records, views.find_campaign(records, campaign))
+    rows = [
+        (texts.short(item.id), item.state, str(item.round), texts.short(item.parent) or "-", texts.rate(item.hidden))
+        for item in versions
+    ]
+    answer(versions, as_json=as_json, text=table(("id", "state", "round", "parent", "success on hidden starts"), rows))
+
+
+def show(policy: PolicyId, campaign: Campaign = "", home: Home = None, as_json: AsJson = False) -> None:
+    """Show one version: hashes, lineage and evidence."""
+    with views.open_records(existing_home(home)) as records:
+        version = views.find_version(records, views.find_campaign(records, campaign), policy)
+    answer(version, as_json=as_json, text=texts.version(version))
+
+
+def promote(policy: PolicyId, campaign: Campaign = "", home: Home = None) -> None:
+    """Ask the running campaign to make this version its champion, without a gate; recorded with your name."""
+    folder = existing_home(home)
+    with views.open_records(folder) as records:
+        target = views.find_version(records, views.find_campaign(records, campaign), policy).id
+    tell(f"Requested: promote {texts.short(target)} (command {request(folder, 'promote', target)}).")
+
+
+def rollback(home: Home = None) -> None:
+    """Ask the running campaign to go back to the champion before this one; recorded with your name."""
+    tell(f"Requested: rollback (command {request(existing_home(home), 'rollback')}).")

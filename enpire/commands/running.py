@@ -1,0 +1,161 @@
+"""`enpire demo | run | serve | station` and the hidden `learner`: the verbs that keep running."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Protocol, cast
+
+import typer
+
+from enpire.commands.options import Home, tell
+from enpire.errors import MissingExtra, UsageError
+
+if TYPE_CHECKING:
+    from enpire.home import Home as Folder
+    from enpire.service import View
+
+DEMO = "pin_insertion"
+GOAL_MISSED = 3
+INTERRUPTED = 130
+
+Seed = Annotated[int | None, typer.Option(help="Seed of the campaign; the campaign file's when left out.")]
+Headless = Annotated[bool, typer.Option("--headless", help="Without the web page.")]
+
+
+class Pages(Protocol):
+    """The web server, as the layer above gives it."""
+
+    def start(self) -> str:
+        """Listen; returns the address to open."""
+
+    def stop(self) -> None:
+        """Close the sockets."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the verbs."""
+    app.command()(demo)
+    app.command()(run)
+    app.command()(serve)
+    app.command()(station)
+    app.command(hidden=True)(learner)
+
+
+def demo(home: Home = None, seed: Seed = None, headless: Headless = False) -> None:
+    """Run the shipped campaign on simulated stations, with the web page; ends with a report."""
+    _campaign(DEMO, home, seed=seed, pages=not headless)
+
+
+def run(  # noqa: PLR0913 - the options of a verb are its parameters
+    campaign: Annotated[str, typer.Argument(help="Campaign file, or the name of a shipped one.")],
+    home: Home = None,
+    on: Annotated[str, typer.Option(help="Where simulated stations run: local or ray.")] = "local",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Only go on with an unfinished one; never begin anew.")
+    ] = False,
+    seed: Seed = None,
+    headless: Headless = False,
+) -> None:
+    """Run a campaign, or go on where it stopped, until its goal is confirmed or its budget is spent."""
+    if resume:
+        _require_unfinished(campaign, home)
+    _campaign(campaign, home, seed=seed, on=on, pages=not headless)
+
+
+def serve(
+    home: Home = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; keep it on the loopback.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port of the pages; 0 takes a free one.", min=0, max=65535)] = 8000,
+) -> None:
+    """Serve the pages and the API over a home, with no campaign of its own; Ctrl-C ends it."""
+    from enpire.home import open_home
+
+    folder = open_home(home)
+    with _served(folder, None, host, port):
+        while True:
+            time.sleep(3600)
+
+
+def station(
+    file: Annotated[Path, typer.Argument(help="Station file (YAML).")],
+    connect: Annotated[str, typer.Option(help="Address of the orchestrator, such as tcp://127.0.0.1:7000.")] = "",
+) -> None:
+    """Run one robot's station until it is told to leave."""
+    from enpire.plugins import load
+
+    process = cast("Callable[[list[str]], int]", load("stations", "enpire.fleet.station:main"))
+    raise typer.Exit(process([str(file), *(["--connect", connect] if connect else [])]))
+
+
+def learner(folder: Annotated[Path, typer.Argument(help="Folder with the job.json of one training run.")]) -> None:
+    """Run one learner job in this process; progress and result are written into its folder."""
+    from enpire.learner_process import main
+
+    raise typer.Exit(main([str(folder)]))
+
+
+def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on: str = "local") -> None:
+    """Run a campaign with the live view, write its report, and end with the right exit code."""
+    from enpire.campaign import read_campaign
+    from enpire.home import open_home
+    from enpire.report import write_report
+    from enpire.service import Choices, run_campaign
+    from enpire.terminal import TerminalView
+    from enpire.watched import Watched
+
+    plan, folder = read_campaign(name), open_home(home)
+    live = Watched(folder)
+    with _served(folder, live, "127.0.0.1", 0) if pages else nullcontext():
+        view = TerminalView(plan.name, plan.goal.success, plan.budget.wall_s, folder.root)
+        views: tuple[View, ...] = (view, live)
+        try:
+            ending = run_campaign(name, folder, Choices(seed=seed, on=on, views=views))
+        finally:
+            view.close()
+    tell(f"Report: {write_report(folder.root, ending.campaign_id)}")
+    if ending.reached:
+        tell(f"Reached: {ending.reason}.")
+    elif ending.over:
+        tell(f"The campaign ended without its goal: {ending.reason}.")
+        raise typer.Exit(GOAL_MISSED)
+    else:
+        tell(f"Stopped ({ending.reason}); the state is kept in {folder.root}: the same command goes on from here.")
+        raise typer.Exit(INTERRUPTED)
+
+
+def _require_unfinished(name: str, home: Path | None) -> None:
+    from enpire.campaign import read_campaign
+    from enpire.commands.options import existing_home
+    from enpire.service import unfinished
+    from enpire.store.ledger import SqliteLedger
+
+    plan, folder = read_campaign(name), existing_home(home)
+    ledger = SqliteLedger(folder / "ledger.db", read_only=True)
+    try:
+        found = unfinished(ledger, plan)
+    finally:
+        ledger.close()
+    if found is None:
+        raise UsageError(f"{folder} holds no unfinished campaign {plan.name!r}; leave --resume out to begin one.")
+
+
+@contextmanager
+def _served(folder: Folder, live: object, host: str, port: int) -> Generator[None]:
+    """The web pages beside the loop; without their package it says so and goes on."""
+    from enpire.plugins import load
+
+    try:
+        server = cast("Callable[..., Pages]", load("pages", "web_ui.server:Server"))
+    except MissingExtra as problem:
+        tell(f"No web page: {problem}")
+        yield
+        return
+    pages = server(folder.root, live, host=host, port=port)
+    tell(f"Page: {pages.start()}")
+    try:
+        yield
+    finally:
+        pages.stop()

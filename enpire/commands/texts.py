@@ -1,0 +1,150 @@
+"""Documents as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from enpire.documents import CampaignView, Confirm, EpisodeView, RoundView, Success, VersionView
+from enpire.types import Event
+
+if TYPE_CHECKING:
+    from enpire.doctor import Finding
+
+SHORT = 12
+"""Characters of a hash that people read."""
+
+
+def short(policy_id: str) -> str:
+    """The beginning of a hash; other ids as they are."""
+    return policy_id if ":" in policy_id else policy_id[:SHORT]
+
+
+def rate(figure: Success | Confirm | None) -> str:
+    """A rate with interval and n, or `-` without trials."""
+    if figure is None or figure.success is None:
+        return "-"
+    return f"{figure.success:.1%} [{figure.low:.1%}, {figure.high:.1%}] of {figure.n}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as hours, minutes and seconds."""
+    if seconds is None:
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def campaign(view: CampaignView) -> str:
+    """One campaign on one screen."""
+    ends = ", ".join(f"{kind} {count}" for kind, count in view.episodes.items() if count and kind != "total")
+    stack = ", ".join(f"{phase} {duration(seconds)}" for phase, seconds in view.robot_time.items() if seconds >= 0.5)
+    lines = [
+        ("campaign", f"{view.id}  {view.name}  ({view.task})"),
+        ("state", view.state + (f": {view.reason}" if view.reason else "")),
+        ("goal", f"{view.goal.success:.1%} on {view.goal.confirm_starts} fresh starts"),
+        ("base", rate(view.base)),
+        ("champion", rate(view.champion) + (f"  {short(view.champion.id)}" if view.champion else "")),
+        ("confirmed", _confirmed(view.confirm)),
+        ("episodes", f"{view.episodes.get('total', 0)}: {ends or 'none yet'}"),
+        ("robots", f"utilisation {_percent(view.mru)}; {stack or 'no time recorded yet'}"),
+        ("wall clock", f"{duration(view.wall_s)}; to the goal {duration(view.time_to_goal_s)}"),
+        ("robot-hours", f"{view.robot_h:.2f}; to the goal {_number(view.robot_h_to_goal)}"),
+        ("tokens", f"fresh {view.tokens.fresh}, cached {view.tokens.cached}, output {view.tokens.output}"),
+        ("search - gate", _points(view.search_gate_gap)),
+    ]
+    return _pairs(lines) + "\n\n" + _rounds(view.rounds)
+
+
+def version(view: VersionView) -> str:
+    """One version with its lineage."""
+    return _pairs(
+        [
+            ("version", view.id), ("state", view.state), ("kind", view.kind), ("parent", view.parent or "- (a base)"),
+            ("round", str(view.round)), ("recipe", view.recipe_hash), ("data", view.data_hash),
+            ("made after", duration(view.made_s)), ("hidden starts", rate(view.hidden)),
+        ]
+    )  # fmt: skip
+
+
+def episode(view: EpisodeView) -> str:
+    """One episode."""
+    line = view.episode
+    gate = f"{line.gate_id}, pair {line.pair}, {line.side}" if line.gate_id else "-"
+    return _pairs(
+        [
+            ("episode", line.order_id), ("outcome", line.outcome + (f": {line.cause}" if line.cause else "")),
+            ("purpose", f"{line.purpose}, round {line.round}"), ("gate", gate), ("station", line.station),
+            ("ordered", line.policy_id), ("ran", view.ran_policy_id or "-"),
+            ("start", f"{view.start_split} {view.start_index}"), ("took", f"{line.ticks} periods, {view.seconds:.1f} s"),
+            ("commands clipped", str(view.clipped)), ("files", view.folder or "nothing was recorded"),
+        ]
+    )  # fmt: skip
+
+
+def event(item: Event) -> str:
+    """One event on one line."""
+    when = datetime.fromtimestamp(item.stamp_ns * 1e-9, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{item.seq:>6}  {when}  {item.kind:<18}  {_facts(item)}"
+
+
+def findings(items: Sequence[Finding]) -> str:
+    """The doctor's findings, one a line, with the fix below what needs one."""
+    lines: list[str] = []
+    for item in items:
+        lines.append(f"{item.level:<4}  {item.subject:<12}  {item.found}")
+        if item.fix:
+            lines.append(f"      {'':<12}  fix: {item.fix}")
+    return "\n".join(lines)
+
+
+def _confirmed(confirm: Confirm | None) -> str:
+    if confirm is None:
+        return "-"
+    verdict = {True: "passed", False: "not passed", None: f"going on, {confirm.announced} announced"}[confirm.passed]
+    return f"{rate(confirm)}: {verdict}"
+
+
+def _rounds(rounds: Iterable[RoundView]) -> str:
+    lines = ["round  success in collection                gate"]
+    for item in rounds:
+        gate = item.gate
+        told = "-" if gate is None else (
+            f"{gate.decision} ({gate.reason or 'open'}): +{gate.wins} -{gate.losses} in {gate.pairs} pairs, "
+            f"evidence {gate.log_e:.1f}"
+        )  # fmt: skip
+        lines.append(f"{item.round:>5}  {rate(item.collection):<35}  {told}")
+    return "\n".join(lines)
+
+
+def _facts(item: Event) -> str:
+    told: list[str] = []
+    for key, value in item.body.items():
+        if key == "campaign_id" or isinstance(value, dict):
+            continue
+        if isinstance(value, list):
+            told.append(f"{len(value)} {key}")  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(value, float):
+            told.append(f"{key}={value:.4g}")
+        else:
+            told.append(f"{key}={short(value) if isinstance(value, str) and len(value) > 40 else value}")
+    return " ".join(told)[:160]
+
+
+def _pairs(lines: Sequence[tuple[str, str]]) -> str:
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _points(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:+.1f} points"
