@@ -198,7 +198,8 @@ def difference(tally: Tally, confidence: float = 0.95) -> tuple[float, float]:
     mirrored = replace(tally, wins=tally.losses, losses=tally.wins)
 
     def lowest(counts: Tally) -> float:
-        return crossing(lambda bound: need - log_e_above(counts, bound), -1 + 1e-9, 1 - 1e-9)
+        bound = crossing(lambda bound: need - log_e_above(counts, bound), -1 + 1e-9, 1 - 1e-9)
+        return bound if bound > -1 + 2e-9 else -1.0
 
     return lowest(tally), -lowest(mirrored)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from enpire.errors import UsageError
 from enpire.intervals import wilson
-from enpire.types import MOVING, PHASES, Episode, Event, Interval, Phase
+from enpire.types import MOVING, PHASES, Episode, Interval, Phase
 
 PhaseSeconds = Mapping[Phase, float]
 """Robot-time stack of one station: wall seconds by phase, mean over its lanes (`Beat.seconds`)."""
@@ -56,20 +56,6 @@ def robot_time(stations: Mapping[str, PhaseSeconds], wall_s: float) -> RobotTime
     return RobotTime(mru=mru, seconds=totals, robot_h=there_s / 3600)
 
 
-def since(now: PhaseSeconds, before: PhaseSeconds) -> dict[Phase, float]:
-    """Seconds by phase between two beats of one station's process."""
-    return {phase: max(0.0, value - before.get(phase, 0.0)) for phase, value in now.items()}
-
-
-def added(parts: Iterable[PhaseSeconds]) -> dict[Phase, float]:
-    """Seconds by phase of one station over several lives of its process."""
-    total: dict[Phase, float] = {}
-    for part in parts:
-        for phase, value in part.items():
-            total[phase] = total.get(phase, 0.0) + value
-    return total
-
-
 def pass_at(episodes: Iterable[Episode], k: int) -> Interval:
     """Share of ended episodes that succeeded in at most `k` attempts (pass@k), with its Wilson 95 % interval.
 
@@ -81,36 +67,6 @@ def pass_at(episodes: Iterable[Episode], k: int) -> Interval:
     ended = list(episodes)
     passed = sum(episode.outcome == "success" and 1 + len(episode.attempts) <= k for episode in ended)
     return wilson(passed, len(ended))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToGoal:
-    """What it took until the first passed confirmation; None in every field while there is none (censored)."""
-
-    wall_s: float | None = None
-    robot_h: float | None = None
-    episodes: int | None = None
-
-
-def to_goal(events: Sequence[Event]) -> ToGoal:
-    """Cost to the first passed confirmation of one campaign's events, oldest first.
-
-    Wall-clock time includes pauses. Robot-hours come from the last "robot time" up to that event, scaled to its moment
-    when it is older; they are None when no station's time was recorded.
-    """
-    began_ns = next((event.stamp_ns for event in events if event.kind == "campaign started"), None)
-    goal = next((event for event in events if event.kind == "confirmed" and event.body["passed"] is True), None)
-    if began_ns is None or goal is None:
-        return ToGoal()
-    wall_s = (goal.stamp_ns - began_ns) / 1e9
-    before = [event for event in events if event.seq < goal.seq]
-    robot_h = None
-    for event in before:
-        if event.kind == "robot time":
-            stations, measured_s = read_robot_time(event.body)
-            robot_h = robot_time(stations, measured_s).robot_h * wall_s / measured_s if stations else None
-    ended = [event.body["episodes"] for event in before if event.kind == "orders ended"]
-    return ToGoal(wall_s=wall_s, robot_h=robot_h, episodes=sum(len(rows) for rows in ended if isinstance(rows, Sized)))
 
 
 def read_robot_time(body: Mapping[str, object]) -> tuple[dict[str, dict[Phase, float]], float]:

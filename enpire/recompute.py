@@ -1,0 +1,288 @@
+"""Every decision of the ledger once more, from the records of orders and episodes alone.
+
+The ledger says what was decided; here the same arithmetic is done again on what the robots delivered. A decision that
+comes out different means that the ledger, the gate or this file is wrong; each is worth a morning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, cast
+
+from enpire.gate import Trial, confirm, judge, level, pairs_in_order, rule_from
+from enpire.interfaces import Ledger
+from enpire.intervals import wilson
+from enpire.store.records import episode_from, order_from
+from enpire.types import Event, Order
+
+KINDS = (
+    "campaign started", "order issued", "orders ended", "base measured", "gate opened", "gate decided",
+    "confirm opened", "confirmed", "deployed", "rolled back", "command accepted",
+)  # fmt: skip
+BEGAN = frozenset({"success", "failure", "unsafe"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One decision, as it was written and as it comes out again."""
+
+    seq: int
+    """The event that wrote it."""
+    kind: str
+    subject: str
+    """Which gate, version or campaign."""
+    sentence: str
+    """The numbers: what came out again, and where the ledger differs."""
+    equal: bool
+
+
+def recompute(ledger: Ledger) -> list[Check]:
+    """Replay all decisions of all campaigns, oldest first, and one sum for each campaign's orders at the end."""
+    records: dict[str, _Records] = {}
+    checks: list[Check] = []
+    last = 0
+    for event in ledger.events(kinds=KINDS):
+        campaign_id = str(event.body.get("campaign_id", ""))
+        last = event.seq
+        checks += records.setdefault(campaign_id, _Records()).read(event)
+    return checks + [one.sums(campaign_id, last) for campaign_id, one in records.items()]
+
+
+@dataclass(slots=True)
+class _Gate:
+    opened: Mapping[str, object]
+    orders: dict[tuple[int, str], Order] = field(default_factory=dict[tuple[int, str], Order])
+    trials: list[Trial] = field(default_factory=list[Trial])
+    strange: list[str] = field(default_factory=list[str])
+
+
+@dataclass(slots=True)
+class _Confirmation:
+    opened: Mapping[str, object]
+    starts: set[int] = field(default_factory=set[int])
+    ended: int = 0
+    successes: int = 0
+    strange: list[str] = field(default_factory=list[str])
+
+
+@dataclass(slots=True)
+class _Records:
+    """What one campaign's robots were ordered to do and did, up to the event that is read."""
+
+    open: dict[str, Order] = field(default_factory=dict[str, Order])
+    issued: int = 0
+    ended: int = 0
+    doubled: int = 0
+    base: list[bool] = field(default_factory=list[bool])
+    gates: dict[str, _Gate] = field(default_factory=dict[str, _Gate])
+    opened: int = 0
+    promoted: int = 0
+    confirmations: list[_Confirmation] = field(default_factory=list[_Confirmation])
+    granted: str = ""
+    """The candidate that the last decided gate promoted and that is not deployed yet."""
+    champions: list[str] = field(default_factory=list[str])
+    wished: set[str] = field(default_factory=set[str])
+    """Versions that a person asked for by an accepted command."""
+
+    def read(self, event: Event) -> list[Check]:
+        """Fold one event in; the checks that it calls for."""
+        return self.READERS[event.kind](self, event)
+
+    def sums(self, campaign_id: str, seq: int) -> Check:
+        """Started = ended + open, every order ended once at most."""
+        sentence = f"{self.issued} orders issued = {self.ended} ended + {len(self.open)} open"
+        equal = self.issued == self.ended + len(self.open) and not self.doubled
+        if not equal:
+            sentence += f" does not hold; {self.doubled} ends belong to no open order"
+        return Check(seq=seq, kind="sum of orders", subject=campaign_id, sentence=sentence, equal=equal)
+
+    def _nothing(self, event: Event) -> list[Check]:
+        return []
+
+    def _issued(self, event: Event) -> list[Check]:
+        for item in _rows(event, "orders"):
+            order = order_from(item)
+            self.issued += 1
+            self.open[order.order_id] = order
+            gate = self.gates.get(order.gate_id)
+            if order.purpose == "gate" and gate is not None:
+                _enter(gate, order)
+            elif order.purpose == "confirm" and self.confirmations:
+                _enrol(self.confirmations[-1], order)
+        return []
+
+    def _ended(self, event: Event) -> list[Check]:
+        for item in _rows(event, "episodes"):
+            order = self.open.pop(str(item.get("order_id")), None)
+            if order is None:
+                self.doubled += 1
+                continue
+            self.ended += 1
+            if order.purpose in {"gate", "base", "confirm"}:
+                self._count(order, item)
+        return []
+
+    def _count(self, order: Order, item: Mapping[str, object]) -> None:
+        episode = episode_from(item, order)
+        success = episode.outcome == "success"
+        other = episode.outcome in BEGAN and episode.ran_policy_id != order.policy_id
+        strange = [f"order {order.order_id} ran another version than ordered"] if other else []
+        gate = self.gates.get(order.gate_id)
+        if order.purpose == "gate" and gate is not None:
+            side = "champion" if order.side == "champion" else "candidate"
+            gate.strange += strange
+            gate.trials.append(
+                Trial(pair=order.pair, side=side, outcome=episode.outcome, ticks=episode.ticks, cause=episode.cause)
+            )
+        elif order.purpose == "base":
+            self.base.append(success)
+        elif order.purpose == "confirm" and self.confirmations:
+            last = self.confirmations[-1]
+            last.ended, last.successes = last.ended + 1, last.successes + success
+            last.strange += strange
+
+    def _base_measured(self, event: Event) -> list[Check]:
+        interval = wilson(sum(self.base), len(self.base))
+        again = {"successes": interval.successes, "n": interval.n, "low": interval.low, "high": interval.high}
+        return [_check(event, "policy_id", again, f"{interval.successes} of {interval.n} starts")]
+
+    def _gate_opened(self, event: Event) -> list[Check]:
+        self.opened += 1
+        self.gates[str(event.body["gate_id"])] = _Gate(opened=event.body)
+        rule = rule_from(_mapping(event.body["rule"]))
+        again = {
+            "k": self.opened, "promoted": self.promoted, "alpha": level(rule.alpha, self.opened, self.promoted),
+        }  # fmt: skip
+        return [_check(event, "gate_id", again, f"gate {self.opened} after {self.promoted} promotions")]
+
+    def _gate_decided(self, event: Event) -> list[Check]:
+        gate = self.gates.get(str(event.body["gate_id"]))
+        if gate is None:
+            return [_differs(event, "gate_id", "this gate was never opened")]
+        rule = rule_from(_mapping(gate.opened["rule"]))
+        decision = judge(pairs_in_order(gate.trials), rule, cast("float", gate.opened["alpha"]))
+        self.promoted += decision.kind == "promote"
+        self.granted = str(gate.opened["candidate"]) if decision.kind == "promote" else ""
+        tally = decision.tally
+        sentence = (
+            f"{decision.kind} ({decision.reason}) after {tally.pairs} pairs: {tally.wins} won, {tally.losses} lost, "
+            f"log E {decision.log_e:.2f} of {decision.log_need:.2f}"
+        )
+        return [_check(event, "gate_id", decision.body(), sentence, gate.strange)]
+
+    def _confirm_opened(self, event: Event) -> list[Check]:
+        self.confirmations.append(_Confirmation(opened=event.body))
+        return []
+
+    def _confirmed(self, event: Event) -> list[Check]:
+        if not self.confirmations:
+            return [_differs(event, "policy_id", "this confirmation was never announced")]
+        last = self.confirmations[-1]
+        n, goal = cast("int", last.opened["n"]), cast("float", last.opened["goal"])
+        result = confirm(last.successes, last.ended, goal)
+        again = {
+            "policy_id": last.opened["policy_id"], "successes": last.successes, "n": n, "passed": result.passed,
+            "low": result.interval.low, "high": result.interval.high,
+        }  # fmt: skip
+        strange = list(last.strange)
+        if last.ended != n or len(last.starts) != n:
+            strange.append(f"{last.ended} trials on {len(last.starts)} starts where {n} were announced")
+        sentence = f"{last.successes} of {last.ended}, goal {goal:.1%}, lower bound {result.bound:.4f}"
+        return [_check(event, "policy_id", again, sentence, strange)]
+
+    def _deployed(self, event: Event) -> list[Check]:
+        version = str(event.body["policy_id"])
+        previous = self.champions[-1] if self.champions else ""
+        if version == self.granted:
+            why = "its gate promoted it"
+        elif version in self.wished:
+            why = "a person asked for it"
+        else:
+            why = "" if previous else "it is the base"
+        self.champions.append(version)
+        self.granted = ""
+        if not why:
+            return [_differs(event, "policy_id", "no gate promoted this version and nobody asked for it")]
+        return [_check(event, "policy_id", {"previous": previous}, why)]
+
+    def _rolled_back(self, event: Event) -> list[Check]:
+        to = str(event.body["to"])
+        known = to in self.champions
+        current = self.champions[-1] if self.champions else ""
+        self.champions.append(to)
+        if not known:
+            return [_differs(event, "policy_id", f"version {to[:12]} was never a champion")]
+        return [_check(event, "policy_id", {"policy_id": current}, f"back to version {to[:12]}")]
+
+    def _wished(self, event: Event) -> list[Check]:
+        if event.body.get("verb") == "promote":
+            self.wished.add(str(event.body.get("station", "")))
+        return []
+
+    READERS: ClassVar[Mapping[str, Callable[..., list[Check]]]] = {
+        "campaign started": _nothing,
+        "order issued": _issued,
+        "orders ended": _ended,
+        "base measured": _base_measured,
+        "gate opened": _gate_opened,
+        "gate decided": _gate_decided,
+        "confirm opened": _confirm_opened,
+        "confirmed": _confirmed,
+        "deployed": _deployed,
+        "rolled back": _rolled_back,
+        "command accepted": _wished,
+    }
+    """Kind of event -> how it is read."""
+
+
+def _enter(gate: _Gate, order: Order) -> None:
+    """An order of a gate: the right version, on a hidden start, the same as its other side, on the same station."""
+    if order.policy_id != gate.opened.get(order.side):
+        gate.strange.append(f"order {order.order_id} does not name the gate's {order.side or 'side'}")
+    if order.start.split != "holdout":
+        gate.strange.append(f"pair {order.pair} starts from the {order.start.split} split")
+    other = gate.orders.get((order.pair, "candidate" if order.side == "champion" else "champion"))
+    if other is not None and (other.start, other.station) != (order.start, order.station):
+        gate.strange.append(f"pair {order.pair} does not start alike")
+    gate.orders[order.pair, order.side] = order
+
+
+def _enrol(confirmation: _Confirmation, order: Order) -> None:
+    """An order of a confirmation: the frozen version, on a start of its own."""
+    confirmation.starts.add(order.start.index)
+    if order.policy_id != confirmation.opened["policy_id"] or order.start.split != "confirm":
+        confirmation.strange.append(f"order {order.order_id} is of another version or split")
+
+
+def _check(
+    event: Event, subject: str, again: Mapping[str, object], sentence: str, strange: Sequence[str] = ()
+) -> Check:
+    """Compare what the event says with what came out again; figures may differ in their last bits (1e-9)."""
+    wrong = [
+        f"the ledger says {name} = {event.body.get(name)!r}, the records {value!r}"
+        for name, value in again.items()
+        if not _same(event.body.get(name), value)
+    ]
+    sentence = "; ".join([sentence, *wrong, *strange])
+    equal = not wrong and not strange
+    return Check(seq=event.seq, kind=event.kind, subject=str(event.body.get(subject)), sentence=sentence, equal=equal)
+
+
+def _differs(event: Event, subject: str, why: str) -> Check:
+    return Check(seq=event.seq, kind=event.kind, subject=str(event.body.get(subject)), sentence=why, equal=False)
+
+
+def _same(written: object, again: object) -> bool:
+    if isinstance(again, float) and isinstance(written, (int, float)) and not isinstance(written, bool):
+        return math.isclose(written, again, rel_tol=1e-9, abs_tol=1e-9)
+    return written == again and isinstance(written, bool) == isinstance(again, bool)
+
+
+def _rows(event: Event, name: str) -> list[Mapping[str, object]]:
+    return cast("list[Mapping[str, object]]", event.body[name])
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value)

@@ -1,0 +1,28 @@
+"""What all tests share: quiet, repeatable, and nothing outside the test's own folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# One thread per process: the tests run side by side, and sums of floats must not depend on the machine.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
+# A busy machine makes single examples slow without anything being wrong, so time is no criterion.
+settings.register_profile(
+    "suite", deadline=None, max_examples=40, derandomize=True, database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+settings.load_profile("suite")
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No test sees or writes the home folder of the person who runs it."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("ENPIRE_HOME", str(home / "enpire"))
+    return home
