@@ -1,0 +1,171 @@
+"""Behaviour cloning: imitate demonstrations, and in the filtered form the policy's own successes too."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from enpire.errors import LearningProblem
+from enpire.files import canonical, parse
+from enpire.interfaces import ImprovementJob, Progress
+from enpire.store import durable
+from enpire.types import FloatArray
+from policies import flow_policy
+from policies.flow_network import FlowNetwork
+from policies.flow_policy import FlowVersion
+from policies.flow_training import Course, Extra, FlowSettings, Lesson, train_actor, version_of
+from policies.habc.segments import Cut, Windows, cut, fresh
+from policies.habc.weights import WeightRule, actor_weights
+from policies.normalise import Scale
+from policies.training_data import Recorded, read_episodes, stacked_actions, stacked_states
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSettings(FlowSettings):
+    """What every learner that works in rounds needs beside the actor's training."""
+
+    window_rounds: int = 4
+    """Policy windows this many rounds older than the newest are dropped; people's windows never are."""
+    demonstration_weight: float = 1.0
+    """How often a demonstration's window is drawn, against 1 for a policy window, before the first round."""
+    demonstration_decay: float = 0.7
+    """Factor on that weight, round by round."""
+    cooling: float = 1.0
+    """Factor on the sampling temperature of the parent, round by round."""
+    least_temperature: float = 0.7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloneSettings(RoundSettings):
+    """What a recipe for cloning may say."""
+
+    data: Literal["demonstrations", "successes"] = "demonstrations"
+    """`successes` is filtered behaviour cloning: demonstrations and successful policy episodes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pupil:
+    """Where an actor begins: its network, its scales, and the temperature that it will sample with."""
+
+    network: FlowNetwork
+    scales: tuple[Scale, Scale]
+    temperature: float
+
+
+class Clone:
+    """The learner for recipes of behaviour cloning."""
+
+    def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
+        """Clone the job's episodes into `job.output`; returns counts and the last loss."""
+        settings = parse(
+            CloneSettings, job.recipe.get("settings", {}), f"The recipe {job.recipe.get('name')}, settings"
+        )
+        prepare(job)
+        episodes = self._chosen(settings, read_episodes(job.episodes))
+        pupil = pupil_of(job, settings, episodes)
+        windows = fresh(cut(episodes, cut_of(settings)), settings.window_rounds)
+        weights = actor_weights(windows, np.ones(len(windows), np.float32), WeightRule())
+        chances = draw_chances(windows, settings, job.round) * (weights > 0)
+        lesson = Lesson.of(windows, pupil.network.shape, pupil.scales, chances)
+        course = course_of(job, settings, int((chances > 0).sum()))
+        loss = 0.0
+        for done, loss in train_actor(pupil.network, lesson, course, lambda _, rows: weights[rows], Extra()):
+            report(Progress(stage="actor", done=done, total=course.steps, figures={"loss": loss}))
+        write_version(version_of(pupil.network, pupil.scales, pupil.temperature), job.output)
+        return {
+            "loss": loss,
+            "windows": float(len(windows)),
+            "steps": float(course.steps),
+            "n_demonstrations": float(sum(item.demonstration for item in episodes)),
+            "n_success": float(sum(item.success and not item.demonstration for item in episodes)),
+            "temperature": pupil.temperature,
+        }
+
+    def _chosen(self, settings: CloneSettings, episodes: Sequence[Recorded]) -> list[Recorded]:
+        wanted = [item for item in episodes if item.success and (item.demonstration or settings.data == "successes")]
+        if not wanted:
+            raise LearningProblem(
+                f"None of the {len(episodes)} episodes is a success that may be cloned ({settings.data}); collect more."
+            )
+        return wanted
+
+
+def prepare(job: ImprovementJob) -> None:
+    """Make torch single-threaded as the job says, and the work folder exist."""
+    torch.set_num_threads(max(1, job.threads))
+    durable.make_folder(job.work)
+
+
+def cut_of(settings: FlowSettings, multi_step: int = 1) -> Cut:
+    """How the settings cut windows."""
+    return Cut(horizon=settings.horizon, execute=settings.execute, stride=settings.stride, multi_step=multi_step)
+
+
+def pupil_of(job: ImprovementJob, settings: RoundSettings, episodes: Sequence[Recorded]) -> Pupil:
+    """The parent's network and scales, cooled by one round; without a parent a new network scaled to the data."""
+    if job.parent is None:
+        source = [item for item in episodes if item.demonstration] or list(episodes)
+        state, action = Scale.of(stacked_states(source)), Scale.of(stacked_actions(source))
+        network = FlowNetwork(settings.shape(len(state.mean), len(action.mean)), job.seed)
+        return Pupil(network=network, scales=(state, action), temperature=settings.temperature)
+    parent = flow_policy.read(job.parent)
+    wanted = settings.shape(parent.shape.state_dim, parent.shape.action_dim)
+    _check_parent(parent, wanted, episodes)
+    network = FlowNetwork(wanted, job.seed)
+    network.take(parent.weights)
+    temperature = max(min(settings.least_temperature, parent.temperature), parent.temperature * settings.cooling)
+    return Pupil(network=network, scales=(parent.state, parent.action), temperature=temperature)
+
+
+def _check_parent(parent: FlowVersion, wanted: flow_policy.FlowShape, episodes: Sequence[Recorded]) -> None:
+    if parent.shape.widths != wanted.widths or parent.shape.horizon != wanted.horizon:
+        raise LearningProblem(
+            f"The parent version has the shape {parent.shape}, the recipe asks for {wanted}; use the parent's sizes "
+            "(horizon, hidden, depth, frequencies), or start from a base of the new sizes."
+        )
+    found = (episodes[0].arrays.state.shape[1], episodes[0].arrays.action.shape[1])
+    if found != (wanted.state_dim, wanted.action_dim):
+        raise LearningProblem(
+            f"The episodes have state and action widths {found}, the parent version "
+            f"{(wanted.state_dim, wanted.action_dim)}; give episodes of the parent's task."
+        )
+
+
+def draw_chances(windows: Windows, settings: RoundSettings, round_: int) -> FloatArray:
+    """How often each window is drawn (N,): 1, and for demonstrations their weight, decayed by the rounds.
+
+    A demonstration's weight acts on the draw and not on the loss: the same expectation, and no gradient step is
+    spent on a window that hardly counts.
+    """
+    taught = settings.demonstration_weight * settings.demonstration_decay ** max(0, round_ - 1)
+    return np.where(windows.demonstration, np.float32(taught), np.float32(1)).astype(np.float32)
+
+
+def course_of(job: ImprovementJob, settings: FlowSettings, windows: int) -> Course:
+    """How long to train; the digest makes a checkpoint of other data, settings or seed unusable."""
+    about = {
+        "recipe": job.recipe, "parent": str(job.parent), "episodes": [str(item) for item in job.episodes],
+        "round": job.round, "seed": job.seed,
+    }  # fmt: skip
+    digest = hashlib.sha256(canonical(about).encode()).hexdigest()
+    return Course(
+        settings=settings,
+        steps=settings.steps(windows),
+        seed=job.seed,
+        checkpoint=job.work / "checkpoint.safetensors",
+        job=digest,
+    )
+
+
+def write_version(version: FlowVersion, output: Path) -> None:
+    """Make the version's folder appear, complete; a folder that is there from a run before must be the same."""
+    staged = durable.stage_folder(output)
+    flow_policy.save(version, staged)
+    durable.fill_folder(staged, {})
+    durable.reveal([(staged, output)])

@@ -1,0 +1,192 @@
+"""Weighted flow matching on windows: the one training loop of cloning, filtered cloning and HABC."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from enpire.errors import LearningProblem
+from enpire.types import FloatArray, IntArray, MaskArray
+from policies.descent import Descent, Schedule, TensorTable, read_checkpoint, write_checkpoint
+from policies.flow_network import FlowBatch, FlowNetwork, flow_losses, weighted_loss
+from policies.flow_policy import FlowShape, FlowVersion
+from policies.habc.segments import Windows
+from policies.habc.weights import normalised
+from policies.normalise import Scale, fourier
+
+CHECKPOINT_STEPS = 250
+REPORT_STEPS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowSettings:
+    """What a recipe may say about the actor and its training."""
+
+    horizon: int = 8
+    execute: int = 4
+    hidden: int = 256
+    depth: int = 3
+    frequencies: int = 4
+    euler_steps: int = 10
+    temperature: float = 1.0
+    """Spread of the initial noise that the new version samples with."""
+    batch: int = 256
+    passes: float = 9.3
+    """Gradient steps are this many passes over the windows in use."""
+    least_steps: int = 200
+    most_steps: int = 6000
+    learning_rate: float = 1e-3
+    last_learning_rate: float = 1e-5
+    average: float = 0.995
+    """Share of the average of the weights that one step keeps; the version gets the average."""
+    stride: int = 2
+    """Frames between the beginnings of two windows."""
+
+    def __post_init__(self) -> None:
+        """Say which value is not allowed; the file's name is added by whoever parses."""
+        positive = ("horizon", "execute", "hidden", "depth", "euler_steps", "batch", "stride", "least_steps")
+        for name in positive:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+        if self.passes <= 0 or not 0 <= self.average < 1 or self.temperature < 0 or self.learning_rate <= 0:
+            raise ValueError("passes and learning_rate must be above 0, average in [0, 1), temperature at least 0.")
+
+    def steps(self, windows: int) -> int:
+        """Gradient steps for that many windows."""
+        return min(self.most_steps, max(self.least_steps, math.ceil(self.passes * windows / self.batch)))
+
+    def shape(self, state_dim: int, action_dim: int) -> FlowShape:
+        """The network for a task's widths."""
+        return FlowShape(
+            state_dim=state_dim,
+            action_dim=action_dim,
+            horizon=self.horizon,
+            execute=self.execute,
+            hidden=self.hidden,
+            depth=self.depth,
+            frequencies=self.frequencies,
+            euler_steps=self.euler_steps,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """Windows ready for the actor: features computed, numbers normalised."""
+
+    features: FloatArray
+    """(N, state_features)."""
+    chunk: FloatArray
+    """(N, chunk_dim), normalised."""
+    mask: FloatArray
+    """(N, chunk_dim)."""
+    demonstration: MaskArray
+    """(N,)."""
+    chances: FloatArray
+    """(N,), how often a window is drawn relative to others, >= 0."""
+
+    @classmethod
+    def of(cls, windows: Windows, shape: FlowShape, scales: tuple[Scale, Scale], chances: FloatArray) -> Lesson:
+        """Prepare windows with the scales of (state, action)."""
+        state, action = scales
+        chunk = action.forward(windows.chunk) * windows.mask[..., None]
+        mask = np.repeat(windows.mask, shape.action_dim, axis=1)
+        return cls(
+            features=fourier(state.forward(windows.state), shape.frequencies).astype(np.float32),
+            chunk=chunk.reshape(len(windows), shape.chunk_dim).astype(np.float32),
+            mask=mask,
+            demonstration=windows.demonstration,
+            chances=chances.astype(np.float32),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How long an actor trains, from which numbers, and where it keeps its place."""
+
+    settings: FlowSettings
+    steps: int
+    seed: int
+    checkpoint: Path
+    job: str
+    """Digest of everything that the result depends on."""
+
+
+WeightsOf = Callable[[int, IntArray], FloatArray]
+"""(step, rows of the minibatch) -> weights (B,) before normalisation."""
+
+
+class Extra:
+    """Something that learns beside the actor and lies in the same checkpoint; this one does nothing."""
+
+    def step(self, step: int) -> None:
+        """Before the actor's step."""
+
+    def tensors(self) -> TensorTable:
+        """State for the checkpoint."""
+        return {}
+
+    def restore(self, table: TensorTable) -> None:
+        """Take the state up."""
+
+
+def train_actor(
+    network: FlowNetwork, lesson: Lesson, course: Course, weights_of: WeightsOf, beside: Extra
+) -> Iterator[tuple[int, float]]:
+    """Train in place, yielding (steps done, loss) now and then; at the end the network holds the averaged weights.
+
+    Every step draws from a generator of its own number, so that a run killed anywhere goes on to the same bytes.
+    """
+    schedule = Schedule(
+        first=course.settings.learning_rate, last=course.settings.last_learning_rate, steps=course.steps
+    )
+    descent = Descent(network.parameters(), schedule, course.settings.average)
+    first = 0
+    if (found := read_checkpoint(course.checkpoint, course.job)) is not None:
+        table, first = found
+        descent.restore("actor", table)
+        beside.restore(table)
+    ladder = np.cumsum(lesson.chances, dtype=np.float64)
+    if not ladder[-1] > 0:
+        raise LearningProblem(
+            "No window may be imitated: there is neither a demonstration nor a success; collect more."
+        )
+    for step in range(first, course.steps):
+        beside.step(step)
+        random = np.random.default_rng((course.seed, step))
+        rows = np.searchsorted(ladder, random.random(course.settings.batch) * ladder[-1], side="right")
+        weights = normalised(weights_of(step, rows), lesson.demonstration[rows])
+        loss = weighted_loss(flow_losses(network, _batch(lesson, rows, random)), torch.from_numpy(weights))
+        descent.down(loss, step)
+        done = step + 1
+        if done % CHECKPOINT_STEPS == 0 or done == course.steps:
+            table = descent.tensors("actor") | beside.tensors()
+            write_checkpoint(course.checkpoint, table, course.job, done)
+        if done % REPORT_STEPS == 0 or done == course.steps:
+            value = float(loss.detach())
+            if not math.isfinite(value):
+                raise LearningProblem(f"The actor's loss is {value} after {done} steps; lower learning_rate.")
+            yield done, value
+    descent.take_average()
+
+
+def version_of(network: FlowNetwork, scales: tuple[Scale, Scale], temperature: float) -> FlowVersion:
+    """The network as a version that stations can run."""
+    return FlowVersion(
+        shape=network.shape, state=scales[0], action=scales[1], temperature=temperature, weights=network.weights()
+    )
+
+
+def _batch(lesson: Lesson, rows: IntArray, random: np.random.Generator) -> FlowBatch:
+    chunk = lesson.chunk[rows]
+    return FlowBatch(
+        features=torch.from_numpy(lesson.features[rows]),
+        chunk=torch.from_numpy(chunk),
+        mask=torch.from_numpy(lesson.mask[rows]),
+        noise=torch.from_numpy(random.standard_normal(chunk.shape, dtype=np.float32)),
+        time=torch.from_numpy(random.random(len(rows), dtype=np.float32)),
+    )

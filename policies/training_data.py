@@ -1,0 +1,96 @@
+"""From folders of the episode store to what a learner may learn from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from enpire.errors import FileProblem, LearningProblem
+from enpire.store.arrays import unpack
+from enpire.types import SOURCE_EXPERT, EpisodeArrays
+
+LEARNED_FROM = frozenset({"success", "failure", "unsafe"})
+"""Outcomes with a verdict; aborted, invalid and unknown episodes teach nothing about the policy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """One episode with a verdict, as a learner sees it."""
+
+    order_id: str
+    round: int
+    success: bool
+    supervised: bool
+    """An operator may have taken over."""
+    arrays: EpisodeArrays
+
+    @property
+    def demonstration(self) -> bool:
+        """True when the task's expert held the robot throughout."""
+        return bool((self.arrays.source == SOURCE_EXPERT).all())
+
+    @property
+    def ticks(self) -> int:
+        """Frames."""
+        return len(self.arrays.action)
+
+
+def read_episodes(folders: Sequence[Path]) -> list[Recorded]:
+    """Episodes with a verdict and at least one frame, in the order given.
+
+    Raises:
+        LearningProblem: an episode began from a hidden start, or no episode is left.
+        FileProblem: a folder is missing or its files do not fit.
+    """
+    found = [item for folder in folders if (item := read_episode(folder)) is not None]
+    if not found:
+        raise LearningProblem(
+            f"None of the {len(folders)} episodes given has a verdict and frames to learn from; collect some first."
+        )
+    widths = {(item.arrays.state.shape[1], item.arrays.action.shape[1]) for item in found}
+    if len(widths) > 1:
+        raise LearningProblem(
+            f"The episodes have different state and action widths, {sorted(widths)}; give one task's."
+        )
+    return found
+
+
+def read_episode(folder: Path) -> Recorded | None:
+    """One episode, or None when it teaches nothing (no verdict, no frames)."""
+    try:
+        document = json.loads((folder / "episode.json").read_text(encoding="utf-8"))
+        outcome, order = document["outcome"], document["order"]
+        start = order["start"]
+        facts = (str(order["order_id"]), int(order["round"]), str(start["split"]), bool(order["supervised"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FileProblem(f"{folder}/episode.json is not an episode's file ({error}); check the store.") from error
+    order_id, round_, split, supervised = facts
+    if split != "train":
+        raise LearningProblem(
+            f"Episode {order_id} began from a {split} start; only train starts may be learned from, so leave it out."
+        )
+    if outcome not in LEARNED_FROM:
+        return None
+    try:
+        arrays = unpack((folder / "arrays.npz").read_bytes())
+    except OSError as error:
+        raise FileProblem(f"{folder}/arrays.npz cannot be read ({error}); check the store.") from error
+    if not len(arrays.action):
+        return None
+    if not (np.isfinite(arrays.state).all() and np.isfinite(arrays.action).all()):
+        raise LearningProblem(f"Episode {order_id} holds numbers that are not finite; leave it out.")
+    return Recorded(order_id=order_id, round=round_, success=outcome == "success", supervised=supervised, arrays=arrays)
+
+
+def stacked_states(episodes: Iterable[Recorded]) -> np.ndarray:
+    """All states before a command, (frames, state_dim)."""
+    return np.concatenate([item.arrays.state[:-1] for item in episodes])
+
+
+def stacked_actions(episodes: Iterable[Recorded]) -> np.ndarray:
+    """All commands sent, (frames, action_dim)."""
+    return np.concatenate([item.arrays.action for item in episodes])

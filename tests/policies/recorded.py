@@ -1,0 +1,62 @@
+"""Small invented episodes for the learners' tests: a point is driven to the origin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from enpire.store.arrays import pack
+from enpire.types import SOURCE_EXPERT, SOURCE_POLICY, EpisodeArrays
+from policies.training_data import Recorded
+
+
+def episode(sources: Sequence[int], success: bool, *, round_: int = 1, seed: int = 0) -> Recorded:
+    """An episode of random numbers with one source code per frame."""
+    random = np.random.default_rng(seed)
+    ticks = len(sources)
+    arrays = EpisodeArrays(
+        state=random.normal(size=(ticks + 1, 3)).astype(np.float32),
+        action=random.normal(size=(ticks, 2)).astype(np.float32),
+        source=np.asarray(sources, np.uint8),
+        chunk=(np.arange(ticks) // 4).astype(np.int32),
+    )
+    return Recorded(order_id=f"e{seed}", round=round_, success=success, supervised=False, arrays=arrays)
+
+
+def driven(seed: int, *, expert: bool, round_: int = 0) -> Recorded:
+    """A point at (x, y) with the share of time left, driven to the origin with a speed drawn per episode."""
+    random = np.random.default_rng(seed)
+    gain = random.uniform(0.05, 0.3)
+    place = random.uniform(-1, 1, 2)
+    states, actions = [], []
+    for tick in range(40):
+        states.append([*place, 1 - tick / 40])
+        command = -gain * place + random.normal(0, 0.01, 2)
+        actions.append(command)
+        place = place + command
+        if np.abs(place).max() < 0.1:
+            break
+    states.append([*place, 1 - len(actions) / 40])
+    arrays = EpisodeArrays(
+        state=np.asarray(states, np.float32),
+        action=np.asarray(actions, np.float32),
+        source=np.full(len(actions), SOURCE_EXPERT if expert else SOURCE_POLICY, np.uint8),
+        chunk=(np.arange(len(actions)) // 4).astype(np.int32),
+    )
+    success = bool(np.abs(place).max() < 0.1)
+    return Recorded(order_id=f"d{seed}", round=round_, success=success, supervised=False, arrays=arrays)
+
+
+def write(root: Path, recorded: Recorded, split: str = "train", outcome: str = "") -> Path:
+    """One episode as the store keeps it (the parts that a learner reads)."""
+    folder = root / recorded.order_id
+    folder.mkdir(parents=True)
+    start = {"split": split, "index": 0, "values": [], "seed": 0}
+    order = {"order_id": recorded.order_id, "round": recorded.round, "supervised": False, "start": start}
+    said = outcome or ("success" if recorded.success else "failure")
+    (folder / "episode.json").write_text(json.dumps({"order": order, "outcome": said}))
+    (folder / "arrays.npz").write_bytes(pack(recorded.arrays))
+    return folder
