@@ -184,6 +184,12 @@ class Reading:
         )
         return [cast(str, row[0]) for row in self._all(sql, campaign_id, *rounds)]
 
+    def recorded(self) -> list[str]:
+        """Ids of all ended orders, of every campaign, whose recording the episode store must hold."""
+        return [
+            cast(str, row[0]) for row in self._all("SELECT order_id FROM orders WHERE sha256 <> '' ORDER BY order_id")
+        ]
+
     def tail(self, limit: int = 50, campaign_id: str = "") -> list[Event]:
         """The newest events, oldest of them first; of all campaigns where none is named."""
         where, values = _conditions({"campaign_id": campaign_id or None})

@@ -1,0 +1,71 @@
+"""At start: does the ledger agree with the files? Differences are reported; nothing is changed or renumbered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from enpire.errors import FileProblem
+from enpire.store.episodes import FolderStore
+from enpire.store.reading import Reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """Order ids for which the ledger and the episode store disagree; all empty when they agree."""
+
+    unrecorded: tuple[str, ...] = ()
+    """Files of orders that are still open: a crash fell between file and ledger row. Recording them again is safe."""
+    unordered: tuple[str, ...] = ()
+    """Files of orders that were never issued: they came from another home folder."""
+    missing: tuple[str, ...] = ()
+    """Orders that ended with a recording whose file is gone."""
+    altered: tuple[str, ...] = ()
+    """Files that do not say what the ledger says: edited, swapped or unreadable."""
+
+    @property
+    def none(self) -> bool:
+        """Whether ledger and store agree."""
+        return not any(getattr(self, field.name) for field in fields(self))
+
+    def sentence(self) -> str:
+        """The differences for a person."""
+        if self.none:
+            return "The ledger and the episode store agree."
+        counts = [f"{len(getattr(self, field.name))} {field.name}" for field in fields(self)]
+        return (
+            f"The ledger and the episode store differ: {', '.join(counts)}. Unrecorded files are recorded again; for "
+            "the others restore the home folder from a copy. The ledger holds."
+        )
+
+
+def compare(reading: Reading, store: FolderStore, deep: bool = False) -> Differences:
+    """Compare every episode folder with the ledger, and every ended order with its folder.
+
+    `deep` also hashes every arrays file (reads everything); otherwise only `episode.json` is read.
+    """
+    unrecorded: list[str] = []
+    unordered: list[str] = []
+    altered: list[str] = []
+    on_disk: set[str] = set()
+    for order_id in store.ids():
+        on_disk.add(order_id)
+        row = reading.order(order_id)
+        if row is None:
+            unordered.append(order_id)
+        elif row.episode is None:
+            unrecorded.append(order_id)
+        elif not _agrees(store, order_id, row.episode.sha256, deep):
+            altered.append(order_id)
+    missing = [order_id for order_id in reading.recorded() if order_id not in on_disk]
+    return Differences(
+        unrecorded=tuple(unrecorded), unordered=tuple(unordered), missing=tuple(missing), altered=tuple(altered)
+    )
+
+
+def _agrees(store: FolderStore, order_id: str, sha256: str, deep: bool) -> bool:
+    try:
+        folder: Path = store.folder(order_id)
+        return (store.get(order_id) if deep else store.facts(folder)).sha256 == sha256
+    except FileProblem:
+        return False

@@ -1,0 +1,74 @@
+"""Orders and episodes for the tests of the store."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+
+from enpire import ids
+from enpire.store import arrays, records
+from enpire.types import Episode, EpisodeArrays, Order, OutcomeKind, Purpose, Start
+
+
+def an_order(campaign_id: str = "c1", purpose: Purpose = "collect", **changes: object) -> Order:
+    start = Start(split="train", index=3, values=(0.1, -0.25), seed=2**40 + 1)
+    order = Order(
+        order_id=ids.mint(),
+        campaign_id=campaign_id,
+        station="cell-1",
+        task="pin_insertion",
+        policy_id="a" * 64,
+        start=start,
+        purpose=purpose,
+        round=1,
+    )
+    return replace(order, **changes)  # pyright: ignore[reportArgumentType]
+
+
+def some_arrays(ticks: int = 7, seed: int = 0) -> EpisodeArrays:
+    draw = np.random.default_rng(seed)
+    return EpisodeArrays(
+        state=draw.normal(size=(ticks + 1, 3)).astype(np.float32),
+        action=draw.normal(size=(ticks, 2)).astype(np.float32),
+        source=draw.integers(0, 4, ticks).astype(np.uint8),
+        chunk=np.arange(ticks, dtype=np.int32) // 2,
+    )
+
+
+def a_recording(order: Order, outcome: OutcomeKind = "success", seed: int = 0) -> tuple[Episode, bytes]:
+    data = arrays.pack(some_arrays(seed=seed))
+    return an_episode(order, outcome, sha256=hashlib.sha256(data).hexdigest()), data
+
+
+def an_episode(order: Order, outcome: OutcomeKind = "success", **changes: object) -> Episode:
+    episode = Episode(
+        order=order,
+        outcome=outcome,
+        cause="" if outcome in ("success", "failure", "unsafe") else "why",
+        confidence=0.75,
+        ran_policy_id=order.policy_id,
+        ticks=7,
+        began_s=1.5,
+        ended_s=2.25,
+        achieved_start=(0.125, -0.5),
+        reset_attempts=1,
+        clipped=2,
+        attempts=(3, 5),
+        sha256="b" * 64,
+    )
+    return replace(episode, **changes)  # pyright: ignore[reportArgumentType]
+
+
+def issued(*orders: Order) -> tuple[str, dict[str, object]]:
+    body = {"campaign_id": orders[0].campaign_id, "orders": [records.order_body(order) for order in orders]}
+    return records.ORDER_ISSUED, body
+
+
+def ended(*episodes: Episode) -> tuple[str, dict[str, object]]:
+    campaign_id = episodes[0].order.campaign_id
+    return records.ORDERS_ENDED, {
+        "campaign_id": campaign_id,
+        "episodes": [records.episode_body(episode) for episode in episodes],
+    }
