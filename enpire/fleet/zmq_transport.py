@@ -63,7 +63,7 @@ class _Session:
 
 @dataclass(slots=True)
 class _Complaints:
-    """Refusals to report: one per peer and reason, and fifty in all, in five seconds, so that a flood stays readable."""
+    """Refusals to report: one per peer and reason, fifty in all, in five seconds: a flood stays readable."""
 
     began_s: float = 0.0
     reported: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])

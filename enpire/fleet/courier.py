@@ -1,0 +1,159 @@
+"""Between a station and the orchestrator: hello, beats, episodes until acknowledged, and noticing that nobody answers.
+
+The courier never waits for the orchestrator. When it is away, episodes stay in the spool; when it is back, the next
+hello says what runs and what is spooled, and everything not acknowledged is delivered again under the new lease.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from enpire.fleet.arrivals import Beat
+from enpire.fleet.messages import (
+    Acknowledge,
+    Alive,
+    Envelope,
+    Fenced,
+    Goodbye,
+    Hello,
+    Message,
+    Rejoin,
+    WantPolicy,
+    Welcome,
+)
+from enpire.fleet.spool import Spool
+from enpire.fleet.zmq_transport import StationLink
+
+_GREET_AGAIN_S = 1.0
+_IN_FLIGHT = 64
+"""Episodes that are on their way at once."""
+_DELIVER_AGAIN_S = 20.0
+
+
+class Courier:
+    """Speaks for the station under its lease.
+
+    Args:
+        link: the socket.
+        spool: what is delivered.
+        hello: makes a hello that says what the station holds now.
+    """
+
+    def __init__(self, link: StationLink, spool: Spool, hello: Callable[[int], Hello]) -> None:
+        self._link, self._spool, self._hello = link, spool, hello
+        self.lease = 0
+        """The fence token; 0 while the station has none."""
+        self.fenced = False
+        """Another process took this station's name: stop."""
+        self._greeting, self._greeted_s = 0, -1e9
+        self._heard_number: int = 0
+        self._heard_s = time.monotonic()
+        self._beat_s = -1e9
+        self._heartbeat_s, self._silent_s = 0.5, 5.0
+        self._in_flight: dict[str, float] = {}
+
+    def hear(self, timeout_s: float) -> Sequence[Message]:
+        """What the orchestrator wants, after the courier took what is meant for itself."""
+        wanted: list[Message] = []
+        for envelope in self._link.receive(timeout_s):
+            if self._is_next(envelope):
+                message = envelope.message
+                if isinstance(message, Acknowledge):
+                    self._acknowledged(message)
+                elif not isinstance(message, Welcome | Alive):
+                    wanted.append(message)
+        return wanted
+
+    def keep_contact(self, beat: Callable[[int], Beat]) -> None:
+        """Greet, beat, or notice that the orchestrator is gone: whatever is due."""
+        now = time.monotonic()
+        if self.lease and now - self._heard_s > self._silent_s:
+            self._lose()
+        if not self.lease:
+            if now - self._greeted_s > _GREET_AGAIN_S:
+                self._greet(now)
+        elif now - self._beat_s >= self._heartbeat_s:
+            self._beat_s = now
+            self._link.send(beat(self.lease), self.lease)
+
+    def ship(self) -> None:
+        """Deliver what lies in the spool, as much as may be on its way at once."""
+        if not self.lease:
+            return
+        now = time.monotonic()
+        if len(self._in_flight) >= _IN_FLIGHT:
+            self._in_flight = {key: sent for key, sent in self._in_flight.items() if now - sent < _DELIVER_AGAIN_S}
+        for order_id in self._spool.ids():
+            if len(self._in_flight) >= _IN_FLIGHT:
+                return
+            if now - self._in_flight.get(order_id, -1e9) < _DELIVER_AGAIN_S:
+                continue
+            parcel = self._spool.get(order_id)
+            if parcel is None:
+                # It was announced and cannot be delivered: the next hello no longer lists it, so its order ends.
+                self._leave_lease()
+                return
+            if not self._link.send(parcel, self.lease):
+                return
+            self._in_flight[order_id] = now
+
+    def ask(self, wish: WantPolicy | None) -> None:
+        """Ask for a part of a policy's files; asked again later when no answer comes."""
+        if wish is not None and self.lease:
+            self._link.send(wish, self.lease)
+
+    def say_goodbye(self, cause: str) -> None:
+        """The last word."""
+        if self.lease:
+            self._link.send(Goodbye(cause=cause), self.lease)
+
+    def _is_next(self, envelope: Envelope) -> bool:
+        """Whether a message is meant for the station as it is now: its lease, and nothing lost before it."""
+        message = envelope.message
+        if isinstance(message, Welcome):
+            return self._welcomed(envelope, message)
+        if isinstance(message, Rejoin | Fenced):
+            # Said without a lease. Right after a hello a rejoin may still answer what was said before it.
+            self.fenced = self.fenced or isinstance(message, Fenced)
+            if self.lease:
+                self._leave_lease()
+            return False
+        due = self._heard_number + 1
+        if not self.lease or envelope.lease != self.lease or envelope.number < due:
+            return False
+        if envelope.number > due:
+            self._leave_lease()
+            return False
+        self._heard_number, self._heard_s = due, time.monotonic()
+        return True
+
+    def _welcomed(self, envelope: Envelope, welcome: Welcome) -> bool:
+        if welcome.greeting != self._greeting or self.lease:
+            return False
+        self.lease, self._heard_number, self._heard_s = envelope.lease, envelope.number, time.monotonic()
+        self._heartbeat_s, self._silent_s = welcome.heartbeat_s, welcome.silent_s
+        self._beat_s = -1e9
+        self._in_flight.clear()
+        return True
+
+    def _acknowledged(self, message: Acknowledge) -> None:
+        for order_id in message.order_ids:
+            self._in_flight.pop(order_id, None)
+            self._spool.delete(order_id)
+
+    def _greet(self, now: float) -> None:
+        self._greeted_s = now
+        self._greeting += 1
+        if not self._link.send(self._hello(self._greeting)):
+            # Nobody is there yet; look again soon.
+            self._greeted_s = now - _GREET_AGAIN_S + 0.1
+
+    def _lose(self) -> None:
+        self._leave_lease()
+        self._link.restart()
+
+    def _leave_lease(self) -> None:
+        self.lease = 0
+        self._greeted_s = -1e9
+        self._in_flight.clear()

@@ -1,0 +1,297 @@
+"""The lanes of a station, moved in step: free → resetting → rolling (→ verify) → free, each lane on its own.
+
+`Lanes` holds one rig. A period is `sense`, `reset`, `verify`, `decide`, `act`, in this order; `take_ended` hands over
+the episodes that came to an end. No lane's episode depends on what its neighbours do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, cast, runtime_checkable
+
+import numpy as np
+
+from enpire.errors import EnvelopeViolation
+from enpire.fleet.chunks import FOREIGN_FAULTS, Chunks, LoadedPolicy
+from enpire.fleet.messages import Parcel
+from enpire.fleet.recording import Recording
+from enpire.fleet.robot_time import RobotTime
+from enpire.interfaces import Evidence, Rig, Skill, Task
+from enpire.store import arrays as arrays_file
+from enpire.types import (
+    SOURCE_POLICY,
+    Episode,
+    FloatArray,
+    ImageArray,
+    IntArray,
+    MaskArray,
+    Observation,
+    Order,
+    OutcomeKind,
+)
+
+TRIES = 3
+"""Resets that may fail one after the other in a lane before a person is called."""
+_SAME = 1e-6
+"""A command that differs by less from the wish was not clipped, only rounded."""
+
+
+@runtime_checkable
+class Guarded(Protocol):
+    """What a rig inside a safety envelope also has: which lanes left it since they were placed, and why."""
+
+    violated: MaskArray
+    offences: list[str]
+
+
+@dataclass(slots=True)
+class Lane:
+    """One robot of the rig and the order that it works on."""
+
+    index: int
+    stage: Literal["free", "resetting", "rolling", "stuck"] = "free"
+    order: Order | None = None
+    policy_id: str = ""
+    source: int = SOURCE_POLICY
+    began_s: float = 0.0
+    checked: bool = False
+    """Whether the reset check was passed."""
+    reset_ticks: int = 0
+    reset_attempts: int = 0
+    failed_resets: int = 0
+    """One after the other, over all orders."""
+    achieved: tuple[float, ...] = ()
+    clipped: int = 0
+
+
+class Lanes:
+    """One rig, its lanes and all that happens in them within a period.
+
+    Args:
+        task: gives the reset, the reset check and the verifier.
+        rig: the robots, at rest.
+        reset_limit_ticks: a reset by the robot that takes more periods has failed; 0: the rig is placed at once.
+    """
+
+    def __init__(self, task: Task, rig: Rig, reset_limit_ticks: int = 0) -> None:
+        spec, count = rig.spec, rig.lanes
+        self.time = RobotTime(count)
+        self._task, self._rig = task, rig
+        self._lanes = [Lane(index) for index in range(count)]
+        self._skill: Skill | None = task.reset_skill() if reset_limit_ticks else None
+        self._reset_limit_ticks = reset_limit_ticks
+        self._verifier = task.verifier()
+        self._chunks = Chunks(count, spec.action_dim)
+        self._recording = Recording(count, spec)
+        self._observation = Observation(stamp_ns=0, state=np.zeros((count, spec.state_dim), np.float32))
+        self._command = np.zeros((count, spec.action_dim), np.float32)
+        self._moving: MaskArray = np.zeros(count, np.bool_)
+        self._sensed = False
+        self._ended: list[Parcel] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether any lane moves."""
+        return any(lane.stage in ("resetting", "rolling") for lane in self._lanes)
+
+    @property
+    def alarm(self) -> str:
+        """Why a person is needed; empty when nobody is."""
+        stuck = [str(lane.index) for lane in self._lanes if lane.stage == "stuck"]
+        return f"The reset of lane {', '.join(stuck)} failed {TRIES} times; look at it and resume." if stuck else ""
+
+    def running(self) -> Sequence[Order]:
+        """The orders that lanes work on."""
+        return [lane.order for lane in self._lanes if lane.order is not None]
+
+    def free(self) -> Sequence[int]:
+        """Lanes that can take an order."""
+        return [lane.index for lane in self._lanes if lane.stage == "free"]
+
+    def take_ended(self) -> Sequence[Parcel]:
+        """The episodes that came to an end since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def begin(self, index: int, order: Order, policy: LoadedPolicy) -> None:
+        """Start an order in a free lane: from here on it ends in exactly one episode."""
+        lane = self._lanes[index] = Lane(
+            index, "resetting", order, policy.policy_id, policy.source, time.monotonic(),
+            failed_resets=self._lanes[index].failed_resets,
+        )  # fmt: skip
+        self.time.switch([index], "reset")
+        self._recording.begin(index)
+        if why := self._chunks.begin(index, policy, order.start.seed):
+            self._end(lane, "aborted", why)
+            return
+        self._try_reset(lane, order)
+
+    def sense(self) -> None:
+        """Read the sensors of all lanes, once in a period."""
+        self._observation = self._rig.observe()
+        self._sensed = True
+
+    def reset(self) -> None:
+        """One period of the resets by the robot, and the check of every reset that says it is done."""
+        self._moving[:] = False
+        resetting = [lane for lane in self._lanes if lane.stage == "resetting"]
+        if not resetting:
+            return
+        rows = _indices(resetting)
+        finished: MaskArray = np.ones(len(rows), np.bool_)
+        if self._skill is not None:
+            actions, finished = self._skill.step(self._observation.state[rows], rows)
+            self._command[rows] = actions
+            self._moving[rows] = True
+        for lane, done in zip(resetting, finished, strict=True):
+            lane.reset_ticks += 1
+            if done or lane.reset_ticks > self._reset_limit_ticks > 0:
+                self._moving[lane.index] = False
+                self._check_reset(lane, in_time=bool(done))
+
+    def verify(self) -> None:
+        """Record what the rolling lanes sense; judge those that are finished, out of time or out of the envelope."""
+        rolling = self._rolling()
+        if not rolling:
+            return
+        rows = _indices(rolling)
+        self._recording.sensed(rows, self._observation.state[rows])
+        ticks = np.zeros(len(self._lanes), np.int64)
+        ticks[rows] = self._recording.ticks[rows]
+        finished = self._verifier.finished(self._observation.state, ticks) | (ticks >= self._rig.spec.limit_ticks)
+        violated = self._rig.violated if isinstance(self._rig, Guarded) else np.zeros_like(finished)
+        for lane in rolling:
+            if violated[lane.index]:
+                self._end(lane, "unsafe", self._offence(lane), confidence=1.0)
+            elif finished[lane.index] and ticks[lane.index]:
+                self._judge(lane)
+
+    def decide(self) -> None:
+        """Give every rolling lane its next command; one without a usable policy answer ends, and its robot holds."""
+        rolling = self._rolling()
+        if not rolling:
+            return
+        for index, why in self._chunks.decide(self._observation, _indices(rolling)).items():
+            self._end(self._lanes[index], "aborted", why)
+        self._moving[_indices(self._rolling())] = True
+
+    def act(self) -> None:
+        """Send the period's commands to all moving lanes at once and record what was sent."""
+        rolling = self._rolling()
+        rows = _indices(rolling)
+        chunk = np.zeros(0, np.int32)
+        if rolling:
+            self._command[rows], chunk = self._chunks.next(rows)
+        if not self._moving.any():
+            return
+        sent = self._send()
+        self._sensed = False
+        kept = np.asarray([lane.stage == "rolling" for lane in rolling], np.bool_)
+        rows, chunk = rows[kept], chunk[kept]
+        changed: MaskArray = np.any(np.abs(sent[rows] - self._command[rows]) > _SAME, axis=1)
+        for index in cast("list[int]", rows[changed].tolist()):
+            self._lanes[index].clipped += 1
+        source = np.asarray([lane.source for lane in self._rolling()], np.int64)
+        self._recording.sent(rows, sent[rows], source, chunk)
+
+    def abort(self, cause: str) -> None:
+        """End everything that runs. The frame after the last sensing is left out of the recording."""
+        for lane in self._lanes:
+            if lane.order is not None:
+                self._end(lane, "aborted", cause)
+        self._moving[:] = False
+
+    def unstick(self) -> None:
+        """A person looked at the lanes whose reset failed: they may go on."""
+        for lane in self._lanes:
+            if lane.stage == "stuck":
+                lane.stage, lane.failed_resets = "free", 0
+                self.time.switch([lane.index], "wait-order")
+
+    def _rolling(self) -> list[Lane]:
+        return [lane for lane in self._lanes if lane.stage == "rolling"]
+
+    def _try_reset(self, lane: Lane, order: Order) -> None:
+        lane.reset_attempts += 1
+        lane.reset_ticks = 0
+        self._rig.place(lane.index, order.start)
+        if self._skill is not None:
+            self._skill.begin(lane.index, order.start)
+
+    def _check_reset(self, lane: Lane, *, in_time: bool) -> None:
+        order = lane.order
+        if order is None:
+            return
+        lane.achieved, near = self._task.start_error(self._observation.state[lane.index], order.start)
+        if near and in_time:
+            lane.failed_resets, lane.checked, lane.stage = 0, True, "rolling"
+            self.time.switch([lane.index], "rollout")
+            return
+        lane.failed_resets += 1
+        if lane.failed_resets < TRIES and self._skill is not None:
+            self._try_reset(lane, order)
+            return
+        stuck = lane.failed_resets >= TRIES
+        self._end(lane, "aborted", "reset failed")
+        if stuck:
+            lane.stage = "stuck"
+            self.time.switch([lane.index], "wait-person")
+
+    def _judge(self, lane: Lane) -> None:
+        self.time.switch([lane.index], "verify")
+        images: Mapping[str, ImageArray] = self._rig.look(lane.index) if self._verifier.needs_images else {}
+        evidence = Evidence(arrays=self._recording.arrays(lane.index, last_state=True), images=images)
+        try:
+            verdict = self._verifier.judge(evidence)
+        except FOREIGN_FAULTS as problem:
+            self._end(lane, "invalid", f"verifier failed: {' '.join(str(problem).split())[:500]}")
+            return
+        self._end(lane, verdict.kind, "", confidence=verdict.confidence)
+
+    def _end(self, lane: Lane, outcome: OutcomeKind, cause: str, confidence: float = 0.0) -> None:
+        order = lane.order
+        if order is None:
+            return
+        data, ticks = b"", 0
+        frames = int(self._recording.ticks[lane.index]) - (0 if self._sensed else 1)
+        if lane.checked and frames > 0:
+            arrays = self._recording.arrays(lane.index, last_state=self._sensed)
+            data, ticks = arrays_file.pack(arrays), len(arrays.action)
+        episode = Episode(
+            order=order, outcome=outcome, cause=cause, confidence=float(confidence), ran_policy_id=lane.policy_id,
+            ticks=ticks, began_s=lane.began_s, ended_s=time.monotonic(), achieved_start=lane.achieved,
+            reset_attempts=lane.reset_attempts, clipped=lane.clipped,
+            sha256=hashlib.sha256(data).hexdigest() if data else "",
+        )  # fmt: skip
+        self._ended.append(Parcel(episode=episode, arrays_file=data))
+        lane.stage, lane.order = "free", None
+        self._moving[lane.index] = False
+        self.time.switch([lane.index], "wait-order")
+
+    def _send(self) -> FloatArray:
+        try:
+            return self._rig.act(self._command, self._moving)
+        except EnvelopeViolation:
+            return self._send_one_by_one()
+
+    def _send_one_by_one(self) -> FloatArray:
+        """Nothing moved, because one lane's command is not allowed: find it, and move the others."""
+        sent = self._command.copy()
+        for index in cast("list[int]", np.flatnonzero(self._moving).tolist()):
+            alone = np.zeros_like(self._moving)
+            alone[index] = True
+            try:
+                sent[index] = self._rig.act(self._command, alone)[index]
+            except EnvelopeViolation as violation:
+                self._end(self._lanes[index], "unsafe", str(violation)[:500], confidence=1.0)
+        return sent
+
+    def _offence(self, lane: Lane) -> str:
+        return self._rig.offences[lane.index] if isinstance(self._rig, Guarded) else ""
+
+
+def _indices(lanes: Iterable[Lane]) -> IntArray:
+    return np.asarray([lane.index for lane in lanes], np.int64)

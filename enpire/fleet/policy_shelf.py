@@ -1,0 +1,181 @@
+"""Policy versions at a station: fetched by hash, checked, loaded beside the control loop, kept for the next time."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from enpire import plugins, versions
+from enpire.errors import EnpireError, PolicyProblem
+from enpire.fleet.chunks import FOREIGN_FAULTS, LoadedPolicy
+from enpire.fleet.messages import PolicyMissing, PolicyPart, WantPolicy
+from enpire.interfaces import Policy, Task
+from enpire.store import durable
+from enpire.types import SOURCE_EXPERT, SOURCE_POLICY
+
+EXPERT = "scripted:expert"
+_LOADED, _KEPT = 4, 16
+"""Versions held ready in memory, and on the disk."""
+_ASK_AGAIN_S = 5.0
+_REFUSED_S = 30.0
+"""How long a version that could not be had is not asked for again."""
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """A version on its way here."""
+
+    parts: list[bytes] = field(default_factory=list[bytes])
+    asked_s: float = -1e9
+
+
+@dataclass(slots=True, frozen=True)
+class _Refusal:
+    why: str
+    fetched: bool
+    """True when the files arrived and the policy itself is at fault."""
+    until_s: float
+
+
+class PolicyShelf:
+    """Gives policies by hash. `find` never waits: it starts what is missing and is asked again later.
+
+    Args:
+        folder: the station's cache of versions; made when missing.
+        task: gives the expert.
+        seed: of the expert.
+    """
+
+    def __init__(self, folder: Path, task: Task, seed: int) -> None:
+        durable.make_folder(folder)
+        for left in folder.glob("incoming-*"):
+            shutil.rmtree(left)
+        self._folder, self._task, self._seed = folder, task, seed
+        self._loaded: OrderedDict[str, LoadedPolicy] = OrderedDict()
+        self._loading: dict[str, Future[LoadedPolicy]] = {}
+        self._fetching: dict[str, _Fetch] = {}
+        self._refused: dict[str, _Refusal] = {}
+        self._loader = ThreadPoolExecutor(1, "policy-loader")
+
+    def find(self, policy_id: str) -> LoadedPolicy | None:
+        """The policy if it is ready; None while it is on its way. PolicyProblem when it cannot be had or loaded."""
+        if policy_id in self._loaded:
+            self._loaded.move_to_end(policy_id)
+            return self._loaded[policy_id]
+        refusal = self._refused.get(policy_id)
+        if refusal is not None and time.monotonic() < refusal.until_s:
+            raise PolicyProblem(refusal.why)
+        if policy_id in self._loading:
+            return self._finish(policy_id)
+        if policy_id == EXPERT:
+            self._start(policy_id, self._expert)
+        elif (self._folder / policy_id).is_dir():
+            self._start(policy_id, lambda: _load(self._folder / policy_id, policy_id))
+        else:
+            self._fetching.setdefault(policy_id, _Fetch())
+        return None
+
+    @property
+    def alarm(self) -> str:
+        """One sentence when a version cannot be fetched; a version that is broken in itself is no alarm."""
+        now = time.monotonic()
+        for refusal in self._refused.values():
+            if now < refusal.until_s and not refusal.fetched:
+                return refusal.why
+        return ""
+
+    def next_wish(self) -> WantPolicy | None:
+        """What to ask of the orchestrator now, if anything."""
+        now = time.monotonic()
+        for policy_id, fetch in self._fetching.items():
+            if now - fetch.asked_s > _ASK_AGAIN_S:
+                fetch.asked_s = now
+                return WantPolicy(policy_id=policy_id, part=len(fetch.parts))
+        return None
+
+    def arrived(self, part: PolicyPart) -> None:
+        """Take one part; with the last one the hash is checked before anything is kept."""
+        fetch = self._fetching.get(part.policy_id)
+        if fetch is None or part.part != len(fetch.parts):
+            return
+        fetch.parts.append(part.data)
+        fetch.asked_s = -1e9
+        if len(fetch.parts) == part.parts:
+            del self._fetching[part.policy_id]
+            self._start(part.policy_id, lambda: self._keep(part.policy_id, b"".join(fetch.parts)))
+
+    def missing(self, answer: PolicyMissing) -> None:
+        """The orchestrator cannot give it."""
+        if self._fetching.pop(answer.policy_id, None) is not None:
+            self._refuse(answer.policy_id, f"policy {answer.policy_id[:12]} cannot be had: {answer.why}", fetched=False)
+
+    def close(self) -> None:
+        """End the loader."""
+        self._loader.shutdown(wait=True, cancel_futures=True)
+
+    def _start(self, policy_id: str, work: Callable[[], LoadedPolicy]) -> None:
+        self._loading[policy_id] = self._loader.submit(work)
+
+    def _finish(self, policy_id: str) -> LoadedPolicy | None:
+        future = self._loading[policy_id]
+        if not future.done():
+            return None
+        del self._loading[policy_id]
+        try:
+            loaded = future.result()
+        except (*FOREIGN_FAULTS, OSError, ImportError) as problem:
+            text = f"policy {policy_id[:12]} refused: {' '.join(str(problem).split())}"[:1000]
+            self._refuse(policy_id, text, fetched=(self._folder / policy_id).is_dir() or policy_id == EXPERT)
+            raise PolicyProblem(text) from problem
+        self._loaded[policy_id] = loaded
+        while len(self._loaded) > _LOADED:
+            self._loaded.popitem(last=False)
+        return loaded
+
+    def _refuse(self, policy_id: str, why: str, *, fetched: bool) -> None:
+        self._refused[policy_id] = _Refusal(why, fetched, time.monotonic() + _REFUSED_S)
+
+    def _expert(self) -> LoadedPolicy:
+        return _checked(EXPERT, self._task.expert(self._seed), SOURCE_EXPERT)
+
+    def _keep(self, policy_id: str, packed: bytes) -> LoadedPolicy:
+        incoming = self._folder / f"incoming-{policy_id}"
+        try:
+            if (found := versions.unpack(packed, incoming)) != policy_id:
+                raise PolicyProblem(f"the files that arrived have the hash {found[:12]}; they were damaged on the way")
+            incoming.rename(self._folder / policy_id)
+        finally:
+            shutil.rmtree(incoming, ignore_errors=True)
+        self._forget_old()
+        return _load(self._folder / policy_id, policy_id)
+
+    def _forget_old(self) -> None:
+        kept = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        for path in kept[_KEPT:]:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _load(folder: Path, policy_id: str) -> LoadedPolicy:
+    try:
+        found = versions.identify(folder)
+    except EnpireError:
+        found = "nothing that can be read"
+    if found != policy_id:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise PolicyProblem(
+            f"its files on this station's disk were changed (hash {found[:12]}); they are fetched again"
+        )
+    load = cast(Callable[[Path], Policy], plugins.load("policies", str(versions.manifest(folder)["kind"])))
+    return _checked(policy_id, load(folder), SOURCE_POLICY)
+
+
+def _checked(policy_id: str, policy: Policy, source: int) -> LoadedPolicy:
+    if not 1 <= policy.execute <= policy.horizon:
+        raise PolicyProblem(f"it executes {policy.execute} of {policy.horizon} actions; at least 1, at most all")
+    return LoadedPolicy(policy_id=policy_id, policy=policy, source=source)

@@ -1,0 +1,96 @@
+"""Stations that the orchestrator starts on its own machine: start, supervise, stop. A log file for each."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from enpire.fleet.station_file import StationFile, write_station
+from enpire.processes import end_process, one_core, start_python
+
+_FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 0.5, 30.0
+_STEADY_S = 60.0
+"""A station that ran so long has earned a quick restart again."""
+_PATIENCE_S = 1.6
+"""From SIGTERM to SIGKILL, for all stations together."""
+
+
+@dataclass(slots=True)
+class _Running:
+    file: StationFile
+    process: subprocess.Popen[bytes]
+    started_s: float
+    back_off_s: float = _FIRST_BACK_OFF_S
+    restart_at_s: float = 0.0
+
+
+class LocalStations:
+    """Station processes under one roof; none outlives this process, even when it is killed.
+
+    Args:
+        files: the stations.
+        address: of the orchestrator.
+        logs: folder for `<station>.log` and the station files that the processes read; made when missing.
+        say: where one sentence goes when a station died.
+    """
+
+    def __init__(
+        self, files: Sequence[StationFile], address: str, logs: Path, say: Callable[[str], None] = print
+    ) -> None:
+        self._files, self._address, self._logs, self._say = tuple(files), address, logs, say
+        self._running: dict[str, _Running] = {}
+
+    def start(self) -> None:
+        """Start all of them; returns at once, each says hello when it is ready."""
+        for file in self._files:
+            if file.name not in self._running:
+                self._running[file.name] = _Running(file, self._launch(file), time.monotonic())
+
+    def supervise(self) -> None:
+        """Restart what died, later and later if it dies again; call it now and then."""
+        now = time.monotonic()
+        for running in self._running.values():
+            code = running.process.poll()
+            if code is None:
+                continue
+            if not running.restart_at_s:
+                if now - running.started_s > _STEADY_S:
+                    running.back_off_s = _FIRST_BACK_OFF_S
+                running.restart_at_s = now + running.back_off_s
+                self._say(
+                    f"Station {running.file.name} ended with {code}; it is started again in {running.back_off_s:g} s, "
+                    f"see {self.log(running.file.name)}."
+                )
+                running.back_off_s = min(2 * running.back_off_s, _LONGEST_BACK_OFF_S)
+            elif now >= running.restart_at_s:
+                running.process, running.started_s, running.restart_at_s = self._launch(running.file), now, 0.0
+
+    def pids(self) -> dict[str, int]:
+        """Process ids of the stations that run now."""
+        return {name: it.process.pid for name, it in self._running.items() if it.process.poll() is None}
+
+    def log(self, name: str) -> Path:
+        """Where a station's output goes."""
+        return self._logs / f"{name}.log"
+
+    def stop(self) -> None:
+        """End all of them within two seconds: SIGTERM, then SIGKILL for those that do not leave. Allowed twice."""
+        alive = [running.process for running in self._running.values() if running.process.poll() is None]
+        for process in alive:
+            process.terminate()
+        deadline = time.monotonic() + _PATIENCE_S
+        for process in alive:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                end_process(process, 0.0)
+        self._running.clear()
+
+    def _launch(self, file: StationFile) -> subprocess.Popen[bytes]:
+        path = self._logs / f"{file.name}.yaml"
+        write_station(file, path)
+        arguments = [str(path), "--connect", self._address, "--die-with-parent"]
+        return start_python("enpire.fleet.station", arguments, self.log(file.name), environment=one_core())

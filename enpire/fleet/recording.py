@@ -1,0 +1,47 @@
+"""Frames of the running episodes, exactly as sensed and sent."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from enpire.types import EpisodeArrays, FloatArray, IntArray, TaskSpec
+
+
+class Recording:
+    """Room for one episode in each lane, filled period by period for all lanes at once."""
+
+    def __init__(self, lanes: int, spec: TaskSpec) -> None:
+        limit = spec.limit_ticks
+        self._state = np.zeros((lanes, limit + 1, spec.state_dim), np.float32)
+        self._action = np.zeros((lanes, limit, spec.action_dim), np.float32)
+        self._source = np.zeros((lanes, limit), np.uint8)
+        self._chunk = np.zeros((lanes, limit), np.int32)
+        self.ticks = np.zeros(lanes, np.int64)
+        """(lanes,): commands recorded so far."""
+
+    def begin(self, lane: int) -> None:
+        """Forget the lane's last episode."""
+        self.ticks[lane] = 0
+
+    def sensed(self, lanes: IntArray, state: FloatArray) -> None:
+        """What these lanes (n,) sense before their next command: state (n, state_dim)."""
+        self._state[lanes, self.ticks[lanes]] = state
+
+    def sent(self, lanes: IntArray, action: FloatArray, source: IntArray, chunk: npt.NDArray[np.int32]) -> None:
+        """What was sent to these lanes (n,): action (n, action_dim), who decided it (n,), in which decision (n,)."""
+        now = self.ticks[lanes]
+        self._action[lanes, now] = action
+        self._source[lanes, now] = source
+        self._chunk[lanes, now] = chunk
+        self.ticks[lanes] += 1
+
+    def arrays(self, lane: int, *, last_state: bool) -> EpisodeArrays:
+        """A copy of the lane's episode. Without a state after the last command, that command is left out."""
+        ticks = int(self.ticks[lane]) - (0 if last_state else 1)
+        return EpisodeArrays(
+            state=self._state[lane, : ticks + 1].copy(),
+            action=self._action[lane, :ticks].copy(),
+            source=self._source[lane, :ticks].copy(),
+            chunk=self._chunk[lane, :ticks].copy(),
+        )

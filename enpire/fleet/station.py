@@ -1,0 +1,410 @@
+"""A station: turns orders into episodes. READ `Station.serve` FIRST.
+
+    take orders → reset → roll out → verify → spool → ship
+
+Orders come from the orchestrator; an episode is durable on this machine before it is announced, and is forgotten
+only when it is durable there. The station never waits for the orchestrator: without it, it finishes what it runs,
+keeps the episodes, and says hello again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import signal
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Protocol, cast, runtime_checkable
+
+from enpire import plugins
+from enpire.errors import EnpireError, PolicyProblem, RobotProblem, StorageFull
+from enpire.fleet.arrivals import Beat
+from enpire.fleet.chunks import LoadedPolicy
+from enpire.fleet.courier import Courier
+from enpire.fleet.lanes import Lanes
+from enpire.fleet.messages import Command, Hello, Message, Orders, Parcel, PolicyMissing, PolicyPart, Release
+from enpire.fleet.policy_shelf import PolicyShelf
+from enpire.fleet.spool import Spool
+from enpire.fleet.station_file import StationFile, read_station
+from enpire.fleet.zmq_transport import StationLink
+from enpire.interfaces import Rig, Task
+from enpire.processes import die_with_parent
+from enpire.types import Episode, Order
+
+OpenRig = Callable[[Task, int, int, Mapping[str, object]], Rig]
+_IDLE_S = 0.02
+"""How long an idle station listens before it looks around."""
+_REOPEN_S = 2.0
+"""How long after a fault of the robot its connection is opened again."""
+_LAST_WORDS_S = 1.0
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A rig whose stop holds until somebody resumes it."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop holds."""
+        ...
+
+    def resume(self) -> None:
+        """Allow motion again."""
+        ...
+
+
+class Station:
+    """One robot (or several in step) at work.
+
+    Args:
+        file: what the station is.
+        address: of the orchestrator.
+        say: where one line about what happened goes.
+    """
+
+    def __init__(self, file: StationFile, address: str, say: Callable[[str], None]) -> None:
+        self._file, self._say = file, say
+        self._task = cast(Callable[[], Task], plugins.load("tasks", file.task))()
+        self._spool = Spool(file.home / "spool", file.min_free_mb * 2**20)
+        self._shelf = PolicyShelf(file.home / "policies", self._task, file.seed)
+        self._open_rig = cast(OpenRig, plugins.load("drivers", file.driver))
+        self._rig = self._open_rig(self._task, file.lanes, file.seed, file.options)
+        limit = round(file.reset_limit_s * self._task.spec.rate_hz) if file.reset == "robot" else 0
+        self._reset_limit_ticks = limit
+        self._lanes = Lanes(self._task, self._rig, limit)
+        self._link = StationLink(address, file.name)
+        self._courier = Courier(self._link, self._spool, self._hello)
+        self._queue: deque[Order] = deque()
+        self._unspooled: deque[Parcel] = deque()
+        self._champion, self._deployed = "", ""
+        self._paused = False
+        self._stopped = isinstance(self._rig, Resumable) and self._rig.stopped
+        self._leaving = ""
+        self._fault, self._reopen_s = "", 0.0
+        self._space_checked_s, self._space = -1e9, True
+        self._next_period_s = time.monotonic()
+        self._late = 0
+
+    def serve(self) -> int:
+        """Work until told to leave; the exit code of the process."""
+        while not self._leaving and not self._courier.fenced:
+            self.hear()
+            self.take_orders()
+            if self._lanes.busy:
+                self.one_period()
+            self.spool()
+            self.ship()
+        return self.leave()
+
+    def hear(self) -> None:
+        """Do what the orchestrator says; while robots move, only what it has said already."""
+        for message in self._courier.hear(self._spare_s()):
+            self._obey(message)
+
+    def take_orders(self) -> None:
+        """Give waiting orders to free lanes and begin their resets; orders whose policy is not here yet wait."""
+        if self._paused and not self._stopped:
+            self._lanes.time.switch(self._lanes.free(), "wait-person")
+        if self._paused or self._stopped or self._fault or not self._queue:
+            return
+        ready: dict[str, LoadedPolicy | None] = {}
+        for lane in self._lanes.free():
+            order = self._next_ready(ready)
+            if order is None:
+                return
+            policy = ready[order.policy_id]
+            if policy is not None:
+                self._with_robot(lambda lane=lane, order=order, policy=policy: self._lanes.begin(lane, order, policy))
+
+    def one_period(self) -> None:
+        """Sense, then whatever each lane is at: a period of its reset, the verdict, or the next command."""
+        self._keep_pace()
+        self._with_robot(self._period)
+
+    def spool(self) -> None:
+        """Make the episodes that ended durable here, before anybody hears of them."""
+        self._unspooled.extend(self._lanes.take_ended())
+        while self._unspooled:
+            try:
+                self._spool.put(self._unspooled[0])
+            except StorageFull as full:
+                self._space = False
+                self._space_checked_s = time.monotonic()
+                self._say(str(full))
+                return
+            self._unspooled.popleft()
+
+    def ship(self) -> None:
+        """Deliver what is spooled, beat, and ask for policies."""
+        self._load_champion()
+        self._courier.keep_contact(self._beat)
+        self._courier.ask(self._shelf.next_wish())
+        self._courier.ship()
+
+    def stop(self, by: str) -> None:
+        """Hold still at once; what ran is aborted, and nothing moves until `resume`."""
+        self._rig.stop()
+        self._stopped = True
+        self._lanes.abort(f"stopped by {by or 'the orchestrator'}")
+        self._lanes.time.switch(range(self._rig.lanes), "stopped")
+        self._say(f"stopped by {by}")
+
+    def ask_to_leave(self, cause: str) -> None:
+        """Leave as soon as the period is over. Allowed in a signal handler."""
+        self._leaving = self._leaving or cause
+
+    def leave(self) -> int:
+        """Abort what runs, give back what has not begun, keep everything in the spool, say goodbye."""
+        self._rig.stop()
+        self._lanes.abort(f"the station left: {self._leaving or 'its name was taken by another process'}")
+        self._give_back([order.order_id for order in self._queue], "released: the station left")
+        self.spool()
+        deadline = time.monotonic() + _LAST_WORDS_S
+        while len(self._spool) and self._courier.lease and time.monotonic() < deadline:
+            self._courier.ship()
+            self._courier.hear(0.02)
+        self._courier.say_goodbye(self._leaving)
+        self._say(f"left ({self._leaving}); {len(self._spool)} episodes wait in the spool")
+        return 1 if self._courier.fenced else 0
+
+    def close(self) -> None:
+        """Let the robot, the sockets and the spool go. Allowed after a failure."""
+        self._rig.stop()
+        self._rig.close()
+        self._shelf.close()
+        self._link.close()
+        self._spool.close()
+
+    def abort_all(self, cause: str) -> None:
+        """The last words of a station that failed: its episodes end, and are durable."""
+        self._lanes.abort(cause)
+        self.spool()
+
+    def _period(self) -> None:
+        self._lanes.sense()
+        self._lanes.reset()
+        self._lanes.verify()
+        self._lanes.decide()
+        self._lanes.act()
+
+    def _with_robot(self, work: Callable[[], None]) -> None:
+        """Do something that moves the robot; when the robot fails, its episodes end and it is opened again later."""
+        try:
+            work()
+        except RobotProblem as problem:
+            self._lanes.abort(f"robot: {problem}"[:1000])
+            if isinstance(self._rig, Resumable) and self._rig.stopped:
+                self.stop("the robot")
+                return
+            self._fault = f"The robot failed: {problem}"
+            self._reopen_s = time.monotonic() + _REOPEN_S
+            self._lanes.time.switch(range(self._rig.lanes), "fault")
+            self._say(self._fault)
+
+    def _reopen(self) -> None:
+        """Try to get the robot back after a fault; what the lanes have recorded of time is kept."""
+        self._reopen_s = time.monotonic() + _REOPEN_S
+        try:
+            self._rig.close()
+            self._rig = self._open_rig(self._task, self._file.lanes, self._file.seed, self._file.options)
+        except RobotProblem as problem:
+            self._fault = f"The robot failed: {problem}"
+            return
+        time_so_far, ended = self._lanes.time, self._lanes.take_ended()
+        self._unspooled.extend(ended)
+        self._lanes = Lanes(self._task, self._rig, self._reset_limit_ticks)
+        self._lanes.time = time_so_far
+        self._lanes.time.switch(range(self._rig.lanes), "wait-order")
+        self._fault = ""
+
+    def _spare_s(self) -> float:
+        """Seconds for listening: none for a fast simulation at work, up to the next period for a real robot."""
+        if self._fault and time.monotonic() > self._reopen_s:
+            self._reopen()
+        if not self._lanes.busy:
+            return _IDLE_S
+        if self._file.pace == "fast":
+            return 0.0
+        return max(0.0, self._next_period_s - time.monotonic() - 0.001)
+
+    def _keep_pace(self) -> None:
+        """Wait for the next period of the task's rate; a late one is counted, never made up for by hurrying."""
+        if self._file.pace == "fast":
+            return
+        now, period_s = time.monotonic(), self._task.spec.period_s
+        if now < self._next_period_s:
+            time.sleep(self._next_period_s - now)
+            self._next_period_s += period_s
+            return
+        if now - self._next_period_s > period_s:
+            self._late += 1
+            self._next_period_s = now
+        self._next_period_s += period_s
+
+    def _obey(self, message: Message) -> None:
+        match message:
+            case Orders(orders=orders):
+                self._accept(orders)
+            case Release(order_ids=order_ids):
+                self._give_back(order_ids, "released")
+            case Command(verb="deploy", argument=policy_id):
+                self._champion = policy_id
+            case Command(verb="stop", argument=by):
+                self.stop(by)
+            case Command(verb="pause"):
+                self._paused = True
+            case Command(verb="resume"):
+                self._resume()
+            case Command(verb="leave"):
+                self.ask_to_leave("told to")
+            case PolicyPart():
+                self._shelf.arrived(message)
+            case PolicyMissing():
+                self._shelf.missing(message)
+            case _:
+                self._say(f"ignored a {type(message).__name__} message, which is not for stations")
+
+    def _accept(self, orders: Sequence[Order]) -> None:
+        held = set(self._held()) | set(self._spool.ids())
+        for order in orders:
+            if order.order_id in held:
+                continue
+            if order.task not in (self._file.task, self._task.spec.name):
+                self._refuse(order, f"this station does the task {self._file.task}")
+            elif not self._has_space():
+                self._refuse(order, "the station's disk is nearly full")
+            else:
+                self._queue.append(order)
+
+    def _next_ready(self, ready: dict[str, LoadedPolicy | None]) -> Order | None:
+        """Take the oldest order whose policy is ready; those whose policy cannot be had end here."""
+        for order in list(self._queue):
+            try:
+                if ready.get(order.policy_id) is None:
+                    ready[order.policy_id] = self._shelf.find(order.policy_id)
+            except PolicyProblem as problem:
+                self._queue.remove(order)
+                self._refuse(order, str(problem))
+                continue
+            if ready[order.policy_id] is not None:
+                self._queue.remove(order)
+                return order
+        return None
+
+    def _load_champion(self) -> None:
+        if self._champion and self._deployed != self._champion:
+            try:
+                loaded = self._shelf.find(self._champion)
+            except PolicyProblem:
+                return
+            if loaded is not None:
+                self._deployed = loaded.policy_id
+                self._say(f"runs {loaded.policy_id}")
+
+    def _give_back(self, order_ids: Sequence[str], cause: str) -> None:
+        for order in [order for order in self._queue if order.order_id in set(order_ids)]:
+            self._queue.remove(order)
+            self._refuse(order, cause)
+
+    def _refuse(self, order: Order, cause: str) -> None:
+        """End an order that never began."""
+        now = time.monotonic()
+        episode = Episode(
+            order=order, outcome="aborted", cause=cause[:1000], confidence=0.0, ran_policy_id="", ticks=0, began_s=now,
+            ended_s=now,
+        )  # fmt: skip
+        self._unspooled.append(Parcel(episode=episode, arrays_file=b""))
+
+    def _resume(self) -> None:
+        self._paused = self._stopped = False
+        if isinstance(self._rig, Resumable) and self._rig.stopped:
+            self._rig.resume()
+        self._lanes.unstick()
+        self._lanes.time.switch(self._lanes.free(), "wait-order")
+
+    def _has_space(self) -> bool:
+        now = time.monotonic()
+        if now - self._space_checked_s > 2.0:
+            self._space_checked_s = now
+            self._space = not self._unspooled_waits() and self._spool.room()
+        return self._space
+
+    def _unspooled_waits(self) -> bool:
+        self.spool()
+        return bool(self._unspooled)
+
+    def _held(self) -> Sequence[str]:
+        """Ids of the orders that are neither ended nor given back."""
+        running = [order.order_id for order in self._lanes.running()]
+        waiting = [parcel.episode.order.order_id for parcel in self._unspooled]
+        return [*running, *(order.order_id for order in self._queue), *waiting]
+
+    def _alarm(self) -> str:
+        full = "" if self._has_space() else f"The disk of {self._file.home} is nearly full; free some space."
+        return self._fault or full or self._lanes.alarm or self._shelf.alarm
+
+    def _hello(self, greeting: int) -> Hello:
+        facts = {
+            "task": self._file.task, "driver": self._file.driver, "pace": self._file.pace, "reset": self._file.reset,
+            "enpire": _version("enpire"), "python": platform.python_version(), "host": platform.node(),
+        }  # fmt: skip
+        return Hello(
+            station=self._file.name, greeting=greeting, lanes=self._rig.lanes, running=tuple(self._held()),
+            spooled=self._spool.ids(), facts=facts,
+        )  # fmt: skip
+
+    def _beat(self, lease: int) -> Beat:
+        return Beat(
+            station=self._file.name, lease=lease, phase=self._lanes.time.most(), seconds=self._lanes.time.seconds(),
+            queued=len(self._queue), running=len(self._lanes.running()), deployed=self._deployed,
+            stopped=self._stopped, paused=self._paused, alarm=self._alarm()[:1000],
+        )  # fmt: skip
+
+
+def run(file: StationFile, address: str) -> int:
+    """Run a station until it is told to leave; the exit code of the process. EnpireError when it cannot begin."""
+    station = Station(file, address, lambda line: print(f"{file.name}: {line}", flush=True))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _: station.ask_to_leave(signal.Signals(received).name))
+    try:
+        return station.serve()
+    except Exception as problem:  # noqa: BLE001  the last line of defence: whatever it is, the robot stops first
+        station.stop("a failure of the station")
+        print(f"{file.name}: {traceback.format_exc()}", flush=True)
+        station.abort_all(f"the station failed: {type(problem).__name__}: {problem}"[:1000])
+        return 1
+    finally:
+        station.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of `python -m enpire.fleet.station FILE [--connect ADDRESS] [--die-with-parent]`."""
+    parser = argparse.ArgumentParser(prog="enpire station", description="Run one station.")
+    parser.add_argument("file", type=Path, help="station file (YAML)")
+    parser.add_argument("--connect", default="", help="address of the orchestrator, tcp://HOST:PORT")
+    parser.add_argument("--die-with-parent", action="store_true", help="leave when the starting process ends")
+    given = parser.parse_args(arguments)
+    if given.die_with_parent:
+        die_with_parent()
+    try:
+        file = read_station(given.file)
+        return run(file, given.connect or file.connect)
+    except EnpireError as problem:
+        print(problem, file=sys.stderr)
+        return 1
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

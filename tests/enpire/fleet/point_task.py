@@ -1,0 +1,199 @@
+"""A task small enough to see through: a point in the plane moves to the origin. Numpy only, for tests of the fleet.
+
+Stations load its parts through plug-ins by their full names, as a laboratory's own parts would be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from enpire.errors import RobotProblem
+from enpire.fleet.station_file import StationFile
+from enpire.ids import mint
+from enpire.interfaces import Evidence, Rig, Task
+from enpire.types import (
+    Bounds,
+    FloatArray,
+    IntArray,
+    MaskArray,
+    Observation,
+    Order,
+    Purpose,
+    Split,
+    Start,
+    TaskSpec,
+    Verdict,
+)
+
+HERE = "tests.enpire.fleet.point_task"
+LIMIT = 40
+
+
+def bounds(prefix: str, reach: float) -> tuple[Bounds, ...]:
+    return tuple(Bounds(name=f"{prefix}_{axis}", unit="m", low=-reach, high=reach) for axis in "xy")
+
+
+class PointTask:
+    spec = TaskSpec(
+        name="point", instruction="move the point to the origin", state=bounds("at", 10.0),
+        action=bounds("move", 0.1), rate_hz=50.0, limit_ticks=LIMIT, start_names=("x_m", "y_m"),
+    )  # fmt: skip
+
+    def rig(self, lanes: int, seed: int) -> Rig:
+        return PointRig(self.spec, lanes)
+
+    def start(self, split: Split, index: int, secret: bytes) -> Start:
+        values = np.random.default_rng(index).uniform(-1.0, 1.0, 2)
+        return Start(split=split, index=index, values=(float(values[0]), float(values[1])), seed=1000 + index)
+
+    def reset_skill(self) -> PointReset:
+        return PointReset()
+
+    def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
+        achieved = (float(state[0]), float(state[1]))
+        return achieved, bool(np.abs(np.asarray(achieved) - np.asarray(start.values)).max() < 0.05)
+
+    def verifier(self) -> PointVerifier:
+        return PointVerifier()
+
+    def expert(self, seed: int) -> PointPolicy:
+        return PointPolicy(noise=0.0)
+
+
+class PointRig:
+    """Each lane is a point with sensor noise of its own; `options` of the station file can break it."""
+
+    def __init__(self, spec: TaskSpec, lanes: int, options: Mapping[str, object] | None = None) -> None:
+        self.spec, self.lanes = spec, lanes
+        self.options = dict(options or {})
+        self.at = np.zeros((lanes, 2))
+        self.generators = [np.random.default_rng(0) for _ in range(lanes)]
+        self.stops = 0
+
+    def place(self, lane: int, start: Start) -> None:
+        self.generators[lane] = np.random.default_rng(start.seed)
+        if not self.options.get("reset_by_robot"):
+            self.at[lane] = start.values
+
+    def observe(self) -> Observation:
+        if pause := float(str(self.options.get("period_s", 0.0))):
+            time.sleep(pause)
+        noise = np.stack([generator.normal(0.0, 0.001, 2) for generator in self.generators])
+        return Observation(stamp_ns=time.monotonic_ns(), state=(self.at + noise).astype(np.float32))
+
+    def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
+        sent = np.clip(action, -0.1, 0.1)
+        self.at[moving] += sent[moving]
+        broken = Path(str(self.options.get("breaks_with", "/nonexistent")))
+        if broken.exists():
+            broken.unlink()
+            raise RobotProblem("the point's wire is loose")
+        return sent
+
+    def look(self, lane: int) -> Mapping[str, np.ndarray]:
+        return {}
+
+    def stop(self) -> None:
+        self.stops += 1
+
+    def close(self) -> None:
+        pass
+
+
+def open_rig(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -> PointRig:
+    return PointRig(task.spec, lanes, options)
+
+
+class PointReset:
+    """Drives the point to its start; a start beyond 5 m is never reached."""
+
+    def __init__(self) -> None:
+        self.goals: dict[int, np.ndarray] = {}
+
+    def begin(self, lane: int, start: Start) -> None:
+        self.goals[lane] = np.asarray(start.values)
+
+    def step(self, state: FloatArray, lanes: IntArray) -> tuple[FloatArray, MaskArray]:
+        goals = np.stack([self.goals[int(lane)] for lane in lanes])
+        away = goals - state
+        return np.clip(away, -0.1, 0.1).astype(np.float32), np.abs(away).max(axis=1) < 0.01
+
+
+class PointVerifier:
+    digest = "point-1"
+    needs_images = False
+
+    def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
+        return (np.abs(state).max(axis=1) < 0.02) & (ticks > 0)
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        there = float(np.abs(evidence.arrays.state[-1]).max()) < 0.02
+        return Verdict(kind="success" if there else "failure", confidence=0.9, source="verifier")
+
+
+class PointPolicy:
+    """Steps towards the origin with noise of its own; `fault` makes it misbehave."""
+
+    horizon, execute = 4, 3
+
+    def __init__(self, noise: float = 0.005, fault: str = "") -> None:
+        self.noise, self.fault = noise, fault
+        self.generators: dict[int, np.random.Generator] = {}
+
+    def begin(self, lane: int, seed: int) -> None:
+        self.generators[lane] = np.random.default_rng(seed)
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        if self.fault == "raise":
+            raise KeyError("nothing of that name")
+        if self.fault == "shape":
+            return np.zeros((len(lanes), 1), np.float32)
+        chunks = np.empty((len(lanes), self.horizon, 2), np.float32)
+        for row, lane in enumerate(lanes):
+            noise = self.generators[int(lane)].normal(0.0, self.noise, (self.horizon, 2))
+            chunks[row] = np.clip(-observation.state[row] / self.execute, -0.2, 0.2) + noise
+            if self.fault == "nan" and observation.state[row, 0] > 0.0:
+                chunks[row, 1, 1] = np.nan
+        return chunks
+
+
+def load(folder: Path) -> PointPolicy:
+    says = json.loads((folder / "policy.json").read_text())
+    return PointPolicy(noise=says.get("noise", 0.005), fault=says.get("fault", ""))
+
+
+def write_policy(folder: Path, **says: object) -> Path:
+    """The files of a policy version, not yet published."""
+    folder.mkdir(parents=True)
+    (folder / "policy.json").write_text(json.dumps({"kind": f"{HERE}:load", **says}))
+    (folder / "weights.safetensors").write_bytes(b"\0" * 64)
+    return folder
+
+
+def point_station(home: Path, name: str = "alpha", lanes: int = 3, **more: object) -> StationFile:
+    """A fast station of the point task."""
+    given = {"pace": "fast", "reset": "teleport", **more}
+    return StationFile(
+        name=name, task=f"{HERE}:PointTask", driver=f"{HERE}:open_rig", lanes=lanes, home=home / name, **given
+    )  # pyright: ignore[reportArgumentType]
+
+
+def point_order(
+    policy_id: str, index: int, station: str = "alpha", lease: int = 0, purpose: Purpose = "collect"
+) -> Order:
+    """An order for the start of that index."""
+    return Order(
+        order_id=mint(), campaign_id="point-campaign", station=station, task=f"{HERE}:PointTask", policy_id=policy_id,
+        start=PointTask().start("train", index, b""), purpose=purpose, round=1, lease=lease,
+    )  # fmt: skip
+
+
+def environment() -> dict[str, str]:
+    """For station processes: the tests are importable, one thread each."""
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3]), "OMP_NUM_THREADS": "1"}
