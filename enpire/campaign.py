@@ -9,6 +9,7 @@ from typing import Literal
 
 from enpire.files import find, parse, read_yaml
 from enpire.gate import GateRule
+from enpire.recipe import Setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class Stations:
     driver: str = "mujoco"
     pace: Literal["fast", "realtime"] = "fast"
     reset: Literal["teleport", "robot"] = "teleport"
-    options: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    options: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     bind: str = "tcp://127.0.0.1:*"
     """Where stations reach the orchestrator."""
     ahead: int = 24

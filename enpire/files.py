@@ -9,7 +9,7 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,7 +37,9 @@ def find(kind: str, name_or_path: str | Path) -> Path:
     if path.parent == Path() and shipped.is_file():
         return shipped
     known = ", ".join(sorted(item.stem for item in (configs_root() / kind).glob("*.yaml")))
-    raise FileProblem(f"There is no file of {kind} called {str(path)!r}; give a path ending in .yaml or one of: {known}.")
+    raise FileProblem(
+        f"There is no file of {kind} called {str(path)!r}; give a path ending in .yaml or one of: {known}."
+    )
 
 
 def read_yaml(path: Path) -> Mapping[str, object]:
@@ -109,6 +111,8 @@ def _value(hint: object, value: object, where: str) -> object:
         return _union(arguments, value, where)
     if origin is tuple:
         return _tuple(arguments, value, where)
+    if origin is Sequence:
+        return _tuple((*arguments, ...), value, where)
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
         if not isinstance(value, Mapping):
             raise FileProblem(f"{where} must be a mapping of keys to values, not {_shown(value)}.")
@@ -150,7 +154,8 @@ def _scalar(hint: type, value: object, where: str) -> object:
         return Path(value)
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
-    kind = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}.get(hint, hint.__name__)
+    kinds: dict[object, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+    kind = kinds.get(hint, hint.__name__)
     raise FileProblem(f"{where} must be {kind}, not {_shown(value)}.")
 
 

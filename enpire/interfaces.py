@@ -210,8 +210,8 @@ class EpisodeStore(Protocol):
     def get(self, order_id: str) -> Episode:
         """The episode with its arrays; its bytes are checked against the hash."""
 
-    def folder(self, order_id: str) -> Path:
-        """Where an episode lies (or would lie)."""
+    def folder(self, order_id: str, campaign_id: str = "") -> Path:
+        """Where an episode lies (or, when its campaign is named, would lie)."""
 
     def ids(self) -> Iterator[str]:
         """Every complete episode on the disk."""

@@ -6,22 +6,25 @@ import hashlib
 import hmac
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Protocol
 
 from enpire.campaign import Campaign
 from enpire.fleet.arrivals import Beat, Fleet
 from enpire.fleet.scheduler import Scheduler, Seat
+from enpire.fold import fold
 from enpire.home import Home
-from enpire.interfaces import EpisodeStore, Ledger, Progress, Task
+from enpire.inbox import Command
+from enpire.interfaces import Ledger, Progress, Task
 from enpire.recipe import Recipe
 from enpire.state import CampaignState
 from enpire.steps.training_process import TrainingProcess
-from enpire.store.records import episode_of, orders_of
+from enpire.store.episodes import FolderStore
 from enpire.types import Split, Start
 
 Entry = tuple[str, Mapping[str, object]]
+Watcher = Callable[[str, Mapping[str, object]], None]
 
 
 @dataclass(slots=True)
@@ -36,18 +39,27 @@ class StationSeat:
     heard_s: float = 0.0
     """Monotonic clock of the last sign of life."""
     away_since_s: float | None = None
-    earlier_s: dict[str, float] = field(default_factory=dict)
+    earlier_s: dict[str, float] = field(default_factory=dict[str, float])
     """Robot time of its processes before the one that speaks now, by phase."""
-    verdicts: list[str] = field(default_factory=list)
+    verdicts: list[str] = field(default_factory=list[str])
     """The last outcomes, newest last."""
     episodes: int = 0
 
     def seconds(self) -> dict[str, float]:
         """Robot-time stack of this session, over all processes of the station."""
         total = dict(self.earlier_s)
-        for phase, seconds in (self.last_beat.seconds if self.last_beat else {}).items():
-            total[phase] = total.get(phase, 0.0) + seconds
+        if self.last_beat is not None:
+            for phase, seconds in self.last_beat.seconds.items():
+                total[phase] = total.get(phase, 0.0) + seconds
         return total
+
+
+class AgentLane(Protocol):
+    """One agent at work beside the loop."""
+
+    def turn(self, lab: Lab) -> None:
+        """Take in what the agent said, submit what it proposed; never blocks."""
+        ...
 
 
 @dataclass(slots=True)
@@ -59,20 +71,25 @@ class Lab:
     base_recipe: Recipe
     home: Home
     ledger: Ledger
-    store: EpisodeStore
+    store: FolderStore
     fleet: Fleet
     task: Task
     state: CampaignState
-    stations: dict[str, StationSeat] = field(default_factory=dict)
+    stations: dict[str, StationSeat] = field(default_factory=dict[str, StationSeat])
     learner: TrainingProcess | None = None
     learner_progress: Progress | None = None
     began_s: float = field(default_factory=time.monotonic)
-    watchers: list[Callable[[str, Mapping[str, object]], None]] = field(default_factory=list)
+    watchers: list[Watcher] = field(default_factory=list[Watcher])
     """Told of every event, after it is durable: the terminal, the page."""
+    tick: Callable[[], None] = lambda: None
+    """Called once a turn of the loop: whoever watches is shown the lab."""
     wanted: str = ""
     """Why the campaign shall stop, when somebody or a signal asked for it."""
     scheduler: Scheduler = field(init=False)
-    timer_s: dict[str, float] = field(default_factory=dict)
+    pending_commands: list[Command] = field(default_factory=list[Command])
+    """Commands that were accepted and are not yet seen to be effective."""
+    agent_lanes: list[AgentLane] = field(default_factory=list[AgentLane])
+    timer_s: dict[str, float] = field(default_factory=dict[str, float])
 
     def __post_init__(self) -> None:
         """Seed the draw of orders; a resumed campaign draws on, never again the same."""
@@ -116,26 +133,3 @@ class Lab:
             return False
         self.timer_s[what] = now
         return True
-
-
-def fold(state: CampaignState, kind: str, body: Mapping[str, object]) -> None:
-    """Fold one event into a state, orders and episodes included."""
-    if kind == "order issued":
-        for order in orders_of(body):
-            state.issue(order)
-    elif kind == "orders ended":
-        for item in cast("Iterable[Mapping[str, object]]", body["episodes"]):
-            order = state.open.get(str(item["order_id"]))
-            if order is not None:
-                state.end(episode_of(item, order))
-    else:
-        state.apply(kind, body)
-
-
-def rebuilt(ledger: Ledger, campaign_id: str) -> CampaignState:
-    """The state of a campaign from its events alone."""
-    state = CampaignState(campaign_id=campaign_id)
-    for event in ledger.events():
-        if event.body.get("campaign_id") == campaign_id:
-            fold(state, event.kind, event.body)
-    return state

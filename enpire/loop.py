@@ -22,13 +22,19 @@ def run(lab: Lab) -> Ending:
     """Improve the policy until the goal is confirmed, the budget is spent, or somebody stops it."""
     try:
         while (end := ending(lab)) is None:
-            heed(lab)  # what did people ask for?
-            dispatch(lab)  # every free robot gets its next order
-            record(lab)  # every episode that arrived is kept, once
-            improve(lab)  # enough new episodes: a learner makes a candidate
-            evaluate(lab)  # champion against candidate on hidden starts; confirmation of a good champion
-            deploy(lab)  # promoted: all stations run it; regressed: back to the one before
-            evolve(lab)  # agents propose what to try next
+            turn(lab)
         return end
     finally:
         wind_up(lab)
+
+
+def turn(lab: Lab) -> None:
+    """One turn of the loop: some twenty a second; nothing in it waits for a robot, a learner or an agent."""
+    heed(lab)  # what did people ask for?
+    dispatch(lab)  # every free robot gets its next order
+    record(lab)  # every episode that arrived is kept, once
+    improve(lab)  # enough new episodes: a learner makes a candidate
+    evaluate(lab)  # champion against candidate on hidden starts; confirmation of a good champion
+    deploy(lab)  # promoted: all stations run it; regressed: back to the one before
+    evolve(lab)  # agents propose what to try next
+    lab.tick()  # people see it

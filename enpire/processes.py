@@ -25,7 +25,7 @@ def die_with_parent(sent: int = signal.SIGTERM) -> None:
 
 def one_core(**more: str) -> Mapping[str, str]:
     """The environment of a child that must not spread over cores that others use."""
-    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return {**os.environ, **threads, **more}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from enpire.files import canonical, find, parse, plain, read_yaml
 
-Setting = float | int | str | bool | tuple[float | int | str, ...]
+Setting = bool | int | float | str | tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Recipe:
     name: str
     learner: str
     """Plug-in name of the learner, such as `habc`."""
-    settings: Mapping[str, bool | int | float | str | tuple[float, ...]] = field(default_factory=dict)
+    settings: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     """What the learner reads; it refuses settings that it does not know."""
 
     def mapping(self) -> dict[str, object]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
 
-from enpire.types import Episode, Order, OutcomeKind
+from enpire.gate import Decision, Trial
+from enpire.types import Episode, Order, OutcomeKind, Purpose
 
 JUDGED: frozenset[OutcomeKind] = frozenset({"success", "failure", "unsafe"})
 """Outcomes that a verdict gave."""
@@ -36,14 +36,6 @@ class Count:
 
 
 @dataclass(slots=True)
-class Side:
-    """How one side of a pair ended."""
-
-    outcome: OutcomeKind
-    ticks: int
-
-
-@dataclass(slots=True)
 class OpenGate:
     """A comparison that is going on."""
 
@@ -55,18 +47,12 @@ class OpenGate:
     level: float
     issued: int = 0
     """Pairs that were ordered."""
-    ended: dict[int, dict[str, Side]] = field(default_factory=dict)
-    """pair -> side -> how it ended."""
-
-    def settled(self) -> list[tuple[Side, Side]]:
-        """(champion, candidate) of the pairs 0, 1, … up to the first that has not ended on both sides.
-
-        In the order of issue, so that how long a trial took cannot choose which evidence is read first.
-        """
-        pairs: list[tuple[Side, Side]] = []
-        while len(sides := self.ended.get(len(pairs), {})) == 2:
-            pairs.append((sides["champion"], sides["candidate"]))
-        return pairs
+    trials: list[Trial] = field(default_factory=list[Trial])
+    """Sides of pairs that ended, in the order of their ends."""
+    read: int = 0
+    """How many of the trials the decision has seen."""
+    decision: Decision | None = None
+    """The latest reading."""
 
 
 @dataclass(slots=True)
@@ -88,7 +74,18 @@ class Training:
     round: int
     recipe_hash: str
     data_hash: str
-    body: Mapping[str, object]
+    recipe: Mapping[str, object]
+    episodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DataRow:
+    """One episode that a learner may see. Hidden starts never become one."""
+
+    order_id: str
+    sha256: str
+    round: int
+    purpose: Purpose
 
 
 @dataclass(slots=True)
@@ -99,13 +96,15 @@ class CampaignState:
     round: int = 0
     """Rounds of improvement begun; 0 while the base is made."""
     champion: str = ""
-    champions: list[str] = field(default_factory=list)
+    champions: list[str] = field(default_factory=list[str])
     """Every version that was deployed, oldest first."""
-    open: dict[str, Order] = field(default_factory=dict)
+    open: dict[str, Order] = field(default_factory=dict[str, Order])
     """Orders without an outcome, by id."""
-    outcomes: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter[str])
     demonstrations: int = 0
     """Successful demonstrations so far."""
+    data: list[DataRow] = field(default_factory=list[DataRow])
+    """Demonstrations and data collection, oldest first."""
     fresh: int = 0
     """Judged episodes of data collection that no learner has seen."""
     issued_collect: int = 0
@@ -113,22 +112,24 @@ class CampaignState:
     base_policy: str = ""
     base_issued: int = 0
     base_measured: bool = False
-    practice: dict[int, Count] = field(default_factory=dict)
+    practice: dict[int, Count] = field(default_factory=dict[int, Count])
     """Train start -> how the last policies did on it."""
-    collected: dict[str, Count] = field(default_factory=dict)
+    collected: dict[str, Count] = field(default_factory=dict[str, Count])
     """Version -> its collection on uniformly drawn train starts."""
-    trials: dict[str, Count] = field(default_factory=dict)
+    by_round: dict[int, Count] = field(default_factory=dict[int, Count])
+    """Round -> its data collection."""
+    trials: dict[str, Count] = field(default_factory=dict[str, Count])
     """Version -> its trials on hidden starts, in gates."""
     training: Training | None = None
     failures_in_a_row: int = 0
     """Training runs that failed since the last that did not."""
-    candidates: list[tuple[str, int]] = field(default_factory=list)
-    """(version, round) waiting for a gate."""
+    candidates: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    """(version, round) waiting for a gate; the first of all is the base, which is deployed without one."""
     gate: OpenGate | None = None
     gates: int = 0
     promoted: int = 0
     confirmation: Confirmation | None = None
-    confirmed: dict[str, bool] = field(default_factory=dict)
+    confirmed: dict[str, bool] = field(default_factory=dict[str, bool])
     """Version -> whether its confirmation passed."""
     lease: int = 0
     """The highest fence token that was given."""
@@ -139,12 +140,6 @@ class CampaignState:
     robot_session_s: float = 0.0
     paused: bool = False
     ended: bool = False
-
-    def apply(self, kind: str, body: Mapping[str, object]) -> None:
-        """Fold one event in; kinds that do not move the campaign are passed over."""
-        handler = _HANDLERS.get(kind)
-        if handler is not None:
-            handler(self, body)
 
     def issue(self, order: Order) -> None:
         """An order was written."""
@@ -163,11 +158,14 @@ class CampaignState:
         order = self.open.pop(episode.order.order_id, episode.order)
         success = episode.outcome == "success"
         self.outcomes[episode.outcome] += 1
+        if order.purpose in {"demonstrate", "collect"} and episode.outcome in JUDGED and episode.sha256:
+            self.data.append(DataRow(order.order_id, episode.sha256, order.round, order.purpose))
         if order.purpose == "demonstrate":
             self.demonstrations += success
         elif order.purpose == "collect" and episode.outcome in JUDGED:
             self.fresh += 1
             self._practise(order, success)
+            self.by_round.setdefault(order.round, Count()).add(success)
         elif order.purpose == "base":
             self.base.add(success)
         elif order.purpose == "gate":
@@ -187,110 +185,6 @@ class CampaignState:
         if self.gate is None or order.gate_id != self.gate.gate_id:
             return
         self.trials.setdefault(order.policy_id, Count()).add(episode.outcome == "success")
-        side = Side(outcome=episode.outcome, ticks=episode.ticks)
-        self.gate.ended.setdefault(order.pair, {})[order.side] = side
-
-    # One method per kind of event that moves the campaign.
-
-    def _started(self, body: Mapping[str, object]) -> None:
-        self.campaign_id = _text(body, "campaign_id")
-
-    def _resumed(self, body: Mapping[str, object]) -> None:
-        self.wall_s, self.session_s = self.wall_s + self.session_s, 0.0
-        self.robot_s, self.robot_session_s = self.robot_s + self.robot_session_s, 0.0
-        self.ended = False
-
-    def _robot_time(self, body: Mapping[str, object]) -> None:
-        self.session_s = _number(body, "wall_s")
-        self.robot_session_s = _number(body, "robot_s")
-
-    def _joined(self, body: Mapping[str, object]) -> None:
-        self.lease = max(self.lease, int(_number(body, "lease")))
-
-    def _learning(self, body: Mapping[str, object]) -> None:
-        self.training = Training(
-            job=_text(body, "job"), parent=_text(body, "parent"), round=int(_number(body, "round")),
-            recipe_hash=_text(body, "recipe_hash"), data_hash=_text(body, "data_hash"), body=body,
-        )  # fmt: skip
-        self.round = max(self.round, self.training.round)
-        self.fresh = 0
-
-    def _learned(self, body: Mapping[str, object]) -> None:
-        self.training, self.failures_in_a_row = None, 0
-        version = _text(body, "policy_id")
-        if self.champion:
-            self.candidates.append((version, int(_number(body, "round"))))
-
-    def _not_learned(self, body: Mapping[str, object]) -> None:
-        self.training, self.failures_in_a_row = None, self.failures_in_a_row + 1
-
-    def _base_measured(self, body: Mapping[str, object]) -> None:
-        self.base_measured = True
-
-    def _gate_opened(self, body: Mapping[str, object]) -> None:
-        self.gates = int(_number(body, "k"))
-        candidate = _text(body, "candidate")
-        self.candidates = [item for item in self.candidates if item[0] != candidate]
-        self.gate = OpenGate(
-            gate_id=_text(body, "gate_id"), champion=_text(body, "champion"), candidate=candidate,
-            round=int(_number(body, "round")), k=self.gates, level=_number(body, "alpha"),
-        )  # fmt: skip
-
-    def _gate_decided(self, body: Mapping[str, object]) -> None:
-        self.gate = None
-        self.promoted += body["decision"] == "promote"
-
-    def _deployed(self, body: Mapping[str, object]) -> None:
-        self.champion = _text(body, "policy_id")
-        self.champions.append(self.champion)
-        self.base_policy = self.base_policy or self.champion
-
-    def _rolled_back(self, body: Mapping[str, object]) -> None:
-        self.champion = _text(body, "to")
-        self.champions.append(self.champion)
-        self.candidates, self.gate, self.confirmation = [], None, None
-
-    def _confirming(self, body: Mapping[str, object]) -> None:
-        self.confirmation = Confirmation(policy_id=_text(body, "policy_id"), n=int(_number(body, "n")))
-
-    def _confirmed(self, body: Mapping[str, object]) -> None:
-        self.confirmation = None
-        self.confirmed[_text(body, "policy_id")] = bool(body["passed"])
-
-    def _paused(self, body: Mapping[str, object]) -> None:
-        self.paused = True
-
-    def _continued(self, body: Mapping[str, object]) -> None:
-        self.paused = False
-
-    def _ended(self, body: Mapping[str, object]) -> None:
-        self.ended = True
-
-
-_HANDLERS = {
-    "campaign started": CampaignState._started,
-    "campaign resumed": CampaignState._resumed,
-    "campaign paused": CampaignState._paused,
-    "campaign continued": CampaignState._continued,
-    "campaign ended": CampaignState._ended,
-    "robot time": CampaignState._robot_time,
-    "station joined": CampaignState._joined,
-    "learner started": CampaignState._learning,
-    "learner ended": CampaignState._learned,
-    "learner failed": CampaignState._not_learned,
-    "base measured": CampaignState._base_measured,
-    "gate opened": CampaignState._gate_opened,
-    "gate decided": CampaignState._gate_decided,
-    "deployed": CampaignState._deployed,
-    "rolled back": CampaignState._rolled_back,
-    "confirm opened": CampaignState._confirming,
-    "confirmed": CampaignState._confirmed,
-}
-
-
-def _text(body: Mapping[str, object], key: str) -> str:
-    return str(body[key])
-
-
-def _number(body: Mapping[str, object], key: str) -> float:
-    return float(cast("float", body[key]))
+        side = "champion" if order.side == "champion" else "candidate"
+        trial = Trial(pair=order.pair, side=side, outcome=episode.outcome, ticks=episode.ticks, cause=episode.cause)
+        self.gate.trials.append(trial)

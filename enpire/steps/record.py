@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from enpire.fleet.arrivals import Beat, Delivered, Joined, Left, Refused
 from enpire.lab import Entry, Lab, StationSeat
 from enpire.state import CampaignState
+from enpire.store.episodes import Recording
 from enpire.store.records import episode_body
 from enpire.types import Episode, Order, OutcomeKind
 
@@ -73,9 +76,9 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
             body = {"order_id": arrival.episode.order.order_id, "station": arrival.station, "why": why}
             entries.append(("episode refused", {**body, "outcome": arrival.episode.outcome}))
         else:
-            lab.store.put(arrival.episode, arrival.arrays_file)
-            known[arrival.episode.order.order_id] = arrival
+            known[arrival.episode.order.order_id] = sound(arrival)
     if known:
+        lab.store.put_many([Recording(episode=arrival.episode, arrays_file=arrival.arrays_file) for arrival in known.values()])
         bodies = [episode_body(arrival.episode) for arrival in known.values()]
         entries.append(("orders ended", {"episodes": bodies}))
     lab.write(*entries)
@@ -87,6 +90,15 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
         if seat is not None:
             seat.episodes += 1
             seat.verdicts = [*seat.verdicts[-19:], arrival.episode.outcome]
+
+
+def sound(arrival: Delivered) -> Delivered:
+    """The episode as it came, or, when its bytes are not those that its hash names, as invalid and without them."""
+    episode = arrival.episode
+    if hashlib.sha256(arrival.arrays_file).hexdigest() == episode.sha256 or not (arrival.arrays_file or episode.sha256):
+        return arrival
+    spoilt = unfinished(episode.order, "invalid", "the bytes of its arrays do not match its hash")
+    return replace(arrival, episode=spoilt, arrays_file=b"")
 
 
 def refusal(state: CampaignState, arrival: Delivered, seen: dict[str, Delivered]) -> str:
@@ -115,9 +127,7 @@ def _joined(lab: Lab, joined: Joined) -> None:
     )  # fmt: skip
     kept = {*joined.running, *joined.spooled}
     lost = [
-        order
-        for order in lab.state.open.values()
-        if order.station == joined.station and order.order_id not in kept
+        order for order in lab.state.open.values() if order.station == joined.station and order.order_id not in kept
     ]
     end_orders(lab, lost, "aborted", "the station's process ended during the episode")
     if lab.state.champion:

@@ -32,9 +32,7 @@ class TrainingProcess:
         durable.write(folder / "job.json", json.dumps(plain(job)).encode())
         threads = {name: str(job.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         arguments = [str(folder), "--die-with-parent"]
-        process = start_python(
-            "enpire.learner_process", arguments, folder / "log.txt", environment=one_core(**threads)
-        )
+        process = start_python("enpire.learner_process", arguments, folder / "log.txt", environment=one_core(**threads))
         return cls(folder=folder, process=process)
 
     def progress(self) -> Progress | None:

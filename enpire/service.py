@@ -1,0 +1,190 @@
+"""Every verb the outside may say: the one door for the command line, the pages and the agents.
+
+What people wish goes through the inbox of the home (`command`), whoever they are and wherever they sit; the loop
+writes it to the ledger before it acts. What people read comes from the ledger alone (`enpire.views`).
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol, cast
+
+from enpire import __version__, inbox, versions
+from enpire.campaign import Campaign, read_campaign
+from enpire.errors import UsageError
+from enpire.files import canonical, plain
+from enpire.fleet.arrivals import Fleet
+from enpire.fold import rebuilt
+from enpire.home import Home, open_home
+from enpire.ids import mint
+from enpire.interfaces import Ledger, Task
+from enpire.lab import Lab
+from enpire.live import snapshot
+from enpire.loop import run
+from enpire.plugins import load
+from enpire.recipe import read_recipe
+from enpire.snapshot import LabSnapshot
+from enpire.state import CampaignState
+from enpire.steps.deploy import swap
+from enpire.steps.ending import Ending
+from enpire.store.episodes import FolderStore
+from enpire.store.ledger import SqliteLedger
+
+__all__ = ["Ending", "View", "command", "open_home", "run_campaign"]
+
+
+class View(Protocol):
+    """Somebody who watches: the terminal, the page's live object."""
+
+    def update(self, snapshot: LabSnapshot) -> None:
+        """The lab as it is now; called about ten times a second from the loop's thread."""
+
+    def note(self, kind: str, body: Mapping[str, object]) -> None:
+        """An event that is durable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What a caller may choose beside the campaign file."""
+
+    seed: int | None = None
+    on: str = "local"
+    """Where the campaign's own stations run."""
+    views: tuple[View, ...] = ()
+
+
+def command(home: Home, verb: str, target: str = "", by: str = "operator", command_id: str = "") -> str:
+    """Leave a wish for the loop; returns the command's id, under which the ledger says what became of it."""
+    return inbox.leave(home.inbox, verb, target, by, command_id)
+
+
+def run_campaign(name_or_path: str | Path, home: Home, choices: Choices | None = None) -> Ending:
+    """Run a campaign to its end, or go on with it where it stood.
+
+    Raises:
+        UsageError: the home holds an unfinished campaign of that name whose file said something else.
+    """
+    chosen = choices or Choices()
+    campaign = read_campaign(name_or_path)
+    if chosen.seed is not None:
+        campaign = replace(campaign, seed=chosen.seed)
+    load("tasks", campaign.task)  # an unknown task or a missing extra is said before anything is written
+    ledger = SqliteLedger(home.ledger)
+    try:
+        state = _begun(ledger, campaign, home)
+        with _connected(campaign, home, state, chosen.on) as fleet:
+            lab = _lab(campaign, home, ledger, state, fleet)
+            _watch(lab, chosen.views)
+            with _interruptible(lab):
+                return run(lab)
+    finally:
+        ledger.close()
+
+
+def _begun(ledger: Ledger, campaign: Campaign, home: Home) -> CampaignState:
+    """The state of the campaign: a new one, or the unfinished one of the same name with what was open closed."""
+    found = unfinished(ledger, campaign)
+    if found is None:
+        campaign_id = mint()
+        body = {
+            "campaign_id": campaign_id, "name": campaign.name, "task": campaign.task, "campaign": plain(campaign),
+            "goal": plain(campaign.goal), "seed": campaign.seed, "home": str(home.root), "code": __version__,
+        }  # fmt: skip
+        ledger.append([("campaign started", body)])
+        return rebuilt(ledger, campaign_id)
+    ledger.append([("campaign resumed", {"campaign_id": found, "code": __version__})])
+    return rebuilt(ledger, found)
+
+
+def unfinished(ledger: Ledger, campaign: Campaign) -> str | None:
+    """The id of the campaign of this name that has not ended; UsageError names each field that differs."""
+    started: dict[str, Mapping[str, object]] = {}
+    for event in ledger.events(kinds=("campaign started", "campaign ended")):
+        campaign_id = str(event.body["campaign_id"])
+        if event.kind == "campaign started":
+            started[campaign_id] = event.body
+        else:
+            started.pop(campaign_id, None)
+    for campaign_id, body in started.items():
+        if body["name"] == campaign.name:
+            now, then = cast("Mapping[str, object]", plain(campaign)), cast("Mapping[str, object]", body["campaign"])
+            differing = [key for key in {*now, *then} if canonical(now.get(key)) != canonical(then.get(key))]
+            if differing:
+                told = "; ".join(f"{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in sorted(differing))
+                raise UsageError(
+                    f"The unfinished campaign {campaign.name!r} in this home differs from the file: {told}. "
+                    "Put the file back to go on with it, end it (enpire campaign stop), or choose another --home."
+                )
+            return campaign_id
+    return None
+
+
+def _lab(campaign: Campaign, home: Home, ledger: Ledger, state: CampaignState, fleet: Fleet) -> Lab:
+    task = cast("Callable[[], Task]", load("tasks", campaign.task))()
+    lab = Lab(
+        campaign=campaign, recipe=read_recipe(campaign.recipe), base_recipe=read_recipe(campaign.base.recipe),
+        home=home, ledger=ledger, store=FolderStore(home.episodes), fleet=fleet, task=task,
+        state=state,
+    )  # fmt: skip
+    if campaign.base.policy and not state.champion:
+        versions.manifest(home.versions / campaign.base.policy)
+        swap(lab, campaign.base.policy, "the base that the campaign names")
+    return lab
+
+
+def _watch(lab: Lab, views: tuple[View, ...]) -> None:
+    def tick() -> None:
+        if views and lab.due("views", 0.1):
+            now = snapshot(lab)
+            for view in views:
+                view.update(now)
+
+    lab.tick = tick
+    lab.watchers.extend(view.note for view in views)
+
+
+@contextmanager
+def _connected(campaign: Campaign, home: Home, state: CampaignState, on: str) -> Iterator[Fleet]:
+    """The fleet's socket and the stations that this campaign starts itself."""
+    open_fleet = cast("Callable[..., Fleet]", load("transports", "zmq"))
+    start = cast("Callable[..., object]", load("transports", on))
+    fleet = open_fleet(campaign.stations.bind, home.versions, first_lease=state.lease + 1)
+    try:
+        stations = start(campaign, home, fleet)
+        try:
+            yield fleet
+        finally:
+            cast("Stoppable", stations).stop()
+    finally:
+        fleet.close()
+
+
+class Stoppable(Protocol):
+    """Stations that somebody started and must stop."""
+
+    def stop(self) -> None:
+        """End every process; returns when they have ended."""
+
+
+@contextmanager
+def _interruptible(lab: Lab) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the session in good order; a second Ctrl-C ends it at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupted(number: int, frame: object) -> None:
+        lab.wanted = "interrupted"
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

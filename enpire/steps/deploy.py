@@ -1,0 +1,57 @@
+"""Promoted: every station runs it. Regressed: back to the one before."""
+
+from __future__ import annotations
+
+from enpire.intervals import wilson
+from enpire.lab import Entry, Lab
+from enpire.state import CampaignState
+
+WATCHED = 100
+"""Episodes of each of the two versions before a regression can be seen."""
+
+
+def deploy(lab: Lab) -> None:
+    """Deploy the base; roll back a champion that does worse than the one it replaced.
+
+    A promotion is deployed in the same transaction as its gate's decision (steps/evaluate.py).
+    """
+    state = lab.state
+    if not state.champion and state.candidates:
+        swap(lab, state.candidates[0][0], "the base")
+    elif len(state.champions) > 1 and state.gate is None and state.confirmation is None:
+        _watch(lab)
+
+
+def swap(lab: Lab, policy_id: str, reason: str) -> None:
+    """Make a version the champion; stations load it now and change at an episode's boundary."""
+    lab.write(deployment(lab.state, policy_id, reason))
+    tell(lab)
+
+
+def deployment(state: CampaignState, policy_id: str, reason: str) -> Entry:
+    """The event that makes a version the champion."""
+    body = {"policy_id": policy_id, "previous": state.champion, "reason": reason, "round": state.round}
+    return "deployed", body
+
+
+def roll_back(lab: Lab, to: str, reason: str) -> None:
+    """Make an earlier version the champion again; what was trained from the other is dropped."""
+    lab.write(("rolled back", {"policy_id": lab.state.champion, "to": to, "reason": reason}))
+    tell(lab)
+
+
+def tell(lab: Lab) -> None:
+    """Tell every station which version is the champion; each answers in its beats with the hash it runs."""
+    for station in lab.stations.values():
+        lab.fleet.command(station.name, "deploy", lab.state.champion)
+
+
+def _watch(lab: Lab) -> None:
+    """Compare the collection of both on the train starts that are never practised: lower than before for sure?"""
+    champion, previous = lab.state.champions[-1], lab.state.champions[-2]
+    now, before = lab.state.collected.get(champion), lab.state.collected.get(previous)
+    if now is None or before is None or min(now.n, before.n) < WATCHED:
+        return
+    if wilson(now.successes, now.n, 0.999).high < wilson(before.successes, before.n, 0.999).low:
+        why = f"success in data collection fell from {before.rate:.1%} of {before.n} to {now.rate:.1%} of {now.n}"
+        roll_back(lab, previous, why)

@@ -1,0 +1,65 @@
+"""When a campaign is over, and how the robots are brought to rest."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from enpire.lab import Lab
+from enpire.steps.improve import PATIENCE
+from enpire.steps.record import end_orders, record, robot_time
+
+REST_S = 1.2
+"""How long the wind-up waits for episodes that the stations give back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How one session of a campaign ended."""
+
+    campaign_id: str
+    reached: bool
+    """Whether a champion was confirmed at the goal."""
+    reason: str
+    over: bool
+    """False when it was interrupted: the same command goes on."""
+    home: Path
+
+
+def ending(lab: Lab) -> Ending | None:
+    """Whether the campaign is over, and why; None while it goes on."""
+    state, budget = lab.state, lab.campaign.budget
+    if state.confirmed.get(state.champion):
+        return _ended(lab, True, f"the champion is confirmed at {lab.campaign.goal.success:.0%}")
+    if lab.wanted:
+        return _ended(lab, False, lab.wanted, over=False)
+    if 0 < budget.wall_s <= lab.elapsed_s():
+        return _ended(lab, False, f"the budget of {budget.wall_s:.0f} s of wall clock is spent")
+    if 0 < budget.robot_s <= state.robot_s + state.robot_session_s:
+        return _ended(lab, False, f"the budget of {budget.robot_s:.0f} s of robot time is spent")
+    if state.failures_in_a_row >= PATIENCE:
+        return _ended(lab, False, f"{PATIENCE} training runs failed in a row")
+    idle = not (state.training or state.candidates or state.gate or state.confirmation)
+    if idle and state.champion and state.round >= budget.rounds:
+        return _ended(lab, False, f"the budget of {budget.rounds} rounds is spent")
+    return None
+
+
+def _ended(lab: Lab, reached: bool, reason: str, *, over: bool = True) -> Ending:
+    if over:
+        lab.write(robot_time(lab), ("campaign ended", {"reached": reached, "reason": reason}))
+    return Ending(campaign_id=lab.state.campaign_id, reached=reached, reason=reason, over=over, home=lab.home.root)
+
+
+def wind_up(lab: Lab) -> None:
+    """Release what waits, end what runs, keep what arrives; every order that is still open gets its outcome."""
+    if lab.learner is not None:
+        lab.learner.end()
+    for station in lab.stations.values():
+        lab.fleet.command(station.name, "leave")
+    deadline = time.monotonic() + REST_S
+    while lab.state.open and time.monotonic() < deadline:
+        record(lab)
+    end_orders(lab, list(lab.state.open.values()), "aborted", "the campaign's session ended")
+    lab.write(robot_time(lab))

@@ -1,0 +1,94 @@
+"""Champion against candidate on hidden starts; the base policy's measure; the confirmation of a good champion."""
+
+from __future__ import annotations
+
+from enpire.files import plain
+from enpire.gate import confirm, judge, level, pairs_in_order
+from enpire.ids import mint
+from enpire.intervals import wilson
+from enpire.lab import Lab
+from enpire.steps.deploy import deployment, tell
+
+
+def evaluate(lab: Lab) -> None:
+    """Open, read and close gates; measure the base; open and close confirmations. Decisions come from events alone."""
+    _measure_base(lab)
+    _read_gate(lab)
+    _read_confirmation(lab)
+    _open_confirmation(lab)
+    _open_gate(lab)
+
+
+def _measure_base(lab: Lab) -> None:
+    state, n = lab.state, lab.campaign.base.evaluate_starts
+    if state.champion and not state.base_measured and state.base.n >= n:
+        interval = wilson(state.base.successes, state.base.n)
+        body = {"policy_id": state.base_policy, "successes": interval.successes, "n": interval.n}
+        lab.write(("base measured", {**body, "low": interval.low, "high": interval.high}))
+
+
+def _open_gate(lab: Lab) -> None:
+    state = lab.state
+    if not state.champion or not state.candidates or state.gate is not None or state.confirmation is not None:
+        return
+    candidate, round_number = state.candidates[0]
+    k = state.gates + 1
+    rule = lab.campaign.gate
+    body = {
+        "gate_id": mint(), "champion": state.champion, "candidate": candidate, "round": round_number, "k": k,
+        "promoted": state.promoted, "alpha": level(rule.alpha, k, state.promoted), "rule": plain(rule),
+    }  # fmt: skip
+    lab.write(("gate opened", body))
+
+
+def _read_gate(lab: Lab) -> None:
+    gate = lab.state.gate
+    if gate is None or len(gate.trials) == gate.read:
+        return
+    gate.read = len(gate.trials)
+    decision = judge(pairs_in_order(gate.trials), lab.campaign.gate, gate.level)
+    gate.decision = decision
+    if decision.final:
+        sides = {"gate_id": gate.gate_id, "champion": gate.champion, "candidate": gate.candidate, "round": gate.round}
+        decided = ("gate decided", {**sides, **decision.body()})
+        if decision.kind == "promote":
+            lab.write(decided, deployment(lab.state, gate.candidate, decision.reason))
+            tell(lab)
+        else:
+            lab.write(decided)
+        _release(lab, gate.gate_id)
+
+
+def _release(lab: Lab, gate_id: str) -> None:
+    """What a decided gate no longer needs goes back, as far as it has not begun."""
+    for station in lab.stations.values():
+        left = [
+            order.order_id
+            for order in lab.state.open.values()
+            if order.gate_id == gate_id and order.station == station.name
+        ]
+        if left:
+            lab.fleet.release(station.name, left)
+
+
+def _open_confirmation(lab: Lab) -> None:
+    """One confirmation for each champion, once its trials on hidden starts say that it may well pass."""
+    state, goal = lab.state, lab.campaign.goal
+    if state.confirmation or state.gate or not state.champion or state.champion in state.confirmed:
+        return
+    trials = state.trials.get(state.champion)
+    if trials is not None and trials.n >= 30 and trials.rate >= goal.attempt_at:
+        body = {"policy_id": state.champion, "n": goal.confirm_starts, "goal": goal.success}
+        lab.write(("confirm opened", body))
+
+
+def _read_confirmation(lab: Lab) -> None:
+    confirmation = lab.state.confirmation
+    if confirmation is None or confirmation.ended.n < confirmation.n:
+        return
+    result = confirm(confirmation.ended.successes, confirmation.n, lab.campaign.goal.success)
+    body = {
+        "policy_id": confirmation.policy_id, "successes": confirmation.ended.successes, "n": confirmation.n,
+        "low": result.interval.low, "high": result.interval.high, "passed": result.passed,
+    }  # fmt: skip
+    lab.write(("confirmed", body))

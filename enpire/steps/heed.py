@@ -1,0 +1,97 @@
+"""What people ask for: pause, resume, stop, promote, roll back. Read from the inbox, written to the ledger first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from enpire import inbox
+from enpire.inbox import Command
+from enpire.lab import Lab
+from enpire.steps.deploy import roll_back, swap
+
+
+def heed(lab: Lab) -> None:
+    """Carry out every command in the inbox, once, in the order of arrival."""
+    if not lab.due("inbox", 0.1):
+        return
+    _see_effects(lab)
+    for command in inbox.waiting(lab.home.inbox):
+        body = {"command_id": command.command_id, "verb": command.verb, "station": command.target, "by": command.by}
+        refusal = _why_not(lab, command)
+        if refusal:
+            lab.write(("command requested", body), ("command refused", {**body, "why": refusal}))
+        else:
+            lab.write(("command requested", body), ("command accepted", body))
+            _CARRY_OUT[command.verb](lab, command)
+            lab.pending_commands.append(command)
+        inbox.done(lab.home.inbox, command)
+
+
+def _why_not(lab: Lab, command: Command) -> str:
+    if command.verb not in _CARRY_OUT:
+        return f"there is no verb {command.verb!r}; there are {', '.join(_CARRY_OUT)}"
+    if command.verb in _AT_STATIONS and command.target and command.target not in lab.stations:
+        return f"there is no station {command.target!r} here; there are {', '.join(lab.stations) or 'none'}"
+    if command.verb == "promote" and not (lab.home.versions / command.target).is_dir():
+        return f"there is no policy version {command.target!r}"
+    if command.verb == "rollback" and len(lab.state.champions) < 2:
+        return "there is no earlier champion to go back to"
+    return ""
+
+
+def _to_stations(lab: Lab, command: Command) -> None:
+    for name in [command.target] if command.target else list(lab.stations):
+        lab.fleet.command(name, command.verb, command.by)
+
+
+def _pause(lab: Lab, command: Command) -> None:
+    lab.write(("campaign paused", {"by": command.by}))
+
+
+def _continue(lab: Lab, command: Command) -> None:
+    lab.write(("campaign continued", {"by": command.by}))
+
+
+def _end(lab: Lab, command: Command) -> None:
+    lab.wanted = f"{command.by} stopped the campaign"
+
+
+def _promote(lab: Lab, command: Command) -> None:
+    swap(lab, command.target, f"promoted by {command.by}")
+
+
+def _roll_back(lab: Lab, command: Command) -> None:
+    earlier = [version for version in lab.state.champions if version != lab.state.champion]
+    roll_back(lab, earlier[-1], f"rolled back by {command.by}")
+
+
+_AT_STATIONS = ("pause", "resume", "stop")
+_CARRY_OUT: Mapping[str, Callable[[Lab, Command], None]] = {
+    "pause": _to_stations,
+    "resume": _to_stations,
+    "stop": _to_stations,
+    "pause campaign": _pause,
+    "continue campaign": _continue,
+    "end campaign": _end,
+    "promote": _promote,
+    "rollback": _roll_back,
+}
+
+
+def _see_effects(lab: Lab) -> None:
+    """A command at stations is effective when every station that it names says so in its beat."""
+    for command in list(lab.pending_commands):
+        if command.verb in _AT_STATIONS and not all(
+            _obeys(lab, name, command.verb) for name in ([command.target] if command.target else lab.stations)
+        ):
+            continue
+        body = {"command_id": command.command_id, "verb": command.verb, "station": command.target, "by": command.by}
+        lab.write(("command effective", body))
+        lab.pending_commands.remove(command)
+
+
+def _obeys(lab: Lab, station: str, verb: str) -> bool:
+    beat = lab.stations[station].last_beat
+    if beat is None:
+        return False
+    return {"stop": beat.stopped, "pause": beat.paused, "resume": not beat.stopped and not beat.paused}[verb]

@@ -1,0 +1,97 @@
+"""Enough that is new: a learner makes a candidate, in a process of its own, while the robots go on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from enpire import versions
+from enpire.ids import mint
+from enpire.interfaces import ImprovementJob
+from enpire.lab import Lab
+from enpire.state import DataRow
+from enpire.steps.training_process import TrainingProcess
+
+PATIENCE = 3
+"""Training runs that may fail in a row before the campaign gives up."""
+
+
+def improve(lab: Lab) -> None:
+    """Begin a training run when one is due, follow the one that is at work, publish what it made."""
+    if lab.state.training is None:
+        if _due(lab):
+            _begin(lab)
+        return
+    if lab.learner is None:
+        lab.learner = TrainingProcess.begin(_job(lab))
+    _follow(lab, lab.learner)
+
+
+def _due(lab: Lab) -> bool:
+    state, campaign = lab.state, lab.campaign
+    if state.paused or state.candidates or state.gate or state.confirmation or state.failures_in_a_row >= PATIENCE:
+        return False
+    if not state.champion:
+        return state.demonstrations >= campaign.base.demonstrations
+    return state.fresh >= campaign.rounds.episodes and state.round < campaign.budget.rounds
+
+
+def _begin(lab: Lab) -> None:
+    state = lab.state
+    recipe = lab.recipe if state.champion else lab.base_recipe
+    round_number = state.round + 1 if state.champion else 0
+    episodes = _data(lab, round_number)
+    digest = hashlib.sha256("".join(sorted(item.sha256 for item in episodes)).encode()).hexdigest()
+    job = mint()
+    body = {
+        "job": job, "learner": recipe.learner, "parent": state.champion, "round": round_number,
+        "episodes": [item.order_id for item in episodes], "recipe": recipe.mapping(), "recipe_hash": recipe.hash,
+        "data_hash": digest,
+    }  # fmt: skip
+    lab.write(("learner started", body))
+    lab.learner = TrainingProcess.begin(_job(lab))
+
+
+def _data(lab: Lab, round_number: int) -> Sequence[DataRow]:
+    """Demonstrations always; policy episodes of the last `window` rounds. Nothing of a hidden split."""
+    oldest = max(0, round_number - lab.campaign.rounds.window)
+    return [row for row in lab.state.data if row.purpose == "demonstrate" or row.round >= oldest]
+
+
+def _job(lab: Lab) -> ImprovementJob:
+    """The job exactly as its event says, whether it begins now or goes on after the orchestrator was killed."""
+    training = lab.state.training
+    assert training is not None
+    work = lab.home.learning / training.job
+    return ImprovementJob(
+        recipe=training.recipe,
+        task=lab.campaign.task,
+        parent=lab.home.versions / training.parent if training.parent else None,
+        episodes=tuple(lab.store.folder(order_id, lab.state.campaign_id) for order_id in training.episodes),
+        work=work,
+        output=work / "version",
+        round=training.round,
+        seed=lab.campaign.seed * 1000 + training.round,
+    )
+
+
+def _follow(lab: Lab, learner: TrainingProcess) -> None:
+    training = lab.state.training
+    assert training is not None
+    progress = learner.progress()
+    if progress is not None:
+        lab.learner_progress = progress
+    if (figures := learner.figures()) is not None:
+        policy_id = versions.publish(learner.folder / "version", lab.home.versions)
+        made = {
+            "policy_id": policy_id, "kind": str(versions.manifest(lab.home.versions / policy_id)["kind"]),
+            "parent": training.parent, "recipe_hash": training.recipe_hash, "data_hash": training.data_hash,
+            "round": training.round,
+        }  # fmt: skip
+        ended = {"job": training.job, "policy_id": policy_id, "round": training.round, "figures": dict(figures)}
+        lab.write(("version made", made), ("learner ended", ended))
+    elif why := learner.failure():
+        lab.write(("learner failed", {"job": training.job, "why": why}))
+    else:
+        return
+    lab.learner, lab.learner_progress = None, None

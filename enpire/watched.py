@@ -1,0 +1,66 @@
+"""A running lab for the threads that watch it: the newest snapshot, and one door for commands."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Mapping
+from typing import Literal
+
+from enpire import inbox
+from enpire.errors import UnknownName
+from enpire.home import Home
+from enpire.snapshot import LabSnapshot
+
+CommandState = Literal["requested", "accepted", "effective", "refused"]
+
+
+class Watched:
+    """A `View` that the loop updates and any thread may ask. The web server's live object."""
+
+    def __init__(self, home: Home) -> None:
+        """Nothing has been seen yet."""
+        self._home = home
+        self._snapshot = LabSnapshot(home=str(home.root))
+        self._commands: dict[str, CommandState] = {}
+        self._guard = threading.Lock()
+
+    def update(self, snapshot: LabSnapshot) -> None:
+        """The lab as it is now; from the loop's thread."""
+        self._snapshot = snapshot
+
+    def note(self, kind: str, body: Mapping[str, object]) -> None:
+        """Follow what becomes of commands; from the loop's thread."""
+        states: Mapping[str, CommandState] = {
+            "command accepted": "accepted", "command effective": "effective", "command refused": "refused",
+        }  # fmt: skip
+        if kind in states:
+            with self._guard:
+                self._commands[str(body["command_id"])] = states[kind]
+
+    def snapshot(self) -> LabSnapshot:
+        """The newest snapshot, at once."""
+        return self._snapshot
+
+    def command(self, verb: str, station: str, by: str, key: str) -> str:
+        """Leave a command for the loop; the same key again is the same command.
+
+        Raises:
+            UnknownName: no station has that name (an empty name means every one).
+        """
+        names = [line.name for line in self._snapshot.stations]
+        if station and station not in names:
+            raise UnknownName(f"There is no station {station!r} here; there are: {', '.join(names) or 'none yet'}.")
+        command_id = hashlib.sha256(f"{verb} {station} {by} {key}".encode()).hexdigest()[:26]
+        inbox.leave(self._home.inbox, verb, station, by, command_id)
+        with self._guard:
+            self._commands.setdefault(command_id, "requested")
+        return command_id
+
+    def command_state(self, command_id: str) -> CommandState:
+        """How far a command is; UnknownName for an id that was never given."""
+        with self._guard:
+            state = self._commands.get(command_id)
+        if state is None:
+            raise UnknownName(f"There is no command {command_id!r} in this session.")
+        return state

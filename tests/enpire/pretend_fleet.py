@@ -1,0 +1,159 @@
+"""A fleet in one process: stations that need no robot and end each order with a chance that the policy sets.
+
+A policy version of the kind `chance` is a file that says how often it succeeds, and how long it takes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from enpire.fleet.arrivals import Arrival, Beat, Delivered, Joined
+from enpire.interfaces import ImprovementJob, Progress
+from enpire.store import arrays
+from enpire.types import Bounds, Episode, EpisodeArrays, Order, OutcomeKind, Split, Start, TaskSpec
+
+PACE = 12
+"""Orders that end at one poll."""
+STEP = 0.3
+"""What a round of `Better` adds to the chance of success."""
+
+
+class Coin:
+    """A task that nobody has to perform."""
+
+    spec = TaskSpec(
+        name="coin",
+        instruction="come up heads",
+        state=(Bounds(name="side", unit="1", low=0, high=1),),
+        action=(Bounds(name="flip", unit="1", low=-1, high=1),),
+        rate_hz=10,
+        limit_ticks=100,
+        start_names=("spin",),
+    )
+
+    def start(self, split: Split, index: int, secret: bytes) -> Start:
+        key = secret if split != "train" else b""
+        digest = hashlib.sha256(key + f"{split} {index}".encode()).digest()
+        seed = int.from_bytes(digest[:6], "big")
+        return Start(split=split, index=index, values=(seed / 2**48,), seed=seed)
+
+
+class Better:
+    """A learner whose versions succeed more often each round."""
+
+    def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
+        chance = 0.3
+        if job.parent is not None:
+            chance = min(1.0, json.loads((job.parent / "policy.json").read_text())["chance"] + STEP)
+        report(Progress(stage="thinking", done=1, total=1, figures={"episodes": float(len(job.episodes))}))
+        staged = job.work / "staged"
+        staged.mkdir(exist_ok=True)
+        (staged / "policy.json").write_text(json.dumps({"kind": "chance", "chance": chance, "round": job.round}))
+        staged.rename(job.output)
+        return {"chance": chance}
+
+
+@dataclass
+class PretendFleet:
+    """Four stations by default; every order ends at the next poll."""
+
+    versions: Path
+    names: tuple[str, ...] = ("one", "two", "three", "four")
+    lease: int = 1
+    spoil: Callable[[Order], OutcomeKind | None] = lambda order: None
+    """What happens to an order instead of a verdict."""
+    held: dict[str, Order] = field(default_factory=dict[str, Order])
+    unacknowledged: dict[str, Delivered] = field(default_factory=dict[str, Delivered])
+    acknowledged: list[str] = field(default_factory=list[str])
+    commands: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    joined: bool = False
+
+    def poll(self, timeout_s: float) -> Sequence[Arrival]:
+        arrivals: list[Arrival] = []
+        if not self.joined:
+            self.joined = True
+            for index, name in enumerate(self.names):
+                spooled = tuple(key for key, item in self.unacknowledged.items() if item.station == name)
+                arrivals.append(Joined(station=name, lanes=4, lease=self.lease + index, running=(), spooled=spooled))
+            arrivals.extend(self.unacknowledged.values())
+        time.sleep(0.02)
+        for order in list(self.held.values())[:PACE]:
+            del self.held[order.order_id]
+            self.unacknowledged[order.order_id] = self.finish(order)
+            arrivals.append(self.unacknowledged[order.order_id])
+        arrivals.extend(self._beat(name, index) for index, name in enumerate(self.names))
+        return arrivals
+
+    def send(self, station: str, orders: Sequence[Order]) -> None:
+        self.held.update({order.order_id: order for order in orders})
+
+    def acknowledge(self, station: str, order_ids: Sequence[str]) -> None:
+        self.acknowledged.extend(order_ids)
+        for order_id in order_ids:
+            self.unacknowledged.pop(order_id, None)
+
+    def release(self, station: str, order_ids: Sequence[str]) -> None:
+        for order_id in order_ids:
+            order = self.held.pop(order_id, None)
+            if order is not None:
+                self.unacknowledged[order_id] = _delivered(order, "aborted", 0, "released")
+
+    def command(self, station: str, verb: str, argument: str = "") -> None:
+        self.commands.append((station, verb, argument))
+
+    def close(self) -> None:
+        pass
+
+    def finish(self, order: Order) -> Delivered:
+        """Toss the coin of the order's policy; the same start and policy give the same side."""
+        spoiled = self.spoil(order)
+        if spoiled is not None:
+            return _delivered(order, spoiled, 0, "spoiled by the test")
+        chance = 1.0
+        if order.policy_id != "scripted:expert":
+            chance = json.loads((self.versions / order.policy_id / "policy.json").read_text())["chance"]
+        luck = random.Random(f"{order.start.seed} {order.policy_id}").random()
+        return _delivered(order, "success" if luck < chance else "failure", 20, "")
+
+    def _beat(self, name: str, index: int) -> Beat:
+        stopped = any(verb == "stop" and station == name for station, verb, _ in self.commands)
+        return Beat(
+            station=name, lease=self.lease + index, phase="rollout", seconds={"rollout": 1.0}, queued=0, running=4,
+            deployed="", stopped=stopped,
+        )  # fmt: skip
+
+
+def _delivered(order: Order, outcome: OutcomeKind, ticks: int, cause: str) -> Delivered:
+    recorded = outcome in {"success", "failure", "unsafe"}
+    data = _recording(ticks) if recorded else b""
+    episode = Episode(
+        order=order,
+        outcome=outcome,
+        cause=cause,
+        confidence=1.0 if recorded else 0.0,
+        ran_policy_id=order.policy_id if recorded else "",
+        ticks=ticks,
+        began_s=0.0,
+        ended_s=1.0,
+        sha256=hashlib.sha256(data).hexdigest() if data else "",
+    )
+    return Delivered(station=order.station, lease=order.lease, episode=episode, arrays_file=data)
+
+
+def _recording(ticks: int) -> bytes:
+    return arrays.pack(
+        EpisodeArrays(
+            state=np.zeros((ticks + 1, 1), np.float32),
+            action=np.zeros((ticks, 1), np.float32),
+            source=np.zeros(ticks, np.uint8),
+            chunk=np.zeros(ticks, np.int32),
+        )
+    )

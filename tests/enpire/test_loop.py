@@ -1,0 +1,166 @@
+"""The lab's loop with a pretended fleet: real ledger, real store, real learner process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from enpire import inbox
+from enpire.campaign import Base, Budget, Campaign, Goal, Rounds, Stations
+from enpire.fold import rebuilt
+from enpire.gate import GateRule
+from enpire.home import Home, open_home
+from enpire.lab import Lab
+from enpire.loop import run, turn
+from enpire.recipe import Recipe
+from enpire.state import CampaignState
+from enpire.store.episodes import FolderStore
+from enpire.store.ledger import SqliteLedger
+from tests.enpire.pretend_fleet import Coin, PretendFleet
+
+CAMPAIGN = Campaign(
+    name="coin", task="coin", recipe="better",
+    goal=Goal(success=0.9, confirm_starts=50, attempt_at=0.9),
+    stations=Stations(count=0, lanes=4, ahead=8),
+    base=Base(demonstrations=20, evaluate_starts=40),
+    rounds=Rounds(episodes=40, train_starts=500),
+    gate=GateRule(pairs=200),
+    budget=Budget(wall_s=120, rounds=8),
+)  # fmt: skip
+BETTER = Recipe(name="better", learner="tests.enpire.pretend_fleet:Better")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return open_home(tmp_path / "home")
+
+
+def lab_of(home: Home, ledger: SqliteLedger, campaign: Campaign = CAMPAIGN, fleet: PretendFleet | None = None) -> Lab:
+    """The laboratory of the one campaign in this home, as its events left it."""
+    begun = [event.body["campaign_id"] for event in ledger.events(kinds=("campaign started",))]
+    campaign_id = str(begun[0]) if begun else "C1"
+    if not begun:
+        ledger.append([("campaign started", {"campaign_id": campaign_id, "name": campaign.name})])
+    return Lab(
+        campaign=campaign, recipe=BETTER, base_recipe=BETTER, home=home, ledger=ledger,
+        store=FolderStore(home.episodes), fleet=fleet or PretendFleet(home.versions), task=Coin(),  # pyright: ignore[reportArgumentType]
+        state=rebuilt(ledger, campaign_id),
+    )  # fmt: skip
+
+
+def issued(ledger: SqliteLedger) -> int:
+    return sum(len(cast("list[object]", event.body["orders"])) for event in ledger.events(kinds=("order issued",)))
+
+
+def kinds(ledger: SqliteLedger) -> list[str]:
+    return [event.kind for event in ledger.events()]
+
+
+def test_a_campaign_goes_from_demonstrations_to_a_confirmed_champion(home: Home) -> None:
+    ledger = SqliteLedger(home.ledger)
+    lab = lab_of(home, ledger)
+    end = run(lab)
+    assert end.reached, end
+    decided = [event.body["decision"] for event in ledger.events(kinds=("gate decided",))]
+    assert decided.count("promote") >= 2
+    measured = next(iter(ledger.events(kinds=("base measured",)))).body
+    assert measured["n"] == 40
+    confirmed = list(ledger.events(kinds=("confirmed",)))[-1].body
+    assert confirmed["n"] == 50
+    assert confirmed["passed"]
+    assert not lab.state.open
+    assert issued(ledger) == sum(lab.state.outcomes.values())
+    assert ledger.verify() > 0
+    assert rebuilt(ledger, lab.state.campaign_id) == lab.state
+    ledger.close()
+
+
+@pytest.mark.parametrize("turns", [2, 40, 90])
+def test_a_killed_campaign_goes_on_and_counts_every_order_once(home: Home, turns: int) -> None:
+    ledger = SqliteLedger(home.ledger)
+    fleet = PretendFleet(home.versions)
+    lab = lab_of(home, ledger, fleet=fleet)
+    for _ in range(turns):
+        turn(lab)
+    if lab.learner is not None:
+        lab.learner.process.kill()
+        lab.learner.process.wait()
+    lease = lab.state.lease + 1
+    ledger.close()  # what kill -9 leaves: the file as it is, open orders and a learner without a parent
+    ledger = SqliteLedger(home.ledger)
+    lab = lab_of(home, ledger, fleet=replace(fleet, joined=False, held={}, lease=lease))
+    assert run(lab).reached
+    assert not lab.state.open
+    assert issued(ledger) == sum(lab.state.outcomes.values())
+    ledger.close()
+
+
+def test_aborted_trials_count_against_their_side(home: Home) -> None:
+    ledger = SqliteLedger(home.ledger)
+    fleet = PretendFleet(home.versions, spoil=lambda order: "aborted" if order.side == "candidate" else None)
+    lab = lab_of(home, ledger, replace(CAMPAIGN, budget=Budget(wall_s=60, rounds=1)), fleet)
+    end = run(lab)
+    assert not end.reached
+    decided = [event.body["decision"] for event in ledger.events(kinds=("gate decided",))]
+    assert decided == ["reject"]
+    ledger.close()
+
+
+def test_the_budget_ends_a_campaign_without_its_goal(home: Home) -> None:
+    ledger = SqliteLedger(home.ledger)
+    lab = lab_of(home, ledger, replace(CAMPAIGN, budget=Budget(wall_s=0.5, rounds=8)))
+    end = run(lab)
+    assert not end.reached
+    assert end.over
+    assert "wall clock" in end.reason
+    ledger.close()
+
+
+def test_commands_are_written_before_they_are_carried_out(home: Home) -> None:
+    ledger = SqliteLedger(home.ledger)
+    fleet = PretendFleet(home.versions)
+    lab = lab_of(home, ledger, replace(CAMPAIGN, budget=Budget(wall_s=4, rounds=8)), fleet)
+    inbox.leave(home.inbox, "stop", "two", "anna", "A1")
+    inbox.leave(home.inbox, "stop", "two", "anna", "A1")
+    inbox.leave(home.inbox, "fly", "two", "anna", "A2")
+    turns = [0]
+
+    def tick() -> None:
+        turns[0] += 1
+        if turns[0] > 200 or "command effective" in kinds(ledger):
+            lab.wanted = "seen"
+
+    lab.tick = tick
+    run(lab)
+    assert fleet.commands.count(("two", "stop", "anna")) == 1
+    assert kinds(ledger).count("command requested") == 2
+    refused = next(iter(ledger.events(kinds=("command refused",)))).body
+    assert "no verb 'fly'" in str(refused["why"])
+    assert "command effective" in kinds(ledger)
+    ledger.close()
+
+
+def test_an_answer_that_ran_another_policy_does_not_count(home: Home) -> None:
+    from enpire.steps.record import refusal
+
+    state = CampaignState(campaign_id="C1")
+    ledger = SqliteLedger(home.ledger)
+    lab = lab_of(home, ledger)
+    order = lab.scheduler.next_orders(lab.state, lab_seat())[0]
+    state.open[order.order_id] = order
+    delivered = PretendFleet(home.versions).finish(order)
+    assert refusal(state, delivered, {}) == ""
+    other = replace(delivered, episode=replace(delivered.episode, ran_policy_id="something else"))
+    assert "was ordered" in refusal(state, other, {})
+    assert "twice" in refusal(state, delivered, {order.order_id: delivered})
+    assert "ended already" in refusal(CampaignState(), delivered, {})
+    ledger.close()
+
+
+def lab_seat():  # noqa: ANN201
+    from enpire.fleet.scheduler import Seat
+
+    return Seat("one", 1, 4)
