@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 from typing import Literal
 
 import numpy as np
@@ -228,12 +229,18 @@ def pairs_in_order(trials: Iterable[Trial]) -> tuple[Pair, ...]:
 
 def judge(pairs: Sequence[Pair], rule: GateRule, level: float) -> Decision:
     """Read after every pair, in order; the first pair that decides is the last one that counts."""
-    tally = Tally()
-    for pair in pairs:
-        tally = tally.add(pair)
-        if _verdict(tally, rule, level)[0] != "continue":
-            break
-    return decide(tally, rule, level)
+    tallies = list(accumulate(pairs, Tally.add, initial=Tally()))[1:]
+    used = judge_tallies(tallies, rule, level)[2]
+    return decide(tallies[used - 1] if used else Tally(), rule, level)
+
+
+def judge_tallies(tallies: Sequence[Tally], rule: GateRule, level: float) -> tuple[DecisionKind, Reason, int]:
+    """(kind, reason, pairs used) from the tally after every pair, without the figures of a full decision."""
+    for used, tally in enumerate(tallies, start=1):
+        kind, reason = _verdict(tally, rule, level)
+        if kind != "continue":
+            return kind, reason, used
+    return "continue", "undecided", len(tallies)
 
 
 def decide(tally: Tally, rule: GateRule, level: float) -> Decision:
