@@ -22,13 +22,13 @@ EPILOG = (
 class Verbs(TyperGroup):
     """The top-level group: the only place where a problem becomes a sentence and an exit code."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Let `--debug` stand anywhere on the line."""
         if "--debug" in args:
             args = ["--debug", *(item for item in args if item != "--debug")]
         return super().parse_args(ctx, args)
 
-    def invoke(self, ctx: typer.Context) -> object:
+    def invoke(self, ctx: typer.Context) -> object:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Run a verb; an EnpireError is one sentence on stderr and exit code 1."""
         try:
             return super().invoke(ctx)

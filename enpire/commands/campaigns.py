@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from enpire import views
 from enpire.commands import texts
 from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, request, table, tell
 
@@ -23,6 +22,8 @@ def add_to(app: typer.Typer) -> None:
 
 def list_all(home: Home = None, as_json: AsJson = False) -> None:
     """List the campaigns of this home, newest first."""
+    from enpire import views
+
     with views.open_records(existing_home(home)) as records:
         lines = views.campaigns(records)
     rows = [(line.id, line.name, line.task, line.state, line.began) for line in lines]
@@ -31,6 +32,8 @@ def list_all(home: Home = None, as_json: AsJson = False) -> None:
 
 def show(campaign: CampaignId = "", home: Home = None, as_json: AsJson = False) -> None:
     """Show where one campaign stands: success with intervals, episodes, robot time, cost."""
+    from enpire import views
+
     with views.open_records(existing_home(home)) as records:
         view = views.campaign_view(records, views.find_campaign(records, campaign))
     answer(view, as_json=as_json, text=texts.campaign(view))

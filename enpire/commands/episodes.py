@@ -6,10 +6,8 @@ from typing import Annotated
 
 import typer
 
-from enpire import views
 from enpire.commands import texts
 from enpire.commands.options import AsJson, Home, answer, existing_home, table
-from enpire.store.reading import Page
 
 Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; the latest when left out.")]
 
@@ -34,8 +32,10 @@ def list_page(  # noqa: PLR0913 - the options of a verb are its parameters
     as_json: AsJson = False,
 ) -> None:
     """List episodes, newest first, one page at a time."""
-    folder = existing_home(home)
-    with views.open_records(folder) as records:
+    from enpire import views
+    from enpire.store.reading import Page
+
+    with views.open_records(existing_home(home)) as records:
         wanted = Page(
             campaign_id=views.find_campaign(records, campaign),
             outcome=outcome,
@@ -67,7 +67,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one episode: the order, the end, and where its files are."""
-    folder = existing_home(home)
-    with views.open_records(folder) as records:
-        view = views.episode(records, folder, episode)
+    from enpire import views
+
+    with views.open_records(existing_home(home)) as records:
+        view = views.episode(records, episode)
     answer(view, as_json=as_json, text=texts.episode(view))

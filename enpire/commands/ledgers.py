@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from enpire import views
 from enpire.commands import texts
 from enpire.commands.options import AsJson, Home, answer, as_document, existing_home, table
 
@@ -24,6 +23,8 @@ def add_to(app: typer.Typer) -> None:
 
 def verify(home: Home = None, as_json: AsJson = False) -> None:
     """Check the hash chain over every event; names the first bad one."""
+    from enpire import views
+
     with views.open_records(existing_home(home)) as records:
         count = records.ledger.verify()
     document = {"events": count, "chain": "intact"}
@@ -37,6 +38,8 @@ def tail(
     as_json: AsJson = False,
 ) -> None:
     """Show the last events, one a line (with --json: a list; with --follow: one document a line)."""
+    from enpire import views
+
     with views.open_records(existing_home(home)) as records:
         events = views.last_events(records, number)
         if not follow:
@@ -53,6 +56,7 @@ def tail(
 
 def recompute(home: Home = None, as_json: AsJson = False) -> None:
     """Take every decision again from the records alone; exit code 1 when one comes out different."""
+    from enpire import views
     from enpire.recompute import recompute as again
 
     with views.open_records(existing_home(home)) as records:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from enpire import plugins
 from enpire.commands import texts
 from enpire.commands.options import AsJson, Home, answer, table
-from enpire.home import find_home
 
 
 def add_to(app: typer.Typer) -> None:
@@ -25,6 +23,8 @@ def _tasks() -> None:
 
 def list_tasks(as_json: AsJson = False) -> None:
     """List the tasks that campaigns may name: built in and installed."""
+    from enpire import plugins
+
     found = [
         {"name": name, "address": plugins.BUILT_IN["tasks"].get(name, "an installed package")}
         for name in plugins.names("tasks")
@@ -36,6 +36,7 @@ def list_tasks(as_json: AsJson = False) -> None:
 def doctor(home: Home = None, as_json: AsJson = False) -> None:
     """Say what this machine has, and the exact fix for what it lacks; exit code 1 when something must be fixed."""
     from enpire.doctor import FAIL, examine
+    from enpire.home import find_home
 
     findings = examine(find_home(home))
     answer(findings, as_json=as_json, text=texts.findings(findings))

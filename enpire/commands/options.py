@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -11,8 +12,6 @@ from typing import Annotated
 import typer
 
 from enpire.errors import UsageError
-from enpire.files import plain
-from enpire.home import find_home
 
 Home = Annotated[
     Path | None,
@@ -26,6 +25,9 @@ CampaignId = Annotated[
 
 def existing_home(given: Path | None) -> Path:
     """The home of a reading verb; UsageError when nothing was ever recorded there."""
+    from enpire.home import find_home
+
+    _import_without_pandas("sqlite_utils")
     home = find_home(given)
     if not (home / "ledger.db").is_file():
         raise UsageError(
@@ -42,6 +44,8 @@ def answer(document: object, *, as_json: bool, text: str) -> None:
 
 def as_document(document: object, indent: int | None = 2) -> str:
     """A dataclass, or a sequence of them, as JSON; numbers that are not finite are refused."""
+    from enpire.files import plain
+
     return json.dumps(plain(document), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
@@ -62,3 +66,14 @@ def request(home: Path, verb: str, target: str = "") -> str:
     from enpire import inbox
 
     return inbox.leave(home / "inbox", verb, target, getpass.getuser())
+
+
+def _import_without_pandas(name: str) -> None:
+    """Import a package that would load pandas only because it is installed: most of a second that no verb needs."""
+    if name in sys.modules or "pandas" in sys.modules:
+        return
+    sys.modules["pandas"] = None  # pyright: ignore[reportArgumentType] - the documented way to say "not importable"
+    try:
+        importlib.import_module(name)
+    finally:
+        del sys.modules["pandas"]

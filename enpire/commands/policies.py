@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from enpire import views
 from enpire.commands import texts
 from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, request, table, tell
 
@@ -24,6 +23,8 @@ def add_to(app: typer.Typer) -> None:
 
 def list_all(campaign: CampaignId = "", home: Home = None, as_json: AsJson = False) -> None:
     """List the versions of a campaign, oldest first, with what the hidden starts said about each."""
+    from enpire import views
+
     with views.open_records(existing_home(home)) as records:
         versions = views.versions(records, views.find_campaign(records, campaign))
     rows = [
@@ -35,6 +36,8 @@ def list_all(campaign: CampaignId = "", home: Home = None, as_json: AsJson = Fal
 
 def show(policy: PolicyId, campaign: Campaign = "", home: Home = None, as_json: AsJson = False) -> None:
     """Show one version: hashes, lineage and evidence."""
+    from enpire import views
+
     with views.open_records(existing_home(home)) as records:
         version = views.find_version(records, views.find_campaign(records, campaign), policy)
     answer(version, as_json=as_json, text=texts.version(version))
@@ -42,6 +45,8 @@ def show(policy: PolicyId, campaign: Campaign = "", home: Home = None, as_json: 
 
 def promote(policy: PolicyId, campaign: Campaign = "", home: Home = None) -> None:
     """Ask the running campaign to make this version its champion, without a gate; recorded with your name."""
+    from enpire import views
+
     folder = existing_home(home)
     with views.open_records(folder) as records:
         target = views.find_version(records, views.find_campaign(records, campaign), policy).id

@@ -30,6 +30,7 @@ class Pages(Protocol):
 
     def start(self) -> str:
         """Listen; returns the address to open."""
+        ...
 
     def stop(self) -> None:
         """Close the sockets."""

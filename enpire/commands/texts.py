@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from enpire.documents import CampaignView, Confirm, EpisodeView, RoundView, Success, VersionView
-from enpire.types import Event
 
 if TYPE_CHECKING:
     from enpire.doctor import Finding
+    from enpire.types import Event
 
 SHORT = 12
 """Characters of a hash that people read."""
@@ -78,7 +78,8 @@ def episode(view: EpisodeView) -> str:
             ("episode", line.order_id), ("outcome", line.outcome + (f": {line.cause}" if line.cause else "")),
             ("purpose", f"{line.purpose}, round {line.round}"), ("gate", gate), ("station", line.station),
             ("ordered", line.policy_id), ("ran", view.ran_policy_id or "-"),
-            ("start", f"{view.start_split} {view.start_index}"), ("took", f"{line.ticks} periods, {view.seconds:.1f} s"),
+            ("start", f"{view.start_split} {view.start_index}"),
+            ("took", f"{line.ticks} periods, {view.seconds:.1f} s"),
             ("commands clipped", str(view.clipped)), ("files", view.folder or "nothing was recorded"),
         ]
     )  # fmt: skip

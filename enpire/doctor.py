@@ -1,0 +1,206 @@
+"""What this machine has, what it lacks, and the exact fix: the lines of `enpire doctor`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Mapping
+from ctypes.util import find_library
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+from enpire.errors import EnpireError
+from enpire.store.connection import SAFE_WAL, open_writer, run
+
+Level = Literal["OK", "WARN", "FAIL"]
+OK: Level = "OK"
+WARN: Level = "WARN"
+FAIL: Level = "FAIL"
+
+PYTHON = ((3, 12), (3, 13))
+FREE_WARN_BYTES = 5_000_000_000
+FREE_FAIL_BYTES = 500_000_000
+EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "base": ("orchestrator, pages, command line", ("numpy", "pyzmq", "msgpack", "sqlite-utils", "fastapi", "typer")),
+    "sim": ("simulated stations and the demo", ("mujoco", "gymnasium", "pillow")),
+    "learn": ("learning and the demo", ("torch", "safetensors")),
+    "heuristics": ("black-box search", ("cma",)),
+    "lerobot": ("LeRobot robots, datasets and policies", ("lerobot",)),
+    "ros2": ("ROS 2 robots without a ROS installation", ("cyclonedds",)),
+    "ray": ("stations on a Ray cluster", ("ray",)),
+    "agents": ("coding agents", ("anthropic", "mcp")),
+}
+"""Extra -> (what it gives, packages that must be there)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line: what was looked at, what was found, what to type."""
+
+    level: Level
+    subject: str
+    found: str
+    fix: str = ""
+    """Empty when nothing needs to be done."""
+
+
+def examine(home: Path) -> tuple[Finding, ...]:
+    """Look at everything, within seconds; imports none of the heavy packages."""
+    return (
+        python(sys.version_info[:2]),
+        *(extra(name) for name in EXTRAS),
+        tool("uv", "installs ENPIRE's environment", "pip install uv", apt=False),
+        graphics(),
+        browser(),
+        tool("bwrap", "sandbox of coding agents; without it they need --unsandboxed", "bubblewrap"),
+        tool("ffmpeg", "videos of exported datasets", "ffmpeg"),
+        sqlite(sqlite3.sqlite_version_info),
+        writable(home),
+        disk(home, shutil.disk_usage(_existing(home)).free),
+        cores(len(os.sched_getaffinity(0))),
+        port(),
+    )
+
+
+def python(running: tuple[int, ...]) -> Finding:
+    """The interpreter must be one that the pins were made for."""
+    low, high = PYTHON
+    told = f"{platform.python_version()} in {sys.prefix}"
+    if low <= running < high:
+        return Finding(level=OK, subject="python", found=told)
+    return Finding(
+        level=FAIL, subject="python", found=f"{told}; needed is 3.12", fix="uv venv --python 3.12 && make setup"
+    )
+
+
+def extra(name: str) -> Finding:
+    """The packages of one extra, with their versions."""
+    gives, packages = EXTRAS[name]
+    have = {package: _version(package) for package in packages}
+    missing = [package for package, found in have.items() if not found]
+    if not missing:
+        told = ", ".join(f"{package} {found}" for package, found in have.items())
+        return Finding(level=OK, subject=f"[{name}]", found=told)
+    if name == "base":
+        return Finding(level=FAIL, subject="[base]", found=f"missing: {', '.join(missing)}", fix="pip install enpire")
+    return Finding(
+        level=WARN,
+        subject=f"[{name}]",
+        found=f"missing: {', '.join(missing)} ({gives})",
+        fix=f"pip install 'enpire[{name}]'",
+    )
+
+
+def tool(command: str, gives: str, package: str, *, apt: bool = True) -> Finding:
+    """A program on the PATH."""
+    path = shutil.which(command)
+    if path:
+        return Finding(level=OK, subject=command, found=path)
+    fix = f"sudo apt-get install {package}" if apt else package
+    return Finding(level=WARN, subject=command, found=f"not found ({gives})", fix=fix)
+
+
+def graphics() -> Finding:
+    """An off-screen OpenGL library, for camera pictures of simulated stations."""
+    found = [name for name in ("EGL", "OSMesa") if find_library(name)]
+    if found:
+        return Finding(
+            level=OK, subject="GL", found=f"{', '.join(found)}; MUJOCO_GL={os.environ.get('MUJOCO_GL', 'unset')}"
+        )
+    return Finding(
+        level=WARN,
+        subject="GL",
+        found="neither EGL nor OSMesa (camera pictures of simulated stations; everything else works)",
+        fix="sudo apt-get install libegl1 libgl1-mesa-dri",
+    )
+
+
+def browser() -> Finding:
+    """A Chromium for the page's tests; any browser shows the page."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path:
+        return Finding(level=OK, subject="browser", found=path)
+    return Finding(
+        level=WARN, subject="browser", found="no Chromium (tests of the page)", fix="sudo apt-get install chromium"
+    )
+
+
+def sqlite(loaded: tuple[int, ...]) -> Finding:
+    """The SQLite that is loaded, and the journal mode that the ledger gets with it."""
+    told = ".".join(map(str, loaded))
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            database = open_writer(Path(folder) / "probe.db")
+            mode = run(database, "PRAGMA journal_mode").fetchone()[0]
+            database.conn.close()
+    except EnpireError as problem:
+        return Finding(level=FAIL, subject="SQLite", found=f"{told}: {problem}", fix="give the temporary folder space")
+    why = (
+        "" if loaded >= SAFE_WAL else f" (WAL is safe from {'.'.join(map(str, SAFE_WAL))} on; the ledger does without)"
+    )
+    return Finding(level=OK, subject="SQLite", found=f"{told}, journal mode {mode}{why}")
+
+
+def writable(home: Path) -> Finding:
+    """The home folder, or the place where it will be made."""
+    place = _existing(home)
+    if os.access(place, os.W_OK | os.X_OK):
+        told = str(home) if home.is_dir() else f"{home} (will be made)"
+        return Finding(level=OK, subject="home", found=told)
+    return Finding(
+        level=FAIL, subject="home", found=f"{place} cannot be written", fix="choose another: --home DIR or ENPIRE_HOME"
+    )
+
+
+def disk(home: Path, free_bytes: int) -> Finding:
+    """Space for episodes; a full disk stops new orders."""
+    told = f"{free_bytes / 1e9:.1f} GB free for {home}"
+    if free_bytes >= FREE_WARN_BYTES:
+        return Finding(level=OK, subject="disk", found=told)
+    level = WARN if free_bytes >= FREE_FAIL_BYTES else FAIL
+    return Finding(level=level, subject="disk", found=told, fix="free some space, or choose another disk with --home")
+
+
+def cores(number: int) -> Finding:
+    """Processors that this process may use."""
+    if number >= 2:
+        return Finding(level=OK, subject="cores", found=str(number))
+    return Finding(
+        level=WARN,
+        subject="cores",
+        found=f"{number}: learner and stations share it",
+        fix="give the machine two cores; until then campaigns take about twice as long",
+    )
+
+
+def port() -> Finding:
+    """The loopback must give sockets: stations and pages are reached through them."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            return Finding(
+                level=OK, subject="ports", found=f"loopback gives free ports (such as {listener.getsockname()[1]})"
+            )
+    except OSError as problem:
+        return Finding(
+            level=FAIL, subject="ports", found=f"no port on 127.0.0.1: {problem}", fix="allow sockets on the loopback"
+        )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _existing(path: Path) -> Path:
+    """The deepest folder of a path that exists."""
+    return next(place for place in (path.absolute(), *path.absolute().parents) if place.is_dir())
