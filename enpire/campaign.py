@@ -9,7 +9,6 @@ from typing import Literal
 
 from enpire.files import find, parse, read_yaml
 from enpire.gate import GateRule
-from enpire.recipe import Setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +40,7 @@ class Stations:
     driver: str = "mujoco"
     pace: Literal["fast", "realtime"] = "fast"
     reset: Literal["teleport", "robot"] = "teleport"
-    options: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
+    options: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
     bind: str = "tcp://127.0.0.1:*"
     """Where stations reach the orchestrator."""
     ahead: int = 24

@@ -32,7 +32,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "verifiers": {},
     "transports": {
         "zmq": "enpire.fleet.zmq_transport:ZmqFleet",
-        "local": "enpire.fleet.processes:start_local",
+        "local": "enpire.fleet.local:start_local",
     },
 }
 """group -> name -> "module:attribute"."""

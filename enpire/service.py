@@ -7,10 +7,12 @@ writes it to the ledger before it acts. What people read comes from the ledger a
 from __future__ import annotations
 
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -77,9 +79,10 @@ def run_campaign(name_or_path: str | Path, home: Home, choices: Choices | None =
     ledger = SqliteLedger(home.ledger)
     try:
         state = _begun(ledger, campaign, home)
-        with _connected(campaign, home, state, chosen.on) as fleet:
+        with _connected(campaign, home, state, chosen.on) as (fleet, crew):
             lab = _lab(campaign, home, ledger, state, fleet)
-            _watch(lab, chosen.views)
+            lab.tick = partial(_tick, lab, crew, chosen.views)
+            lab.watchers.extend(view.note for view in chosen.views)
             with _interruptible(lab):
                 return run(lab)
     finally:
@@ -137,42 +140,54 @@ def _lab(campaign: Campaign, home: Home, ledger: Ledger, state: CampaignState, f
     return lab
 
 
-def _watch(lab: Lab, views: tuple[View, ...]) -> None:
-    def tick() -> None:
-        if views and lab.due("views", 0.1):
-            now = snapshot(lab)
-            for view in views:
-                view.update(now)
-
-    lab.tick = tick
-    lab.watchers.extend(view.note for view in views)
+def _tick(lab: Lab, crew: LocalCrew, views: tuple[View, ...]) -> None:
+    """What belongs to every turn of the loop beside its steps: stations that died rise, whoever watches sees."""
+    if lab.due("supervision", 0.5):
+        crew.supervise()
+    if views and lab.due("views", 0.1):
+        now = snapshot(lab)
+        for view in views:
+            view.update(now)
 
 
 @contextmanager
-def _connected(campaign: Campaign, home: Home, state: CampaignState, on: str) -> Iterator[Fleet]:
+def _connected(campaign: Campaign, home: Home, state: CampaignState, on: str) -> Generator[tuple[Fleet, LocalCrew]]:
     """The fleet's socket and the stations that this campaign starts itself."""
-    open_fleet = cast("Callable[..., Fleet]", load("transports", "zmq"))
-    start = cast("Callable[..., object]", load("transports", on))
+    open_fleet = cast("Callable[..., AddressedFleet]", load("transports", "zmq"))
+    start = cast("Callable[..., LocalCrew]", load("transports", on))
     fleet = open_fleet(campaign.stations.bind, home.versions, first_lease=state.lease + 1)
     try:
-        stations = start(campaign, home, fleet)
+        crew = start(campaign, home, fleet.address, _say)
         try:
-            yield fleet
+            yield fleet, crew
         finally:
-            cast("Stoppable", stations).stop()
+            crew.stop()
     finally:
         fleet.close()
 
 
-class Stoppable(Protocol):
-    """Stations that somebody started and must stop."""
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+class AddressedFleet(Fleet, Protocol):
+    """A fleet that stations reach at an address."""
+
+    address: str
+
+
+class LocalCrew(Protocol):
+    """Stations that the campaign started and must stop."""
+
+    def supervise(self) -> None:
+        """Start again what died."""
 
     def stop(self) -> None:
         """End every process; returns when they have ended."""
 
 
 @contextmanager
-def _interruptible(lab: Lab) -> Iterator[None]:
+def _interruptible(lab: Lab) -> Generator[None]:
     """Ctrl-C and SIGTERM end the session in good order; a second Ctrl-C ends it at once."""
     if threading.current_thread() is not threading.main_thread():
         yield

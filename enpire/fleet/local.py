@@ -1,0 +1,36 @@
+"""The stations that a campaign starts itself, on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from enpire.campaign import Campaign
+from enpire.fleet.processes import LocalStations
+from enpire.fleet.station_file import StationFile
+from enpire.home import Home
+
+
+def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
+    """One file per station; each draws its own friction, mass and offsets from the campaign's seed."""
+    wanted = campaign.stations
+    return [
+        StationFile(
+            name=f"sim-{number}",
+            task=campaign.task,
+            home=home.stations / f"sim-{number}",
+            driver=wanted.driver,
+            options=wanted.options,
+            lanes=wanted.lanes,
+            pace=wanted.pace,
+            reset=wanted.reset,
+            seed=campaign.seed * 1000 + number,
+        )
+        for number in range(1, wanted.count + 1)
+    ]
+
+
+def start_local(campaign: Campaign, home: Home, address: str, say: Callable[[str], None]) -> LocalStations:
+    """Start the campaign's stations as processes of this machine; `stop()` ends them within two seconds."""
+    stations = LocalStations(station_files(campaign, home), address, home.stations / "logs", say)
+    stations.start()
+    return stations
