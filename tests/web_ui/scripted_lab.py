@@ -1,0 +1,102 @@
+"""A LiveLab that plays a small fleet: phases change with time, commands take effect after a moment."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field, replace
+
+from enpire.errors import UnknownName
+from enpire.ids import mint
+from enpire.snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
+from enpire.types import Interval, Phase
+from web_ui.live import CommandState, Verb
+
+BEGUN = time.monotonic()
+
+
+@dataclass(slots=True)
+class ScriptedLab:
+    """Every call is answered from the clock and the commands given so far."""
+
+    campaign_id: str = "01JD3Y6Z8Q4M0C5T9V2K7B1XNA"
+    effective_s: float = 0.15
+    champion: str = "b" * 64
+    names: tuple[str, ...] = ("sim-1", "sim-2", "sim-3", "sim-4")
+    alarms: dict[str, str] = field(default_factory=dict)
+    given: dict[str, tuple[Verb, str, float]] = field(default_factory=dict)
+    """command id -> verb, station, when it takes effect."""
+    keys: dict[str, str] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    pictures: dict[tuple[str, str], bytes] = field(default_factory=dict)
+
+    def snapshot(self) -> LabSnapshot:
+        """A fresh snapshot; the figures move with the clock."""
+        elapsed_s = time.monotonic() - BEGUN
+        pairs = int(elapsed_s * 3) % 120
+        return LabSnapshot(
+            campaign_id=self.campaign_id, campaign_name="pin_insertion", task="pin_insertion", elapsed_s=elapsed_s,
+            wall_budget_s=240.0, round=3, phase_text="gate 3: champion against candidate on hidden starts",
+            stations=tuple(self._station(index, name, elapsed_s) for index, name in enumerate(self.names)),
+            rounds=(
+                RoundLine(round=0, purpose="base", interval=Interval(successes=152, n=400, low=0.334, high=0.428)),
+                RoundLine(round=1, purpose="collect", interval=Interval(successes=41, n=100, low=0.319, high=0.508)),
+                RoundLine(round=2, purpose="collect", interval=Interval(successes=78, n=100, low=0.689, high=0.85)),
+                RoundLine(round=3, purpose="collect", interval=Interval(successes=91, n=100, low=0.838, high=0.952)),
+            ),
+            learner=LearnerLine(stage="actor", done=int(elapsed_s * 40) % 1400, total=1400),
+            gate=GateLine(
+                pairs=pairs, max_pairs=400, wins=pairs // 5, losses=pairs // 18, log_e=pairs / 40, need=4.1, more=31
+            ),
+            champion=self.champion,
+            champion_interval=Interval(successes=171, n=200, low=0.799, high=0.897), goal=0.97, mru=0.962,
+            episodes={"success": 412, "failure": 231, "aborted": 3, "open": 88}, home="/tmp/home",
+        )  # fmt: skip
+
+    def command(self, verb: Verb, station: str, by: str, key: str) -> str:
+        """Take a command; it is effective `effective_s` later."""
+        if station and station not in self.names:
+            raise UnknownName(f"There is no station {station!r} here; there are: {', '.join(self.names)}.")
+        with self.lock:
+            if key not in self.keys:
+                self.keys[key] = mint()
+                self.given[self.keys[key]] = (verb, station, time.monotonic() + self.effective_s)
+            return self.keys[key]
+
+    def command_state(self, command_id: str) -> CommandState:
+        """requested, then accepted, then effective."""
+        with self.lock:
+            if command_id not in self.given:
+                raise UnknownName(f"There is no command {command_id!r}.")
+            left_s = self.given[command_id][2] - time.monotonic()
+        return "effective" if left_s <= 0 else "accepted" if left_s < self.effective_s / 2 else "requested"
+
+    def cameras(self, station: str) -> tuple[str, ...]:
+        """Cameras for which a picture was put into `pictures`."""
+        return tuple(camera for name, camera in self.pictures if name == station)
+
+    def picture(self, station: str, camera: str) -> bytes:
+        """What a test put there."""
+        return self.pictures.get((station, camera), b"")
+
+    def _station(self, index: int, name: str, elapsed_s: float) -> StationLine:
+        cycle: tuple[Phase, ...] = ("rollout", "rollout", "rollout", "reset", "verify")
+        line = StationLine(
+            name=name, phase=cycle[int(elapsed_s / 2 + index) % len(cycle)], lanes=16,
+            episodes=160 + index * 7 + int(elapsed_s * 2), episodes_per_min=118.0 + index,
+            verdicts="ssfsssfssssafsssssss"[index:] + "s" * index, deployed=self.champion,
+            alarm=self.alarms.get(name, ""),
+        )  # fmt: skip
+        with self.lock:
+            given = sorted(self.given.values(), key=lambda item: item[2])
+        for verb, station, at_s in given:
+            if station in ("", name) and at_s <= time.monotonic():
+                line = self._after(verb, line)
+        if line.stopped:
+            return replace(line, phase="stopped")
+        return replace(line, phase="wait-order") if line.paused else line
+
+    def _after(self, verb: Verb, line: StationLine) -> StationLine:
+        if verb == "stop":
+            return replace(line, stopped=True)
+        return replace(line, stopped=False, paused=verb == "pause")

@@ -1,0 +1,33 @@
+import { Shell } from "./parts/Shell";
+import { CampaignPage } from "./pages/Campaign";
+import { CampaignsPage } from "./pages/Campaigns";
+import { EpisodePage } from "./pages/Episode";
+import { EpisodesPage } from "./pages/Episodes";
+import { FleetPage } from "./pages/Fleet";
+import { SettingsPage } from "./pages/Settings";
+import { SetUp, SignIn } from "./pages/SignIn";
+import { path } from "./router";
+import { standing } from "./session";
+
+export function App() {
+  const who = standing.value;
+  if (!who) return <p class="visually-hidden">Loading</p>;
+  if (!who.name) return who.setup ? <SetUp /> : <SignIn />;
+  return <Shell>{page(path.value)}</Shell>;
+}
+
+function page(address: string) {
+  const [first, id] = address.split("/").filter(Boolean);
+  if (!first || first === "setup") return <FleetPage />;
+  if (first === "campaigns") return id ? <CampaignPage key={id} id={id} /> : <CampaignsPage />;
+  if (first === "episodes") return id ? <EpisodePage key={id} id={id} /> : <EpisodesPage />;
+  if (first === "settings") return <SettingsPage />;
+  return (
+    <main>
+      <div class="card empty">
+        <b>There is no page {address}</b>
+        <a href="/">Go to the fleet</a>
+      </div>
+    </main>
+  );
+}

@@ -1,0 +1,45 @@
+/** Calls of the REST API. Every refusal is a Problem with one clear sentence. */
+
+export class Problem extends Error {
+  constructor(
+    readonly status: number,
+    sentence: string,
+  ) {
+    super(sentence);
+  }
+}
+
+async function call<T>(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
+  let response: Response;
+  try {
+    response = await fetch(`/api/v1${path}`, {
+      method,
+      headers: body === undefined ? headers : { "content-type": "application/json", ...headers },
+      body: body === undefined ? null : JSON.stringify(body),
+      credentials: "same-origin",
+    });
+  } catch {
+    throw new Problem(0, "The server does not answer: check that it still runs.");
+  }
+  if (response.status === 204) return undefined as T;
+  const type = response.headers.get("content-type") ?? "";
+  const answer: unknown = type.includes("json") ? await response.json() : undefined;
+  if (response.ok) return answer as T;
+  throw new Problem(response.status, sentenceOf(answer) ?? `The server answered ${response.status}.`);
+}
+
+function sentenceOf(answer: unknown): string | undefined {
+  if (typeof answer === "object" && answer !== null && "detail" in answer) return String(answer.detail);
+  return undefined;
+}
+
+export const get = <T>(path: string) => call<T>("GET", path);
+export const post = <T>(path: string, body: unknown, headers?: Record<string, string>) =>
+  call<T>("POST", path, body, headers);
+export const del = (path: string) => call<void>("DELETE", path);
+
+/** A key that makes a repeated request the same request. */
+export function freshKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

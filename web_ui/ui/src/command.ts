@@ -1,0 +1,39 @@
+/** Hand in a command, once, whatever is clicked how often. */
+
+import { signal } from "@preact/signals";
+import { freshKey, post, Problem } from "./api";
+import type { Command, Verb } from "./types";
+
+/** The sentence of the last refusal; empty when the last command was taken. */
+export const refusal = signal("");
+/** Whether the question before a fleet-wide stop is open. */
+export const asking = signal(false);
+const underway = new Set<string>();
+
+export async function command(verb: Verb, station: string): Promise<void> {
+  const same = `${verb} ${station}`;
+  if (underway.has(same)) return;
+  underway.add(same);
+  const key = freshKey();
+  try {
+    await insist(verb, station, key);
+    refusal.value = "";
+  } catch (problem) {
+    refusal.value = problem instanceof Problem ? problem.message : String(problem);
+  } finally {
+    underway.delete(same);
+  }
+}
+
+/** A stop that met a dead line is tried again with the same key: it stays one command. */
+async function insist(verb: Verb, station: string, key: string): Promise<void> {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      await post<Command>("/commands", { verb, station }, { "Idempotency-Key": key });
+      return;
+    } catch (problem) {
+      if (!(problem instanceof Problem) || problem.status !== 0 || verb !== "stop" || attempt >= 4) throw problem;
+      await new Promise((done) => setTimeout(done, 300 * 2 ** attempt));
+    }
+  }
+}

@@ -1,0 +1,20 @@
+/** Figures for people. */
+
+export const percent = (value: number | null | undefined, digits = 1): string =>
+  value === null || value === undefined || !Number.isFinite(value) ? "–" : `${(100 * value).toFixed(digits)} %`;
+
+export const whole = (value: number | undefined): string => (value ?? 0).toLocaleString("en-GB").replaceAll(",", "\u202f");
+
+export function seconds(value: number | null | undefined): string {
+  if (value === null || value === undefined) return "–";
+  if (value < 10) return `${value.toFixed(1)} s`;
+  if (value < 60) return `${value.toFixed(0)} s`;
+  const minutes = Math.floor(value / 60);
+  if (minutes < 60) return `${minutes} min ${String(Math.floor(value % 60)).padStart(2, "0")} s`;
+  return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
+}
+
+export const short = (id: string): string => (id.includes(":") ? id : id.slice(0, 8)) || "–";
+
+export const moment = (stamp_s: number): string =>
+  new Date(stamp_s * 1000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });

@@ -1,0 +1,208 @@
+/** One campaign: how far from its goal, by which steps, at what cost, and why that can be believed. */
+
+import { useEffect, useMemo } from "preact/hooks";
+import { percent, seconds, short, whole } from "../format";
+import { Chart } from "../parts/Chart";
+import { Empty, Failed, Interval, Pill, Rate, Stack } from "../parts/Pieces";
+import { useGet } from "../parts/use";
+import { leave, watch } from "../socket";
+import type { CampaignView, GateView, Success, VersionView } from "../types";
+import { decisionWord, outcomeWord, PHASE_ORDER, phaseWord, stateWord } from "../words";
+
+export function CampaignPage({ id }: { id: string }) {
+  const topic = `campaign/${id}`;
+  const first = useGet<CampaignView>(`/campaigns/${id}`);
+  const live = useMemo(() => watch<CampaignView | { problem: string }>(topic), [topic]);
+  useEffect(() => () => leave(topic), [topic]);
+  const newest = live.value && !("problem" in live.value) ? live.value : first.value;
+  if (first.problem && !newest) return <main><Failed sentence={first.problem} /></main>;
+  if (!newest) return <main><Empty title="Reading the ledger…" /></main>;
+  return (
+    <main>
+      <div class="head">
+        <h1>{newest.name}</h1>
+        <Pill of={stateWord(newest.state)} />
+        <span class="soft">{newest.reason}</span>
+        <span class="push soft small">
+          seed {newest.seed} · <a href={`/episodes?campaign=${id}`}>its episodes</a>
+        </span>
+      </div>
+      <Figures of={newest} />
+      <Curve of={newest} />
+      <div class="columns">
+        <section class="card">
+          <header><h2>Robot time</h2><span class="soft small push">{newest.robot_h.toFixed(2)} robot-hours</span></header>
+          <div class="body">
+            <Stack unit={seconds} parts={PHASE_ORDER.map((phase) => [phase, newest.robot_time[phase] ?? 0, phaseWord(phase).word])} />
+          </div>
+        </section>
+        <section class="card">
+          <header><h2>Every order and its end</h2><span class="soft small push">{whole(newest.episodes["total"])} orders</span></header>
+          <div class="body">
+            <Stack unit={whole} parts={ENDS.map((end) => [end, newest.episodes[end] ?? 0, outcomeWord(end).word])} />
+          </div>
+        </section>
+      </div>
+      <Gates of={newest} />
+      <Learning of={newest} />
+      <Versions id={id} champion={newest.champion?.id ?? ""} />
+    </main>
+  );
+}
+
+const ENDS = ["success", "failure", "unsafe", "aborted", "invalid", "unknown", "open"];
+
+function Figures({ of }: { of: CampaignView }) {
+  const best = of.confirm?.n ? of.confirm : of.champion;
+  return (
+    <dl class="card figures">
+      <div>
+        <dt>{of.confirm?.n ? "Confirmed on fresh starts" : "Champion on hidden starts"}</dt>
+        <dd>{percent(best?.success)} <small>goal {percent(of.goal.success, 0)}</small></dd>
+        {best?.n ? <Interval low={best.low} high={best.high} at={best.success ?? null} goal={of.goal.success} /> : null}
+        <span class="note">
+          {best?.n ? `95 % interval ${percent(best.low)} to ${percent(best.high)}, ${best.n} trials` : "not measured yet"}
+          {of.confirm && of.confirm.passed !== undefined && of.confirm.passed !== null ? (of.confirm.passed ? " · passed" : " · not passed") : ""}
+        </span>
+      </div>
+      <div><dt>Base</dt><dd>{percent(of.base?.success)}</dd><span class="note">{of.base?.n ? `${of.base.n} hidden starts` : "not measured yet"}</span></div>
+      <div><dt>Search-gate gap</dt><dd>{points(of.search_gate_gap)}</dd><span class="note">training minus hidden starts</span></div>
+      <div><dt>Robot use</dt><dd>{percent(of.mru)}</dd><span class="note">{of.stations.length} stations</span></div>
+      <div><dt>Wall clock</dt><dd>{seconds(of.wall_s)}</dd><span class="note">{of.time_to_goal_s ? `goal after ${seconds(of.time_to_goal_s)}` : "goal not reached"}</span></div>
+    </dl>
+  );
+}
+
+const points = (gap: number | null | undefined) =>
+  gap === null || gap === undefined ? "–" : `${gap >= 0 ? "+" : "−"}${Math.abs(100 * gap).toFixed(1)} pt`;
+
+/** Hidden-start success of each round's best version (solid) beside its data collection (dotted). */
+function Curve({ of }: { of: CampaignView }) {
+  const rounds = of.rounds;
+  const chart = useMemo(() => {
+    const hidden = rounds.map((round): Success | null => (round.round === 0 ? of.base ?? null : judged(round.gate)));
+    return {
+      x: rounds.map((round) => round.round),
+      lines: [
+        { name: "high", tone: "none", values: hidden.map((one) => (one?.n ? one.high : null)) },
+        { name: "hidden", tone: "accent", values: hidden.map((one) => (one?.n ? one.success ?? null : null)), points: true },
+        { name: "low", tone: "none", values: hidden.map((one) => (one?.n ? one.low : null)) },
+        { name: "search", tone: "faint", values: rounds.map((round) => (round.collection.n ? round.collection.success ?? null : null)), dash: [3, 4], points: true },
+      ],
+    };
+  }, [JSON.stringify([rounds, of.base])]);
+  return (
+    <section class="card">
+      <header>
+        <h2>Success over rounds</h2>
+        <span class="legend push">
+          <span><Key tone="accent" />hidden starts, candidate in its gate</span>
+          <span><Key tone="faint" />training starts, data collection</span>
+          <span><Key tone="ok" />goal</span>
+        </span>
+      </header>
+      <div class="body">
+        <Chart {...chart} bands={[{ upper: 1, lower: 3, tone: "accent" }]} height={260} range={[0, 1]} goal={of.goal.success} xStep={1}
+          xLabel={(value) => (Number.isInteger(value) ? (value ? `round ${value}` : "base") : "")} yLabel={(value) => `${Math.round(100 * value)} %`}
+          label="Success over rounds; the table of gates below says the same in figures" />
+      </div>
+    </section>
+  );
+}
+
+const Key = ({ tone }: { tone: string }) => <i style={{ background: `var(--${tone})` }} />;
+const judged = (gate: GateView | null | undefined): Success | null => (gate && gate.decision !== "open" ? gate.candidate_success : null);
+
+function Gates({ of }: { of: CampaignView }) {
+  const gates = of.rounds.flatMap((round) => (round.gate ? [round.gate] : []));
+  return (
+    <section class="card">
+      <header><h2>Gates</h2><span class="soft small push">paired hidden starts, evidence read after every pair</span></header>
+      <div class="flush scroll">
+        {gates.length ? (
+          <table>
+            <thead>
+              <tr><th>Round</th><th>Candidate</th><th>Champion</th><th class="right">Pairs</th><th class="right">Won : lost</th><th class="right">Difference</th><th class="right">Evidence</th><th>Decision</th></tr>
+            </thead>
+            <tbody>{gates.map((gate) => <GateRow key={gate.id} gate={gate} />)}</tbody>
+          </table>
+        ) : (
+          <Empty title="No candidate was judged yet" />
+        )}
+      </div>
+    </section>
+  );
+}
+
+function GateRow({ gate }: { gate: GateView }) {
+  const low = gate.difference_low, high = gate.difference_high;
+  return (
+    <tr>
+      <td>{gate.round}</td>
+      <td><span class="mono faint">{short(gate.candidate)}</span> <Rate of={gate.candidate_success} /></td>
+      <td><span class="mono faint">{short(gate.champion)}</span> <Rate of={gate.champion_success} /></td>
+      <td class="right">{gate.pairs}</td>
+      <td class="right">{gate.wins} : {gate.losses}</td>
+      <td class="right">{typeof low === "number" && typeof high === "number" ? `${points(low)} … ${points(high)}` : "–"}</td>
+      <td class="right">{gate.decision === "open" ? "–" : `${gate.log_e.toFixed(1)} of ${gate.log_need.toFixed(1)}`}</td>
+      <td><Pill of={decisionWord(gate.decision)} /> <span class="soft small">{gate.reason}</span></td>
+    </tr>
+  );
+}
+
+function Learning({ of }: { of: CampaignView }) {
+  const runs = of.rounds.flatMap((round) => (round.learner ? [{ round: round.round, ...round.learner }] : []));
+  if (!runs.length) return null;
+  return (
+    <section class="card">
+      <header><h2>Training runs</h2></header>
+      <div class="flush scroll">
+        <table>
+          <thead><tr><th>Round</th><th>Learner</th><th>State</th><th class="right">Time</th><th>Diagnostics</th></tr></thead>
+          <tbody>
+            {runs.map((run) => (
+              <tr key={run.job}>
+                <td>{run.round}</td>
+                <td>{run.learner}</td>
+                <td>{run.state}{run.why && <span class="small"> {run.why}</span>}</td>
+                <td class="right">{seconds(run.seconds)}</td>
+                <td class="small soft num">
+                  {Object.entries(run.figures).slice(0, 8).map(([name, value]) => <span style={{ marginRight: "0.9rem", whiteSpace: "nowrap" }}>{name} <b>{figure(value)}</b></span>)}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+const figure = (value: number) => (Number.isInteger(value) ? whole(value) : Number(value.toPrecision(3)).toString());
+
+function Versions({ id, champion }: { id: string; champion: string }) {
+  const { value, problem } = useGet<VersionView[]>(`/campaigns/${id}/policies?champion=${champion}`);
+  if (problem) return <Failed sentence={problem} />;
+  if (!value?.length) return null;
+  return (
+    <section class="card">
+      <header><h2>Policy versions</h2><span class="soft small push">newest first; the parent is the version it learned from</span></header>
+      <div class="flush scroll">
+        <table>
+          <thead><tr><th>Version</th><th>Parent</th><th>Round</th><th>State</th><th>All trials on hidden starts</th></tr></thead>
+          <tbody>
+            {[...value].reverse().map((version) => (
+              <tr key={version.id}>
+                <td class="mono" title={version.id}>{short(version.id)}</td>
+                <td class="mono faint">{version.parent ? short(version.parent) : "base"}</td>
+                <td>{version.round}</td>
+                <td>{version.id === champion ? <Pill of={{ icon: "★", word: "Champion", tone: "ok" }} /> : <span class="soft">{version.state}</span>}</td>
+                <td><Rate of={version.hidden} /></td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,237 @@
+/** Is anything unsafe, stuck, or waiting for me? Then: is it learning, and can I believe it? */
+
+import { signal } from "@preact/signals";
+import { useEffect, useMemo } from "preact/hooks";
+import { stale } from "../clock";
+import { command } from "../command";
+import { percent, seconds, whole } from "../format";
+import { Chart } from "../parts/Chart";
+import { Deeds } from "../parts/Deeds";
+import { Empty, Interval } from "../parts/Pieces";
+import { Tile } from "../parts/Tile";
+import { mayCommand } from "../session";
+import { fleet } from "../socket";
+import type { FleetDocument, GateBar, Headline, LearnerBar, RoundPoint, Station, Verb } from "../types";
+
+const chosen = signal<ReadonlySet<string>>(new Set());
+const MANY = 2;
+
+export function FleetPage() {
+  const now = fleet.value;
+  useEffect(() => () => void (chosen.value = new Set()), []);
+  if (!now) return <main><Empty title="Asking the laboratory…" /></main>;
+  const stations = Object.values(now.stations).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+  return (
+    <main class={stale.value ? "greyed" : ""} aria-busy={stale.value}>
+      <Title now={now} />
+      <Attention stations={stations} />
+      {now.campaign && <Figures of={now.campaign} />}
+      {now.campaign && (
+        <div class="columns wide-left">
+          <Rounds rounds={now.rounds} goal={now.campaign.goal} />
+          <div style={{ display: "grid", gap: "1.15rem", alignContent: "stretch" }}>
+            <GateCard gate={now.gate} />
+            <LearnerCard learner={now.learner} />
+          </div>
+        </div>
+      )}
+      <Stations stations={stations} connected={now.connected} />
+      <Deeds />
+    </main>
+  );
+}
+
+function Title({ now }: { now: FleetDocument }) {
+  const campaign = now.campaign;
+  return (
+    <div class="head">
+      <h1>Fleet</h1>
+      {campaign ? (
+        <span class="soft"><a href={`/campaigns/${campaign.id}`}>{campaign.name}</a> · {campaign.phase_text}</span>
+      ) : (
+        <span class="soft">{now.connected ? "no campaign yet" : "no laboratory runs behind this page"}</span>
+      )}
+    </div>
+  );
+}
+
+interface Cause { key: string; text: string; tone: string; verb?: Verb; act?: string; names: string[] }
+
+/** Stations that need a person, grouped by cause, each group with what may be done about it. */
+function causes(stations: Station[]): Cause[] {
+  const found = new Map<string, Cause>();
+  for (const station of stations) {
+    const cause = causeOf(station);
+    if (!cause) continue;
+    const group = found.get(cause.key) ?? { ...cause, names: [] };
+    group.names.push(station.name);
+    found.set(cause.key, group);
+  }
+  return [...found.values()];
+}
+
+function causeOf(station: Station): Omit<Cause, "names"> | undefined {
+  if (station.alarm) return { key: station.alarm, text: station.alarm, tone: "", verb: "pause", act: "Pause" };
+  if (station.phase === "fault") return { key: "fault", text: "A fault holds the robot", tone: "bad", verb: "stop", act: "Stop" };
+  if (station.phase === "offline") return { key: "offline", text: "Not heard from", tone: "bad" };
+  if (station.stopped || station.phase === "stopped") return { key: "stopped", text: "Stopped: stays so until resumed", tone: "bad", verb: "resume", act: "Resume" };
+  if (station.phase === "wait-person") return { key: "person", text: "Waits for a person", tone: "" };
+  if (station.paused) return { key: "paused", text: "Paused: takes no new orders", tone: "", verb: "resume", act: "Resume" };
+  return undefined;
+}
+
+function Attention({ stations }: { stations: Station[] }) {
+  const groups = causes(stations);
+  if (!stations.length) return null;
+  if (!groups.length) return <span class="calm-line"><span aria-hidden="true">✓</span> Nothing needs you.</span>;
+  return (
+    <section class="attention" aria-label="Needs attention">
+      {groups.map((group) => (
+        <div class={group.tone} key={group.key}>
+          <span aria-hidden="true">⚠</span>
+          <span>{group.text}</span>
+          <span class="small">{group.names.join(", ")}</span>
+          {group.verb && (group.verb === "stop" || mayCommand.value) && (
+            <span class="push">
+              <button onClick={() => group.names.forEach((name) => void command(group.verb!, name))}>
+                {group.act}{group.names.length > 1 ? ` ${group.names.length}` : ""}
+              </button>
+            </span>
+          )}
+        </div>
+      ))}
+    </section>
+  );
+}
+
+function Figures({ of }: { of: Headline }) {
+  const ended = Object.entries(of.episodes).reduce((sum, [kind, n]) => (kind === "open" || kind === "total" ? sum : sum + n), 0);
+  const left = of.wall_budget_s ? of.wall_budget_s - of.elapsed_s : undefined;
+  return (
+    <dl class="card figures">
+      <div>
+        <dt>Champion on hidden starts</dt>
+        <dd>{percent(of.success?.rate)} <small>goal {percent(of.goal, 0)}</small></dd>
+        {of.success ? <Interval low={of.success.low} high={of.success.high} at={of.success.rate ?? null} goal={of.goal} /> : null}
+        <span class="note">
+          {of.success?.n ? `95 % interval ${percent(of.success.low)} to ${percent(of.success.high)}, ${of.success.n} trials` : "not measured yet"}
+        </span>
+      </div>
+      <div><dt>Round</dt><dd>{of.round}</dd><span class="note">of improvement</span></div>
+      <div><dt>Episodes</dt><dd>{whole(ended)}</dd><span class="note">{whole(of.episodes["open"])} open</span></div>
+      <div><dt>Robot use</dt><dd>{percent(of.mru)}</dd><span class="note">mean over stations</span></div>
+      <div>
+        <dt>Time</dt><dd>{seconds(of.elapsed_s)}</dd>
+        <span class="note">{left === undefined ? "no limit" : left > 0 ? `${seconds(left)} left` : "budget is spent"}</span>
+      </div>
+    </dl>
+  );
+}
+
+function Rounds({ rounds, goal }: { rounds: RoundPoint[]; goal: number }) {
+  const shown = rounds.filter((point) => point.success.n > 0);
+  const chart = useMemo(
+    () => ({
+      x: shown.map((point) => point.round),
+      lines: [
+        { name: "high", tone: "none", values: shown.map((point) => point.success.high) },
+        { name: "success", tone: "accent", values: shown.map((point) => point.success.rate ?? null), points: true },
+        { name: "low", tone: "none", values: shown.map((point) => point.success.low) },
+      ],
+    }),
+    [JSON.stringify(shown)],
+  );
+  return (
+    <section class="card">
+      <header><h2>Success by round</h2><span class="soft small push">base on hidden starts, then data collection</span></header>
+      <div class="body">
+        {shown.length ? (
+          <Chart {...chart} bands={[{ upper: 1, lower: 3, tone: "accent" }]} height={210} range={[0, 1]} goal={goal} xStep={1}
+            xLabel={(value) => (Number.isInteger(value) ? (value ? `round ${value}` : "base") : "")} yLabel={(value) => `${Math.round(100 * value)} %`}
+            label={`Success by round: ${shown.map((point) => percent(point.success.rate)).join(", ")}`} />
+        ) : (
+          <Empty title="No round has ended yet">The base policy is being made.</Empty>
+        )}
+      </div>
+    </section>
+  );
+}
+
+function GateCard({ gate }: { gate: GateBar | undefined }) {
+  if (!gate) return <section class="card"><header><h2>Gate</h2></header><div class="body soft">No candidate is being judged.</div></section>;
+  const at = Math.max(-1, Math.min(1, gate.log_e / (gate.need || 1)));
+  return (
+    <section class="card">
+      <header><h2>Gate</h2><span class="soft small push num">{gate.pairs} of at most {gate.max_pairs} pairs</span></header>
+      <div class="body">
+        <div class="evidence" role="img" aria-label={`evidence ${gate.log_e.toFixed(1)} of ${gate.need.toFixed(1)} nats`}>
+          <i style={{ left: `${50 + 50 * at}%` }} />
+        </div>
+        <div class="ends"><span>reject</span><span>promote</span></div>
+        <p class="soft small num" style={{ marginTop: "0.35rem" }}>
+          Only the candidate succeeded {gate.wins}×, only the champion {gate.losses}×
+          {gate.more ? `; about ${gate.more} more pairs decide` : ""}
+        </p>
+      </div>
+    </section>
+  );
+}
+
+function LearnerCard({ learner }: { learner: LearnerBar | undefined }) {
+  if (!learner) return <section class="card"><header><h2>Learner</h2></header><div class="body soft">Waits for new episodes.</div></section>;
+  const share = learner.total ? learner.done / learner.total : 0;
+  return (
+    <section class="card">
+      <header><h2>Learner</h2><span class="soft small push">{learner.stage}</span></header>
+      <div class="body">
+        <div class="progress" role="progressbar" aria-valuenow={Math.round(100 * share)} aria-label="learner"><i style={{ width: `${100 * share}%` }} /></div>
+        <div class="ends num"><span>{whole(learner.done)} of {whole(learner.total)} steps</span><span>robots go on</span></div>
+      </div>
+    </section>
+  );
+}
+
+function Stations({ stations, connected }: { stations: Station[]; connected: boolean }) {
+  const picked = stations.filter((station) => chosen.value.has(station.name));
+  const act = (verb: Verb) => picked.forEach((station) => void command(verb, station.name));
+  const toggle = (name: string) => {
+    const next = new Set(chosen.value);
+    if (!next.delete(name)) next.add(name);
+    chosen.value = next;
+  };
+  return (
+    <section aria-label="Stations" style={{ display: "grid", gap: "0.8rem" }}>
+      <div class="head">
+        <h2>Stations <span class="faint">{stations.length || ""}</span></h2>
+        {stations.length >= MANY && (
+          <span class="push" style={{ display: "flex", gap: "0.45rem", alignItems: "center" }}>
+            {picked.length > 0 && <span class="soft small">{picked.length} chosen</span>}
+            {picked.length > 0 && mayCommand.value && <button onClick={() => act("pause")}>‖ Pause</button>}
+            {picked.length > 0 && mayCommand.value && <button onClick={() => act("resume")}>▶ Resume</button>}
+            {picked.length > 0 && <button onClick={() => act("stop")}>■ Stop</button>}
+            <button class="quiet" onClick={() => (chosen.value = picked.length ? new Set() : new Set(stations.map((one) => one.name)))}>
+              {picked.length ? "Choose none" : "Choose all"}
+            </button>
+          </span>
+        )}
+      </div>
+      {stations.length ? (
+        <div class="tiles">
+          {stations.map((station) => (
+            <Tile key={station.name} station={station} chosen={chosen.value.has(station.name)} toggle={toggle} />
+          ))}
+        </div>
+      ) : (
+        <div class="card">
+          <Empty title={connected ? "No station has joined yet" : "No laboratory runs here"}>
+            {connected ? (
+              <span>They appear by themselves. On a robot's computer: <code>enpire station FILE</code></span>
+            ) : (
+              <span>Start one with <code>enpire demo</code>; its records stay readable under <a href="/campaigns">Campaigns</a>.</span>
+            )}
+          </Empty>
+        </div>
+      )}
+    </section>
+  );
+}

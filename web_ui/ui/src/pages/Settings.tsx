@@ -1,0 +1,132 @@
+/** Sessions and tokens of oneself; accounts and the record of deeds for admins. */
+
+import { useState } from "preact/hooks";
+import { del, post, Problem } from "../api";
+import { moment } from "../format";
+import { Failed, Pill } from "../parts/Pieces";
+import { useGet } from "../parts/use";
+import { isAdmin, standing } from "../session";
+import type { Role } from "../types";
+
+interface KeyLine { id: string; kind: string; user: string; label: string; made_s: number; seen_s: number; ends_s: number; current: boolean }
+interface UserLine { name: string; role: Role }
+interface Deed { stamp_s: number; user: string; deed: string }
+
+export function SettingsPage() {
+  const [problem, say] = useState("");
+  const attempt = async (deed: () => Promise<unknown>, after: () => void) => {
+    try {
+      await deed();
+      say("");
+      after();
+    } catch (error) {
+      say(error instanceof Problem ? error.message : String(error));
+    }
+  };
+  return (
+    <main class="narrow">
+      <h1>Settings</h1>
+      {problem && <Failed sentence={problem} />}
+      <Keys attempt={attempt} />
+      {isAdmin.value && <Users attempt={attempt} />}
+      {isAdmin.value && <Deeds />}
+    </main>
+  );
+}
+
+type Attempt = (deed: () => Promise<unknown>, after: () => void) => Promise<void>;
+
+function Keys({ attempt }: { attempt: Attempt }) {
+  const { value, problem, again } = useGet<KeyLine[]>("/keys");
+  const [secret, show] = useState("");
+  const make = (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = event.target as HTMLFormElement;
+    const label = String(new FormData(form).get("label"));
+    void attempt(async () => show((await post<{ secret: string }>("/keys", { label })).secret), () => { form.reset(); again(); });
+  };
+  return (
+    <section class="card">
+      <header><h2>Sessions and tokens</h2></header>
+      <div class="flush scroll">
+        {problem && <Failed sentence={problem} />}
+        <table>
+          <thead><tr><th>What</th><th>User</th><th>From</th><th class="right">Last seen</th><th class="right">Ends</th><th /></tr></thead>
+          <tbody>
+            {(value ?? []).map((key) => (
+              <tr key={key.id}>
+                <td>{key.kind === "token" ? "⚿ Token" : "⌂ Session"}{key.current && <span class="faint"> · this one</span>}</td>
+                <td>{key.user}</td>
+                <td class="small soft" style={{ maxWidth: "18rem", overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap" }} title={key.label}>{key.label}</td>
+                <td class="right small">{moment(key.seen_s)}</td>
+                <td class="right small">{moment(key.ends_s)}</td>
+                <td class="right">{!key.current && <button class="quiet" onClick={() => void attempt(() => del(`/keys/${key.id}`), again)}>End</button>}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <div class="body">
+        <form class="filters" onSubmit={make}>
+          <label class="field">New token for a script<input name="label" placeholder="what it is for" required maxLength={120} /></label>
+          <button>Make a token</button>
+        </form>
+        {secret && (
+          <p style={{ marginTop: "0.8rem" }}>Copy it now, it is shown this once: <code>{secret}</code></p>
+        )}
+      </div>
+    </section>
+  );
+}
+
+function Users({ attempt }: { attempt: Attempt }) {
+  const { value, again } = useGet<UserLine[]>("/users");
+  const add = (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = event.target as HTMLFormElement;
+    void attempt(() => post("/users", Object.fromEntries(new FormData(form))), () => { form.reset(); again(); });
+  };
+  return (
+    <section class="card">
+      <header><h2>Users</h2><span class="soft small push">viewer: watch and stop · operator: also pause and resume · admin: also accounts</span></header>
+      <div class="flush scroll">
+        <table>
+          <thead><tr><th>Name</th><th>Role</th><th /></tr></thead>
+          <tbody>
+            {(value ?? []).map((user) => (
+              <tr key={user.name}>
+                <td>{user.name}</td>
+                <td><Pill of={{ icon: "☺", word: user.role, tone: user.role === "admin" ? "busy" : "calm" }} /></td>
+                <td class="right">{user.name !== standing.value?.name && <button class="quiet" onClick={() => void attempt(() => del(`/users/${user.name}`), again)}>Remove</button>}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <div class="body">
+        <form class="filters" onSubmit={add}>
+          <label class="field">Name<input name="name" required /></label>
+          <label class="field">Role<select name="role"><option>viewer</option><option selected>operator</option><option>admin</option></select></label>
+          <label class="field">Password<input name="password" type="password" minLength={10} autocomplete="new-password" required /></label>
+          <button>Add the user</button>
+        </form>
+      </div>
+    </section>
+  );
+}
+
+function Deeds() {
+  const { value } = useGet<Deed[]>("/users/audit");
+  return (
+    <section class="card">
+      <header><h2>What was done to accounts</h2></header>
+      <div class="flush scroll">
+        <table>
+          <tbody>
+            {(value ?? []).slice(0, 20).map((one) => <tr><td class="small soft">{moment(one.stamp_s)}</td><td>{one.user}</td><td>{one.deed}</td></tr>)}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}

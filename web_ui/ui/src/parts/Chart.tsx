@@ -1,0 +1,104 @@
+/** uPlot in the colours of the page; made again when data or theme change, sized by its box. */
+
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import { colour, painted } from "../theme";
+
+export interface Line { name: string; tone: string; values: (number | null)[]; dash?: number[]; points?: boolean }
+export interface Band { upper: number; lower: number; tone: string }
+export interface ChartProps {
+  x: number[]; lines: Line[]; bands?: Band[]; height?: number; range?: [number, number];
+  xLabel?: (value: number) => string; yLabel?: (value: number) => string; xStep?: number;
+  /** Position of a vertical marker on the x axis. */
+  at?: number; onPick?: (x: number) => void; goal?: number; label: string;
+}
+
+export function Chart(props: ChartProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | undefined>(undefined);
+  const latest = useRef(props);
+  latest.current = props;
+  const paint = painted.value;
+  const shape = props.lines.map((line) => `${line.name}${line.tone}${line.points}`).join() + (props.range ?? "") + props.height;
+
+  useEffect(() => {
+    const host = box.current;
+    if (!host) return;
+    const made = new uPlot(options(latest, host.clientWidth), data(latest.current), host);
+    plot.current = made;
+    const watcher = new ResizeObserver(() => made.setSize({ width: host.clientWidth, height: latest.current.height ?? 200 }));
+    watcher.observe(host);
+    const pick = () => {
+      const { left } = made.cursor;
+      if (left !== undefined && left !== null && left >= 0) latest.current.onPick?.(made.posToVal(left, "x"));
+    };
+    made.over.addEventListener("click", pick);
+    return () => {
+      watcher.disconnect();
+      made.destroy();
+    };
+  }, [paint, shape]);
+
+  useEffect(() => plot.current?.setData(data(props)), [props.x, props.lines]);
+  useEffect(() => plot.current?.redraw(false), [props.at, props.goal]);
+  return <div class="chart" ref={box} role="img" aria-label={props.label} style={{ minHeight: `${props.height ?? 200}px` }} />;
+}
+
+const data = (props: ChartProps): uPlot.AlignedData => [props.x, ...props.lines.map((line) => line.values)];
+
+function options(latest: { current: ChartProps }, width: number): uPlot.Options {
+  const props = latest.current;
+  const axis: uPlot.Axis = {
+    stroke: colour("faint"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false },
+    font: "12px system-ui, sans-serif", gap: 6,
+  };
+  const xValues = props.xLabel && { values: (_: uPlot, at: number[]) => at.map((value) => latest.current.xLabel!(value)) };
+  const yValues = props.yLabel && { values: (_: uPlot, at: number[]) => at.map((value) => latest.current.yLabel!(value)) };
+  const incrs = props.xStep ? { incrs: [1, 2, 5, 10, 20, 50, 100].map((step) => step * props.xStep!) } : {};
+  const range = props.range;
+  return {
+    width: Math.max(80, width),
+    height: props.height ?? 200,
+    legend: { show: false },
+    cursor: { drag: { x: false, y: false }, points: { size: 7 }, y: false },
+    scales: { x: { time: false }, y: range ? { range: () => range } : {} },
+    axes: [{ ...axis, size: 30, ...xValues, ...incrs }, { ...axis, size: 52, ...yValues }],
+    series: [
+      {},
+      ...props.lines.map((line): uPlot.Series => ({
+        label: line.name, stroke: line.tone === "none" ? "transparent" : colour(line.tone), width: 2,
+        points: { show: line.points ?? false, size: 7, fill: colour("surface"), stroke: colour(line.tone), width: 2 },
+        spanGaps: true,
+        ...(line.dash ? { dash: line.dash } : {}),
+      })),
+    ],
+    bands: (props.bands ?? []).map((band) => ({ series: [band.upper, band.lower], fill: `${colour(band.tone)}2e` })),
+    hooks: { draw: [(plot) => marks(plot, latest.current)] },
+  };
+}
+
+/** The goal as a dashed line, the moment shown as a vertical one. */
+function marks(plot: uPlot, props: ChartProps): void {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.lineWidth = devicePixelRatio;
+  if (props.goal) {
+    const y = Math.round(plot.valToPos(props.goal, "y", true));
+    ctx.strokeStyle = colour("ok");
+    ctx.setLineDash([5 * devicePixelRatio, 4 * devicePixelRatio]);
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+  }
+  if (props.at !== undefined) {
+    const x = Math.round(plot.valToPos(props.at, "x", true));
+    ctx.strokeStyle = colour("text");
+    ctx.setLineDash([]);
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
+}

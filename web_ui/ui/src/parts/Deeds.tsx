@@ -1,0 +1,46 @@
+/** Commands on their way: requested → accepted → effective. */
+
+import { commands } from "../socket";
+import type { Command } from "../types";
+import { seconds } from "../format";
+
+const WAY = ["requested", "accepted", "effective"] as const;
+
+export function Deeds() {
+  const all = Object.values(commands.value ?? {});
+  if (!all.length) return null;
+  const shown = all.slice(-6).reverse();
+  const times = all.filter((one) => one.verb === "stop" && one.state === "effective").map((one) => one.took_s ?? 0).sort((a, b) => a - b);
+  const slowest = times[Math.max(0, Math.ceil(0.95 * times.length) - 1)];
+  return (
+    <section class="card">
+      <header>
+        <h2>Commands</h2>
+        {slowest !== undefined && <span class="soft small push num">stop: effective within {seconds(slowest)} (p95 of {times.length})</span>}
+      </header>
+      <div class="body">
+        <ul class="deeds">{shown.map((one) => <Deed key={one.id} of={one} />)}</ul>
+      </div>
+    </section>
+  );
+}
+
+function Deed({ of }: { of: Command }) {
+  const reached = WAY.indexOf(of.state as (typeof WAY)[number]);
+  const at = new Date(of.requested_ms).toLocaleTimeString("en-GB");
+  return (
+    <li data-command={of.verb} data-state={of.state}>
+      <span class="faint small num">{at}</span>
+      <span><b>{of.verb[0]!.toUpperCase() + of.verb.slice(1)}</b> {of.station || "the whole fleet"} <span class="faint small">by {of.by}</span></span>
+      <span class="steps push">
+        {of.state === "refused" ? <b class="refused">✕ refused</b> : WAY.map((step, index) => (
+          <>
+            {index > 0 && <span aria-hidden="true">→</span>}
+            <b class={index <= reached ? "done" : ""}>{index <= reached ? "✓ " : ""}{step}</b>
+          </>
+        ))}
+        {of.state === "effective" && <span class="num">in {seconds(of.took_s)}</span>}
+      </span>
+    </li>
+  );
+}

@@ -1,0 +1,77 @@
+/** Small pieces that several pages share. */
+
+import type { ComponentChildren } from "preact";
+import type { Success } from "../types";
+import { percent } from "../format";
+import { letterWord, type Word } from "../words";
+
+export function Pill({ of, children }: { of: Word; children?: ComponentChildren }) {
+  return (
+    <span class={`pill ${of.tone}`}>
+      <i aria-hidden="true">{of.icon}</i>{children ?? of.word}
+    </span>
+  );
+}
+
+export function Interval({ low, high, at, goal }: { low: number; high: number; at?: number | null; goal?: number }) {
+  const put = (value: number) => `${(100 * Math.min(1, Math.max(0, value))).toFixed(2)}%`;
+  return (
+    <div class="interval" role="img" aria-label={`${percent(at)}, 95 % interval ${percent(low)} to ${percent(high)}`}>
+      <b style={{ left: put(low), width: put(high - low) }} />
+      {goal ? <u style={{ left: put(goal) }} title={`goal ${percent(goal)}`} /> : null}
+      {at === null || at === undefined ? null : <i style={{ left: put(at) }} />}
+    </div>
+  );
+}
+
+/** A success rate in words: rate, interval, n. */
+export function Rate({ of }: { of: Success | null | undefined }) {
+  if (!of || !of.n) return <span class="faint">no trials</span>;
+  return (
+    <span class="num">
+      <b>{percent(of.success)}</b>{" "}
+      <span class="faint small">[{(100 * of.low).toFixed(1)}, {(100 * of.high).toFixed(1)}] of {of.n}</span>
+    </span>
+  );
+}
+
+export function Verdicts({ letters }: { letters: string }) {
+  const shown = letters.slice(-20);
+  const wins = [...shown].filter((letter) => letter === "s").length;
+  return (
+    <div class="verdicts" role="img" aria-label={`last ${shown.length} verdicts: ${wins} successes`}>
+      {[...shown].map((letter) => {
+        const word = letterWord(letter);
+        return <span class={word.tone} title={word.word}>{word.icon}</span>;
+      })}
+    </div>
+  );
+}
+
+/** A bar of parts with its legend, largest things in a fixed order; behind it a table for screen readers. */
+export function Stack({ parts, unit }: { parts: [string, number, string][]; unit: (value: number) => string }) {
+  const total = parts.reduce((sum, [, value]) => sum + value, 0);
+  if (!total) return <p class="faint small">Nothing yet.</p>;
+  return (
+    <div style={{ display: "grid", gap: "0.65rem" }}>
+      <div class="stack" aria-hidden="true">
+        {parts.map(([name, value]) =>
+          value > 0 ? <i class={`fill-${name}`} style={{ width: `${(100 * value) / total}%` }} /> : null,
+        )}
+      </div>
+      <div class="legend">
+        {parts.filter(([, value]) => value > 0).map(([name, value, word]) => (
+          <span><i class={`square fill-${name}`} />{word} <b>{unit(value)}</b></span>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+export function Failed({ sentence }: { sentence: string }) {
+  return <div class="notice" role="alert">{sentence}</div>;
+}
+
+export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+  return <div class="empty"><b>{title}</b>{children}</div>;
+}

@@ -1,0 +1,39 @@
+/** The address bar as a signal. */
+
+import { signal } from "@preact/signals";
+
+export const path = signal(location.pathname);
+export const query = signal(new URLSearchParams(location.search));
+
+function read(): void {
+  path.value = location.pathname;
+  query.value = new URLSearchParams(location.search);
+}
+addEventListener("popstate", read);
+
+export function go(address: string): void {
+  history.pushState(null, "", address);
+  read();
+  scrollTo(0, 0);
+}
+
+/** Change the query without a new entry in the history. */
+export function tune(changes: Record<string, string>): void {
+  const next = new URLSearchParams(location.search);
+  for (const [name, value] of Object.entries(changes)) {
+    if (value) next.set(name, value);
+    else next.delete(name);
+  }
+  const text = next.toString();
+  history.replaceState(null, "", text ? `${location.pathname}?${text}` : location.pathname);
+  read();
+}
+
+/** Take clicks on links of our own host; everything else stays the browser's. */
+addEventListener("click", (event) => {
+  const link = (event.target as Element | null)?.closest?.("a[href]") as HTMLAnchorElement | null;
+  if (!link || event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey) return;
+  if (link.origin !== location.origin || link.target || link.pathname.startsWith("/api/")) return;
+  event.preventDefault();
+  go(link.pathname + link.search);
+});

@@ -1,0 +1,131 @@
+/** One WebSocket per tab; each topic is a signal that holds the newest document. */
+
+import { type Signal, signal } from "@preact/signals";
+import type { Command, FleetDocument } from "./types";
+
+type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
+interface Message { kind: string; topic?: string; seq?: number; body?: Json; detail?: string; at_ms?: number }
+interface Topic { document: Signal<unknown>; seq: number; users: number; topic: string }
+
+/** performance.now() of the last message of any kind; 0 before the first. */
+export const lastMessage = signal(0);
+export const connected = signal(false);
+/** Milliseconds to add to Date.now() for the server's clock: ages on tiles are true on any computer. */
+export const clockSkew = signal(0);
+/** Told when the server says that the session has ended. */
+export const onSignedOut: { run: () => void } = { run: () => undefined };
+
+const topics = new Map<string, Topic>();
+const pictures = new Map<string, Signal<string>>();
+let socket: WebSocket | undefined;
+let wanted = false;
+let delay = 250;
+
+export function open(): void {
+  wanted = true;
+  if (socket) return;
+  const scheme = location.protocol === "https:" ? "wss" : "ws";
+  const line = new WebSocket(`${scheme}://${location.host}/api/v1/socket`);
+  line.binaryType = "arraybuffer";
+  socket = line;
+  line.onopen = () => {
+    delay = 250;
+    connected.value = true;
+    const names = [...topics.keys()];
+    if (names.length) line.send(JSON.stringify({ subscribe: names }));
+  };
+  line.onmessage = (event: MessageEvent<string | ArrayBuffer>) => {
+    lastMessage.value = performance.now();
+    if (typeof event.data === "string") take(JSON.parse(event.data) as Message);
+    else takePicture(event.data);
+  };
+  line.onclose = (event) => {
+    if (socket !== line) return;
+    socket = undefined;
+    connected.value = false;
+    if (event.code === 4401) onSignedOut.run();
+    else if (wanted) {
+      setTimeout(() => wanted && open(), delay);
+      delay = Math.min(delay * 2, 5000);
+    }
+  };
+}
+
+export function close(): void {
+  wanted = false;
+  const line = socket;
+  socket = undefined;
+  connected.value = false;
+  lastMessage.value = 0;
+  line?.close();
+  for (const topic of topics.values()) topic.document.value = undefined;
+}
+
+/** The signal of a topic; call `leave` when nobody looks any more. */
+export function watch<T>(name: string): Signal<T | undefined> {
+  let topic = topics.get(name);
+  if (!topic) {
+    topic = { document: signal<unknown>(undefined), seq: 0, users: 0, topic: name };
+    topics.set(name, topic);
+    say({ subscribe: [name] });
+  }
+  topic.users += 1;
+  return topic.document as Signal<T | undefined>;
+}
+
+export function leave(name: string): void {
+  const topic = topics.get(name);
+  if (!topic || --topic.users > 0) return;
+  topics.delete(name);
+  say({ unsubscribe: [name] });
+}
+
+/** The newest picture of a camera as an object address; empty before the first. */
+export function picture(station: string, camera: string): Signal<string> {
+  const name = `camera/${station}/${camera}`;
+  let shown = pictures.get(name);
+  if (!shown) {
+    shown = signal("");
+    pictures.set(name, shown);
+  }
+  watch(name);
+  return shown;
+}
+
+function say(wish: { subscribe?: string[]; unsubscribe?: string[] }): void {
+  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(wish));
+}
+
+function take(message: Message): void {
+  if (message.at_ms !== undefined) clockSkew.value = message.at_ms - Date.now();
+  const topic = message.topic === undefined ? undefined : topics.get(message.topic);
+  if (!topic || message.seq === undefined) return;
+  if (message.kind === "snapshot") topic.document.value = message.body;
+  else if (message.seq === topic.seq + 1) topic.document.value = patched(topic.document.value as Json, message.body);
+  else return say({ subscribe: [topic.topic] }); // a message was lost: begin with a fresh snapshot
+  topic.seq = message.seq;
+}
+
+function takePicture(data: ArrayBuffer): void {
+  const size = new DataView(data).getUint16(0);
+  const head = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 2, size))) as { topic: string };
+  const shown = pictures.get(head.topic);
+  if (!shown) return;
+  const before = shown.value;
+  shown.value = URL.createObjectURL(new Blob([new Uint8Array(data, 2 + size)], { type: "image/jpeg" }));
+  if (before) setTimeout(() => URL.revokeObjectURL(before), 1000);
+}
+
+/** A JSON merge patch (RFC 7396), without touching what stays the same. */
+function patched(old: Json, patch: Json | undefined): Json {
+  if (patch === undefined || patch === null || typeof patch !== "object" || Array.isArray(patch)) return patch ?? null;
+  const base = old !== null && typeof old === "object" && !Array.isArray(old) ? { ...old } : {};
+  for (const [name, value] of Object.entries(patch)) {
+    if (value === null) delete base[name];
+    else base[name] = typeof value === "object" ? patched(base[name] ?? null, value) : value;
+  }
+  return base;
+}
+
+export const fleet = watch<FleetDocument>("fleet");
+export const commands = watch<Record<string, Command>>("commands");

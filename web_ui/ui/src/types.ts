@@ -1,0 +1,87 @@
+/** The documents of the API, as web_ui/documents.py and enpire/documents.py define them. */
+
+export type Phase =
+  | "rollout" | "reset" | "verify" | "wait-order" | "wait-person" | "fault" | "stopped" | "offline";
+export type Verb = "pause" | "resume" | "stop";
+export type CommandState = "requested" | "accepted" | "effective" | "refused";
+export type Role = "viewer" | "operator" | "admin";
+
+export interface Rate { successes: number; n: number; low: number; high: number; rate?: number | null }
+
+export interface Station {
+  name: string; phase: Phase; since_ms: number; lanes: number; episodes: number; episodes_per_min: number;
+  verdicts: string; deployed: string; paused: boolean; stopped: boolean; alarm: string; cameras: string[];
+}
+
+export interface Headline {
+  id: string; name: string; task: string; elapsed_s: number; wall_budget_s: number; round: number;
+  phase_text: string; goal: number; champion: string; success?: Rate; mru?: number;
+  episodes: Record<string, number>; paused: boolean; stopped: boolean;
+}
+
+export interface RoundPoint { round: number; purpose: string; success: Rate }
+export interface LearnerBar { stage: string; done: number; total: number }
+export interface GateBar {
+  pairs: number; max_pairs: number; wins: number; losses: number; log_e: number; need: number; more?: number;
+}
+
+export interface FleetDocument {
+  connected: boolean; campaign?: Headline; learner?: LearnerBar; gate?: GateBar; rounds: RoundPoint[];
+  stations: Record<string, Station>;
+}
+
+export interface Command {
+  id: string; verb: Verb; station: string; by: string; state: CommandState; requested_ms: number; took_s?: number;
+}
+
+export interface Success {
+  id: string; success?: number | null; low: number; high: number; n: number; successes: number;
+}
+export interface Confirm extends Success { announced: number; passed?: boolean | null }
+
+export interface GateView {
+  id: string; round: number; k: number; champion: string; candidate: string; decision: string; reason: string;
+  pairs: number; max_pairs: number; wins: number; losses: number; both: number; neither: number; log_e: number;
+  log_need: number; difference_low?: number | null; difference_high?: number | null;
+  champion_success: Success; candidate_success: Success; opened_s: number; decided_s?: number | null;
+}
+export interface LearnerView {
+  job: string; learner: string; parent: string; state: string; why: string; seconds?: number | null;
+  figures: Record<string, number>;
+}
+export interface RoundView {
+  round: number; collection: Success; candidate: string; learner?: LearnerView | null; gate?: GateView | null;
+}
+export interface StationView {
+  id: string; state: string; cause: string; lanes: number; utilisation?: number | null;
+  robot_time: Record<string, number>;
+}
+export interface CampaignLine { id: string; name: string; task: string; state: string; began: string }
+export interface CampaignView {
+  id: string; name: string; task: string; state: string; reason: string; began: string; seed: number;
+  goal: { success: number; confirm_starts: number };
+  rounds: RoundView[]; base?: Success | null; champion?: Success | null; confirm?: Confirm | null;
+  episodes: Record<string, number>; worst_case?: Success | null; mru?: number | null;
+  robot_time: Record<string, number>; robot_h: number; wall_s: number; time_to_goal_s?: number | null;
+  robot_h_to_goal?: number | null; tokens: { fresh: number; cached: number; output: number };
+  search_gate_gap?: number | null; stations: StationView[];
+}
+export interface VersionView {
+  id: string; kind: string; parent: string; round: number; state: string; made_s: number; hidden: Success;
+}
+
+export interface EpisodeLine {
+  order_id: string; campaign_id: string; outcome: string; cause: string; purpose: string; round: number;
+  station: string; policy_id: string; gate_id: string; pair: number; side: string; ticks: number; confidence: number;
+}
+export interface EpisodePage { rows: EpisodeLine[]; next?: number | null }
+export interface EpisodeView {
+  episode: EpisodeLine; start_split: string; start_index: number; ran_policy_id: string; seconds: number;
+  reset_attempts: number; clipped: number; sha256: string; pictures: string[];
+}
+export interface Curve { name: string; unit: string; values: (number | null)[] }
+export interface Span { first: number; last: number; source: string }
+export interface Series {
+  rate_hz: number | null; frames: number; tick: number[]; state: Curve[]; action: Curve[]; figures: Curve[];
+  segments: Span[]; decisions: number[]; events: { tick: number; name: string }[];
+}

@@ -1,0 +1,59 @@
+/** One icon, one word, one colour for each phase, outcome and decision. */
+
+export type Tone = "ok" | "warn" | "bad" | "busy" | "calm";
+export interface Word { icon: string; word: string; tone: Tone }
+
+const PHASES: Record<string, Word> = {
+  rollout: { icon: "▶", word: "Rollout", tone: "ok" },
+  reset: { icon: "↺", word: "Reset", tone: "busy" },
+  verify: { icon: "◎", word: "Verify", tone: "busy" },
+  "wait-order": { icon: "…", word: "Waiting for orders", tone: "calm" },
+  "wait-person": { icon: "☝", word: "Needs a person", tone: "warn" },
+  fault: { icon: "⚠", word: "Fault", tone: "bad" },
+  stopped: { icon: "■", word: "Stopped", tone: "bad" },
+  offline: { icon: "⊘", word: "Offline", tone: "bad" },
+};
+
+const OUTCOMES: Record<string, Word> = {
+  success: { icon: "✓", word: "Success", tone: "ok" },
+  failure: { icon: "✕", word: "Failure", tone: "bad" },
+  unsafe: { icon: "⚠", word: "Unsafe", tone: "bad" },
+  aborted: { icon: "■", word: "Aborted", tone: "warn" },
+  invalid: { icon: "⊘", word: "Invalid", tone: "warn" },
+  unknown: { icon: "?", word: "Unknown", tone: "warn" },
+  open: { icon: "…", word: "Open", tone: "calm" },
+};
+
+const DECISIONS: Record<string, Word> = {
+  promote: { icon: "↑", word: "Promoted", tone: "ok" },
+  reject: { icon: "✕", word: "Rejected", tone: "bad" },
+  hold: { icon: "=", word: "Held", tone: "warn" },
+  open: { icon: "…", word: "Deciding", tone: "busy" },
+};
+
+const STATES: Record<string, Word> = {
+  running: { icon: "▶", word: "Running", tone: "ok" },
+  paused: { icon: "‖", word: "Paused", tone: "warn" },
+  reached: { icon: "✓", word: "Goal reached", tone: "ok" },
+  ended: { icon: "■", word: "Ended without its goal", tone: "warn" },
+  interrupted: { icon: "⊘", word: "Interrupted", tone: "bad" },
+};
+
+const LETTERS: Record<string, string> = {
+  s: "success", f: "failure", u: "unsafe", a: "aborted", i: "invalid", "?": "unknown",
+};
+
+const other = (name: string): Word => ({ icon: "•", word: name, tone: "calm" });
+export const phaseWord = (name: string): Word => PHASES[name] ?? other(name);
+export const outcomeWord = (name: string): Word => OUTCOMES[name] ?? other(name);
+export const decisionWord = (name: string): Word => DECISIONS[name] ?? other(name);
+export const stateWord = (name: string): Word => STATES[name] ?? other(name);
+export const letterWord = (letter: string): Word => outcomeWord(LETTERS[letter] ?? letter);
+
+export const PURPOSES: Record<string, string> = {
+  demonstrate: "Demonstration", collect: "Collection", base: "Base measurement", gate: "Gate", confirm: "Confirmation",
+};
+/** Order of the robot-time stack, and which phases count as use of the robot. */
+export const PHASE_ORDER = [
+  "rollout", "reset", "verify", "wait-order", "wait-person", "stopped", "fault", "offline",
+] as const;
