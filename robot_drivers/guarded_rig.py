@@ -10,6 +10,7 @@ import numpy as np
 from enpire.errors import RobotProblem
 from enpire.interfaces import Rig
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
+from robot_drivers.freshness import Freshness
 from robot_drivers.safety import Envelope
 
 IN_FLIGHT_S = 1.0
@@ -32,6 +33,7 @@ class GuardedRig:
         """One sentence for every violated lane."""
         self.clipped = np.zeros(rig.lanes, np.int64)
         """(lanes,): commands changed since `place`."""
+        self._freshness = Freshness(rig.spec)
         self._rig = rig
         self._envelope = envelope
         self._state = np.full((rig.lanes, rig.spec.state_dim), np.nan, np.float32)
@@ -45,11 +47,21 @@ class GuardedRig:
         """Whether a stop holds; `resume` ends it."""
         return self._stopped.is_set()
 
+    @property
+    def stale(self) -> str:
+        """One sentence on a sensor that has stood still since the last `place`; such a rollout is invalid.
+
+        Watched on rigs of one lane, as real robots are.
+        """
+        return self._freshness.stale
+
     def place(self, lane: int, start: Start) -> None:
         """Put one lane into a start state and forget its last episode, violations too."""
         with self._sending:
             self._refuse_when_stopped()
             self._rig.place(lane, start)
+        if self.lanes == 1:
+            self._freshness.begin()
         self.violated[lane] = False
         self.offences[lane] = ""
         self.clipped[lane] = 0
@@ -67,6 +79,8 @@ class GuardedRig:
                 " agreed in its spec; correct the driver."
             )
         self._state = state
+        if self.lanes == 1:
+            self._freshness.note(observation)
         for lane in np.flatnonzero(self._envelope.violated(state) & ~self.violated):
             self.offences[lane] = self._envelope.offence(state[lane])
             self.violated[lane] = True
@@ -85,7 +99,12 @@ class GuardedRig:
         with self._sending:
             self._refuse_when_stopped()
             sent = self._rig.act(limited, advancing)
+            if self._stopped.is_set():
+                # The stop came while this command was on its way: the last word is a stop.
+                self._rig.stop()
         self.clipped += clipped & advancing
+        if self.lanes == 1 and advancing[0]:
+            self._freshness.commanded()
         self._before = np.where(advancing[:, None], last, self._before)
         self._last = np.where(advancing[:, None], sent, self._last)
         return np.where(advancing[:, None], sent, last).astype(np.float32)
@@ -95,13 +114,11 @@ class GuardedRig:
         return self._rig.look(lane)
 
     def stop(self) -> None:
-        """Hold still until `resume`; when this returns, no command is on its way any more."""
+        """Hold still until `resume`; waits until a command that was on its way has been overruled (see `act`)."""
         self._stopped.set()
         self._rig.stop()
         if self._sending.acquire(timeout=IN_FLIGHT_S):
             self._sending.release()
-        # A command that was in flight may have moved the robot after the first stop: the last word is a stop.
-        self._rig.stop()
 
     def resume(self) -> None:
         """Allow motion again after a stop. Only a person may ask this of a real robot."""

@@ -123,7 +123,7 @@ class Envelope:
         """(lanes,): rows of state (lanes, state_dim) that are outside the workspace, too forceful, or not finite."""
         with np.errstate(invalid="ignore"):
             inside = (state >= self._state_low) & (state <= self._state_high)
-        outside: MaskArray = ~inside.all(axis=1)
+        outside: MaskArray = np.any(np.logical_not(inside), axis=1)
         return outside
 
     def offence(self, state: FloatArray) -> str:

@@ -28,7 +28,7 @@ FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False)
 BAD = (np.nan, np.inf, -np.inf)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(
     wish=hnp.arrays(np.float32, (3, 2), elements=ANY),
     last=hnp.arrays(np.float32, (3, 2), elements=ANY),
@@ -54,7 +54,7 @@ def test_nothing_bad_passes(wish, last, before, state, step, bend):
     assert (clipped == (sent != wish).any(axis=1)).all()
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(
     wish=hnp.arrays(np.float32, (4, 2), elements=FINITE),
     last=hnp.arrays(np.float32, (4, 2), elements=st.floats(0.0, 0.25, width=32)),

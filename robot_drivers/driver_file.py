@@ -1,0 +1,38 @@
+"""Loads a laboratory's driver file: one Python file with a function `robot(**options) -> Robot`."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from enpire.errors import FileProblem
+from enpire.interfaces import Robot
+
+MEMBERS = ("spec", "connect", "observe", "act", "stop", "close")
+
+
+def load_robot(path: Path, options: Mapping[str, object]) -> Robot:
+    """The robot that a driver file makes; it is not connected yet.
+
+    Raises:
+        FileProblem: there is no such file, it has no function `robot`, or what that returns is no Robot.
+    """
+    if not path.is_file():
+        raise FileProblem(f"The driver file {path} does not exist; check the path.")
+    try:
+        make = runpy.run_path(str(path)).get("robot")
+    except SyntaxError as problem:
+        raise FileProblem(f"The driver file {path} is not Python: {problem}.") from problem
+    if not callable(make):
+        raise FileProblem(f"The driver file {path} needs a function robot(**options) that returns the robot.")
+    try:
+        made = make(**options)
+    except TypeError as problem:
+        raise FileProblem(f"The driver file {path} cannot make a robot of {dict(options)}: {problem}.") from problem
+    if missing := [name for name in MEMBERS if not hasattr(made, name)]:
+        raise FileProblem(
+            f"What robot() of {path} returns has no {', '.join(missing)}; a robot needs {', '.join(MEMBERS)}."
+        )
+    return cast("Robot", made)

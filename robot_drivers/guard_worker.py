@@ -1,0 +1,91 @@
+"""The thread of a guard that speaks to the driver, so that a slow bus never delays a stop."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+import time
+from dataclasses import dataclass
+
+from enpire.errors import EnpireError, RobotProblem
+from enpire.fleet.fields import Fields
+from robot_drivers.guarded_rig import GuardedRig
+from robot_drivers.wire import Message, answer, array_out, error_out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One question to the rig, and who asked."""
+
+    peer: int
+    verb: str
+    message: Fields
+
+
+class GuardWorker:
+    """Carries out one job after the other; results wait in `finished`, and a byte on `wake` says so."""
+
+    def __init__(self, rig: GuardedRig, wake: socket.socket, least_s: float) -> None:
+        """Start the thread.
+
+        Args:
+            rig: the rig inside its envelope.
+            wake: written to after each job.
+            least_s: least time from one command to the next; a faster runner is paced, not obeyed.
+        """
+        self.finished: queue.SimpleQueue[tuple[Job, Message]] = queue.SimpleQueue()
+        self._rig = rig
+        self._wake = wake
+        self._least_s = least_s
+        self._next_s = 0.0
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
+        self._thread.start()
+
+    def give(self, job: Job) -> None:
+        """Queue a job; the guard gives one at a time for each peer."""
+        self._jobs.put(job)
+
+    def end(self, timeout_s: float = 2.0) -> bool:
+        """Finish the current job and end; False when the driver hangs."""
+        self._jobs.put(None)
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            self.finished.put((job, self._result(job)))
+            self._wake.send(b"\0")
+
+    def _result(self, job: Job) -> Message:
+        try:
+            self._pace(job.verb)
+            return {"error": "", **answer(self._rig, job.verb, job.message), **self._report(job.verb)}
+        except EnpireError as error:
+            return {**error_out(error), **self._report(job.verb)}
+        except Exception as error:  # noqa: BLE001 - a laboratory's driver may raise anything; the guard must outlive it.
+            self._rig.stop()
+            return {
+                **error_out(RobotProblem(f"The driver failed with {type(error).__name__}: {error}.")),
+                "fault": True,
+            }
+
+    def _pace(self, verb: str) -> None:
+        if verb != "act":
+            return
+        wait_s = self._next_s - time.monotonic()
+        if wait_s > 0:
+            time.sleep(wait_s)
+        self._next_s = time.monotonic() + self._least_s
+
+    def _report(self, verb: str) -> Message:
+        if verb not in {"act", "observe", "place"}:
+            return {}
+        rig = self._rig
+        return {
+            "violated": array_out(rig.violated),
+            "clipped": array_out(rig.clipped),
+            "offences": list(rig.offences),
+            "stale": rig.stale,
+        }

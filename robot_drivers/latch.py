@@ -1,0 +1,91 @@
+"""The stop latch: a file that says whether a robot may move. Missing, unreadable or wrong means latched."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from enpire.errors import EnpireError, RobotProblem
+from enpire.store import durable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatchState:
+    """What the latch file says."""
+
+    latched: bool
+    cause: str
+    """One sentence: why the robot may not move, or who allowed it."""
+    nonce: str
+    """New with every closing; `open` must name it, so that an old permission cannot be replayed. Empty when unknown."""
+
+
+class Latch:
+    """One robot's latch file. Every change is durable when the call returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> LatchState:
+        """What holds now; everything that is not a whole, undamaged file is latched."""
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return LatchState(latched=True, cause=f"The latch file {self.path} is missing.", nonce="")
+        except (OSError, UnicodeDecodeError) as problem:
+            return LatchState(latched=True, cause=f"The latch file {self.path} cannot be read: {problem}.", nonce="")
+        return _parsed(text) or LatchState(latched=True, cause=f"The latch file {self.path} is damaged.", nonce="")
+
+    def close(self, cause: str) -> LatchState:
+        """Latch, durably. When the disk refuses the new file, the old one is removed: missing means latched."""
+        state = LatchState(latched=True, cause=cause, nonce=secrets.token_hex(8))
+        try:
+            durable.write(self.path, _text(state))
+        except EnpireError:
+            durable.remove(self.path)
+            return LatchState(latched=True, cause=cause, nonce="")
+        return state
+
+    def open(self, nonce: str, person: str) -> LatchState:
+        """Allow motion, durably; `nonce` must be that of the last closing.
+
+        Raises:
+            RobotProblem: the nonce is old or unknown; nothing changed.
+        """
+        now = self.read()
+        if not now.latched:
+            return now
+        if not now.nonce or not secrets.compare_digest(now.nonce.encode(), nonce.encode()):
+            raise RobotProblem(
+                f"The latch {self.path} was closed again since that permission was asked for ({now.cause}) Look at the"
+                " robot and resume it once more."
+            )
+        state = LatchState(latched=False, cause=f"{person} allowed motion.", nonce="")
+        durable.write(self.path, _text(state))
+        return state
+
+
+def _text(state: LatchState) -> bytes:
+    body = {"latched": state.latched, "cause": state.cause, "nonce": state.nonce}
+    return json.dumps({"body": body, "sha256": _digest(body)}, indent=1).encode()
+
+
+def _digest(body: object) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _parsed(text: str) -> LatchState | None:
+    try:
+        content = json.loads(text)
+    except ValueError:
+        return None
+    body = content.get("body") if isinstance(content, dict) else None
+    if not isinstance(body, dict) or content.get("sha256") != _digest(body):
+        return None
+    latched, cause, nonce = body.get("latched"), body.get("cause"), body.get("nonce")
+    if not isinstance(latched, bool) or not isinstance(cause, str) or not isinstance(nonce, str):
+        return None
+    return LatchState(latched=latched, cause=cause, nonce=nonce)

@@ -1,0 +1,71 @@
+"""A rig of one lane out of a `Robot`: how a laboratory's driver file becomes what a station moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from enpire.errors import RobotProblem, UsageError
+from enpire.interfaces import Robot
+from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
+
+
+class SingleLane:
+    """A connected `Robot` as a `Rig` with one lane. `place` moves nothing: the robot resets by itself afterwards."""
+
+    lanes = 1
+
+    def __init__(self, robot: Robot) -> None:
+        self.spec = robot.spec
+        self._robot = robot
+        self._seen: Observation | None = None
+        self._sent: FloatArray = np.zeros((1, robot.spec.action_dim), np.float32)
+        robot.connect()
+
+    def place(self, lane: int, start: Start) -> None:
+        """Prepare a reset by the robot: what was seen of the last episode is forgotten."""
+        if lane != 0:
+            raise UsageError(f"A real robot has one lane, number 0; there is no lane {lane}.")
+        if len(start.values) != len(self.spec.start_names):
+            raise UsageError(
+                f"A start of {self.spec.name} has the values {', '.join(self.spec.start_names)}, not"
+                f" {len(start.values)} numbers."
+            )
+        self._seen = None
+
+    def observe(self) -> Observation:
+        """Sense once; RobotProblem when the driver breaks its own spec."""
+        seen = self._robot.observe()
+        if seen.state.shape != (1, self.spec.state_dim):
+            raise RobotProblem(
+                f"The driver of {self.spec.name} measured a state of shape {seen.state.shape}; its spec says"
+                f" (1, {self.spec.state_dim}). Correct the driver."
+            )
+        self._seen = seen
+        return seen
+
+    def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
+        """Command the robot, if its lane moves; a robot that does not move gets no command."""
+        if moving[0]:
+            sent = np.asarray(self._robot.act(action[0]), np.float32)
+            if sent.shape != (self.spec.action_dim,):
+                raise RobotProblem(
+                    f"The driver of {self.spec.name} says that it sent numbers of shape {sent.shape}; its spec says"
+                    f" ({self.spec.action_dim},). Correct the driver."
+                )
+            self._sent = sent[None]
+        return self._sent
+
+    def look(self, lane: int) -> Mapping[str, ImageArray]:
+        """The pictures of the newest observation; empty when the driver gives none."""
+        seen = self._seen if self._seen is not None else self.observe()
+        return {camera: pictures[lane] for camera, pictures in seen.images.items()}
+
+    def stop(self) -> None:
+        """Hold still."""
+        self._robot.stop()
+
+    def close(self) -> None:
+        """Stop and disconnect."""
+        self._robot.close()

@@ -1,0 +1,217 @@
+"""The guard as a process: limits, stops, latch, lost and eager peers. Real sockets, real processes, a fake arm."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from enpire.errors import EnvelopeViolation, RobotProblem, UsageError
+from enpire.types import Start
+from robot_drivers.guard_client import Control, GuardedClient, open_guarded, start_guard
+from robot_drivers.guard_settings import GuardSettings
+from robot_drivers.latch import Latch
+from robot_drivers.wire import array_out, encode
+
+ONE = np.ones(1, np.bool_)
+HOME = Start(split="train", index=0, values=(0.0, 0.0), seed=0)
+PATIENT_S = 30.0
+
+
+def until(true: Callable[[], object], what: str) -> None:
+    deadline_s = time.monotonic() + PATIENT_S
+    while not true():
+        assert time.monotonic() < deadline_s, f"waited in vain: {what}"
+        time.sleep(0.01)
+
+
+def resume(settings: GuardSettings) -> None:
+    with Control(settings.card) as hand:
+        hand.resume("Ada")
+
+
+def address(settings: GuardSettings) -> str:
+    with Control(settings.card) as hand:
+        return hand.address
+
+
+def acts(log: Path) -> list[int]:
+    return [int(line.split()[1]) for line in log.read_text().splitlines() if line.startswith("act")]
+
+
+@pytest.fixture
+def settings(tmp_path) -> GuardSettings:
+    driver = tmp_path / "arm.py"
+    driver.write_text("from robot_drivers.fake_robot import robot\n")
+    # Ten seconds of patience: these tests are not about the watchdog, and the machine is busy.
+    return GuardSettings(
+        driver=str(driver), folder=tmp_path / "arm", options={"log": str(tmp_path / "log")}, watchdog_s=10.0
+    )
+
+
+@pytest.fixture
+def rig(settings) -> Iterator[GuardedClient]:
+    opened = open_guarded(settings)
+    resume(settings)
+    opened.place(0, HOME)
+    yield opened
+    opened.close()
+
+
+def test_limits_and_refusals_hold_behind_the_guard(rig, settings):
+    assert rig.act(np.full((1, 2), 9.0, np.float32), ONE).tolist() == [[1.5, 1.5]]
+    assert rig.clipped.tolist() == [1]
+    moved = len(acts(Path(str(settings.options["log"]))))
+    for wish in (np.full((1, 2), np.nan), np.zeros((1, 3)), np.zeros(2)):
+        with pytest.raises(EnvelopeViolation):
+            rig.act(wish.astype(np.float32), ONE)
+    assert len(acts(Path(str(settings.options["log"])))) == moved
+    assert rig.observe().state.shape == (1, 4)
+
+
+def test_it_starts_latched_and_only_a_person_resumes(settings):
+    rig = open_guarded(settings)
+    with pytest.raises(RobotProblem, match="latched"):
+        rig.place(0, HOME)
+    with pytest.raises(RobotProblem, match="latched"):
+        rig.act(np.zeros((1, 2), np.float32), ONE)
+    with pytest.raises(RobotProblem, match="needs a person"):
+        rig.resume()
+    resume(settings)
+    rig.place(0, HOME)
+    rig.close()
+    assert Latch(settings.latch).read().latched
+
+
+def test_a_stop_is_durable_when_it_is_answered_and_nothing_passes_after(rig, settings):
+    log = Path(str(settings.options["log"]))
+    rig.act(np.zeros((1, 2), np.float32), ONE)
+    stopper = threading.Thread(target=rig.stop)
+    stopper.start()
+    stopper.join(PATIENT_S)
+    assert Latch(settings.latch).read().latched
+    stopped_ns = time.monotonic_ns()
+    for _ in range(5):
+        with pytest.raises(RobotProblem, match="latched"):
+            rig.act(np.ones((1, 2), np.float32), ONE)
+    rig.stop()
+    assert all(stamp < stopped_ns for stamp in acts(log))
+    resume(settings)
+    with pytest.raises(RobotProblem, match="Place it to begin anew"):
+        rig.act(np.ones((1, 2), np.float32), ONE)
+    rig.place(0, HOME)
+    rig.act(np.ones((1, 2), np.float32), ONE)
+
+
+def test_a_second_guard_refuses(rig, settings):
+    with pytest.raises(RobotProblem, match="Another guard owns this robot"):
+        start_guard(settings)
+    rig.act(np.zeros((1, 2), np.float32), ONE)
+
+
+def test_an_older_runner_is_shut_out(rig, settings):
+    newer = GuardedClient(settings, lease=7)
+    with pytest.raises(RobotProblem, match="gone|runner"):
+        rig.observe()
+    with pytest.raises(RobotProblem, match="older"):
+        GuardedClient(settings, lease=3)
+    newer.close()
+
+
+def test_a_flood_does_not_delay_a_stop(rig, settings):
+    flooder = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    flooder.connect(address(settings))
+    flooder.settimeout(0.05)
+    command = encode({
+        "verb": "act", "sequence": 1, "lease": 0, "stamp_ns": 0,
+        "action": array_out(np.ones((1, 2), np.float32)), "moving": array_out(ONE),
+    })  # fmt: skip
+    frame = struct.pack("!I", len(command)) + command
+    ended = threading.Event()
+
+    def flood() -> None:
+        while not ended.is_set():
+            try:
+                flooder.sendall(frame * 50)
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    before = len(acts(log)) if (log := Path(str(settings.options["log"]))).exists() else 0
+    rig.stop()
+    ended.set()
+    thread.join(PATIENT_S)
+    flooder.close()
+    assert Latch(settings.latch).read().latched
+    assert len(acts(log)) == before
+
+
+def test_garbage_is_cut_off_and_the_guard_goes_on(rig, settings):
+    for garbage in (b"\xff\xff\xff\xff", struct.pack("!I", 4) + b"abcd", struct.pack("!I", 1) + b"\x80"):
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        peer.settimeout(PATIENT_S)
+        peer.connect(address(settings))
+        peer.sendall(garbage)
+        while peer.recv(4096):
+            continue
+        peer.close()
+    assert rig.status()["dropped"] == {"malformed": 3}
+    rig.act(np.zeros((1, 2), np.float32), ONE)
+
+
+def test_a_killed_guard_comes_back_latched(rig, settings):
+    rig.act(np.zeros((1, 2), np.float32), ONE)
+    os.kill(int(str(rig.status()["pid"])), signal.SIGKILL)
+    with pytest.raises(RobotProblem, match="gone"):
+        rig.act(np.zeros((1, 2), np.float32), ONE)
+    rig.stop()
+    assert Latch(settings.latch).read().latched
+    again = open_guarded(settings)
+    with pytest.raises(RobotProblem, match="latched"):
+        again.place(0, HOME)
+    again.close()
+
+
+def test_a_simulated_robot_resumes_by_itself(settings):
+    simulated = GuardSettings(driver="fake", folder=settings.folder, person_to_resume=False, lanes=2, pace="fast",
+                              watchdog_s=10.0)  # fmt: skip
+    rig = open_guarded(simulated)
+    both = np.ones(2, np.bool_)
+    rig.place(0, HOME)
+    rig.place(1, HOME)
+    rig.act(np.zeros((2, 2), np.float32), both)
+    rig.stop()
+    with pytest.raises(RobotProblem, match="latched"):
+        rig.act(np.zeros((2, 2), np.float32), both)
+    rig.resume()
+    rig.place(0, HOME)
+    rig.act(np.zeros((2, 2), np.float32), both)
+    assert rig.look(0)["top"].dtype == np.uint8
+    rig.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("x = 1\n", "needs a function robot"), ("def robot():\n    return 3\n", "has no spec"), ("def", "is not Python")],
+)
+def test_a_wrong_driver_file_is_explained(settings, text, sentence):
+    Path(settings.driver).write_text(text)
+    plain = GuardSettings(driver=settings.driver, folder=settings.folder)
+    with pytest.raises(RobotProblem, match=sentence):
+        open_guarded(plain)
+
+
+def test_a_driver_without_an_envelope_is_refused(tmp_path):
+    with pytest.raises((UsageError, RobotProblem), match="did not start"):
+        open_guarded(GuardSettings(driver="builtins:dict", folder=tmp_path))

@@ -1,0 +1,145 @@
+"""What a guard lets pass, in virtual time."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robot_drivers.guard_rules import GuardRules, Ticket
+
+PATIENCE = 100
+
+
+def rules() -> GuardRules:
+    made = GuardRules(patience_ns=PATIENCE)
+    made.unlatch()
+    made.begin(ticket(0))
+    return made
+
+
+def ticket(sequence: int, stamp: int = 0, lease: int = 1) -> Ticket:
+    return Ticket(sequence=sequence, lease=lease, stamp_ns=stamp)
+
+
+def test_it_starts_latched():
+    fresh = GuardRules(patience_ns=PATIENCE)
+    assert fresh.admit(ticket(1), 0) == "latched"
+    assert fresh.begin(ticket(1)) == "latched"
+
+
+def test_after_a_resume_the_runner_begins_anew():
+    fresh = GuardRules(patience_ns=PATIENCE)
+    fresh.unlatch()
+    assert fresh.admit(ticket(1), 0) == "tripped"
+    assert fresh.begin(ticket(1)) == ""
+    assert fresh.admit(ticket(2), 0) == ""
+
+
+def test_repeated_stale_and_old_are_dropped_and_counted():
+    guard = rules()
+    assert guard.admit(ticket(5, 1000), 1000) == ""
+    assert guard.admit(ticket(5, 1000), 1000) == "repeated"
+    assert guard.admit(ticket(4, 1000), 1000) == "repeated"
+    assert guard.admit(ticket(6, 899), 1000) == "stale"
+    assert guard.admit(ticket(7, 1000, lease=0), 1000) == "old lease"
+    assert guard.dropped == {"repeated": 2, "stale": 1, "old lease": 1}
+    assert not guard.greet(0)
+    assert guard.greet(2)
+    assert guard.admit(ticket(1, 1000, lease=2), 1000) == ""
+    assert guard.admit(ticket(8, 1000, lease=1), 1000) == "old lease"
+
+
+def test_the_watchdog_trips_at_the_deadline_and_not_before():
+    guard = rules()
+    assert not guard.overdue(10**9)  # not armed: no rollout has begun
+    guard.admit(ticket(1, 1000), 1000)
+    assert not guard.overdue(1000 + PATIENCE - 1)
+    assert guard.overdue(1000 + PATIENCE)
+    assert not guard.overdue(1000 + PATIENCE + 1)  # once
+    assert guard.admit(ticket(2, 1200), 1200) == "tripped"
+    assert guard.begin(ticket(3)) == ""
+    assert guard.admit(ticket(4, 1300), 1300) == ""
+
+
+def test_many_drops_in_a_row_trip():
+    guard = rules()
+    guard.admit(ticket(1, 0), 0)
+    for _ in range(guard.drops_allowed):
+        guard.admit(ticket(1, 0), 0)
+    assert "in a row" in guard.tripped
+    assert guard.admit(ticket(2, 0), 0) == "tripped"
+
+
+def test_the_gravest_fault_holds():
+    guard = rules()
+    guard.trip("late")
+    guard.latch("stop")
+    guard.trip("later")
+    assert (guard.tripped, guard.latched) == ("late", "stop")
+    assert guard.admit(ticket(9), 0) == "latched"
+    guard.unlatch()
+    assert guard.admit(ticket(9), 0) == "tripped"
+
+
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("act"), st.integers(0, 30), st.integers(0, 150), st.integers(0, 3)),
+        st.tuples(st.just("begin"), st.integers(0, 3)),
+        st.tuples(st.sampled_from(["latch", "unlatch", "trip", "tick"])),
+        st.tuples(st.just("greet"), st.integers(0, 3)),
+    ),
+    max_size=60,
+)
+
+
+class Model:
+    """What must be true of the guard, kept beside it in the simplest way."""
+
+    def __init__(self) -> None:
+        self.guard = GuardRules(patience_ns=PATIENCE)
+        self.now, self.lease, self.passed = 1000, 0, -1
+        self.latched, self.begun = True, False
+
+    def act(self, sequence: int, age: int, lease: int) -> None:
+        if self.guard.admit(ticket(sequence, self.now - age, lease), self.now) == "":
+            assert not self.latched
+            assert self.begun
+            assert age <= PATIENCE
+            assert lease >= self.lease
+            assert sequence > self.passed
+            self.passed, self.lease = sequence, lease
+
+    def begin(self, lease: int) -> None:
+        if self.guard.begin(ticket(0, self.now, lease)) == "":
+            assert not self.latched
+            self.begun, self.lease = True, max(self.lease, lease)
+
+    def greet(self, lease: int) -> None:
+        if self.guard.greet(lease):
+            assert lease >= self.lease
+            self.lease, self.passed = lease, -1
+
+    def latch(self) -> None:
+        self.guard.latch("stop")
+        self.latched = True
+
+    def unlatch(self) -> None:
+        self.guard.unlatch()
+        self.latched, self.begun = False, False
+
+    def trip(self) -> None:
+        self.guard.trip("fault")
+        self.begun = False
+
+    def tick(self) -> None:
+        if self.guard.overdue(self.now):
+            self.begun = False
+
+
+@settings(deadline=None, max_examples=100)
+@given(EVENTS)
+def test_nothing_passes_that_must_not(events):
+    model = Model()
+    for verb, *details in events:
+        model.now += 7
+        getattr(model, verb)(*details)

@@ -1,0 +1,90 @@
+"""The latch file: whatever happens to it, the robot stays latched unless a person opened it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from enpire.errors import RobotProblem
+from robot_drivers.latch import Latch
+
+
+@pytest.fixture
+def latch(tmp_path) -> Latch:
+    return Latch(tmp_path / "latch.json")
+
+
+def test_missing_means_latched(latch):
+    state = latch.read()
+    assert state.latched
+    assert "missing" in state.cause
+
+
+def test_a_person_opens_it_with_the_nonce_of_the_last_closing(latch):
+    first = latch.close("stop one")
+    second = latch.close("stop two")
+    assert first.nonce != second.nonce
+    with pytest.raises(RobotProblem, match="closed again"):
+        latch.open(first.nonce, "Ada")
+    assert latch.read().latched
+    latch.open(second.nonce, "Ada")
+    state = latch.read()
+    assert not state.latched
+    assert "Ada" in state.cause
+
+
+def test_an_old_permission_cannot_be_replayed(latch):
+    nonce = latch.close("stop").nonce
+    latch.open(nonce, "Ada")
+    latch.close("stop again")
+    for wrong in (nonce, "", "x"):
+        with pytest.raises(RobotProblem):
+            latch.open(wrong, "Mallory")
+    assert latch.read().latched
+
+
+def test_a_missing_latch_cannot_be_opened(latch):
+    with pytest.raises(RobotProblem):
+        latch.open("", "Ada")
+    assert latch.read().latched
+
+
+def test_no_damage_opens_it(latch):
+    latch.close("stop")
+    whole = latch.path.read_bytes()
+    chance = random.Random(0)
+    for _ in range(500):
+        damaged = bytearray(whole)
+        damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
+        latch.path.write_bytes(bytes(damaged))
+        assert latch.read().latched
+    for length in range(len(whole)):
+        latch.path.write_bytes(whole[:length])
+        assert latch.read().latched
+    latch.path.write_bytes(whole.replace(b'"latched": true', b'"latched": false'))
+    assert latch.read().latched
+
+
+def test_an_open_latch_that_is_damaged_is_latched(latch):
+    latch.open(latch.close("stop").nonce, "Ada")
+    whole = latch.path.read_bytes()
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        latch.path.write_bytes(bytes(damaged))
+        assert latch.read().latched or latch.read().cause == "Ada allowed motion."
+
+
+def test_where_the_disk_refuses_the_file_nothing_that_says_open_is_left(latch):
+    latch.open(latch.close("stop").nonce, "Ada")
+    # A folder cannot be replaced by a file: the write fails as on a bad disk, and the old file must not survive it.
+    latch.path.unlink()
+    latch.path.mkdir()
+    assert latch.read().latched
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"body": 3}', "\x00\xff", '{"body": {"latched": false}}'])
+def test_what_is_no_latch_is_latched(latch, content):
+    latch.path.write_bytes(content.encode("latin-1"))
+    assert latch.read().latched
