@@ -6,10 +6,12 @@ import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-
-from sqlite_utils import Database
+from typing import TYPE_CHECKING
 
 from enpire.errors import EnpireError, LedgerProblem, OutcomeUnknown, StorageFull
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
 
 BUSY_TIMEOUT_S = 30.0
 SAFE_WAL = (3, 51, 3)
@@ -24,7 +26,7 @@ def open_writer(path: Path) -> Database:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
-        return Database(connection, execute_plugins=False)
+        return _database(connection)
 
 
 def open_reader(path: Path) -> Database:
@@ -40,7 +42,14 @@ def open_reader(path: Path) -> Database:
             check_same_thread=False,
         )
         connection.execute("PRAGMA trusted_schema = OFF")
-        return Database(connection, execute_plugins=False)
+        return _database(connection)
+
+
+def _database(connection: sqlite3.Connection) -> Database:
+    # sqlite-utils imports pandas wherever pandas is installed, which would cost a second in every `enpire --help`.
+    from sqlite_utils import Database
+
+    return Database(connection, execute_plugins=False)
 
 
 def run(db: Database, sql: str, values: Sequence[object] = ()) -> sqlite3.Cursor:

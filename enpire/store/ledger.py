@@ -10,9 +10,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import cast
-
-from sqlite_utils import Database
+from typing import TYPE_CHECKING, cast
 
 from enpire.errors import LedgerProblem, OutcomeUnknown
 from enpire.store import connection, durable
@@ -20,6 +18,9 @@ from enpire.store.connection import run
 from enpire.store.migrations import STEPS, migrate, require_known
 from enpire.store.projection import project
 from enpire.types import Event
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
 
 _CHUNK = 1000
 _COLUMNS = "seq, stamp_ns, kind, campaign_id, body, previous, hash"

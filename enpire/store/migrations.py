@@ -9,18 +9,20 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-from sqlite_utils import Database
+from typing import TYPE_CHECKING
 
 from enpire.errors import LedgerProblem
 from enpire.store import durable
 from enpire.store.connection import run
 from enpire.store.projection import ORDERS_SCHEMA, replay
 
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
 APPLICATION_ID = 0x454E5052
 """SQLite's application_id of a ledger: the letters ENPR."""
 
-Step = Callable[[Database], None]
+type Step = Callable[[Database], None]
 
 
 def _events(db: Database) -> None:

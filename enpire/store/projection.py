@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import cast
-
-from sqlite_utils import Database
+from typing import TYPE_CHECKING, cast
 
 from enpire.errors import FileProblem, LedgerProblem
 from enpire.store import records, rows
 from enpire.store.connection import run
 from enpire.types import OUTCOME_KINDS
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
 
 _TYPES = {
     "round": "INTEGER", "pair": "INTEGER", "start_index": "INTEGER", "lease": "INTEGER", "supervised": "INTEGER",

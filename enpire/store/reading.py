@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, cast
-
-from sqlite_utils import Database
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from enpire.store import connection, rows
 from enpire.store.connection import run
@@ -15,6 +13,9 @@ from enpire.store.ledger import event_from
 from enpire.store.migrations import require_known
 from enpire.store.rows import OrderRow
 from enpire.types import OUTCOME_KINDS, Event, Order, OutcomeKind, Purpose
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
 
 _EVENT = "seq, stamp_ns, kind, campaign_id, body, previous, hash"
 _ROW = ", ".join(rows.COLUMNS)
