@@ -17,10 +17,9 @@ from sim.tasks.pin_rig import FORCE, SPEED_MM_S, STATE, TIP
 
 Column = npt.NDArray[np.float64]
 
-LATERAL_MM_S, GAIN_PER_S = 18.0, 9.0
+LATERAL_MM_S = 18.0
 HOVER_MM = 1.0
 """Height above the rim at which the pin waits until it is centred."""
-CENTRED_MM = 0.22
 DESCENT_MM_S = 10.0
 JAM_N = 1.2
 """Contact force near the rim that means the pin stands on it."""
@@ -30,19 +29,25 @@ JAM_N = 1.2
 class Manner:
     """How far the demonstrations stray from clean ones; every range is drawn uniformly once an episode."""
 
-    speed: tuple[float, float] = (0.55, 1.0)
+    speed: tuple[float, float] = (0.4, 0.78)
     """Factor on all speeds."""
-    pause: tuple[float, float] = (0.0, 0.14)
+    pause: tuple[float, float] = (0.05, 0.18)
     """Probability, per decision, that a pause begins."""
-    pause_decisions: tuple[float, float] = (2.0, 9.0)
+    pause_decisions: tuple[float, float] = (2.0, 8.0)
     """Mean length of a pause."""
-    aim_mm: float = 0.05
+    centred_mm: tuple[float, float] = (0.3, 1.5)
+    """How far aside the pin may be when the descent into the hole begins: small is careful."""
+    gain_per_s: tuple[float, float] = (2.0, 6.0)
+    """How eagerly the pin is centred, on the last 2 mm."""
+    aim_mm: float = 0.12
     """Standard deviation of a constant aiming error, per axis."""
-    tremor_mm_s: float = 1.2
+    tremor_mm_s: float = 2.0
     """Standard deviation of the error of every commanded speed."""
 
 
-CLEAN = Manner(speed=(1.0, 1.0), pause=(0.0, 0.0), aim_mm=0.0, tremor_mm_s=0.0)
+CLEAN = Manner(
+    speed=(1.0, 1.0), pause=(0.0, 0.0), centred_mm=(0.22, 0.22), gain_per_s=(9.0, 9.0), aim_mm=0.0, tremor_mm_s=0.0
+)
 
 
 @dataclass(slots=True)
@@ -53,6 +58,8 @@ class _Mood:
     speed: float
     pause: float
     resume: float
+    centred_mm: float
+    gain_per_s: float
     aim_mm: npt.NDArray[np.float64]
     pausing: bool = False
 
@@ -79,6 +86,8 @@ class PinExpert:
             speed=float(rng.uniform(*manner.speed)),
             pause=float(rng.uniform(*manner.pause)),
             resume=1.0 / float(rng.uniform(*manner.pause_decisions)),
+            centred_mm=float(rng.uniform(*manner.centred_mm)),
+            gain_per_s=float(rng.uniform(*manner.gain_per_s)),
             aim_mm=rng.normal(0.0, 1.0, 2) * manner.aim_mm,
         )
 
@@ -94,9 +103,7 @@ class PinExpert:
             )
         moods = [self._mood(int(lane)) for lane in lanes]
         state = observation.state.astype(np.float64)
-        speed = np.array([mood.speed for mood in moods])
-        aim = np.array([mood.aim_mm for mood in moods]).reshape(-1, 2)
-        chunk = self._plan(state, speed, aim)
+        chunk = self._plan(state, moods)
         for row, mood in enumerate(moods):
             self._stray(mood, chunk[row])
         return np.clip(chunk, -SPEED_MM_S, SPEED_MM_S).astype(np.float32)
@@ -106,8 +113,12 @@ class PinExpert:
             self.begin(lane, 0)
         return self._moods[lane]
 
-    def _plan(self, state: npt.NDArray[np.float64], speed: Column, aim: npt.NDArray[np.float64]) -> FloatArray:
+    def _plan(self, state: npt.NDArray[np.float64], moods: list[_Mood]) -> FloatArray:
         """Roll the intended motion forward over the chunk, as if the arm followed exactly."""
+        speed = np.array([mood.speed for mood in moods])
+        gain = np.array([mood.gain_per_s for mood in moods])
+        centred = np.array([mood.centred_mm for mood in moods])
+        aim = np.array([mood.aim_mm for mood in moods]).reshape(-1, 2)
         x, y, z = (state[:, TIP][:, axis].copy() for axis in range(3))
         x -= aim[:, 0]
         y -= aim[:, 1]
@@ -117,20 +128,19 @@ class PinExpert:
             aside = np.hypot(x, y)
             inside = z < -0.6
             # Slowing down along the line keeps the path straight where the speed limit binds.
-            lateral = np.minimum(GAIN_PER_S, LATERAL_MM_S / np.maximum(aside, 1e-9)) * np.where(inside, 0.4, 1.0)
+            lateral = np.minimum(gain, LATERAL_MM_S / np.maximum(aside, 1e-9)) * np.where(inside, 0.4, 1.0)
             chunk[:, tick, 0] = -speed * lateral * x
             chunk[:, tick, 1] = -speed * lateral * y
-            chunk[:, tick, 2] = speed * self._vertical(z, aside, inside, jammed)
+            chunk[:, tick, 2] = speed * self._vertical(z, inside | (aside < centred), jammed)
             x += chunk[:, tick, 0] * self._period_s
             y += chunk[:, tick, 1] * self._period_s
             z += chunk[:, tick, 2] * self._period_s
         return chunk
 
     @staticmethod
-    def _vertical(z: Column, aside: Column, inside: npt.NDArray[np.bool_], jammed: npt.NDArray[np.bool_]) -> Column:
-        """Down to the hover height at once, further only when centred; up when jammed."""
+    def _vertical(z: Column, go: npt.NDArray[np.bool_], jammed: npt.NDArray[np.bool_]) -> Column:
+        """Down to the hover height at once, further only on `go`; up when jammed."""
         to_hover = np.clip(8.0 * (HOVER_MM - z), -SPEED_MM_S, 6.0)
-        go = inside | (aside < CENTRED_MM)
         down = np.where(go, np.minimum(-DESCENT_MM_S, to_hover), to_hover)
         return np.where(jammed & (z < HOVER_MM), 10.0, down)
 

@@ -16,7 +16,7 @@ HOLE_DEPTH_M = 0.008
 SUBSTEPS = 8
 STEP_S = 1.0 / 240.0
 
-_EDGE_M, _EDGE_RADIUS_M = 0.0015, 0.0002
+_EDGE_M, _EDGE_RADIUS_M = 0.0016, 0.0001
 """The pin's contact edges: four thin capsules, 1.5 mm off its axis; their outside is the 1.7 mm radius of the pin."""
 _SOFTER = 0.4
 """Sideways against vertical servo gain: a pin pressed on the rim sticks there, it is not dragged into the hole."""
