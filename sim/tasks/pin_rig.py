@@ -14,8 +14,8 @@ from sim.tasks.pin_scene import PIN_LENGTH_M, SUBSTEPS, draw_station, scene_xml
 
 SPEED_MM_S = 20.0
 """Fastest command along one axis."""
-SEATED_MM, UPRIGHT_RAD = 7.5, 0.06
-"""Ground truth: the tip at least this deep (the hole has 8 mm), the pin tilted by less than this."""
+SEATED_MM, UPRIGHT_RAD, RESTING_MM_S = 7.5, 0.06, 3.0
+"""Ground truth: the tip at least this deep (the hole has 8 mm), the pin tilted by less than this, and no longer sinking."""
 
 TIP, TILT, VELOCITY, FORCE, LEFT = slice(0, 3), slice(3, 5), slice(5, 8), slice(8, 11), 11
 """Where the sensors' numbers stand in a state row."""
@@ -157,5 +157,6 @@ class PinRig(SimRig):
     def _truth(self, lane: int) -> Truth:
         tip = self.tip_mm()[lane]
         tilt = float(np.hypot(*self.scene.qpos[lane, 3:5]))
-        seated = float(tip[2]) <= -SEATED_MM and tilt <= UPRIGHT_RAD
-        return Truth(success=seated, figures={"depth_mm": -float(tip[2]), "tilt_rad": tilt})
+        sinking = 1e3 * abs(float(self.scene.qvel[lane, 2]))
+        seated = float(tip[2]) <= -SEATED_MM and tilt <= UPRIGHT_RAD and sinking <= RESTING_MM_S
+        return Truth(success=seated, figures={"depth_mm": -float(tip[2]), "tilt_rad": tilt, "sinking_mm_s": sinking})

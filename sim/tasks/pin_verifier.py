@@ -18,7 +18,8 @@ _RULE = "pin seated: median depth, mean tilt, floor force; version 1"
 class Thresholds:
     """Where the verifier draws its lines; `enpire verifier fit` may search for better ones."""
 
-    depth_mm: float = 7.5
+    depth_mm: float = 7.75
+    """The floor is at 8 mm; a pin on its way down does not count."""
     tilt_rad: float = 0.06
     floor_n: float = 1.2
     """Smoothed contact force from below: a pin that reached the floor and was pressed for some periods."""
