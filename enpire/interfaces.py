@@ -45,6 +45,7 @@ class Rig(Protocol):
 
     def observe(self) -> Observation:
         """Sense all lanes. Never ground truth: only what a real station has."""
+        ...
 
     def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
         """Command one period. `action` (lanes, action_dim); only rows with `moving` (lanes,) advance.
@@ -52,9 +53,11 @@ class Rig(Protocol):
         Returns what was sent after limits (lanes, action_dim): record that, not the wish. Rows that are not finite
         are refused with EnvelopeViolation before anything moves.
         """
+        ...
 
     def look(self, lane: int) -> Mapping[str, ImageArray]:
         """camera -> picture of one lane now; empty when no picture can be made (no GL library, no camera)."""
+        ...
 
     def stop(self) -> None:
         """Hold still. Allowed from any thread, in any state, twice."""
@@ -73,9 +76,11 @@ class Robot(Protocol):
 
     def observe(self) -> Observation:
         """Sense once: state (1, state_dim) with the stamp of the measurement, not of the call."""
+        ...
 
     def act(self, action: FloatArray) -> FloatArray:
         """Command one period, action (action_dim,). Returns what was sent, after limits."""
+        ...
 
     def stop(self) -> None:
         """Hold still. Allowed from any thread, in any state, twice."""
@@ -92,6 +97,7 @@ class Skill(Protocol):
 
     def step(self, state: FloatArray, lanes: IntArray) -> tuple[FloatArray, MaskArray]:
         """One period for the lanes named: state (len(lanes), state_dim) -> (actions, finished) for those rows."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +117,11 @@ class Verifier(Protocol):
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
         """Which lanes look done and may be judged now: state (lanes, state_dim), ticks so far (lanes,)."""
+        ...
 
     def judge(self, evidence: Evidence) -> Verdict:
         """The verdict on one finished (or timed-out) rollout."""
+        ...
 
 
 @runtime_checkable
@@ -124,21 +132,27 @@ class Task(Protocol):
 
     def rig(self, lanes: int, seed: int) -> Rig:
         """A simulated rig of this task; `seed` draws the station's own friction, mass, offsets."""
+        ...
 
     def start(self, split: Split, index: int, secret: bytes) -> Start:
         """The index-th start of a split. Holdout and confirm starts depend on `secret`; train starts do not."""
+        ...
 
     def reset_skill(self) -> Skill:
         """The reset that the robot does by itself."""
+        ...
 
     def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
         """(achieved start values as sensed in state (state_dim,), whether they are near enough to begin)."""
+        ...
 
     def verifier(self) -> Verifier:
         """A fresh verifier with the shipped thresholds."""
+        ...
 
     def expert(self, seed: int) -> Policy:
         """The scripted expert that demonstrates the task with varied speed and quality."""
+        ...
 
 
 @runtime_checkable
@@ -162,6 +176,7 @@ class Policy(Protocol):
 
         Returns (len(lanes), horizon, action_dim). PolicyProblem if the observation does not fit.
         """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +214,7 @@ class Learner(Protocol):
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Write `job.output` and return the diagnostics of the run. LearningProblem when it cannot go on."""
+        ...
 
 
 class EpisodeStore(Protocol):
@@ -206,15 +222,19 @@ class EpisodeStore(Protocol):
 
     def put(self, episode: Episode, arrays_file: bytes) -> Path:
         """Make one episode durable; putting the same id again is a no-op. StorageFull when the disk refuses."""
+        ...
 
     def get(self, order_id: str) -> Episode:
         """The episode with its arrays; its bytes are checked against the hash."""
+        ...
 
     def folder(self, order_id: str, campaign_id: str = "") -> Path:
         """Where an episode lies (or, when its campaign is named, would lie)."""
+        ...
 
     def ids(self) -> Iterator[str]:
         """Every complete episode on the disk."""
+        ...
 
 
 class Ledger(Protocol):
@@ -222,12 +242,15 @@ class Ledger(Protocol):
 
     def append(self, events: Iterable[tuple[str, Mapping[str, object]]]) -> Sequence[Event]:
         """Append events (kind, body) durably, in one transaction; returns when fsync has."""
+        ...
 
     def events(self, after: int = 0, kinds: Sequence[str] = (), limit: int = 0) -> Iterator[Event]:
         """Events with seq > after, in order."""
+        ...
 
     def verify(self) -> int:
         """Check the whole chain; the number of events, or LedgerProblem naming the first bad one."""
+        ...
 
     def close(self) -> None:
         """Let the file go."""
@@ -238,3 +261,4 @@ class Agent(Protocol):
 
     def turn(self, tools: Mapping[str, Callable[..., object]], brief: Mapping[str, object]) -> str:
         """Do one turn of work with the tools; returns one sentence about it."""
+        ...

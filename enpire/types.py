@@ -85,7 +85,7 @@ class Observation:
     """Monotonic; simulated time for a fast station."""
     state: FloatArray
     """(lanes, state_dim)."""
-    images: Mapping[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
+    images: Mapping[str, npt.NDArray[np.uint8]] = field(default_factory=dict[str, npt.NDArray[np.uint8]])
     """camera -> (lanes, height, width, 3); empty unless the policy asked for images."""
 
 

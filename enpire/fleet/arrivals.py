@@ -21,7 +21,7 @@ class Joined:
     """Ids of orders that it still works on (after a reconnect)."""
     spooled: tuple[str, ...]
     """Ids of episodes that lie in its spool and will be delivered."""
-    facts: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Task, driver, pace, versions of its software."""
 
 
@@ -83,6 +83,7 @@ class Fleet(Protocol):
 
     def poll(self, timeout_s: float) -> Sequence[Arrival]:
         """Everything that arrived, waiting at most `timeout_s` for the first."""
+        ...
 
     def send(self, station: str, orders: Sequence[Order]) -> None:
         """Give orders. They are in the ledger already."""
