@@ -45,7 +45,7 @@ def _started(state: CampaignState, body: Mapping[str, object]) -> None:
 def _resumed(state: CampaignState, body: Mapping[str, object]) -> None:
     state.wall_s, state.session_s = state.wall_s + state.session_s, 0.0
     state.robot_s, state.robot_session_s = state.robot_s + state.robot_session_s, 0.0
-    state.ended = False
+    state.over = False
 
 
 def _robot_time(state: CampaignState, body: Mapping[str, object]) -> None:
@@ -131,7 +131,7 @@ def _continued(state: CampaignState, body: Mapping[str, object]) -> None:
 
 
 def _ended(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.ended = True
+    state.over = True
 
 
 _HANDLERS = {

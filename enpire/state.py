@@ -100,6 +100,8 @@ class CampaignState:
     """Every version that was deployed, oldest first."""
     open: dict[str, Order] = field(default_factory=dict[str, Order])
     """Orders without an outcome, by id."""
+    ended: dict[str, OutcomeKind] = field(default_factory=dict[str, OutcomeKind])
+    """How every other order ended, by id."""
     outcomes: Counter[str] = field(default_factory=Counter[str])
     demonstrations: int = 0
     """Successful demonstrations so far."""
@@ -139,7 +141,7 @@ class CampaignState:
     robot_s: float = 0.0
     robot_session_s: float = 0.0
     paused: bool = False
-    ended: bool = False
+    over: bool = False
 
     def issue(self, order: Order) -> None:
         """An order was written."""
@@ -157,6 +159,7 @@ class CampaignState:
         """An order got its outcome."""
         order = self.open.pop(episode.order.order_id, episode.order)
         success = episode.outcome == "success"
+        self.ended[order.order_id] = episode.outcome
         self.outcomes[episode.outcome] += 1
         if order.purpose in {"demonstrate", "collect"} and episode.outcome in JUDGED and episode.sha256:
             self.data.append(DataRow(order.order_id, episode.sha256, order.round, order.purpose))

@@ -55,13 +55,14 @@ class Spool:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def put(self, parcel: Parcel) -> None:
-        """Make one episode durable; returns when fsync has. StorageFull when the disk refuses."""
-        body = encode(parcel)
-        line = hashlib.sha256(body).hexdigest().encode() + b"\n"
-        order_id = parcel.episode.order.order_id
-        durable.write(self._path(order_id), line + body)
-        self._ids[order_id] = None
+    def put(self, *parcels: Parcel) -> None:
+        """Make episodes durable with one sync; returns when it is done. StorageFull when the disk refuses: none is."""
+        files: dict[str, bytes] = {}
+        for parcel in parcels:
+            body = encode(parcel)
+            files[parcel.episode.order.order_id] = hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+        durable.write_many({self._path(order_id): content for order_id, content in files.items()})
+        self._ids.update(dict.fromkeys(files))
 
     def get(self, order_id: str) -> Parcel | None:
         """An episode; None when its file is damaged, which is then set aside for a person to look at."""

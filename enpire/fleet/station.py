@@ -28,6 +28,7 @@ from enpire.fleet.chunks import LoadedPolicy
 from enpire.fleet.courier import Courier
 from enpire.fleet.lanes import Lanes
 from enpire.fleet.messages import Command, Hello, Message, Orders, Parcel, PolicyMissing, PolicyPart, Release
+from enpire.fleet.pace import Pace
 from enpire.fleet.policy_shelf import PolicyShelf
 from enpire.fleet.spool import Spool
 from enpire.fleet.station_file import StationFile, read_station
@@ -41,7 +42,9 @@ _IDLE_S = 0.02
 """How long an idle station listens before it looks around."""
 _REOPEN_S = 2.0
 """How long after a fault of the robot its connection is opened again."""
-_LAST_WORDS_S = 1.0
+_LAST_WORDS_S = 0.8
+_SPACE_AGAIN_S = 2.0
+"""How long after a refused write, or a look at the free space, the disk is asked again."""
 
 
 @runtime_checkable
@@ -87,16 +90,15 @@ class Station:
         self._leaving = ""
         self._fault, self._reopen_s = "", 0.0
         self._space_checked_s, self._space = -1e9, True
-        self._next_period_s = time.monotonic()
-        self._late = 0
+        self._pace = Pace(0.0 if file.pace == "fast" else self._task.spec.period_s)
+        self._resting = True
 
     def serve(self) -> int:
         """Work until told to leave; the exit code of the process."""
         while not self._leaving and not self._courier.fenced:
             self.hear()
             self.take_orders()
-            if self._lanes.busy:
-                self.one_period()
+            self.one_period()
             self.spool()
             self.ship()
         return self.leave()
@@ -123,13 +125,16 @@ class Station:
 
     def one_period(self) -> None:
         """Sense, then whatever each lane is at: a period of its reset, the verdict, or the next command."""
-        self._keep_pace()
-        self._with_robot(self._period)
+        if self._lanes.busy:
+            self._pace.keep(resting=self._resting)
+            self._with_robot(self._period)
+        self._resting = not self._lanes.busy
 
     def spool(self) -> None:
         """Make the episodes that ended durable here, before anybody hears of them."""
         self._unspooled.extend(self._lanes.take_ended())
-        while self._unspooled:
+        refused = not self._space and time.monotonic() - self._space_checked_s < _SPACE_AGAIN_S
+        while self._unspooled and not refused:
             try:
                 self._spool.put(self._unspooled[0])
             except StorageFull as full:
@@ -169,7 +174,7 @@ class Station:
             self._courier.ship()
             self._courier.hear(0.02)
         self._courier.say_goodbye(self._leaving)
-        self._say(f"left ({self._leaving}); {len(self._spool)} episodes wait in the spool")
+        self._say(f"left ({self._leaving}); {len(self._spool)} episodes wait here; late periods: {self._pace.late}")
         return 1 if self._courier.fenced else 0
 
     def close(self) -> None:
@@ -226,25 +231,7 @@ class Station:
         """Seconds for listening: none for a fast simulation at work, up to the next period for a real robot."""
         if self._fault and time.monotonic() > self._reopen_s:
             self._reopen()
-        if not self._lanes.busy:
-            return _IDLE_S
-        if self._file.pace == "fast":
-            return 0.0
-        return max(0.0, self._next_period_s - time.monotonic() - 0.001)
-
-    def _keep_pace(self) -> None:
-        """Wait for the next period of the task's rate; a late one is counted, never made up for by hurrying."""
-        if self._file.pace == "fast":
-            return
-        now, period_s = time.monotonic(), self._task.spec.period_s
-        if now < self._next_period_s:
-            time.sleep(self._next_period_s - now)
-            self._next_period_s += period_s
-            return
-        if now - self._next_period_s > period_s:
-            self._late += 1
-            self._next_period_s = now
-        self._next_period_s += period_s
+        return self._pace.spare_s() if self._lanes.busy else _IDLE_S
 
     def _obey(self, message: Message) -> None:
         match message:
@@ -329,14 +316,10 @@ class Station:
 
     def _has_space(self) -> bool:
         now = time.monotonic()
-        if now - self._space_checked_s > 2.0:
+        if now - self._space_checked_s > _SPACE_AGAIN_S:
             self._space_checked_s = now
-            self._space = not self._unspooled_waits() and self._spool.room()
+            self._space = not self._unspooled and self._spool.room()
         return self._space
-
-    def _unspooled_waits(self) -> bool:
-        self.spool()
-        return bool(self._unspooled)
 
     def _held(self) -> Sequence[str]:
         """Ids of the orders that are neither ended nor given back."""

@@ -71,6 +71,8 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
     known: dict[str, Delivered] = {}
     entries: list[Entry] = []
     for arrival in delivered:
+        if lab.state.ended.get(arrival.episode.order.order_id) == arrival.episode.outcome:
+            continue  # delivered again, because the acknowledgement was slow or lost on its way
         why = refusal(lab.state, arrival, known)
         if why:
             body = {"order_id": arrival.episode.order.order_id, "station": arrival.station, "why": why}

@@ -129,9 +129,9 @@ class FolderStore:
     def _reveal(self, batch: Mapping[Path, Recording]) -> None:
         staged: dict[Path, Path] = {}
         try:
-            for folder, recording in batch.items():
+            for folder in batch:
                 staged[folder] = durable.stage_folder(folder)
-                durable.fill_folder(staged[folder], _files(recording))
+            durable.fill_folders({staged[folder]: _files(recording) for folder, recording in batch.items()})
         except EnpireError:
             for hidden in staged.values():
                 shutil.rmtree(hidden, ignore_errors=True)
