@@ -1,0 +1,96 @@
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from enpire.errors import RobotProblem
+from enpire.fleet.messages import Parcel
+from enpire.fleet.spool import Spool
+from tests.enpire.fleet.point_task import environment, point_order
+from tests.enpire.fleet.test_messages import EPISODE
+
+
+def parcel(index: int, data: bytes = b"frames") -> Parcel:
+    return Parcel(episode=dataclasses.replace(EPISODE, order=point_order("a" * 64, index)), arrays_file=data)
+
+
+def test_an_episode_stays_until_it_is_deleted_also_over_a_restart(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    parcels = [parcel(index) for index in range(3)]
+    for item in parcels:
+        spool.put(item)
+    ids = [item.episode.order.order_id for item in parcels]
+    spool.delete(ids[1])
+    spool.close()
+    again = Spool(tmp_path / "spool")
+    assert again.ids() == (ids[0], ids[2])
+    assert again.get(ids[2]) == parcels[2]
+    assert ids[1] not in again
+    again.close()
+
+
+def test_a_second_process_on_the_same_spool_is_refused(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    with pytest.raises(RobotProblem, match="Another process"):
+        Spool(tmp_path / "spool")
+    spool.close()
+    Spool(tmp_path / "spool").close()
+
+
+def test_a_damaged_file_is_set_aside_and_never_delivered(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    item = parcel(0)
+    spool.put(item)
+    path = next((tmp_path / "spool").glob("*.episode"))
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(bytes(content))
+    assert spool.get(item.episode.order.order_id) is None
+    assert spool.ids() == ()
+    assert list((tmp_path / "spool").glob("*.damaged"))
+    spool.close()
+
+
+def test_no_room_when_less_is_free_than_asked_for(tmp_path: Path) -> None:
+    with_room, without = Spool(tmp_path / "a", 1), Spool(tmp_path / "b", 2**62)
+    assert with_room.room()
+    assert not without.room()
+    with_room.close()
+    without.close()
+
+
+def test_what_was_announced_survives_kill_minus_nine(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from enpire.fleet.spool import Spool;"
+        "from tests.enpire.fleet.test_spool import parcel\n"
+        "spool = Spool(Path(sys.argv[1]))\n"
+        "for index in range(100000):\n"
+        "    item = parcel(index, bytes(5000)); spool.put(item)\n"
+        "    print(item.episode.order.order_id, flush=True)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "spool")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment()) as process:
+        assert process.stdout is not None
+        announced = [process.stdout.readline().decode().strip() for _ in range(30)]
+        os.kill(process.pid, signal.SIGKILL)
+        announced += process.stdout.read().decode().split("\n")[:-1]
+    spool = Spool(tmp_path / "spool")
+    assert set(announced) <= set(spool.ids())
+    for order_id in spool.ids():
+        assert spool.get(order_id) is not None
+    assert not list((tmp_path / "spool").glob(".staged-*"))
+    spool.close()
+
+
+def test_one_episode_costs_little(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    began = time.perf_counter()
+    for index in range(20):
+        spool.put(parcel(index, bytes(20_000)))
+    assert time.perf_counter() - began < 10.0
+    spool.close()

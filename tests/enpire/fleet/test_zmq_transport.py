@@ -1,0 +1,294 @@
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import zmq
+
+from enpire import versions
+from enpire.errors import TransportProblem, UsageError
+from enpire.fleet.arrivals import Arrival, Beat, Delivered, Fleet, Joined, Left, Refused
+from enpire.fleet.messages import (
+    PART,
+    Acknowledge,
+    Command,
+    Fenced,
+    Goodbye,
+    Hello,
+    Message,
+    Orders,
+    Parcel,
+    PolicyMissing,
+    PolicyPart,
+    Rejoin,
+    Release,
+    WantPolicy,
+    Welcome,
+    decode,
+    encode,
+)
+from enpire.fleet.zmq_transport import StationLink, ZmqFleet
+from tests.enpire.fleet.point_task import point_order, write_policy
+from tests.enpire.fleet.test_messages import ALL, EPISODE
+
+WAIT_S = 20.0
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[ZmqFleet]:
+    opened = ZmqFleet("tcp://127.0.0.1:*", tmp_path / "versions", first_lease=7)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def links() -> Iterator[Callable[[ZmqFleet, str], StationLink]]:
+    opened: list[StationLink] = []
+
+    def make(fleet: ZmqFleet, name: str) -> StationLink:
+        opened.append(StationLink(fleet.address, name))
+        return opened[-1]
+
+    yield make
+    for link in opened:
+        link.close()
+
+
+def until(fleet: ZmqFleet, kind: type[Arrival]) -> Sequence[Arrival]:
+    """Everything that arrived up to the first of a kind."""
+    seen: list[Arrival] = []
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        seen.extend(fleet.poll(0.05))
+        if any(isinstance(arrival, kind) for arrival in seen):
+            return seen
+    raise AssertionError(f"no {kind} came, only {seen}")
+
+
+def say(link: StationLink, message: Message, lease: int = 0) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not link.send(message, lease):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def hear(link: StationLink, kind: type[Message]) -> list[Message]:
+    heard: list[Message] = []
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        heard.extend(envelope.message for envelope in link.receive(0.05))
+        if any(isinstance(message, kind) for message in heard):
+            return heard
+    raise AssertionError(f"no {kind} was heard, only {heard}")
+
+
+def hello(name: str, greeting: int = 1, running: tuple[str, ...] = ()) -> Hello:
+    return Hello(station=name, greeting=greeting, lanes=4, running=running, spooled=("01S",))
+
+
+def join(fleet: ZmqFleet, link: StationLink, greeting: int = 1) -> Joined:
+    say(link, hello(link.name, greeting))
+    [joined] = [arrival for arrival in until(fleet, Joined) if isinstance(arrival, Joined)]
+    hear(link, Welcome)
+    return joined
+
+
+def beat(name: str) -> Beat:
+    return Beat(
+        station=name, lease=0, phase="rollout", seconds={"rollout": 1.0}, queued=0, running=1, deployed=""
+    )  # fmt: skip
+
+
+def test_it_is_a_fleet_at_a_real_address(fleet: ZmqFleet) -> None:
+    as_protocol: Fleet = fleet
+    assert as_protocol.poll(0.0) == ()
+    assert fleet.address.startswith("tcp://127.0.0.1:")
+    assert not fleet.address.endswith((":0", ":*"))
+    with pytest.raises(TransportProblem, match="cannot listen"):
+        ZmqFleet(fleet.address, Path())
+
+
+def test_leases_rise_and_orders_acknowledgements_releases_and_commands_arrive(fleet: ZmqFleet, links) -> None:
+    link = links(fleet, "alpha")
+    first = join(fleet, link)
+    assert (first.station, first.lanes, first.lease, first.spooled) == ("alpha", 4, 7, ("01S",))
+    second = join(fleet, link, 2)
+    assert second.lease == 8
+    order = point_order("a" * 64, 1, lease=8)
+    fleet.send("alpha", [order])
+    fleet.acknowledge("alpha", ["01S"])
+    fleet.release("alpha", ["01R"])
+    fleet.command("alpha", "stop", "ann")
+    heard = hear(link, Command)
+    assert heard == [
+        Orders(orders=(order,)), Acknowledge(order_ids=("01S",)), Release(order_ids=("01R",)),
+        Command(verb="stop", argument="ann"),
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="dance"):
+        fleet.command("alpha", "dance")
+
+
+def test_an_episode_and_a_beat_arrive_under_the_lease(fleet: ZmqFleet, links) -> None:
+    link = links(fleet, "alpha")
+    lease = join(fleet, link).lease
+    say(link, beat("somebody-else"), lease)
+    [heard] = [item for item in until(fleet, Beat) if isinstance(item, Beat)]
+    assert (heard.station, heard.lease) == ("alpha", lease)
+    say(link, Parcel(episode=EPISODE, arrays_file=b"frames"), lease)
+    [arrival] = until(fleet, Delivered)
+    assert arrival == Delivered(station="alpha", lease=lease, episode=EPISODE, arrays_file=b"frames")
+
+
+def test_what_is_said_under_an_old_lease_or_for_another_station_is_refused(fleet: ZmqFleet, links) -> None:
+    link = links(fleet, "alpha")
+    old = join(fleet, link).lease
+    new = join(fleet, link, 2).lease
+    say(link, Parcel(episode=EPISODE, arrays_file=b""), old)
+    [refused] = until(fleet, Refused)
+    assert isinstance(refused, Refused)
+    assert f"old lease {old}" in refused.why
+    hear(link, Rejoin)
+    stranger = links(fleet, "beta")
+    lease = join(fleet, stranger).lease
+    say(stranger, Parcel(episode=EPISODE, arrays_file=b""), lease)
+    [refused] = until(fleet, Refused)
+    assert isinstance(refused, Refused)
+    assert "alpha" in refused.why
+    assert new < lease
+
+
+def test_a_newer_process_of_the_same_station_fences_the_older_one(fleet: ZmqFleet, links) -> None:
+    zombie, fresh = links(fleet, "alpha"), links(fleet, "alpha")
+    old = join(fleet, zombie).lease
+    new = join(fleet, fresh).lease
+    say(zombie, beat("alpha"), old)
+    assert any("replaced" in item.why for item in until(fleet, Refused) if isinstance(item, Refused))
+    hear(zombie, Fenced)
+    say(fresh, beat("alpha"), new)
+    until(fleet, Beat)
+
+
+def test_a_station_that_has_not_said_hello_is_asked_to(fleet: ZmqFleet, links) -> None:
+    link = links(fleet, "alpha")
+    say(link, beat("alpha"), 3)
+    [refused] = until(fleet, Refused)
+    assert isinstance(refused, Refused)
+    assert "hello" in refused.why
+    hear(link, Rejoin)
+
+
+def test_orders_that_cannot_be_sent_come_back_as_aborted(fleet: ZmqFleet, links) -> None:
+    order = point_order("a" * 64, 1)
+    fleet.send("nobody", [order])
+    [back] = fleet.poll(0.0)
+    assert isinstance(back, Delivered)
+    assert (back.episode.order, back.episode.outcome) == (order, "aborted")
+    link = links(fleet, "alpha")
+    lease = join(fleet, link).lease
+    late = point_order("a" * 64, 2, lease=lease - 1)
+    fleet.send("alpha", [late])
+    [back] = fleet.poll(0.0)
+    assert isinstance(back, Delivered)
+    assert back.episode.order == late
+
+
+def test_goodbye_and_silence_are_told(tmp_path: Path, links) -> None:
+    fleet = ZmqFleet("tcp://127.0.0.1:0", tmp_path, silent_s=0.3)
+    link = links(fleet, "alpha")
+    join(fleet, link)
+    assert until(fleet, Left) == [Left(station="alpha", cause="not heard for 0.3 s")]
+    lease = join(fleet, link, 2).lease
+    say(link, Goodbye(cause="lunch"), lease)
+    assert until(fleet, Left) == [Left(station="alpha", cause="lunch")]
+    fleet.close()
+
+
+def test_no_garbage_raises_out_of_poll_and_honest_stations_go_on(fleet: ZmqFleet, links) -> None:
+    link = links(fleet, "alpha")
+    lease = join(fleet, link).lease
+    context = zmq.Context()
+    hostile = context.socket(zmq.DEALER)
+    hostile.setsockopt(zmq.LINGER, 0)
+    hostile.connect(fleet.address)
+    for frames in ([b""], [b"\xff" * 100], [b"a", b"b", b"c"], [encode(message) for message in ALL]):
+        hostile.send_multipart(frames)
+    for message in ALL[1:]:
+        hostile.send(encode(message, lease))
+    host, port = fleet.address.removeprefix("tcp://").split(":")
+    with socket.create_connection((host, int(port)), timeout=5) as raw:
+        raw.sendall(b"GET / HTTP/1.1\r\n\r\n" + b"\0" * 1000)
+    refused: list[Refused] = []
+    deadline = time.monotonic() + WAIT_S
+    while len(refused) < 5 and time.monotonic() < deadline:
+        refused += [item for item in fleet.poll(0.05) if isinstance(item, Refused)]
+    assert len(refused) >= 5
+    say(link, beat("alpha"), lease)
+    until(fleet, Beat)
+    context.destroy(linger=0)
+
+
+def test_a_flood_of_garbage_is_reported_a_bounded_number_of_times(fleet: ZmqFleet) -> None:
+    context = zmq.Context()
+    hostile = context.socket(zmq.DEALER)
+    hostile.connect(fleet.address)
+    for index in range(500):
+        hostile.send(encode(Goodbye(cause=str(index)), lease=index))
+    reported = len(until(fleet, Refused))
+    deadline = time.monotonic() + 0.5
+    while time.monotonic() < deadline:
+        reported += len(fleet.poll(0.02))
+    assert reported <= 100
+    context.destroy(linger=0)
+
+
+def test_a_policy_is_fetched_in_parts_and_nothing_else_can_be_read(fleet: ZmqFleet, links, tmp_path: Path) -> None:
+    folder = write_policy(tmp_path / "files")
+    (folder / "weights.safetensors").write_bytes(bytes(PART + 1000))
+    policy_id = versions.publish(folder, tmp_path / "versions")
+    (tmp_path / "secret").mkdir()
+    link = links(fleet, "alpha")
+    lease = join(fleet, link).lease
+    parts: list[bytes] = []
+    for part in (0, 1):
+        say(link, WantPolicy(policy_id=policy_id, part=part), lease)
+        answer = _answer(fleet, link, PolicyPart)
+        assert isinstance(answer, PolicyPart)
+        assert (answer.part, answer.parts) == (part, 2)
+        parts.append(answer.data)
+    assert versions.unpack(b"".join(parts), tmp_path / "copy") == policy_id
+    for wrong in ("b" * 64, "../secret", "/etc/passwd", ""):
+        say(link, WantPolicy(policy_id=wrong, part=0), lease)
+        answer = _answer(fleet, link, PolicyMissing)
+        assert isinstance(answer, PolicyMissing)
+        assert answer.policy_id == wrong
+
+
+def _answer(fleet: ZmqFleet, link: StationLink, kind: type[Message]) -> Message:
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        fleet.poll(0.01)
+        for envelope in link.receive(0.01):
+            if isinstance(envelope.message, kind):
+                return envelope.message
+    raise AssertionError(f"no {kind} came")
+
+
+def test_an_address_off_this_machine_needs_keys() -> None:
+    with pytest.raises(TransportProblem, match="encryption"):
+        ZmqFleet("tcp://0.0.0.0:0", Path())
+    with pytest.raises(TransportProblem, match="encryption"):
+        StationLink("tcp://192.0.2.1:7000", "alpha")
+
+
+def test_messages_are_numbered_under_their_lease(fleet: ZmqFleet) -> None:
+    context = zmq.Context()
+    peer = context.socket(zmq.DEALER)
+    peer.connect(fleet.address)
+    peer.send(encode(hello("alpha")))
+    until(fleet, Joined)
+    for _ in range(3):
+        fleet.command("alpha", "pause")
+    envelopes = [decode(peer.recv()) for _ in range(4)]
+    assert [(envelope.lease, envelope.number) for envelope in envelopes] == [(7, 1), (7, 2), (7, 3), (7, 4)]
+    context.destroy(linger=0)
