@@ -45,6 +45,11 @@ def open_reader(path: Path) -> Database:
         return _database(connection)
 
 
+def scratch() -> Database:
+    """An empty database in memory."""
+    return _database(sqlite3.connect(":memory:", isolation_level=None))
+
+
 def _database(connection: sqlite3.Connection) -> Database:
     # sqlite-utils imports pandas wherever pandas is installed, which would cost a second in every `enpire --help`.
     from sqlite_utils import Database

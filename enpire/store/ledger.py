@@ -16,7 +16,7 @@ from enpire.errors import LedgerProblem, OutcomeUnknown
 from enpire.store import connection, durable
 from enpire.store.connection import run
 from enpire.store.migrations import STEPS, migrate, require_known
-from enpire.store.projection import project
+from enpire.store.projection import differing_order, project
 from enpire.types import Event
 
 if TYPE_CHECKING:
@@ -127,6 +127,16 @@ class SqliteLedger:
                 "forged. Restore the ledger from a copy."
             )
         return seq
+
+    def verify_orders(self) -> None:
+        """Replay the events beside the orders table; LedgerProblem naming the first order that is not what they say."""
+        with self._guard, connection.sentences(self.path):
+            odd = differing_order(self._db)
+        if odd:
+            raise LedgerProblem(
+                f"Order {odd} in the orders table is not what the events say of it: the table was changed by hand. "
+                "Restore the ledger from a copy."
+            )
 
     def close(self) -> None:
         """Let the file and the lock go. Allowed twice."""

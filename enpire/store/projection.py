@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from enpire.errors import FileProblem, LedgerProblem
 from enpire.store import records, rows
-from enpire.store.connection import run
+from enpire.store.connection import run, scratch
 from enpire.types import OUTCOME_KINDS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ ORDERS_SCHEMA: tuple[str, ...] = (
     + ", "
     + ", ".join(f"{name} {_TYPES.get(name, 'TEXT')}" for name in rows.END_COLUMNS)
     + ", person_outcome TEXT) STRICT",
-    "CREATE INDEX orders_open ON orders (campaign_id, order_id) WHERE ended_seq IS NULL",
+    "CREATE INDEX orders_open ON orders (campaign_id, ended_seq, order_id)",
     "CREATE INDEX orders_page ON orders (campaign_id, order_id)",
     "CREATE INDEX orders_by_outcome ON orders (campaign_id, outcome, cause)",
     "CREATE INDEX orders_by_purpose ON orders (campaign_id, purpose, policy_id, round, outcome)",
@@ -77,6 +77,26 @@ def replay(source: Database, target: Database) -> None:
         if len(chunk) < _CHUNK:
             return
         after = int(chunk[-1][0])
+
+
+def differing_order(db: Database) -> str:
+    """The first order whose row is not what a replay of the events gives; empty when the table is right."""
+    columns = ", ".join(rows.COLUMNS)
+    fresh = scratch()
+    try:
+        for statement in ORDERS_SCHEMA:
+            run(fresh, statement)
+        replay(db, fresh)
+        after = ""
+        while True:
+            page = f"SELECT {columns} FROM orders WHERE order_id > ? ORDER BY order_id LIMIT {_CHUNK}"
+            said, kept = (run(one, page, (after,)).fetchall() for one in (fresh, db))
+            odd = {row[0] for row in set(said) ^ set(kept)}
+            if odd or not said:
+                return min(odd, default="")
+            after = said[-1][0]
+    finally:
+        fresh.conn.close()
 
 
 def _issue(db: Database, seq: int, body: Mapping[str, object]) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from enpire import ids
 from enpire.store import arrays, records
+from enpire.store.ledger import SqliteLedger
 from enpire.types import Episode, EpisodeArrays, Order, OutcomeKind, Purpose, Start
 
 
@@ -72,3 +75,8 @@ def ended(*episodes: Episode) -> tuple[str, dict[str, object]]:
         "campaign_id": campaign_id,
         "episodes": [records.episode_body(episode) for episode in episodes],
     }
+
+
+def a_closed_ledger(path: Path, *events: tuple[str, dict[str, object]]) -> None:
+    with closing(SqliteLedger(path)) as ledger:
+        ledger.append(events)

@@ -1,0 +1,96 @@
+"""Old ledgers are copied and migrated, newer ones refused, foreign ones left alone."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from store_samples import a_closed_ledger, an_episode, an_order, ended, issued
+
+from enpire.errors import LedgerProblem
+from enpire.store import connection, durable, migrations
+from enpire.store.ledger import SqliteLedger
+from enpire.store.reading import Reading
+
+
+def _old_schema(path: Path, version: int) -> None:
+    """The ledger as the software of that schema would have left it: later tables gone, the events the same."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as editor:
+        assert version == 1
+        editor.execute("DROP TABLE orders")
+        editor.execute(f"PRAGMA user_version = {version}")
+
+
+def test_an_old_ledger_is_copied_then_migrated(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    orders = [an_order() for _ in range(5)]
+    a_closed_ledger(path, issued(*orders), ended(*(an_episode(order) for order in orders[:3])))
+    with closing(Reading.open(path)) as reading:
+        before = [reading.order(order.order_id) for order in orders]
+    _old_schema(path, 1)
+    with pytest.raises(LedgerProblem, match="has an old schema: open it once for writing"):
+        SqliteLedger(path, read_only=True)
+    with closing(SqliteLedger(path)) as ledger:
+        assert ledger.verify() == 2
+        assert [Reading(ledger.database).order(order.order_id) for order in orders] == before
+    with closing(sqlite3.connect(tmp_path / "ledger.db.schema-1")) as copy:
+        assert copy.execute("PRAGMA user_version").fetchone() == (1,)
+        assert copy.execute("SELECT count(*) FROM events").fetchone() == (2,)
+        assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert not [file.name for file in tmp_path.iterdir() if file.name.startswith(durable.STAGED)]
+
+
+def test_a_failing_step_leaves_the_old_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    a_closed_ledger(path, issued(an_order()))
+
+    def failing(db: object) -> None:
+        connection.run(database, "CREATE TABLE half (x INTEGER) STRICT")
+        raise LedgerProblem("This step fails.")
+
+    database = connection.open_writer(path)
+    with pytest.raises(LedgerProblem, match="This step fails"):
+        migrations.migrate(database, path, (*migrations.STEPS, failing))
+    database.conn.close()
+    with closing(SqliteLedger(path)) as ledger:
+        assert ledger.verify() == 1
+        assert connection.run(ledger.database, "SELECT 1 FROM sqlite_schema WHERE name = 'half'").fetchone() is None
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_newer_ledger_is_refused(tmp_path: Path, read_only: bool) -> None:
+    path = tmp_path / "ledger.db"
+    a_closed_ledger(path)
+    with closing(sqlite3.connect(path)) as editor:
+        editor.execute("PRAGMA user_version = 99")
+    with pytest.raises(LedgerProblem, match=f"has schema 99, this software knows up to {len(migrations.STEPS)}"):
+        SqliteLedger(path, read_only=read_only)
+    with pytest.raises(LedgerProblem, match="has schema 99"):
+        Reading.open(path)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_foreign_database_is_left_alone(tmp_path: Path, read_only: bool) -> None:
+    path = tmp_path / "ledger.db"
+    with closing(sqlite3.connect(path)) as editor:
+        editor.execute("CREATE TABLE recipes (x)")
+    before = path.read_bytes()
+    with pytest.raises(LedgerProblem, match="not an ENPIRE ledger"):
+        SqliteLedger(path, read_only=read_only)
+    assert path.read_bytes() == before
+
+
+def test_an_edited_orders_table_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    order = an_order()
+    a_closed_ledger(path, issued(order, an_order()), ended(an_episode(order, "failure")))
+    with closing(SqliteLedger(path)) as ledger:
+        ledger.verify_orders()
+    with closing(sqlite3.connect(path, isolation_level=None)) as editor:
+        editor.execute("UPDATE orders SET outcome = 'success' WHERE outcome = 'failure'")
+    with closing(SqliteLedger(path)) as ledger:
+        assert ledger.verify() == 2
+        with pytest.raises(LedgerProblem, match=f"Order {order.order_id} in the orders table is not what the events"):
+            ledger.verify_orders()

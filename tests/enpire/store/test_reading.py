@@ -1,0 +1,202 @@
+"""The questions: every order is in exactly one place, and every filter says what it means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from store_samples import an_episode, an_order, ended, issued
+
+from enpire.errors import LedgerProblem
+from enpire.store import connection, records
+from enpire.store.ledger import SqliteLedger
+from enpire.store.reading import OPEN, Page, Reading, Tally
+from enpire.types import OUTCOME_KINDS, OutcomeKind, Start
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
+    opened = SqliteLedger(tmp_path / "ledger.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def reading(ledger: SqliteLedger) -> Iterator[Reading]:
+    opened = Reading.open(ledger.path)
+    yield opened
+    opened.close()
+
+
+def test_orders_and_episodes_come_back_whole(ledger: SqliteLedger, reading: Reading) -> None:
+    order = an_order(
+        purpose="gate", gate_id="g1", pair=4, side="candidate", lease=9, supervised=True, round=7,
+        start=Start(split="holdout", index=11, values=(math.pi, -0.0), seed=2**63 + 5),
+    )  # fmt: skip
+    ledger.append([issued(order)])
+    assert reading.open_orders("c1") == [order]
+    row = reading.order(order.order_id)
+    assert row is not None
+    assert (row.episode, row.ended_seq, row.issued_seq) == (None, None, 1)
+    ledger.append([ended(an_episode(order, "unsafe"))])
+    row = reading.order(order.order_id)
+    assert row is not None
+    assert (row.episode, row.ended_seq) == (an_episode(order, "unsafe"), 2)
+    assert reading.order("nobody") is None
+
+
+def test_a_dead_sensor_is_recorded_as_such(ledger: SqliteLedger, reading: Reading) -> None:
+    order = an_order()
+    dead = an_episode(order, "invalid", achieved_start=(math.nan, 0.5))
+    ledger.append([issued(order), ended(dead)])
+    row = reading.order(order.order_id)
+    assert row is not None
+    assert row.episode is not None
+    assert math.isnan(row.episode.achieved_start[0])
+    assert row.episode.achieved_start[1] == 0.5
+
+
+def _ended(ledger: SqliteLedger, outcome: OutcomeKind | None, n: int = 1, **changes: object) -> list[str]:
+    orders = [an_order(**changes) for _ in range(n)]  # pyright: ignore[reportArgumentType]
+    ledger.append([issued(*orders)])
+    if outcome:
+        ledger.append([ended(*(an_episode(order, outcome) for order in orders))])
+    return [order.order_id for order in orders]
+
+
+def test_the_account_adds_up(ledger: SqliteLedger, reading: Reading) -> None:
+    for n, outcome in enumerate(OUTCOME_KINDS, start=1):
+        _ended(ledger, outcome, n)
+    _ended(ledger, None, 7)
+    _ended(ledger, "success", campaign_id="c2")
+    ends = reading.ends("c1")
+    assert (ends.success, ends.failure, ends.unsafe, ends.aborted, ends.invalid, ends.unknown) == (1, 2, 3, 4, 5, 6)
+    assert (ends.open, ends.started) == (7, 28)
+    assert reading.causes("c1")["aborted", "why"] == 4
+    assert reading.ends("nothing").started == 0
+
+
+def test_successes_say_what_they_leave_out(ledger: SqliteLedger, reading: Reading) -> None:
+    _ended(ledger, "success", 3, purpose="base")
+    _ended(ledger, "failure", 2, purpose="base", round=2)
+    _ended(ledger, "unsafe", 1, purpose="base", policy_id="b" * 64)
+    _ended(ledger, "aborted", 4, purpose="base")
+    _ended(ledger, None, 5, purpose="base")
+    _ended(ledger, "success", 9, purpose="collect")
+    assert reading.successes("c1", "base") == Tally(3, 6, 15)
+    assert reading.successes("c1", "base", policy_id="b" * 64) == (0, 1, 1)
+    assert reading.successes("c1", "base", round=2) == (0, 2, 2)
+    assert reading.successes("c1", "confirm") == (0, 0, 0)
+
+
+def test_gate_trials_come_in_the_order_of_their_ends(ledger: SqliteLedger, reading: Reading) -> None:
+    orders = [an_order(purpose="gate", gate_id="g1", pair=n, side="champion") for n in range(4)]
+    ledger.append([issued(*orders, an_order(purpose="gate", gate_id="g2"))])
+    for order in (orders[2], orders[0], orders[3]):
+        ledger.append([ended(an_episode(order, "failure", ticks=order.pair))])
+    trials = reading.gate_trials("g1")
+    assert [trial.pair for trial in trials] == [2, 0, 3]
+    assert [trial.ticks for trial in trials] == [2, 0, 3]
+    assert {(trial.side, trial.outcome) for trial in trials} == {("champion", "failure")}
+    assert reading.gate_trials("") == []
+
+
+def test_pages_join_to_the_whole(ledger: SqliteLedger, reading: Reading) -> None:
+    made = _ended(ledger, "success", 10) + _ended(ledger, "failure", 10, round=2) + _ended(ledger, None, 3)
+    pages: list[str] = []
+    before = ""
+    while found := reading.episodes(Page(campaign_id="c1", before=before, limit=7)):
+        pages += [row.order.order_id for row in found]
+        before = pages[-1]
+    assert pages == made[::-1]
+
+
+@pytest.mark.parametrize(
+    ("page", "n"),
+    [
+        (Page(campaign_id="c1"), 9),
+        (Page(campaign_id="c1", outcome="failure"), 2),
+        (Page(campaign_id="c1", outcome=OPEN), 4),
+        (Page(campaign_id="c1", round=0), 3),
+        (Page(campaign_id="c1", round=1, outcome=OPEN), 4),
+        (Page(campaign_id="c1", purpose="base"), 3),
+        (Page(campaign_id="c1", station="cell-2"), 4),
+        (Page(campaign_id="c1", policy_id="x"), 2),
+        (Page(campaign_id="c2"), 0),
+    ],
+)
+def test_each_filter_filters(ledger: SqliteLedger, reading: Reading, page: Page, n: int) -> None:
+    _ended(ledger, "success", 3, purpose="base", round=0)
+    _ended(ledger, "failure", 2, policy_id="x")
+    _ended(ledger, None, 4, station="cell-2")
+    assert len(reading.episodes(page)) == n
+
+
+def test_training_never_sees_a_hidden_start(ledger: SqliteLedger, reading: Reading) -> None:
+    wanted = _ended(ledger, "success", 2, purpose="demonstrate", policy_id="scripted:expert", round=0)
+    wanted += _ended(ledger, "failure", 2, purpose="collect")
+    for split in ("holdout", "confirm"):
+        start = replace(an_order().start, split=split)  # pyright: ignore[reportArgumentType]
+        _ended(ledger, "success", purpose="collect", start=start)
+    _ended(ledger, "success", purpose="gate", gate_id="g")
+    _ended(ledger, "aborted")
+    _ended(ledger, None)
+    unrecorded = an_order()
+    ledger.append([issued(unrecorded), ended(an_episode(unrecorded, sha256=""))])
+    assert reading.training_episodes("c1") == wanted
+    assert reading.training_episodes("c1", rounds=[1, 5]) == wanted[2:]
+    assert unrecorded.order_id not in reading.recorded()
+
+
+def test_the_newest_events_and_the_campaigns(ledger: SqliteLedger, reading: Reading) -> None:
+    for n in range(6):
+        ledger.append([("note", {"campaign_id": f"c{n % 2}", "n": n}), ("tick", {})])
+    assert [event.seq for event in reading.tail(3)] == [10, 11, 12]
+    assert [event.body["n"] for event in reading.tail(2, "c0")] == [2, 4]
+    assert [event.seq for event in reading.events(after=4, kinds=("tick",), limit=2)] == [6, 8]
+    assert [event.body["n"] for event in reading.events(campaign_id="c1")] == [1, 3, 5]
+    spans = reading.campaigns()
+    assert [(span.campaign_id, span.first_seq, span.last_seq) for span in spans] == [("c1", 3, 11), ("c0", 1, 9)]
+
+
+def test_a_person_has_the_last_word_beside_the_verifier(ledger: SqliteLedger, reading: Reading) -> None:
+    (order_id,) = _ended(ledger, "failure")
+    (still_open,) = _ended(ledger, None)
+    body = {"campaign_id": "c1", "order_id": order_id, "outcome": "success"}
+    ledger.append([(records.PERSON_JUDGED, body)])
+    row = reading.order(order_id)
+    assert row is not None
+    assert row.episode is not None
+    assert (row.episode.outcome, row.person_outcome) == ("failure", "success")
+    with pytest.raises(LedgerProblem, match="cannot be judged: it has not ended"):
+        ledger.append([(records.PERSON_JUDGED, body | {"order_id": still_open})])
+    with pytest.raises(LedgerProblem, match="cannot judge 'fine'"):
+        ledger.append([(records.PERSON_JUDGED, body | {"outcome": "fine"})])
+    ledger.verify_orders()
+
+
+def test_questions_need_no_full_scan(ledger: SqliteLedger) -> None:
+    questions = {
+        "SELECT order_id FROM orders WHERE campaign_id = 'c' AND ended_seq IS NULL ORDER BY order_id": "orders_open",
+        "SELECT outcome, cause, count(*) FROM orders WHERE campaign_id = 'c' GROUP BY outcome, cause": "by_outcome",
+        "SELECT outcome, count(*) FROM orders WHERE campaign_id = 'c' AND purpose = 'p' GROUP BY outcome": "by_purpose",
+        "SELECT pair FROM orders WHERE gate_id = 'g' AND gate_id <> '' AND ended_seq IS NOT NULL "
+        "ORDER BY ended_seq, order_id": "by_gate",
+        "SELECT * FROM orders WHERE campaign_id = 'c' AND order_id < 'x' ORDER BY order_id DESC LIMIT 9": "orders_page",
+        "SELECT * FROM events WHERE campaign_id = 'c' ORDER BY seq DESC LIMIT 9": "events_by_campaign",
+    }
+    for sql, index in questions.items():
+        plan = " ".join(str(row[3]) for row in connection.run(ledger.database, f"EXPLAIN QUERY PLAN {sql}"))
+        assert index in plan
+        assert "SCAN" not in plan
+
+
+def test_a_closed_reader_says_so(ledger: SqliteLedger) -> None:
+    with closing(Reading.open(ledger.path)) as reading:
+        pass
+    with pytest.raises(LedgerProblem, match="refused"):
+        reading.ends("c1")
