@@ -93,4 +93,6 @@ class LocalStations:
         path = self._logs / f"{file.name}.yaml"
         write_station(file, path)
         arguments = [str(path), "--connect", self._address, "--die-with-parent"]
-        return start_python("enpire.fleet.station", arguments, self.log(file.name), environment=one_core())
+        # A fast simulation takes all the time there is: it gives way to the learner and to the loop on the same cores.
+        nice = 10 if file.pace == "fast" else 0
+        return start_python("enpire.fleet.station", arguments, self.log(file.name), nice=nice, environment=one_core())
