@@ -1,0 +1,89 @@
+"""A small orchestrator for tests: keeps what stations deliver, acknowledges it, remembers everything that arrived."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from enpire import versions
+from enpire.fleet.arrivals import Arrival, Beat, Delivered, Joined
+from enpire.fleet.station_file import StationFile, write_station
+from enpire.fleet.zmq_transport import ZmqFleet
+from enpire.types import Order
+from tests.enpire.fleet.point_task import environment, write_policy
+
+WAIT_S = 30.0
+
+
+class Bench:
+    """One fleet, the station processes that were started, and every arrival in order."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.versions = root / "versions"
+        self.arrivals: list[Arrival] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.acknowledging = True
+        self.fleet = self.open()
+        self.bind = self.fleet.address
+
+    def open(self, bind: str = "tcp://127.0.0.1:0", first_lease: int = 1, silent_s: float = 5.0) -> ZmqFleet:
+        self.fleet = ZmqFleet(bind, self.versions, first_lease, heartbeat_s=0.05, silent_s=silent_s)
+        return self.fleet
+
+    def policy(self, name: str, **says: object) -> str:
+        return versions.publish(write_policy(self.root / name, **says), self.versions)
+
+    def start(self, file: StationFile) -> subprocess.Popen[bytes]:
+        path = self.root / f"{file.name}.yaml"
+        write_station(file, path)
+        command = [sys.executable, "-m", "enpire.fleet.station", str(path), "--connect", self.bind]
+        self.processes.append(subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL))
+        return self.processes[-1]
+
+    def poll(self) -> None:
+        for arrival in self.fleet.poll(0.02):
+            self.arrivals.append(arrival)
+            if isinstance(arrival, Delivered) and self.acknowledging:
+                self.fleet.acknowledge(arrival.station, [arrival.episode.order.order_id])
+
+    def until(self, condition: Callable[[], object]) -> None:
+        """Poll until it holds."""
+        deadline = time.monotonic() + WAIT_S
+        while not condition():
+            assert time.monotonic() < deadline, f"waited in vain; the last arrivals: {self.arrivals[-5:]}"
+            self.poll()
+
+    def join(self, count: int = 1) -> int:
+        """Wait for that many hellos from now on; the newest lease."""
+        before = len(self.joined())
+        self.until(lambda: len(self.joined()) >= before + count)
+        return self.joined()[-1].lease
+
+    def joined(self) -> list[Joined]:
+        return [arrival for arrival in self.arrivals if isinstance(arrival, Joined)]
+
+    def delivered(self) -> dict[str, Delivered]:
+        """The first delivery of each order."""
+        found: dict[str, Delivered] = {}
+        for arrival in self.arrivals:
+            if isinstance(arrival, Delivered):
+                found.setdefault(arrival.episode.order.order_id, arrival)
+        return found
+
+    def beat(self) -> Beat | None:
+        return next((arrival for arrival in reversed(self.arrivals) if isinstance(arrival, Beat)), None)
+
+    def until_all(self, orders: Sequence[Order]) -> dict[str, Delivered]:
+        self.until(lambda: {order.order_id for order in orders} <= set(self.delivered()))
+        return self.delivered()
+
+    def close(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        self.fleet.close()

@@ -1,0 +1,64 @@
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from enpire.fleet.processes import LocalStations
+from tests.enpire.fleet.bench import WAIT_S, Bench
+from tests.enpire.fleet.point_task import environment, point_order, point_station
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    opened = Bench(tmp_path)
+    yield opened
+    opened.close()
+
+
+def test_two_stations_start_work_and_stop_together(bench: Bench, tmp_path: Path) -> None:
+    policy_id = bench.policy("p")
+    said: list[str] = []
+    files = [point_station(tmp_path, name) for name in ("alpha", "beta")]
+    local = LocalStations(files, bench.bind, tmp_path / "logs", said.append)
+    try:
+        local.start()
+        bench.join(2)
+        leases = {joined.station: joined.lease for joined in bench.joined()}
+        assert set(leases) == {"alpha", "beta"}
+        orders = [point_order(policy_id, index, name, lease) for name, lease in leases.items() for index in range(5)]
+        for name in leases:
+            bench.fleet.send(name, [order for order in orders if order.station == name])
+        bench.until_all(orders)
+        pids = local.pids()
+    finally:
+        began = time.monotonic()
+        local.stop()
+    # Two seconds are promised; the margin is for a machine that is busy with other tests.
+    assert time.monotonic() - began < 10.0
+    assert local.pids() == {}
+    assert all(not Path(f"/proc/{pid}").exists() for pid in pids.values())
+    assert said == []
+    assert "left (SIGTERM)" in local.log("alpha").read_text()
+
+
+def test_a_station_that_died_is_started_again_and_it_is_said(bench: Bench, tmp_path: Path) -> None:
+    said: list[str] = []
+    local = LocalStations([point_station(tmp_path)], bench.bind, tmp_path / "logs", said.append)
+    try:
+        local.start()
+        bench.join()
+        os.kill(local.pids()["alpha"], signal.SIGKILL)
+        deadline = time.monotonic() + WAIT_S
+        while len(bench.joined()) < 2 and time.monotonic() < deadline:
+            local.supervise()
+            bench.poll()
+        assert len(bench.joined()) == 2
+        assert len(said) == 1
+        assert "alpha ended with -9" in said[0]
+    finally:
+        local.stop()
+        local.stop()
