@@ -179,20 +179,31 @@ def test_a_person_has_the_last_word_beside_the_verifier(ledger: SqliteLedger, re
     ledger.verify_orders()
 
 
-def test_questions_need_no_full_scan(ledger: SqliteLedger) -> None:
-    questions = {
-        "SELECT order_id FROM orders WHERE campaign_id = 'c' AND ended_seq IS NULL ORDER BY order_id": "orders_open",
-        "SELECT outcome, cause, count(*) FROM orders WHERE campaign_id = 'c' GROUP BY outcome, cause": "by_outcome",
-        "SELECT outcome, count(*) FROM orders WHERE campaign_id = 'c' AND purpose = 'p' GROUP BY outcome": "by_purpose",
-        "SELECT pair FROM orders WHERE gate_id = 'g' AND gate_id <> '' AND ended_seq IS NOT NULL "
-        "ORDER BY ended_seq, order_id": "by_gate",
-        "SELECT * FROM orders WHERE campaign_id = 'c' AND order_id < 'x' ORDER BY order_id DESC LIMIT 9": "orders_page",
-        "SELECT * FROM events WHERE campaign_id = 'c' ORDER BY seq DESC LIMIT 9": "events_by_campaign",
-    }
-    for sql, index in questions.items():
-        plan = " ".join(str(row[3]) for row in connection.run(ledger.database, f"EXPLAIN QUERY PLAN {sql}"))
-        assert index in plan
-        assert "SCAN" not in plan
+def test_questions_read_no_more_than_they_need(ledger: SqliteLedger) -> None:
+    ledger.append([("note", {"campaign_id": "c1"})])
+    reading = Reading(ledger.database)
+    asked: list[str] = []
+    ledger.database.conn.set_trace_callback(asked.append)
+    reading.order("o")
+    reading.open_orders("c1")
+    reading.ends("c1")
+    reading.successes("c1", "base", "p", 3)
+    reading.gate_trials("g1")
+    reading.episodes(Page(campaign_id="c1", before="o"))
+    reading.episodes(Page(campaign_id="c1", station="cell-1"))
+    reading.training_episodes("c1", [1, 2])
+    reading.tail(3, "c1")
+    reading.events(3, "c1")
+    reading.campaigns()
+    ledger.database.conn.set_trace_callback(None)
+    plans: list[str] = []
+    for sql in asked:
+        steps = connection.run(ledger.database, f"EXPLAIN QUERY PLAN {sql}")
+        plans.append(" ".join(str(row[3]) for row in steps))
+    assert len(plans) >= 12
+    assert not [plan for plan in plans if "SCAN orders" in plan or "SCAN events" in plan]
+    for index in ("orders_open", "orders_by_outcome", "orders_by_purpose", "orders_by_gate", "orders_by_station"):
+        assert [plan for plan in plans if f"INDEX {index} (" in plan], index
 
 
 def test_a_closed_reader_says_so(ledger: SqliteLedger) -> None:

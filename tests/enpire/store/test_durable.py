@@ -1,0 +1,92 @@
+"""What becomes durable: all of a file or none of it, and a sentence for every refusal."""
+
+from __future__ import annotations
+
+import errno
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from enpire.errors import FileProblem, OutcomeUnknown, StorageFull
+from enpire.store import durable
+
+
+@contextmanager
+def a_full_disk(limit: int) -> Iterator[None]:
+    """No file may grow beyond `limit` bytes: the kernel refuses the write where a full disk would."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    durable.write(path, b"old")
+    durable.write(path, b"newer")
+    assert path.read_bytes() == b"newer"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_a_refused_write_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    durable.write(path, b"old")
+    with a_full_disk(10), pytest.raises(StorageFull, match=r"refused to write .*state\.json.*Nothing was changed"):
+        durable.write(path, b"x" * 100)
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_each_refusal_has_its_sentence(tmp_path: Path) -> None:
+    with pytest.raises(FileProblem, match="Check that the folder exists"):
+        durable.write(tmp_path / "no" / "file", b"")
+    for code, kind in ((errno.ENOSPC, StorageFull), (errno.EDQUOT, StorageFull), (errno.EIO, OutcomeUnknown)):
+        assert isinstance(durable.refusal(OSError(code, "why"), tmp_path), kind)
+    (tmp_path / "file").touch()
+    with pytest.raises(FileProblem, match="Cannot write"):
+        durable.make_folder(tmp_path / "file" / "below")
+
+
+def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
+    target = tmp_path / "a" / "b" / "version"
+    staged = durable.stage_folder(target)
+    durable.fill_folder(staged, {"one": b"1", "two": b"22"})
+    assert not target.exists()
+    durable.reveal([(staged, target)])
+    assert {file.name: file.read_bytes() for file in target.iterdir()} == {"one": b"1", "two": b"22"}
+    assert [entry.name for entry in target.parent.iterdir()] == ["version"]
+
+
+def test_the_first_of_two_folders_stays(tmp_path: Path) -> None:
+    target = tmp_path / "version"
+    first, second = durable.stage_folder(target), durable.stage_folder(target)
+    durable.fill_folder(first, {"x": b"first"})
+    durable.fill_folder(second, {"x": b"second"})
+    durable.reveal([(first, target), (second, target)])
+    assert (target / "x").read_bytes() == b"first"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["version"]
+
+
+def test_a_sweep_takes_only_what_is_half_written(tmp_path: Path) -> None:
+    durable.write(tmp_path / "kept", b"")
+    staged = durable.stage_folder(tmp_path / "episode")
+    durable.fill_folder(staged, {"x": b""})
+    (tmp_path / f"{durable.STAGED}file").touch()
+    assert set(durable.sweep(tmp_path)) == {staged.name, f"{durable.STAGED}file"}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["kept"]
+    assert durable.sweep(tmp_path / "nowhere") == []
+
+
+def test_removing_twice_is_fine(tmp_path: Path) -> None:
+    durable.write(tmp_path / "x", b"")
+    durable.remove(tmp_path / "x")
+    durable.remove(tmp_path / "x")
+    assert list(tmp_path.iterdir()) == []

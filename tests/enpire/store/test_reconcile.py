@@ -1,0 +1,92 @@
+"""Ledger against files, after each kind of accident."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from store_samples import a_recording, an_episode, an_order, ended, issued
+
+from enpire.store.episodes import ARRAYS, FACTS, FolderStore
+from enpire.store.ledger import SqliteLedger
+from enpire.store.reading import Reading
+from enpire.store.reconcile import Differences, compare
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
+    opened = SqliteLedger(tmp_path / "ledger.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FolderStore:
+    return FolderStore(tmp_path / "episodes")
+
+
+def _recorded(ledger: SqliteLedger, store: FolderStore, seed: int = 0) -> Path:
+    order = an_order()
+    ledger.append([issued(order)])
+    episode, data = a_recording(order, seed=seed)
+    folder = store.put(episode, data)
+    ledger.append([ended(episode)])
+    return folder
+
+
+def _differences(ledger: SqliteLedger, store: FolderStore, deep: bool = True) -> Differences:
+    # A new store each time, as at a new start: nothing may come from memory.
+    return compare(Reading(ledger.database), FolderStore(store.root), deep=deep)
+
+
+def test_a_lab_in_order_has_no_differences(ledger: SqliteLedger, store: FolderStore) -> None:
+    assert _differences(ledger, store).none
+    for seed in range(3):
+        _recorded(ledger, store, seed)
+    aborted = an_order()
+    ledger.append([issued(aborted, an_order()), ended(an_episode(aborted, "aborted", sha256=""))])
+    found = _differences(ledger, store)
+    assert found.none
+    assert found.sentence() == "The ledger and the episode store agree."
+
+
+def test_a_crash_between_file_and_row_is_found_and_can_be_repaired(ledger: SqliteLedger, store: FolderStore) -> None:
+    order = an_order()
+    ledger.append([issued(order)])
+    store.put(*a_recording(order))
+    found = _differences(ledger, store)
+    assert found == Differences(unrecorded=(order.order_id,))
+    again = FolderStore(store.root)
+    ledger.append([ended(again.facts(again.folder(order.order_id)))])
+    assert _differences(ledger, store).none
+
+
+def test_a_foreign_file_is_found(ledger: SqliteLedger, store: FolderStore) -> None:
+    folder = store.put(*a_recording(an_order()))
+    assert _differences(ledger, store) == Differences(unordered=(folder.name,))
+
+
+def test_a_lost_file_is_found(ledger: SqliteLedger, store: FolderStore) -> None:
+    folder = _recorded(ledger, store)
+    shutil.rmtree(folder)
+    found = _differences(ledger, store)
+    assert found == Differences(missing=(folder.name,))
+    assert "1 missing" in found.sentence()
+
+
+def test_altered_files_are_found(ledger: SqliteLedger, store: FolderStore) -> None:
+    edited, damaged, _ = (_recorded(ledger, store, seed) for seed in range(3))
+    (edited / FACTS).write_text((edited / FACTS).read_text().replace('"sha256": "', '"sha256": "0'))
+    (damaged / ARRAYS).write_bytes(b"")
+    assert _differences(ledger, store, deep=False) == Differences(altered=(edited.name,))
+    assert _differences(ledger, store) == Differences(altered=(edited.name, damaged.name))
+
+
+def test_swapped_folders_are_found_without_reading_the_arrays(ledger: SqliteLedger, store: FolderStore) -> None:
+    one, two = _recorded(ledger, store, 1), _recorded(ledger, store, 2)
+    one.rename(one.parent / "aside")
+    two.rename(one)
+    (one.parent / "aside").rename(two)
+    assert _differences(ledger, store, deep=False) == Differences(altered=(one.name, two.name))
