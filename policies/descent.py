@@ -72,6 +72,15 @@ class Descent:
             # Early on the average follows fast, so that it does not remember the first weights.
             self._average.lerp_(self._row, 1 - min(self._keep, (1 + step) / (10 + step)))
 
+    def lend_average(self, twin: Iterable[nn.Parameter]) -> None:
+        """Make the parameters of a second network of the same shape views of the average: a target network."""
+        top = 0
+        for parameter in twin:
+            here = slice(top, top + parameter.numel())
+            parameter.data = self._average[here].view_as(parameter)
+            parameter.requires_grad_(False)
+            top = here.stop
+
     def take_average(self) -> None:
         """Replace the parameters by their average."""
         with torch.no_grad():

@@ -138,12 +138,14 @@ class FlowPolicy:
         """Euler steps of exactly BLOCK_ROWS rows."""
         steps = self.shape.euler_steps
         state_offset = features @ self._state_weight
+        chunk = chunk.copy()
         for step in range(steps):
             row = _silu(chunk @ self._chunk_weight + state_offset + self._time_offset[step])
             for weight, bias in self._layers[1:-1]:
                 row = _silu(row @ weight + bias)
             weight, bias = self._layers[-1]
-            chunk = chunk + (row @ weight + bias) * np.float32(1 / steps)
+            velocity: FloatArray = row @ weight + bias
+            chunk += velocity * np.float32(1 / steps)
         return chunk
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from enpire.errors import FileProblem, LearningProblem
+from enpire.errors import LearningProblem
 from enpire.store.arrays import unpack
+from enpire.store.episodes import FolderStore
 from enpire.types import SOURCE_EXPERT, EpisodeArrays
 
 LEARNED_FROM = frozenset({"success", "failure", "unsafe"})
@@ -61,29 +61,28 @@ def read_episodes(folders: Sequence[Path]) -> list[Recorded]:
 
 def read_episode(folder: Path) -> Recorded | None:
     """One episode, or None when it teaches nothing (no verdict, no frames)."""
-    try:
-        document = json.loads((folder / "episode.json").read_text(encoding="utf-8"))
-        outcome, order = document["outcome"], document["order"]
-        start = order["start"]
-        facts = (str(order["order_id"]), int(order["round"]), str(start["split"]), bool(order["supervised"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FileProblem(f"{folder}/episode.json is not an episode's file ({error}); check the store.") from error
-    order_id, round_, split, supervised = facts
-    if split != "train":
+    store = FolderStore(folder.parent.parent)
+    facts = store.facts(folder)
+    order = facts.order
+    if order.start.split != "train":
         raise LearningProblem(
-            f"Episode {order_id} began from a {split} start; only train starts may be learned from, so leave it out."
+            f"Episode {order.order_id} began from a {order.start.split} start; only train starts may be learned from, "
+            "so leave it out."
         )
-    if outcome not in LEARNED_FROM:
+    if facts.outcome not in LEARNED_FROM or not facts.sha256:
         return None
-    try:
-        arrays = unpack((folder / "arrays.npz").read_bytes())
-    except OSError as error:
-        raise FileProblem(f"{folder}/arrays.npz cannot be read ({error}); check the store.") from error
+    arrays = unpack(store.arrays_file(folder))
     if not len(arrays.action):
         return None
     if not (np.isfinite(arrays.state).all() and np.isfinite(arrays.action).all()):
-        raise LearningProblem(f"Episode {order_id} holds numbers that are not finite; leave it out.")
-    return Recorded(order_id=order_id, round=round_, success=outcome == "success", supervised=supervised, arrays=arrays)
+        raise LearningProblem(f"Episode {order.order_id} holds numbers that are not finite; leave it out.")
+    return Recorded(
+        order_id=order.order_id,
+        round=order.round,
+        success=facts.outcome == "success",
+        supervised=order.supervised,
+        arrays=arrays,
+    )
 
 
 def stacked_states(episodes: Iterable[Recorded]) -> np.ndarray:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from enpire.store.arrays import pack
-from enpire.types import SOURCE_EXPERT, SOURCE_POLICY, EpisodeArrays
+from enpire.store.episodes import FolderStore
+from enpire.types import SOURCE_EXPERT, SOURCE_POLICY, Episode, EpisodeArrays, Order, OutcomeKind, Split, Start
 from policies.training_data import Recorded
 
 
@@ -50,13 +51,29 @@ def driven(seed: int, *, expert: bool, round_: int = 0) -> Recorded:
     return Recorded(order_id=f"d{seed}", round=round_, success=success, supervised=False, arrays=arrays)
 
 
-def write(root: Path, recorded: Recorded, split: str = "train", outcome: str = "") -> Path:
-    """One episode as the store keeps it (the parts that a learner reads)."""
-    folder = root / recorded.order_id
-    folder.mkdir(parents=True)
-    start = {"split": split, "index": 0, "values": [], "seed": 0}
-    order = {"order_id": recorded.order_id, "round": recorded.round, "supervised": False, "start": start}
-    said = outcome or ("success" if recorded.success else "failure")
-    (folder / "episode.json").write_text(json.dumps({"order": order, "outcome": said}))
-    (folder / "arrays.npz").write_bytes(pack(recorded.arrays))
-    return folder
+def write(root: Path, recorded: Recorded, split: Split = "train", outcome: OutcomeKind | None = None) -> Path:
+    """One episode as the store keeps it."""
+    order = Order(
+        order_id=recorded.order_id,
+        campaign_id="test",
+        station="s",
+        task="point",
+        policy_id="scripted:expert" if recorded.demonstration else "p",
+        start=Start(split=split, index=0, values=(), seed=0),
+        purpose="demonstrate" if recorded.demonstration else "collect",
+        round=recorded.round,
+        supervised=recorded.supervised,
+    )
+    data = pack(recorded.arrays)
+    episode = Episode(
+        order=order,
+        outcome=outcome or ("success" if recorded.success else "failure"),
+        cause="",
+        confidence=1.0,
+        ran_policy_id=order.policy_id,
+        ticks=recorded.ticks,
+        began_s=0.0,
+        ended_s=1.0,
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
+    return FolderStore(root).put(episode, data)

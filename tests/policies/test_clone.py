@@ -86,7 +86,7 @@ def JOB_OF(root: Path) -> ImprovementJob:  # noqa: N802
         recipe={"name": "test", "learner": "clone", "settings": SETTINGS | {"most_steps": 900, "least_steps": 900}},
         task="point",
         parent=None,
-        episodes=sorted((root / "episodes").iterdir()),
+        episodes=sorted((root / "episodes" / "test").iterdir()),
         work=root / "work",
         output=root / "out" / "version",
         round=0,
@@ -144,7 +144,7 @@ def test_what_may_not_be_learned_from_is_refused(tmp_path: Path) -> None:
     lost = write(tmp_path / "lost", driven(201, expert=True), outcome="aborted")
     with pytest.raises(LearningProblem, match="None of the 1 episodes"):
         run(replace(job, episodes=[lost]))
-    with pytest.raises(FileProblem, match="not an episode's file"):
+    with pytest.raises(FileProblem, match="episode.json"):
         run(replace(job, episodes=[tmp_path / "nothing"]))
 
 

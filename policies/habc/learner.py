@@ -1,0 +1,166 @@
+"""HABC: cloning weighted by how much a decision helped, judged by two critics (arXiv 2606.17043)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from enpire.errors import LearningProblem
+from enpire.files import parse
+from enpire.interfaces import ImprovementJob, Progress
+from enpire.types import FloatArray, IntArray, MaskArray
+from policies.clone import Pupil, course_of, cut_of, draw_chances, prepare, pupil_of, write_version
+from policies.flow_training import Course, Lesson, train_actor, version_of
+from policies.habc import diagnostics
+from policies.habc.segments import Windows, cut, fresh, interception
+from policies.habc.settings import HabcSettings
+from policies.habc.train import CriticTraining, critics_for, evidence_of, head_start
+from policies.habc.weights import WeightRule, actor_weights
+from policies.training_data import Recorded, read_episodes
+
+HELD_OUT = 10
+"""Every tenth policy episode is kept from the critics, to see how they do on what they have not seen."""
+SURE_AUC = 0.65
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """What one round learns from."""
+
+    episodes: list[Recorded]
+    windows: Windows
+    held_out: MaskArray
+    """(N,), windows of episodes that the critics do not learn from."""
+    kappa: float
+
+
+class Habc:
+    """The learner for recipes of hierarchical advantage-weighted cloning."""
+
+    def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
+        """Train critics, weigh the windows, train the actor from the parent's weights; returns the diagnostics."""
+        settings = parse(HabcSettings, job.recipe.get("settings", {}), f"The recipe {job.recipe.get('name')}, settings")
+        prepare(job)
+        material = gather(read_episodes(job.episodes), settings)
+        pupil = pupil_of(job, settings, material.episodes)
+        training, course = _critics(job, settings, material, pupil)
+        report(Progress(stage="critics", done=0, total=max(1, settings.critic_steps), figures={}))
+        head_start(training, course)
+        figures: dict[str, float] = {}
+        if not settings.critic_beside:
+            figures = _judged(material, training, pupil)
+            report(Progress(stage="critics", done=training.done, total=max(1, training.done), figures=figures))
+        taught = _teach(job, material, training, pupil, report)
+        if settings.critic_beside:
+            figures = _judged(material, training, pupil)
+        write_version(version_of(pupil.network, pupil.scales, pupil.temperature), job.output)
+        return figures | taught
+
+
+def _judged(material: Material, training: CriticTraining, pupil: Pupil) -> dict[str, float]:
+    """Guard against divergence, set the gates, and say how the critics do."""
+    windows, settings = material.windows, training.settings
+    figures = _guard(settings, training)
+    said = training.refresh()
+    rule = _rule(material, training, pupil)
+    figures |= {
+        "n_episodes": float(len(material.episodes)),
+        "n_success": float(training.evidence.successes),
+        "windows": float(len(windows)),
+        "kappa": material.kappa,
+        "auc_a_e": diagnostics.efficiency_ranking(windows, said, material.held_out, pupil.scales[1].spread),
+        "brier": diagnostics.held_out_brier(windows, said, material.held_out, settings.partition),
+        "interventions_reweighted": float(rule.reweight_interventions),
+    }
+    return figures | diagnostics.gate_figures(windows, said, actor_weights(windows, training.gates, rule))
+
+
+def _teach(
+    job: ImprovementJob,
+    material: Material,
+    training: CriticTraining,
+    pupil: Pupil,
+    report: Callable[[Progress], None],
+) -> dict[str, float]:
+    """Weighted flow matching from the parent's weights; the pupil's network holds the result."""
+    settings, windows = training.settings, material.windows
+    table = WeightTable(windows, training, _rule(material, training, pupil))
+    draw = draw_chances(windows, settings, job.round) * (table.open > 0)
+    lesson = Lesson.of(windows, pupil.network.shape, pupil.scales, draw)
+    course = course_of(job, settings, int((draw > 0).sum()))
+    loss = math.nan
+    for done, loss in train_actor(pupil.network, lesson, course, table.weights, training):
+        report(Progress(stage="actor", done=done, total=course.steps, figures={"loss": loss}))
+    return {"loss": loss, "steps": float(course.steps), "temperature": pupil.temperature}
+
+
+def _rule(material: Material, training: CriticTraining, pupil: Pupil) -> WeightRule:
+    """Which rows the gate weighs; interventions only as the recipe says, or once A_e ranks held-out windows well."""
+    settings = training.settings
+    reweight = settings.reweight_interventions == "always"
+    if settings.reweight_interventions == "when_sure":
+        said, spread = training.advantages(), pupil.scales[1].spread
+        reweight = diagnostics.efficiency_ranking(material.windows, said, material.held_out, spread) >= SURE_AUC
+    return WeightRule(reweight_interventions=bool(reweight), partition=settings.partition)
+
+
+class WeightTable:
+    """The weight of every window at every step: gates of 1 while warming up, then the critics'."""
+
+    def __init__(self, windows: Windows, training: CriticTraining, rule: WeightRule) -> None:
+        """`training` keeps the gates; they may change while the actor trains."""
+        self._windows, self._training, self._rule = windows, training, rule
+        self.open = actor_weights(windows, np.ones(len(windows), np.float32), rule)
+        """(N,), weights with every gate at 1: above 0 wherever a weight can be."""
+        self._weighed_gates: FloatArray | None = None
+        self._weights = self.open
+
+    def weights(self, step: int, rows: IntArray) -> FloatArray:
+        """Weights (B,) of a minibatch, before normalisation."""
+        if step < self._training.settings.warmup_steps:
+            return self.open[rows]
+        if self._weighed_gates is not self._training.gates:
+            self._weighed_gates = self._training.gates
+            self._weights = actor_weights(self._windows, self._weighed_gates, self._rule)
+        return self._weights[rows]
+
+
+def gather(episodes: list[Recorded], settings: HabcSettings) -> Material:
+    """Successful demonstrations and all policy episodes that are not too old, cut into windows."""
+    useful = [item for item in episodes if item.success or not item.demonstration]
+    if not useful:
+        raise LearningProblem("There is neither a successful demonstration nor a policy episode; collect some first.")
+    windows = fresh(cut(useful, cut_of(settings, settings.multi_step)), settings.window_rounds)
+    present = np.unique(windows.episode)
+    order = [index for index in present if not useful[index].demonstration]
+    held = np.array(order[HELD_OUT - 1 :: HELD_OUT], dtype=np.int64)
+    kept = [useful[index] for index in present]
+    return Material(episodes=kept, windows=windows, held_out=np.isin(windows.episode, held), kappa=interception(kept))
+
+
+def _critics(
+    job: ImprovementJob, settings: HabcSettings, material: Material, pupil: Pupil
+) -> tuple[CriticTraining, Course]:
+    evidence = evidence_of(material.windows, settings, pupil.scales[0], material.kappa, ~material.held_out)
+    critics = critics_for(material.windows, settings, job.seed)
+    return CriticTraining(critics, evidence, settings, job.seed), course_of(job, settings, len(material.windows))
+
+
+def _guard(settings: HabcSettings, training: CriticTraining) -> dict[str, float]:
+    """Raise, or go on with A_v alone, when the efficiency head left what it can mean."""
+    state = training.soundness() if training.done else None
+    if state is None:
+        return {"efficiency_sound": math.nan}
+    if not state.sound:
+        if settings.on_divergence == "stop":
+            raise LearningProblem(
+                f"The efficiency head diverged: V in [{state.lowest:.1f}, {state.highest:.1f}] for at most "
+                f"{training.critics.shape.horizon_decisions:.0f} decisions, mean A_e {state.mean_gain:.2f}; use "
+                "efficiency_unit: horizon, or a target network."
+            )
+        training.form = "viability" if settings.gate != "off" else "off"
+    figures = {"efficiency_sound": float(state.sound), "v_e_lowest": state.lowest, "v_e_highest": state.highest}
+    return figures | {"a_e_mean": state.mean_gain}

@@ -1,0 +1,127 @@
+"""The critics against closed forms, their gradients, and the guard that the literal loss must trip."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from policies.flow_network import weighted_loss
+from policies.habc.critic import Transitions, efficiency_targets
+from policies.habc.settings import HabcSettings
+from policies.habc.train import CriticTraining, critics_for, evidence_of, label_weights
+from policies.normalise import Scale
+from tests.policies.habc.chain import GOOD, SLOW, Chain
+
+PLAIN = {
+    "stride": 1,
+    "execute": 1,
+    "horizon": 1,
+    "multi_step": 1,
+    "critic_frequencies": 0,
+    "critic_hidden": 32,
+    "critic_batch": 1024,
+    "critic_learning_rate": 5e-3,
+    "label_smoothing": 0.0,
+    "balance_length": False,
+    "label_ends": False,
+}
+
+
+def trained(chain: Chain, seed: int, episodes: int, **settings: object) -> tuple[CriticTraining, np.ndarray]:
+    torch.set_num_threads(1)
+    chosen = HabcSettings(**(PLAIN | settings))
+    windows, action = chain.windows(episodes, seed)
+    width = chain.states + 1
+    scale = Scale(mean=np.zeros(width, np.float32), spread=np.ones(width, np.float32))
+    evidence = evidence_of(windows, chosen, scale, 0.0, np.ones(len(windows), np.bool_))
+    training = CriticTraining(critics_for(windows, chosen, seed), evidence, chosen, seed)
+    while training.done < chosen.critic_steps:
+        training.learn()
+    return training, action
+
+
+def test_both_heads_find_the_exact_values_of_the_chain() -> None:
+    chain = Chain()
+    assert chain.viability()[0] == pytest.approx(0.3374, abs=1e-4)
+    assert chain.efficiency()[0] == pytest.approx(-11.698, abs=1e-3)
+    training, action = trained(chain, 0, 40_000, critic_steps=1200, target_follow=0.1)
+    places = torch.eye(chain.states, chain.states + 1)
+    with torch.no_grad():
+        logit = training.critics.viability(places).numpy()
+        value = training.critics.efficiency(places).numpy()
+    exact = chain.viability()
+    np.testing.assert_allclose(logit, np.log(exact / (1 - exact)), atol=0.1)
+    np.testing.assert_allclose(1 / (1 + np.exp(-logit)), exact, atol=0.05)
+    np.testing.assert_allclose(value, chain.efficiency(), atol=0.1)
+    _check_the_step_of_weighted_cloning(chain, training, action)
+
+
+def _check_the_step_of_weighted_cloning(chain: Chain, training: CriticTraining, action: np.ndarray) -> None:
+    said = training.refresh()
+    windows = training.evidence.windows
+    success = windows.success
+    slow = success & (action == SLOW) & (windows.state[:, 0] == 1)
+    assert said.efficiency_gain[slow].mean() == pytest.approx(-1, abs=0.1)
+    good = success & (action == GOOD)
+    trust = training.evidence.successes / (training.evidence.successes + training.settings.shrink)
+    assert said.efficiency_gain[good].mean() / trust == pytest.approx(chain.slow / (1 - chain.slow), abs=0.1)
+    for place in range(chain.states):
+        here = success & (windows.state[:, place] == 1)
+        g_good, g_slow = (float(training.gates[here & (action == kind)].mean()) for kind in (GOOD, SLOW))
+        share = float(training.gates[here & (action == GOOD)].sum() / training.gates[here].sum())
+        formula = (1 - chain.slow) * g_good / ((1 - chain.slow) * g_good + chain.slow * g_slow)
+        assert share == pytest.approx(formula, abs=0.03)
+        assert 0.70 < share < 0.92
+    assert float(good.sum() / success.sum()) == pytest.approx(1 - chain.slow, abs=0.02)
+
+
+def test_the_literal_efficiency_loss_trips_the_guard() -> None:
+    long = Chain(states=30, good=0.5, slow=0.49, bad=0.01)
+    literal, _ = trained(long, 1, 600, critic_steps=300, efficiency_unit="decision", target_follow=1.0)
+    state = literal.soundness()
+    assert state is not None
+    assert not state.sound
+
+
+def test_the_scaled_loss_with_a_target_network_passes_the_guard() -> None:
+    long = Chain(states=30, good=0.5, slow=0.49, bad=0.01)
+    scaled, _ = trained(long, 1, 600, critic_steps=600, multi_step=1, target_follow=0.1)
+    state = scaled.soundness()
+    assert state is not None
+    assert state.sound, state
+
+
+def test_no_gradient_reaches_the_makers_of_weights_and_targets() -> None:
+    losses = torch.tensor([1.0, 2.0], requires_grad=True)
+    weights = torch.tensor([0.5, 1.5], requires_grad=True)
+    weighted_loss(losses, weights).backward()
+    assert weights.grad is None
+    np.testing.assert_allclose(losses.grad, [0.25, 0.75])
+    later = torch.tensor([-3.0, -4.0], requires_grad=True)
+    rows = Transitions(
+        features=torch.zeros(2, 1), later=torch.zeros(2, 1), cost=torch.ones(2), ends=torch.tensor([0.0, 1.0])
+    )
+    target = efficiency_targets(rows, later)
+    assert not target.requires_grad
+    assert target.tolist() == [-4.0, -1.0]
+
+
+def test_labels_make_up_for_interception_and_length() -> None:
+    windows, _ = Chain().windows(200, 3)
+    settings = HabcSettings()
+    plain, corrected = label_weights(windows, settings, 0.0), label_weights(windows, settings, 0.5)
+    np.testing.assert_allclose(corrected[~windows.success], 2 * plain[~windows.success])
+    np.testing.assert_array_equal(corrected[windows.success], plain[windows.success])
+    np.testing.assert_allclose(plain, 1 / windows.length)
+
+
+def test_interception_biases_the_logit_by_its_logarithm_and_the_weights_undo_it() -> None:
+    # A share kappa of the failures is taken away; weighting the rest by 1 / (1 - kappa) restores the odds.
+    kappa, p = 0.5, 0.36
+    seen = p / (p + (1 - p) * (1 - kappa))
+    bias = np.log(seen / (1 - seen)) - np.log(p / (1 - p))
+    assert bias == pytest.approx(-np.log(1 - kappa))
+    assert seen == pytest.approx(0.53, abs=0.005)
+    restored = p / (p + (1 - p) * (1 - kappa) / (1 - kappa))
+    assert restored == pytest.approx(p)

@@ -1,0 +1,170 @@
+"""HABC end to end on small episodes: determinism, resumption, warm-up, empty rounds, the guard."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from enpire.errors import LearningProblem
+from enpire.files import find
+from enpire.interfaces import ImprovementJob
+from enpire.recipe import read_recipe
+from policies.clone import Clone
+from policies.habc.diagnostics import ranking
+from policies.habc.learner import Habc
+from tests.policies.recorded import driven, write
+
+ROOT = Path(__file__).resolve().parents[3]
+SIZES = {"hidden": 64, "depth": 2, "frequencies": 1, "batch": 64, "least_steps": 60, "most_steps": 60, "stride": 2}
+QUICK = SIZES | {"critic_steps": 60, "critic_batch": 64, "critic_hidden": 32}
+
+
+def recipe(learner: str, settings: dict[str, object]) -> dict[str, object]:
+    return {"name": "test", "learner": learner, "settings": settings}
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> ImprovementJob:
+    """A first round: ten demonstrations, thirty policy episodes, a cloned parent."""
+    root = tmp_path_factory.mktemp("round")
+    taught = [write(root / "e", driven(seed, expert=True)) for seed in range(10)]
+    own = [write(root / "e", driven(seed, expert=False, round_=1)) for seed in range(20, 50)]
+    base = ImprovementJob(
+        recipe=recipe("clone", SIZES), task="point", parent=None, episodes=taught, work=root / "w0",
+        output=root / "base", round=0, seed=1,
+    )  # fmt: skip
+    Clone().improve(base, lambda _: None)
+    return replace(
+        base, recipe=recipe("habc", QUICK), parent=base.output, episodes=[*taught, *own], round=1,
+        work=root / "work", output=root / "out",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def fresh_job(first: ImprovementJob, tmp_path: Path) -> Callable[..., ImprovementJob]:
+    """The same job with other settings, in folders of its own."""
+
+    def make(name: str = "a", **settings: object) -> ImprovementJob:
+        chosen = recipe("habc", QUICK | settings)
+        return replace(first, recipe=chosen, work=tmp_path / f"{name}.work", output=tmp_path / name)
+
+    return make
+
+
+def run(job: ImprovementJob) -> dict[str, float]:
+    return dict(Habc().improve(job, lambda _: None))
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "weights.safetensors").read_bytes()
+
+
+def test_a_round_gives_a_version_and_its_diagnostics(fresh_job: Callable[..., ImprovementJob]) -> None:
+    job = fresh_job()
+    figures = run(job)
+    assert (job.output / "policy.json").exists()
+    assert figures["n_success"] > 5
+    assert figures["kappa"] == 0
+    assert 0 <= figures["p_v_mean"] <= 1
+    assert 0 < figures["effective_share"] <= 1
+    assert figures["z_largest"] <= 6.1
+    assert {"auc_a_e", "brier", "gate_saturated", "gate_mean", "efficiency_sound", "loss"} <= set(figures)
+
+
+def test_the_same_job_gives_the_same_bytes(fresh_job: Callable[..., ImprovementJob]) -> None:
+    one, two = fresh_job("a"), fresh_job("b")
+    run(one)
+    run(two)
+    assert weights(one.output) == weights(two.output)
+    assert (one.output / "policy.json").read_bytes() == (two.output / "policy.json").read_bytes()
+
+
+def test_warming_up_equals_filtered_cloning_to_the_bit(fresh_job: Callable[..., ImprovementJob]) -> None:
+    warm = fresh_job("warm", warmup_steps=60)
+    run(warm)
+    filtered = replace(
+        warm, recipe=recipe("clone", SIZES | {"data": "successes"}), output=warm.output.with_name("filtered"),
+        work=warm.work.with_name("filtered.work"),
+    )  # fmt: skip
+    Clone().improve(filtered, lambda _: None)
+    assert weights(warm.output) == weights(filtered.output)
+    gated = fresh_job("gated")
+    run(gated)
+    assert weights(gated.output) != weights(filtered.output)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_killed_training_resumes_to_the_same_bytes(fresh_job: Callable[..., ImprovementJob], beside: bool) -> None:
+    longer = {"least_steps": 600, "most_steps": 600, "critic_beside": beside, "refresh_steps": 7}
+    job = fresh_job("killed", **longer)
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom enpire.interfaces import ImprovementJob\n"
+        "from policies.habc.learner import Habc\n"
+        f"job = ImprovementJob(recipe={job.recipe!r}, task='point', parent=Path({str(job.parent)!r}),\n"
+        f"    episodes=[Path(e) for e in {[str(e) for e in job.episodes]!r}], work=Path({str(job.work)!r}),\n"
+        f"    output=Path({str(job.output)!r}), round=1, seed={job.seed})\n"
+        "Habc().improve(job, lambda p: print(p.stage, p.done, flush=True))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.split()[0] == "actor" and int(line.split()[1]) >= 300:
+            break
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(20)
+    process.stdout.close()
+    assert not job.output.exists()
+    reports: list[int] = []
+    Habc().improve(job, lambda p: reports.append(p.done) if p.stage == "actor" else None)
+    assert reports[0] > 250
+    whole = fresh_job("whole", **longer)
+    run(whole)
+    assert weights(job.output) == weights(whole.output)
+
+
+def test_a_round_without_a_success_learns_from_demonstrations(fresh_job: Callable[..., ImprovementJob]) -> None:
+    job = fresh_job()
+    failed = [
+        write(job.output.with_name("failed"), replace(driven(seed, expert=False, round_=1), success=False))
+        for seed in range(60, 65)
+    ]
+    figures = run(replace(job, episodes=[*job.episodes[:10], *failed]))
+    assert figures["n_success"] == 0
+    assert np.isfinite(figures["loss"])
+    with pytest.raises(LearningProblem, match="No window may be imitated"):
+        run(replace(job, episodes=failed, output=job.output.with_name("none"), work=job.work.with_name("none.w")))
+
+
+def test_divergence_stops_the_round_when_the_recipe_says_so(fresh_job: Callable[..., ImprovementJob]) -> None:
+    literal = {"efficiency_unit": "decision", "critic_learning_rate": 1.0, "critic_steps": 5}
+    job = fresh_job("stop", on_divergence="stop", **literal)
+    with pytest.raises(LearningProblem, match="efficiency head diverged"):
+        run(job)
+    assert not job.output.exists()
+    figures = run(fresh_job("go", on_divergence="viability", **literal))
+    assert figures["efficiency_sound"] == 0
+
+
+@pytest.mark.parametrize("name", ["habc_plus", "habc_paper"])
+def test_the_presets_run(name: str, first: ImprovementJob, fresh_job: Callable[..., ImprovementJob]) -> None:
+    settings = dict(read_recipe(find("recipes", name)).settings)
+    small = {key: value for key, value in QUICK.items() if key not in {"stride", "critic_steps"}}
+    small |= {"critic_steps": min(100, int(settings["critic_steps"]))}
+    job = fresh_job(name, **(settings | small | {"warmup_steps": min(30, int(settings.get("warmup_steps", 0)))}))
+    figures = run(replace(job, recipe=recipe("habc", dict(settings) | small | {"on_divergence": "viability"})))
+    assert np.isfinite(figures["loss"])
+    assert first.parent is not None
+
+
+def test_the_ranking_counts_ties_half() -> None:
+    scores = np.array([0.1, 0.2, 0.2, 0.9], np.float32)
+    assert ranking(scores, np.array([False, False, True, True])) == pytest.approx(0.875)
+    assert np.isnan(ranking(scores, np.ones(4, np.bool_)))

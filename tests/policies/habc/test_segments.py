@@ -1,0 +1,128 @@
+"""Windows, labels and staleness: what a learner may and may not see."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from enpire.errors import LearningProblem
+from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY, SOURCE_RESET
+from policies.habc.segments import Cut, Part, Windows, cut, fresh, in_efficiency, interception, labels
+from tests.policies.recorded import episode
+
+CONTROL = st.lists(
+    st.tuples(st.sampled_from([SOURCE_POLICY, SOURCE_HUMAN]), st.integers(1, 15)), min_size=1, max_size=6
+)
+HOW = Cut(horizon=8, execute=4, stride=1, multi_step=2)
+
+
+def spelled(spans: list[tuple[int, int]]) -> list[int]:
+    return [source for source, count in spans for _ in range(count)]
+
+
+def begins(windows: Windows, sources: list[int], how: Cut) -> np.ndarray:
+    """The frame at which each window begins, found by its state (states are random, so unique)."""
+    states = episode(sources, True).arrays.state
+    return np.array([int(np.flatnonzero((states == row).all(axis=1))[0]) for row in windows.state])
+
+
+@settings(max_examples=60, deadline=None)
+@given(CONTROL, st.booleans())
+def test_no_label_leaks_across_an_intervention(spans: list[tuple[int, int]], success: bool) -> None:
+    sources = spelled(spans)
+    try:
+        windows = cut([episode(sources, success)], HOW)
+    except LearningProblem:
+        return
+    label = labels(windows)
+    human = np.array(sources) == SOURCE_HUMAN
+    last = int(np.flatnonzero(human)[-1]) if human.any() else -1
+    for begin, said in zip(begins(windows, sources, HOW), label, strict=True):
+        if said >= 0:
+            assert not human[begin : begin + HOW.horizon].any()
+            assert begin > last
+            assert said == success
+    if human[-1]:
+        assert (label == -1).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(CONTROL)
+def test_flipping_the_outcome_changes_labels_only_where_the_policy_was_alone(spans: list[tuple[int, int]]) -> None:
+    sources = spelled(spans)
+    try:
+        good, bad = (cut([episode(sources, y)], HOW) for y in (True, False))
+    except LearningProblem:
+        return
+    np.testing.assert_array_equal(labels(good) != labels(bad), np.isin(good.part, (Part.AUTONOMOUS, Part.SUFFIX)))
+    for item in fields(Windows):
+        if item.name != "success":
+            np.testing.assert_array_equal(getattr(good, item.name), getattr(bad, item.name))
+
+
+def test_nine_human_steps_are_dropped_and_ten_kept() -> None:
+    how = Cut(horizon=50, execute=25, stride=1000)
+    for human, kept in ((9, False), (10, True)):
+        sources = [SOURCE_POLICY] * (50 - human) + [SOURCE_HUMAN] * human
+        if not kept:
+            with pytest.raises(LearningProblem, match="no window"):
+                cut([episode(sources, True)], how)
+            continue
+        windows = cut([episode(sources, True)], how)
+        assert windows.part.tolist() == [Part.INTERVENTION]
+        assert windows.mask[0].sum() == 10
+
+
+def test_demonstrations_and_interventions_are_never_labelled() -> None:
+    taught = cut([episode([SOURCE_EXPERT] * 20, True)], HOW)
+    assert (labels(taught) == -1).all()
+    assert not in_efficiency(taught).any()
+    helped = cut([episode([SOURCE_HUMAN] * 20, True)], HOW)
+    assert (labels(helped) == -1).all()
+    assert in_efficiency(helped).all()
+
+
+def test_frames_of_a_reset_are_dropped() -> None:
+    windows = cut([episode([SOURCE_RESET] * 10 + [SOURCE_POLICY] * 10, True)], Cut(stride=1))
+    assert (begins(windows, [SOURCE_RESET] * 10 + [SOURCE_POLICY] * 10, HOW) >= 10).all()
+
+
+def test_costs_count_the_decisions_that_are_left() -> None:
+    windows = cut([episode([SOURCE_POLICY] * 18, True)], Cut(horizon=8, execute=4, stride=4, multi_step=2))
+    # 18 frames are 5 decisions: from the first, four more follow it.
+    assert windows.cost.tolist() == [2, 2, 2, 1, 0]
+    assert windows.ends.tolist() == [False, False, False, True, True]
+    arrays = episode([SOURCE_POLICY] * 18, True).arrays
+    np.testing.assert_array_equal(windows.later_state[0], arrays.state[8])
+    np.testing.assert_array_equal(windows.later_state[-1], arrays.state[18])
+    np.testing.assert_array_equal(windows.mask[-1], [1, 1, 0, 0, 0, 0, 0, 0])
+    np.testing.assert_array_equal(windows.chunk[1], arrays.action[4:12])
+
+
+def test_old_policy_windows_are_dropped_and_peoples_never() -> None:
+    mixed = [SOURCE_POLICY] * 8 + [SOURCE_HUMAN] * 8
+    windows = cut(
+        [
+            episode([SOURCE_EXPERT] * 8, True, round_=0, seed=1),
+            episode([SOURCE_POLICY] * 8, True, round_=1, seed=2),
+            episode(mixed, True, round_=1, seed=3),
+            episode([SOURCE_POLICY] * 8, True, round_=3, seed=4),
+        ],
+        Cut(stride=8),
+    )
+    kept = fresh(windows, rounds=2)
+    assert kept.part[kept.round == 1].tolist() == [Part.INTERVENTION]
+    assert (kept.part == Part.DEMONSTRATION).sum() == 1
+    assert (kept.round == 3).any()
+    assert len(fresh(windows, rounds=3)) == len(windows)
+
+
+def test_kappa_is_the_share_of_failures_that_people_took_away() -> None:
+    lone, helped = [SOURCE_POLICY] * 8, [SOURCE_POLICY] * 4 + [SOURCE_HUMAN] * 4
+    episodes = [episode(lone, False, seed=i) for i in range(3)] + [episode(helped, True, seed=9)]
+    assert interception(episodes) == 0.25
+    assert interception(episodes[:3]) == 0

@@ -1,0 +1,133 @@
+"""The gate's limits and the table of weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY
+from policies.habc.segments import Cut, Part, Windows, cut
+from policies.habc.weights import Advantages, WeightRule, actor_weights, effective_share, gate, normalised
+from tests.policies.recorded import episode
+
+HOW = Cut(horizon=8, execute=4, stride=4)
+
+
+def said(p: float, gain: float, speed: float) -> Advantages:
+    return Advantages(
+        viability=np.array([p], np.float32),
+        viability_gain=np.array([gain], np.float32),
+        efficiency_gain=np.array([speed], np.float32),
+    )
+
+
+@given(st.floats(0, 1), st.floats(-100, 100), st.floats(-100, 100))
+def test_the_gate_stays_inside_its_open_interval(p: float, gain: float, speed: float) -> None:
+    g = gate(said(p, gain, speed))[0]
+    assert 0 < g < 2
+
+
+def test_the_gate_is_one_at_zero_advantages() -> None:
+    assert gate(said(0.3, 0, 0))[0] == 1
+
+
+def test_the_gates_two_limits() -> None:
+    # p -> 0: only viability counts; p -> 1: only efficiency.
+    assert gate(said(0.0, 0.7, -50))[0] == pytest.approx(1 + np.tanh(0.7))
+    assert gate(said(1.0, -50, 0.7))[0] == pytest.approx(1 + np.tanh(0.7))
+
+
+@given(st.floats(0.01, 0.99), st.floats(-3, 3), st.floats(-3, 3), st.floats(0.01, 1))
+def test_the_gate_rises_with_both_advantages(p: float, gain: float, speed: float, more: float) -> None:
+    here = gate(said(p, gain, speed))[0]
+    assert gate(said(p, gain + more, speed))[0] >= here
+    assert gate(said(p, gain, speed + more))[0] >= here
+
+
+def test_the_gate_is_finite_for_logits_of_fifty() -> None:
+    for gain in (-50.0, 50.0):
+        assert np.isfinite(gate(said(1e-22, gain, gain))[0])
+
+
+def test_the_other_forms_of_the_gate() -> None:
+    one = said(0.9, 2.0, -1.0)
+    assert gate(one, "viability")[0] == pytest.approx(1 + np.tanh(2.0))
+    assert gate(one, "fixed")[0] == pytest.approx(1 + np.tanh(0.5))
+    assert gate(one, "hard")[0] == 0
+    assert gate(one, "off")[0] == 1
+
+
+def mixed() -> Windows:
+    policy, human = [SOURCE_POLICY] * 16, [SOURCE_HUMAN] * 16
+    return cut(
+        [
+            episode([SOURCE_EXPERT] * 24, True, seed=1),
+            episode(policy, True, seed=2),
+            episode(policy, False, seed=3),
+            episode([*policy, *human, *policy], True, seed=4),
+            episode([*policy, *human, *policy], False, seed=5),
+        ],
+        HOW,
+    )
+
+
+def test_the_table_of_weights() -> None:
+    windows = mixed()
+    gates = np.random.default_rng(0).uniform(0.1, 1.9, len(windows)).astype(np.float32)
+    weights = actor_weights(windows, gates, WeightRule())
+    own = np.isin(windows.part, (Part.AUTONOMOUS, Part.SUFFIX))
+    assert (weights[windows.demonstration] == 1).all()
+    np.testing.assert_array_equal(weights[own & windows.success], gates[own & windows.success])
+    assert (weights[own & ~windows.success] == 0).all()
+    assert (weights[windows.part == Part.BEFORE] == 0).all()
+    assert (weights[windows.part == Part.INTERVENTION] == 1).all()
+    assert set(windows.part) == set(Part)
+
+
+def test_reweighting_changes_intervention_rows_only() -> None:
+    windows = mixed()
+    gates = np.full(len(windows), 0.5, np.float32)
+    plain = actor_weights(windows, gates, WeightRule())
+    weighed = actor_weights(windows, gates, WeightRule(reweight_interventions=True))
+    np.testing.assert_array_equal(plain != weighed, windows.part == Part.INTERVENTION)
+
+
+def test_naive_labels_let_the_frames_before_an_intervention_count() -> None:
+    windows = mixed()
+    gates = np.full(len(windows), 0.5, np.float32)
+    naive = actor_weights(windows, gates, WeightRule(partition=False))
+    before = (windows.part == Part.BEFORE) & windows.success
+    assert (naive[before] == 0.5).all()
+
+
+@given(st.lists(st.tuples(st.floats(0, 2), st.booleans()), min_size=1, max_size=40))
+def test_minibatch_weights_have_mean_one_over_the_valid_set(rows: list[tuple[float, bool]]) -> None:
+    raw = np.array([weight for weight, _ in rows], np.float32)
+    taught = np.array([demonstration for _, demonstration in rows])
+    scaled = normalised(raw, taught)
+    valid = ~taught & (raw > 1e-6)
+    if valid.any() and (raw[~taught & (raw > 0)] > 1e-6).all():
+        assert scaled[valid].mean() == pytest.approx(1, rel=1e-4)
+    np.testing.assert_array_equal(scaled[taught], raw[taught])
+    assert (scaled[~taught & (raw == 0)] == 0).all()
+
+
+def test_a_batch_of_failures_gives_no_nan() -> None:
+    zeros = np.zeros(8, np.float32)
+    np.testing.assert_array_equal(normalised(zeros, np.zeros(8, np.bool_)), zeros)
+
+
+def test_weights_of_one_pass_through_to_the_bit() -> None:
+    ones = np.ones(256, np.float32)
+    np.testing.assert_array_equal(normalised(ones, np.zeros(256, np.bool_)), ones)
+
+
+def test_the_effective_share() -> None:
+    assert effective_share(np.ones(5, np.float32)) == pytest.approx(1)
+    assert effective_share(np.array([1, 1e-6], np.float32)) == pytest.approx(0.5, abs=1e-3)
+    assert effective_share(np.zeros(3, np.float32)) == 0
+    assert replace(said(0.5, 0, 0)).viability[0] == 0.5
