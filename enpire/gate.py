@@ -10,21 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from itertools import accumulate
 from typing import Literal
 
-import numpy as np
-
 from enpire.errors import UsageError
-from enpire.intervals import crossing, log_choose, lower_bound, wilson
+from enpire.evidence import NO_END, difference, log_e, log_e_above, pairs_until
+from enpire.intervals import lower_bound, wilson
 from enpire.types import Interval, OutcomeKind
 
 DecisionKind = Literal["promote", "reject", "hold", "continue"]
 Reason = Literal["better", "faster", "worse", "unsafe", "spent", "hopeless", "undecided"]
 """better, faster: promoted. worse, unsafe: rejected. spent, hopeless: held. undecided: more pairs, please."""
-NO_END = 1_000_000
-"""More pairs than anybody runs: no decision is in sight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,53 +154,6 @@ def level(alpha: float, k: int, promoted: int) -> float:
     return min(alpha, alpha * 6 / (math.pi * k) ** 2 * (promoted + 1))
 
 
-@lru_cache(maxsize=1 << 16)
-def log_e(wins: int, losses: int) -> float:
-    """Log evidence that a discordant pair is a win more often than not.
-
-    Likelihood ratio against a fair coin, averaged over q in (1/2, 1): log E = (W+L) log 2 + log B(W+1, L+1)
-    + log(1 - I_half(W+1, L+1)) + log 2. For whole numbers 1 - I_half(W+1, L+1) is the probability of at most W heads
-    in W+L+1 tosses, summed here in logarithms.
-    """
-    n = wins + losses
-    heads = [log_choose(n + 1, k) for k in range(wins + 1)]
-    top = max(heads)
-    log_tail = top + math.log(math.fsum(math.exp(term - top) for term in heads)) - (n + 1) * math.log(2)
-    log_beta = math.lgamma(wins + 1) + math.lgamma(losses + 1) - math.lgamma(n + 2)
-    return (n + 1) * math.log(2) + log_beta + log_tail
-
-
-def log_e_above(tally: Tally, bound: float) -> float:
-    """Log evidence that the success rates differ, candidate minus champion, by more than `bound` in (-1, 1).
-
-    Wealth of a gambler who bets on x in {-1, 0, 1} against a mean of at most `bound`: the product of
-    1 + theta (x - bound) / (1 + bound), averaged over theta in (0, 1). It falls as the bound rises. Source: betting
-    confidence sequences, Waudby-Smith and Ramdas 2023, with the mixture of Orabona and Jun 2023.
-    """
-    odds = _THETA / (1 + bound)
-    ties = tally.both + tally.neither
-    with np.errstate(divide="ignore"):
-        logs = tally.wins * np.log1p(odds * (1 - bound)) + ties * np.log1p(-odds * bound)
-        logs += tally.losses * np.log1p(-_THETA)
-    top = float(logs.max())
-    return top + math.log(float(np.exp(logs - top).mean()))
-
-
-_THETA = (np.arange(64) + 0.5) / 64
-
-
-def difference(tally: Tally, confidence: float = 0.95) -> tuple[float, float]:
-    """Confidence sequence of the difference in success rate, candidate minus champion: may be read after every pair."""
-    need = math.log(2 / (1 - confidence))
-    mirrored = replace(tally, wins=tally.losses, losses=tally.wins)
-
-    def lowest(counts: Tally) -> float:
-        bound = crossing(lambda bound: need - log_e_above(counts, bound), -1 + 1e-9, 1 - 1e-9)
-        return bound if bound > -1 + 2e-9 else -1.0
-
-    return lowest(tally), -lowest(mirrored)
-
-
 def pairs_in_order(trials: Iterable[Trial]) -> tuple[Pair, ...]:
     """The finished pairs in the order of their numbers, up to the first that is not finished.
 
@@ -246,7 +195,7 @@ def judge_tallies(tallies: Sequence[Tally], rule: GateRule, level: float) -> tup
 def decide(tally: Tally, rule: GateRule, level: float) -> Decision:
     """One reading of the evidence. `judge` reads after every pair; use that for a decision that counts."""
     kind, reason = _verdict(tally, rule, level)
-    low, high = difference(tally, 1 - rule.alpha)
+    low, high = difference(tally.wins, tally.losses, tally.both + tally.neither, 1 - rule.alpha)
     return Decision(
         kind=kind,
         reason=reason,
@@ -271,13 +220,17 @@ def _verdict(tally: Tally, rule: GateRule, level: float) -> tuple[DecisionKind, 
     # A false rejection deploys nothing, so it is held to alpha itself, not to the campaign's shrinking level.
     if log_e(tally.losses, tally.wins) >= -math.log(rule.alpha):
         return "reject", "worse"
-    if log_e(tally.faster, tally.slower) >= need and log_e_above(tally, -rule.margin) >= need:
+    if log_e(tally.faster, tally.slower) >= need and _log_e_not_worse(tally, rule.margin) >= need:
         return "promote", "faster"
     if tally.pairs >= rule.pairs:
         return "hold", "spent"
     if rule.early_hold and _hopeless(tally, rule.pairs - tally.pairs, rule.margin, need):
         return "hold", "hopeless"
     return "continue", "undecided"
+
+
+def _log_e_not_worse(tally: Tally, margin: float) -> float:
+    return log_e_above(tally.wins, tally.losses, tally.both + tally.neither, -margin)
 
 
 def unsafe_allowed(tally: Tally, rule: GateRule) -> int:
@@ -290,38 +243,18 @@ def _hopeless(tally: Tally, left: int, margin: float, need: float) -> bool:
         return False
     if log_e(tally.faster + left, tally.slower) < need:
         return True
-    return log_e_above(replace(tally, wins=tally.wins + left), -margin) < need
+    return _log_e_not_worse(replace(tally, wins=tally.wins + left), margin) < need
 
 
 def _more_pairs(tally: Tally, rule: GateRule, level: float) -> int | None:
     """Pairs until the likeliest road decides, if every further pair is like the average of those so far."""
     need = -math.log(level)
     roads = (
-        _until(tally.wins, tally.losses, tally.pairs, need),
-        _until(tally.losses, tally.wins, tally.pairs, -math.log(rule.alpha)),
+        pairs_until(tally.wins, tally.losses, tally.pairs, need),
+        pairs_until(tally.losses, tally.wins, tally.pairs, -math.log(rule.alpha)),
     )
     nearest = min(roads)
     return None if nearest >= NO_END else nearest
-
-
-def _until(wins: int, losses: int, pairs: int, need: float) -> int:
-    if wins <= losses:
-        return NO_END
-
-    def enough(more: int) -> bool:
-        scale = 1 + more / pairs
-        return log_e(round(wins * scale), round(losses * scale)) >= need
-
-    more = 1
-    while not enough(more):
-        more *= 2
-        if more > 50 * pairs + 1000:
-            return NO_END
-    low = more // 2
-    while more - low > 1:
-        middle = (low + more) // 2
-        low, more = (low, middle) if enough(middle) else (middle, more)
-    return more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enpire.errors import UsageError
+from enpire.evidence import log_e
 from enpire.gate import (
     GateRule,
     Pair,
@@ -19,11 +20,8 @@ from enpire.gate import (
     Trial,
     confirm,
     decide,
-    difference,
     judge,
     level,
-    log_e,
-    log_e_above,
     pairs_in_order,
     rule_from,
     unsafe_allowed,
@@ -51,76 +49,6 @@ def drawn(champion: float, candidate: float, n: int, seed: int) -> list[Pair]:
         for _ in range(n)
     ]
     return [pair(i, a, b) for i, (a, b) in enumerate(kinds)]
-
-
-def test_without_evidence_e_is_one() -> None:
-    assert log_e(0, 0) == pytest.approx(0, abs=1e-12)
-
-
-def test_the_closed_form() -> None:
-    from scipy.special import betaincc, betaln
-
-    for wins, losses in [(1, 0), (5, 2), (20, 3), (3, 20), (200, 150), (0, 60)]:
-        direct = (wins + losses + 1) * math.log(2) + betaln(wins + 1, losses + 1)
-        assert log_e(wins, losses) == pytest.approx(direct + math.log(betaincc(wins + 1, losses + 1, 0.5)), abs=1e-8)
-
-
-@given(small, small)
-def test_e_is_a_martingale_at_a_fair_coin(wins: int, losses: int) -> None:
-    after = (math.exp(log_e(wins + 1, losses)) + math.exp(log_e(wins, losses + 1))) / 2
-    assert after == pytest.approx(math.exp(log_e(wins, losses)), rel=1e-7)
-
-
-@given(small, small, st.floats(0, 0.5))
-def test_e_is_a_supermartingale_when_losses_are_likelier(wins: int, losses: int, p: float) -> None:
-    after = p * math.exp(log_e(wins + 1, losses)) + (1 - p) * math.exp(log_e(wins, losses + 1))
-    assert after <= math.exp(log_e(wins, losses)) * (1 + 1e-7)
-
-
-@given(small, small)
-def test_a_win_raises_the_evidence_and_a_loss_lowers_it(wins: int, losses: int) -> None:
-    assert log_e(wins + 1, losses) > log_e(wins, losses) > log_e(wins, losses + 1)
-
-
-@given(small, small, small, st.floats(-0.9, 0.9))
-def test_evidence_on_the_difference_is_a_supermartingale(wins: int, losses: int, ties: int, bound: float) -> None:
-    tally = Tally(wins=wins, losses=losses, both=ties)
-    win, loss, tie = (
-        math.exp(log_e_above(replace(tally, **{side: getattr(tally, side) + 1}), bound) - log_e_above(tally, bound))
-        for side in ("wins", "losses", "both")
-    )
-    # x in {-1, 0, 1} with mean `bound`: the two extreme ways to have it
-    assert win * (1 + bound) / 2 + loss * (1 - bound) / 2 == pytest.approx(1, rel=1e-6)
-    toward = win if bound > 0 else loss
-    assert abs(bound) * toward + (1 - abs(bound)) * tie == pytest.approx(1, rel=1e-6)
-
-
-@given(small, small, small, st.floats(-0.8, 0.7))
-def test_evidence_on_the_difference_falls_as_the_bound_rises(wins: int, losses: int, ties: int, bound: float) -> None:
-    tally = Tally(wins=wins, losses=losses, both=ties)
-    assert log_e_above(tally, bound) >= log_e_above(tally, bound + 0.1) - 1e-9
-
-
-@given(small, small, small)
-def test_the_difference_mirrors_and_holds_what_was_seen(wins: int, losses: int, ties: int) -> None:
-    low, high = difference(Tally(wins=wins, losses=losses, neither=ties))
-    mirror_low, mirror_high = difference(Tally(wins=losses, losses=wins, neither=ties))
-    assert (low, high) == pytest.approx((-mirror_high, -mirror_low), abs=1e-9)
-    seen = (wins - losses) / max(1, wins + losses + ties)
-    assert -1 <= low <= seen <= high <= 1
-
-
-def test_the_difference_rarely_ever_leaves_the_truth() -> None:
-    lost = 0
-    for seed in range(60):
-        tally, outside = Tally(), False
-        for i, one in enumerate(drawn(0.5, 0.7, 100, seed)):
-            tally = tally.add(one)
-            if i % 20 == 19:
-                low, high = difference(tally)
-                outside |= not low <= 0.2 <= high
-        lost += outside
-    assert lost <= 3 + 3 * 1.7
 
 
 def test_levels_fall_with_the_gates_and_rise_with_promotions() -> None:
