@@ -38,7 +38,7 @@ class Point:
 
 def learning_curve(view: CampaignView) -> Markup:
     """Success by round: collection on training starts (dotted), gates on hidden starts (solid), the confirmation."""
-    search = [_point(item.round, item.collection, "collection") for item in view.rounds if item.collection.n]
+    search = [_point(item.round + 0.04, item.collection, "collection") for item in view.rounds if item.collection.n]
     gates = _hidden_points(view)
     if not search and not gates:
         return Markup('<p class="quiet">No trial has ended yet.</p>')
@@ -123,12 +123,13 @@ def film_strip(folder: str) -> Markup:
     shown = [path for path in found if path.stat().st_size <= LARGEST_PICTURE_BYTES]
     if not shown:
         return Markup("")
-    chosen = [shown[round(index * (len(shown) - 1) / max(1, FRAMES - 1))] for index in range(min(FRAMES, len(shown)))]
+    count = min(FRAMES, len(shown))
+    chosen = [shown[round(index * (len(shown) - 1) / max(1, count - 1))] for index in range(count)]
     frames = [
         Markup('<figure><img alt="{0}" src="data:image/jpeg;base64,{1}"><figcaption>{0}</figcaption></figure>').format(
             path.stem, base64.b64encode(path.read_bytes()).decode("ascii")
         )
-        for path in dict.fromkeys(chosen)
+        for path in chosen
     ]
     return Markup('<div class="film">{}</div>').format(Markup("").join(frames))
 

@@ -62,9 +62,15 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def request(home: Path, verb: str, target: str = "") -> str:
-    """Leave a command for the running campaign, in the name of whoever is logged in; returns its id."""
-    from enpire import inbox
+    """Leave a command for the running campaign, in the name of whoever is logged in; returns its id.
 
+    UsageError when no campaign runs: left lying, the command would hit the next one.
+    """
+    from enpire import inbox
+    from enpire.views import is_driven
+
+    if not is_driven(home):
+        raise UsageError(f"No campaign runs in {home}, so nothing can {verb}; `enpire run` starts or resumes one.")
     return inbox.leave(home / "inbox", verb, target, getpass.getuser())
 
 

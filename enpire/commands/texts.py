@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from enpire.doctor import Finding
     from enpire.types import Event
 
+HASH = 64
 SHORT = 12
-"""Characters of a hash that people read."""
+"""Characters of a hash, and those that people read."""
 
 
 def short(policy_id: str) -> str:
     """The beginning of a hash; other ids as they are."""
-    return policy_id if ":" in policy_id else policy_id[:SHORT]
+    return policy_id[:SHORT] if len(policy_id) == HASH else policy_id
 
 
 def rate(figure: Success | Confirm | None) -> str:

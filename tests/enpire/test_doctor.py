@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from enpire import doctor
+from enpire.commands.texts import findings
+from enpire.doctor import FAIL, OK, WARN, Finding
+
+
+def test_every_line_that_is_not_ok_names_its_fix(tmp_path: Path) -> None:
+    found = doctor.examine(tmp_path / "home")
+    assert {item.subject for item in found} >= {
+        "python",
+        "[base]",
+        "uv",
+        "GL",
+        "SQLite",
+        "home",
+        "disk",
+        "cores",
+        "ports",
+    }
+    assert all(bool(item.fix) == (item.level != OK) for item in found)
+    assert not (tmp_path / "home").exists(), "looking makes nothing"
+
+
+def test_the_python_of_the_tests_is_right_and_others_are_not() -> None:
+    assert doctor.python((3, 12)).level == OK
+    assert doctor.python((3, 11)).level == FAIL
+    assert doctor.python((3, 13)).level == FAIL
+
+
+def test_a_missing_extra_names_its_package_and_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "EXTRAS", {"base": ("all", ("numpy",)), "sim": ("stations", ("no-such-package",))})
+    finding = doctor.extra("sim")
+    assert finding.level == WARN
+    assert "no-such-package" in finding.found
+    assert finding.fix == "pip install 'enpire[sim]'"
+    assert doctor.extra("base").found.startswith("numpy ")
+
+
+def test_a_missing_program_is_a_warning_with_a_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert doctor.tool("bwrap", "sandbox", "bubblewrap").fix == "sudo apt-get install bubblewrap"
+    assert doctor.browser().level == WARN
+    program = tmp_path / "bwrap"
+    program.touch(mode=0o755)
+    assert doctor.tool("bwrap", "sandbox", "bubblewrap").found == str(program)
+
+
+def test_sqlite_names_the_journal_mode_that_is_safe_with_it() -> None:
+    assert "journal mode" in doctor.sqlite((3, 52, 0)).found
+    assert "WAL is safe from 3.51.3" in doctor.sqlite((3, 40, 1)).found
+
+
+def test_space_runs_from_fine_over_short_to_none(tmp_path: Path) -> None:
+    assert [doctor.disk(tmp_path, free).level for free in (10**10, 10**9, 10**8)] == [OK, WARN, FAIL]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_home_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    assert doctor.writable(tmp_path / "home").level == FAIL
+
+
+def test_one_core_is_a_warning() -> None:
+    assert [doctor.cores(number).level for number in (1, 2)] == [WARN, OK]
+
+
+def test_lines_are_aligned_with_the_fix_below() -> None:
+    text = findings(
+        [Finding(level=OK, subject="a", found="b"), Finding(level=FAIL, subject="c", found="d", fix="type this")]
+    )
+    assert text.splitlines()[1].startswith("FAIL  c")
+    assert text.splitlines()[2].endswith("fix: type this")
