@@ -23,7 +23,7 @@ from enpire.fleet.messages import (
     Welcome,
 )
 from enpire.fleet.spool import Spool
-from enpire.fleet.zmq_transport import StationLink
+from enpire.fleet.zmq_link import StationLink
 
 _GREET_AGAIN_S = 1.0
 _IN_FLIGHT = 64

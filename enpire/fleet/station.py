@@ -26,13 +26,14 @@ from enpire.errors import EnpireError, PolicyProblem, RobotProblem, StorageFull
 from enpire.fleet.arrivals import Beat
 from enpire.fleet.chunks import LoadedPolicy
 from enpire.fleet.courier import Courier
+from enpire.fleet.curve_keys import station_keys
 from enpire.fleet.lanes import Lanes
 from enpire.fleet.messages import Command, Hello, Message, Orders, Parcel, PolicyMissing, PolicyPart, Release
 from enpire.fleet.pace import Pace
 from enpire.fleet.policy_shelf import PolicyShelf
 from enpire.fleet.spool import Spool
 from enpire.fleet.station_file import StationFile, read_station
-from enpire.fleet.zmq_transport import StationLink
+from enpire.fleet.zmq_link import StationLink
 from enpire.interfaces import Rig, Task
 from enpire.processes import die_with_parent
 from enpire.types import Episode, Order
@@ -80,7 +81,8 @@ class Station:
         limit = round(file.reset_limit_s * self._task.spec.rate_hz) if file.reset == "robot" else 0
         self._reset_limit_ticks = limit
         self._lanes = Lanes(self._task, self._rig, limit)
-        self._link = StationLink(address, file.name)
+        keys = station_keys(file.key_file, file.server_key) if file.key_file else None
+        self._link = StationLink(address, file.name, keys)
         self._courier = Courier(self._link, self._spool, self._hello)
         self._queue: deque[Order] = deque()
         self._unspooled: deque[Parcel] = deque()

@@ -7,21 +7,19 @@ the list of what it still holds. Nothing that a peer sends can raise out of `pol
 
 from __future__ import annotations
 
-import os
 import time
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import zmq
 
 from enpire import versions as policy_files
 from enpire.errors import EnpireError, TransportProblem, UsageError
 from enpire.fleet.arrivals import Arrival, Beat, Delivered, Joined, Left, Refused
+from enpire.fleet.curve_keys import Doorkeeper, EncryptedBind, server_keys
 from enpire.fleet.messages import (
-    LARGEST,
     PART,
     VERBS,
     Acknowledge,
@@ -43,11 +41,11 @@ from enpire.fleet.messages import (
     decode,
     encode,
 )
+from enpire.fleet.zmq_link import LINGER_MS, check_plain, limit_costs
 from enpire.types import Episode, Order
 
 _DRAIN = 512
 """Messages that one poll takes at most, so that a flood cannot hold the loop."""
-_LINGER_MS = 500
 
 
 @dataclass(slots=True)
@@ -83,7 +81,7 @@ class ZmqFleet:
     """`enpire.fleet.arrivals.Fleet` over a ROUTER socket. Use it from one thread.
 
     Args:
-        bind: where to listen, `tcp://127.0.0.1:0` for any free port; without encryption only a loopback address.
+        bind: where to listen, `tcp://127.0.0.1:0` for any free port; a plain address must be loopback.
         versions: folder of the policy versions; stations fetch what they lack from here.
         first_lease: the first fence token to give: one more than the last in the ledger.
         heartbeat_s: how often a station beats.
@@ -91,7 +89,12 @@ class ZmqFleet:
     """
 
     def __init__(
-        self, bind: str, versions: Path, first_lease: int = 1, heartbeat_s: float = 0.5, silent_s: float = 5.0
+        self,
+        bind: str | EncryptedBind,
+        versions: Path,
+        first_lease: int = 1,
+        heartbeat_s: float = 0.5,
+        silent_s: float = 5.0,
     ) -> None:
         self._versions = versions
         self._next_lease = first_lease
@@ -102,18 +105,25 @@ class ZmqFleet:
         self._packed: OrderedDict[str, bytes] = OrderedDict()
         self._waiting: deque[Arrival] = deque()
         self._complaints = _Complaints()
-        check_plain(bind)
+        address = bind if isinstance(bind, str) else bind.address
+        if isinstance(bind, str):
+            check_plain(bind)
+        else:
+            server_keys(bind.keys)
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
-        _limit(self._socket)
+        self._door = None if isinstance(bind, str) else Doorkeeper(self._context, bind.keys)
+        if self._door is not None:
+            self._door.guard(self._socket)
+        limit_costs(self._socket)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         try:
-            self._socket.bind(bind)
+            self._socket.bind(address)
         except zmq.ZMQError as problem:
             self.close()
             raise TransportProblem(
-                f"The orchestrator cannot listen at {bind}: {problem}; choose another port, or 0 for any free one."
+                f"The orchestrator cannot listen at {address}: {problem}; choose another port, or 0 for any free one."
             ) from problem
         self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
@@ -122,8 +132,7 @@ class ZmqFleet:
         deadline = time.monotonic() + timeout_s
         while not self._waiting:
             self._waiting.extend(self._silent())
-            remaining_s = max(0.0, deadline - time.monotonic())
-            if self._waiting or not self._socket.poll(int(remaining_s * 1000)):
+            if self._waiting or not self._wait(max(0.0, deadline - time.monotonic())):
                 break
             self._drain()
         arrivals = tuple(self._waiting)
@@ -158,7 +167,7 @@ class ZmqFleet:
 
     def close(self) -> None:
         """Close the sockets; stations notice and hold. Allowed twice."""
-        self._context.destroy(linger=_LINGER_MS)
+        self._context.destroy(linger=LINGER_MS)
 
     def _tell(self, station: str, message: Message) -> None:
         session = self._stations.get(station)
@@ -178,15 +187,31 @@ class ZmqFleet:
             raise TransportProblem(f"The orchestrator's socket at {self.address} failed: {problem}.") from problem
         return True
 
+    def _wait(self, timeout_s: float) -> bool:
+        """Whether a message or a question of the door came in time."""
+        if self._door is None:
+            return bool(self._socket.poll(int(timeout_s * 1000)))
+        poller = zmq.Poller()
+        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._door.socket, zmq.POLLIN)
+        return bool(poller.poll(int(timeout_s * 1000)))
+
     def _drain(self) -> None:
+        while self._door is not None and self._door.socket.poll(0):
+            if why := self._door.answer():
+                self._waiting.extend(self._complaints.add("unknown", why))
         for _ in range(_DRAIN):
             try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK)
+                parts = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            self._waiting.extend(self._received(frames))
+            self._waiting.extend(self._received([part.bytes for part in parts], self._key_name(parts)))
 
-    def _received(self, frames: list[bytes]) -> Sequence[Arrival]:
+    def _key_name(self, parts: list[zmq.Frame]) -> str:
+        """The station whose key the peer has; empty without encryption."""
+        return str(parts[-1].get("User-Id")) if self._door is not None else ""
+
+    def _received(self, frames: list[bytes], key_name: str) -> Sequence[Arrival]:
         peer, session = frames[0], self._peers.get(frames[0])
         name = session.station if session else peer.hex()[:32]
         if len(frames) != 2:
@@ -196,6 +221,9 @@ class ZmqFleet:
         except TransportProblem as problem:
             return self._complaints.add(name, str(problem))
         if isinstance(envelope.message, Hello):
+            if self._door is not None and envelope.message.station != key_name:
+                why = f"The key of {key_name} was used under the name {envelope.message.station}."
+                return self._complaints.add(key_name, why)
             return self._hello(peer, envelope.message)
         if peer in self._fenced:
             self._post(peer, encode(Fenced()))
@@ -282,88 +310,6 @@ class ZmqFleet:
             return PolicyMissing(policy_id=policy_id, why=f"it has {parts} parts, not {want.part + 1}")
         data = packed[want.part * PART : (want.part + 1) * PART]
         return PolicyPart(policy_id=policy_id, part=want.part, parts=parts, data=data)
-
-
-class StationLink:
-    """A station's end: one DEALER socket that never blocks and never queues for an orchestrator that is away."""
-
-    def __init__(self, address: str, name: str) -> None:
-        check_plain(address)
-        self.address, self.name = address, name
-        self._identity = f"{name}/".encode()[:200] + os.urandom(8)
-        self._context = zmq.Context()
-        self._socket = self._open()
-
-    def send(self, message: Message, lease: int = 0, number: int = 0) -> bool:
-        """Say it if the orchestrator is there and takes it; False otherwise."""
-        try:
-            self._socket.send(encode(message, lease, number), zmq.NOBLOCK)
-        except zmq.Again:
-            return False
-        return True
-
-    def receive(self, timeout_s: float) -> Sequence[Envelope]:
-        """What the orchestrator said, waiting at most `timeout_s`; what cannot be understood is dropped."""
-        heard: list[Envelope] = []
-        if not self._socket.poll(max(0, int(timeout_s * 1000))):
-            return heard
-        while len(heard) < _DRAIN:
-            try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK)
-                heard.append(decode(frames[-1]))
-            except zmq.Again:
-                break
-            except TransportProblem:
-                # The gap in the numbers that it leaves makes the station say hello again.
-                continue
-        return heard
-
-    def restart(self) -> None:
-        """Drop the connection with all that waits in it, and connect anew."""
-        self._socket.close(linger=0)
-        self._socket = self._open()
-
-    def close(self) -> None:
-        """Give the last words half a second to leave. Allowed twice."""
-        self._context.destroy(linger=_LINGER_MS)
-
-    def _open(self) -> zmq.Socket[bytes]:
-        socket = self._context.socket(zmq.DEALER)
-        _limit(socket)
-        socket.setsockopt(zmq.IDENTITY, self._identity)
-        socket.setsockopt(zmq.IMMEDIATE, 1)
-        socket.setsockopt(zmq.RECONNECT_IVL, 100)
-        socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
-        try:
-            socket.connect(self.address)
-        except zmq.ZMQError as problem:
-            socket.close(linger=0)
-            raise TransportProblem(
-                f"{self.address!r} is not an address to connect to ({problem}); write tcp://HOST:PORT."
-            ) from problem
-        return socket
-
-
-def check_plain(address: str) -> None:
-    """TransportProblem unless an address may be used without encryption: loopback and local sockets only."""
-    parts = urlsplit(address)
-    if parts.scheme in ("ipc", "inproc") or (parts.hostname or "") in ("127.0.0.1", "localhost", "::1"):
-        return
-    raise TransportProblem(
-        f"{address!r} leaves this machine, and that needs encryption: give keys, or use tcp://127.0.0.1:PORT."
-    )
-
-
-def _limit(socket: zmq.Socket[bytes]) -> None:
-    """What keeps a hostile or dead peer from costing more than a little memory and time."""
-    socket.setsockopt(zmq.LINGER, _LINGER_MS)
-    socket.setsockopt(zmq.MAXMSGSIZE, LARGEST)
-    socket.setsockopt(zmq.RCVHWM, 1000)
-    socket.setsockopt(zmq.SNDHWM, 1000)
-    socket.setsockopt(zmq.HANDSHAKE_IVL, 5000)
-    socket.setsockopt(zmq.HEARTBEAT_IVL, 1000)
-    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 3000)
-    socket.setsockopt(zmq.HEARTBEAT_TTL, 3000)
 
 
 def _unsent(order: Order, lease: int) -> Delivered:

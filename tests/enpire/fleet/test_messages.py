@@ -32,6 +32,13 @@ from enpire.fleet.messages import (
 from enpire.types import Episode
 from tests.enpire.fleet.point_task import point_order
 
+
+def packed(content: object) -> bytes:
+    data = msgpack.packb(content)
+    assert isinstance(data, bytes)
+    return data
+
+
 ORDER = point_order("a" * 64, 3)
 EPISODE = Episode(
     order=ORDER, outcome="success", cause="", confidence=0.75, ran_policy_id="a" * 64, ticks=7, began_s=1.5,
@@ -79,7 +86,7 @@ def test_a_missing_or_wrong_field_is_named(message: Message) -> None:
             else:
                 content[item.name] = 1.5e300
             with pytest.raises(TransportProblem, match=item.name):
-                decode(msgpack.packb([*whole[:4], content]))
+                decode(packed([*whole[:4], content]))
 
 
 @given(st.binary(max_size=300))
@@ -98,7 +105,7 @@ VALUES = ATOMS | st.dictionaries(st.sampled_from(NAMES), ATOMS | st.lists(ATOMS,
 @given(st.sampled_from([type(message).__name__ for message in ALL]), VALUES)
 def test_any_content_of_a_known_type_is_a_message_or_a_transport_problem(kind: str, content: object) -> None:
     with contextlib.suppress(TransportProblem):
-        decode(msgpack.packb([SCHEMA, kind, 1, 1, content]))
+        decode(packed([SCHEMA, kind, 1, 1, content]))
 
 
 @given(st.sampled_from(ALL), st.integers(0, 10_000), st.integers(0, 255))
@@ -111,9 +118,9 @@ def test_a_flipped_byte_is_a_message_or_a_transport_problem(message: Message, wh
 
 def test_another_schema_an_unknown_type_and_an_oversize_are_named() -> None:
     with pytest.raises(TransportProblem, match="schema"):
-        decode(msgpack.packb([SCHEMA + 1, "Alive", 0, 0, {}]))
+        decode(packed([SCHEMA + 1, "Alive", 0, 0, {}]))
     with pytest.raises(TransportProblem, match="unknown type 'Dance'"):
-        decode(msgpack.packb([SCHEMA, "Dance", 0, 0, {}]))
+        decode(packed([SCHEMA, "Dance", 0, 0, {}]))
     with pytest.raises(TransportProblem, match="at most"):
         decode(bytes(LARGEST + 1))
     with pytest.raises(TransportProblem, match="larger"):

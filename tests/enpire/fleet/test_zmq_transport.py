@@ -28,7 +28,8 @@ from enpire.fleet.messages import (
     decode,
     encode,
 )
-from enpire.fleet.zmq_transport import StationLink, ZmqFleet
+from enpire.fleet.zmq_link import StationLink
+from enpire.fleet.zmq_transport import ZmqFleet
 from tests.enpire.fleet.point_task import point_order, write_policy
 from tests.enpire.fleet.test_messages import ALL, EPISODE
 
