@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from enpire.errors import RobotProblem
-from enpire.files import plain
+from enpire.errors import RobotProblem, UsageError
+from enpire.files import parse, plain
 from enpire.fleet.fields import Fields
+from enpire.interfaces import Task
 from enpire.store import durable
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
 from robot_drivers.guard_settings import GuardSettings
@@ -203,6 +204,20 @@ def open_guarded(settings: GuardSettings, lease: int = 0) -> GuardedClient:
     except RobotProblem:
         _end(process)
         raise
+
+
+def open_rig(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -> GuardedClient:
+    """A driver for station files: any other driver, in a guard process.
+
+    Options: `guard`, the keys of `GuardSettings` (folder and driver at least); `options`, those of the other driver.
+    """
+    if unknown := sorted(set(options) - {"guard", "options"}):
+        raise UsageError(f"A guarded driver has no option {', '.join(unknown)}; it has guard and options.")
+    told = options.get("guard")
+    if not isinstance(told, Mapping):
+        raise UsageError("A guarded driver needs `guard` with the driver and the folder of the robot.")
+    asked = {"task": task.spec.name, "lanes": lanes, "seed": seed, "options": options.get("options", {}), **told}
+    return open_guarded(parse(GuardSettings, asked, "The guard of a station file"))
 
 
 def start_guard(settings: GuardSettings) -> subprocess.Popen[bytes]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from enpire.errors import RobotProblem
+from enpire.errors import RobotProblem, UsageError
 from enpire.interfaces import Rig
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
 from robot_drivers.freshness import Freshness
@@ -39,6 +39,7 @@ class GuardedRig:
         self._state = np.full((rig.lanes, rig.spec.state_dim), np.nan, np.float32)
         self._last = np.full((rig.lanes, rig.spec.action_dim), np.nan, np.float32)
         self._before = self._last.copy()
+        self._closed = False
         self._stopped = threading.Event()
         self._sending = threading.Lock()
 
@@ -59,6 +60,8 @@ class GuardedRig:
         """Put one lane into a start state and forget its last episode, violations too."""
         with self._sending:
             self._refuse_when_stopped()
+            if not 0 <= lane < self.lanes:
+                raise UsageError(f"There is no lane {lane}; this rig has lanes 0 to {self.lanes - 1}.")
             self._rig.place(lane, start)
         if self.lanes == 1:
             self._freshness.begin()
@@ -71,6 +74,8 @@ class GuardedRig:
 
     def observe(self) -> Observation:
         """Sense all lanes, and hold those that left the envelope."""
+        if self._closed:
+            raise RobotProblem(f"The rig of {self.spec.name} is closed; open a new one.")
         observation = self._rig.observe()
         state = observation.state
         if state.shape != self._state.shape:
@@ -78,7 +83,8 @@ class GuardedRig:
                 f"The robot of {self.spec.name} measured a state of shape {state.shape}, but {self._state.shape} was"
                 " agreed in its spec; correct the driver."
             )
-        self._state = state
+        # A copy: `place` forgets rows of it, and the caller keeps the observation.
+        self._state = state.copy()
         if self.lanes == 1:
             self._freshness.note(observation)
         for lane in np.flatnonzero(self._envelope.violated(state) & ~self.violated):
@@ -116,6 +122,8 @@ class GuardedRig:
     def stop(self) -> None:
         """Hold still until `resume`; waits until a command that was on its way has been overruled (see `act`)."""
         self._stopped.set()
+        if self._closed:
+            return
         self._rig.stop()
         if self._sending.acquire(timeout=IN_FLIGHT_S):
             self._sending.release()
@@ -125,7 +133,11 @@ class GuardedRig:
         self._stopped.clear()
 
     def close(self) -> None:
-        """Let the robot go."""
+        """Stop the robot and let it go."""
+        if self._closed:
+            return
+        self.stop()
+        self._closed = True
         self._rig.close()
 
     def _holding(self) -> FloatArray:
@@ -140,5 +152,7 @@ class GuardedRig:
         return mask
 
     def _refuse_when_stopped(self) -> None:
+        if self._closed:
+            raise RobotProblem(f"The rig of {self.spec.name} is closed; open a new one.")
         if self._stopped.is_set():
             raise RobotProblem(f"The robot of {self.spec.name} is stopped; resume it before it may move.")

@@ -104,3 +104,12 @@ def test_moving_must_be_truth_values(rig):
 def test_wrong_options_are_refused(lanes, options):
     with pytest.raises(UsageError):
         open_rig(None, lanes, 0, options)
+
+
+def test_an_observation_belongs_to_the_caller(rig):
+    seen = rig.observe()
+    copy = seen.state.copy()
+    rig.place(1, start(9))
+    rig.act(np.ones((3, 2), np.float32), ALL)
+    rig.observe()
+    np.testing.assert_array_equal(seen.state, copy)

@@ -1,0 +1,139 @@
+"""What the conformance checks share: a rig on the bench, careful motions, and how a check says what it found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from enpire.errors import EnpireError, RobotProblem
+from enpire.interfaces import Rig
+from enpire.types import FloatArray, MaskArray, Observation, Start, TaskSpec
+from robot_drivers.safety import Envelope
+
+NUDGE = 0.1
+"""Share of an action's range by which the kit moves a robot away from holding."""
+NOISE = 0.02
+"""Share of a state's range that counts as standing still: sensors are noisy."""
+
+
+class CheckFailed(EnpireError):
+    """The driver breaks a rule; the text says which, and what was seen."""
+
+
+class DoesNotApply(EnpireError):
+    """The rule does not concern this robot; the text says why."""
+
+
+def resume_rig(rig: Rig) -> None:
+    """Allow motion after a stop, where the rig itself can."""
+    resume = getattr(rig, "resume", None)
+    if callable(resume):
+        resume()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A robot to be checked."""
+
+    open: Callable[[], Rig]
+    """Opens it; after `close` it must be possible again."""
+    start: Callable[[int], Start]
+    """The index-th start that `place` may be given."""
+    realtime: bool
+    """True where time passes by itself (hardware), False where a period passes with each command (simulation)."""
+    resume: Callable[[Rig], None] = resume_rig
+    """What a person does after a stop."""
+
+
+class Bench:
+    """The rig under test. `ready` begins every check: running, all lanes placed, nothing left of the check before."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.rig = subject.open()
+        self.spec: TaskSpec = self.rig.spec
+        self.envelope = Envelope(self.spec)
+        self.all: MaskArray = np.ones(self.rig.lanes, np.bool_)
+        self.low = np.array([item.low for item in self.spec.state], np.float64)
+        self.high = np.array([item.high for item in self.spec.state], np.float64)
+        span = self.high - self.low
+        self.span = np.where(np.isfinite(span) & (span > 0), span, 1.0)
+
+    def ready(self, seed: int = 0) -> Rig:
+        """The rig with every lane placed in the start of its number."""
+        self.subject.resume(self.rig)
+        for lane in range(self.rig.lanes):
+            self.rig.place(lane, self.subject.start(seed + lane))
+        return self.rig
+
+    def reopen(self) -> Rig:
+        """Close the rig and open it again."""
+        self.rig.close()
+        self.rig = self.subject.open()
+        return self.ready()
+
+    def holding(self, observation: Observation | None = None) -> FloatArray:
+        """The command that keeps every lane where it is."""
+        seen = self.rig.observe() if observation is None else observation
+        return self.envelope.hold(seen.state)
+
+    def nudged(self, hold: FloatArray, sign: float = 1.0) -> FloatArray:
+        """A command a little aside of holding, towards the middle of the bounds where that is the wider side."""
+        low, high = self.envelope.low, self.envelope.high
+        side = np.where(hold < (low + high) / 2, 1.0, -1.0) * sign
+        return np.clip(hold + side * NUDGE * (high - low), low, high).astype(np.float32)
+
+    def tick(self, action: FloatArray, moving: MaskArray | None = None) -> FloatArray:
+        """Command one period and let it pass; returns what was sent."""
+        sent = self.rig.act(action, self.all if moving is None else moving)
+        if self.subject.realtime:
+            time.sleep(self.spec.period_s)
+        return sent
+
+    def rest(self) -> Observation:
+        """Let a moving robot come to rest by holding, and see where it is."""
+        hold = self.holding()
+        for _ in range(10):
+            self.tick(hold)
+        return self.rig.observe()
+
+    def shift(self, before: Observation, after: Observation) -> npt.NDArray[np.float64]:
+        """(lanes, state_dim): how far the state went, as share of its range."""
+        return np.abs(after.state.astype(np.float64) - before.state) / self.span
+
+    def same(self, before: Observation, after: Observation, what: str) -> None:
+        """Fail unless the robot stood still between two observations."""
+        shift = self.shift(before, after)
+        if float(shift.max()) > NOISE:
+            lane, index = np.unravel_index(int(shift.argmax()), shift.shape)
+            raise CheckFailed(
+                f"{what}, but {self.spec.state[index].name} of lane {lane} went from"
+                f" {before.state[lane, index]:.5g} to {after.state[lane, index]:.5g}."
+            )
+
+
+def need(true: object, sentence: str) -> None:
+    """Fail with a sentence unless something is true."""
+    if not bool(true):
+        raise CheckFailed(sentence)
+
+
+def refused(do: Callable[[], object], kind: type[EnpireError], what: str) -> None:
+    """Fail unless a call is refused with the right error."""
+    try:
+        do()
+    except kind:
+        return
+    except EnpireError as other:
+        raise CheckFailed(f"{what} must raise {kind.__name__}, not {type(other).__name__}: {other}") from other
+    raise CheckFailed(f"{what} must raise {kind.__name__}; it was accepted.")
+
+
+def gone(rig: Rig, bench: Bench) -> None:
+    """Fail unless a closed rig refuses commands."""
+    hold = np.zeros((rig.lanes, bench.spec.action_dim), np.float32)
+    refused(lambda: rig.act(hold, bench.all), RobotProblem, "A command after close")

@@ -1,0 +1,146 @@
+"""Checks of how a robot stops, is resumed, is closed and opened again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from enpire.errors import EnpireError, RobotProblem
+from robot_drivers.conformance_bench import Bench, gone, need, refused
+
+PROMPT_S = 5.0
+"""How long a stop may take on a busy computer before the kit calls it hung. Its latency is measured elsewhere."""
+
+
+def check_stop_from_a_thread(bench: Bench) -> None:
+    """`stop` may be called from any thread, and returns."""
+    bench.ready()
+    bench.tick(bench.holding())
+    _in_thread(bench.rig.stop, "stop")
+
+
+def check_stop_twice(bench: Bench) -> None:
+    """`stop` may be called twice, and before anything moved."""
+    rig = bench.ready()
+    rig.stop()
+    rig.stop()
+
+
+def check_stop_refuses_commands(bench: Bench) -> None:
+    """After a stop no command passes until somebody resumes."""
+    rig = bench.ready()
+    hold = bench.holding()
+    rig.stop()
+    for _ in range(3):
+        refused(lambda: rig.act(hold, bench.all), RobotProblem, "A command after a stop")
+
+
+def check_stop_holds(bench: Bench) -> None:
+    """After a stop the robot stays where it came to rest."""
+    rig = bench.ready()
+    wish = bench.nudged(bench.holding())
+    for _ in range(5):
+        bench.tick(wish)
+    rig.stop()
+    time.sleep(0.3)
+    before = rig.observe()
+    time.sleep(0.3)
+    bench.same(before, rig.observe(), "A stopped robot must hold still")
+
+
+def check_stop_overrules(bench: Bench) -> None:
+    """While another thread commands as fast as it can, a stop wins, and nothing passes after it."""
+    rig = bench.ready()
+    wish = bench.nudged(bench.holding())
+    ended = threading.Event()
+    passed: list[float] = []
+
+    def hammer() -> None:
+        while not ended.is_set():
+            try:
+                began_s = time.monotonic()
+                rig.act(wish, bench.all)
+                passed.append(began_s)
+            except EnpireError:
+                time.sleep(0.001)
+
+    thread = threading.Thread(target=hammer, daemon=True)
+    thread.start()
+    time.sleep(0.1)
+    rig.stop()
+    stopped_s = time.monotonic()
+    time.sleep(0.2)
+    ended.set()
+    thread.join(PROMPT_S)
+    need(not thread.is_alive(), "act hangs after a stop.")
+    need(passed, "No command passed before the stop; the robot does not take commands from a thread.")
+    late = sum(1 for began_s in passed if began_s > stopped_s)
+    need(not late, f"{late} commands that began after the stop had returned were accepted.")
+
+
+def check_sense_while_stopped(bench: Bench) -> None:
+    """A stopped robot can still be seen."""
+    rig = bench.ready()
+    rig.stop()
+    need(rig.observe().state.shape == (rig.lanes, bench.spec.state_dim), "A stopped robot gave no observation.")
+
+
+def check_resume(bench: Bench) -> None:
+    """After a person resumed and a lane was placed, the robot takes commands again."""
+    bench.ready().stop()
+    bench.ready()
+    bench.tick(bench.holding())
+
+
+def check_reconnect(bench: Bench) -> None:
+    """A robot that was closed can be opened again, and works."""
+    bench.reopen()
+    bench.tick(bench.holding())
+
+
+def check_close_twice(bench: Bench) -> None:
+    """`close` may be called twice."""
+    bench.ready()
+    bench.rig.close()
+    bench.rig.close()
+    bench.rig = bench.subject.open()
+
+
+def check_stop_after_close(bench: Bench) -> None:
+    """`stop` is allowed in any state, closed too."""
+    rig = bench.ready()
+    rig.close()
+    _in_thread(rig.stop, "stop after close")
+    bench.rig = bench.subject.open()
+
+
+def check_closed_refuses(bench: Bench) -> None:
+    """A closed robot takes no commands."""
+    rig = bench.ready()
+    rig.close()
+    gone(rig, bench)
+    bench.rig = bench.subject.open()
+
+
+def _in_thread(do: Callable[[], None], what: str) -> None:
+    failures: list[EnpireError] = []
+
+    def run() -> None:
+        try:
+            do()
+        except EnpireError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PROMPT_S)
+    need(not thread.is_alive(), f"{what} did not return within {PROMPT_S:.0f} s.")
+    need(not failures, f"{what} from another thread failed: {failures}.")
+
+
+CHECKS = (
+    check_stop_from_a_thread, check_stop_twice, check_stop_refuses_commands, check_stop_holds, check_stop_overrules,
+    check_sense_while_stopped, check_resume, check_reconnect, check_close_twice, check_stop_after_close,
+    check_closed_refuses,
+)  # fmt: skip

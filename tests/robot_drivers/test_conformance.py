@@ -1,0 +1,131 @@
+"""The kit passes good robots, over every wire that is quick to test, and names what is wrong with bad ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from enpire.interfaces import Rig
+from enpire.types import Bounds, FloatArray, MaskArray, Observation
+from robot_drivers import fake_robot
+from robot_drivers.conformance import CHECKS, Report, check, guarded_subject, starts_of
+from robot_drivers.conformance_bench import Subject
+from robot_drivers.fake_robot import FAKE_SPEC, FakeRig, FakeRobot
+from robot_drivers.guard_settings import GuardSettings
+from robot_drivers.guarded_rig import GuardedRig
+from robot_drivers.safety import Envelope
+from robot_drivers.single_lane import SingleLane
+
+
+def assert_conforms(report: Report) -> None:
+    failed = [line for line in report.lines() if line.startswith("FAIL")]
+    assert not failed, "\n".join(failed)
+    assert report.summary.startswith(f"Your robot passes {report.passed} of {report.applied} checks")
+    assert report.applied >= 30
+    assert "p99" in report.timing
+
+
+def lockstep(open_it: Callable[[], Rig]) -> Subject:
+    return Subject(open=open_it, start=starts_of(FAKE_SPEC), realtime=False)
+
+
+def test_there_are_at_least_thirty_named_checks():
+    assert len(CHECKS) >= 30
+    assert len({rule.__name__ for rule in CHECKS}) == len(CHECKS)
+    assert all(rule.__doc__ for rule in CHECKS)
+
+
+def test_the_fake_rig_conforms():
+    report = check(lockstep(lambda: fake_robot.open_rig(None, 3, 0, {})))
+    assert_conforms(report)
+    assert report.applied == len(CHECKS)
+
+
+def test_a_robot_in_real_time_conforms():
+    spec = replace(FAKE_SPEC, rate_hz=100.0)
+
+    class Quick(FakeRobot):
+        pass
+
+    Quick.spec = spec
+
+    def opened() -> GuardedRig:
+        return GuardedRig(SingleLane(Quick()), Envelope(spec))
+
+    assert_conforms(check(Subject(open=opened, start=starts_of(spec), realtime=True)))
+
+
+def test_a_simulation_behind_its_guard_conforms(tmp_path):
+    settings = GuardSettings(
+        driver="fake", folder=tmp_path, lanes=2, pace="fast", person_to_resume=False, watchdog_s=20.0
+    )
+    assert_conforms(check(replace(guarded_subject(settings, FAKE_SPEC), realtime=False)))
+
+
+class NoEnvelope(FakeRig):
+    """A rig that checks nothing and forgets its stops."""
+
+    def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
+        self._stopped = False
+        return super().act(action, moving)
+
+
+class Frozen(FakeRig):
+    """A rig whose sensors stand still."""
+
+    def observe(self) -> Observation:
+        if not hasattr(self, "kept"):
+            self.kept = super().observe()
+        return self.kept
+
+
+class Leaky(FakeRig):
+    """A rig whose lanes pull at each other, with wrong units and a shared buffer."""
+
+    def __init__(self) -> None:
+        shoulder = Bounds(name="shoulder_rad", unit="furlong", low=-2.0, high=2.0)
+        super().__init__(replace(FAKE_SPEC, state=(shoulder, *FAKE_SPEC.state[1:])), 2, 0)
+        self.buffer = np.zeros((2, 2), np.float32)
+
+    def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
+        super().act(action, moving)
+        self._state[1] += 0.1 * (self._state[0] - self._state[1]) * moving[0]
+        self.buffer[:] = action
+        return self.buffer
+
+
+@pytest.mark.parametrize(
+    ("make", "must_fail"),
+    [
+        (
+            lambda: NoEnvelope(FAKE_SPEC, 2, 0),
+            {"above_is_clipped", "nan_is_refused", "width_is_refused", "stop_refuses_commands", "stop_overrules"},
+        ),
+        (
+            lambda: GuardedRig(Frozen(FAKE_SPEC, 1, 0), Envelope(FAKE_SPEC)),
+            {"stamp_rises", "stamp_unit", "live_is_fresh", "motion_is_seen"},
+        ),
+        (Leaky, {"units", "sent_owned", "lanes_independent"}),
+    ],
+)
+def test_a_bad_robot_is_told_what_is_wrong(make, must_fail):
+    report = check(lockstep(make))
+    failed = {finding.name for finding in report.findings if finding.result == "failed"}
+    assert must_fail <= failed
+    assert not report.conforms
+    assert all(finding.detail.startswith("-> ") for finding in report.findings if finding.result == "failed")
+
+
+def test_pin_insertion_in_mujoco_conforms():
+    pytest.importorskip("mujoco")
+    from robot_drivers.mujoco_robot import open_rig
+    from sim.tasks.pin_insertion import PinInsertion
+
+    task = PinInsertion()
+    subject = Subject(
+        open=lambda: open_rig(task, 2, 0, {}), start=lambda index: task.start("train", index, b""), realtime=False
+    )
+    assert_conforms(check(subject))
