@@ -14,8 +14,8 @@ from sim.tasks.pin_scene import PIN_LENGTH_M, SUBSTEPS, draw_station, scene_xml
 
 SPEED_MM_S = 20.0
 """Fastest command along one axis."""
-SEATED_MM, UPRIGHT_RAD, RESTING_MM_S = 7.5, 0.06, 3.0
-"""Ground truth: the tip at least this deep (the hole has 8 mm), the pin tilted by less than this, and no longer sinking."""
+SEATED_MM, UPRIGHT_RAD, RESTING_MM_S = 7.85, 0.06, 3.0
+"""Ground truth: the tip at least this deep (the hole has 8 mm), tilted by less than this, no longer sinking."""
 
 TIP, TILT, VELOCITY, FORCE, LEFT = slice(0, 3), slice(3, 5), slice(5, 8), slice(8, 11), 11
 """Where the sensors' numbers stand in a state row."""

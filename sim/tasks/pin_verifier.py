@@ -18,8 +18,12 @@ _RULE = "pin seated: median depth, mean tilt, floor force; version 1"
 class Thresholds:
     """Where the verifier draws its lines; `enpire verifier fit` may search for better ones."""
 
-    depth_mm: float = 7.75
-    """The floor is at 8 mm; a pin on its way down does not count."""
+    depth_mm: float = 7.7
+    """Least sensed depth of a pin that presses on the floor, which is 8 mm deep."""
+    resting_mm: float = 7.88
+    """Least sensed depth of a pin that does not press: one that stopped on its way down does not count."""
+    touching_n: float = 0.4
+    """Smoothed contact force from below that means the floor."""
     tilt_rad: float = 0.06
     floor_n: float = 1.2
     """Smoothed contact force from below: a pin that reached the floor and was pressed for some periods."""
@@ -60,7 +64,9 @@ class PinVerifier:
         depth_mm = float(-np.median(last[:, TIP][:, 2]))
         mean_tilt = last[:, TILT].mean(axis=0)
         tilt_rad = float(np.hypot(mean_tilt[0], mean_tilt[1]))
-        margin = min((depth_mm - limit.depth_mm) / 0.08, (limit.tilt_rad - tilt_rad) / 0.006)
+        touching = float(last[-1, FORCE][2]) >= limit.touching_n
+        needed_mm = limit.depth_mm if touching else limit.resting_mm
+        margin = min((depth_mm - needed_mm) / 0.08, (limit.tilt_rad - tilt_rad) / 0.006)
         # Two-sided confidence of a threshold against the noise of its own measurement (logistic, for lack of tails).
         confidence = 1.0 / (1.0 + float(np.exp(-min(abs(margin), 30.0) - 1.0)))
         return Verdict(kind="success" if margin >= 0.0 else "failure", confidence=confidence, source="verifier")

@@ -1,0 +1,56 @@
+"""Pictures: real ones where a GL library is, one plain line where none is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sim import cameras
+from sim.tasks.pin_insertion import PinInsertion
+
+ROOT = Path(__file__).parents[2]
+SAY = (
+    "from sim import cameras; from sim.tasks.pin_insertion import PinInsertion; t = PinInsertion(); r = t.rig(1, 0); "
+    "r.place(0, t.start('train', 0, b'')); print(len(r.look(0)), cameras.why())"
+)
+
+
+def said(**environment: str) -> str:
+    """What a fresh process prints: how many pictures it made, and why not more."""
+    full = {**os.environ, **environment}
+    command = [sys.executable, "-c", SAY]
+    done = subprocess.run(command, cwd=ROOT, env=full, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout.strip()
+
+
+def test_without_rendering_there_are_no_pictures_and_one_line_says_why() -> None:
+    line = said(MUJOCO_GL="disable")
+    assert line.startswith("0 No pictures: the environment variable MUJOCO_GL")
+    assert "\n" not in line
+
+
+def test_without_a_library_the_line_names_the_debian_package() -> None:
+    line = said(MUJOCO_GL="glx")
+    assert line.startswith("0 No pictures")
+    assert "apt install lib" in line
+
+
+def test_pictures_show_the_lane_that_was_asked(pin: PinInsertion) -> None:
+    if cameras.why():
+        pytest.skip(cameras.why())
+    rig = pin.rig(2, 0)
+    for lane in range(2):
+        rig.place(lane, pin.start("train", lane, b""))
+    first, second = rig.look(0), rig.look(1)
+    assert set(first) == {"top", "side"}
+    for name, picture in first.items():
+        assert picture.shape == (224, 224, 3)
+        assert picture.dtype == np.uint8
+        assert picture.std() > 10.0, f"{name} shows nothing"
+        assert not np.array_equal(picture, second[name])
+    assert np.array_equal(rig.look(0)["top"], first["top"])
