@@ -180,7 +180,8 @@ class Reading:
         """
         allowed = f"AND round IN ({', '.join('?' * len(rounds))})" if rounds else ""
         sql = (
-            "SELECT order_id FROM orders WHERE campaign_id = ? AND split = 'train' AND sha256 <> '' "
+            f"SELECT order_id FROM orders {'INDEXED BY orders_by_round' if rounds else ''} "
+            "WHERE campaign_id = ? AND split = 'train' AND sha256 <> '' "
             "AND purpose IN ('demonstrate', 'collect', 'base') AND outcome IN ('success', 'failure') "
             f"{allowed} ORDER BY order_id"
         )

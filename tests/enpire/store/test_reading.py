@@ -191,6 +191,9 @@ def test_questions_read_no_more_than_they_need(ledger: SqliteLedger) -> None:
     reading.gate_trials("g1")
     reading.episodes(Page(campaign_id="c1", before="o"))
     reading.episodes(Page(campaign_id="c1", station="cell-1"))
+    reading.episodes(Page(campaign_id="c1", outcome="unsafe"))
+    reading.episodes(Page(campaign_id="c1", policy_id="p"))
+    reading.episodes(Page(campaign_id="c1", round=3))
     reading.training_episodes("c1", [1, 2])
     reading.tail(3, "c1")
     reading.events(3, "c1")
@@ -202,7 +205,18 @@ def test_questions_read_no_more_than_they_need(ledger: SqliteLedger) -> None:
         plans.append(" ".join(str(row[3]) for row in steps))
     assert len(plans) >= 12
     assert not [plan for plan in plans if "SCAN orders" in plan or "SCAN events" in plan]
-    for index in ("orders_open", "orders_by_outcome", "orders_by_purpose", "orders_by_gate", "orders_by_station"):
+    wanted = (
+        "open",
+        "by_outcome",
+        "by_purpose",
+        "by_gate",
+        "by_station",
+        "by_round",
+        "page",
+        "page_of_outcome",
+        "page_of_policy",
+    )
+    for index in (f"orders_{name}" for name in wanted):
         assert [plan for plan in plans if f"INDEX {index} (" in plan], index
 
 
