@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enpire.types import Interval
 from web_ui.live import CommandState
 
-type Json = None | bool | int | float | str | list[Json] | dict[str, Json]
+type Json = bool | int | float | str | list[Json] | dict[str, Json] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,8 @@ def plain(value: object) -> Json:
 
 def delta(old: Json, new: Json) -> dict[str, Json]:
     """What turns one JSON object into another: a merge patch (RFC 7396), null for what is gone."""
-    assert isinstance(old, dict) and isinstance(new, dict)  # documents are objects
+    assert isinstance(old, dict)
+    assert isinstance(new, dict)
     patch: dict[str, Json] = {name: None for name in old if name not in new}
     for name, value in new.items():
         before = old.get(name)

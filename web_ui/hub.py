@@ -6,12 +6,14 @@ Topics: `fleet`, `commands`, `campaign/ID`. A watcher that is slow misses states
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from dataclasses import dataclass
 
 from enpire.errors import EnpireError
 from enpire.snapshot import LabSnapshot, StationLine
+from web_ui.archive import Archive
 from web_ui.commands import CommandDesk
 from web_ui.documents import (
     FleetDocument,
@@ -24,7 +26,6 @@ from web_ui.documents import (
     plain,
     rate_of,
 )
-from web_ui.archive import Archive
 from web_ui.live import LiveCameras, LiveLab
 
 LOOK_EVERY_S = 0.1
@@ -53,6 +54,7 @@ class Hub:
         self._watched: Counter[str] = Counter()
         self._phases: dict[str, tuple[str, int]] = {}
         self._seen: LabSnapshot | None = None
+        self._asked = asyncio.Event()
         self.looked_s = time.monotonic()
         """When the lab was last looked at; /healthz says how long ago."""
 
@@ -74,6 +76,7 @@ class Hub:
     def want(self, topic: str) -> None:
         """Somebody watches a topic from now on."""
         self._watched[topic] += 1
+        self._asked.set()
 
     def unwant(self, topic: str) -> None:
         """One watcher fewer of a topic."""
@@ -119,7 +122,9 @@ class Hub:
                     self._post(topic, plain(body))
                 except EnpireError as problem:
                     self._post(topic, {"problem": str(problem)})
-            await asyncio.sleep(READ_EVERY_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), READ_EVERY_S)
+            self._asked.clear()
 
     def post_commands(self) -> None:
         """Show the commands as they are now, at once."""

@@ -17,6 +17,7 @@ class LiveLab(Protocol):
 
     def snapshot(self) -> LabSnapshot:
         """The newest state, at once: never waits for a station, a disk or the learner."""
+        ...
 
     def command(self, verb: Verb, station: str, by: str, key: str) -> str:
         """Ask for something; an empty `station` means every one. Returns the id of the command, at once.
@@ -24,9 +25,11 @@ class LiveLab(Protocol):
         The same `key` again returns the same id and does nothing: a double click is one command. UnknownName when
         there is no such station.
         """
+        ...
 
     def command_state(self, command_id: str) -> CommandState:
         """How far a command is; UnknownName for an id that was never given."""
+        ...
 
 
 @runtime_checkable
@@ -35,6 +38,8 @@ class LiveCameras(Protocol):
 
     def cameras(self, station: str) -> tuple[str, ...]:
         """Names of the cameras of a station."""
+        ...
 
     def picture(self, station: str, camera: str) -> bytes:
         """The newest JPEG of one camera; empty when none was taken yet."""
+        ...

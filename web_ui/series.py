@@ -7,6 +7,7 @@ Beside `arrays.npz` an episode's folder may hold `figures.json`, what the critic
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 from dataclasses import dataclass
@@ -129,7 +130,7 @@ def _segments(source: npt.NDArray[np.uint8]) -> tuple[Span, ...]:
     edges = [0, *(np.flatnonzero(np.diff(source)) + 1).tolist(), len(source)]
     return tuple(
         Span(first=first, last=end - 1, source=SOURCES.get(int(source[first]), "unknown"))
-        for first, end in zip(edges, edges[1:], strict=False)
+        for first, end in itertools.pairwise(edges)
     )
 
 

@@ -105,7 +105,7 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as problem:
         listener.close()
         raise TransportProblem(
-            f"The web server cannot listen on {host}:{port} ({problem.strerror}); choose another --port (0: any free one)."
+            f"The web server cannot listen on {host}:{port} ({problem.strerror}); choose another --port."
         ) from problem
     return listener
 

@@ -60,6 +60,17 @@ class History:
         if self.draw.random() < 0.02:
             outcome = "aborted"
         frames = 60 if success else 110
+        kept = order.round == 2
+        sha256 = self._keep(order, frames, success) if kept else ""
+        return Episode(
+            order=order, outcome=outcome, cause="station restarted" if outcome == "aborted" else "", confidence=0.98,
+            ran_policy_id=order.policy_id, ticks=frames, began_s=10.0, ended_s=10.0 + frames / 20,
+            achieved_start=(0.01, -0.02), reset_attempts=1, attempts=(30,) if not success else (),
+            sha256=sha256,
+        )  # fmt: skip
+
+    def _keep(self, order: Order, frames: int, success: bool) -> str:
+        """Write the files of an episode; the older rounds go without, as after a clean-up."""
         data = pack(path_of(frames, self.draw.random()))
         folder = self.home / "episodes" / order.campaign_id / order.order_id
         folder.mkdir(parents=True)
@@ -68,12 +79,7 @@ class History:
         values = np.linspace(0.3, 0.97 if success else 0.05, decided)
         figures = {"p_v": values.tolist(), "V_e": (-12 + 12 * values).tolist(), "g": (0.4 + values).tolist()}
         (folder / "figures.json").write_text(json.dumps(figures))
-        return Episode(
-            order=order, outcome=outcome, cause="station restarted" if outcome == "aborted" else "", confidence=0.98,
-            ran_policy_id=order.policy_id, ticks=frames, began_s=10.0, ended_s=10.0 + frames / 20,
-            achieved_start=(0.01, -0.02), reset_attempts=1, attempts=(30,) if not success else (),
-            sha256=hashlib.sha256(data).hexdigest(),
-        )  # fmt: skip
+        return hashlib.sha256(data).hexdigest()
 
 
 def path_of(frames: int, phase: float) -> EpisodeArrays:

@@ -29,8 +29,9 @@ class Command(BaseModel):
     """What to do, and to which station; an empty station means every one."""
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"verb": "stop", "station": ""}, {"verb": "pause", "station": "sim-1"}]}
-    )  # fmt: skip
+        extra="forbid",
+        json_schema_extra={"examples": [{"verb": "stop", "station": ""}, {"verb": "pause", "station": "sim-1"}]},
+    )
     verb: Verb
     station: str = Field(default="", max_length=100)
 

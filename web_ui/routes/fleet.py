@@ -66,7 +66,9 @@ async def healthz(request: Request) -> Health:
     """For watchdogs; needs no sign-in and says nothing about the lab."""
     ago_s = time.monotonic() - _hub(request).looked_s
     return Health(
-        status="ok" if ago_s < 5 else "stale", connected=request.app.state.live is not None, looked_s_ago=round(ago_s, 3)
+        status="ok" if ago_s < 5 else "stale",
+        connected=request.app.state.live is not None,
+        looked_s_ago=round(ago_s, 3),
     )
 
 

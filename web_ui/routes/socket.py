@@ -9,6 +9,7 @@ was not understood. Pictures are binary: two bytes of length (big endian), that 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import time
@@ -28,7 +29,7 @@ TOPIC = re.compile(r"fleet|commands|campaign/[\w.:-]{1,80}|camera/[\w.:-]{1,80}/
 MOST_TOPICS = 32
 LONGEST_MESSAGE = 8192
 BEAT_S = 1.0
-CHECK_S = 5.0
+CHECK_S = 2.0
 """How often the session is looked at again: a revoked one loses its socket within this time."""
 
 
@@ -87,10 +88,8 @@ class Line:
         """Send what changed, or a beat; ends with the connection."""
         checked_s = time.monotonic()
         while True:
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._event.wait(), self._pause_s())
-            except TimeoutError:
-                pass
             self._event.clear()
             if time.monotonic() > checked_s + CHECK_S:
                 checked_s = time.monotonic()
@@ -152,7 +151,9 @@ class Line:
         if not isinstance(wish, dict) or not wish or set(wish) - {"subscribe", "unsubscribe"}:
             return "A message has the keys subscribe and unsubscribe, each a list of topics."
         for topics in wish.values():
-            if not isinstance(topics, list) or not all(isinstance(item, str) and TOPIC.fullmatch(item) for item in topics):
+            if not isinstance(topics, list) or not all(
+                isinstance(item, str) and TOPIC.fullmatch(item) for item in topics
+            ):
                 return "A topic is fleet, commands, campaign/ID or camera/STATION/NAME."
         self._change(cast("dict[str, list[str]]", wish))
         return "" if len(self._topics) <= MOST_TOPICS else f"At most {MOST_TOPICS} topics at a time."

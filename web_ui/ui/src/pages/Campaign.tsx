@@ -122,7 +122,7 @@ function Gates({ of }: { of: CampaignView }) {
         {gates.length ? (
           <table>
             <thead>
-              <tr><th>Round</th><th>Candidate</th><th>Champion</th><th class="right">Pairs</th><th class="right">Won : lost</th><th class="right">Difference</th><th class="right">Evidence</th><th>Decision</th></tr>
+              <tr><th>Round</th><th>Candidate</th><th>Champion</th><th class="right">Pairs</th><th class="right">Won : lost</th><th class="right">Difference</th><th class="right" title="evidence that the candidate is better, and what promotes it, in nats">Evidence</th><th>Decision</th></tr>
             </thead>
             <tbody>{gates.map((gate) => <GateRow key={gate.id} gate={gate} />)}</tbody>
           </table>
@@ -134,6 +134,8 @@ function Gates({ of }: { of: CampaignView }) {
   );
 }
 
+const signed = (value: number) => `${value >= 0 ? "+" : "−"}${Math.abs(value).toFixed(1)}`;
+
 function GateRow({ gate }: { gate: GateView }) {
   const low = gate.difference_low, high = gate.difference_high;
   return (
@@ -144,7 +146,7 @@ function GateRow({ gate }: { gate: GateView }) {
       <td class="right">{gate.pairs}</td>
       <td class="right">{gate.wins} : {gate.losses}</td>
       <td class="right">{typeof low === "number" && typeof high === "number" ? `${points(low)} … ${points(high)}` : "–"}</td>
-      <td class="right">{gate.decision === "open" ? "–" : `${gate.log_e.toFixed(1)} of ${gate.log_need.toFixed(1)}`}</td>
+      <td class="right">{gate.decision === "open" ? "–" : `${signed(gate.log_e)} / ${gate.log_need.toFixed(1)}`}</td>
       <td><Pill of={decisionWord(gate.decision)} /> <span class="soft small">{gate.reason}</span></td>
     </tr>
   );

@@ -105,7 +105,7 @@ function Users({ attempt }: { attempt: Attempt }) {
       </div>
       <div class="body">
         <form class="filters" onSubmit={add}>
-          <label class="field">Name<input name="name" required /></label>
+          <label class="field">Name<input name="name" autocomplete="off" required /></label>
           <label class="field">Role<select name="role"><option>viewer</option><option selected>operator</option><option>admin</option></select></label>
           <label class="field">Password<input name="password" type="password" minLength={10} autocomplete="new-password" required /></label>
           <button>Add the user</button>

@@ -1,0 +1,216 @@
+"""The page in a real browser, against a real server: what an operator does in the first five minutes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.web_ui.recorded import record
+from tests.web_ui.scripted_lab import ScriptedLab
+from web_ui.routes.page import BUILT
+from web_ui.server import Server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium")
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--no-first-run",
+]  # fmt: skip
+PATIENCE_MS = 20_000
+PASSWORD = "correct horse"
+pytestmark = [
+    pytest.mark.timeout(110),
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+    pytest.mark.skipif(not (BUILT / "index.html").is_file(), reason="the page is not built: make ui"),
+]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One Chromium for all tests of a worker; it ends with the session, whatever happened."""
+    with playwright.sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=60_000)
+        try:
+            yield launched
+        finally:
+            launched.close()
+
+
+@dataclass(slots=True)
+class Watch:
+    """Everything that a page must not do."""
+
+    complaints: list[str] = field(default_factory=list)
+    hosts: set[str] = field(default_factory=set)
+
+    def follow(self, page: Page) -> None:
+        """Note errors of the console, uncaught exceptions, and every host that is asked for something."""
+        page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.hosts.add(urlsplit(request.url).hostname or ""))
+        page.on("websocket", lambda socket: self.hosts.add(urlsplit(socket.url).hostname or ""))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[Server, ScriptedLab]]:
+    """A server over a recorded home, with a scripted lab behind it."""
+    past = record(tmp_path / "home")
+    lab = ScriptedLab(campaign_id=past.campaign_id)
+    running = Server(tmp_path / "home", lab)
+    running.start()
+    try:
+        yield running, lab
+    finally:
+        running.stop()
+        past.ledger.close()
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """A fresh profile."""
+    opened = browser.new_context(viewport={"width": 1360, "height": 900})
+    opened.set_default_timeout(PATIENCE_MS)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+@pytest.fixture
+def artefacts() -> Path:
+    """Where screenshots are kept to be looked at."""
+    folder = Path(__file__).resolve().parents[2] / "test-artefacts" / "page"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def test_an_operators_first_minutes(
+    server: tuple[Server, ScriptedLab], context: BrowserContext, artefacts: Path
+) -> None:
+    running, _ = server
+    watch, page = Watch(), context.new_page()
+    watch.follow(page)
+    expect = playwright.expect
+    expect.set_options(timeout=PATIENCE_MS)
+
+    page.goto(running.setup_link)
+    page.fill("[name=name]", "ada")
+    page.fill("[name=password]", PASSWORD)
+    page.click("text=Create the admin")
+    expect(page.locator(".tile")).to_have_count(4)
+    page.click("text=Sign out")
+    page.fill("[name=name]", "ada")
+    page.fill("[name=password]", PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator(".tile")).to_have_count(4)
+    expect(page.locator(".live")).to_have_text(re.compile(r"live \d"))
+    page.screenshot(path=artefacts / "fleet.png", full_page=True)
+
+    _stop_one_and_resume(page, artefacts)
+    _stop_the_fleet_by_keyboard(page, artefacts)
+    _scrub_an_episode(page, artefacts)
+    page.click("nav >> text=Campaigns")
+    page.click("tr.pick a")
+    expect(page.get_by_text("Policy versions")).to_be_visible()
+    expect(page.get_by_text("Promoted")).to_be_visible()
+    page.screenshot(path=artefacts / "campaign.png", full_page=True)
+
+    page.click("text=Sign out")
+    expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+    assert page.evaluate("fetch('/api/v1/fleet').then((answer) => answer.status)") == 401
+    refused = [said for said in watch.complaints if "401" not in said]
+    assert refused == []
+    assert watch.hosts == {"127.0.0.1"}
+
+
+def _stop_one_and_resume(page: Page, artefacts: Path) -> None:
+    expect, tile = playwright.expect, page.locator("[data-station=sim-2]")
+    page.get_by_role("button", name="Stop sim-2").dblclick()
+    expect(page.locator("[data-command=stop][data-state=effective]")).to_have_count(1)
+    expect(tile.locator(".pill")).to_contain_text("Stopped")
+    expect(page.locator("[data-station=sim-1] .pill")).not_to_contain_text("Stopped")
+    expect(page.locator(".attention")).to_contain_text("Stopped")
+    page.screenshot(path=artefacts / "one-stopped.png", full_page=True)
+    page.get_by_role("button", name="Resume sim-2").click()
+    expect(page.locator("[data-command=resume][data-state=effective]")).to_have_count(1)
+    expect(tile.locator(".pill")).not_to_contain_text("Stopped")
+
+
+def _stop_the_fleet_by_keyboard(page: Page, artefacts: Path) -> None:
+    expect = playwright.expect
+    page.click("nav >> text=Episodes")
+    page.keyboard.press("Shift+Escape")
+    expect(page.locator("dialog[open]")).to_be_visible()
+    page.screenshot(path=artefacts / "stop-question.png")
+    page.keyboard.press("Enter")
+    page.click("nav >> text=Fleet")
+    expect(page.locator(".tile .pill.bad")).to_have_count(4)
+    page.locator(".attention").get_by_role("button", name="Resume 4").click()
+    expect(page.locator(".tile .pill.bad")).to_have_count(0)
+
+
+def _scrub_an_episode(page: Page, artefacts: Path) -> None:
+    expect = playwright.expect
+    page.click("nav >> text=Episodes")
+    page.get_by_label("Outcome").select_option("failure")
+    expect(page.locator("tr.pick .pill").first).to_contain_text("Failure")
+    page.screenshot(path=artefacts / "episodes.png")
+    page.locator("tr.pick a").first.click()
+    expect(page.locator(".segments i")).to_have_count(3)
+    expect(page.locator(".uplot")).to_have_count(5)
+    page.get_by_label("Moment of the episode").fill("40")
+    expect(page.get_by_text("frame 40")).to_be_visible()
+    page.locator("h1").click()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_text("frame 41")).to_be_visible()
+    assert "t=2.05" in page.url
+    page.screenshot(path=artefacts / "episode.png", full_page=True)
+    page.reload()
+    expect(page.get_by_text("frame 41")).to_be_visible()
+
+
+def test_a_dead_server_is_never_shown_as_live(
+    server: tuple[Server, ScriptedLab], context: BrowserContext, artefacts: Path
+) -> None:
+    running, _ = server
+    expect, page = playwright.expect, context.new_page()
+    page.goto(running.setup_link)
+    page.fill("[name=name]", "ada")
+    page.fill("[name=password]", PASSWORD)
+    page.click("text=Create the admin")
+    expect(page.locator(".tile")).to_have_count(4)
+    running.stop()
+    expect(page.locator(".live")).to_have_text(re.compile("stale"), timeout=PATIENCE_MS)
+    expect(page.locator("main.greyed")).to_be_visible()
+    page.get_by_role("button", name="Pause sim-1").click()
+    expect(page.get_by_role("alert")).to_contain_text("does not answer")
+    page.screenshot(path=artefacts / "stale.png", full_page=True)
+
+
+def test_dark_narrow_and_empty(tmp_path: Path, browser: Browser, artefacts: Path) -> None:
+    running = Server(tmp_path, ScriptedLab(campaign_id="", names=()))
+    running.start()
+    context = browser.new_context(viewport={"width": 420, "height": 860}, color_scheme="dark")
+    context.set_default_timeout(PATIENCE_MS)
+    try:
+        page = context.new_page()
+        page.goto(running.setup_link)
+        page.screenshot(path=artefacts / "set-up-dark.png")
+        page.fill("[name=name]", "ada")
+        page.fill("[name=password]", PASSWORD)
+        page.click("text=Create the admin")
+        playwright.expect(page.get_by_text("No station has joined yet")).to_be_visible(timeout=PATIENCE_MS)
+        page.screenshot(path=artefacts / "empty-dark.png", full_page=True)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    finally:
+        context.close()
+        running.stop()

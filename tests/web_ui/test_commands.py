@@ -1,0 +1,94 @@
+"""Commands: one key is one command, roles, and the way to effect."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.web_ui.conftest import Site
+
+
+def key(name: str) -> dict[str, str]:
+    """The header of a key."""
+    return {"Idempotency-Key": f"{name:0>8}"}
+
+
+def until_settled(client: TestClient, command_id: str) -> dict[str, object]:
+    """The command once it is effective or refused."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        found = client.get(f"/api/v1/commands/{command_id}").json()
+        if found["state"] in ("effective", "refused"):
+            return found
+        time.sleep(0.02)
+    raise AssertionError("the command never settled")
+
+
+def test_a_stop_is_accepted_then_effective_and_the_station_says_so(site: Site) -> None:
+    client = site.enter("operator")
+    answer = client.post("/api/v1/commands", json={"verb": "stop", "station": "sim-2"}, headers=key("a"))
+    assert answer.status_code == 202
+    assert answer.json()["state"] == "requested"
+    settled = until_settled(client, answer.json()["id"])
+    assert settled["took_s"] is not None
+    assert client.get("/api/v1/stations/sim-2").json()["phase"] == "stopped"
+    assert client.get("/api/v1/stations/sim-1").json()["stopped"] is False
+
+
+def test_the_same_key_is_one_command_however_often_and_from_where(site: Site) -> None:
+    client = site.enter("operator")
+    body = {"verb": "pause", "station": "sim-1"}
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: client.post("/api/v1/commands", json=body, headers=key("b")), range(40)))
+    assert {answer.status_code for answer in answers} == {202}
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert len(site.lab.given) == 1
+
+
+def test_a_key_that_was_used_for_something_else_is_refused(site: Site) -> None:
+    client = site.enter("operator")
+    client.post("/api/v1/commands", json={"verb": "pause", "station": "sim-1"}, headers=key("c"))
+    answer = client.post("/api/v1/commands", json={"verb": "resume", "station": "sim-1"}, headers=key("c"))
+    assert answer.status_code == 409
+    assert len(site.lab.given) == 1
+
+
+@pytest.mark.parametrize(("role", "verb", "status"), [
+    ("viewer", "stop", 202), ("viewer", "pause", 403), ("viewer", "resume", 403),
+    ("operator", "pause", 202), ("operator", "resume", 202), ("admin", "resume", 202),
+])  # fmt: skip
+def test_everybody_may_stop_and_operators_may_go_on(site: Site, role: str, verb: str, status: int) -> None:
+    client = site.enter(role)  # pyright: ignore[reportArgumentType]
+    answer = client.post("/api/v1/commands", json={"verb": verb, "station": ""}, headers=key("d"))
+    assert answer.status_code == status
+    assert len(site.lab.given) == (status == 202)
+
+
+@pytest.mark.parametrize(("body", "headers", "status"), [
+    ({"verb": "stop", "station": "nowhere"}, key("e"), 404),
+    ({"verb": "explode", "station": ""}, key("e"), 422),
+    ({"verb": "stop", "station": "", "force": True}, key("e"), 422),
+    ({"verb": "stop", "station": ""}, {}, 422),
+    ({"verb": "stop", "station": ""}, {"Idempotency-Key": "short"}, 400),
+])  # fmt: skip
+def test_what_does_not_fit_is_refused(
+    site: Site, body: dict[str, object], headers: dict[str, str], status: int
+) -> None:
+    answer = site.enter("admin").post("/api/v1/commands", json=body, headers=headers)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert site.lab.given == {}
+
+
+def test_an_unknown_command_is_not_found(site: Site) -> None:
+    assert site.enter("viewer").get("/api/v1/commands/none").status_code == 404
+
+
+def test_without_a_lab_a_command_says_so(records_only: TestClient) -> None:
+    answer = records_only.post("/api/v1/commands", json={"verb": "stop", "station": ""}, headers=key("f"))
+    assert answer.status_code == 503
+    assert "No lab runs" in answer.json()["detail"]
+    assert records_only.get("/api/v1/fleet").json()["connected"] is False

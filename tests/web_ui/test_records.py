@@ -1,0 +1,133 @@
+"""Campaigns, episodes, their time axis: read from a real ledger and real files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from enpire.types import OUTCOME_KINDS
+from tests.web_ui.conftest import ADDRESS, PASSWORD, Site
+from web_ui.app import create_app
+
+
+def test_a_campaign_with_its_rounds_gates_and_versions(site: Site) -> None:
+    client = site.enter("viewer")
+    (line,) = client.get("/api/v1/campaigns").json()
+    assert line["id"] == site.campaign_id
+    view = client.get(f"/api/v1/campaigns/{site.campaign_id}").json()
+    assert [entry["gate"]["decision"] for entry in view["rounds"][1:]] == ["promote", "reject"]
+    assert view["champion"]["id"] == "b" * 64
+    ends = view["episodes"]
+    assert sum(ends[kind] for kind in (*OUTCOME_KINDS, "open")) == ends["total"] == 264
+    versions = client.get(f"/api/v1/campaigns/{site.campaign_id}/policies").json()
+    assert [version["parent"] for version in versions] == ["", "a" * 64, "b" * 64]
+
+
+def test_pages_hold_every_episode_once_newest_first(site: Site) -> None:
+    client = site.enter("viewer")
+    seen: list[str] = []
+    before = ""
+    while True:
+        page = client.get("/api/v1/episodes", params={"limit": 100, **({"before": before} if before else {})}).json()
+        seen += [row["order_id"] for row in page["rows"]]
+        if page["next"] is None:
+            break
+        before = page["next"]
+    assert len(seen) == len(set(seen)) == 264
+    assert seen == sorted(seen, reverse=True)
+
+
+def test_filters_of_a_page(site: Site) -> None:
+    client = site.enter("viewer")
+    wanted = {"outcome": "failure", "purpose": "collect", "round": 2, "station": "sim-1"}
+    rows = client.get("/api/v1/episodes", params=wanted).json()["rows"]
+    assert rows
+    assert {(row["outcome"], row["purpose"], row["round"], row["station"]) for row in rows} == {
+        ("failure", "collect", 2, "sim-1")
+    }
+
+
+@pytest.mark.parametrize(("query", "status"), [
+    ({"before": "01AAAAAAAAAAAAAAAAAAAAAAAA"}, 400), ({"outcome": "great"}, 400), ({"purpose": "fun"}, 400),
+    ({"limit": 0}, 422), ({"limit": 5000}, 422), ({"round": "x"}, 422), ({"colour": "red"}, 422),
+])  # fmt: skip
+def test_a_query_that_does_not_fit_is_refused(site: Site, query: dict[str, object], status: int) -> None:
+    answer = site.enter("viewer").get("/api/v1/episodes", params=query)  # pyright: ignore[reportArgumentType]
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_an_episode_on_its_time_axis(site: Site) -> None:
+    client = site.enter("viewer")
+    (row, *_) = client.get("/api/v1/episodes", params={"outcome": "success"}).json()["rows"]
+    view = client.get(f"/api/v1/episodes/{row['order_id']}").json()
+    assert view["episode"] == row
+    assert str(site.home) not in str(view)
+    series = client.get(f"/api/v1/episodes/{row['order_id']}/series").json()
+    assert series["rate_hz"] == 20.0
+    assert series["frames"] == 60
+    assert [curve["name"] for curve in series["state"]] == ["x", "y", "z"]
+    assert [segment["source"] for segment in series["segments"]] == ["policy", "human", "policy"]
+    assert [curve["name"] for curve in series["figures"]] == ["p_v", "V_e", "g"]
+    assert series["decisions"] == list(range(0, 60, 5))
+    p_v = series["figures"][0]["values"]
+    assert p_v[0] == p_v[4] == pytest.approx(0.3)
+    assert p_v[-1] == pytest.approx(0.97)
+    few = client.get(f"/api/v1/episodes/{row['order_id']}/series", params={"points": 10}).json()
+    assert len(few["tick"]) == len(few["state"][0]["values"]) == 10
+
+
+def test_pictures_are_served_by_name_and_nothing_else_is(site: Site) -> None:
+    client = site.enter("viewer")
+    (row, *_) = client.get("/api/v1/episodes").json()["rows"]
+    folder = site.home / "episodes" / site.campaign_id / row["order_id"] / "pictures"
+    folder.mkdir()
+    (folder / "front_0.jpg").write_bytes(b"\xff\xd8\xff\xe0 a picture")
+    address = f"/api/v1/episodes/{row['order_id']}"
+    assert client.get(address).json()["pictures"] == ["front_0.jpg"]
+    answer = client.get(f"{address}/pictures/front_0.jpg")
+    assert answer.content.endswith(b"a picture")
+    assert answer.headers["content-type"] == "image/jpeg"
+    assert client.get(f"{address}/pictures/arrays.npz").status_code == 404
+    assert client.get(f"{address}/pictures/..%2farrays.npz").status_code == 404
+
+
+def test_a_damaged_arrays_file_is_a_problem_document(site: Site) -> None:
+    client = site.enter("viewer")
+    (row, *_) = client.get("/api/v1/episodes").json()["rows"]
+    (site.home / "episodes" / site.campaign_id / row["order_id"] / "arrays.npz").write_bytes(b"PK damaged")
+    answer = client.get(f"/api/v1/episodes/{row['order_id']}/series")
+    assert answer.status_code == 400
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("path", [
+    "/api/v1/campaigns/none", "/api/v1/campaigns/none/policies", "/api/v1/episodes/none",
+    "/api/v1/episodes/none/series",
+    "/api/v1/stations/none", "/api/v1/stations/sim-1/cameras/none", "/api/v1/episodes/none/pictures/a.jpg",
+])  # fmt: skip
+def test_unknown_names_are_not_found(site: Site, path: str) -> None:
+    answer = site.enter("viewer").get(path)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_events_in_order_and_in_pages(site: Site) -> None:
+    client = site.enter("viewer")
+    first = client.get("/api/v1/events", params={"limit": 5}).json()
+    second = client.get("/api/v1/events", params={"limit": 5, "after": first["next"]}).json()
+    assert [row["seq"] for row in first["rows"] + second["rows"]] == list(range(1, 11))
+    assert first["rows"][0]["kind"] == "campaign started"
+
+
+def test_an_empty_home_is_shown_as_empty(tmp_path: Path) -> None:
+    app = create_app(tmp_path, None)
+    app.state.accounts.add_user("root", "admin", PASSWORD)
+    with TestClient(app, base_url=ADDRESS, headers={"origin": ADDRESS}) as client:
+        client.post("/api/v1/session", json={"name": "root", "password": PASSWORD})
+        assert client.get("/api/v1/campaigns").json() == []
+        assert client.get("/api/v1/episodes").json() == {"rows": [], "next": None}
+        assert client.get("/api/v1/events").json() == {"rows": [], "next": 0}
+        assert client.get("/api/v1/campaigns/none").status_code in (404, 503)

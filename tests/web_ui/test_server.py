@@ -1,0 +1,70 @@
+"""The server in its thread: real sockets on loopback."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+
+from enpire.errors import TransportProblem, UsageError
+from tests.web_ui.conftest import PASSWORD
+from tests.web_ui.scripted_lab import ScriptedLab
+from web_ui.accounts import Accounts
+from web_ui.server import Server
+
+
+def test_it_starts_on_a_free_port_and_stops_twice(tmp_path: Path) -> None:
+    server = Server(tmp_path, ScriptedLab())
+    address = server.start()
+    try:
+        assert httpx.get(f"{address}/healthz", timeout=20).json()["status"] == "ok"
+        assert server.setup_link.startswith(f"{address}/setup#")
+    finally:
+        server.stop()
+        server.stop()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{address}/healthz", timeout=5)
+
+
+def test_the_set_up_link_is_given_until_there_is_an_admin(tmp_path: Path) -> None:
+    first = Server(tmp_path, None)
+    first.start()
+    old = first.setup_link
+    first.stop()
+    second = Server(tmp_path, None)
+    address = second.start()
+    body = {"name": "ada", "password": PASSWORD}
+    with httpx.Client(base_url=address, timeout=20) as client:
+        assert client.post("/api/v1/setup", json={**body, "secret": old.partition("#")[2]}).status_code == 400
+        made = client.post("/api/v1/setup", json={**body, "secret": second.setup_link.partition("#")[2]})
+        assert made.status_code == 201
+    second.stop()
+    third = Server(tmp_path, None)
+    third.start()
+    assert third.setup_link == ""
+    third.stop()
+
+
+def test_it_listens_on_loopback_only_until_an_admin_exists(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no admin yet"):
+        Server(tmp_path, None, host="0.0.0.0").start()
+    accounts = Accounts(tmp_path / "web.db")
+    accounts.add_user("root", "admin", PASSWORD)
+    accounts.close()
+    server = Server(tmp_path, None, host="0.0.0.0")
+    try:
+        port = server.start().rpartition(":")[2]
+        assert httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=20).status_code == 200
+    finally:
+        server.stop()
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(TransportProblem, match=str(port)):
+            Server(tmp_path, None, port=port).start()

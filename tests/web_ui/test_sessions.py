@@ -1,0 +1,156 @@
+"""Signing in, roles, tokens, the set-up link."""
+
+from __future__ import annotations
+
+import pytest
+
+from enpire.errors import UnknownName, UsageError
+from tests.web_ui.conftest import PASSWORD, Site
+from web_ui import passwords
+from web_ui.accounts import Accounts
+from web_ui.attempts import ALLOWED
+
+
+def test_set_up_link_makes_one_admin_and_is_void_afterwards(site: Site) -> None:
+    assert site.client.get("/api/v1/session").json()["setup"] is True
+    secret = site.accounts.mint_setup()
+    body = {"secret": secret, "name": "ada", "password": PASSWORD}
+    answer = site.client.post("/api/v1/setup", json=body)
+    assert answer.status_code == 201
+    assert site.client.get("/api/v1/session").json() == {"name": "ada", "role": "admin", "setup": False}
+    again = site.client.post("/api/v1/setup", json={**body, "name": "eve"})
+    assert again.status_code == 400
+    assert "was used" in again.json()["detail"]
+    with pytest.raises(UsageError, match="admin exists"):
+        site.accounts.mint_setup()
+
+
+def test_a_wrong_set_up_secret_makes_nobody(site: Site) -> None:
+    site.accounts.mint_setup()
+    answer = site.client.post("/api/v1/setup", json={"secret": "guess", "name": "eve", "password": PASSWORD})
+    assert answer.status_code == 400
+    assert site.accounts.users() == []
+
+
+def test_signing_out_ends_the_session_on_the_server(site: Site) -> None:
+    client = site.enter("viewer")
+    secret = client.cookies["enpire_session"]
+    assert client.get("/api/v1/fleet").status_code == 200
+    assert client.delete("/api/v1/session").status_code == 204
+    assert client.get("/api/v1/fleet", headers={"cookie": f"enpire_session={secret}"}).status_code == 401
+
+
+def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(site: Site) -> None:
+    site.accounts.add_user("ada", "viewer", PASSWORD)
+    answer = site.client.post("/api/v1/session", json={"name": "ada", "password": PASSWORD})
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+
+
+def test_wrong_password_and_unknown_name_get_the_same_answer(site: Site) -> None:
+    site.accounts.add_user("ada", "viewer", PASSWORD)
+    wrong = site.client.post("/api/v1/session", json={"name": "ada", "password": "not the one"})
+    unknown = site.client.post("/api/v1/session", json={"name": "eve", "password": "not the one"})
+    assert wrong.status_code == unknown.status_code == 401
+    assert wrong.json() == unknown.json()
+
+
+def test_guessing_is_stopped_and_says_for_how_long(site: Site) -> None:
+    site.accounts.add_user("ada", "viewer", PASSWORD)
+    tries = [
+        site.client.post("/api/v1/session", json={"name": "ada", "password": f"guess number {index}"})
+        for index in range(ALLOWED + 1)
+    ]
+    assert [answer.status_code for answer in tries] == [401] * ALLOWED + [429]
+    assert int(tries[-1].headers["retry-after"]) > 0
+
+
+def test_a_token_calls_without_cookie_and_origin_and_can_be_ended(site: Site) -> None:
+    client = site.enter("operator")
+    secret = client.post("/api/v1/keys", json={"label": "night script"}).json()["secret"]
+    client.cookies.clear()
+    bearer = {"authorization": f"Bearer {secret}"}
+    assert client.get("/api/v1/fleet", headers=bearer).status_code == 200
+    assert client.post("/api/v1/keys", json={"label": "breed"}, headers=bearer).status_code == 403
+    listed = client.get("/api/v1/keys", headers=bearer).json()
+    token = next(key for key in listed if key["kind"] == "token")
+    assert secret not in str(listed)
+    assert client.delete(f"/api/v1/keys/{token['id']}", headers=bearer).status_code == 204
+    assert client.get("/api/v1/fleet", headers=bearer).status_code == 401
+
+
+def test_nobody_ends_a_session_of_somebody_else_unless_admin(site: Site) -> None:
+    site.accounts.add_user("grace", "viewer", PASSWORD)
+    site.accounts.open_key("session", "grace", "her browser")
+    foreign = site.accounts.keys("grace")[0]
+    viewer = site.enter("viewer")
+    assert viewer.delete(f"/api/v1/keys/{foreign.id}").status_code == 404
+    assert [key["user"] for key in viewer.get("/api/v1/keys").json()] == ["viewer-1"]
+    assert site.enter("admin").delete(f"/api/v1/keys/{foreign.id}").status_code == 204
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator"])
+def test_accounts_are_for_admins(site: Site, role: str) -> None:
+    client = site.enter(role)  # pyright: ignore[reportArgumentType]
+    refused = client.get("/api/v1/users")
+    assert refused.status_code == 403
+    assert "needs the role admin" in refused.json()["detail"]
+
+
+def test_the_last_admin_stays_and_nobody_removes_themselves(site: Site) -> None:
+    client = site.enter("admin")
+    me = client.get("/api/v1/session").json()["name"]
+    assert client.delete(f"/api/v1/users/{me}").status_code == 409
+    with pytest.raises(UsageError, match="only admin"):
+        site.accounts.remove_user(me)
+    made = client.post("/api/v1/users", json={"name": "grace", "role": "viewer", "password": PASSWORD})
+    assert made.status_code == 201
+    assert client.delete("/api/v1/users/grace").status_code == 204
+    assert client.delete("/api/v1/users/grace").status_code == 404
+    assert "removed the user 'grace'" in str(client.get("/api/v1/users/audit").json())
+
+
+def test_removing_a_user_ends_their_sessions(site: Site) -> None:
+    site.accounts.add_user("grace", "viewer", PASSWORD)
+    secret = site.accounts.open_key("session", "grace", "browser")
+    site.accounts.remove_user("grace")
+    assert site.accounts.holder("session", secret) is None
+
+
+@pytest.mark.parametrize(("name", "password"), [("Ada", PASSWORD), ("a b", PASSWORD), ("", PASSWORD), ("ada", "short")])
+def test_unusable_names_and_passwords_are_refused(site: Site, name: str, password: str) -> None:
+    client = site.enter("admin")
+    answer = client.post("/api/v1/users", json={"name": name, "role": "viewer", "password": password})
+    assert answer.status_code in (400, 422)
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_accounts_outlive_the_server_and_hold_no_secret(site: Site) -> None:
+    site.accounts.add_user("ada", "admin", PASSWORD)
+    secret = site.accounts.open_key("token", "ada", "script")
+    path = site.home / "web.db"
+    other = Accounts(path)
+    held = other.holder("token", secret)
+    assert held is not None
+    assert held[0].name == "ada"
+    assert other.holder("session", secret) is None
+    other.close()
+    content = path.read_bytes()
+    assert PASSWORD.encode() not in content
+    assert secret.encode() not in content
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_an_ended_key_is_refused(site: Site) -> None:
+    site.accounts.add_user("ada", "admin", PASSWORD)
+    assert site.accounts.holder("token", site.accounts.open_key("token", "ada", "old", life_s=-1)) is None
+    with pytest.raises(UnknownName, match="no session or token"):
+        site.accounts.revoke("nothing")
+
+
+def test_passwords_are_salted() -> None:
+    first, second = passwords.seal(PASSWORD), passwords.seal(PASSWORD)
+    assert first != second
+    assert passwords.matches(PASSWORD, first)
+    assert not passwords.matches(PASSWORD + "x", first)

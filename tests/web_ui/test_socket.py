@@ -1,0 +1,154 @@
+"""The socket: a snapshot, then deltas that add up; refusals; pictures."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.testclient import WebSocketTestSession
+from starlette.websockets import WebSocketDisconnect
+
+from tests.web_ui.conftest import Site
+from web_ui.documents import delta
+
+SOCKET = "ws://127.0.0.1:8421/api/v1/socket"
+
+
+def patched(old: Any, patch: Any) -> Any:
+    """A merge patch (RFC 7396), as the page applies it."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(old) if isinstance(old, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = patched(merged.get(name), value)
+    return merged
+
+
+def next_of(socket: WebSocketTestSession, topic: str) -> dict[str, Any]:
+    """The next message of a topic; beats and others are passed over."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        message = json.loads(socket.receive_text())
+        if message.get("topic") == topic:
+            return message
+    raise AssertionError(f"nothing came for {topic}")
+
+
+def test_deltas_add_up_to_what_the_fleet_is(site: Site) -> None:
+    client = site.enter("viewer")
+    with client.websocket_connect(SOCKET) as socket:
+        socket.send_json({"subscribe": ["fleet"]})
+        message = next_of(socket, "fleet")
+        assert message["kind"] == "snapshot"
+        assert message["seq"] == 1
+        document = message["body"]
+        assert set(document["stations"]) == {"sim-1", "sim-2", "sim-3", "sim-4"}
+        client.post(
+            "/api/v1/commands", json={"verb": "stop", "station": "sim-3"}, headers={"Idempotency-Key": "key-00001"}
+        )
+        for seq in range(2, 400):
+            message = next_of(socket, "fleet")
+            assert (message["kind"], message["seq"]) == ("delta", seq)
+            document = patched(document, message["body"])
+            if document["stations"]["sim-3"]["stopped"]:
+                break
+        assert document["stations"]["sim-3"]["phase"] == "stopped"
+        assert document["stations"]["sim-1"]["stopped"] is False
+
+
+def test_a_command_is_watched_until_it_is_effective(site: Site) -> None:
+    client = site.enter("operator")
+    with client.websocket_connect(SOCKET) as socket:
+        socket.send_json({"subscribe": ["commands"]})
+        document = next_of(socket, "commands")["body"]
+        answer = client.post(
+            "/api/v1/commands", json={"verb": "pause", "station": ""}, headers={"Idempotency-Key": "key-00002"}
+        )
+        command_id, states = answer.json()["id"], []
+        while "effective" not in states:
+            document = patched(document, next_of(socket, "commands")["body"])
+            states.append(document[command_id]["state"])
+        assert states[0] == "requested"
+        assert document[command_id]["took_s"] > 0
+
+
+def test_a_campaign_is_sent_when_it_is_watched(site: Site) -> None:
+    with site.enter("viewer").websocket_connect(SOCKET) as socket:
+        socket.send_json({"subscribe": [f"campaign/{site.campaign_id}", "campaign/none"]})
+        assert next_of(socket, f"campaign/{site.campaign_id}")["body"]["id"] == site.campaign_id
+        assert "no campaign" in next_of(socket, "campaign/none")["body"]["problem"]
+
+
+def test_a_silent_lab_is_told_apart_from_a_silent_server(site: Site) -> None:
+    with site.enter("viewer").websocket_connect(SOCKET) as socket:
+        message = json.loads(socket.receive_text())
+        assert message["kind"] == "beat"
+        assert abs(message["at_ms"] / 1000 - time.time()) < 60
+
+
+@pytest.mark.parametrize("said", ["{", "[]", "{}", '{"subscribe": "fleet"}', '{"subscribe": ["secrets"]}', '{"x": []}'])
+def test_what_is_not_understood_gets_a_sentence_and_the_line_stays(site: Site, said: str) -> None:
+    with site.enter("viewer").websocket_connect(SOCKET) as socket:
+        socket.send_text(said)
+        message = json.loads(socket.receive_text())
+        while message["kind"] == "beat":
+            message = json.loads(socket.receive_text())
+        assert message["kind"] == "problem"
+        socket.send_json({"subscribe": ["fleet"]})
+        assert next_of(socket, "fleet")["kind"] == "snapshot"
+
+
+def test_pictures_come_as_binary_frames(site: Site) -> None:
+    site.lab.pictures["sim-1", "front"] = b"\xff\xd8 picture"
+    with site.enter("viewer").websocket_connect(SOCKET) as socket:
+        socket.send_json({"subscribe": ["camera/sim-1/front"]})
+        data = None
+        while not data:
+            data = socket.receive().get("bytes")
+        size = int.from_bytes(data[:2], "big")
+        assert json.loads(data[2 : 2 + size]) == {"topic": "camera/sim-1/front"}
+        assert data[2 + size :] == b"\xff\xd8 picture"
+
+
+def test_nobody_listens_without_a_session_or_from_another_origin(site: Site) -> None:
+    with pytest.raises(WebSocketDisconnect) as refused, site.client.websocket_connect(SOCKET) as socket:
+        socket.receive_text()
+    assert refused.value.code == 4401
+    client = site.enter("admin")
+    with (
+        pytest.raises(WebSocketDisconnect) as foreign,
+        client.websocket_connect(SOCKET, headers={"origin": "http://evil.example"}) as socket,
+    ):
+        socket.receive_text()
+    assert foreign.value.code == 4403
+
+
+def test_a_revoked_session_loses_its_line(site: Site) -> None:
+    client = site.enter("viewer")
+    with client.websocket_connect(SOCKET) as socket:
+        socket.receive_text()
+        site.accounts.revoke(site.accounts.keys("viewer-0")[0].id)
+        with pytest.raises(WebSocketDisconnect) as ended:  # noqa: PT012
+            while True:
+                socket.receive_text()
+        assert ended.value.code == 4401
+
+
+plain_values = st.recursive(
+    st.booleans() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2),
+    lambda inner: st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=12,
+)
+objects = st.dictionaries(st.text(max_size=2), plain_values, max_size=4)
+
+
+@given(old=objects, new=objects)
+def test_a_delta_turns_any_document_into_any_other(old: dict[str, Any], new: dict[str, Any]) -> None:
+    assert patched(old, delta(old, new)) == new
