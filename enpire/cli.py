@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from enpire import __version__
-from enpire.commands import campaigns, episodes, ledgers, looking, policies, running
+from enpire.commands import campaigns, episodes, improving, ledgers, looking, policies, running
 from enpire.errors import EnpireError
 
 EPILOG = (
@@ -78,6 +78,7 @@ campaigns.add_to(app)
 looking.add_to(app)
 policies.add_to(app)
 episodes.add_to(app)
+improving.add_to(app)
 ledgers.add_to(app)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
@@ -27,6 +29,9 @@ Headless = Annotated[bool, typer.Option("--headless", help="Without the web page
 
 class Pages(Protocol):
     """The web server, as the layer above gives it."""
+
+    setup_link: str
+    """Where the first admin is made; empty when there is one."""
 
     def start(self) -> str:
         """Listen; returns the address to open."""
@@ -109,7 +114,7 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
 
     plan, folder = read_campaign(name), open_home(home)
     live = Watched(folder)
-    with _served(folder, live, "127.0.0.1", 0) if pages else nullcontext():
+    with _served(folder, live, "127.0.0.1", 0, show=True) if pages else nullcontext():
         view = TerminalView(plan.name, plan.goal.success, plan.budget.wall_s, folder.root)
         views: tuple[View, ...] = (view, live)
         try:
@@ -144,7 +149,7 @@ def _require_unfinished(name: str, home: Path | None) -> None:
 
 
 @contextmanager
-def _served(folder: Folder, live: object, host: str, port: int) -> Generator[None]:
+def _served(folder: Folder, live: object, host: str, port: int, *, show: bool = False) -> Generator[None]:
     """The web pages beside the loop; without their package it says so and goes on."""
     from enpire.plugins import load
 
@@ -154,9 +159,19 @@ def _served(folder: Folder, live: object, host: str, port: int) -> Generator[Non
         tell(f"No web page: {problem}")
         yield
         return
+    import webbrowser
+
     pages = server(folder.root, live, host=host, port=port)
-    tell(f"Page: {pages.start()}")
+    address = pages.start()
+    tell(f"Page: {pages.setup_link or address}")
     try:
+        if show and _has_screen():
+            webbrowser.open(pages.setup_link or address)
         yield
     finally:
         pages.stop()
+
+
+def _has_screen() -> bool:
+    """Whether a browser could show itself to the person who typed the command."""
+    return sys.stderr.isatty() and (sys.platform == "darwin" or bool({"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ)))

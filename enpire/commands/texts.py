@@ -10,6 +10,7 @@ from enpire.documents import CampaignView, Confirm, EpisodeView, RoundView, Succ
 
 if TYPE_CHECKING:
     from enpire.doctor import Finding
+    from enpire.gate import Decision
     from enpire.types import Event
 
 HASH = 64
@@ -90,6 +91,21 @@ def event(item: Event) -> str:
     """One event on one line."""
     when = datetime.fromtimestamp(item.stamp_ns * 1e-9, UTC).strftime("%Y-%m-%d %H:%M:%S")
     return f"{item.seq:>6}  {when}  {item.kind:<18}  {_facts(item)}"
+
+
+def decision(item: Decision) -> str:
+    """The end of one comparison."""
+    tally = item.tally
+    return _pairs(
+        [
+            ("decision", f"{item.kind} ({item.reason})"),
+            ("pairs", f"{tally.pairs}: both {tally.both}, neither {tally.neither}"),
+            ("only candidate", str(tally.wins)), ("only champion", str(tally.losses)),
+            ("faster / slower", f"{tally.faster} / {tally.slower} where both succeed"),
+            ("difference", f"between {100 * item.low:+.1f} and {100 * item.high:+.1f} points"),
+            ("evidence", f"{item.log_e:.2f} of {item.log_need:.2f} nats"),
+        ]
+    )  # fmt: skip
 
 
 def findings(items: Sequence[Finding]) -> str:
