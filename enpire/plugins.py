@@ -30,6 +30,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "learners": {"clone": "policies.clone:Clone", "habc": "policies.habc.learner:Habc"},
     "agents": {"search": "agent_loop.agents.search:Search", "anthropic": "agent_loop.agents.anthropic:Anthropic"},
     "verifiers": {},
+    "replays": {"mujoco": "sim.replay:replay"},
     "transports": {
         "zmq": "enpire.fleet.zmq_transport:ZmqFleet",
         "local": "enpire.fleet.local:start_local",

@@ -14,6 +14,8 @@ from enpire import report_pictures, views
 from enpire.commands import texts
 from enpire.documents import CampaignView, EpisodeView, VersionView
 from enpire.errors import EnpireError, LedgerProblem
+from enpire.films import film_or_reason
+from enpire.home import Home as Folder
 from enpire.recompute import Check, recompute
 from enpire.store import durable
 from enpire.store.arrays import unpack
@@ -157,9 +159,11 @@ def _film(records: Records, order_id: str, title: str, why: str) -> Film:
     pictures = report_pictures.film_strip(episode.folder)
     note = ""
     if not pictures:
-        note = "No camera pictures were recorded (they need the extra enpire[sim] and an off-screen GL library)"
+        note = film_or_reason(Folder(records.home), records.ledger, order_id)
+        pictures = report_pictures.film_strip(episode.folder)
+    if not pictures:
         pictures = _sensed(episode)
-        note += "; below is what the sensors said." if pictures else "."
+        note += " Below is what the sensors said." if pictures else ""
     return Film(title=title, why=why, view=episode, pictures=pictures, note=note)
 
 

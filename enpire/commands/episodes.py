@@ -1,4 +1,4 @@
-"""`enpire episodes list | show`."""
+"""`enpire episodes list | show | replay`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; the lates
 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
-    group = typer.Typer(help="Episodes: list, show.", no_args_is_help=True)
+    group = typer.Typer(help="Episodes: list, show, replay.", no_args_is_help=True)
     group.command("list")(list_page)
     group.command("show")(show)
+    group.command("replay")(replay)
     app.add_typer(group, name="episodes")
 
 
@@ -72,3 +73,24 @@ def show(
     with views.open_records(existing_home(home)) as records:
         view = views.episode(records, episode)
     answer(view, as_json=as_json, text=texts.episode(view))
+
+
+def replay(
+    episode: Annotated[str, typer.Argument(help="Id of an episode of a simulated station.", metavar="ID")],
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a simulated episode again, check that its sensors say the same, and take its pictures."""
+    from enpire.films import film
+    from enpire.home import open_home
+    from enpire.store.ledger import SqliteLedger
+
+    folder = open_home(existing_home(home))
+    ledger = SqliteLedger(folder.ledger, read_only=True)
+    try:
+        made = film(folder, ledger, episode)
+    finally:
+        ledger.close()
+    exact = "exactly" if made.largest_difference == 0 else f"within {made.largest_difference:.2g}"
+    shown = f"{made.count} pictures in {made.folder}" if made.count else made.why
+    answer(made, as_json=as_json, text=f"The sensors say the same again, {exact}. {shown}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Sequence
 
 from enpire import versions
@@ -88,7 +89,10 @@ def _follow(lab: Lab, learner: TrainingProcess) -> None:
             "parent": training.parent, "recipe_hash": training.recipe_hash, "data_hash": training.data_hash,
             "round": training.round,
         }  # fmt: skip
-        ended = {"job": training.job, "policy_id": policy_id, "round": training.round, "figures": dict(figures)}
+        ended = {
+            "job": training.job, "policy_id": policy_id, "round": training.round, "figures": dict(figures),
+            "seconds": round(time.monotonic() - learner.began_s, 3),
+        }  # fmt: skip
         lab.write(("version made", made), ("learner ended", ended))
     elif why := learner.failure():
         lab.write(("learner failed", {"job": training.job, "why": why}))

@@ -80,7 +80,7 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
         else:
             known[arrival.episode.order.order_id] = sound(arrival)
     if known:
-        lab.store.put_many([Recording(episode=arrival.episode, arrays_file=arrival.arrays_file) for arrival in known.values()])
+        lab.store.put_many(Recording(episode=item.episode, arrays_file=item.arrays_file) for item in known.values())
         bodies = [episode_body(arrival.episode) for arrival in known.values()]
         entries.append(("orders ended", {"episodes": bodies}))
     lab.write(*entries)

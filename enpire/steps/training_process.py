@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from enpire.files import plain
@@ -20,6 +21,7 @@ class TrainingProcess:
 
     folder: Path
     process: subprocess.Popen[bytes]
+    began_s: float = field(default_factory=time.monotonic)
     read: int = 0
     """Bytes of progress.jsonl that were read."""
 

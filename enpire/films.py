@@ -1,0 +1,83 @@
+"""Pictures of episodes that were recorded without a camera: simulated ones are run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast
+
+from enpire.errors import EnpireError, UsageError
+from enpire.files import parse
+from enpire.fleet.local import station_files
+from enpire.home import Home
+from enpire.interfaces import Ledger, Task
+from enpire.plugins import load
+from enpire.store.episodes import FolderStore
+from enpire.types import Episode
+
+
+class Replayed(Protocol):
+    """What a replay gives; see sim/replay.py."""
+
+    pictures: Mapping[str, bytes]
+    largest_difference: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Film:
+    """The pictures of one episode."""
+
+    folder: Path
+    """Where they lie now: `<camera>_<tick>.jpg`."""
+    count: int
+    largest_difference: float
+    """Of the sensors between recording and replay; 0 when exact."""
+    why: str
+    """Why there are none; empty when there are."""
+
+
+def film(home: Home, ledger: Ledger, order_id: str) -> Film:
+    """Replay one episode of a simulated station and keep the pictures beside its arrays.
+
+    Raises:
+        UsageError: a real robot recorded it; no film can be made afterwards.
+    """
+    store = FolderStore(home.episodes)
+    episode = store.get(order_id)
+    driver, seed = _station(ledger, home, episode)
+    if driver != "mujoco":
+        raise UsageError(f"Episode {order_id} was recorded by a {driver} robot, not a simulation: it cannot run again.")
+    task = cast("Callable[[], Task]", load("tasks", episode.order.task))()
+    replay = cast("Callable[[Task, int, Episode], Replayed]", load("replays", driver))
+    again = replay(task, seed, episode)
+    folder = store.folder(order_id, episode.order.campaign_id) / "pictures"
+    folder.mkdir(exist_ok=True)
+    for name, content in again.pictures.items():
+        (folder / f"{name}.jpg").write_bytes(content)
+    return Film(folder=folder, count=len(again.pictures), largest_difference=again.largest_difference, why=again.why)
+
+
+def film_or_reason(home: Home, ledger: Ledger, order_id: str) -> str:
+    """Make the film of an episode; why there is none, in one sentence, or nothing."""
+    try:
+        return film(home, ledger, order_id).why
+    except EnpireError as problem:
+        return str(problem)
+
+
+def _station(ledger: Ledger, home: Home, episode: Episode) -> tuple[str, int]:
+    """(driver, seed) of the station that recorded an episode: from the campaign that started it."""
+    from enpire.campaign import Campaign
+
+    for event in ledger.events(kinds=("campaign started",)):
+        if event.body["campaign_id"] == episode.order.campaign_id and "campaign" in event.body:
+            campaign = parse(Campaign, event.body["campaign"], "The campaign in the ledger")
+            for file in station_files(campaign, home):
+                if file.name == episode.order.station:
+                    return file.driver, file.seed
+    raise UsageError(
+        f"Episode {episode.order.order_id} was recorded by {episode.order.station}, which its campaign did not start "
+        "itself, so its seed is not known and it cannot run again."
+    )

@@ -1,0 +1,73 @@
+"""An episode of a simulated station again: the same start, the same commands, and this time with a camera.
+
+Simulated stations never render while they roll out. The commands that were recorded are what was sent, and the
+simulation is exact, so pictures can be taken afterwards; that the sensors say the same again is checked on the way.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from enpire.errors import UsageError
+from enpire.interfaces import Rig, Task
+from enpire.types import Episode
+from sim import cameras
+
+JPEG_QUALITY = 88
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What came of it."""
+
+    pictures: Mapping[str, bytes]
+    """`<camera>_<tick>` -> JPEG; empty when no picture can be made."""
+    largest_difference: float
+    """Between what the sensors said then and now, over all frames and numbers; 0 when the replay is exact."""
+    why: str
+    """Why there are no pictures; empty when there are."""
+
+
+def replay(task: Task, seed: int, episode: Episode, moments: int = 6) -> Replayed:
+    """Run the recorded commands again on a station with the same seed.
+
+    Args:
+        task: whose rig runs it.
+        seed: of the station that recorded the episode; it draws friction, mass and offsets.
+        episode: with its arrays; UsageError without.
+        moments: pictures per camera, evenly over the episode, first and last frame included.
+    """
+    recorded = episode.arrays
+    if recorded is None:
+        raise UsageError(f"The episode {episode.order.order_id} has no recording, so there is nothing to replay.")
+    rig = task.rig(1, seed)
+    ticks = len(recorded.action)
+    wanted = {round(index * ticks / max(1, moments - 1)) for index in range(moments)}
+    pictures: dict[str, bytes] = {}
+    difference = 0.0
+    try:
+        rig.place(0, episode.order.start)
+        for tick in range(ticks + 1):
+            difference = max(difference, float(np.abs(rig.observe().state[0] - recorded.state[tick]).max()))
+            if tick in wanted:
+                pictures.update(_look(rig, tick))
+            if tick < ticks:
+                rig.act(recorded.action[tick : tick + 1], np.ones(1, np.bool_))
+    finally:
+        rig.close()
+    return Replayed(pictures=pictures, largest_difference=difference, why="" if pictures else cameras.why())
+
+
+def _look(rig: Rig, tick: int) -> Mapping[str, bytes]:
+    return {f"{camera}_{tick:04d}": _jpeg(image) for camera, image in rig.look(0).items()}
+
+
+def _jpeg(image: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, "JPEG", quality=JPEG_QUALITY)
+    return buffer.getvalue()
