@@ -54,14 +54,18 @@ test: .venv/.dev
 test-slow: .venv/.dev
 	$(PY) -m pytest tests -m "slow and not gpu and not hardware and not ros" -n 2 --dist worksteal --timeout 900
 
+# All checks run, then the failed ones are named.
 check: .venv/.dev
-	.venv/bin/ruff check .
-	.venv/bin/ruff format --check .
-	.venv/bin/pyright
-	.venv/bin/lint-imports
-	$(PY) -m pytest -q tests/architecture
-	@if [ -d $(UI)/node_modules ]; then cd $(UI) && npm run --silent check; \
-	elif [ -f $(UI)/package.json ]; then echo "The types of $(UI) were not checked: run make ui first."; fi
+	@failed=(); \
+	try() { local name=$$1; shift; echo "-- $$name"; "$$@" || failed+=("$$name"); }; \
+	try style .venv/bin/ruff check .; \
+	try format .venv/bin/ruff format --check .; \
+	try types .venv/bin/pyright; \
+	try layers .venv/bin/lint-imports; \
+	try architecture $(PY) -m pytest -q tests/architecture; \
+	if [ -d $(UI)/node_modules ]; then try "page types" bash -c "cd $(UI) && npm run --silent check"; \
+	elif [ -f $(UI)/package.json ]; then echo "The types of $(UI) were not checked: run make ui first."; fi; \
+	if [ $${#failed[@]} -gt 0 ]; then echo "Failed: $${failed[*]}" >&2; exit 1; fi
 
 # node of this machine, or the one that comes as a Python package.
 ui: | $(UV) .venv/bin/python

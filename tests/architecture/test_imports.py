@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
 
 import pytest
 
-from tests.architecture.sources import PACKAGES, ROOT, files, imports, where
+from enpire.plugins import BUILT_IN
+from tests.architecture.sources import PACKAGES, ROOT, files, imports, tree, where
 
 HEAVY = (
     "torch", "mujoco", "lerobot", "gymnasium", "scipy", "ray", "cyclonedds", "anthropic", "mcp", "safetensors", "PIL",
 )  # fmt: skip
+NAMED = ast.FunctionDef | ast.ClassDef
 LAYERS = (("web_ui", "agent_loop"), ("robot_drivers", "policies"), ("sim",), ("enpire",))
 """Upper first; a package imports from lower lines only."""
 
@@ -52,6 +55,21 @@ def test_packages_import_downward_only() -> None:
         if (target := module.partition(".")[0]) in rank and target != package and rank[target] <= rank[package]
     ]
     assert not wrong, wrong
+
+
+def test_every_built_in_part_exists() -> None:
+    """Each name leads to a module of ours with that attribute, checked without importing torch or mujoco."""
+    missing: list[str] = []
+    for group, parts in BUILT_IN.items():
+        for name, address in parts.items():
+            module, _, attribute = address.partition(":")
+            path = ROOT / f"{module.replace('.', '/')}.py"
+            defined = (
+                {node.name for node in tree(path).body if isinstance(node, NAMED)} if path.is_file() else set[str]()
+            )
+            if attribute not in defined:
+                missing.append(f"{group} {name}: {address}")
+    assert not missing, f"Names without a part: {missing}"
 
 
 def test_the_packages_do_not_import_tests_or_benchmarks() -> None:
