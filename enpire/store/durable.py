@@ -71,8 +71,8 @@ def fill_folders(folders: Mapping[Path, Mapping[str, bytes]]) -> None:
 
 def adopt(staged: Path, path: Path) -> None:
     """Sync a file that somebody else wrote (a copy of a database), and give it its name."""
+    sync(staged)
     try:
-        _sync(staged, os.O_RDONLY)
         staged.replace(path)
     except OSError as error:
         raise refusal(error, path) from error
@@ -154,10 +154,15 @@ def remove(path: Path) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable."""
+    sync(folder)
+
+
+def sync(path: Path) -> None:
+    """Sync one file or folder that somebody else wrote."""
     try:
-        _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
+        _fsync(path)
     except OSError as error:
-        raise refusal(error, folder) from error
+        raise refusal(error, path) from error
 
 
 def refusal(error: OSError, path: Path) -> EnpireError:
@@ -188,10 +193,10 @@ def _put(path: Path, data: bytes) -> None:
 def _sync_disk(paths: Iterable[Path]) -> None:
     """Make all of these durable: one by one when they are few, else by one sync of the file system they lie on."""
     listed = list(paths)
-    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None) if sys.platform.startswith("linux") else None
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None) if _syncfs_tells_errors() else None
     if syncfs is None or len(listed) <= _FEW:
         for path in listed:
-            _sync(path, os.O_RDONLY)
+            _fsync(path)
         return
     descriptor = os.open(listed[0], os.O_RDONLY)
     try:
@@ -202,17 +207,22 @@ def _sync_disk(paths: Iterable[Path]) -> None:
         os.close(descriptor)
 
 
+def _syncfs_tells_errors() -> bool:
+    # Before Linux 5.8 syncfs answered with success also when the disk had failed.
+    return sys.platform.startswith("linux") and tuple(map(int, os.uname().release.split(".")[:2])) >= (5, 8)
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _fill(path: Path, data: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(descriptor)
-
-
-def _sync(path: Path, flags: int) -> None:
-    descriptor = os.open(path, flags)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -90,3 +90,13 @@ def test_removing_twice_is_fine(tmp_path: Path) -> None:
     durable.remove(tmp_path / "x")
     durable.remove(tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_many_files_are_written_each_whole(tmp_path: Path) -> None:
+    files = {tmp_path / f"{n}": bytes([n]) * n for n in range(6)}
+    durable.write_many(files)
+    durable.write_many({})
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == files
+    with a_full_disk(10), pytest.raises(StorageFull):
+        durable.write_many({tmp_path / "0": b"small", tmp_path / "9": b"x" * 100})
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == files

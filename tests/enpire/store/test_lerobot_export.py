@@ -1,0 +1,154 @@
+"""The way to LeRobotDataset and back: LeRobot itself reads what we write, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from store_samples import a_recording, an_order
+
+from enpire.errors import FileProblem, UsageError
+from enpire.store.arrays import unpack
+from enpire.store.lerobot_export import export_dataset, import_dataset
+from enpire.types import SOURCE_HUMAN, Bounds, Episode, OutcomeKind, TaskSpec
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+SPEC = TaskSpec(
+    name="pin_insertion",
+    instruction="put the pin into the hole",
+    state=tuple(Bounds(name=f"s{n}", unit="m", low=-9, high=9) for n in range(3)),
+    action=tuple(Bounds(name=f"a{n}", unit="m", low=-9, high=9) for n in range(2)),
+    rate_hz=20.0,
+    limit_ticks=100,
+)
+
+
+def _episode(outcome: OutcomeKind, seed: int) -> Episode:
+    episode, data = a_recording(an_order(), outcome, seed)
+    return replace(episode, arrays=unpack(data))
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Episode]]:
+    episodes = [_episode("success", 1), _episode("failure", 2), _episode("unsafe", 3)]
+    root = tmp_path_factory.mktemp("lerobot") / "set"
+    assert export_dataset(iter(episodes), SPEC, root) == 3
+    assert [entry.name for entry in root.parent.iterdir()] == ["set"]
+    return root, episodes
+
+
+@pytest.mark.slow
+def test_the_way_back_is_exact(exported: tuple[Path, list[Episode]]) -> None:
+    root, episodes = exported
+    back = list(import_dataset(root))
+    assert [(one.uid, one.outcome) for one in back] == [(one.order.order_id, one.outcome) for one in episodes]
+    assert {one.instruction for one in back} == {SPEC.instruction}
+    for one, episode in zip(back, episodes, strict=True):
+        assert episode.arrays is not None
+        for name in ("state", "action", "source", "chunk"):
+            before, after = getattr(episode.arrays, name), getattr(one.arrays, name)
+            assert before.dtype == after.dtype
+            assert np.array_equal(before, after)
+
+
+@pytest.mark.slow
+def test_lerobot_reads_what_we_write(exported: tuple[Path, list[Episode]]) -> None:
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    root, episodes = exported
+    dataset: Any = LeRobotDataset("enpire/pin_insertion", root=root)
+    assert (dataset.num_episodes, dataset.num_frames, dataset.fps) == (3, 21, 20)
+    first = episodes[0].arrays
+    assert first is not None
+    frame = dataset[3]
+    assert np.array_equal(frame["observation.state"].numpy(), first.state[3])
+    assert np.array_equal(frame["action"].numpy(), first.action[3])
+    assert frame["task"] == SPEC.instruction
+    assert [float(dataset[n]["next.reward"]) for n in (5, 6, 13)] == [0.0, 1.0, 0.0]
+    assert [bool(dataset[n]["next.success"]) for n in (5, 6, 13, 20)] == [False, True, False, False]
+    assert [bool(dataset[n]["next.done"]) for n in (5, 6, 13, 20)] == [False, True, True, True]
+    human = [bool(dataset[n]["intervention"]) for n in range(7)]
+    assert human == [source == SOURCE_HUMAN for source in first.source]
+
+
+@pytest.mark.slow
+def test_refusals(exported: tuple[Path, list[Episode]], tmp_path: Path) -> None:
+    root, episodes = exported
+    with pytest.raises(UsageError, match="exists already"):
+        export_dataset(episodes, SPEC, root)
+    with pytest.raises(UsageError, match="no recorded episode"):
+        export_dataset([], SPEC, tmp_path / "empty")
+    bare = a_recording(an_order())[0]
+    with pytest.raises(FileProblem, match="has no recorded frame"):
+        export_dataset([bare], SPEC, tmp_path / "bare")
+    assert list(tmp_path.iterdir()) == []
+
+
+def _no_parquet(root: Path) -> None:
+    shutil.rmtree(root / "data")
+
+
+def _truncated(root: Path) -> None:
+    (file,) = (root / "data").rglob("*.parquet")
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def _old(root: Path) -> None:
+    _told(root, "codebase_version", "v2.1")
+
+
+def _short(root: Path) -> None:
+    _told(root, "total_frames", 99)
+
+
+def _told(root: Path, key: str, value: object) -> None:
+    path = root / "meta" / "info.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (_no_parquet, "has no parquet file"),
+        (_truncated, "cannot be read"),
+        (_old, "only v3.0 can be read"),
+        (_short, "its info.json says 99"),
+    ],
+)
+def test_a_damaged_dataset_is_refused(
+    exported: tuple[Path, list[Episode]], tmp_path: Path, damage: Callable[[Path], None], sentence: str
+) -> None:
+    root = shutil.copytree(exported[0], tmp_path / "copy")
+    damage(root)
+    with pytest.raises(FileProblem, match=sentence):
+        list(import_dataset(root))
+
+
+def test_a_foreign_dataset_is_read_with_what_it_says(tmp_path: Path) -> None:
+    from pyarrow import parquet, table
+
+    (tmp_path / "data" / "chunk-000").mkdir(parents=True)
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "meta" / "info.json").write_text('{"codebase_version": "v3.0", "total_frames": 5}')
+    parquet.write_table(table({"task_index": [0], "task": ["stack"]}), tmp_path / "meta" / "tasks.parquet")
+    columns = {
+        "observation.state": [[float(n)] for n in range(5)],
+        "action": [[1.0]] * 5,
+        "episode_index": [0, 0, 0, 1, 1],
+        "task_index": [0] * 5,
+        "intervention": [False, True, False, False, True],
+    }
+    parquet.write_table(table(columns), tmp_path / "data" / "chunk-000" / "file-000.parquet")
+    first, second = import_dataset(tmp_path)
+    assert (first.uid, second.uid, first.outcome, first.instruction) == ("episode-0", "episode-1", "unknown", "stack")
+    assert first.arrays.state[:, 0].tolist() == [0, 1, 2, 2]
+    assert first.arrays.source.tolist() == [0, 1, 0]
+    assert second.arrays.chunk.tolist() == [-1, -1]
