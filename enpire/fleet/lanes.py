@@ -47,6 +47,16 @@ class Guarded(Protocol):
     offences: list[str]
 
 
+@runtime_checkable
+class Watchful(Protocol):
+    """What a rig that watches its sensors also has."""
+
+    @property
+    def stale(self) -> str:
+        """One sentence when a sensor stood still since the last `place`; empty otherwise."""
+        ...
+
+
 @dataclass(slots=True)
 class Lane:
     """One robot of the rig and the order that it works on."""
@@ -80,6 +90,8 @@ class Lanes:
         spec, count = rig.spec, rig.lanes
         self.time = RobotTime(count)
         self._task, self._rig = task, rig
+        self._guarded = rig if isinstance(rig, Guarded) else None
+        self._watchful = rig if isinstance(rig, Watchful) else None
         self._lanes = [Lane(index) for index in range(count)]
         self._skill: Skill | None = task.reset_skill() if reset_limit_ticks else None
         self._reset_limit_ticks = reset_limit_ticks
@@ -91,6 +103,12 @@ class Lanes:
         self._moving: MaskArray = np.zeros(count, np.bool_)
         self._sensed = False
         self._ended: list[Parcel] = []
+
+    def on(self, rig: Rig) -> Lanes:
+        """The same lanes on a rig that was opened anew: robot time and episodes that were not taken yet stay."""
+        fresh = Lanes(self._task, rig, self._reset_limit_ticks)
+        fresh.time, fresh._ended = self.time, self._ended
+        return fresh
 
     @property
     def busy(self) -> bool:
@@ -162,10 +180,12 @@ class Lanes:
         ticks = np.zeros(len(self._lanes), np.int64)
         ticks[rows] = self._recording.ticks[rows]
         finished = self._verifier.finished(self._observation.state, ticks) | (ticks >= self._rig.spec.limit_ticks)
-        violated = self._rig.violated if isinstance(self._rig, Guarded) else np.zeros_like(finished)
+        stale = self._watchful.stale if self._watchful is not None else ""
         for lane in rolling:
-            if violated[lane.index]:
-                self._end(lane, "unsafe", self._offence(lane), confidence=1.0)
+            if self._guarded is not None and self._guarded.violated[lane.index]:
+                self._end(lane, "unsafe", self._guarded.offences[lane.index], confidence=1.0)
+            elif stale:
+                self._end(lane, "invalid", stale)
             elif finished[lane.index] and ticks[lane.index]:
                 self._judge(lane)
 
@@ -288,9 +308,6 @@ class Lanes:
             except EnvelopeViolation as violation:
                 self._end(self._lanes[index], "unsafe", str(violation)[:500], confidence=1.0)
         return sent
-
-    def _offence(self, lane: Lane) -> str:
-        return self._rig.offences[lane.index] if isinstance(self._rig, Guarded) else ""
 
 
 def _indices(lanes: Iterable[Lane]) -> IntArray:

@@ -16,13 +16,13 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Protocol, cast, runtime_checkable
+from typing import cast
 
 from enpire import plugins
-from enpire.errors import EnpireError, PolicyProblem, RobotProblem, StorageFull
+from enpire.errors import EnpireError, PolicyProblem, StorageFull
 from enpire.fleet.arrivals import Beat
 from enpire.fleet.chunks import LoadedPolicy
 from enpire.fleet.courier import Courier
@@ -31,35 +31,21 @@ from enpire.fleet.lanes import Lanes
 from enpire.fleet.messages import Command, Hello, Message, Orders, Parcel, PolicyMissing, PolicyPart, Release
 from enpire.fleet.pace import Pace
 from enpire.fleet.policy_shelf import PolicyShelf
+from enpire.fleet.robot_keeper import RobotKeeper
 from enpire.fleet.spool import Spool
 from enpire.fleet.station_file import StationFile, read_station
 from enpire.fleet.zmq_link import StationLink
-from enpire.interfaces import Rig, Task
+from enpire.interfaces import Task
 from enpire.processes import die_with_parent
 from enpire.types import Episode, Order
 
-OpenRig = Callable[[Task, int, int, Mapping[str, object]], Rig]
 _IDLE_S = 0.02
 """How long an idle station listens before it looks around."""
-_REOPEN_S = 2.0
-"""How long after a fault of the robot its connection is opened again."""
 _LAST_WORDS_S = 0.8
+_LOOK_S = 0.25
+"""How often the robot's own stop is looked at."""
 _SPACE_AGAIN_S = 2.0
 """How long after a refused write, or a look at the free space, the disk is asked again."""
-
-
-@runtime_checkable
-class Resumable(Protocol):
-    """A rig whose stop holds until somebody resumes it."""
-
-    @property
-    def stopped(self) -> bool:
-        """Whether a stop holds."""
-        ...
-
-    def resume(self) -> None:
-        """Allow motion again."""
-        ...
 
 
 class Station:
@@ -76,11 +62,7 @@ class Station:
         self._task = cast(Callable[[], Task], plugins.load("tasks", file.task))()
         self._spool = Spool(file.home / "spool", file.min_free_mb * 2**20)
         self._shelf = PolicyShelf(file.home / "policies", self._task, file.seed)
-        self._open_rig = cast(OpenRig, plugins.load("drivers", file.driver))
-        self._rig = self._open_rig(self._task, file.lanes, file.seed, file.options)
-        limit = round(file.reset_limit_s * self._task.spec.rate_hz) if file.reset == "robot" else 0
-        self._reset_limit_ticks = limit
-        self._lanes = Lanes(self._task, self._rig, limit)
+        self._robot = RobotKeeper(file, self._task, say)
         keys = station_keys(file.key_file, file.server_key) if file.key_file else None
         self._link = StationLink(address, file.name, keys)
         self._courier = Courier(self._link, self._spool, self._hello)
@@ -88,12 +70,11 @@ class Station:
         self._unspooled: deque[Parcel] = deque()
         self._champion, self._deployed = "", ""
         self._paused = False
-        self._stopped = isinstance(self._rig, Resumable) and self._rig.stopped
         self._leaving = ""
-        self._fault, self._reopen_s = "", 0.0
         self._space_checked_s, self._space = -1e9, True
         self._pace = Pace(0.0 if file.pace == "fast" else self._task.spec.period_s)
         self._resting = True
+        self._looked_s = time.monotonic()
 
     def serve(self) -> int:
         """Work until told to leave; the exit code of the process."""
@@ -112,24 +93,24 @@ class Station:
 
     def take_orders(self) -> None:
         """Give waiting orders to free lanes and begin their resets; orders whose policy is not here yet wait."""
-        if self._paused and not self._stopped:
+        if self._paused and self._robot.ready:
             self._lanes.time.switch(self._lanes.free(), "wait-person")
-        if self._paused or self._stopped or self._fault or not self._queue:
+        if self._paused or not self._robot.ready or not self._queue:
             return
         ready: dict[str, LoadedPolicy | None] = {}
         for lane in self._lanes.free():
-            order = self._next_ready(ready)
+            order = self._next_ready(ready) if self._robot.ready else None
             if order is None:
                 return
             policy = ready[order.policy_id]
             if policy is not None:
-                self._with_robot(lambda lane=lane, order=order, policy=policy: self._lanes.begin(lane, order, policy))
+                self._robot.move(lambda lane=lane, order=order, policy=policy: self._lanes.begin(lane, order, policy))
 
     def one_period(self) -> None:
         """Sense, then whatever each lane is at: a period of its reset, the verdict, or the next command."""
         if self._lanes.busy:
             self._pace.keep(resting=self._resting)
-            self._with_robot(self._period)
+            self._robot.move(self._period)
         self._resting = not self._lanes.busy
 
     def spool(self) -> None:
@@ -148,18 +129,10 @@ class Station:
 
     def ship(self) -> None:
         """Deliver what is spooled, beat, and ask for policies."""
-        self._load_champion()
+        self._look_around()
         self._courier.keep_contact(self._beat)
         self._courier.ask(self._shelf.next_wish())
         self._courier.ship()
-
-    def stop(self, by: str) -> None:
-        """Hold still at once; what ran is aborted, and nothing moves until `resume`."""
-        self._rig.stop()
-        self._stopped = True
-        self._lanes.abort(f"stopped by {by or 'the orchestrator'}")
-        self._lanes.time.switch(range(self._rig.lanes), "stopped")
-        self._say(f"stopped by {by}")
 
     def ask_to_leave(self, cause: str) -> None:
         """Leave as soon as the period is over. Allowed in a signal handler."""
@@ -167,30 +140,33 @@ class Station:
 
     def leave(self) -> int:
         """Abort what runs, give back what has not begun, keep everything in the spool, say goodbye."""
-        self._rig.stop()
-        self._lanes.abort(f"the station left: {self._leaving or 'its name was taken by another process'}")
+        cause = self._leaving or "its name was taken by another process"
+        self._robot.stop("the station, which leaves", f"the station left: {cause}")
         self._give_back([order.order_id for order in self._queue], "released: the station left")
         self.spool()
         deadline = time.monotonic() + _LAST_WORDS_S
         while len(self._spool) and self._courier.lease and time.monotonic() < deadline:
             self._courier.ship()
             self._courier.hear(0.02)
-        self._courier.say_goodbye(self._leaving)
-        self._say(f"left ({self._leaving}); {len(self._spool)} episodes wait here; late periods: {self._pace.late}")
+        self._courier.say_goodbye(cause)
+        self._say(f"left ({cause}); {len(self._spool)} episodes wait here; late periods: {self._pace.late}")
         return 1 if self._courier.fenced else 0
 
     def close(self) -> None:
         """Let the robot, the sockets and the spool go. Allowed after a failure."""
-        self._rig.stop()
-        self._rig.close()
+        self._robot.close()
         self._shelf.close()
         self._link.close()
         self._spool.close()
 
-    def abort_all(self, cause: str) -> None:
-        """The last words of a station that failed: its episodes end, and are durable."""
-        self._lanes.abort(cause)
+    def fail(self, cause: str) -> None:
+        """The last words of a station that failed: the robot holds, its episodes end, and are durable."""
+        self._robot.stop("a failure of the station", cause)
         self.spool()
+
+    @property
+    def _lanes(self) -> Lanes:
+        return self._robot.lanes
 
     def _period(self) -> None:
         self._lanes.sense()
@@ -199,40 +175,8 @@ class Station:
         self._lanes.decide()
         self._lanes.act()
 
-    def _with_robot(self, work: Callable[[], None]) -> None:
-        """Do something that moves the robot; when the robot fails, its episodes end and it is opened again later."""
-        try:
-            work()
-        except RobotProblem as problem:
-            self._lanes.abort(f"robot: {problem}"[:1000])
-            if isinstance(self._rig, Resumable) and self._rig.stopped:
-                self.stop("the robot")
-                return
-            self._fault = f"The robot failed: {problem}"
-            self._reopen_s = time.monotonic() + _REOPEN_S
-            self._lanes.time.switch(range(self._rig.lanes), "fault")
-            self._say(self._fault)
-
-    def _reopen(self) -> None:
-        """Try to get the robot back after a fault; what the lanes have recorded of time is kept."""
-        self._reopen_s = time.monotonic() + _REOPEN_S
-        try:
-            self._rig.close()
-            self._rig = self._open_rig(self._task, self._file.lanes, self._file.seed, self._file.options)
-        except RobotProblem as problem:
-            self._fault = f"The robot failed: {problem}"
-            return
-        time_so_far, ended = self._lanes.time, self._lanes.take_ended()
-        self._unspooled.extend(ended)
-        self._lanes = Lanes(self._task, self._rig, self._reset_limit_ticks)
-        self._lanes.time = time_so_far
-        self._lanes.time.switch(range(self._rig.lanes), "wait-order")
-        self._fault = ""
-
     def _spare_s(self) -> float:
         """Seconds for listening: none for a fast simulation at work, up to the next period for a real robot."""
-        if self._fault and time.monotonic() > self._reopen_s:
-            self._reopen()
         return self._pace.spare_s() if self._lanes.busy else _IDLE_S
 
     def _obey(self, message: Message) -> None:
@@ -244,11 +188,12 @@ class Station:
             case Command(verb="deploy", argument=policy_id):
                 self._champion = policy_id
             case Command(verb="stop", argument=by):
-                self.stop(by)
+                self._robot.stop(by)
             case Command(verb="pause"):
                 self._paused = True
             case Command(verb="resume"):
-                self._resume()
+                self._paused = False
+                self._robot.resume()
             case Command(verb="leave"):
                 self.ask_to_leave("told to")
             case PolicyPart():
@@ -285,6 +230,13 @@ class Station:
                 return order
         return None
 
+    def _look_around(self) -> None:
+        """What has to be seen to now and then, with or without an orchestrator."""
+        if time.monotonic() - self._looked_s > _LOOK_S:
+            self._looked_s = time.monotonic()
+            self._robot.look()
+        self._load_champion()
+
     def _load_champion(self) -> None:
         if self._champion and self._deployed != self._champion:
             try:
@@ -309,13 +261,6 @@ class Station:
         )  # fmt: skip
         self._unspooled.append(Parcel(episode=episode, arrays_file=b""))
 
-    def _resume(self) -> None:
-        self._paused = self._stopped = False
-        if isinstance(self._rig, Resumable) and self._rig.stopped:
-            self._rig.resume()
-        self._lanes.unstick()
-        self._lanes.time.switch(self._lanes.free(), "wait-order")
-
     def _has_space(self) -> bool:
         now = time.monotonic()
         if now - self._space_checked_s > _SPACE_AGAIN_S:
@@ -331,7 +276,7 @@ class Station:
 
     def _alarm(self) -> str:
         full = "" if self._has_space() else f"The disk of {self._file.home} is nearly full; free some space."
-        return self._fault or full or self._lanes.alarm or self._shelf.alarm
+        return self._robot.alarm or full or self._shelf.alarm
 
     def _hello(self, greeting: int) -> Hello:
         facts = {
@@ -339,7 +284,7 @@ class Station:
             "enpire": _version("enpire"), "python": platform.python_version(), "host": platform.node(),
         }  # fmt: skip
         return Hello(
-            station=self._file.name, greeting=greeting, lanes=self._rig.lanes, running=tuple(self._held()),
+            station=self._file.name, greeting=greeting, lanes=self._file.lanes, running=tuple(self._held()),
             spooled=self._spool.ids(), facts=facts,
         )  # fmt: skip
 
@@ -347,7 +292,7 @@ class Station:
         return Beat(
             station=self._file.name, lease=lease, phase=self._lanes.time.most(), seconds=self._lanes.time.seconds(),
             queued=len(self._queue), running=len(self._lanes.running()), deployed=self._deployed,
-            stopped=self._stopped, paused=self._paused, alarm=self._alarm()[:1000],
+            stopped=bool(self._robot.stopped_by), paused=self._paused, alarm=self._alarm()[:1000],
         )  # fmt: skip
 
 
@@ -359,9 +304,8 @@ def run(file: StationFile, address: str) -> int:
     try:
         return station.serve()
     except Exception as problem:  # noqa: BLE001  the last line of defence: whatever it is, the robot stops first
-        station.stop("a failure of the station")
         print(f"{file.name}: {traceback.format_exc()}", flush=True)
-        station.abort_all(f"the station failed: {type(problem).__name__}: {problem}"[:1000])
+        station.fail(f"the station failed: {type(problem).__name__}: {problem}"[:1000])
         return 1
     finally:
         station.close()

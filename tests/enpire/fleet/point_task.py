@@ -106,8 +106,19 @@ class PointRig:
         pass
 
 
+class LatchedRig(PointRig):
+    """A rig with a stop button of its own: pressed while the file `button` exists."""
+
+    @property
+    def stopped(self) -> bool:
+        return Path(str(self.options["button"])).exists()
+
+    def resume(self) -> None:
+        raise RobotProblem("only a person at the robot can resume it")
+
+
 def open_rig(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -> PointRig:
-    return PointRig(task.spec, lanes, options)
+    return (LatchedRig if "button" in options else PointRig)(task.spec, lanes, options)
 
 
 class PointReset:

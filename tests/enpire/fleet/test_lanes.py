@@ -194,6 +194,25 @@ def test_a_lane_that_the_guard_holds_is_unsafe() -> None:
     assert (second.outcome, second.cause, second.ticks) == ("unsafe", "too close to the edge", 1)
 
 
+class Frozen(PointRig):
+    """A rig whose sensor stands still from the third command on."""
+
+    commands = 0
+
+    @property
+    def stale(self) -> str:
+        return "the sensor is frozen" if self.commands > 2 else ""
+
+    def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
+        self.commands += 1
+        return super().act(action, moving)
+
+
+def test_a_frozen_sensor_makes_the_episode_invalid() -> None:
+    [parcel] = run_all(Lanes(PointTask(), Frozen(PointTask.spec, 1)), ORDERS[1:2], loaded()).values()
+    assert (parcel.episode.outcome, parcel.episode.cause) == ("invalid", "the sensor is frozen")
+
+
 def test_abort_ends_every_running_order_once() -> None:
     lanes = Lanes(PointTask(), PointRig(PointTask.spec, 3))
     for lane, order in enumerate(ORDERS[:2]):

@@ -280,3 +280,21 @@ def test_no_station_outlives_a_killed_parent(bench: Bench, tmp_path: Path) -> No
 
 def _is_zombie(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_robot_that_holds_its_own_stop_waits_for_a_person_and_goes_on_by_itself(bench: Bench, tmp_path: Path) -> None:
+    policy_id = bench.policy("p")
+    button = tmp_path / "button"
+    button.touch()
+    bench.start(point_station(tmp_path, lanes=2, options={"button": str(button)}))
+    lease = bench.join()
+    orders = [point_order(policy_id, index, lease=lease) for index in range(4)]
+    bench.fleet.send("alpha", orders)
+    bench.until(lambda: (beat := bench.beat()) is not None and beat.stopped and "holds a stop" in beat.alarm)
+    bench.fleet.command("alpha", "resume")
+    for _ in range(20):
+        bench.poll()
+    assert not bench.delivered()
+    button.unlink()
+    found = bench.until_all(orders)
+    assert {item.episode.outcome for item in found.values()} == {"success"}

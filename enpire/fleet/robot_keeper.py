@@ -1,0 +1,153 @@
+"""The robot of a station: opened, stopped, resumed, and got back after a fault. All that moves goes through it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol, cast, runtime_checkable
+
+from enpire import plugins
+from enpire.errors import RobotProblem
+from enpire.fleet.lanes import Lanes
+from enpire.fleet.station_file import StationFile
+from enpire.interfaces import Rig, Task
+from enpire.types import Phase
+
+OpenRig = Callable[[Task, int, int, Mapping[str, object]], Rig]
+ITSELF = "the robot"
+"""Who stopped a robot that holds a stop of its own: a button at the robot, its guard."""
+_RECOVER_S = 2.0
+"""How long after a fault the robot is tried again."""
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A rig whose stop holds until somebody resumes it."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop holds."""
+        ...
+
+    def resume(self) -> None:
+        """Allow motion again."""
+        ...
+
+
+class RobotKeeper:
+    """Holds the rig and its lanes.
+
+    Args:
+        file: names the driver.
+        task: what the robot does.
+        say: where one line about what happened goes.
+
+    Raises:
+        EnpireError: the driver cannot be loaded or the robot cannot be reached.
+    """
+
+    def __init__(self, file: StationFile, task: Task, say: Callable[[str], None]) -> None:
+        self._file, self._task, self._say = file, task, say
+        self._open = cast(OpenRig, plugins.load("drivers", file.driver))
+        self._rig = self._open(task, file.lanes, file.seed, file.options)
+        self._reset_limit_ticks = round(file.reset_limit_s * task.spec.rate_hz) if file.reset == "robot" else 0
+        self.lanes = Lanes(task, self._rig, self._reset_limit_ticks)
+        self.stopped_by = ""
+        """Who stopped the robot; empty when nobody did."""
+        self._fault, self._recover_at_s = "", 0.0
+        self.look()
+
+    @property
+    def ready(self) -> bool:
+        """Whether lanes may begin orders."""
+        return not self.stopped_by and not self._fault
+
+    @property
+    def alarm(self) -> str:
+        """Why a person is needed; empty when nobody is."""
+        if self.stopped_by == ITSELF:
+            return "The robot holds a stop; look at it and resume it."
+        return self._fault or self.lanes.alarm
+
+    def move(self, work: Callable[[], None]) -> None:
+        """Do something that moves the robot; when the robot fails, what runs ends as aborted."""
+        try:
+            work()
+        except RobotProblem as problem:
+            self.lanes.abort(f"robot: {problem}"[:1000])
+            self.look()
+            if not self.stopped_by:
+                self._fault = f"The robot failed: {problem}"
+                self._recover_at_s = time.monotonic() + _RECOVER_S
+                self._switch_all("fault")
+                self._say(self._fault)
+
+    def stop(self, by: str, cause: str = "") -> None:
+        """Hold still at once; what ran is aborted (for this cause), and nothing moves until `resume`."""
+        self._rig.stop()
+        self.stopped_by = by or "the orchestrator"
+        self.lanes.abort(cause or f"stopped by {self.stopped_by}")
+        self._switch_all("stopped")
+        self._say(f"stopped by {self.stopped_by}")
+
+    def resume(self) -> None:
+        """A person looked at it: go on. A real robot may insist that this is done at the robot."""
+        if isinstance(self._rig, Resumable) and self._rig.stopped:
+            try:
+                self._rig.resume()
+            except RobotProblem as problem:
+                self.stopped_by = ITSELF
+                self._say(f"not resumed: {problem}")
+                return
+        self.stopped_by = ""
+        self.lanes.unstick()
+        if not self._fault:
+            self.lanes.time.switch(self.lanes.free(), "wait-order")
+
+    def look(self) -> None:
+        """Follow a stop that the robot holds by itself, and its end; try a robot again that failed a while ago."""
+        if isinstance(self._rig, Resumable):
+            held = self._rig.stopped
+            if held and not self.stopped_by:
+                self.stopped_by = ITSELF
+                self.lanes.abort(f"stopped by {ITSELF}")
+                self._switch_all("stopped")
+                self._say("the robot holds a stop; somebody must look at it and resume it")
+            elif not held and self.stopped_by == ITSELF:
+                self.resume()
+        if self._fault and time.monotonic() > self._recover_at_s:
+            self._recover()
+
+    def close(self) -> None:
+        """Hold still and let the robot go."""
+        self._rig.stop()
+        self._rig.close()
+
+    def _recover(self) -> None:
+        """The robot may answer again as it is; otherwise its connection is opened anew."""
+        self._recover_at_s = time.monotonic() + _RECOVER_S
+        try:
+            self._rig.observe()
+        except RobotProblem:
+            self._reopen()
+        else:
+            self._recovered()
+
+    def _reopen(self) -> None:
+        try:
+            self._rig.close()
+            self._rig = self._open(self._task, self._file.lanes, self._file.seed, self._file.options)
+        except RobotProblem as problem:
+            self._fault = f"The robot failed: {problem}"
+            return
+        self.lanes = self.lanes.on(self._rig)
+        self._recovered()
+
+    def _recovered(self) -> None:
+        self._fault = ""
+        self._say("the robot answers again")
+        if not self.stopped_by:
+            self.lanes.time.switch(self.lanes.free(), "wait-order")
+
+    def _switch_all(self, phase: Phase) -> None:
+        self.lanes.time.switch(range(self._rig.lanes), phase)
