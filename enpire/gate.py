@@ -8,7 +8,7 @@ is not better (Ville's inequality). docs/gate.md explains the rule; `benchmarks/
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from typing import Literal
@@ -273,15 +273,3 @@ def confirm(successes: int, n: int, goal: float, by: Literal["rate", "bound"] = 
     bound = lower_bound(successes, n)
     reached = n > 0 and (successes / n if by == "rate" else bound) >= goal
     return Confirmation(interval=wilson(successes, n), bound=bound, passed=reached)
-
-
-def rule_from(body: Mapping[str, object]) -> GateRule:
-    """The rule as an event or a file gives it; an unknown or ill-typed field is an error."""
-    kinds = {"alpha": float, "pairs": int, "margin": float, "unsafe_margin": int, "early_hold": bool}
-    values: dict[str, float | int | bool] = {}
-    for name, value in body.items():
-        kind = kinds.get(name)
-        if kind is None or not isinstance(value, (int, float)) or isinstance(value, bool) != (kind is bool):
-            raise UsageError(f"The gate rule does not know {name}={value!r}; it has {', '.join(kinds)}.")
-        values[name] = kind(value)
-    return GateRule(**values)  # pyright: ignore[reportArgumentType]

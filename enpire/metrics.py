@@ -69,19 +69,6 @@ def pass_at(episodes: Iterable[Episode], k: int) -> Interval:
     return wilson(passed, len(ended))
 
 
-def read_robot_time(body: Mapping[str, object]) -> tuple[dict[str, dict[Phase, float]], float]:
-    """(station -> seconds by phase, wall seconds) of an event "robot time"."""
-    stations, wall_s = body.get("stations"), body.get("wall_s")
-    if not isinstance(stations, Mapping) or not isinstance(wall_s, (int, float)):
-        raise UsageError('An event "robot time" needs stations (name -> phase -> seconds) and wall_s.')
-    table: dict[str, dict[Phase, float]] = {}
-    for name, seconds in stations.items():  # pyright: ignore[reportUnknownVariableType]
-        if not isinstance(name, str) or not isinstance(seconds, Mapping):
-            raise UsageError('An event "robot time" needs phase -> seconds under every station.')
-        table[name] = {phase: float(seconds[phase]) for phase in PHASES if phase in seconds}  # pyright: ignore[reportUnknownArgumentType]
-    return table, float(wall_s)
-
-
 def per_minute(tokens: int, wall_s: float) -> float:
     """Tokens per minute (MTU); 0 before any time passed."""
     return tokens * 60 / wall_s if wall_s > 0 else 0.0

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
-from enpire.gate import Trial, confirm, judge, level, pairs_in_order, rule_from
+from enpire.files import parse
+from enpire.gate import GateRule, Trial, confirm, judge, level, pairs_in_order
 from enpire.interfaces import Ledger
 from enpire.intervals import wilson
 from enpire.store.records import episode_from, order_from
@@ -151,7 +152,7 @@ class _Records:
     def _gate_opened(self, event: Event) -> list[Check]:
         self.opened += 1
         self.gates[str(event.body["gate_id"])] = _Gate(opened=event.body)
-        rule = rule_from(_mapping(event.body["rule"]))
+        rule = parse(GateRule, event.body["rule"], f"The rule of event {event.seq}")
         again = {
             "k": self.opened, "promoted": self.promoted, "alpha": level(rule.alpha, self.opened, self.promoted),
         }  # fmt: skip
@@ -161,7 +162,7 @@ class _Records:
         gate = self.gates.get(str(event.body["gate_id"]))
         if gate is None:
             return [_differs(event, "gate_id", "this gate was never opened")]
-        rule = rule_from(_mapping(gate.opened["rule"]))
+        rule = parse(GateRule, gate.opened["rule"], f"The rule of the gate of event {event.seq}")
         decision = judge(pairs_in_order(gate.trials), rule, cast("float", gate.opened["alpha"]))
         self.promoted += decision.kind == "promote"
         self.granted = str(gate.opened["candidate"]) if decision.kind == "promote" else ""
@@ -282,7 +283,3 @@ def _same(written: object, again: object) -> bool:
 
 def _rows(event: Event, name: str) -> list[Mapping[str, object]]:
     return cast("list[Mapping[str, object]]", event.body[name])
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", value)

@@ -23,7 +23,6 @@ from enpire.gate import (
     judge,
     level,
     pairs_in_order,
-    rule_from,
     unsafe_allowed,
 )
 from enpire.types import OutcomeKind
@@ -198,13 +197,10 @@ def test_about_how_many_more_pairs() -> None:
     assert decide(Tally(wins=40), GateRule(), 0.05).more == 0
 
 
-def test_a_rule_from_a_file_is_checked() -> None:
-    assert rule_from({"alpha": 0.1, "pairs": 50}) == GateRule(alpha=0.1, pairs=50)
-    for body in ({"paris": 50}, {"pairs": True}, {"pairs": "many"}, {"early_hold": 1}):
-        with pytest.raises(UsageError, match="does not know"):
-            rule_from(body)
+@pytest.mark.parametrize("wrong", [{"alpha": 2.0}, {"margin": 0.0}, {"pairs": 0}, {"unsafe_margin": -1}])
+def test_a_rule_that_cannot_be_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError, match="alpha and margin lie between 0 and 1"):
-        rule_from({"alpha": 2.0})
+        replace(GateRule(), **wrong)
 
 
 def test_a_confirmation_by_rate_and_by_bound() -> None:

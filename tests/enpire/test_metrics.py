@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enpire.errors import UsageError
-from enpire.metrics import pass_at, per_minute, read_robot_time, robot_time
+from enpire.metrics import pass_at, per_minute, robot_time
 from enpire.types import PHASES, Episode, Order, OutcomeKind, Phase, Start
 
 
@@ -64,15 +64,6 @@ def test_pass_at_k_counts_retries_and_every_other_end_against() -> None:
     assert pass_at(ended, 3).n == 4
     with pytest.raises(UsageError, match="pass@0"):
         pass_at(ended, 0)
-
-
-def test_robot_time_from_an_event() -> None:
-    stations, wall_s = read_robot_time({"stations": {"a": {"rollout": 3, "nonsense": 4}}, "wall_s": 5})
-    assert stations == {"a": {"rollout": 3.0}}
-    assert wall_s == 5.0
-    for body in ({"stations": {}}, {"wall_s": 3.0}, {"stations": {"a": 3}, "wall_s": 1.0}):
-        with pytest.raises(UsageError, match="robot time"):
-            read_robot_time(body)
 
 
 def test_tokens_per_minute() -> None:
