@@ -79,7 +79,7 @@ class LearnerView:
     learner: str
     parent: str
     state: str
-    """running, done or failed."""
+    """running, done, failed, or stopped with the campaign."""
     why: str
     seconds: float | None
     figures: Mapping[str, float]

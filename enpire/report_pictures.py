@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from markupsafe import Markup
@@ -19,6 +20,8 @@ WIDTH, HEIGHT = 760, 320
 LEFT, RIGHT, TOP, BOTTOM = 52, 24, 16, 40
 FRAMES = 6
 """Pictures of a film strip."""
+CAMERAS = 3
+"""Film strips of one episode."""
 LARGEST_PICTURE_BYTES = 400_000
 
 
@@ -118,11 +121,15 @@ def lineage(versions: Sequence[VersionView]) -> Markup:
 
 
 def film_strip(folder: str) -> Markup:
-    """The recorded pictures of one episode, evenly chosen, as data in the page; empty when there are none."""
+    """The recorded pictures of one episode as data in the page, one row a camera; empty when there are none."""
     found = sorted((Path(folder) / "pictures").glob("*.jpg"), key=_tick) if folder else []
     shown = [path for path in found if path.stat().st_size <= LARGEST_PICTURE_BYTES]
-    if not shown:
-        return Markup("")
+    rows = [list(pictures) for _, pictures in groupby(shown, lambda path: _tick(path)[0])]
+    return Markup("").join(_strip(row) for row in rows[:CAMERAS])
+
+
+def _strip(shown: Sequence[Path]) -> Markup:
+    """Pictures of one camera, evenly chosen from the first to the last."""
     count = min(FRAMES, len(shown))
     chosen = [shown[round(index * (len(shown) - 1) / max(1, count - 1))] for index in range(count)]
     frames = [

@@ -102,19 +102,19 @@ def _round(reading: Reading, past: History, index: int) -> RoundView:
         round=index,
         collection=success_of(reading, past.campaign_id, ("collect",), round=index),
         candidate=made[-1] if made else "",
-        learner=_learner(learner) if learner else None,
+        learner=_learner(learner, past.ended is not None) if learner else None,
         gate=gate_view(gate) if gate else None,
     )
 
 
-def _learner(record: LearnerRecord) -> LearnerView:
+def _learner(record: LearnerRecord, over: bool) -> LearnerView:
     ended = record.ended
     figures = mapping(ended, "figures") if ended else dict[str, object]()
     return LearnerView(
         job=text(record.started, "job"),
         learner=text(record.started, "learner"),
         parent=text(record.started, "parent"),
-        state="done" if ended else "failed" if record.failed else "running",
+        state="done" if ended else "failed" if record.failed else "stopped" if over else "running",
         why=record.failed,
         seconds=number(ended, "seconds") if ended else None,
         figures={name: float(value) for name, value in figures.items() if isinstance(value, int | float)},
