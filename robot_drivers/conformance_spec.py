@@ -217,8 +217,9 @@ def check_camera_is_live(bench: Bench) -> None:
     before, seen = rig.look(0), rig.observe()
     if not before:
         raise DoesNotApply("the robot gives no pictures here")
+    wish = bench.nudged(bench.holding(seen))
     for _ in range(10):
-        bench.tick(bench.nudged(bench.holding(), 1.0))
+        bench.tick(wish)
     if float(bench.shift(seen, rig.observe()).max()) < NUDGE_SEEN:
         raise DoesNotApply("the robot hardly moved")
     after = rig.look(0)

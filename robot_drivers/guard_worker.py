@@ -7,11 +7,32 @@ import socket
 import threading
 import time
 from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from enpire.errors import EnpireError, RobotProblem
 from enpire.fleet.fields import Fields
-from robot_drivers.guarded_rig import GuardedRig
+from enpire.interfaces import Rig
+from enpire.types import MaskArray
 from robot_drivers.wire import Message, answer, array_out, error_out
+
+
+class Watched(Rig, Protocol):
+    """A rig that knows which lanes left the envelope, and whose stop holds until it is resumed."""
+
+    violated: MaskArray
+    clipped: npt.NDArray[np.int64]
+    offences: list[str]
+
+    @property
+    def stale(self) -> str:
+        """One sentence on a sensor that stands still."""
+        ...
+
+    def resume(self) -> None:
+        """Allow motion again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +47,7 @@ class Job:
 class GuardWorker:
     """Carries out one job after the other; results wait in `finished`, and a byte on `wake` says so."""
 
-    def __init__(self, rig: GuardedRig, wake: socket.socket, least_s: float) -> None:
+    def __init__(self, rig: Watched, wake: socket.socket, least_s: float) -> None:
         """Start the thread.
 
         Args:

@@ -58,6 +58,7 @@ def test_a_robot_in_real_time_conforms():
     assert_conforms(check(Subject(open=opened, start=starts_of(spec), realtime=True)))
 
 
+@pytest.mark.slow
 def test_a_simulation_behind_its_guard_conforms(tmp_path):
     settings = GuardSettings(
         driver="fake", folder=tmp_path, lanes=2, pace="fast", person_to_resume=False, watchdog_s=20.0
