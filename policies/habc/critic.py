@@ -24,6 +24,8 @@ class CriticShape:
     """True: one encoder feeds both heads; False: each head has its own."""
     horizon_decisions: float = 40.0
     """T_max: the most decisions an episode can have; the efficiency head speaks in [-T_max, 0]."""
+    bounded: bool = True
+    """True: V_e cannot rise above 0, whatever the head says."""
     logit_limit: float = 6.0
     """z_v is clipped to this where it is used; 0 means no limit."""
 
@@ -57,7 +59,8 @@ class Critics(nn.Module):
 
     def efficiency(self, features: Tensor) -> Tensor:
         """V_e (B,), in decisions. The head works in units of T_max, so that its targets are of order one."""
-        return self.efficiency_head(self.efficiency_encoder(features)).squeeze(-1) * self.shape.horizon_decisions
+        said = self.efficiency_head(self.efficiency_encoder(features)).squeeze(-1)
+        return self.shape.horizon_decisions * (-nn.functional.softplus(said - 1) if self.shape.bounded else said)
 
 
 def _encoder(wide: int, hidden: int) -> nn.Sequential:

@@ -13,7 +13,7 @@ from policies.habc.weights import GateForm
 class HabcSettings(RoundSettings):
     """The defaults are those of `habc_plus`."""
 
-    critic_steps: int = 1200
+    critic_steps: int = 500
     """Gradient steps of the critics before the actor begins."""
     critic_beside: bool = False
     """The critics go on learning beside the actor, one step for one (the paper's way)."""
@@ -24,7 +24,7 @@ class HabcSettings(RoundSettings):
     critic_batch: int = 256
     critic_learning_rate: float = 1e-3
     critic_hidden: int = 128
-    critic_frequencies: int = 2
+    critic_frequencies: int = 0
     shared_encoder: bool = False
     multi_step: int = 4
     """Decisions that the temporal difference and the advantages span."""
@@ -32,6 +32,8 @@ class HabcSettings(RoundSettings):
     """Share by which the target network follows each step; 1 means that there is no target network."""
     efficiency_unit: Literal["horizon", "decision"] = "horizon"
     """Unit of V_e inside the Huber loss; `decision` is the literal form, which diverges."""
+    bounded_efficiency: bool = True
+    """V_e cannot rise above 0; False is the literal, free head."""
     balance_length: bool = True
     """Label weights 1 / windows of the episode, so that long failures do not dominate."""
     correct_interception: bool = True

@@ -120,6 +120,7 @@ def critics_for(windows: Windows, settings: HabcSettings, seed: int) -> Critics:
         hidden=settings.critic_hidden,
         shared_encoder=settings.shared_encoder,
         horizon_decisions=max(2.0, math.ceil(longest)),
+        bounded=settings.bounded_efficiency,
         logit_limit=settings.logit_limit,
     )
     return Critics(shape, seed)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from enpire.files import parse
 from policies.flow_network import weighted_loss
 from policies.habc.critic import Transitions, efficiency_targets
 from policies.habc.settings import HabcSettings
@@ -13,7 +14,7 @@ from policies.habc.train import CriticTraining, critics_for, evidence_of, label_
 from policies.normalise import Scale
 from tests.policies.habc.chain import GOOD, SLOW, Chain
 
-PLAIN = {
+PLAIN: dict[str, object] = {
     "stride": 1,
     "execute": 1,
     "horizon": 1,
@@ -27,10 +28,12 @@ PLAIN = {
     "label_ends": False,
 }
 
+LITERAL = {"efficiency_unit": "decision", "bounded_efficiency": False}
+
 
 def trained(chain: Chain, seed: int, episodes: int, **settings: object) -> tuple[CriticTraining, np.ndarray]:
     torch.set_num_threads(1)
-    chosen = HabcSettings(**(PLAIN | settings))
+    chosen = parse(HabcSettings, PLAIN | settings, "the test")
     windows, action = chain.windows(episodes, seed)
     width = chain.states + 1
     scale = Scale(mean=np.zeros(width, np.float32), spread=np.ones(width, np.float32))
@@ -78,7 +81,7 @@ def _check_the_step_of_weighted_cloning(chain: Chain, training: CriticTraining, 
 
 def test_the_literal_efficiency_loss_trips_the_guard() -> None:
     long = Chain(states=30, good=0.5, slow=0.49, bad=0.01)
-    literal, _ = trained(long, 1, 600, critic_steps=300, efficiency_unit="decision", target_follow=1.0)
+    literal, _ = trained(long, 1, 600, critic_steps=300, target_follow=1.0, **LITERAL)
     state = literal.soundness()
     assert state is not None
     assert not state.sound
@@ -97,7 +100,8 @@ def test_no_gradient_reaches_the_makers_of_weights_and_targets() -> None:
     weights = torch.tensor([0.5, 1.5], requires_grad=True)
     weighted_loss(losses, weights).backward()
     assert weights.grad is None
-    np.testing.assert_allclose(losses.grad, [0.25, 0.75])
+    assert losses.grad is not None
+    np.testing.assert_allclose(losses.grad.numpy(), [0.25, 0.75])
     later = torch.tensor([-3.0, -4.0], requires_grad=True)
     rows = Transitions(
         features=torch.zeros(2, 1), later=torch.zeros(2, 1), cost=torch.ones(2), ends=torch.tensor([0.0, 1.0])

@@ -14,17 +14,26 @@ import numpy as np
 import pytest
 
 from enpire.errors import LearningProblem
-from enpire.files import find
+from enpire.files import find, parse
 from enpire.interfaces import ImprovementJob
 from enpire.recipe import read_recipe
 from policies.clone import Clone
 from policies.habc.diagnostics import ranking
 from policies.habc.learner import Habc
+from policies.habc.settings import HabcSettings
 from tests.policies.recorded import driven, write
 
 ROOT = Path(__file__).resolve().parents[3]
-SIZES = {"hidden": 64, "depth": 2, "frequencies": 1, "batch": 64, "least_steps": 60, "most_steps": 60, "stride": 2}
-QUICK = SIZES | {"critic_steps": 60, "critic_batch": 64, "critic_hidden": 32}
+SIZES: dict[str, object] = {
+    "hidden": 64,
+    "depth": 2,
+    "frequencies": 1,
+    "batch": 64,
+    "least_steps": 60,
+    "most_steps": 60,
+    "stride": 2,
+}
+QUICK: dict[str, object] = SIZES | {"critic_steps": 60, "critic_batch": 64, "critic_hidden": 32}
 
 
 def recipe(learner: str, settings: dict[str, object]) -> dict[str, object]:
@@ -144,7 +153,12 @@ def test_a_round_without_a_success_learns_from_demonstrations(fresh_job: Callabl
 
 
 def test_divergence_stops_the_round_when_the_recipe_says_so(fresh_job: Callable[..., ImprovementJob]) -> None:
-    literal = {"efficiency_unit": "decision", "critic_learning_rate": 1.0, "critic_steps": 5}
+    literal = {
+        "efficiency_unit": "decision",
+        "bounded_efficiency": False,
+        "critic_learning_rate": 1.0,
+        "critic_steps": 5,
+    }
     job = fresh_job("stop", on_divergence="stop", **literal)
     with pytest.raises(LearningProblem, match="efficiency head diverged"):
         run(job)
@@ -155,11 +169,12 @@ def test_divergence_stops_the_round_when_the_recipe_says_so(fresh_job: Callable[
 
 @pytest.mark.parametrize("name", ["habc_plus", "habc_paper"])
 def test_the_presets_run(name: str, first: ImprovementJob, fresh_job: Callable[..., ImprovementJob]) -> None:
-    settings = dict(read_recipe(find("recipes", name)).settings)
-    small = {key: value for key, value in QUICK.items() if key not in {"stride", "critic_steps"}}
-    small |= {"critic_steps": min(100, int(settings["critic_steps"]))}
-    job = fresh_job(name, **(settings | small | {"warmup_steps": min(30, int(settings.get("warmup_steps", 0)))}))
-    figures = run(replace(job, recipe=recipe("habc", dict(settings) | small | {"on_divergence": "viability"})))
+    settings: dict[str, object] = dict(read_recipe(find("recipes", name)).settings)
+    parsed = parse(HabcSettings, settings, name)
+    small: dict[str, object] = {key: value for key, value in QUICK.items() if key not in {"stride", "critic_steps"}}
+    small |= {"critic_steps": min(100, parsed.critic_steps)}
+    job = fresh_job(name, **(settings | small | {"warmup_steps": min(30, parsed.warmup_steps)}))
+    figures = run(replace(job, recipe=recipe("habc", settings | small | {"on_divergence": "viability"})))
     assert np.isfinite(figures["loss"])
     assert first.parent is not None
 
