@@ -55,6 +55,7 @@ class Hub:
         self._phases: dict[str, tuple[str, int]] = {}
         self._seen: LabSnapshot | None = None
         self._asked = asyncio.Event()
+        self._moved_s = time.monotonic()
         self.looked_s = time.monotonic()
         """When the lab was last looked at; /healthz says how long ago."""
 
@@ -86,6 +87,11 @@ class Hub:
         """The newest document; None while there is none."""
         return self._posted.get(topic)
 
+    def lab_age_s(self) -> float:
+        """Seconds since the running campaign last gave a new state: a loop that hangs must not look alive."""
+        running = self._seen is not None and self._seen.campaign_id != ""
+        return round(time.monotonic() - self._moved_s, 1) if running else 0.0
+
     def look(self) -> FleetDocument:
         """The fleet as it is now."""
         if self._live is None:
@@ -97,7 +103,7 @@ class Hub:
             if self._live is not None:
                 snapshot = self._live.snapshot()
                 if snapshot is not self._seen:
-                    self._seen = snapshot
+                    self._seen, self._moved_s = snapshot, time.monotonic()
                     self._post("fleet", plain(self._fleet(snapshot)))
                 if self._desk.refresh() or "commands" not in self._posted:
                     self.post_commands()

@@ -6,8 +6,9 @@ from typing import Literal, Protocol, runtime_checkable
 
 from enpire.snapshot import LabSnapshot
 
-Verb = Literal["pause", "resume", "stop"]
-VERBS: tuple[Verb, ...] = ("pause", "resume", "stop")
+Verb = Literal["pause", "resume", "stop", "pause campaign", "continue campaign", "end campaign", "rollback"]
+CAMPAIGN_VERBS: frozenset[Verb] = frozenset({"pause campaign", "continue campaign", "end campaign", "rollback"})
+"""They concern the campaign and its champion, never one station."""
 CommandState = Literal["requested", "accepted", "effective", "refused"]
 """Written down; taken by the orchestrator; every station concerned says that it holds; will not happen."""
 

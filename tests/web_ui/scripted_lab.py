@@ -28,10 +28,14 @@ class ScriptedLab:
     """command id -> verb, station, when it takes effect."""
     keys: dict[str, str] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    frozen: LabSnapshot | None = None
+    """Set it, and the lab hangs: the same snapshot for ever."""
     pictures: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
     def snapshot(self) -> LabSnapshot:
         """A fresh snapshot; the figures move with the clock."""
+        if self.frozen is not None:
+            return self.frozen
         elapsed_s = time.monotonic() - BEGUN
         pairs = int(elapsed_s * 3) % 120
         return LabSnapshot(
@@ -51,6 +55,7 @@ class ScriptedLab:
             champion=self.champion,
             champion_interval=Interval(successes=171, n=200, low=0.799, high=0.897), goal=0.97, mru=0.962,
             episodes={"success": 412, "failure": 231, "aborted": 3, "open": 88}, home="/tmp/home",
+            paused=self._campaign_paused(),
         )  # fmt: skip
 
     def command(self, verb: Verb, station: str, by: str, key: str) -> str:
@@ -90,11 +95,16 @@ class ScriptedLab:
         with self.lock:
             given = sorted(self.given.values(), key=lambda item: item[2])
         for verb, station, at_s in given:
-            if station in ("", name) and at_s <= time.monotonic():
+            if verb in ("pause", "resume", "stop") and station in ("", name) and at_s <= time.monotonic():
                 line = self._after(verb, line)
         if line.stopped:
             return replace(line, phase="stopped")
         return replace(line, phase="wait-order") if line.paused else line
+
+    def _campaign_paused(self) -> bool:
+        with self.lock:
+            given = [verb for verb, _, at_s in self.given.values() if at_s <= time.monotonic() and "e campaign" in verb]
+        return bool(given) and given[-1] == "pause campaign"
 
     def _after(self, verb: Verb, line: StationLine) -> StationLine:
         if verb == "stop":

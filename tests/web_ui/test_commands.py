@@ -58,7 +58,8 @@ def test_a_key_that_was_used_for_something_else_is_refused(site: Site) -> None:
 
 @pytest.mark.parametrize(("role", "verb", "status"), [
     ("viewer", "stop", 202), ("viewer", "pause", 403), ("viewer", "resume", 403),
-    ("operator", "pause", 202), ("operator", "resume", 202), ("admin", "resume", 202),
+    ("operator", "pause", 202), ("operator", "resume", 202),
+    ("viewer", "end campaign", 403), ("operator", "rollback", 202), ("admin", "resume", 202),
 ])  # fmt: skip
 def test_everybody_may_stop_and_operators_may_go_on(site: Site, role: str, verb: str, status: int) -> None:
     client = site.enter(role)  # pyright: ignore[reportArgumentType]
@@ -70,6 +71,7 @@ def test_everybody_may_stop_and_operators_may_go_on(site: Site, role: str, verb:
 @pytest.mark.parametrize(("body", "headers", "status"), [
     ({"verb": "stop", "station": "nowhere"}, key("e"), 404),
     ({"verb": "explode", "station": ""}, key("e"), 422),
+    ({"verb": "end campaign", "station": "sim-1"}, key("e"), 400),
     ({"verb": "stop", "station": "", "force": True}, key("e"), 422),
     ({"verb": "stop", "station": ""}, {}, 422),
     ({"verb": "stop", "station": ""}, {"Idempotency-Key": "short"}, 400),

@@ -93,6 +93,16 @@ def test_a_silent_lab_is_told_apart_from_a_silent_server(site: Site) -> None:
         assert abs(message["at_ms"] / 1000 - time.time()) < 60
 
 
+def test_a_lab_that_hangs_is_told_although_the_server_lives(site: Site) -> None:
+    site.lab.frozen = site.lab.snapshot()
+    with site.enter("viewer").websocket_connect(SOCKET) as socket:
+        ages = [0.0]
+        while ages[-1] < 1.5:
+            message = json.loads(socket.receive_text())
+            ages.append(message.get("lab_s", ages[-1]))
+        assert ages == sorted(ages)
+
+
 @pytest.mark.parametrize("said", ["{", "[]", "{}", '{"subscribe": "fleet"}', '{"subscribe": ["secrets"]}', '{"x": []}'])
 def test_what_is_not_understood_gets_a_sentence_and_the_line_stays(site: Site, said: str) -> None:
     with site.enter("viewer").websocket_connect(SOCKET) as socket:

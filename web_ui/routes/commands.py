@@ -15,7 +15,7 @@ from web_ui.commands import CommandDesk
 from web_ui.commands import Request as Wish
 from web_ui.documents import CommandDocument
 from web_ui.hub import Hub
-from web_ui.live import Verb
+from web_ui.live import CAMPAIGN_VERBS, Verb
 from web_ui.problems import Problem
 
 router = APIRouter(prefix="/commands", tags=["commands"])
@@ -43,6 +43,8 @@ async def command(body: Command, key: IdempotencyKey, caller: Anybody, request: 
         raise Problem(403, f"To {body.verb} needs the role operator; {caller.user.name!r} is {caller.user.role}.")
     if not KEY.fullmatch(key):
         raise Problem(400, "Idempotency-Key has 8 to 100 of: letters, digits, dot, underscore, colon, dash.")
+    if body.verb in CAMPAIGN_VERBS and body.station:
+        raise Problem(400, f"{body.verb!r} concerns no single station: leave `station` empty.")
     wish = Wish(verb=body.verb, station=body.station, by=caller.user.name, key=key)
     pool = cast(Executor, request.app.state.command_pool)  # its own threads: slow reads never delay a stop
     document = await asyncio.get_running_loop().run_in_executor(pool, _desk(request).hand_in, wish)

@@ -2,8 +2,10 @@
 
 Client: {"subscribe": ["fleet", "campaign/ID"], "unsubscribe": [...]}. Server, as text:
 {"topic", "kind": "snapshot" | "delta", "seq", "at_ms", "body"}; `seq` rises by one per message of a topic, a delta is a
-JSON merge patch (RFC 7396). {"kind": "beat", "at_ms"} at least once a second. {"kind": "problem", "detail"} for what
-was not understood. Pictures are binary: two bytes of length (big endian), that many bytes of JSON {"topic"}, the JPEG.
+JSON merge patch (RFC 7396). {"kind": "beat", "at_ms", "lab_s"} at least once a second; `lab_s` is the age of the lab's
+newest state, so that a lab that hangs behind a server that lives is not shown as live. {"kind": "problem", "detail"}
+for what was not understood. Pictures are binary: two bytes of length (big endian), that many bytes of JSON {"topic"},
+the JPEG.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ class Line:
 
     async def send(self) -> None:
         """Send what changed, or a beat; ends with the connection."""
-        checked_s = time.monotonic()
+        checked_s = beaten_s = time.monotonic()
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._event.wait(), self._pause_s())
@@ -96,8 +98,11 @@ class Line:
                 if find_caller(self._websocket) is None:
                     await self._websocket.close(4401, "The session has ended.")
                     return
-            if not await self._send_all():
-                await self._websocket.send_text(json.dumps({"kind": "beat", "at_ms": _now_ms()}))
+            sent = await self._send_all()
+            if not sent or time.monotonic() > beaten_s + BEAT_S:
+                beaten_s = time.monotonic()
+                beat = {"kind": "beat", "at_ms": _now_ms(), "lab_s": self._hub.lab_age_s()}
+                await self._websocket.send_text(json.dumps(beat))
 
     def leave(self) -> None:
         """The connection is gone."""

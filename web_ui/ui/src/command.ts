@@ -6,8 +6,9 @@ import type { Command, Verb } from "./types";
 
 /** The sentence of the last refusal; empty when the last command was taken. */
 export const refusal = signal("");
-/** Whether the question before a fleet-wide stop is open. */
-export const asking = signal(false);
+export interface Question { title: string; text: string; act: string; verb: Verb }
+/** What is asked before a command that is hard to take back; undefined when nothing is. */
+export const question = signal<Question | undefined>(undefined);
 const underway = new Set<string>();
 
 export async function command(verb: Verb, station: string): Promise<void> {
@@ -23,6 +24,17 @@ export async function command(verb: Verb, station: string): Promise<void> {
   } finally {
     underway.delete(same);
   }
+}
+
+/** The one question before every robot is stopped. */
+export function askToStop(stations: number): void {
+  const who = stations ? `${stations} station${stations > 1 ? "s hold" : " holds"} still at once` : "Every station holds still at once";
+  question.value = {
+    title: "Stop every robot now?",
+    text: `${who}, until somebody resumes. Running episodes end as aborted.`,
+    act: "■ Stop fleet",
+    verb: "stop",
+  };
 }
 
 /** A stop that met a dead line is tried again with the same key: it stays one command. */

@@ -4,11 +4,13 @@ import { type Signal, signal } from "@preact/signals";
 import type { Command, FleetDocument } from "./types";
 
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
-interface Message { kind: string; topic?: string; seq?: number; body?: Json; detail?: string; at_ms?: number }
+interface Message { kind: string; topic?: string; seq?: number; body?: Json; detail?: string; at_ms?: number; lab_s?: number }
 interface Topic { document: Signal<unknown>; seq: number; users: number; topic: string }
 
 /** performance.now() of the last message of any kind; 0 before the first. */
 export const lastMessage = signal(0);
+/** performance.now() of the newest state of the laboratory behind the server, as the server says. */
+export const labMoved = signal(Infinity);
 export const connected = signal(false);
 /** Milliseconds to add to Date.now() for the server's clock: ages on tiles are true on any computer. */
 export const clockSkew = signal(0);
@@ -98,6 +100,7 @@ function say(wish: { subscribe?: string[]; unsubscribe?: string[] }): void {
 
 function take(message: Message): void {
   if (message.at_ms !== undefined) clockSkew.value = message.at_ms - Date.now();
+  if (message.lab_s !== undefined) labMoved.value = message.lab_s ? performance.now() - 1000 * message.lab_s : Infinity;
   const topic = message.topic === undefined ? undefined : topics.get(message.topic);
   if (!topic || message.seq === undefined) return;
   if (message.kind === "snapshot") topic.document.value = message.body;

@@ -2,7 +2,8 @@
 
 export type Phase =
   | "rollout" | "reset" | "verify" | "wait-order" | "wait-person" | "fault" | "stopped" | "offline";
-export type Verb = "pause" | "resume" | "stop";
+export type Verb =
+  | "pause" | "resume" | "stop" | "pause campaign" | "continue campaign" | "end campaign" | "rollback";
 export type CommandState = "requested" | "accepted" | "effective" | "refused";
 export type Role = "viewer" | "operator" | "admin";
 

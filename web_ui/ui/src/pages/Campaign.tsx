@@ -1,11 +1,13 @@
 /** One campaign: how far from its goal, by which steps, at what cost, and why that can be believed. */
 
 import { useEffect, useMemo } from "preact/hooks";
+import { command, question } from "../command";
 import { percent, seconds, short, whole } from "../format";
 import { Chart } from "../parts/Chart";
 import { Empty, Failed, Interval, Pill, Rate, Stack } from "../parts/Pieces";
 import { useGet } from "../parts/use";
-import { leave, watch } from "../socket";
+import { mayCommand } from "../session";
+import { fleet, leave, watch } from "../socket";
 import type { CampaignView, GateView, Success, VersionView } from "../types";
 import { decisionWord, outcomeWord, PHASE_ORDER, phaseWord, stateWord } from "../words";
 
@@ -27,6 +29,7 @@ export function CampaignPage({ id }: { id: string }) {
           seed {newest.seed} · <a href={`/episodes?campaign=${id}`}>its episodes</a>
         </span>
       </div>
+      <Acts id={id} />
       <Figures of={newest} />
       <Curve of={newest} />
       <div class="columns">
@@ -47,6 +50,32 @@ export function CampaignPage({ id }: { id: string }) {
       <Learning of={newest} />
       <Versions id={id} champion={newest.champion?.id ?? ""} />
     </main>
+  );
+}
+
+/** What may be asked of the campaign that runs now. */
+function Acts({ id }: { id: string }) {
+  const running = fleet.value?.campaign;
+  if (running?.id !== id || !mayCommand.value) return null;
+  const end = () => (question.value = {
+    title: "End this campaign?", text: "The stations finish and leave. Everything recorded stays; it can be resumed with the same command.",
+    act: "End the campaign", verb: "end campaign",
+  });
+  const back = () => (question.value = {
+    title: "Roll the champion back?", text: "Every station returns to the champion before this one at its next episode; an open gate is dropped.",
+    act: "Roll back", verb: "rollback",
+  });
+  return (
+    <div class="head" role="group" aria-label="Commands to the campaign">
+      {running.paused ? (
+        <button onClick={() => void command("continue campaign", "")}>▶ Continue</button>
+      ) : (
+        <button onClick={() => void command("pause campaign", "")}>‖ Pause</button>
+      )}
+      <button onClick={back}>↶ Roll back the champion</button>
+      <button onClick={end}>■ End</button>
+      <span class="soft small">{running.phase_text}</span>
+    </div>
   );
 }
 

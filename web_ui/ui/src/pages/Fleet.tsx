@@ -22,9 +22,10 @@ export function FleetPage() {
   if (!now) return <main><Empty title="Asking the laboratory…" /></main>;
   const stations = Object.values(now.stations).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
   return (
-    <main class={stale.value ? "greyed" : ""} aria-busy={stale.value}>
+    <main aria-busy={stale.value}>
       <Title now={now} />
       <Attention stations={stations} />
+      <div class={`pile ${stale.value ? "greyed" : ""}`}>
       {now.campaign && <Figures of={now.campaign} />}
       {now.campaign && (
         <div class="columns wide-left">
@@ -37,6 +38,7 @@ export function FleetPage() {
       )}
       <Stations stations={stations} connected={now.connected} />
       <Deeds />
+      </div>
     </main>
   );
 }
@@ -83,6 +85,13 @@ function causeOf(station: Station): Omit<Cause, "names"> | undefined {
 function Attention({ stations }: { stations: Station[] }) {
   const groups = causes(stations);
   if (!stations.length) return null;
+  if (stale.value) {
+    return (
+      <section class="attention">
+        <div class="bad"><span aria-hidden="true">⚠</span> What you see is old and may no longer be true. Stop is sent again and again until it arrives, or says that it did not.</div>
+      </section>
+    );
+  }
   if (!groups.length) return <span class="calm-line"><span aria-hidden="true">✓</span> Nothing needs you.</span>;
   return (
     <section class="attention" aria-label="Needs attention">

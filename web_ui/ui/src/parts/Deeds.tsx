@@ -31,7 +31,7 @@ function Deed({ of }: { of: Command }) {
   return (
     <li data-command={of.verb} data-state={of.state}>
       <span class="faint small num">{at}</span>
-      <span><b>{of.verb[0]!.toUpperCase() + of.verb.slice(1)}</b> {of.station || "the whole fleet"} <span class="faint small">by {of.by}</span></span>
+      <span><b>{of.verb[0]!.toUpperCase() + of.verb.slice(1)}</b> {of.station || (of.verb.includes(" ") || of.verb === "rollback" ? "" : "the whole fleet")} <span class="faint small">by {of.by}</span></span>
       <span class="steps push">
         {of.state === "refused" ? <b class="refused">✕ refused</b> : WAY.map((step, index) => (
           <>

@@ -2,8 +2,8 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { age, stale } from "../clock";
-import { asking, command, refusal } from "../command";
+import { age, labAge, STALE_S, stale } from "../clock";
+import { askToStop, command, question, refusal } from "../command";
 import { path } from "../router";
 import { signOut, standing } from "../session";
 import { fleet } from "../socket";
@@ -17,12 +17,14 @@ const PAGES = [
 ] as const;
 const THEMES = { system: "◐ System", light: "☀ Light", dark: "☾ Dark" };
 
+const stop = () => askToStop(Object.keys(fleet.value?.stations ?? {}).length);
+
 export function Shell({ children }: { children: ComponentChildren }) {
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (event.key === "Escape" && event.shiftKey) {
         event.preventDefault();
-        asking.value = true;
+        stop();
       }
     };
     addEventListener("keydown", onKey);
@@ -40,7 +42,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
           ))}
         </nav>
         <Age />
-        <button class="danger" onClick={() => (asking.value = true)} title="Stop every robot (Shift+Esc)">
+        <button class="danger" onClick={stop} title="Stop every robot (Shift+Esc)">
           <span aria-hidden="true">■</span> Stop fleet <kbd class="optional">⇧ Esc</kbd>
         </button>
         <span class="who">
@@ -57,43 +59,42 @@ export function Shell({ children }: { children: ComponentChildren }) {
         </main>
       )}
       <div id="content">{children}</div>
-      <StopQuestion />
+      <Asked />
     </>
   );
 }
 
 function Age() {
   const old = stale.value;
-  const text = age.value === Infinity ? "connecting" : old ? `stale ${age.value.toFixed(0)} s` : `live ${age.value.toFixed(1)} s`;
+  const silent = age.value > STALE_S ? age.value : labAge.value;
+  const text = age.value === Infinity ? "connecting" : old ? `stale ${silent.toFixed(0)} s` : `live ${age.value.toFixed(1)} s`;
+  const why = age.value > STALE_S ? "the server is silent" : old ? "the server answers, the laboratory behind it is silent" : "age of the last message of the server";
   return (
-    <span class={`live num ${old ? "stale" : ""}`} title="Age of the last message of the server">
+    <span class={`live num ${old ? "stale" : ""}`} title={why}>
       <i aria-hidden="true" />{text}
     </span>
   );
 }
 
-function StopQuestion() {
+function Asked() {
   const box = useRef<HTMLDialogElement>(null);
-  const open = asking.value;
+  const asked = question.value;
   useEffect(() => {
-    if (open && !box.current?.open) box.current?.showModal();
-    if (!open && box.current?.open) box.current.close();
-  }, [open]);
-  const count = Object.keys(fleet.value?.stations ?? {}).length;
+    if (asked && !box.current?.open) box.current?.showModal();
+    if (!asked && box.current?.open) box.current.close();
+  }, [asked]);
+  const close = () => (question.value = undefined);
   const confirm = () => {
-    asking.value = false;
-    void command("stop", "");
+    close();
+    if (asked) void command(asked.verb, "");
   };
   return (
-    <dialog ref={box} onClose={() => (asking.value = false)} aria-labelledby="stop-title">
-      <h2 id="stop-title">Stop every robot now?</h2>
-      <p class="soft">
-        {count ? `${count} station${count > 1 ? "s" : ""} hold still at once` : "Every station holds still at once"} and stay
-        stopped until somebody resumes them. Running episodes end as aborted.
-      </p>
+    <dialog ref={box} onClose={close} aria-labelledby="question">
+      <h2 id="question">{asked?.title}</h2>
+      <p class="soft">{asked?.text}</p>
       <div class="row">
-        <button onClick={() => (asking.value = false)}>Cancel</button>
-        <button class="danger" autofocus onClick={confirm}>■ Stop fleet</button>
+        <button onClick={close}>Cancel</button>
+        <button class="danger" autofocus onClick={confirm}>{asked?.act}</button>
       </div>
     </dialog>
   );
