@@ -106,7 +106,9 @@ class PinRig(SimRig):
         joints = self.scene.qpos[lane]
         joints[:3] = 0.0
         self._grasp_anew(lane)
-        joints[:3] = 1e-3 * aim - self._tip_m(joints[None], self._grip[lane, self._pin][None])[0]
+        # Starts are where the sensors see the tip: relative to the estimated hole.
+        seen_m = 1e-3 * (aim - self._hole_error_mm[lane])
+        joints[:3] = seen_m - self._tip_m(joints[None], self._grip[lane, self._pin][None])[0]
 
     def _grasp_anew(self, lane: int) -> None:
         """The next pin, held with its own tilt and offset: the grasp is a model edit of this row."""

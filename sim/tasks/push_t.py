@@ -1,0 +1,189 @@
+"""Push-T, the easy form: push a T block that lies within 6 cm and 0.5 rad of its goal onto it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from enpire.errors import PolicyProblem
+from enpire.interfaces import Evidence
+from enpire.types import FloatArray, IntArray, MaskArray, Observation, Split, Start, TaskSpec, Verdict
+from sim.starts import Sampler
+from sim.tasks.push_t_planner import PushPlanner, View, limit_speed
+from sim.tasks.push_t_rig import ACTION, ANGLE, BLOCK, NEAR_MM, NEAR_RAD, PUSHER, START_NAMES, STATE, PushTRig
+
+RANGES = ((-60.0, 60.0), (-60.0, 60.0), (-0.5, 0.5), (-150.0, 150.0), (-215.0, -170.0))
+LEAST_ASIDE_MM = 20.0
+"""A block that lies at its goal already would be no task."""
+
+_TOLERANCE = np.array([12.0, 12.0, 0.15, 12.0, 12.0])
+"""How near a reset must come, in the units of the start values."""
+
+
+def view_of(state: FloatArray) -> View:
+    """One state row (state_dim,) as the planner sees it."""
+    row = state.astype(np.float64)
+    angle = float(np.arctan2(row[ANGLE][1], row[ANGLE][0]))
+    return View(block_mm=row[BLOCK], angle_rad=angle, pusher_mm=row[PUSHER])
+
+
+class PushT:
+    """The immutable contract of Push-T."""
+
+    spec = TaskSpec(
+        name="push_t",
+        instruction="Push the T onto its outline.",
+        state=STATE,
+        action=ACTION,
+        rate_hz=30.0,
+        limit_ticks=300,
+        cameras=("top", "side"),
+        subtasks=("touched", "placed"),
+        start_names=START_NAMES,
+    )
+    starts = Sampler(task=spec.name, ranges=RANGES, least_aside=LEAST_ASIDE_MM)
+
+    def rig(self, lanes: int, seed: int) -> PushTRig:
+        """A simulated rig; `seed` draws the station's friction, latency and sensor bias."""
+        return PushTRig(self.spec, lanes, seed)
+
+    def start(self, split: Split, index: int, secret: bytes) -> Start:
+        """The index-th start of a split; train starts ignore the secret."""
+        return self.starts.start(split, index, secret)
+
+    def reset_skill(self) -> PushReset:
+        """The robot's own reset: push the T to its next start pose, then go to the pusher's."""
+        return PushReset(self.spec.period_s)
+
+    def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
+        """(achieved start values as sensed, whether every one is within tolerance of the asked one)."""
+        view = view_of(state)
+        achieved = (*(float(v) for v in view.block_mm), view.angle_rad, *(float(v) for v in view.pusher_mm))
+        return achieved, bool((np.abs(np.array(achieved) - np.array(start.values)) <= _TOLERANCE).all())
+
+    def verifier(self) -> PushTVerifier:
+        """A fresh verifier with the shipped thresholds."""
+        return PushTVerifier()
+
+    def expert(self, seed: int) -> PushExpert:
+        """The demonstrating expert: the planner with varied speed and a trembling hand."""
+        return PushExpert(self.spec.period_s, seed, varied=True)
+
+    def clean_expert(self) -> PushExpert:
+        """The planner at its best."""
+        return PushExpert(self.spec.period_s, 0, varied=False)
+
+
+class PushTVerifier:
+    """The block's sensed pose over the last samples against the goal. Frozen: the digest covers rule and thresholds."""
+
+    needs_images = False
+    near_mm, near_rad, samples = NEAR_MM - 0.2, NEAR_RAD - 0.002, 5
+    margin_mm, margin_rad = 2.0, 0.025
+    """A rollout is called finished only this far inside the tolerances."""
+
+    def __init__(self) -> None:
+        """Judge with the shipped thresholds."""
+        rule = ("block at goal, median of samples; version 1", self.near_mm, self.near_rad, self.samples)
+        self.digest = hashlib.sha256(repr((*rule, self.margin_mm, self.margin_rad)).encode()).hexdigest()
+
+    def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
+        """Which lanes look done: well inside the tolerances, with a pusher that hardly moves the block any more."""
+        away = np.hypot(state[:, 2], state[:, 3])
+        turned = np.abs(np.arctan2(state[:, 5], state[:, 4]))
+        inside = (away <= self.near_mm - self.margin_mm) & (turned <= self.near_rad - self.margin_rad)
+        return inside & (ticks >= self.samples)
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        """The verdict on one rollout, from its last recorded states."""
+        last = evidence.arrays.state[-2:].astype(np.float64)
+        away = float(np.hypot(*last[:, BLOCK].mean(axis=0)))
+        cosine, sine = last[:, ANGLE].mean(axis=0)
+        turned = abs(float(np.arctan2(sine, cosine)))
+        margin = min((self.near_mm - away) / 0.5, (self.near_rad - turned) / 0.005)
+        confidence = 1.0 / (1.0 + float(np.exp(-min(abs(margin), 30.0) - 1.0)))
+        return Verdict(kind="success" if margin >= 0.0 else "failure", confidence=confidence, source="verifier")
+
+
+@dataclass(slots=True)
+class _Hand:
+    """How one lane's episode is pushed."""
+
+    planner: PushPlanner
+    rng: np.random.Generator
+    tremor_mm_s: float
+
+
+class PushExpert:
+    """The push planner as a policy; decides every second period."""
+
+    horizon = 4
+    execute = 2
+
+    def __init__(self, period_s: float, seed: int, varied: bool) -> None:
+        """Push cleanly, or as varied demonstrations."""
+        self._period_s, self._seed, self._varied = period_s, seed, varied
+        self._hands: dict[int, _Hand] = {}
+
+    def begin(self, lane: int, seed: int) -> None:
+        """Draw this episode's speed and tremor."""
+        rng = np.random.Generator(np.random.PCG64([self._seed, seed, 9]))
+        pace = float(rng.uniform(0.5, 1.0)) if self._varied else 1.0
+        planner = PushPlanner(push_mm_s=70.0 * pace, walk_mm_s=230.0 * pace)
+        self._hands[lane] = _Hand(planner=planner, rng=rng, tremor_mm_s=6.0 if self._varied else 0.0)
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        """Decide for the lanes named, (len(lanes), 4, 2) in mm/s.
+
+        Raises:
+            PolicyProblem: the state has another width than Push-T has.
+        """
+        if observation.state.shape != (len(lanes), len(STATE)):
+            raise PolicyProblem(
+                f"The Push-T expert needs a state of shape ({len(lanes)}, {len(STATE)}), not {observation.state.shape}."
+            )
+        chunk = np.empty((len(lanes), self.horizon, 2), dtype=np.float32)
+        for row, lane in enumerate(lanes):
+            if int(lane) not in self._hands:
+                self.begin(int(lane), 0)
+            hand = self._hands[int(lane)]
+            command = hand.planner.command(view_of(observation.state[row]), self.execute * self._period_s)
+            command = command + hand.tremor_mm_s * hand.rng.normal(0.0, 1.0, 2)
+            chunk[row] = limit_speed(command)
+        return chunk
+
+
+class PushReset:
+    """Push the T to its next start pose with the same planner, then walk the pusher to its own start."""
+
+    def __init__(self, period_s: float) -> None:
+        """No lane is being reset."""
+        self._period_s = period_s
+        self._planners: dict[int, PushPlanner] = {}
+        self._homes: dict[int, np.ndarray[tuple[int, ...], np.dtype[np.float64]]] = {}
+        self._placed: dict[int, bool] = {}
+
+    def begin(self, lane: int, start: Start) -> None:
+        """Aim one lane at a start state."""
+        values = np.array(start.values)
+        self._planners[lane] = PushPlanner(goal_mm=values[:2], goal_rad=float(values[2]))
+        self._homes[lane], self._placed[lane] = values[3:], False
+
+    def step(self, state: FloatArray, lanes: IntArray) -> tuple[FloatArray, MaskArray]:
+        """One period: (commands (n, 2) in mm/s, which lanes are at their start)."""
+        commands = np.zeros((len(lanes), 2), dtype=np.float32)
+        done = np.zeros(len(lanes), dtype=np.bool_)
+        for row, lane in enumerate(int(lane) for lane in lanes):
+            planner, view = self._planners[lane], view_of(state[row])
+            cost = planner.cost(view)
+            self._placed[lane] = cost < (0.45 if self._placed[lane] else 0.15)
+            if not self._placed[lane]:
+                commands[row] = limit_speed(planner.command(view, self._period_s))
+            elif float(np.hypot(*(self._homes[lane] - view.pusher_mm))) > 6.0:
+                planner.contact = -1
+                commands[row] = limit_speed(planner.walk(view, self._homes[lane], self._period_s))
+            else:
+                done[row] = True
+        return commands, done
