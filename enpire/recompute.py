@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
 from enpire.files import parse
-from enpire.gate import GateRule, Trial, confirm, judge, level, pairs_in_order
+from enpire.gate import Decision, GateRule, Trial, confirm, judge, level, pairs_in_order
 from enpire.interfaces import Ledger
 from enpire.intervals import wilson
 from enpire.store.records import episode_from, order_from
@@ -166,12 +166,7 @@ class _Records:
         decision = judge(pairs_in_order(gate.trials), rule, cast("float", gate.opened["alpha"]))
         self.promoted += decision.kind == "promote"
         self.granted = str(gate.opened["candidate"]) if decision.kind == "promote" else ""
-        tally = decision.tally
-        sentence = (
-            f"{decision.kind} ({decision.reason}) after {tally.pairs} pairs: {tally.wins} won, {tally.losses} lost, "
-            f"log E {decision.log_e:.2f} of {decision.log_need:.2f}"
-        )
-        return [_check(event, "gate_id", decision.body(), sentence, gate.strange)]
+        return [_check(event, "gate_id", decision.body(), _told(decision), gate.strange)]
 
     def _confirm_opened(self, event: Event) -> list[Check]:
         self.confirmations.append(_Confirmation(opened=event.body))
@@ -236,6 +231,16 @@ class _Records:
         "command accepted": _wished,
     }
     """Kind of event -> how it is read."""
+
+
+def _told(decision: Decision) -> str:
+    """A decision in numbers, with the evidence that its reason rests on."""
+    tally = decision.tally
+    weighed = {"faster": decision.log_e_faster, "worse": decision.log_e_worse}.get(decision.reason, decision.log_e)
+    return (
+        f"{decision.kind} ({decision.reason}) after {tally.pairs} pairs: {tally.wins} won, {tally.losses} lost, "
+        f"{tally.faster} faster, {tally.slower} slower, log E {weighed:.2f}, promoted from {decision.log_need:.2f}"
+    )
 
 
 def _enter(gate: _Gate, order: Order) -> None:
