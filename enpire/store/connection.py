@@ -69,6 +69,9 @@ def sentences(path: Path) -> Generator[None]:
         yield
     except sqlite3.Error as error:
         raise _sentence(error, path) from error
+    except UnicodeDecodeError as error:
+        # SQLite quotes damaged names in its messages, and stored text may be damaged too.
+        raise LedgerProblem(f"The ledger {path} is damaged: {error}. Restore it from a copy.") from error
 
 
 def _sentence(error: sqlite3.Error, path: Path) -> EnpireError:

@@ -129,8 +129,14 @@ class SqliteLedger:
         return seq
 
     def verify_orders(self) -> None:
-        """Replay the events beside the orders table; LedgerProblem naming the first order that is not what they say."""
+        """Check the indices, then replay the events beside the orders table.
+
+        LedgerProblem names the first order that is not what the events say, or the damage that SQLite finds.
+        """
         with self._guard, connection.sentences(self.path):
+            (sound,) = run(self._db, "PRAGMA integrity_check(1)").fetchone()
+            if sound != "ok":
+                raise LedgerProblem(f"The ledger {self.path} is damaged: {sound}. Restore it from a copy.")
             odd = differing_order(self._db)
         if odd:
             raise LedgerProblem(
@@ -204,6 +210,8 @@ def _check_link(row: Sequence[object], seq: int, previous: str) -> str:
     found, stamp_ns, kind, campaign, body, before, digest = row
     told = f"Event {seq} of the ledger does not verify: "
     advice = " The history was changed or damaged from there on; restore it from a copy."
+    if not isinstance(stamp_ns, int) or not all(isinstance(part, bytes) for part in (kind, body, before)):
+        raise LedgerProblem(f"{told}its fields are damaged.{advice}")
     if found != seq:
         raise LedgerProblem(f"{told}number {found} stands in its place.{advice}")
     if before != previous.encode():
