@@ -75,7 +75,13 @@ def sentences(path: Path) -> Generator[None]:
 
 
 def _sentence(error: sqlite3.Error, path: Path) -> EnpireError:
-    match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    if code in (sqlite3.SQLITE_READONLY_ROLLBACK, sqlite3.SQLITE_READONLY_RECOVERY):
+        return LedgerProblem(
+            f"The ledger {path} was left in the middle of a write, which a reader cannot undo: start the orchestrator, "
+            "or open the ledger once for writing."
+        )
+    match code & 0xFF:
         case sqlite3.SQLITE_FULL:
             return StorageFull(
                 f"The disk refused to write the ledger {path}: {error}. Nothing was appended; free some space on that "
@@ -96,7 +102,5 @@ def _sentence(error: sqlite3.Error, path: Path) -> EnpireError:
                 f"The ledger {path} is damaged: {error}. Restore it from a copy (copies lie beside it); do not go on "
                 "with this file."
             )
-        case sqlite3.SQLITE_READONLY if "journal" in str(error) or "rollback" in str(error).lower():
-            return LedgerProblem(f"The ledger {path} waits for its writer to finish an interrupted write: start that.")
         case _:
             return LedgerProblem(f"The ledger {path} refused: {error}.")
