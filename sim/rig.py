@@ -59,7 +59,7 @@ class SimRig(ABC):
         self.teleport = True
         self.scene = scene
         self._substeps = substeps
-        self._latency = latency_substeps
+        self.latency_substeps = latency_substeps
         self._low = np.array([b.low for b in spec.action], dtype=np.float32)
         self._high = np.array([b.high for b in spec.action], dtype=np.float32)
         self._sensed_low = np.array([b.low for b in spec.state], dtype=np.float32)
@@ -132,9 +132,9 @@ class SimRig(ABC):
             return self._sent.copy()
         everyone = None if len(rows) == self.lanes else rows
         self._before(rows)
-        self.scene.step(everyone, self._latency)
+        self.scene.step(everyone, self.latency_substeps)
         self._command(rows, sent)
-        self.scene.step(everyone, self._substeps - self._latency)
+        self.scene.step(everyone, self._substeps - self.latency_substeps)
         self._sent[rows] = sent[rows]
         self._sensed_at[rows] = (self._sensed_at[rows] + 1) % NOISE_TICKS
         self._after(rows)

@@ -1,0 +1,52 @@
+"""What a number was measured on: printed at the head of every benchmark, or alone by `python -m benchmarks.machine`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGES = ("numpy", "mujoco", "torch", "gymnasium", "lerobot")
+
+
+def describe(seeds: Sequence[int] = ()) -> str:
+    """Machine, versions, commit and seeds, in four lines."""
+    lines = [
+        f"machine   {_processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {platform.platform()}",
+        f"versions  python {platform.python_version()}, " + ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
+        f"commit    {_commit()}",
+    ]
+    if seeds:
+        lines.append(f"seeds     {', '.join(str(seed) for seed in seeds)}")
+    return "\n".join(lines)
+
+
+def _processor() -> str:
+    facts = Path("/proc/cpuinfo")
+    if facts.exists():
+        for line in facts.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _commit() -> str:
+    """The commit, with a plus when the working tree differs from it."""
+    root = Path(__file__).parents[1]
+    asked = ["git", "-C", str(root), "describe", "--always", "--dirty=+"]
+    answer = subprocess.run(asked, capture_output=True, text=True, check=False)
+    return answer.stdout.strip() if answer.returncode == 0 else "unknown (not a git checkout)"
+
+
+if __name__ == "__main__":
+    print(describe())
