@@ -28,7 +28,9 @@ from enpire.fleet.zmq_link import StationLink
 _GREET_AGAIN_S = 1.0
 _IN_FLIGHT = 64
 """Episodes that are on their way at once."""
-_DELIVER_AGAIN_S = 20.0
+_DELIVER_AGAIN_S = 8.0
+_OVERTAKEN_S = 1.0
+"""An episode that was sent so much earlier than one that is acknowledged by now is sent again."""
 
 
 class Courier:
@@ -52,6 +54,8 @@ class Courier:
         self._beat_s = -1e9
         self._heartbeat_s, self._silent_s = 0.5, 5.0
         self._in_flight: dict[str, float] = {}
+        self._acknowledged_s = -1e9
+        """When the newest of the acknowledged episodes was sent: older ones without an answer were lost."""
 
     def hear(self, timeout_s: float) -> Sequence[Message]:
         """What the orchestrator wants, after the courier took what is meant for itself."""
@@ -87,7 +91,8 @@ class Courier:
         for order_id in self._spool.ids():
             if len(self._in_flight) >= _IN_FLIGHT:
                 return
-            if now - self._in_flight.get(order_id, -1e9) < _DELIVER_AGAIN_S:
+            sent_s = self._in_flight.get(order_id, -1e9)
+            if now - sent_s < _DELIVER_AGAIN_S and sent_s > self._acknowledged_s - _OVERTAKEN_S:
                 continue
             parcel = self._spool.get(order_id)
             if parcel is None:
@@ -139,7 +144,8 @@ class Courier:
 
     def _acknowledged(self, message: Acknowledge) -> None:
         for order_id in message.order_ids:
-            self._in_flight.pop(order_id, None)
+            sent_s = self._in_flight.pop(order_id, -1e9)
+            self._acknowledged_s = max(self._acknowledged_s, sent_s)
             self._spool.delete(order_id)
 
     def _greet(self, now: float) -> None:
@@ -155,5 +161,5 @@ class Courier:
 
     def _leave_lease(self) -> None:
         self.lease = 0
-        self._greeted_s = -1e9
+        self._greeted_s = self._acknowledged_s = -1e9
         self._in_flight.clear()

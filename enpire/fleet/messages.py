@@ -1,12 +1,14 @@
 """What stations and the orchestrator say to each other: msgpack, a schema number, one frozen dataclass per message.
 
-Nothing is trusted: `decode` turns any bytes into a message or raises TransportProblem with a sentence, and nothing
-else. An envelope carries the sender's lease (the fence token that the orchestrator gave with its welcome) and a
-sequence number, with which a station notices that messages were lost, repeated or reordered on the way.
+Nothing is trusted: `decode` checks a digest before it parses, and turns any bytes into a message or raises
+TransportProblem with a sentence, and nothing else. An envelope carries the sender's lease (the fence token that the
+orchestrator gave with its welcome) and a sequence number, with which a station notices that messages were lost,
+repeated or reordered on the way.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal, cast
@@ -22,6 +24,7 @@ from enpire.types import PHASES, Episode, Order, Phase
 SCHEMA = 1
 LARGEST = 64 * 2**20
 """Bytes of a message; longer ones are refused unread."""
+_DIGEST = 8
 PART = 4 * 2**20
 """Bytes of one part of a policy's files."""
 Verb = Literal["pause", "resume", "stop", "deploy", "leave"]
@@ -159,17 +162,25 @@ def encode(message: Message, lease: int = 0, number: int = 0) -> bytes:
         packed = cast(bytes, msgpack.packb(whole))  # pyright: ignore[reportUnknownMemberType]
     except (OverflowError, TypeError, ValueError) as problem:
         raise TransportProblem(f"A {kind} message cannot be written: {problem}.") from problem
-    if len(packed) > LARGEST:
+    if len(packed) > LARGEST - _DIGEST:
         raise TransportProblem(f"A {kind} message is larger than the {LARGEST} bytes that may be sent.")
-    return packed
+    return seal(packed)
+
+
+def seal(content: bytes) -> bytes:
+    """Put the digest before a message, so that damage is seen before it is read (a key, not this, shows who spoke)."""
+    return hashlib.blake2b(content, digest_size=_DIGEST).digest() + content
 
 
 def decode(data: bytes) -> Envelope:
     """The envelope in these bytes. TransportProblem, and nothing else, for whatever is not one."""
     if len(data) > LARGEST:
         raise TransportProblem(f"A message of {len(data)} bytes is refused; at most {LARGEST} are allowed.")
+    packed = data[_DIGEST:]
+    if seal(packed) != data:
+        raise TransportProblem(f"A message of {len(data)} bytes is garbage, or was damaged on the way.")
     try:
-        content = cast(object, msgpack.unpackb(data, raw=False, strict_map_key=True))  # pyright: ignore[reportUnknownMemberType]
+        content = cast(object, msgpack.unpackb(packed, raw=False, strict_map_key=True))  # pyright: ignore[reportUnknownMemberType]
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as problem:
         raise TransportProblem(f"A message is not msgpack: {type(problem).__name__}.") from problem
     if not isinstance(content, list):

@@ -7,6 +7,7 @@ the list of what it still holds. Nothing that a peer sends can raise out of `pol
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import OrderedDict, deque
 from collections.abc import Sequence
@@ -271,6 +272,9 @@ class ZmqFleet:
             case Parcel(episode=episode, arrays_file=data):
                 if episode.order.station != session.station:
                     why = f"It delivered an episode of the station {episode.order.station}."
+                    return self._complaints.add(session.station, why)
+                if data and hashlib.sha256(data).hexdigest() != episode.sha256:
+                    why = f"The arrays of the episode {episode.order.order_id} do not have the hash that it names."
                     return self._complaints.add(session.station, why)
                 return (Delivered(station=session.station, lease=session.lease, episode=episode, arrays_file=data),)
             case WantPolicy():

@@ -141,6 +141,15 @@ def test_an_episode_and_a_beat_arrive_under_the_lease(fleet: ZmqFleet, links) ->
     assert arrival == Delivered(station="alpha", lease=lease, episode=EPISODE, arrays_file=b"frames")
 
 
+def test_an_episode_with_other_frames_than_it_names_is_refused(fleet: ZmqFleet, links) -> None:
+    link = links(fleet, "alpha")
+    lease = join(fleet, link).lease
+    say(link, Parcel(episode=EPISODE, arrays_file=b"other frames"), lease)
+    [refused] = until(fleet, Refused)
+    assert isinstance(refused, Refused)
+    assert "hash" in refused.why
+
+
 def test_what_is_said_under_an_old_lease_or_for_another_station_is_refused(fleet: ZmqFleet, links) -> None:
     link = links(fleet, "alpha")
     old = join(fleet, link).lease

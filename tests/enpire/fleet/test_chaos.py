@@ -1,0 +1,78 @@
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from enpire.fleet.arrivals import Delivered, Joined
+from enpire.types import Episode, Order
+from tests.enpire.fleet.bench import Bench
+from tests.enpire.fleet.chaos import ChaosProxy, Faults
+from tests.enpire.fleet.point_task import point_order, point_station
+
+
+class TinyLab:
+    """Ends every order once, as the loop does: the first delivery counts, what a hello does not list is lost."""
+
+    def __init__(self, bench: Bench, policy_id: str, total: int) -> None:
+        self.bench, self.policy_id, self.total = bench, policy_id, total
+        self.open: dict[str, Order] = {}
+        self.ends: dict[str, str] = {}
+        self.kept: dict[str, Episode] = {}
+        self.again = Counter[str]()
+        self.read = 0
+
+    def step(self) -> None:
+        self.bench.poll()
+        for arrival in self.bench.arrivals[self.read :]:
+            if isinstance(arrival, Joined):
+                held = {*arrival.running, *arrival.spooled}
+                for order_id in [order_id for order_id in self.open if order_id not in held]:
+                    self.end(order_id, "lost")
+                self.give(arrival.lease)
+            elif isinstance(arrival, Delivered):
+                self.deliver(arrival)
+        self.read = len(self.bench.arrivals)
+
+    def give(self, lease: int) -> None:
+        room = min(12 - len(self.open), self.total - len(self.ends) - len(self.open))
+        orders = [point_order(self.policy_id, index, lease=lease) for index in range(room)]
+        self.open |= {order.order_id: order for order in orders}
+        self.bench.fleet.send("alpha", orders)
+
+    def deliver(self, arrival: Delivered) -> None:
+        order_id = arrival.episode.order.order_id
+        if order_id in self.open:
+            assert arrival.episode.order == self.open[order_id]
+            self.kept[order_id] = arrival.episode
+            self.end(order_id, arrival.episode.outcome)
+            if len(self.open) < 8:
+                self.give(arrival.lease)
+        else:
+            self.again[order_id] += 1
+            assert self.kept.get(order_id, arrival.episode) == arrival.episode
+
+    def end(self, order_id: str, how: str) -> None:
+        del self.open[order_id]
+        assert order_id not in self.ends
+        self.ends[order_id] = how
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+def test_on_a_wire_that_loses_repeats_reorders_and_damages_every_order_ends_exactly_once(
+    tmp_path: Path, seed: int
+) -> None:
+    bench = Bench(tmp_path)
+    policy_id = bench.policy("p")
+    proxy = ChaosProxy(bench.bind, Faults(drop=0.05, repeat=0.05, swap=0.05, damage=0.03), seed)
+    bench.bind = proxy.address
+    lab = TinyLab(bench, policy_id, 40)
+    try:
+        bench.start(point_station(tmp_path, lanes=4))
+        bench.until(lambda: lab.step() or (len(lab.ends) >= lab.total and not lab.open))
+    finally:
+        proxy.close()
+        bench.close()
+    assert proxy.harmed > 5
+    assert len(lab.ends) == lab.total
+    assert set(lab.ends.values()) <= {"success", "lost", "aborted"}
+    assert Counter(lab.ends.values())["success"] >= 10
