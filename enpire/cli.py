@@ -38,10 +38,8 @@ class Verbs(TyperGroup):
             print(f"enpire: {problem}", file=sys.stderr)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
-            print(
-                "enpire: interrupted; the state is kept: the same command with --resume goes on from here.",
-                file=sys.stderr,
-            )
+            kept = "interrupted; what was recorded is kept: the same command goes on from there"
+            print(f"enpire: {kept}.", file=sys.stderr)
             raise typer.Exit(130) from None
 
 

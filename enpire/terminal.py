@@ -162,7 +162,9 @@ def screen(title: str, snapshot: LabSnapshot, events: list[str]) -> RenderableTy
     time_text = clock(snapshot.elapsed_s) + (f", {clock(left_s)} left" if snapshot.wall_budget_s else "")
     head = Text.assemble((title, "bold"), f"   {time_text}   round {snapshot.round}   ", (snapshot.phase_text, "cyan"))
     champion = Text(f"champion {snapshot.champion[:12] or '-'}: {success_text(snapshot)}")
-    parts: list[RenderableType] = [head, champion, _stations(snapshot.stations), _rounds(snapshot)]
+    parts: list[RenderableType] = [head, champion, _stations(snapshot.stations)]
+    if snapshot.rounds:
+        parts.append(_rounds(snapshot))
     if snapshot.learner is not None:
         parts.append(_bar(f"learner: {snapshot.learner.stage}", snapshot.learner.done, snapshot.learner.total))
     if snapshot.gate is not None:

@@ -70,7 +70,9 @@ def request(home: Path, verb: str, target: str = "") -> str:
     from enpire.views import is_driven
 
     if not is_driven(home):
-        raise UsageError(f"No campaign runs in {home}, so nothing can {verb}; `enpire run` starts or resumes one.")
+        raise UsageError(
+            f"No campaign runs in {home}, so nobody would carry out {verb!r}: `enpire run` starts or resumes one."
+        )
     return inbox.leave(home / "inbox", verb, target, getpass.getuser())
 
 

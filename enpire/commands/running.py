@@ -121,7 +121,8 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
             ending = run_campaign(name, folder, Choices(seed=seed, on=on, views=views))
         finally:
             view.close()
-    tell(f"Report: {write_report(folder.root, ending.campaign_id)}")
+    if ending.over:
+        tell(f"Report: {write_report(folder.root, ending.campaign_id)}")
     if ending.reached:
         tell(f"Reached: {ending.reason}.")
     elif ending.over:
