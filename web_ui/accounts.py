@@ -131,6 +131,13 @@ class Accounts:
         fits = passwords.matches(password, str(rows[0]["sealed"]) if rows else passwords.NOBODY)
         return _user(rows[0]) if rows and fits else None
 
+    def change_password(self, name: str, password: str, keep: str) -> None:
+        """A new password; every session and token of the user but `keep` ends."""
+        sealed = _checked(name, password)
+        with self._lock, self._connection:
+            self._database.execute("update users set sealed = ? where name = ?", [sealed, name])
+            self._database.execute("delete from keys where user = ? and id <> ?", [name, keep])
+
     def open_key(self, kind: Literal["session", "token"], user: str, label: str, life_s: float = SESSION_S) -> str:
         """Start a session or make a token; returns the secret, shown this once."""
         secret, now = passwords.draw(), time.time()

@@ -107,6 +107,8 @@ class FleetDocument:
     gate: GateBar | None = None
     rounds: tuple[RoundPoint, ...] = ()
     stations: Mapping[str, StationTile] = field(default_factory=dict[str, StationTile])
+    usual: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    """phase -> seconds at the 95th and 99th percentile of its stays, once enough were seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

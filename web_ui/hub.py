@@ -27,6 +27,7 @@ from web_ui.documents import (
     rate_of,
 )
 from web_ui.live import LiveCameras, LiveLab
+from web_ui.phases import PhaseClocks
 
 LOOK_EVERY_S = 0.1
 """How often the lab is looked at: the station's beat is twice a second, a command shall show sooner."""
@@ -52,7 +53,7 @@ class Hub:
         self._posted: dict[str, Posted] = {}
         self._watchers: set[asyncio.Event] = set()
         self._watched: Counter[str] = Counter()
-        self._phases: dict[str, tuple[str, int]] = {}
+        self._phases = PhaseClocks()
         self._seen: LabSnapshot | None = None
         self._asked = asyncio.Event()
         self._moved_s = time.monotonic()
@@ -159,13 +160,11 @@ class Hub:
                 for line in snapshot.rounds
             ),
             stations={line.name: self._tile(line) for line in snapshot.stations},
+            usual=self._phases.usual_s(),
         )  # fmt: skip
 
     def _tile(self, line: StationLine) -> StationTile:
-        phase, since_ms = self._phases.get(line.name, ("", 0))
-        if phase != line.phase:
-            since_ms = time.time_ns() // 1_000_000
-            self._phases[line.name] = (line.phase, since_ms)
+        since_ms = self._phases.since_ms(line.name, line.phase)
         cameras = self._live.cameras(line.name) if isinstance(self._live, LiveCameras) else ()
         return StationTile(
             name=line.name, phase=line.phase, since_ms=since_ms, lanes=line.lanes, episodes=line.episodes,

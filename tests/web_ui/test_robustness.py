@@ -64,7 +64,7 @@ def test_no_request_is_answered_with_a_mistake_of_the_server(
     while "{" in path:
         head, _, tail = path.partition("{")
         path = head + quote(data.draw(ODD), safe="") + tail.partition("}")[2]
-    names = ("before", "limit", "round", "after", "points", "outcome", "campaign", "purpose")
+    names: tuple[str, ...] = ("before", "limit", "round", "after", "points", "outcome", "campaign", "purpose")
     query = data.draw(st.dictionaries(st.sampled_from(names), ODD | st.integers().map(str), max_size=3))
     content = json.dumps(data.draw(VALUES)) if method in ("post", "put", "patch") else None
     answer = admin.request(

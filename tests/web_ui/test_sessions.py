@@ -118,6 +118,19 @@ def test_removing_a_user_ends_their_sessions(site: Site) -> None:
     assert site.accounts.holder("session", secret) is None
 
 
+def test_a_new_password_needs_the_present_one_and_ends_other_sessions(site: Site) -> None:
+    client = site.enter("viewer")
+    other = site.accounts.open_key("token", "viewer-0", "a script")
+    body = {"present": "not the one", "fresh": "a fresh password"}
+    assert client.put("/api/v1/session/password", json=body).status_code == 403
+    assert site.accounts.holder("token", other) is not None
+    assert client.put("/api/v1/session/password", json={**body, "present": PASSWORD}).status_code == 204
+    assert site.accounts.holder("token", other) is None
+    assert client.get("/api/v1/session").json()["name"] == "viewer-0"
+    assert site.accounts.check("viewer-0", PASSWORD) is None
+    assert site.accounts.check("viewer-0", "a fresh password") is not None
+
+
 @pytest.mark.parametrize(("name", "password"), [("Ada", PASSWORD), ("a b", PASSWORD), ("", PASSWORD), ("ada", "short")])
 def test_unusable_names_and_passwords_are_refused(site: Site, name: str, password: str) -> None:
     client = site.enter("admin")

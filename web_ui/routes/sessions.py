@@ -50,6 +50,16 @@ class Standing(BaseModel):
     setup: bool = False
 
 
+class NewPassword(BaseModel):
+    """The present password, and the one that takes its place."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"present": "the old one", "fresh": "ten letters or more"}]}
+    )
+    present: str = Field(max_length=LONGEST)
+    fresh: str = Field(min_length=SHORTEST, max_length=LONGEST)
+
+
 class NewToken(BaseModel):
     """What a token is for, and how long it lives."""
 
@@ -115,6 +125,19 @@ async def sign_out(caller: Anybody, request: Request, response: Response) -> Non
     """End the session (or the token) that asks."""
     accounts_of(request).revoke(caller.key.id)
     response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+
+
+@router.put("/session/password", status_code=204)
+async def change_password(body: NewPassword, caller: Anybody, request: Request) -> None:
+    """Change one's own password; all one's other sessions and tokens end."""
+    guard = _Guard(request, f"user {caller.user.name}")
+    guard.enter()
+    accounts = accounts_of(request)
+    if caller.key.kind != "session" or not await asyncio.to_thread(accounts.check, caller.user.name, body.present):
+        raise Problem(403, "The present password is not the right one.")
+    guard.passed()
+    await asyncio.to_thread(accounts.change_password, caller.user.name, body.fresh, caller.key.id)
+    accounts.note(caller.user.name, "changed the password")
 
 
 @router.get("/keys")

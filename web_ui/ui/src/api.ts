@@ -36,6 +36,7 @@ function sentenceOf(answer: unknown): string | undefined {
 export const get = <T>(path: string) => call<T>("GET", path);
 export const post = <T>(path: string, body: unknown, headers?: Record<string, string>) =>
   call<T>("POST", path, body, headers);
+export const put = (path: string, body: unknown) => call<void>("PUT", path, body);
 export const del = (path: string) => call<void>("DELETE", path);
 
 /** A key that makes a repeated request the same request. */

@@ -1,12 +1,14 @@
 /** One episode on one time axis: pictures, what the critics thought, what was sensed and sent. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
+import { get } from "../api";
 import { percent, seconds, short } from "../format";
 import { Chart, type Line } from "../parts/Chart";
+import { Paths } from "../parts/Path";
 import { Failed, Pill } from "../parts/Pieces";
 import { useGet } from "../parts/use";
-import { query, tune } from "../router";
-import type { Curve, EpisodeView, Series } from "../types";
+import { go, query, tune } from "../router";
+import type { Curve, EpisodePage as Page, EpisodeView, Series } from "../types";
 import { outcomeWord, PURPOSES } from "../words";
 
 const TONES = ["accent", "ok", "warn", "bad", "soft", "faint"];
@@ -14,22 +16,55 @@ const TONES = ["accent", "ok", "warn", "bad", "soft", "faint"];
 export function EpisodePage({ id }: { id: string }) {
   const view = useGet<EpisodeView>(`/episodes/${id}`);
   const series = useGet<Series>(`/episodes/${id}/series?points=1500`);
+  useOlder(id, view.value?.episode.campaign_id ?? "");
   if (view.problem) return <main><Failed sentence={view.problem} /></main>;
   if (!view.value) return <main />;
   const line = view.value.episode;
   return (
     <main>
       <div class="head">
-        <a href={`/episodes?campaign=${line.campaign_id}`}>← Episodes</a>
+        <a href={listOf(line.campaign_id)}>← Episodes</a>
         <h1 class="mono" style={{ fontSize: "1.15rem" }}>{line.order_id}</h1>
         <Pill of={outcomeWord(line.outcome)} />
         <span class="soft">{line.cause}</span>
+        <span class="soft small push"><kbd>n</kbd> the next older one</span>
       </div>
       {series.value && series.value.frames > 0 ? <Viewer id={id} series={series.value} view={view.value} /> : null}
       {series.problem && <div class="notice warn">{series.problem}</div>}
       <Facts view={view.value} />
     </main>
   );
+}
+
+const FILTERS = ["outcome", "purpose", "round", "station", "policy"];
+
+/** The filters of the list that led here, which the address carries along. */
+function filters(campaign: string): URLSearchParams {
+  const kept = new URLSearchParams({ campaign });
+  for (const name of FILTERS) {
+    const value = query.value.get(name);
+    if (value) kept.set(name, value);
+  }
+  return kept;
+}
+
+const listOf = (campaign: string) => `/episodes?${filters(campaign)}`;
+
+/** `n` opens the next older episode of the same list. */
+function useOlder(id: string, campaign: string): void {
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key !== "n" || event.ctrlKey || event.metaKey || !campaign) return;
+      const kept = filters(campaign);
+      void get<Page>(`/episodes?${kept}&limit=1&before=${id}`).then((page) => {
+        const older = page.rows[0];
+        kept.delete("campaign");
+        if (older) go(`/episodes/${older.order_id}?${kept}`);
+      });
+    };
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, [id, campaign]);
 }
 
 function Viewer({ id, series, view }: { id: string; series: Series; view: EpisodeView }) {
@@ -85,6 +120,7 @@ function Viewer({ id, series, view }: { id: string; series: Series; view: Episod
           <span class="faint small"><kbd>←</kbd> <kbd>→</kbd> one frame · <kbd>⇧</kbd> ten · <kbd>Space</kbd> replays · the address keeps the moment</span>
         </div>
       </section>
+      <Paths series={series} shown={shown} />
       {series.figures.length > 0 && <Figures series={series} shown={shown} common={common} />}
       <Plot title="Sensed" curves={series.state} shown={shown} common={common} />
       <Plot title="Sent" curves={series.action} shown={shown} common={common} />

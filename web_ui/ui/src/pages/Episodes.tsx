@@ -44,7 +44,7 @@ export function EpisodesPage() {
       if (event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement) return;
       if (event.key === "j") move((now) => Math.min(rows.length - 1, now + 1));
       else if (event.key === "k") move((now) => Math.max(0, now - 1));
-      else if (event.key === "Enter" && rows[at] && event.target === document.body) go(`/episodes/${rows[at].order_id}`);
+      else if (event.key === "Enter" && rows[at] && event.target === document.body) go(addressOf(rows[at]));
     };
     addEventListener("keydown", onKey);
     return () => removeEventListener("keydown", onKey);
@@ -60,6 +60,13 @@ export function EpisodesPage() {
       {next && <button style={{ justifySelf: "center" }} disabled={loading} onClick={more}>Show 50 more</button>}
     </main>
   );
+}
+
+/** An episode's address carries the filters of the list, so that `n` there means the next of this list. */
+function addressOf(row: EpisodeLine): string {
+  const kept = new URLSearchParams(query.value);
+  kept.delete("campaign");
+  return `/episodes/${row.order_id}${kept.size ? `?${kept}` : ""}`;
 }
 
 function Filters() {
@@ -98,8 +105,8 @@ function Rows({ rows, at }: { rows: EpisodeLine[]; at: number }) {
       </thead>
       <tbody>
         {rows.map((row, index) => (
-          <tr class={`pick ${index === at ? "on" : ""}`} key={row.order_id} onClick={() => go(`/episodes/${row.order_id}`)}>
-            <td class="mono"><a href={`/episodes/${row.order_id}`}>{row.order_id.slice(-10)}</a></td>
+          <tr class={`pick ${index === at ? "on" : ""}`} key={row.order_id} onClick={() => go(addressOf(row))}>
+            <td class="mono"><a href={addressOf(row)}>{row.order_id.slice(-10)}</a></td>
             <td><Pill of={outcomeWord(row.outcome)} /> <span class="soft small">{row.cause}</span></td>
             <td>{PURPOSES[row.purpose] ?? row.purpose}{row.side ? <span class="faint"> · {row.side}, pair {row.pair}</span> : null}</td>
             <td class="right">{row.round}</td>

@@ -1,7 +1,7 @@
 /** Sessions and tokens of oneself; accounts and the record of deeds for admins. */
 
 import { useState } from "preact/hooks";
-import { del, post, Problem } from "../api";
+import { del, post, Problem, put } from "../api";
 import { moment } from "../format";
 import { Failed, Pill } from "../parts/Pieces";
 import { useGet } from "../parts/use";
@@ -28,6 +28,7 @@ export function SettingsPage() {
       <h1>Settings</h1>
       {problem && <Failed sentence={problem} />}
       <Keys attempt={attempt} />
+      <Password attempt={attempt} />
       {isAdmin.value && <Users attempt={attempt} />}
       {isAdmin.value && <Deeds />}
     </main>
@@ -74,6 +75,29 @@ function Keys({ attempt }: { attempt: Attempt }) {
         {secret && (
           <p style={{ marginTop: "0.8rem" }}>Copy it now, it is shown this once: <code>{secret}</code></p>
         )}
+      </div>
+    </section>
+  );
+}
+
+function Password({ attempt }: { attempt: Attempt }) {
+  const [done, tell] = useState(false);
+  const change = (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = event.target as HTMLFormElement;
+    void attempt(() => put("/session/password", Object.fromEntries(new FormData(form))), () => { form.reset(); tell(true); });
+  };
+  return (
+    <section class="card">
+      <header><h2>Password</h2><span class="soft small push">a change ends all other sessions of yours</span></header>
+      <div class="body">
+        <form class="filters" onSubmit={change}>
+          <input type="text" name="user" autocomplete="username" value={standing.value?.name} hidden disabled />
+          <label class="field">Present one<input name="present" type="password" autocomplete="current-password" required /></label>
+          <label class="field">New one<input name="fresh" type="password" autocomplete="new-password" minLength={10} required /></label>
+          <button>Change it</button>
+          {done && <span class="calm-line">✓ changed</span>}
+        </form>
       </div>
     </section>
   );

@@ -5,20 +5,17 @@ import { since } from "../clock";
 import { command } from "../command";
 import { short, whole } from "../format";
 import { mayCommand } from "../session";
-import { leave, picture } from "../socket";
+import { fleet, leave, picture } from "../socket";
 import type { Station } from "../types";
 import { phaseWord } from "../words";
 import { Pill, Verdicts } from "./Pieces";
 
-interface Limits { slow: number; stuck: number }
-/** Seconds after which a phase looks slow, then stuck; lanes step together, so a moving phase changes often. */
-const LIMITS: Record<string, Limits> = {
-  reset: { slow: 30, stuck: 90 },
-  verify: { slow: 10, stuck: 30 },
-  "wait-order": { slow: 30, stuck: 120 },
-  "wait-person": { slow: 60, stuck: 600 },
-  offline: { slow: 2, stuck: 10 },
+/** Seconds that look slow, and stuck, before this laboratory's own percentiles are known. */
+const ASSUMED: Record<string, [number, number]> = {
+  rollout: [60, 180], reset: [30, 90], verify: [10, 30], "wait-order": [30, 120], "wait-person": [60, 600], offline: [2, 10],
 };
+/** Below this no phase is called slow: lanes change phase many times a second. */
+const FLOOR_S = 5;
 
 export function Tile({ station, chosen, toggle }: { station: Station; chosen: boolean; toggle: (name: string) => void }) {
   const word = phaseWord(station.phase);
@@ -58,9 +55,9 @@ export function Tile({ station, chosen, toggle }: { station: Station; chosen: bo
 
 function Clock({ station }: { station: Station }) {
   const spent = since(station.since_ms);
-  const limits = LIMITS[station.phase];
-  const tone = !limits ? "" : spent > limits.stuck ? "stuck" : spent > limits.slow ? "slow" : "";
-  return <span class={`clock ${tone}`} title="time in this phase">{spent < 100 ? spent.toFixed(0) : whole(Math.round(spent))} s</span>;
+  const [slow, stuck] = fleet.value?.usual[station.phase] ?? ASSUMED[station.phase] ?? [Infinity, Infinity];
+  const tone = spent < FLOOR_S ? "" : spent > stuck ? "stuck" : spent > slow ? "slow" : "";
+  return <span class={`clock ${tone}`} title={tone ? "longer in this phase than 95 of 100 times" : "time in this phase"}>{spent < 100 ? spent.toFixed(0) : whole(Math.round(spent))} s</span>;
 }
 
 function Thumbnail({ station, camera }: { station: string; camera: string }) {
