@@ -1,0 +1,132 @@
+"""A robot on ROS 2 topics in a process that speaks only DDS, driven and checked from this one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from enpire.errors import RobotProblem, UsageError
+from robot_drivers.conformance import check, starts_of
+from robot_drivers.conformance_bench import Subject
+from robot_drivers.fake_robot import FAKE_SPEC
+from robot_drivers.guarded_rig import GuardedRig
+from robot_drivers.ros2_robot import Ros2Robot, Ros2Settings
+from robot_drivers.safety import Envelope
+from robot_drivers.single_lane import SingleLane
+
+pytest.importorskip("cyclonedds")
+ROOT = Path(__file__).resolve().parents[2]
+STATE = {
+    "shoulder_rad": "shoulder/position",
+    "elbow_rad": "elbow/position",
+    "shoulder_rad_s": "shoulder/velocity",
+    "elbow_rad_s": "elbow/velocity",
+}
+ARM = '''
+"""The fake arm with a camera that sees it move."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from robot_drivers.fake_robot import FakeRobot
+
+
+class Seen(FakeRobot):
+    count = 0
+
+    def observe(self):
+        seen = super().observe()
+        picture = np.zeros((1, 8, 12, 3), np.uint8)
+        picture[..., 0] = int(100 + 50 * seen.state[0, 0])
+        Seen.count += 1
+        picture[0, 0, 0] = (Seen.count % 251, Seen.count % 241, 7)
+        return replace(seen, images={"top": picture})
+
+
+def robot():
+    return Seen()
+'''
+
+
+@pytest.fixture
+def domain(worker_id) -> int:
+    """A domain of its own for every worker: tests that run side by side must not hear each other."""
+    return 100 + (int(worker_id.removeprefix("gw")) if worker_id.startswith("gw") else 0)
+
+
+@pytest.fixture
+def settings(tmp_path, domain) -> Iterator[Ros2Settings]:
+    driver = tmp_path / "arm.py"
+    driver.write_text(ARM)
+    face = subprocess.Popen(
+        [sys.executable, "-m", "robot_drivers.dds_face", str(driver), str(domain)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert face.stdout is not None
+    assert face.stdout.readline() == b"serving\n"
+    yield Ros2Settings(state=STATE, cameras={"top": "top/compressed"}, domain=domain, loopback=True, silence_s=20.0)
+    face.communicate(timeout=30)
+
+
+def opened(settings: Ros2Settings) -> GuardedRig:
+    return GuardedRig(SingleLane(Ros2Robot(FAKE_SPEC, settings)), Envelope(FAKE_SPEC))
+
+
+@pytest.mark.slow
+def test_a_robot_that_speaks_only_dds_conforms(settings):
+    report = check(Subject(open=lambda: opened(settings), start=starts_of(FAKE_SPEC), realtime=True))
+    assert report.conforms, "\n".join(report.lines())
+
+
+def test_it_is_driven_seen_and_stopped(settings):
+    rig = opened(settings)
+    state = rig.observe().state[0]
+    for _ in range(40):
+        rig.act(np.array([[0.8, -0.4]], np.float32), np.ones(1, np.bool_))
+        state = rig.observe().state[0]
+        if abs(state[0] - 0.8) < 0.02:
+            break
+        time.sleep(0.05)
+    assert state[:2] == pytest.approx([0.8, -0.4], abs=0.05)
+    assert rig.look(0)["top"].shape == (8, 12, 3)
+    rig.stop()
+    rig.close()
+
+
+def test_a_robot_that_is_not_there_is_named(domain):
+    robot = Ros2Robot(FAKE_SPEC, Ros2Settings(state=STATE, domain=domain, loopback=True, discovery_s=0.2))
+    with pytest.raises(RobotProblem, match="not found within 0 s: nobody listens to commands"):
+        robot.connect()
+    robot.stop()
+    with pytest.raises(RobotProblem, match="not connected"):
+        robot.observe()
+
+
+def test_a_wrong_joint_address_is_refused():
+    with pytest.raises(UsageError, match="elbow/position"):
+        Ros2Robot(FAKE_SPEC, Ros2Settings(state={"shoulder_rad": "shoulder/torque"}))
+
+
+def test_types_have_the_names_that_ros_gives_them():
+    from robot_drivers import dds_types
+
+    assert dds_types.JointState.__idl__.idl_transformed_typename == "sensor_msgs::msg::dds_::JointState_"
+    assert dds_types.TriggerRequest.__idl__.idl_transformed_typename == "std_srvs::srv::dds_::Trigger_Request_"
+
+
+@pytest.mark.ros
+def test_over_rclpy_it_conforms_too(settings):
+    pytest.importorskip("rclpy", reason="no ROS 2 is sourced; over cyclonedds the same topics are tested above")
+    report = check(Subject(open=lambda: opened(settings), start=starts_of(FAKE_SPEC), realtime=True))
+    assert report.conforms, "\n".join(report.lines())
