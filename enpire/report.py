@@ -19,10 +19,13 @@ from enpire.home import Home as Folder
 from enpire.recompute import Check, recompute
 from enpire.store import durable
 from enpire.store.arrays import unpack
+from enpire.store.connection import run
 from enpire.store.reading import Page
 from enpire.types import OUTCOME_KINDS
 from enpire.views import Records
 
+SUM = "sum of orders"
+"""The check that belongs to a campaign and not to one event."""
 LOOKED_AT = 2000
 """Failures among which the worst one is looked for, newest first."""
 
@@ -137,10 +140,15 @@ def trust(records: Records, campaign_id: str) -> Trust:
         chain, intact = f"The hash chain over {records.ledger.verify()} events is intact.", True
     except LedgerProblem as problem:
         chain, intact = str(problem), False
-    span = {event.seq for event in records.ledger.events() if event.body.get("campaign_id") == campaign_id}
-    return Trust(
-        chain=chain, intact=intact, checks=tuple(check for check in recompute(records.ledger) if check.seq in span)
-    )
+    checks = tuple(check for check in recompute(records.ledger) if _is_of(records, check, campaign_id))
+    return Trust(chain=chain, intact=intact, checks=checks)
+
+
+def _is_of(records: Records, check: Check, campaign_id: str) -> bool:
+    if check.kind == SUM:
+        return check.subject == campaign_id
+    sql = "SELECT 1 FROM events WHERE seq = ? AND campaign_id = ?"
+    return run(records.ledger.database, sql, (check.seq, campaign_id)).fetchone() is not None
 
 
 def films(records: Records, view: CampaignView) -> Iterator[Film]:

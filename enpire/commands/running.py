@@ -86,14 +86,33 @@ def serve(
 
 
 def station(
-    file: Annotated[Path, typer.Argument(help="Station file (YAML).")],
+    file: Annotated[str, typer.Argument(help="Station file (or its name in configs/stations), or the word `enroll`.")],
+    name: Annotated[str, typer.Argument(help="After `enroll`: the name of the station to make a key for.")] = "",
     connect: Annotated[str, typer.Option(help="Address of the orchestrator, such as tcp://127.0.0.1:7000.")] = "",
+    home: Home = None,
 ) -> None:
-    """Run one robot's station until it is told to leave."""
+    """Run one robot's station until it is told to leave; or: `station enroll NAME`, a key for it."""
+    if file == "enroll":
+        _enroll(name, home)
+        return
+    if name:
+        raise UsageError(f"`enpire station {file}` takes no second name; did you mean `enpire station enroll {name}`?")
     from enpire.plugins import load
 
     process = cast("Callable[[list[str]], int]", load("stations", "enpire.fleet.station:main"))
-    raise typer.Exit(process([str(file), *(["--connect", connect] if connect else [])]))
+    raise typer.Exit(process([file, *(["--connect", connect] if connect else [])]))
+
+
+def _enroll(name: str, home: Path | None) -> None:
+    from enpire.fleet.curve_keys import enroll, server_keys
+    from enpire.home import open_home
+
+    if not name:
+        raise UsageError("Which station? `enpire station enroll NAME`.")
+    keys = open_home(home).root / "keys"
+    key_file, server = enroll(keys, name), server_keys(keys).public.decode("ascii")
+    print(f"Carry {key_file} to the station (chmod 600) and write into its station file:")
+    print(f"name: {name}\nkey_file: {key_file.name}\nserver_key: '{server}'")
 
 
 def learner(folder: Annotated[Path, typer.Argument(help="Folder with the job.json of one training run.")]) -> None:

@@ -163,6 +163,24 @@ def test_resume_refuses_where_nothing_is_unfinished(lab: Path) -> None:
     assert "no unfinished campaign" in result.stderr
 
 
+def test_a_station_is_enrolled_once_with_a_key_that_only_its_owner_reads(tmp_path: Path) -> None:
+    result = enpire("station", "enroll", "cell-7", "--home", tmp_path)
+    assert result.exit_code == 0, result.output
+    key_file = tmp_path / "keys" / "cell-7.secret"
+    assert key_file.stat().st_mode & 0o077 == 0
+    assert "server_key: '" in result.stdout
+    assert (tmp_path / "keys" / "allowed" / "cell-7.public").is_file()
+    again = enpire("station", "enroll", "cell-7", "--home", tmp_path)
+    assert again.exit_code == 1
+    assert "enrolled already" in again.stderr
+
+
+def test_a_station_file_that_is_missing_is_a_sentence(tmp_path: Path) -> None:
+    assert enpire("station", tmp_path / "none.yaml").exit_code == 1
+    assert enpire("station", "enroll").exit_code == 1
+    assert "did you mean" in enpire("station", "cell.yaml", "cell-7").stderr
+
+
 def test_tasks_are_listed() -> None:
     listed = json.loads(enpire("task", "list", "--json").stdout)
     assert "pin_insertion" in [item["name"] for item in listed]

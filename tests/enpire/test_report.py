@@ -82,7 +82,7 @@ def test_the_page_needs_nothing_else(home: Path) -> None:
 
 def test_sensors_stand_in_for_cameras_and_pictures_come_first(home: Path) -> None:
     text, _ = read(write_report(home))
-    assert "enpire[sim]" in text, "says what pictures would need"
+    assert "Below is what the sensors said." in text, "after the reason why there are no pictures"
     assert text.count('class="curve"') >= 3
     folder = home / "episodes" / CAMPAIGN / f"01J{6:023}"
     (folder / "pictures").mkdir()
