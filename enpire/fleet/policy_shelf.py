@@ -22,7 +22,7 @@ from enpire.types import SOURCE_EXPERT, SOURCE_POLICY
 EXPERT = "scripted:expert"
 _LOADED, _KEPT = 4, 16
 """Versions held ready in memory, and on the disk."""
-_ASK_AGAIN_S = 5.0
+_ASK_AGAIN_S = 3.0
 _REFUSED_S = 30.0
 """How long a version that could not be had is not asked for again."""
 
@@ -89,6 +89,11 @@ class PolicyShelf:
             if now < refusal.until_s and not refusal.fetched:
                 return refusal.why
         return ""
+
+    def ask_again(self) -> None:
+        """Whatever was asked for may be lost: the orchestrator is another one now, or the wire was."""
+        for fetch in self._fetching.values():
+            fetch.asked_s = -1e9
 
     def next_wish(self) -> WantPolicy | None:
         """What to ask of the orchestrator now, if anything."""

@@ -75,6 +75,7 @@ class Station:
         self._pace = Pace(0.0 if file.pace == "fast" else self._task.spec.period_s)
         self._resting = True
         self._looked_s = time.monotonic()
+        self._asked_under = 0
 
     def serve(self) -> int:
         """Work until told to leave; the exit code of the process."""
@@ -131,6 +132,9 @@ class Station:
         """Deliver what is spooled, beat, and ask for policies."""
         self._look_around()
         self._courier.keep_contact(self._beat)
+        if self._courier.lease != self._asked_under:
+            self._asked_under = self._courier.lease
+            self._shelf.ask_again()
         self._courier.ask(self._shelf.next_wish())
         self._courier.ship()
 

@@ -15,7 +15,7 @@ from enpire.fleet.zmq_transport import ZmqFleet
 from enpire.types import Order
 from tests.enpire.fleet.point_task import environment, write_policy
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 class Bench:

@@ -63,7 +63,7 @@ def test_on_a_wire_that_loses_repeats_reorders_and_damages_every_order_ends_exac
 ) -> None:
     bench = Bench(tmp_path)
     policy_id = bench.policy("p")
-    proxy = ChaosProxy(bench.bind, Faults(drop=0.05, repeat=0.05, swap=0.05, damage=0.03), seed)
+    proxy = ChaosProxy(bench.bind, Faults(drop=0.03, repeat=0.03, swap=0.03, damage=0.02), seed)
     bench.bind = proxy.address
     lab = TinyLab(bench, policy_id, 40)
     try:

@@ -33,7 +33,7 @@ from enpire.fleet.zmq_transport import ZmqFleet
 from tests.enpire.fleet.point_task import point_order, write_policy
 from tests.enpire.fleet.test_messages import ALL, EPISODE
 
-WAIT_S = 20.0
+WAIT_S = 40.0
 
 
 @pytest.fixture
