@@ -60,7 +60,7 @@ class Trial:
     @property
     def released(self) -> bool:
         """Taken back before it began, so nobody saw its start: the only end that counts for neither side."""
-        return self.outcome == "aborted" and self.cause == "released"
+        return self.outcome == "aborted" and self.cause.partition(":")[0] == "released"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

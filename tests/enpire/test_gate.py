@@ -177,8 +177,9 @@ def test_pairs_are_read_in_their_own_order_up_to_the_first_gap() -> None:
     assert [one.index for one in pairs_in_order(trials)] == [0, 1, 2]
 
 
-def test_a_released_side_takes_its_pair_out() -> None:
-    trials = [trial(0, "champion"), trial(0, "candidate", "aborted", "released"), trial(1, "champion")]
+@pytest.mark.parametrize("cause", ["released", "released: the station left"])
+def test_a_released_side_takes_its_pair_out(cause: str) -> None:
+    trials = [trial(0, "champion"), trial(0, "candidate", "aborted", cause), trial(1, "champion")]
     trials.append(trial(1, "candidate"))
     assert [one.index for one in pairs_in_order(trials)] == [1]
 
