@@ -244,9 +244,14 @@ def _plain(value: object) -> object:
 
 
 def _lock_file(lock: Path, path: Path) -> int:
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise durable.refusal(error, lock) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     except BlockingIOError as error:
         holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
         os.close(descriptor)
@@ -254,6 +259,7 @@ def _lock_file(lock: Path, path: Path) -> int:
             f"The ledger {path} is being written by process {holder}: one orchestrator at a time. Stop that one first, "
             "or open the ledger for reading."
         ) from error
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        os.close(descriptor)
+        raise durable.refusal(error, lock) from error
     return descriptor
