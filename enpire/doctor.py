@@ -9,14 +9,14 @@ import socket
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ctypes.util import find_library
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
-from enpire.errors import EnpireError
+from enpire.errors import EnpireError, UsageError
 from enpire.store.connection import SAFE_WAL, open_writer, run
 
 Level = Literal["OK", "WARN", "FAIL"]
@@ -67,6 +67,13 @@ def examine(home: Path) -> tuple[Finding, ...]:
         cores(len(os.sched_getaffinity(0))),
         port(),
     )
+
+
+def require_ready(findings: Sequence[Finding]) -> None:
+    """Refuse to start what would fail later: UsageError names everything that must be fixed, with the fix."""
+    broken = [f"{item.subject}: {item.found} (fix: {item.fix})" for item in findings if item.level == FAIL]
+    if broken:
+        raise UsageError(f"This machine is not ready: {'; '.join(broken)}. `enpire doctor` shows everything.")
 
 
 def python(running: tuple[int, ...]) -> Finding:

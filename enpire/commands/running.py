@@ -125,6 +125,7 @@ def learner(folder: Annotated[Path, typer.Argument(help="Folder with the job.jso
 def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on: str = "local") -> None:
     """Run a campaign with the live view, write its report, and end with the right exit code."""
     from enpire.campaign import read_campaign
+    from enpire.doctor import examine, require_ready
     from enpire.home import open_home
     from enpire.report import write_report
     from enpire.service import Choices, run_campaign
@@ -132,6 +133,7 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
     from enpire.watched import Watched
 
     plan, folder = read_campaign(name), open_home(home)
+    require_ready(examine(folder.root))
     live = Watched(folder)
     with _served(folder, live, "127.0.0.1", 0, show=True) if pages else nullcontext():
         view = TerminalView(plan.name, plan.goal.success, plan.budget.wall_s, folder.root)

@@ -8,6 +8,7 @@ import pytest
 from enpire import doctor
 from enpire.commands.texts import findings
 from enpire.doctor import FAIL, OK, WARN, Finding
+from enpire.errors import UsageError
 
 
 def test_every_line_that_is_not_ok_names_its_fix(tmp_path: Path) -> None:
@@ -76,3 +77,10 @@ def test_lines_are_aligned_with_the_fix_below() -> None:
     )
     assert text.splitlines()[1].startswith("FAIL  c")
     assert text.splitlines()[2].endswith("fix: type this")
+
+
+def test_what_must_be_fixed_stops_a_run_and_warnings_do_not(tmp_path: Path) -> None:
+    fine = Finding(level=WARN, subject="bwrap", found="not found", fix="install it")
+    doctor.require_ready([fine])
+    with pytest.raises(UsageError, match=r"disk: 0.1 GB free .*\(fix: free some space"):
+        doctor.require_ready([fine, doctor.disk(tmp_path, 10**8)])
