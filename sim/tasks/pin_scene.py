@@ -72,10 +72,13 @@ def scene_xml(station: Station) -> str:
       <joint type="hinge" stiffness="1.3" damping="0.02" armature="0.0001" range="-0.4 0.4"/>
     </default>
   </default>
+  <asset>
+    <texture type="skybox" builtin="gradient" rgb1=".72 .77 .83" rgb2=".3 .34 .4" width="32" height="192"/>
+  </asset>
   <worldbody>
     <light pos="0.05 -0.1 0.3" dir="-.15 .3 -1" diffuse=".6 .6 .6"/>
-    <camera name="top" pos="0 -0.028 0.062" xyaxes="1 0 0 0 0.91 0.41" fovy="45"/>
-    <camera name="side" pos="0.075 0 0.014" xyaxes="0 1 0 -0.08 0 1" fovy="36"/>
+    <camera name="top" pos="0 -0.04 0.075" xyaxes="1 0 0 0 0.88 0.47" fovy="45"/>
+    <camera name="side" pos="0.08 0 0.02" xyaxes="0 1 0 -0.08 0 1" fovy="48"/>
     <body name="board">
       {_board()}
     </body>

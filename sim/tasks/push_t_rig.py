@@ -78,17 +78,20 @@ def scene_xml(table: Table) -> str:
   <compiler angle="radian" autolimits="true"/>
   <option timestep="{1 / 240!r}" integrator="implicitfast" solver="Newton" cone="pyramidal" jacobian="dense"
           iterations="20" tolerance="1e-8"/>
-  <visual><headlight ambient=".45 .45 .45" diffuse=".5 .5 .5"/><map znear=".01" zfar="20"/></visual>
+  <visual><headlight ambient=".35 .35 .35" diffuse=".25 .25 .25"/><map znear=".01" zfar="20"/></visual>
   <statistic extent="0.4" center="0 0 0"/>
   <default>
     <geom solref="0.0085 1" friction="{table.grip!r} 0.005 0.0001"/>
     <default class="drawn"><geom contype="0" conaffinity="0" mass="0"/></default>
     <default class="block"><geom type="box" contype="1" conaffinity="2" mass="0.1" rgba=".75 .35 .2 1"/></default>
   </default>
+  <asset>
+    <texture type="skybox" builtin="gradient" rgb1=".72 .77 .83" rgb2=".3 .34 .4" width="32" height="192"/>
+  </asset>
   <worldbody>
-    <light pos="0.2 -0.3 1" dir="-.2 .3 -1" diffuse=".6 .6 .6"/>
+    <light pos="0.2 -0.3 1" dir="-.2 .3 -1" diffuse=".4 .4 .4"/>
     <camera name="top" pos="0 0 0.62" xyaxes="1 0 0 0 1 0" fovy="45"/>
-    <camera name="side" pos="0 -0.5 0.3" xyaxes="1 0 0 0 0.51 0.86" fovy="45"/>
+    <camera name="side" pos="0 -0.5 0.4" xyaxes="1 0 0 0 0.62 0.78" fovy="45"/>
     <geom class="drawn" type="box" size="0.4 0.4 0.005" pos="0 0 -0.0055" rgba=".85 .85 .82 1"/>
     <geom class="drawn" {_box(BAR_HALF_MM, BAR_Y_MM, 0.0005, 0.0)} rgba=".55 .75 .55 1"/>
     <geom class="drawn" {_box(STEM_HALF_MM, STEM_Y_MM, 0.0005, 0.0)} rgba=".55 .75 .55 1"/>

@@ -86,3 +86,22 @@ def test_clear_brings_back_the_compiled_state() -> None:
     again = scene.snapshot(1)
     assert np.array_equal(fresh.state, again.state)
     assert np.array_equal(fresh.edits["body_pos"], again.edits["body_pos"])
+
+
+@pytest.mark.parametrize("solver", ["CG", "PGS"])
+def test_the_dense_solver_agrees_with_independent_ones_in_contact(solver: str) -> None:
+    exact = XML.replace('iterations="20" tolerance="1e-8"', 'iterations="5000" tolerance="1e-14"')
+    models = [mujoco.MjModel.from_xml_string(exact.replace("Newton", name)) for name in ("Newton", solver)]
+    rng, contacts = np.random.default_rng(0), 0
+    for _ in range(20):
+        pose = [*rng.uniform(-4e-4, 4e-4, 2), rng.uniform(-6e-3, -2e-4), *rng.uniform(-0.05, 0.05, 2)]
+        speed, command = rng.normal(0.0, 0.02, 5), rng.normal(0.0, 0.01, 3)
+        found = []
+        for model in models:
+            data = mujoco.MjData(model)
+            data.qpos[:], data.qvel[:], data.ctrl[:] = pose, speed, command
+            mujoco.mj_forward(model, data)
+            contacts += data.ncon
+            found.append(data.qacc.copy())
+        assert np.linalg.norm(found[0] - found[1]) < 1e-4 * np.linalg.norm(found[1])
+    assert contacts > 10
