@@ -126,14 +126,13 @@ def test_stop_holds_until_resume_and_pause_finishes_what_runs(bench: Bench, tmp_
     bench.until(lambda: (beat := bench.beat()) is not None and beat.phase == "rollout")
     bench.fleet.command("alpha", "stop", "ann")
     bench.until(lambda: (beat := bench.beat()) is not None and beat.stopped and beat.phase == "stopped")
-    stopped = [item.episode for item in bench.delivered().values() if item.episode.outcome == "aborted"]
-    assert [episode.cause for episode in stopped] == ["stopped by ann"] * 2
     beat = bench.beat()
     assert beat is not None
     assert beat.running == 0
-    count = len(bench.delivered())
-    queued = beat.queued
-    assert queued == len(orders) - count
+    count = len(orders) - beat.queued
+    bench.until(lambda: len(bench.delivered()) == count)
+    stopped = [item.episode for item in bench.delivered().values() if item.episode.outcome == "aborted"]
+    assert [episode.cause for episode in stopped] == ["stopped by ann"] * 2
     for _ in range(20):
         bench.poll()
     assert len(bench.delivered()) == count
