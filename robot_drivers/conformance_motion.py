@@ -11,7 +11,7 @@ from enpire.errors import EnpireError, EnvelopeViolation
 from enpire.types import FloatArray
 from robot_drivers.conformance_bench import NOISE, Bench, DoesNotApply, need, refused
 
-ROUND = 1e-4
+ROUND = 2e-3
 """Share of an action's range by which a sent command may differ from the wish: drivers round to their own units."""
 
 

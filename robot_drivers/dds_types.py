@@ -7,7 +7,11 @@ from cyclonedds.idl import IdlStruct
 from cyclonedds.idl.types import float64, int32, int64, sequence, uint8, uint32, uint64
 
 if TYPE_CHECKING:
-    Int32 = Int64 = Uint8 = Uint32 = Uint64 = int
+    Int32 = int
+    Int64 = int
+    Uint8 = int
+    Uint32 = int
+    Uint64 = int
     Names = list[str]
     Floats = list[float]
     Octets = list[int]
