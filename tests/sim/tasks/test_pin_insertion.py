@@ -26,7 +26,7 @@ def test_the_clean_expert_seats_nearly_every_pin_in_a_third_of_the_time(pin: Pin
 
 
 def test_the_verifier_agrees_with_the_truth(pin: PinInsertion) -> None:
-    tries = rolled(pin, pin.expert(0), 200)
+    tries = rolled(pin, pin.expert(0), 150) + rolled(pin, pin.clean_expert(), 50)
     truth = np.array([item.truth.success for item in tries])
     said = np.array([item.verdict.kind == "success" for item in tries])
     assert 20 < truth.sum() < 200, "the demonstrations must hold both kinds"
@@ -40,7 +40,8 @@ def test_demonstrations_vary_and_hang_on_the_seed_alone(pin: PinInsertion) -> No
         assert np.array_equal(one.arrays.state, two.arrays.state)
     other = rolled(pin, pin.expert(1), 6)
     assert not np.array_equal(first[0].arrays.action[:20], other[0].arrays.action[:20])
-    assert np.std([item.ticks for item in first]) > 5.0
+    pace = [np.abs(item.arrays.action[:40]).mean() for item in first]
+    assert np.std(pace) > 0.1 * np.mean(pace)
 
 
 def test_a_pin_pressed_on_the_rim_jams_and_comes_free_when_lifted(pin: PinInsertion) -> None:
