@@ -60,7 +60,12 @@ class Trial:
     @property
     def released(self) -> bool:
         """Taken back before it began, so nobody saw its start: the only end that counts for neither side."""
-        return self.outcome == "aborted" and self.cause.partition(":")[0] == "released"
+        return never_began(self.outcome, self.cause)
+
+
+def never_began(outcome: OutcomeKind, cause: str) -> bool:
+    """Whether an order was taken back before its start was revealed; such a trial is given again, with another start."""
+    return outcome == "aborted" and cause.partition(":")[0] == "released"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

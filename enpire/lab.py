@@ -85,6 +85,8 @@ class Lab:
     """Called once a turn of the loop: whoever watches is shown the lab."""
     wanted: str = ""
     """Why the campaign shall stop, when somebody or a signal asked for it."""
+    for_good: bool = False
+    """Whether `wanted` ends the campaign; otherwise only this session of it."""
     scheduler: Scheduler = field(init=False)
     pending_commands: list[Command] = field(default_factory=list[Command])
     """Commands that were accepted and are not yet seen to be effective."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
 from enpire.files import parse
-from enpire.gate import Decision, GateRule, Trial, confirm, judge, level, pairs_in_order
+from enpire.gate import Decision, GateRule, Trial, confirm, judge, level, never_began, pairs_in_order
 from enpire.interfaces import Ledger
 from enpire.intervals import wilson
 from enpire.store.records import episode_from, order_from
@@ -137,6 +137,9 @@ class _Records:
             gate.trials.append(
                 Trial(pair=order.pair, side=side, outcome=episode.outcome, ticks=episode.ticks, cause=episode.cause)
             )
+        elif never_began(episode.outcome, episode.cause):
+            if order.purpose == "confirm" and self.confirmations:
+                self.confirmations[-1].starts.discard(order.start.index)
         elif order.purpose == "base":
             self.base.append(success)
         elif order.purpose == "confirm" and self.confirmations:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from enpire.gate import Decision, Trial
+from enpire.gate import Decision, Trial, never_began
 from enpire.types import Episode, Order, OutcomeKind, Purpose
 
 JUDGED: frozenset[OutcomeKind] = frozenset({"success", "failure", "unsafe"})
@@ -49,6 +49,8 @@ class OpenGate:
     """Pairs that were ordered."""
     trials: list[Trial] = field(default_factory=list[Trial])
     """Sides of pairs that ended, in the order of their ends."""
+    returned: set[int] = field(default_factory=set[int])
+    """Pairs of which a side was taken back before it began; others take their place."""
     read: int = 0
     """How many of the trials the decision has seen."""
     decision: Decision | None = None
@@ -163,6 +165,8 @@ class CampaignState:
         self.outcomes[episode.outcome] += 1
         if order.purpose in {"demonstrate", "collect"} and episode.outcome in JUDGED and episode.sha256:
             self.data.append(DataRow(order.order_id, episode.sha256, order.round, order.purpose))
+        if order.purpose != "gate" and never_began(episode.outcome, episode.cause):
+            return
         if order.purpose == "demonstrate":
             self.demonstrations += success
         elif order.purpose == "collect" and episode.outcome in JUDGED:
@@ -187,7 +191,10 @@ class CampaignState:
     def _trial(self, order: Order, episode: Episode) -> None:
         if self.gate is None or order.gate_id != self.gate.gate_id:
             return
-        self.trials.setdefault(order.policy_id, Count()).add(episode.outcome == "success")
         side = "champion" if order.side == "champion" else "candidate"
         trial = Trial(pair=order.pair, side=side, outcome=episode.outcome, ticks=episode.ticks, cause=episode.cause)
         self.gate.trials.append(trial)
+        if trial.released:
+            self.gate.returned.add(trial.pair)
+        else:
+            self.trials.setdefault(order.policy_id, Count()).add(episode.outcome == "success")

@@ -72,9 +72,10 @@ class Scheduler:
         confirmation = state.confirmation
         if confirmation is None:
             return []
-        index = confirmation.issued + sum(order.purpose == "confirm" for order in drawn)
-        if index >= confirmation.n:
+        waiting = sum(order.purpose == "confirm" for order in drawn)
+        if confirmation.ended.n + _flying(state, "confirm") + waiting >= confirmation.n:
             return []
+        index = confirmation.issued + waiting
         start = self.starts("confirm", index, confirmation.policy_id)
         return [self._order(state, seat, "confirm", start, confirmation.policy_id)]
 
@@ -83,7 +84,7 @@ class Scheduler:
         if gate is None:
             return []
         pair = gate.issued + sum(order.purpose == "gate" for order in drawn) // 2
-        if pair >= self.campaign.gate.pairs:
+        if pair - len(gate.returned) >= self.campaign.gate.pairs:
             return []
         start = self.starts("holdout", pair, gate.gate_id)
         sides = [("champion", gate.champion), ("candidate", gate.candidate)]
@@ -94,9 +95,10 @@ class Scheduler:
         ]
 
     def _base(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
-        index = state.base_issued + sum(order.purpose == "base" for order in drawn)
-        if index >= self.campaign.base.evaluate_starts:
+        waiting = sum(order.purpose == "base" for order in drawn)
+        if state.base.n + _flying(state, "base") + waiting >= self.campaign.base.evaluate_starts:
             return []
+        index = state.base_issued + waiting
         start = self.starts("holdout", index, f"base {state.base_policy}")
         return [self._order(state, seat, "base", start, state.base_policy)]
 

@@ -33,7 +33,7 @@ def ending(lab: Lab) -> Ending | None:
     if state.confirmed.get(state.champion):
         return _ended(lab, True, f"the champion is confirmed at {lab.campaign.goal.success:.0%}")
     if lab.wanted:
-        return _ended(lab, False, lab.wanted, over=False)
+        return _ended(lab, False, lab.wanted, over=lab.for_good)
     if 0 < budget.wall_s <= lab.elapsed_s():
         return _ended(lab, False, f"the budget of {budget.wall_s:.0f} s of wall clock is spent")
     if 0 < budget.robot_s <= state.robot_s + state.robot_session_s:

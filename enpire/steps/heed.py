@@ -53,7 +53,7 @@ def _continue(lab: Lab, command: Command) -> None:
 
 
 def _end(lab: Lab, command: Command) -> None:
-    lab.wanted = f"{command.by} stopped the campaign"
+    lab.wanted, lab.for_good = f"{command.by} stopped the campaign", True
 
 
 def _promote(lab: Lab, command: Command) -> None:

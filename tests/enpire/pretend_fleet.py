@@ -70,6 +70,8 @@ class PretendFleet:
     lease: int = 1
     spoil: Callable[[Order], OutcomeKind | None] = lambda order: None
     """What happens to an order instead of a verdict."""
+    ending: Callable[[Order], Delivered] | None = None
+    """How orders end; `finish` when nobody says."""
     held: dict[str, Order] = field(default_factory=dict[str, Order])
     unacknowledged: dict[str, Delivered] = field(default_factory=dict[str, Delivered])
     acknowledged: list[str] = field(default_factory=list[str])
@@ -87,7 +89,7 @@ class PretendFleet:
         time.sleep(0.02)
         for order in list(self.held.values())[:PACE]:
             del self.held[order.order_id]
-            self.unacknowledged[order.order_id] = self.finish(order)
+            self.unacknowledged[order.order_id] = (self.ending or self.finish)(order)
             arrivals.append(self.unacknowledged[order.order_id])
         arrivals.extend(self._beat(name, index) for index, name in enumerate(self.names))
         return arrivals
@@ -104,7 +106,7 @@ class PretendFleet:
         for order_id in order_ids:
             order = self.held.pop(order_id, None)
             if order is not None:
-                self.unacknowledged[order_id] = _delivered(order, "aborted", 0, "released")
+                self.unacknowledged[order_id] = delivered(order, "aborted", 0, "released")
 
     def command(self, station: str, verb: str, argument: str = "") -> None:
         self.commands.append((station, verb, argument))
@@ -116,12 +118,12 @@ class PretendFleet:
         """Toss the coin of the order's policy; the same start and policy give the same side."""
         spoiled = self.spoil(order)
         if spoiled is not None:
-            return _delivered(order, spoiled, 0, "spoiled by the test")
+            return delivered(order, spoiled, 0, "spoiled by the test")
         chance = 1.0
         if order.policy_id != "scripted:expert":
             chance = json.loads((self.versions / order.policy_id / "policy.json").read_text())["chance"]
         luck = random.Random(f"{order.start.seed} {order.policy_id}").random()
-        return _delivered(order, "success" if luck < chance else "failure", 20, "")
+        return delivered(order, "success" if luck < chance else "failure", 20, "")
 
     def _beat(self, name: str, index: int) -> Beat:
         stopped = any(verb == "stop" and station == name for station, verb, _ in self.commands)
@@ -131,7 +133,8 @@ class PretendFleet:
         )  # fmt: skip
 
 
-def _delivered(order: Order, outcome: OutcomeKind, ticks: int, cause: str) -> Delivered:
+def delivered(order: Order, outcome: OutcomeKind, ticks: int, cause: str) -> Delivered:
+    """The end of an order, with a recording where there is a verdict."""
     recorded = outcome in {"success", "failure", "unsafe"}
     data = _recording(ticks) if recorded else b""
     episode = Episode(

@@ -10,16 +10,19 @@ import pytest
 
 from enpire import inbox
 from enpire.campaign import Base, Budget, Campaign, Goal, Rounds, Stations
+from enpire.fleet.arrivals import Delivered
 from enpire.fold import rebuilt
 from enpire.gate import GateRule
 from enpire.home import Home, open_home
 from enpire.lab import Lab
 from enpire.loop import run, turn
 from enpire.recipe import Recipe
+from enpire.recompute import recompute
 from enpire.state import CampaignState
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
-from tests.enpire.pretend_fleet import Coin, PretendFleet
+from enpire.types import Order
+from tests.enpire.pretend_fleet import Coin, PretendFleet, delivered
 
 CAMPAIGN = Campaign(
     name="coin", task="coin", recipe="better",
@@ -119,6 +122,17 @@ def test_the_budget_ends_a_campaign_without_its_goal(home: Home) -> None:
     ledger.close()
 
 
+def test_a_campaign_that_a_person_ends_is_over(home: Home) -> None:
+    ledger = SqliteLedger(home.ledger)
+    inbox.leave(home.inbox, "end campaign", by="anna")
+    end = run(lab_of(home, ledger))
+    assert end.over
+    assert not end.reached
+    assert "anna stopped the campaign" in end.reason
+    assert kinds(ledger).count("campaign ended") == 1
+    ledger.close()
+
+
 def test_commands_are_written_before_they_are_carried_out(home: Home) -> None:
     ledger = SqliteLedger(home.ledger)
     fleet = PretendFleet(home.versions)
@@ -164,3 +178,24 @@ def lab_seat():  # noqa: ANN201
     from enpire.fleet.scheduler import Seat
 
     return Seat("one", 1, 4)
+
+
+def test_what_was_taken_back_before_it_began_is_given_again_and_counts_for_nobody(home: Home) -> None:
+    ledger = SqliteLedger(home.ledger)
+    fleet = PretendFleet(home.versions)
+    lab = lab_of(home, ledger, fleet=fleet)
+    taken = [0]
+
+    def finish(order: Order) -> Delivered:
+        if order.purpose in {"base", "gate", "confirm"} and taken[0] < 60 and order.start.index % 3 == 0:
+            taken[0] += 1
+            return delivered(order, "aborted", 0, "released: the station left")
+        return PretendFleet.finish(fleet, order)
+
+    fleet.ending = finish
+    assert run(lab).reached
+    assert taken[0] == 60
+    assert next(iter(ledger.events(kinds=("base measured",)))).body["n"] == 20
+    assert list(ledger.events(kinds=("confirmed",)))[-1].body["n"] == 30
+    assert [check for check in recompute(ledger) if not check.equal] == []
+    ledger.close()
