@@ -68,7 +68,7 @@ def test_no_request_is_answered_with_a_mistake_of_the_server(
     query = data.draw(st.dictionaries(st.sampled_from(names), ODD | st.integers().map(str), max_size=3))
     content = json.dumps(data.draw(VALUES)) if method in ("post", "put", "patch") else None
     answer = admin.request(
-        method, path, params=query, content=content,
+        method, path, params={str(name): value for name, value in query.items()}, content=content,
         headers={"content-type": "application/json", "Idempotency-Key": "fuzz-key-1"},
     )  # fmt: skip
     assert answer.status_code < 500, (method, path, query, content, answer.text)

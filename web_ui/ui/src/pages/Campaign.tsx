@@ -131,7 +131,7 @@ function Curve({ of }: { of: CampaignView }) {
         </span>
       </header>
       <div class="body">
-        <Chart {...chart} bands={[{ upper: 1, lower: 3, tone: "accent" }]} height={260} range={[0, 1]} goal={of.goal.success} xStep={1}
+        <Chart {...chart} bands={[{ upper: 1, lower: 3, tone: "accent" }]} height={260} range={[0, 1]} goal={of.goal.success} xStep={1} xTo={1}
           xLabel={(value) => (Number.isInteger(value) ? (value ? `round ${value}` : "base") : "")} yLabel={(value) => `${Math.round(100 * value)} %`}
           label="Success over rounds; the table of gates below says the same in figures" />
       </div>

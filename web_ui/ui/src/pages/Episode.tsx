@@ -201,7 +201,7 @@ function Group({ unit, members, shown, common, title }: { unit: string; members:
       <div class="legend">
         {members.map((one, index) => {
           const value = one.values[shown];
-          return <span><i style={{ background: `var(--${TONES[index % TONES.length]})` }} />{one.name} <b>{value === null || value === undefined ? "–" : +value.toPrecision(3)}</b> {unit}</span>;
+          return <span><i style={{ background: `var(--${TONES[index % TONES.length]})` }} />{one.name} <b>{value === null || value === undefined ? "–" : +value.toPrecision(3)}</b> {unit === "1" ? "" : unit}</span>;
         })}
       </div>
       <Chart {...common} lines={lines} height={170} label={`${title}: ${members.map((one) => one.name).join(", ")} over time`} />

@@ -155,7 +155,7 @@ function Rounds({ rounds, goal }: { rounds: RoundPoint[]; goal: number }) {
       <header><h2>Success by round</h2><span class="soft small push">base on hidden starts, then data collection</span></header>
       <div class="body">
         {shown.length ? (
-          <Chart {...chart} bands={[{ upper: 1, lower: 3, tone: "accent" }]} height={210} range={[0, 1]} goal={goal} xStep={1}
+          <Chart {...chart} bands={[{ upper: 1, lower: 3, tone: "accent" }]} height={210} range={[0, 1]} goal={goal} xStep={1} xTo={1}
             xLabel={(value) => (Number.isInteger(value) ? (value ? `round ${value}` : "base") : "")} yLabel={(value) => `${Math.round(100 * value)} %`}
             label={`Success by round: ${shown.map((point) => percent(point.success.rate)).join(", ")}`} />
         ) : (
@@ -194,7 +194,7 @@ function LearnerCard({ learner }: { learner: LearnerBar | undefined }) {
       <header><h2>Learner</h2><span class="soft small push">{learner.stage}</span></header>
       <div class="body">
         <div class="progress" role="progressbar" aria-valuenow={Math.round(100 * share)} aria-label="learner"><i style={{ width: `${100 * share}%` }} /></div>
-        <div class="ends num"><span>{whole(learner.done)} of {whole(learner.total)} steps</span><span>robots go on</span></div>
+        <div class="ends num"><span>{learner.total > 1 ? `${whole(learner.done)} of ${whole(learner.total)} steps` : "about to begin"}</span><span>robots go on</span></div>
       </div>
     </section>
   );

@@ -8,6 +8,8 @@ export interface Line { name: string; tone: string; values: (number | null)[]; d
 export interface Band { upper: number; lower: number; tone: string }
 export interface ChartProps {
   x: number[]; lines: Line[]; bands?: Band[]; height?: number; range?: [number, number];
+  /** The x axis reaches at least so far, so that a single point is not stretched over a hundred. */
+  xTo?: number;
   xLabel?: (value: number) => string; yLabel?: (value: number) => string; xStep?: number;
   /** Position of a vertical marker on the x axis. */
   at?: number; onPick?: (x: number) => void; goal?: number; label: string;
@@ -61,7 +63,7 @@ function options(latest: { current: ChartProps }, width: number): uPlot.Options 
     height: props.height ?? 200,
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { size: 7 }, y: false },
-    scales: { x: { time: false }, y: range ? { range: () => range } : {} },
+    scales: { x: { time: false, range: (_, low, high) => reach(latest.current, low, high) }, y: range ? { range: () => range } : {} },
     axes: [{ ...axis, size: 30, ...xValues, ...incrs }, { ...axis, size: 52, ...yValues }],
     series: [
       {},
@@ -75,6 +77,11 @@ function options(latest: { current: ChartProps }, width: number): uPlot.Options 
     bands: (props.bands ?? []).map((band) => ({ series: [band.upper, band.lower], fill: `${colour(band.tone)}2e` })),
     hooks: { draw: [(plot) => marks(plot, latest.current)] },
   };
+}
+
+function reach(props: ChartProps, low: number | null, high: number | null): [number, number] {
+  const first = Math.min(0, low ?? 0);
+  return [first, Math.max(high ?? first, props.xTo ?? first + 1e-6)];
 }
 
 /** The goal as a dashed line, the moment shown as a vertical one. */
