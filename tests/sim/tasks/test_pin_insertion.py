@@ -99,3 +99,24 @@ def test_a_hard_knock_is_unsafe_and_a_hovering_pin_a_failure(pin: PinInsertion) 
 def replaced(arrays: EpisodeArrays, state: np.ndarray) -> EpisodeArrays:
     """The same rollout with other sensor values."""
     return EpisodeArrays(state=state, action=arrays.action[: len(state) - 1], source=arrays.source, chunk=arrays.chunk)
+
+
+def test_the_robot_pulls_a_seated_pin_out_and_takes_the_next_one(pin: PinInsertion) -> None:
+    rig, skill = pin.rig(8, 4), pin.reset_skill()
+    seated = roll_out(pin, rig, pin.clean_expert(), [pin.start("train", index, b"") for index in range(8)])
+    assert all(item.truth.success for item in seated)
+    rig.teleport = False
+    goals = [pin.start("train", 100 + lane, b"") for lane in range(8)]
+    for lane, goal in enumerate(goals):
+        rig.place(lane, goal)
+        skill.begin(lane, goal)
+    done = np.zeros(8, dtype=np.bool_)
+    for _ in range(300):
+        lanes = np.flatnonzero(~done)
+        if not len(lanes):
+            break
+        wish = np.zeros((8, 3), dtype=np.float32)
+        wish[lanes], done[lanes] = skill.step(rig.observe().state[lanes], lanes)
+        rig.act(wish, ~done)
+    state = rig.observe().state
+    assert all(pin.start_error(state[lane], goal)[1] for lane, goal in enumerate(goals))
