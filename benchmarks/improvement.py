@@ -67,8 +67,8 @@ class Plan:
     """How much is run."""
 
     task: str = "pin_insertion"
-    demonstrations: int = 70
-    rounds: int = 6
+    demonstrations: int = 80
+    rounds: int = 4
     episodes: int = 100
     starts: int = 200
     lanes: int = 32
