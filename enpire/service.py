@@ -36,6 +36,9 @@ from enpire.steps.deploy import swap
 from enpire.steps.ending import Ending
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
+from enpire.store.reading import Reading
+from enpire.store.reconcile import compare
+from enpire.store.records import episode_body
 
 __all__ = ["Ending", "View", "command", "open_home", "run_campaign"]
 
@@ -134,10 +137,28 @@ def _lab(campaign: Campaign, home: Home, ledger: Ledger, state: CampaignState, f
         home=home, ledger=ledger, store=FolderStore(home.episodes), fleet=fleet, task=task,
         state=state,
     )  # fmt: skip
+    _reconcile(lab)
     if campaign.base.policy and not state.champion:
         versions.manifest(home.versions / campaign.base.policy)
         swap(lab, campaign.base.policy, "the base that the campaign names")
     return lab
+
+
+def _reconcile(lab: Lab) -> None:
+    """What a crash left between files and ledger: recorded episodes get their row, other differences are told."""
+    lab.store.sweep()
+    if not isinstance(lab.ledger, SqliteLedger):
+        return
+    differences = compare(Reading(lab.ledger.database), lab.store)
+    if differences.none:
+        return
+    facts = [lab.store.facts(lab.store.folder(order_id)) for order_id in differences.unrecorded]
+    mine = [episode_body(episode) for episode in facts if episode.order.campaign_id == lab.state.campaign_id]
+    if mine:
+        lab.write(("orders ended", {"episodes": mine}))
+    if differences.unordered or differences.missing or differences.altered:
+        lab.write(("store differs", {"sentence": differences.sentence()}))
+        _say(differences.sentence())
 
 
 def _tick(lab: Lab, crew: LocalCrew, views: tuple[View, ...]) -> None:
