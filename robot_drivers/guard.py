@@ -55,6 +55,7 @@ class Guard:
         self._listener = _listen(settings)
         self._peers: dict[int, FrameStream] = {}
         self._busy: set[int] = set()
+        self._driver_due_ns: int | None = None
         self._runner = -1
         self._alone_since_s = time.monotonic()
         self._had_runner = False
@@ -95,12 +96,15 @@ class Guard:
         if self._runner not in self._busy and self.rules.overdue(now_ns):
             self._halt()
             self.latest_ms = max(self.latest_ms, (now_ns - (due_ns or now_ns)) / 1e6)
+        elif self._driver_due_ns is not None and now_ns > self._driver_due_ns:
+            self._driver_due_ns = None
+            self.rules.trip("The driver hangs; look at its bus and power.")
+            self._halt()
         self._leave_when_alone()
 
     def _wait_s(self) -> float:
-        if self.rules.due_ns is None or self._runner in self._busy:
-            return 0.5
-        return min(max((self.rules.due_ns - time.monotonic_ns()) / 1e9, 0.0), 0.5)
+        due_ns = self._driver_due_ns if self._runner in self._busy else self.rules.due_ns
+        return 0.5 if due_ns is None else min(max((due_ns - time.monotonic_ns()) / 1e9, 0.0), 0.5)
 
     def _write_on(self) -> None:
         """Wake up again for every peer that has not taken its whole answer yet."""
@@ -221,6 +225,7 @@ class Guard:
             if verb == "place":
                 self._rig.resume()
         self._busy.add(fd)
+        self._driver_due_ns = now_ns + self.rules.patience_ns if verb in {"act", "observe"} else None
         self._worker.give(Job(peer=fd, verb=verb, message=message))
 
     def _explained(self, refusal: str) -> str:
@@ -234,6 +239,7 @@ class Guard:
         while not self._worker.finished.empty():
             job, result = self._worker.finished.get()
             self._busy.discard(job.peer)
+            self._driver_due_ns = None
             if job.verb == "act":
                 self.rules.served(time.monotonic_ns())
             if result.pop("fault", False):

@@ -9,6 +9,8 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -215,3 +217,37 @@ def test_a_wrong_driver_file_is_explained(settings, text, sentence):
 def test_a_driver_without_an_envelope_is_refused(tmp_path):
     with pytest.raises((UsageError, RobotProblem), match="did not start"):
         open_guarded(GuardSettings(driver="builtins:dict", folder=tmp_path))
+
+
+def test_a_driver_that_hangs_is_stopped_from_outside(settings):
+    hanging = replace(settings, options={**settings.options, "act_s": 3.0}, watchdog_s=0.3)
+    rig = open_guarded(hanging)
+    resume(hanging)
+    rig.place(0, HOME)
+    with ThreadPoolExecutor(1) as threads:
+        command = threads.submit(rig.act, np.ones((1, 2), np.float32), ONE)
+        until(lambda: "driver hangs" in str(rig.status()["tripped"]), "the guard to notice")
+        command.result(PATIENT_S)
+    words = [line.split()[0] for line in Path(str(settings.options["log"])).read_text().splitlines()]
+    assert words[-1] == "still"  # the command that came late was overruled
+    rig.close()
+
+
+def test_leaving_the_envelope_stops_the_robot_and_is_told(settings):
+    narrow = replace(settings, options={**settings.options, "envelope": {"workspace": {"shoulder_rad": [-0.3, 0.3]}}})
+    rig = open_guarded(narrow)
+    resume(narrow)
+    rig.place(0, HOME)
+
+    def drive() -> bool:
+        try:
+            rig.observe()
+            rig.act(np.full((1, 2), 1.0, np.float32), ONE)
+        except RobotProblem as problem:
+            return "envelope was left" in str(problem)
+        return False
+
+    until(drive, "the guard to stop the arm")
+    assert rig.violated.tolist() == [True]
+    assert "shoulder_rad is" in rig.offences[0]
+    rig.close()
