@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -62,6 +63,7 @@ def create_app(home: Path, live: LiveLab | None, serving: Serving | None = None)
 @contextlib.asynccontextmanager
 async def _life(app: FastAPI) -> AsyncIterator[None]:
     following = asyncio.create_task(app.state.hub.run())
+    following.add_done_callback(_say_why)
     try:
         yield
     finally:
@@ -69,3 +71,9 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
         await asyncio.gather(following, return_exceptions=True)
         app.state.command_pool.shutdown(wait=False, cancel_futures=True)
         app.state.accounts.close()
+
+
+def _say_why(following: asyncio.Task[None]) -> None:
+    """The page turns stale when nobody follows the lab any more; the log says why."""
+    if not following.cancelled() and following.exception() is not None:
+        logging.getLogger("enpire.web").error("The web server lost the lab.", exc_info=following.exception())

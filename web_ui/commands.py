@@ -7,9 +7,9 @@ import threading
 import time
 from dataclasses import dataclass
 
-from enpire.errors import UsageError
+from enpire.errors import UnknownName, UsageError
 from web_ui.documents import CommandDocument
-from web_ui.live import LiveLab, Verb
+from web_ui.live import CommandState, LiveLab, Verb
 from web_ui.problems import Problem
 
 KEPT = 200
@@ -70,7 +70,7 @@ class CommandDesk:
             return False
         changed = False
         for document in self.open():
-            state = self._live.command_state(document.id)
+            state = self._state(document.id)
             if state == document.state:
                 continue
             settled = state in ("effective", "refused")
@@ -79,6 +79,14 @@ class CommandDesk:
                 self._commands[document.id] = dataclasses.replace(document, state=state, took_s=took_s)
             changed = True
         return changed
+
+    def _state(self, command_id: str) -> CommandState:
+        """How far the lab says a command is; one that the lab does not know will never be effective."""
+        assert self._live is not None  # only asked where there is a lab
+        try:
+            return self._live.command_state(command_id)
+        except UnknownName:
+            return "refused"
 
     def open(self) -> list[CommandDocument]:
         """Commands that are neither effective nor refused."""

@@ -85,6 +85,15 @@ def test_what_does_not_fit_is_refused(
     assert site.lab.given == {}
 
 
+def test_a_command_that_the_lab_forgot_is_refused_and_the_page_goes_on(site: Site) -> None:
+    client = site.enter("operator")
+    site.lab.effective_s = 60
+    answer = client.post("/api/v1/commands", json={"verb": "stop", "station": ""}, headers=key("g"))
+    site.lab.given.clear()
+    assert until_settled(client, answer.json()["id"])["state"] == "refused"
+    assert client.get("/healthz").json()["status"] == "ok"
+
+
 def test_an_unknown_command_is_not_found(site: Site) -> None:
     assert site.enter("viewer").get("/api/v1/commands/none").status_code == 404
 
