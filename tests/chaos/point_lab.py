@@ -1,0 +1,78 @@
+"""A laboratory light enough to be killed many times: the point task, a policy that is too slow at first, a quick learner."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from enpire.interfaces import ImprovementJob, Progress
+from enpire.store import arrays, durable
+from enpire.types import FloatArray, IntArray, Observation
+from tests.enpire.fleet import point_task
+from tests.enpire.fleet.point_task import PointPolicy
+
+HERE = "tests.chaos.point_lab"
+FIRST_REACH_M, STEP_M, LAST_REACH_M = 0.016, 0.003, 0.031
+"""What the base policy moves in a period, what a round adds, where it ends (just short of reaching every start)."""
+
+
+class ReachPolicy(PointPolicy):
+    """Moves at most `reach_m` a period, so that far starts run out of time."""
+
+    def __init__(self, reach_m: float) -> None:
+        super().__init__(noise=0.002)
+        self.reach_m = reach_m
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        return np.clip(super().act(observation, lanes), -self.reach_m, self.reach_m)
+
+
+def load(folder: Path) -> ReachPolicy:
+    return ReachPolicy(json.loads((folder / "policy.json").read_text())["reach_m"])
+
+
+class Reach:
+    """A learner of a second: reads every episode that it is given, reaches a little further than its parent."""
+
+    def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
+        frames = sum(len(arrays.unpack((folder / "arrays.npz").read_bytes()).action) for folder in job.episodes[-50:])
+        reach = FIRST_REACH_M
+        if job.parent is not None:
+            reach = min(LAST_REACH_M, json.loads((job.parent / "policy.json").read_text())["reach_m"] + STEP_M)
+        for step in range(10):
+            time.sleep(0.1)
+            report(Progress(stage="reaching", done=step + 1, total=10, figures={"frames": float(frames)}))
+        if not job.output.is_dir():
+            staged = durable.stage_folder(job.output)
+            says = {"kind": f"{HERE}:load", "reach_m": reach, "round": job.round, "job": job.work.name}
+            durable.fill_folder(staged, {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64})
+            durable.reveal([(staged, job.output)])
+        return {"reach_m": reach, "frames": float(frames)}
+
+
+def write_campaign(folder: Path, *, stations: int = 2, bind: str = "tcp://127.0.0.1:*", **more: object) -> Path:
+    """A campaign that goes on until somebody ends it: its goal is out of reach."""
+    folder.mkdir(parents=True, exist_ok=True)
+    recipe = folder / "reach.yaml"
+    recipe.write_text(yaml.safe_dump({"name": "reach", "learner": f"{HERE}:Reach"}))
+    content: dict[str, object] = {
+        "name": "chaos", "task": f"{point_task.HERE}:PointTask", "recipe": str(recipe),
+        "goal": {"success": 1.0, "confirm_starts": 100000, "attempt_at": 1.0},
+        "stations": {
+            "count": stations, "lanes": 4, "driver": f"{point_task.HERE}:open_rig", "options": {"period_s": 0.01},
+            "bind": bind, "ahead": 6,
+        },
+        "base": {"recipe": str(recipe), "demonstrations": 10, "evaluate_starts": 20},
+        "rounds": {"episodes": 20, "train_starts": 200},
+        "gate": {"pairs": 40},
+        "budget": {"wall_s": 0, "rounds": 100000},
+        **more,
+    }  # fmt: skip
+    path = folder / "chaos.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
