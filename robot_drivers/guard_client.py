@@ -228,6 +228,7 @@ def start_guard(settings: GuardSettings) -> subprocess.Popen[bytes]:
     # Its own session: a Ctrl-C for the runner must not end what holds the robot.
     process = subprocess.Popen(
         [sys.executable, "-m", "robot_drivers.guard", str(told)],
+        stdout=subprocess.DEVNULL,  # a guard outlives its runner: it must not hold the runner's output open
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
