@@ -20,7 +20,6 @@ from pathlib import Path
 from enpire.errors import EnpireError, RobotProblem, TransportProblem
 from enpire.files import parse
 from enpire.fleet.fields import Fields
-from enpire.store import durable
 from robot_drivers.guard_rules import GuardRules, Ticket
 from robot_drivers.guard_settings import GuardSettings, open_guarded_rig
 from robot_drivers.guard_worker import GuardWorker, Job
@@ -295,7 +294,10 @@ def _listen(settings: GuardSettings) -> socket.socket:
 
 def _write_card(settings: GuardSettings, listener: socket.socket) -> None:
     card = {"pid": os.getpid(), "socket": listener.getsockname(), "schema": SCHEMA}
-    durable.write(settings.card, json.dumps(card).encode())
+    # Whole or not at all, but not durable: it is worth nothing after this process.
+    staged = settings.card.with_suffix(".new")
+    staged.write_text(json.dumps(card), encoding="utf-8")
+    staged.replace(settings.card)
 
 
 def main(arguments: list[str]) -> int:

@@ -36,7 +36,7 @@ from robot_drivers.wire import (
     spec_in,
 )
 
-STARTING_S = 30.0
+STARTING_S = 60.0
 """How long a guard may take to start and open its driver."""
 ANSWER_S = 10.0
 
@@ -224,7 +224,7 @@ def start_guard(settings: GuardSettings) -> subprocess.Popen[bytes]:
     """Start a guard process and wait until it serves, latched."""
     durable.make_folder(settings.folder)
     told = settings.folder / "settings.json"
-    durable.write(told, json.dumps(plain(settings)).encode())
+    told.write_text(json.dumps(plain(settings)), encoding="utf-8")
     # Its own session: a Ctrl-C for the runner must not end what holds the robot.
     process = subprocess.Popen(
         [sys.executable, "-m", "robot_drivers.guard", str(told)],
