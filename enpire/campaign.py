@@ -85,6 +85,23 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentPlan:
+    """Agents that propose changes of the recipe beside the loop."""
+
+    name: str
+    """Plug-in name: search, anthropic."""
+    lanes: int = 1
+    """Independent lines of work, one process each."""
+    options: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
+    """What the agent reads, such as `model` and `tokens` of anthropic; it refuses options that it does not know."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        if not 1 <= self.lanes <= 16:
+            raise ValueError("the lanes of an agent must be from 1 to 16.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
     """One goal, one budget, many rounds."""
 
@@ -97,6 +114,7 @@ class Campaign:
     rounds: Rounds = field(default_factory=Rounds)
     gate: GateRule = field(default_factory=GateRule)
     budget: Budget = field(default_factory=Budget)
+    agents: tuple[AgentPlan, ...] = ()
     seed: int = 0
 
 

@@ -150,6 +150,45 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentView:
+    """The test of a hypothesis: a recipe with some settings changed, and what the hidden gate said."""
+
+    id: str
+    phase: str
+    """proposed, checked, queued, training, gate, decided; or invalid, cancelled."""
+    decision: str
+    """keep, revert, inconclusive; empty until decided."""
+    why: str
+    changes: Mapping[str, object]
+    policy_id: str
+    gate_id: str
+    delta: float | None
+    """Success on hidden starts, candidate minus champion; None until decided."""
+    low: float | None
+    high: float | None
+    adopted_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdeaView:
+    """One hypothesis in the idea tree, after its parents."""
+
+    id: str
+    depth: int
+    """0 for a root; one more than its first parent."""
+    statement: str
+    falsifier: str
+    kind: str
+    regime: str
+    author: str
+    lane: str
+    parents: tuple[str, ...]
+    edges: tuple[tuple[str, str], ...]
+    """(kind, hypothesis) of every line that is not a parent."""
+    experiments: tuple[ExperimentView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignLine:
     """One campaign in a list."""
 
@@ -199,6 +238,8 @@ class CampaignView:
     search_gate_gap: float | None
     """Champion's success on training starts minus its success on hidden starts: near 0 when scores can be believed."""
     stations: tuple[StationView, ...]
+    ideas: tuple[IdeaView, ...] = ()
+    """What agents proposed, parents before children."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ def fold(state: CampaignState, kind: str, body: Mapping[str, object]) -> None:
     handler = _HANDLERS.get(kind)
     if handler is not None:
         handler(state, body)
+    state.ideas.apply(kind, body)
 
 
 def rebuilt(ledger: Ledger, campaign_id: str) -> CampaignState:
@@ -66,19 +67,23 @@ def _learning(state: CampaignState, body: Mapping[str, object]) -> None:
         data_hash=_text(body, "data_hash"),
         recipe=cast("Mapping[str, object]", body["recipe"]),
         episodes=tuple(map(str, cast("Iterable[object]", body["episodes"]))),
+        experiment_id=str(body.get("experiment_id", "")),
     )
     state.round = max(state.round, state.training.round)
-    state.fresh = 0
+    if not state.training.experiment_id:
+        state.fresh = 0
 
 
 def _learned(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.training, state.failures_in_a_row = None, 0
+    own = state.training is None or not state.training.experiment_id
+    state.training, state.failures_in_a_row = None, 0 if own else state.failures_in_a_row
     version = _text(body, "policy_id")
     state.candidates.append((version, int(_number(body, "round"))))
 
 
 def _not_learned(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.training, state.failures_in_a_row = None, state.failures_in_a_row + 1
+    own = state.training is None or not state.training.experiment_id
+    state.training, state.failures_in_a_row = None, state.failures_in_a_row + own
 
 
 def _base_measured(state: CampaignState, body: Mapping[str, object]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
+from enpire import proposals
 from enpire.types import Event
 
 BULK = ("order issued", "orders ended")
@@ -15,6 +16,7 @@ KINDS = (
     "station joined", "station left", "episode refused", "learner started", "learner ended", "learner failed",
     "version made", "base measured", "gate opened", "gate decided", "deployed", "rolled back", "confirm opened",
     "confirmed", "robot time", "tokens spent",
+    *(kind for kind in proposals.KINDS if kind.startswith(("hypothesis", "experiment", "finding"))),
 )  # fmt: skip
 
 
@@ -99,6 +101,8 @@ class History:
     confirms: list[ConfirmRecord] = field(default_factory=list[ConfirmRecord])
     stations: dict[str, StationRecord] = field(default_factory=dict[str, StationRecord])
     refused: int = 0
+    ideas: proposals.Ideas = field(default_factory=proposals.Ideas)
+    """What agents proposed."""
     tokens: dict[str, int] = field(default_factory=lambda: {"fresh": 0, "cached": 0, "output": 0})
 
     @property
@@ -119,6 +123,7 @@ class History:
         handler = self.HANDLERS.get(event.kind)
         if handler is not None:
             handler(self, event.body)
+        self.ideas.apply(event.kind, event.body)
 
     def robot_seconds(self) -> dict[str, float]:
         """Seconds by phase, summed over stations."""

@@ -58,7 +58,11 @@ class AgentLane(Protocol):
     """One agent at work beside the loop."""
 
     def turn(self, lab: Lab) -> None:
-        """Take in what the agent said, submit what it proposed; never blocks."""
+        """See to it that the agent runs; never blocks."""
+        ...
+
+    def end(self) -> None:
+        """End its process; returns when it has ended."""
         ...
 
 

@@ -15,12 +15,14 @@ from enpire.files import parse
 from enpire.gate import Decision, GateRule, Trial, confirm, judge, level, never_began, pairs_in_order
 from enpire.interfaces import Ledger
 from enpire.intervals import wilson
+from enpire.proposals import Ideas, verdict
 from enpire.store.records import episode_from, order_from
 from enpire.types import Event, Order
 
 KINDS = (
     "campaign started", "order issued", "orders ended", "base measured", "gate opened", "gate decided",
-    "confirm opened", "confirmed", "deployed", "rolled back", "command accepted",
+    "confirm opened", "confirmed", "deployed", "rolled back", "command accepted", "experiment submitted",
+    "experiment checked", "experiment decided", "learner started", "learner ended",
 )  # fmt: skip
 BEGAN = frozenset({"success", "failure", "unsafe"})
 
@@ -56,6 +58,7 @@ class _Gate:
     opened: Mapping[str, object]
     orders: dict[tuple[int, str], Order] = field(default_factory=dict[tuple[int, str], Order])
     trials: list[Trial] = field(default_factory=list[Trial])
+    decision: Decision | None = None
     strange: list[str] = field(default_factory=list[str])
 
 
@@ -86,10 +89,13 @@ class _Records:
     champions: list[str] = field(default_factory=list[str])
     wished: set[str] = field(default_factory=set[str])
     """Versions that a person asked for by an accepted command."""
+    ideas: Ideas = field(default_factory=Ideas)
+    """What agents submitted and what was trained from it."""
 
     def read(self, event: Event) -> list[Check]:
         """Fold one event in; the checks that it calls for."""
-        return self.READERS[event.kind](self, event)
+        self.ideas.apply(event.kind, event.body)
+        return self.READERS.get(event.kind, _Records._nothing)(self, event)
 
     def sums(self, campaign_id: str, seq: int) -> Check:
         """Started = ended + open, every order ended once at most."""
@@ -167,9 +173,23 @@ class _Records:
             return [_differs(event, "gate_id", "this gate was never opened")]
         rule = parse(GateRule, gate.opened["rule"], f"The rule of the gate of event {event.seq}")
         decision = judge(pairs_in_order(gate.trials), rule, cast("float", gate.opened["alpha"]))
+        gate.decision = decision
         self.promoted += decision.kind == "promote"
         self.granted = str(gate.opened["candidate"]) if decision.kind == "promote" else ""
         return [_check(event, "gate_id", decision.body(), _told(decision), gate.strange)]
+
+    def _experiment_decided(self, event: Event) -> list[Check]:
+        experiment = self.ideas.experiments.get(str(event.body["experiment_id"]))
+        gate = self.gates.get(str(event.body["gate_id"]))
+        if experiment is None or gate is None or gate.decision is None:
+            return [_differs(event, "experiment_id", "no submitted experiment went through this gate")]
+        again = verdict(experiment, gate.decision.body())
+        strange = list(gate.strange)
+        if gate.opened["candidate"] != experiment.policy_id:
+            strange.append("its gate judged another version than the one that was trained for it")
+        if experiment.trained_hash != experiment.recipe_hash:
+            strange.append("its candidate was trained with another recipe than the one that was submitted")
+        return [_check(event, "experiment_id", again, f"{again['decision']}, as its gate decided", strange)]
 
     def _confirm_opened(self, event: Event) -> list[Check]:
         self.confirmations.append(_Confirmation(opened=event.body))
@@ -232,8 +252,9 @@ class _Records:
         "deployed": _deployed,
         "rolled back": _rolled_back,
         "command accepted": _wished,
+        "experiment decided": _experiment_decided,
     }
-    """Kind of event -> how it is read."""
+    """Kind of event -> how it is read; the others are only folded into `ideas`."""
 
 
 def _told(decision: Decision) -> str:

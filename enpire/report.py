@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from enpire import report_pictures, views
+from enpire import idea_tree, report_pictures, views
 from enpire.commands import texts
 from enpire.documents import CampaignView, EpisodeView, VersionView
 from enpire.errors import EnpireError, LedgerProblem
@@ -82,6 +82,7 @@ def render(records: Records, campaign_id: str) -> str:
     versions = views.versions(records, campaign_id)
     environment = Environment(loader=PackageLoader("enpire"), autoescape=True, undefined=StrictUndefined)
     environment.filters.update(rate=texts.rate, duration=texts.duration, short=texts.short, percent=_percent)  # pyright: ignore[reportUnknownMemberType]
+    environment.filters.update(told=idea_tree.told, outcome=idea_tree.outcome)  # pyright: ignore[reportUnknownMemberType]
     return environment.get_template("report.html.j2").render(
         view=view,
         versions=versions,

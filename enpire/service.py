@@ -6,9 +6,11 @@ writes it to the ledger before it acts. What people read comes from the ledger a
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +20,7 @@ from typing import Protocol, cast
 
 from enpire import __version__, inbox, versions
 from enpire.campaign import Campaign, read_campaign
-from enpire.errors import UsageError
+from enpire.errors import StorageFull, UsageError
 from enpire.files import canonical, plain
 from enpire.fleet.arrivals import Fleet
 from enpire.fold import rebuilt
@@ -32,6 +34,7 @@ from enpire.plugins import load
 from enpire.recipe import read_recipe
 from enpire.snapshot import LabSnapshot
 from enpire.state import CampaignState
+from enpire.steps.agent_process import require_agents
 from enpire.steps.deploy import swap
 from enpire.steps.ending import Ending
 from enpire.store.episodes import FolderStore
@@ -41,6 +44,10 @@ from enpire.store.reconcile import compare
 from enpire.store.records import episode_body
 
 __all__ = ["Ending", "View", "command", "open_home", "run_campaign"]
+
+
+ROOM_BYTES = 64 * 2**20
+"""Free space that a campaign waits for after its disk was full."""
 
 
 class View(Protocol):
@@ -79,17 +86,38 @@ def run_campaign(name_or_path: str | Path, home: Home, choices: Choices | None =
     if chosen.seed is not None:
         campaign = replace(campaign, seed=chosen.seed)
     load("tasks", campaign.task)  # an unknown task or a missing extra is said before anything is written
+    require_agents(campaign.agents)
     ledger = SqliteLedger(home.ledger)
     try:
         state = _begun(ledger, campaign, home)
-        with _connected(campaign, home, state, chosen.on) as (fleet, crew):
-            lab = _lab(campaign, home, ledger, state, fleet)
-            lab.tick = partial(_tick, lab, crew, chosen.views)
-            lab.watchers.extend(view.note for view in chosen.views)
-            with _interruptible(lab):
-                return run(lab)
+        while True:
+            try:
+                return _session(campaign, home, ledger, state, chosen)
+            except StorageFull as full:
+                _say(f"{full} The robots hold until then.")
+            state = _when_there_is_space(ledger, campaign, home)
     finally:
         ledger.close()
+
+
+def _session(campaign: Campaign, home: Home, ledger: Ledger, state: CampaignState, chosen: Choices) -> Ending:
+    with _connected(campaign, home, state, chosen.on) as (fleet, crew):
+        lab = _lab(campaign, home, ledger, state, fleet)
+        lab.tick = partial(_tick, lab, crew, chosen.views)
+        lab.watchers.extend(view.note for view in chosen.views)
+        with _interruptible(lab):
+            return run(lab)
+
+
+def _when_there_is_space(ledger: Ledger, campaign: Campaign, home: Home) -> CampaignState:
+    """Wait for the disk; then the campaign goes on from its events, exactly as after a crash."""
+    while True:
+        time.sleep(1.0)
+        if shutil.disk_usage(home.root).free >= ROOM_BYTES:
+            try:
+                return _begun(ledger, campaign, home)
+            except StorageFull:
+                continue
 
 
 def _begun(ledger: Ledger, campaign: Campaign, home: Home) -> CampaignState:
@@ -176,7 +204,10 @@ def _connected(campaign: Campaign, home: Home, state: CampaignState, on: str) ->
     """The fleet's socket and the stations that this campaign starts itself."""
     open_fleet = cast("Callable[..., AddressedFleet]", load("transports", "zmq"))
     start = cast("Callable[..., LocalCrew]", load("transports", on))
-    fleet = open_fleet(campaign.stations.bind, home.versions, first_lease=state.lease + 1)
+    door = cast("Callable[..., object]", load("doors", "zmq"))(campaign.stations.bind, home.keys)
+    fleet = open_fleet(door, home.versions, first_lease=state.lease + 1)
+    if not campaign.stations.count or door != campaign.stations.bind:
+        _say(f"Stations connect to {fleet.address} ({'plain' if door == campaign.stations.bind else 'with keys'}).")
     try:
         crew = start(campaign, home, fleet.address, _say)
         try:

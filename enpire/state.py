@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from enpire.gate import Decision, Trial, never_began
+from enpire.proposals import Ideas
 from enpire.types import Episode, Order, OutcomeKind, Purpose
 
 JUDGED: frozenset[OutcomeKind] = frozenset({"success", "failure", "unsafe"})
@@ -78,6 +79,8 @@ class Training:
     data_hash: str
     recipe: Mapping[str, object]
     episodes: tuple[str, ...]
+    experiment_id: str = ""
+    """Empty for the campaign's own rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class CampaignState:
     data: list[DataRow] = field(default_factory=list[DataRow])
     """Demonstrations and data collection, oldest first."""
     fresh: int = 0
-    """Judged episodes of data collection that no learner has seen."""
+    """Judged episodes of data collection since the campaign's own recipe last began to learn."""
     issued_collect: int = 0
     base: Count = field(default_factory=Count)
     base_policy: str = ""
@@ -126,7 +129,7 @@ class CampaignState:
     """Version -> its trials on hidden starts, in gates."""
     training: Training | None = None
     failures_in_a_row: int = 0
-    """Training runs that failed since the last that did not."""
+    """Training runs of the campaign's own recipe that failed since the last that did not."""
     candidates: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """(version, round) waiting for a gate; the first of all is the base, which is deployed without one."""
     gate: OpenGate | None = None
@@ -142,6 +145,8 @@ class CampaignState:
     session_s: float = 0.0
     robot_s: float = 0.0
     robot_session_s: float = 0.0
+    ideas: Ideas = field(default_factory=Ideas)
+    """What agents proposed."""
     paused: bool = False
     over: bool = False
 

@@ -27,6 +27,7 @@ from enpire.documents import (
 )
 from enpire.errors import UnknownName, UsageError
 from enpire.history import KINDS, History, mapping, number, text
+from enpire.idea_tree import ideas_of
 from enpire.metrics import PhaseSeconds, robot_time
 from enpire.rounds import confirm_view, gate_view, rounds_of, success, tally_of
 from enpire.store.connection import run
@@ -125,6 +126,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         tokens=Tokens(**past.tokens, to_goal=past.goal_tokens),
         search_gate_gap=_gap(records, past, champion),
         stations=_stations(past),
+        ideas=ideas_of(past.ideas),
     )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from enpire.documents import CampaignView, Confirm, EpisodeView, RoundView, Success, VersionView
+from enpire.documents import CampaignView, Confirm, EpisodeView, IdeaView, RoundView, Success, VersionView
+from enpire.idea_tree import outcome, told
 
 if TYPE_CHECKING:
     from enpire.doctor import Finding
@@ -57,7 +58,10 @@ def campaign(view: CampaignView) -> str:
         ("tokens", f"fresh {view.tokens.fresh}, cached {view.tokens.cached}, output {view.tokens.output}"),
         ("search - gate", _points(view.search_gate_gap)),
     ]
-    return _pairs(lines) + "\n\n" + _rounds(view.rounds)
+    parts = [_pairs(lines), _rounds(view.rounds)]
+    if view.ideas:
+        parts.append(_ideas(view.ideas))
+    return "\n\n".join(parts)
 
 
 def version(view: VersionView) -> str:
@@ -134,6 +138,15 @@ def _rounds(rounds: Iterable[RoundView]) -> str:
             f"evidence {gate.log_e:.1f}"
         )  # fmt: skip
         lines.append(f"{item.round:>5}  {rate(item.collection):<35}  {told}")
+    return "\n".join(lines)
+
+
+def _ideas(ideas: Sequence[IdeaView]) -> str:
+    lines = ["ideas of agents"]
+    for idea in ideas:
+        lines.append(f"{'  ' * idea.depth}- {idea.statement}  ({idea.kind}, {idea.lane})")
+        for item in idea.experiments:
+            lines.append(f"{'  ' * idea.depth}    {told(item.changes)}: {outcome(item)}")
     return "\n".join(lines)
 
 

@@ -53,13 +53,20 @@ def _ended(lab: Lab, reached: bool, reason: str, *, over: bool = True) -> Ending
 
 
 def wind_up(lab: Lab) -> None:
-    """Release what waits, end what runs, keep what arrives; every order that is still open gets its outcome."""
+    """Release what waits, end what runs, keep what arrives.
+
+    At the campaign's end every order that is still open gets its outcome. After an interruption it stays open: what
+    the stations still hold, in a spool on their own disks, is delivered when the same command goes on.
+    """
     if lab.learner is not None:
         lab.learner.end()
+    for lane in lab.agent_lanes:
+        lane.end()
     for station in lab.stations.values():
         lab.fleet.command(station.name, "leave")
     deadline = time.monotonic() + REST_S
     while lab.state.open and time.monotonic() < deadline:
         record(lab)
-    end_orders(lab, list(lab.state.open.values()), "aborted", "the campaign's session ended")
+    if lab.state.over:
+        end_orders(lab, list(lab.state.open.values()), "aborted", "the campaign ended")
     lab.write(robot_time(lab))

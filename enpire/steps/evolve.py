@@ -2,10 +2,259 @@
 
 from __future__ import annotations
 
-from enpire.lab import Lab
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from enpire import wishes
+from enpire.errors import EnpireError, FileProblem, UsageError
+from enpire.files import parse, plain
+from enpire.ids import mint
+from enpire.lab import Entry, Lab
+from enpire.proposals import Edge, Experiment, Ideas, verdict
+from enpire.recipe import Recipe
+from enpire.space import changed
+from enpire.steps.agent_process import lanes_of
+from enpire.types import Hypothesis
+from enpire.wishes import Verb, Wish
+
+QUEUE = 8
+"""Experiments that may wait or run at one time, over all lanes."""
+LONGEST = 2000
+"""Characters of one text that an agent gives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What an agent says when it proposes a hypothesis."""
+
+    statement: str
+    falsifier: str
+    regime: str
+    kind: str
+    effect: str = ""
+    parents: tuple[str, ...] = ()
+    edges: tuple[Edge, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What an agent says when it submits a candidate: settings, never code."""
+
+    hypothesis_id: str
+    changes: Mapping[str, bool | int | float | str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adoption:
+    """What an agent says when it builds on an experiment of another lane."""
+
+    experiment_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A finding, or the reason why something is given up."""
+
+    text: str
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """Which brief an agent was given."""
+
+    sha256: str
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What one call of a language model cost, in tokens."""
+
+    fresh: int
+    cached: int
+    output: int
+    model: str = ""
+
+
+@dataclass(slots=True)
+class _Reply:
+    """The events that answer one wish."""
+
+    wish: Wish
+    entries: list[Entry] = field(default_factory=list[Entry])
+
+    def say(self, kind: str, **body: object) -> None:
+        """Add one event, signed with the wish."""
+        signed = {"wish_id": self.wish.wish_id, "author": self.wish.author, "lane": self.wish.lane}
+        self.entries.append((kind, {**signed, **body}))
 
 
 def evolve(lab: Lab) -> None:
-    """Give every agent lane its turn, when one is due."""
+    """Decide what gates decided, answer what agents wish, keep their processes running."""
+    _decide(lab)
+    if not lab.due("agents", 0.1):
+        return
+    for wish in wishes.waiting(lab.home.inbox):
+        if isinstance(wish, FileProblem):
+            lab.write(("wish refused", {"why": str(wish)}))
+            continue
+        if wish.wish_id not in lab.state.ideas.answered:
+            lab.write(*_answer(lab, wish))
+        wishes.done(lab.home.inbox, wish)
+    if lab.campaign.agents and not lab.agent_lanes:
+        lab.agent_lanes.extend(lanes_of(lab))
     for lane in lab.agent_lanes:
         lane.turn(lab)
+
+
+def _decide(lab: Lab) -> None:
+    for experiment in lab.state.ideas.undecided():
+        if experiment.gate is not None:
+            lab.write(("experiment decided", verdict(experiment, experiment.gate)))
+
+
+def _answer(lab: Lab, wish: Wish) -> Sequence[Entry]:
+    """The events of one wish: what was asked for, or why not."""
+    reply = _Reply(wish)
+    try:
+        if wish.campaign_id != lab.state.campaign_id:
+            raise UsageError(f"Campaign {wish.campaign_id} is not the one that runs ({lab.state.campaign_id}).")
+        _ANSWERS[wish.verb](lab, reply)
+    except EnpireError as problem:
+        reply.entries.clear()
+        reply.say("wish refused", verb=wish.verb, why=str(problem))
+    return reply.entries
+
+
+def _hypothesis(lab: Lab, reply: _Reply) -> None:
+    claim = parse(Claim, reply.wish.said, "The hypothesis")
+    for name in ("statement", "falsifier", "regime", "effect"):
+        _short(getattr(claim, name), name)
+    if not claim.statement.strip() or not claim.falsifier.strip():
+        raise UsageError("A hypothesis needs a statement, and a falsifier: what would show that it is wrong.")
+    known = lab.state.ideas.ideas
+    for cited in (*claim.parents, *(edge.to for edge in claim.edges)):
+        if cited not in known:
+            raise UsageError(f"There is no hypothesis {cited!r} to cite; list_experiments names those there are.")
+    said = {
+        "hypothesis_id": mint(), "statement": claim.statement, "falsifier": claim.falsifier, "regime": claim.regime,
+        "kind": claim.kind, "author": reply.wish.author, "lane": reply.wish.lane, "parents": list(claim.parents),
+    }  # fmt: skip
+    parse(Hypothesis, said, "The hypothesis")
+    reply.say("hypothesis proposed", hypothesis=said, effect=claim.effect, edges=plain(claim.edges))
+
+
+def _experiment(lab: Lab, reply: _Reply) -> None:
+    submission = parse(Submission, reply.wish.said, "The submission")
+    ideas = lab.state.ideas
+    if submission.hypothesis_id not in ideas.ideas:
+        raise UsageError(f"There is no hypothesis {submission.hypothesis_id!r}; propose it first.")
+    experiment_id = mint()
+    about: dict[str, object] = {"experiment_id": experiment_id, "hypothesis_id": submission.hypothesis_id}
+    submitted = {**about, "changes": dict(submission.changes), "champion": lab.state.champion}
+    force = ideas.recipe_in_force(lab.recipe)
+    try:
+        recipe = changed(force, submission.changes, f"{lab.recipe.name}+{experiment_id[-6:]}")
+        _room(ideas, reply.wish.lane)
+        _new(ideas, recipe, lab.state.champion)
+    except UsageError as problem:
+        reply.say("experiment submitted", **submitted)
+        reply.say("experiment refused", **about, why=str(problem))
+        return
+    reply.say("experiment submitted", **submitted, recipe=recipe.mapping(), recipe_hash=recipe.hash)
+    reply.say("experiment checked", **about, recipe_hash=recipe.hash, in_force=force.hash)
+
+
+def _room(ideas: Ideas, lane: str) -> None:
+    if mine := ideas.undecided(lane):
+        raise UsageError(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it, or give it up.")
+    if len(ideas.undecided()) >= QUEUE:
+        raise UsageError(f"{QUEUE} experiments are waiting already; wait until one is decided.")
+
+
+def _new(ideas: Ideas, recipe: Recipe, champion: str) -> None:
+    """The same recipe against the same champion is asked once: a gate is no lottery."""
+    for earlier in ideas.experiments.values():
+        counts = not earlier.over or (earlier.phase == "decided" and earlier.champion == champion)
+        if counts and earlier.recipe_hash == recipe.hash:
+            told = earlier.decision or "not decided yet"
+            raise UsageError(f"Experiment {earlier.experiment_id} has tried exactly this recipe ({told}).")
+
+
+def _adopt(lab: Lab, reply: _Reply) -> None:
+    adoption = parse(Adoption, reply.wish.said, "The adoption")
+    experiment = _known(lab, adoption.experiment_id)
+    if experiment.lane == reply.wish.lane:
+        raise UsageError(f"Experiment {experiment.experiment_id} is your own; adopt those of other lanes.")
+    if not experiment.recipe:
+        raise UsageError(f"Experiment {experiment.experiment_id} was refused, so there is nothing to adopt.")
+    reply.say("experiment adopted", experiment_id=experiment.experiment_id, hypothesis_id=experiment.hypothesis_id)
+
+
+def _finding(lab: Lab, reply: _Reply) -> None:
+    note = parse(Note, reply.wish.said, "The finding")
+    _short(note.text, "text")
+    if not note.text.strip():
+        raise UsageError("A finding needs a text.")
+    ideas = lab.state.ideas
+    if note.about and note.about not in ideas.ideas and note.about not in ideas.experiments:
+        raise UsageError(f"There is no hypothesis or experiment {note.about!r} that a finding could be about.")
+    reply.say("finding posted", finding_id=mint(), text=note.text, about=note.about)
+
+
+def _give_up(lab: Lab, reply: _Reply) -> None:
+    """An honest way out, which counts for nobody: what is queued is cancelled, what runs is decided all the same."""
+    note = parse(Note, reply.wish.said, "What is given up")
+    _short(note.text, "reason")
+    reply.say("given up", about=note.about, reason=note.text)
+    if note.about in lab.state.ideas.ideas or not note.about:
+        return
+    experiment = _known(lab, note.about)
+    if experiment.lane != reply.wish.lane:
+        raise UsageError(f"Experiment {experiment.experiment_id} belongs to the lane {experiment.lane!r}.")
+    if experiment.phase == "queued":
+        why = f"given up: {note.text}"
+        reply.say("experiment cancelled", experiment_id=experiment.experiment_id, why=why)
+
+
+def _brief(lab: Lab, reply: _Reply) -> None:
+    read = parse(Read, reply.wish.said, "The brief")
+    reply.say("brief read", sha256=read.sha256, size=read.size)
+
+
+def _tokens(lab: Lab, reply: _Reply) -> None:
+    spent = parse(Spent, reply.wish.said, "The tokens")
+    if min(spent.fresh, spent.cached, spent.output) < 0:
+        raise UsageError("Tokens that were spent cannot be negative.")
+    reply.say("tokens spent", fresh=spent.fresh, cached=spent.cached, output=spent.output, model=spent.model)
+
+
+def _turn(lab: Lab, reply: _Reply) -> None:
+    note = parse(Note, reply.wish.said, "The turn")
+    reply.say("agent turned", text=note.text[:LONGEST])
+
+
+def _known(lab: Lab, experiment_id: str) -> Experiment:
+    experiment = lab.state.ideas.experiments.get(experiment_id)
+    if experiment is None:
+        raise UsageError(f"There is no experiment {experiment_id!r}; list_experiments names those there are.")
+    return experiment
+
+
+def _short(text: str, name: str) -> None:
+    if len(text) > LONGEST:
+        raise UsageError(f"The {name} has {len(text)} characters; at most {LONGEST} are taken.")
+
+
+_ANSWERS: Mapping[Verb, Callable[[Lab, _Reply], None]] = {
+    "hypothesis": _hypothesis,
+    "experiment": _experiment,
+    "adopt": _adopt,
+    "finding": _finding,
+    "give up": _give_up,
+    "brief": _brief,
+    "tokens": _tokens,
+    "turn": _turn,
+}

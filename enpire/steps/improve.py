@@ -10,45 +10,68 @@ from enpire import versions
 from enpire.ids import mint
 from enpire.interfaces import ImprovementJob
 from enpire.lab import Lab
+from enpire.proposals import Experiment, recipe_from
+from enpire.recipe import Recipe
 from enpire.state import DataRow
 from enpire.steps.training_process import TrainingProcess
 
 PATIENCE = 3
 """Training runs that may fail in a row before the campaign gives up."""
+RESTARTS = 5
+"""How often one run is begun again when its process is killed, before it counts as failed."""
 
 
 def improve(lab: Lab) -> None:
     """Begin a training run when one is due, follow the one that is at work, publish what it made."""
     if lab.state.training is None:
-        if _due(lab):
-            _begin(lab)
+        if (experiment := _its_turn(lab)) is not None:
+            _begin(lab, recipe_from(experiment.recipe), experiment.experiment_id)
+        elif _due(lab):
+            _begin(lab, lab.state.ideas.recipe_in_force(lab.recipe) if lab.state.champion else lab.base_recipe)
         return
     if lab.learner is None:
         lab.learner = TrainingProcess.begin(_job(lab))
     _follow(lab, lab.learner)
 
 
+def _busy(lab: Lab) -> bool:
+    state = lab.state
+    return bool(state.paused or state.candidates or state.gate or state.confirmation)
+
+
+def _its_turn(lab: Lab) -> Experiment | None:
+    """The oldest queued experiment, when the last training run was one of the campaign's own rounds.
+
+    So agents cannot crowd out the campaign's own recipe, and what they try is paid from the same budget of rounds.
+    """
+    state = lab.state
+    if _busy(lab) or not state.ideas.experiment_turn or state.round >= lab.campaign.budget.rounds:
+        return None
+    return next(iter(state.ideas.queue()), None)
+
+
 def _due(lab: Lab) -> bool:
     state, campaign = lab.state, lab.campaign
-    if state.paused or state.candidates or state.gate or state.confirmation or state.failures_in_a_row >= PATIENCE:
+    if _busy(lab) or state.failures_in_a_row >= PATIENCE:
         return False
     if not state.champion:
         return state.demonstrations >= campaign.base.demonstrations
     return state.fresh >= campaign.rounds.episodes and state.round < campaign.budget.rounds
 
 
-def _begin(lab: Lab) -> None:
+def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
     state = lab.state
-    recipe = lab.recipe if state.champion else lab.base_recipe
     round_number = state.round + 1 if state.champion else 0
     episodes = _data(lab, round_number)
     digest = hashlib.sha256("".join(sorted(item.sha256 for item in episodes)).encode()).hexdigest()
     job = mint()
-    body = {
+    body: dict[str, object] = {
         "job": job, "learner": recipe.learner, "parent": state.champion, "round": round_number,
         "episodes": [item.order_id for item in episodes], "recipe": recipe.mapping(), "recipe_hash": recipe.hash,
         "data_hash": digest,
     }  # fmt: skip
+    if experiment_id:
+        body["experiment_id"] = experiment_id
     lab.write(("learner started", body))
     lab.learner = TrainingProcess.begin(_job(lab))
 
@@ -94,6 +117,10 @@ def _follow(lab: Lab, learner: TrainingProcess) -> None:
             "seconds": round(time.monotonic() - learner.began_s, 3),
         }  # fmt: skip
         lab.write(("version made", made), ("learner ended", ended))
+    elif learner.was_killed() and learner.restarts < RESTARTS:
+        lab.write(("learner killed", {"job": training.job, "restarts": learner.restarts + 1}))
+        lab.learner = learner.again(_job(lab))
+        return
     elif why := learner.failure():
         lab.write(("learner failed", {"job": training.job, "why": why}))
     else:

@@ -156,8 +156,12 @@ def _beat(lab: Lab, beat: Beat) -> None:
 
 
 def _give_up_the_silent(lab: Lab) -> None:
-    now = time.monotonic()
-    for seat in lab.stations.values():
-        if seat.away_since_s is not None and now - seat.away_since_s > SILENT_S:
-            lost = [order for order in lab.state.open.values() if order.station == seat.name]
-            end_orders(lab, lost, "unknown", f"the station was not heard for {SILENT_S:.0f} s")
+    """End the orders of stations that are away for long, also of those that this session has never heard."""
+    latest_s = time.monotonic() - SILENT_S
+    lost: list[Order] = []
+    for order in lab.state.open.values():
+        seat = lab.stations.get(order.station)
+        away_since_s = seat.away_since_s if seat is not None else lab.began_s
+        if away_since_s is not None and away_since_s < latest_s:
+            lost.append(order)
+    end_orders(lab, lost, "unknown", f"the station was not heard for {SILENT_S:.0f} s")

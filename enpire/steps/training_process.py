@@ -24,6 +24,8 @@ class TrainingProcess:
     began_s: float = field(default_factory=time.monotonic)
     read: int = 0
     """Bytes of progress.jsonl that were read."""
+    restarts: int = 0
+    """How often the run was begun again because its process was killed."""
 
     @classmethod
     def begin(cls, job: ImprovementJob) -> TrainingProcess:
@@ -66,6 +68,17 @@ class TrainingProcess:
         if said.exists():
             return said.read_text(encoding="utf-8")
         return f"The learner's process ended with code {code}; its log is {self.folder / 'log.txt'}."
+
+    def was_killed(self) -> bool:
+        """Whether a signal ended the process (out of memory, kill -9): the same run may go on from its checkpoints."""
+        code = self.process.poll()
+        return code is not None and code < 0 and bool(self.failure())
+
+    def again(self, job: ImprovementJob) -> TrainingProcess:
+        """Begin the job again after its process was killed."""
+        begun = TrainingProcess.begin(job)
+        begun.began_s, begun.restarts = self.began_s, self.restarts + 1
+        return begun
 
     def end(self) -> None:
         """Stop the run; its checkpoints stay."""

@@ -1,0 +1,95 @@
+"""An agent lane as the orchestrator sees it: a child process that may crash or hang without anybody waiting for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from enpire.campaign import AgentPlan
+from enpire.lab import Lab
+from enpire.plugins import load
+from enpire.processes import end_process, start_python
+from enpire.store import durable
+
+PROGRAM = "agent_loop.lane"
+PATIENCE = 5
+"""How often a lane that ended by itself is started again in a session."""
+PAUSE_S = 2.0
+"""Seconds before it is started again, doubled each time."""
+
+
+@dataclass(slots=True)
+class AgentProcess:
+    """One lane: one agent in one process, started again when it ends by itself."""
+
+    lane: str
+    plan: AgentPlan
+    folder: Path
+    seed: int
+    process: subprocess.Popen[bytes] | None = None
+    starts: int = 0
+    due_s: float = field(default_factory=time.monotonic)
+    """Monotonic clock of its next start."""
+
+    def turn(self, lab: Lab) -> None:
+        """Start it when it is due; see whether it ended. Never waits."""
+        if self.process is not None:
+            code = self.process.poll()
+            if code is not None:
+                self._ended(lab, code)
+        elif self.starts <= PATIENCE and time.monotonic() >= self.due_s:
+            self._start(lab)
+
+    def end(self) -> None:
+        """End the process; what it wished for is in the inbox or in the ledger."""
+        if self.process is not None:
+            end_process(self.process)
+            self.process = None
+
+    def _start(self, lab: Lab) -> None:
+        job = {
+            "home": str(lab.home.root), "campaign_id": lab.state.campaign_id, "lane": self.lane,
+            "agent": self.plan.name, "seed": self.seed, "options": dict(self.plan.options),
+        }  # fmt: skip
+        durable.make_folder(self.folder)
+        durable.write(self.folder / "lane.json", json.dumps(job).encode())
+        self.starts += 1
+        arguments = [str(self.folder), "--die-with-parent"]
+        self.process = start_python(PROGRAM, arguments, self.folder / "log.txt", nice=10)
+        lab.write(("agent started", {"lane": self.lane, "agent": self.plan.name, "start": self.starts}))
+
+    def _ended(self, lab: Lab, code: int) -> None:
+        """Exit code 0: the agent has nothing left to do. Else it is started again, later each time."""
+        self.process = None
+        self.due_s = time.monotonic() + PAUSE_S * 2 ** (self.starts - 1)
+        if code == 0:
+            self.starts = PATIENCE + 1
+        again = self.starts <= PATIENCE
+        why = f"its process ended with code {code}; its log is {self.folder / 'log.txt'}"
+        lab.write(("agent ended", {"lane": self.lane, "agent": self.plan.name, "why": why, "again": again}))
+
+
+def lanes_of(lab: Lab) -> list[AgentProcess]:
+    """The lanes that the campaign file asks for, not yet started.
+
+    Raises:
+        UnknownName: there is no agent of that name.
+        MissingExtra: it needs a package that is not installed.
+    """
+    lanes: list[AgentProcess] = []
+    for plan in lab.campaign.agents:
+        for number in range(1, plan.lanes + 1):
+            lane = f"{plan.name}-{number}"
+            folder = lab.home.root / "agents" / lab.state.campaign_id / lane
+            seed = lab.campaign.seed * 1000 + len(lanes)
+            lanes.append(AgentProcess(lane=lane, plan=plan, folder=folder, seed=seed))
+    return lanes
+
+
+def require_agents(plans: tuple[AgentPlan, ...]) -> None:
+    """Say before anything is written that an agent does not exist or lacks its package."""
+    for plan in plans:
+        load("agents", plan.name)

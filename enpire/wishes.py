@@ -1,0 +1,98 @@
+"""Wishes of agents to the loop: one durable file each, read once, answered by an event of the ledger.
+
+An agent cannot write the ledger. It leaves a wish in the home's inbox; the loop checks it, appends an event that
+carries the wish's id, and puts the file away. Nothing that is left here can stop the loop.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+from enpire.errors import FileProblem, UsageError
+from enpire.files import parse, plain
+from enpire.ids import mint
+from enpire.store import durable
+
+Verb = Literal["hypothesis", "experiment", "adopt", "finding", "give up", "brief", "tokens", "turn"]
+VERBS: tuple[Verb, ...] = get_args(Verb)
+LARGEST = 16 * 1024
+"""Bytes of one wish."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """One thing that an agent asks for."""
+
+    wish_id: str
+    campaign_id: str
+    verb: Verb
+    author: str
+    """Which kind of agent: search, anthropic, mcp."""
+    lane: str
+    said: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+def folder_of(inbox: Path) -> Path:
+    """Where wishes lie, below the inbox of a home."""
+    return inbox / "agents"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sender:
+    """Who wishes; an agent cannot choose it, its tools are bound to it."""
+
+    campaign_id: str
+    author: str
+    lane: str
+
+
+def leave(inbox: Path, sender: Sender, verb: Verb, said: Mapping[str, object]) -> str:
+    """Leave a wish; returns its id. UsageError when it is too large."""
+    wish = Wish(
+        wish_id=mint(), campaign_id=sender.campaign_id, verb=verb, author=sender.author, lane=sender.lane, said=said
+    )  # fmt: skip
+    data = json.dumps(plain(wish), allow_nan=False).encode()
+    if len(data) > LARGEST:
+        raise UsageError(f"What you say has {len(data)} bytes; at most {LARGEST} are taken: shorten it.")
+    folder = folder_of(inbox)
+    durable.make_folder(folder)
+    durable.write(folder / f"{wish.wish_id}.json", data)
+    return wish.wish_id
+
+
+def waiting(inbox: Path, most: int = 20) -> Iterator[Wish | FileProblem]:
+    """The oldest wishes; for a file that is none, its problem, and the file is set aside."""
+    for path in sorted(folder_of(inbox).glob("*.json"))[:most]:
+        try:
+            yield _read(path)
+        except FileProblem as problem:
+            _away(path, "bad")
+            yield problem
+
+
+def done(inbox: Path, wish: Wish) -> None:
+    """Put a wish away."""
+    _away(folder_of(inbox) / f"{wish.wish_id}.json", "done")
+
+
+def _read(path: Path) -> Wish:
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+        content = json.loads(data) if len(data) <= LARGEST else None
+    except (OSError, ValueError, RecursionError) as problem:
+        raise FileProblem(f"The wish {path.name} cannot be read: {problem}.") from problem
+    wish = parse(Wish, content, f"The wish {path.name}")
+    if wish.wish_id != path.stem:
+        raise FileProblem(f"The wish {path.name} says that its id is {wish.wish_id!r}.")
+    return wish
+
+
+def _away(path: Path, where: str) -> None:
+    target = path.parent / where
+    target.mkdir(exist_ok=True)
+    path.replace(target / path.name)
