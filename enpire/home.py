@@ -43,6 +43,11 @@ class Home:
         return self.root / "stations"
 
     @property
+    def keys(self) -> Path:
+        """Key pairs of the orchestrator and of the stations that may come from other machines."""
+        return self.root / "keys"
+
+    @property
     def inbox(self) -> Path:
         """Commands of operators that the loop has not read yet, one file each."""
         return self.root / "inbox"

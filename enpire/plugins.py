@@ -31,6 +31,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "agents": {"search": "agent_loop.agents.search:Search", "anthropic": "agent_loop.agents.anthropic:Anthropic"},
     "verifiers": {},
     "replays": {"mujoco": "sim.replay:replay"},
+    "doors": {"zmq": "enpire.fleet.door:door"},
     "transports": {
         "zmq": "enpire.fleet.zmq_transport:ZmqFleet",
         "local": "enpire.fleet.local:start_local",

@@ -10,14 +10,18 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from enpire.store import durable
+
 _PR_SET_PDEATHSIG = 1
+_PARENT = "ENPIRE_PARENT"
 
 
 def die_with_parent(sent: int = signal.SIGTERM) -> None:
     """Ask the kernel to signal this process when its parent ends, even by kill -9. Linux only; elsewhere nothing."""
     if not sys.platform.startswith("linux"):
         return
-    parent = os.getppid()
+    # The parent may have died before this line; only who started this process knows who it was.
+    parent = int(os.environ.pop(_PARENT, os.getppid()))
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, sent, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), sent)
@@ -36,14 +40,18 @@ def start_python(
 
     Ctrl-C in the terminal does not reach it: the parent decides how it ends.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
+    durable.make_folder(log.parent)
     command = [sys.executable, "-m", module, *arguments]
     if nice:
         command = ["nice", "-n", str(nice), *command]
-    with log.open("ab") as output:
+    try:
+        output = log.open("ab")
+    except OSError as error:
+        raise durable.refusal(error, log) from error
+    with output:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=dict(environment or one_core()),
-            process_group=0,
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, process_group=0,
+            env={**(environment or one_core()), _PARENT: str(os.getpid())},
         )  # fmt: skip
 
 

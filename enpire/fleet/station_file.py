@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from enpire.errors import FileProblem
 from enpire.files import find, parse, read_yaml
 from enpire.fleet.fields import is_identifier
+from enpire.store import durable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,10 @@ class StationFile:
 def read_station(name_or_path: str | Path) -> StationFile:
     """A station by name (configs/stations) or path; FileProblem says what is wrong where."""
     path = find("stations", name_or_path)
-    return parse(StationFile, read_yaml(path), f"The station {path}")
+    file = parse(StationFile, read_yaml(path), f"The station {path}")
+    if file.key_file is None:
+        return file
+    return replace(file, key_file=path.parent / file.key_file)  # a relative name lies beside the station file
 
 
 def write_station(file: StationFile, path: Path) -> None:
@@ -63,8 +66,5 @@ def write_station(file: StationFile, path: Path) -> None:
     import yaml
 
     content = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(file).items()}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-    except OSError as problem:
-        raise FileProblem(f"The station file {path} cannot be written: {problem.strerror}.") from problem
+    durable.make_folder(path.parent)
+    durable.write(path, yaml.safe_dump(content, sort_keys=False).encode())

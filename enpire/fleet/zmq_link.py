@@ -80,14 +80,18 @@ class StationLink:
         return socket
 
 
+def stays_here(address: str) -> bool:
+    """Whether what is said at an address stays on this machine: loopback and local sockets."""
+    parts = urlsplit(address)
+    return parts.scheme in ("ipc", "inproc") or (parts.hostname or "") in ("127.0.0.1", "localhost", "::1")
+
+
 def check_plain(address: str) -> None:
     """TransportProblem unless an address may be used without encryption: loopback and local sockets only."""
-    parts = urlsplit(address)
-    if parts.scheme in ("ipc", "inproc") or (parts.hostname or "") in ("127.0.0.1", "localhost", "::1"):
-        return
-    raise TransportProblem(
-        f"{address!r} leaves this machine, and that needs encryption: give keys, or use tcp://127.0.0.1:PORT."
-    )
+    if not stays_here(address):
+        raise TransportProblem(
+            f"{address!r} leaves this machine, and that needs encryption: give keys, or use tcp://127.0.0.1:PORT."
+        )
 
 
 def limit_costs(socket: zmq.Socket[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""A laboratory light enough to be killed many times: the point task, a policy that is too slow at first, a quick learner."""
+"""A laboratory light enough to be killed many times: the point task, a slow first policy, a quick learner."""
 
 from __future__ import annotations
 

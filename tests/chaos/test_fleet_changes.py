@@ -1,0 +1,160 @@
+"""Stations that come, go, lose their network; an orchestrator that hangs: with real processes and a real campaign."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from enpire.fleet.curve_keys import enroll, server_keys
+from enpire.fleet.station_file import StationFile, write_station
+from enpire.store.ledger import SqliteLedger
+from tests.chaos.cut_proxy import CutProxy
+from tests.chaos.harness import Orchestrator, Witness, audit, free_port, until
+from tests.chaos.point_lab import write_campaign
+from tests.enpire.fleet.point_task import environment, point_station
+
+
+@dataclass
+class Lab:
+    """A campaign that starts no station of its own, at a fixed port."""
+
+    root: Path
+    host: str = "127.0.0.1"
+    port: int = field(default_factory=free_port)
+    stations: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict[str, subprocess.Popen[bytes]])
+
+    def __post_init__(self) -> None:
+        self.home = self.root / "home"
+        campaign = write_campaign(self.root / "files", stations=0, bind=f"tcp://{self.host}:{self.port}")
+        self.orchestrator = Orchestrator(campaign, self.home)
+        self.witness = Witness([self.root / name / "spool" for name in ("alpha", "beta", "gamma")])
+        self.witness.start()
+        self.orchestrator.start()
+
+    def station(self, name: str, connect: str = "", **more: object) -> StationFile:
+        file = point_station(self.root, name, lanes=2, options={"period_s": 0.01}, **more)
+        path = self.root / f"{name}.yaml"
+        write_station(file, path)
+        connect = connect or f"tcp://{self.host}:{self.port}"
+        command = [sys.executable, "-m", "enpire.cli", "station", str(path), "--connect", connect]
+        with (self.root / f"{name}.log").open("ab") as log:
+            self.stations[name] = subprocess.Popen(command, env=environment(), stdout=log, stderr=log)
+        return file
+
+    def count(self, kind: str, station: str = "") -> int:
+        if not (self.home / "ledger.db").exists():
+            return 0
+        ledger = SqliteLedger(self.home / "ledger.db", read_only=True)
+        try:
+            found = list(ledger.events(kinds=(kind,)))
+        finally:
+            ledger.close()
+        return sum(not station or event.body.get("station") == station for event in found)
+
+    def works(self, station: str) -> None:
+        """Wait until two more of its episodes are in the store."""
+        before = self.kept(station)
+        until(lambda: self.kept(station) >= before + 2, f"episodes of {station}")
+
+    def kept(self, station: str) -> int:
+        if not (self.home / "ledger.db").exists():
+            return 0
+        ledger = SqliteLedger(self.home / "ledger.db", read_only=True)
+        try:
+            row = ledger.database.execute(
+                "SELECT count(*) FROM orders WHERE station = ? AND outcome IN ('success', 'failure')", [station]
+            ).fetchone()
+        finally:
+            ledger.close()
+        return int(row[0])
+
+    def close(self) -> None:
+        for process in self.stations.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        self.orchestrator.kill_all()
+        self.witness.stop()
+
+    def nothing_is_lost(self) -> None:
+        self.orchestrator.end()
+        found = audit(self.home, self.witness, may_be_open=True)
+        assert found.problems() == [] or found.problems() == [f"{found.open} open"]
+        assert found.outcomes["success"] >= 2
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    opened = Lab(tmp_path)
+    yield opened
+    opened.close()
+
+
+def test_stations_join_and_leave_at_any_time(lab: Lab) -> None:
+    lab.station("alpha")
+    lab.works("alpha")
+    lab.station("beta")
+    lab.works("beta")
+    lab.stations["alpha"].send_signal(signal.SIGTERM)
+    assert lab.stations["alpha"].wait(60) == 0
+    until(lambda: lab.count("station left", "alpha"), "the goodbye of alpha")
+    lab.works("beta")
+    lab.stations["beta"].kill()
+    lab.station("alpha")
+    lab.works("alpha")
+    assert lab.count("station joined", "alpha") == 2
+    lab.nothing_is_lost()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["cut", "stall"])
+def test_a_station_without_network_goes_on_where_it_was(lab: Lab, how: str) -> None:
+    proxy = CutProxy(("127.0.0.1", lab.port))
+    try:
+        lab.station("alpha", proxy.address)
+        lab.works("alpha")
+        for away_s in (0.5, 3.0, 9.0):
+            getattr(proxy, how)()
+            time.sleep(away_s)
+            proxy.mend()
+            lab.works("alpha")
+        lab.nothing_is_lost()
+    finally:
+        proxy.close()
+
+
+def test_an_orchestrator_that_hangs_for_six_seconds_goes_on_with_the_same_stations(lab: Lab) -> None:
+    lab.station("alpha")
+    lab.works("alpha")
+    os.kill(lab.orchestrator.pid, signal.SIGSTOP)
+    time.sleep(6.0)
+    os.kill(lab.orchestrator.pid, signal.SIGCONT)
+    lab.works("alpha")
+    assert lab.stations["alpha"].poll() is None
+    lab.nothing_is_lost()
+
+
+def test_the_same_campaign_runs_over_an_address_that_needs_keys(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, host="127.0.0.2")
+    keys = lab.home / "keys"
+    try:
+        made = keys / "server.secret"
+        until(lambda: made.is_file() and made.stat().st_size, "the key of the orchestrator")
+        server_key = server_keys(keys).public.decode()
+        lab.station("gamma", key_file=enroll(tmp_path / "elsewhere", "gamma"), server_key=server_key)
+        lab.station("alpha", key_file=enroll(keys, "alpha"), server_key=server_key)
+        lab.works("alpha")
+        until(lambda: lab.count("peer refused"), "the refusal of the unknown key")
+        assert lab.count("station joined", "gamma") == 0
+        assert "with keys" in lab.orchestrator.said()
+        lab.nothing_is_lost()
+    finally:
+        lab.close()
