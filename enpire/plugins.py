@@ -26,7 +26,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "ros2": "robot_drivers.ros2_robot:open_rig",
         "remote": "robot_drivers.remote:open_rig",
     },
-    "policies": {"flow": "policies.flow_policy:load"},
+    "policies": {"flow": "policies.flow_policy:load", "scripted": "policies.scripted:load"},
     "learners": {"clone": "policies.clone:Clone", "habc": "policies.habc.learner:Habc"},
     "agents": {"search": "agent_loop.agents.search:Search", "anthropic": "agent_loop.agents.anthropic:Anthropic"},
     "verifiers": {},
