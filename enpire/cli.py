@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from enpire import __version__
-from enpire.commands import campaigns, episodes, improving, ledgers, looking, policies, running
+from enpire.commands import campaigns, episodes, improving, ledgers, looking, policies, running, tasks
 from enpire.errors import EnpireError
 
 EPILOG = (
@@ -77,6 +77,7 @@ looking.add_to(app)
 policies.add_to(app)
 episodes.add_to(app)
 improving.add_to(app)
+tasks.add_to(app)
 ledgers.add_to(app)
 
 

@@ -30,6 +30,11 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "learners": {"clone": "policies.clone:Clone", "habc": "policies.habc.learner:Habc"},
     "agents": {"search": "agent_loop.agents.search:Search", "anthropic": "agent_loop.agents.anthropic:Anthropic"},
     "verifiers": {},
+    "inspections": {
+        "task": "sim.task_check.suite:check_task",
+        "verifier": "sim.verifiers.grading:report",
+        "thresholds": "sim.verifiers.fitting:fit",
+    },
     "replays": {"mujoco": "sim.replay:replay"},
     "doors": {"zmq": "enpire.fleet.door:door"},
     "transports": {

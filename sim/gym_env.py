@@ -31,16 +31,16 @@ class TaskEnv(gymnasium.Env[FloatArray, FloatArray]):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 - Gymnasium wants a plain attribute
 
-    def __init__(self, task: str, rig_seed: int = 0, render_mode: str | None = None) -> None:
+    def __init__(self, task: str | Task, rig_seed: int = 0, render_mode: str | None = None) -> None:
         """Open a rig.
 
         Args:
-            task: name of a task plug-in.
+            task: name of a task plug-in, or a task.
             rig_seed: draws the station's own friction, mass and offsets.
             render_mode: `rgb_array`, or None for no pictures.
         """
         self.render_mode = render_mode
-        self.task = cast(Task, cast(type, plugins.load("tasks", task))())
+        self.task = cast("type[Task]", plugins.load("tasks", task))() if isinstance(task, str) else task
         spec = self.task.spec
         state_low = np.array([b.low for b in spec.state], dtype=np.float32)
         state_high = np.array([b.high for b in spec.state], dtype=np.float32)

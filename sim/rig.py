@@ -13,19 +13,12 @@ from enpire.errors import EnvelopeViolation, RobotProblem, UsageError
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start, TaskSpec
 from sim import cameras
 from sim.scene import RowSnapshot, Scene
+from sim.truth import Truth
 
 NOISE_TICKS = 512
 """Sensor noise is drawn once a placement and repeats after this many periods (17 s at 30 Hz)."""
 
 LaneArray = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Truth:
-    """What the simulator knows of one lane. It grades verifiers; no policy, verifier or agent ever sees it."""
-
-    success: bool
-    figures: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,10 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from enpire.interfaces import Evidence, Policy, Rig, Task
+from enpire.errors import UsageError
+from enpire.interfaces import Evidence, Policy, Rig, Task, Verifier
 from enpire.types import EpisodeArrays, Start, Verdict
-from sim.rig import Truth
+from sim.truth import KnowsTruth, Truth
 
 
 @runtime_checkable
@@ -29,7 +30,15 @@ class Rolled:
     start: Start
     arrays: EpisodeArrays
     verdict: Verdict
-    truth: Truth
+    graded: Truth | None
+    """What the simulator knows; None where the rig is no simulation."""
+
+    @property
+    def truth(self) -> Truth:
+        """What the simulator knows; UsageError where the rig has no `truth`."""
+        if self.graded is None:
+            raise UsageError("This rig knows no truth, so its rollouts cannot be graded; give it `truth(lane)`.")
+        return self.graded
 
     @property
     def ticks(self) -> int:
@@ -37,9 +46,11 @@ class Rolled:
         return len(self.arrays.action)
 
 
-def roll_out(task: Task, rig: GradedRig, policy: Policy, starts: Sequence[Start]) -> list[Rolled]:
+def roll_out(
+    task: Task, rig: Rig, policy: Policy, starts: Sequence[Start], verifier: Verifier | None = None
+) -> list[Rolled]:
     """One rollout in each of the first lanes, until the verifier calls it finished or the limit is reached."""
-    count, limit, verifier = len(starts), task.spec.limit_ticks, task.verifier()
+    count, limit, verifier = len(starts), task.spec.limit_ticks, verifier or task.verifier()
     for lane, start in enumerate(starts):
         rig.place(lane, start)
         policy.begin(lane, start.seed)
@@ -75,8 +86,10 @@ def roll_out(task: Task, rig: GradedRig, policy: Policy, starts: Sequence[Start]
         Rolled(
             start=start,
             arrays=arrays[lane],
-            verdict=verifier.judge(Evidence(arrays=arrays[lane], images={})),
-            truth=rig.truth(lane),
+            verdict=verifier.judge(
+                Evidence(arrays=arrays[lane], images=rig.look(lane) if verifier.needs_images else {})
+            ),
+            graded=rig.truth(lane) if isinstance(rig, KnowsTruth) else None,
         )
         for lane, start in enumerate(starts)
     ]

@@ -1,0 +1,227 @@
+"""A task in a few lines, without a physics engine: the world of a lane is a row of numbers, the same as its start.
+
+Derive from `ArrayTask`, say what the world does in one period, how to steer it, and what success looks like to the
+sensors; lanes, noise, limits, reset, expert, verifier and hidden starts come from here. docs/tasks.md shows one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from enpire.errors import EnvelopeViolation, PolicyProblem, RobotProblem, UsageError
+from enpire.interfaces import Evidence
+from enpire.types import (
+    FloatArray,
+    ImageArray,
+    IntArray,
+    MaskArray,
+    Observation,
+    Split,
+    Start,
+    TaskSpec,
+    Verdict,
+)
+from sim.starts import Sampler
+from sim.truth import Truth
+
+Rows = npt.NDArray[np.floating[Any]]
+"""One row for each lane."""
+
+_NOISE_TICKS = 512
+
+
+class ArrayTask(ABC):
+    """A task over rows of numbers; a subclass fills in three short methods, each over many lanes at once."""
+
+    spec: ClassVar[TaskSpec]
+    """`state` and `start_names` are the numbers of the world, in the same order."""
+    ranges: ClassVar[tuple[tuple[float, float], ...]]
+    """(low, high) of every start value."""
+    goal: ClassVar[tuple[float, ...]]
+    """Where the expert steers to."""
+    tolerance: ClassVar[tuple[float, ...]]
+    """How near to its start a reset must come."""
+    noise: ClassVar[float] = 0.0005
+    """Standard deviation of the sensors, as share of each number's range."""
+
+    @abstractmethod
+    def advance(self, world: Rows, command: Rows) -> Rows:
+        """One period: world (n, k) and commands (n, action_dim) -> the next world (n, k)."""
+
+    @abstractmethod
+    def steer(self, state: Rows, goal: Rows) -> Rows:
+        """Commands (n, action_dim) that bring what is sensed (n, k) towards a goal (n, k)."""
+
+    @abstractmethod
+    def success(self, state: Rows) -> MaskArray:
+        """Which rows (n, k) have done the task."""
+
+    def rig(self, lanes: int, seed: int) -> ArrayRig:
+        """A simulated rig; `seed` draws the constant errors of the station's sensors."""
+        return ArrayRig(self, lanes, seed)
+
+    def start(self, split: Split, index: int, secret: bytes) -> Start:
+        """The index-th start of a split; hidden ones hang on the secret."""
+        return Sampler(task=self.spec.name, ranges=self.ranges).start(split, index, secret)
+
+    def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
+        """(achieved start values, whether each is within `tolerance`)."""
+        near = np.abs(state - np.array(start.values)) <= np.array(self.tolerance)
+        return tuple(float(value) for value in state), bool(near.all())
+
+    def reset_skill(self) -> ArrayReset:
+        """Steer to the start and rest there."""
+        return ArrayReset(self)
+
+    def verifier(self) -> ArrayVerifier:
+        """Success by the sensors."""
+        return ArrayVerifier(self)
+
+    def expert(self, seed: int) -> ArrayExpert:
+        """Steer to the goal with a speed drawn for each episode."""
+        return ArrayExpert(self, seed)
+
+
+class ArrayRig:
+    """Rows of numbers as robots."""
+
+    def __init__(self, task: ArrayTask, lanes: int, seed: int) -> None:
+        self.spec, self.lanes, self.teleport = task.spec, lanes, True
+        self._task = task
+        width = task.spec.state_dim
+        self._span = np.array([item.high - item.low for item in task.spec.state])
+        self._bias = np.random.default_rng([seed, 5]).normal(0.0, 0.5 * task.noise, width) * self._span
+        self._world = np.zeros((lanes, width), np.float64)
+        self._noise = np.zeros((lanes, _NOISE_TICKS, width))
+        self._ticks = np.zeros(lanes, np.int64)
+        self._periods = 0
+        self._closed = False
+
+    def place(self, lane: int, start: Start) -> None:
+        """Put one lane into a start state, or (without `teleport`) leave it where it is for a reset by the robot."""
+        if not 0 <= lane < self.lanes:
+            raise UsageError(f"Lane {lane} does not exist; this rig has lanes 0 to {self.lanes - 1}.")
+        self._noise[lane] = np.random.default_rng(start.seed).standard_normal(self._noise.shape[1:])
+        self._ticks[lane] = 0
+        if self.teleport:
+            self._world[lane] = start.values
+
+    def observe(self) -> Observation:
+        """The world with noise and the station's bias."""
+        noise = self._noise[np.arange(self.lanes), self._ticks % _NOISE_TICKS]
+        sensed = self._world + self._bias + self._task.noise * self._span * noise
+        low = np.array([item.low for item in self.spec.state])
+        state = np.clip(sensed, low, low + self._span).astype(np.float32)
+        return Observation(stamp_ns=round(self._periods * 1e9 / self.spec.rate_hz), state=state)
+
+    def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
+        """Advance the lanes that move; EnvelopeViolation for commands of a wrong shape or that are not finite."""
+        if self._closed:
+            raise RobotProblem(f"This rig of {self.spec.name} is closed; open a new one.")
+        wanted = (self.lanes, self.spec.action_dim)
+        if action.shape != wanted or not np.isfinite(action[moving]).all():
+            raise EnvelopeViolation(f"{self.spec.name} takes finite commands of shape {wanted}; nothing moved.")
+        low, high = ([getattr(item, side) for item in self.spec.action] for side in ("low", "high"))
+        sent = np.clip(action, low, high).astype(np.float32)
+        self._world[moving] = self._task.advance(self._world[moving], sent[moving])
+        self._ticks[moving] += 1
+        self._periods += 1
+        return sent
+
+    def look(self, lane: int) -> Mapping[str, ImageArray]:
+        """No pictures."""
+        return {}
+
+    def stop(self) -> None:
+        """It moves only when it is told to."""
+
+    def close(self) -> None:
+        """Let it go. Allowed twice."""
+        self._closed = True
+
+    def truth(self, lane: int) -> Truth:
+        """Success of the world itself, without noise and bias."""
+        world = self._world[lane]
+        figures = {name: float(value) for name, value in zip(self.spec.start_names, world, strict=True)}
+        return Truth(success=bool(self._task.success(world[None])[0]), figures=figures)
+
+
+class ArrayVerifier:
+    """The task's success rule on the last state, stricter by the sensors' noise.
+
+    Frozen: the digest covers the source of the task.
+    """
+
+    needs_images = False
+
+    def __init__(self, task: ArrayTask) -> None:
+        self._task = task
+        self.digest = hashlib.sha256(inspect.getsource(type(task)).encode()).hexdigest()
+
+    def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
+        """Which lanes look done."""
+        return np.asarray(self._surely(state) & (ticks >= 2), np.bool_)
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        """The verdict on one rollout."""
+        good = bool(self._surely(evidence.arrays.state[-1:])[0])
+        return Verdict(kind="success" if good else "failure", confidence=0.9, source="verifier")
+
+    def _surely(self, state: FloatArray) -> MaskArray:
+        """Success, also if any one sensor were wrong by four standard deviations of its noise."""
+        sure: MaskArray = np.asarray(self._task.success(state), np.bool_)
+        for column, item in enumerate(self._task.spec.state):
+            for side in (-4.0, 4.0):
+                shifted = state.copy()
+                shifted[:, column] += side * self._task.noise * (item.high - item.low)
+                sure &= self._task.success(shifted)
+        return sure
+
+
+class ArrayExpert:
+    """Steers towards the goal; each episode draws its own speed from its seed."""
+
+    horizon = execute = 4
+
+    def __init__(self, task: ArrayTask, seed: int) -> None:
+        self._task, self._seed = task, seed
+        self._speed: dict[int, float] = {}
+
+    def begin(self, lane: int, seed: int) -> None:
+        """Draw this episode's speed."""
+        self._speed[lane] = float(np.random.default_rng([self._seed, seed]).uniform(0.4, 1.0))
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        """Decide for the lanes named, (len(lanes), 4, action_dim)."""
+        wanted = (len(lanes), self._task.spec.state_dim)
+        if observation.state.shape != wanted:
+            raise PolicyProblem(f"The expert needs a state of shape {wanted}, not {observation.state.shape}.")
+        speed = np.array([self._speed.get(int(lane), 1.0) for lane in lanes])[:, None]
+        goal = np.broadcast_to(np.array(self._task.goal, np.float32), wanted)
+        command = self._task.steer(observation.state, goal) * speed
+        return np.repeat(command[:, None], self.horizon, axis=1).astype(np.float32)
+
+
+class ArrayReset:
+    """Steers each lane to its start."""
+
+    def __init__(self, task: ArrayTask) -> None:
+        self._task = task
+        self._goal: dict[int, tuple[float, ...]] = {}
+
+    def begin(self, lane: int, start: Start) -> None:
+        """Aim one lane at a start."""
+        self._goal[lane] = start.values
+
+    def step(self, state: FloatArray, lanes: IntArray) -> tuple[FloatArray, MaskArray]:
+        """One period: (commands, which lanes are well within the tolerance of their start)."""
+        goal = np.array([self._goal[int(lane)] for lane in lanes], np.float32)
+        done: MaskArray = np.all(np.abs(state - goal) <= 0.5 * np.array(self._task.tolerance), axis=1)
+        return self._task.steer(state, goal).astype(np.float32), done

@@ -1,0 +1,142 @@
+"""What the checks of a task share: rigs on the bench, tries that were made once, and how a check says what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from enpire.errors import EnpireError
+from enpire.interfaces import Policy, Rig, Task
+from enpire.types import FloatArray, IntArray, MaskArray, Observation, Start, TaskSpec
+from sim.rollouts import Rolled, roll_out
+
+SECRET = b"a secret for the check only"
+LANES = 8
+"""Starts from which experts are tried."""
+
+
+class CheckFailed(EnpireError):
+    """The task breaks a rule; the text says which, and what was seen."""
+
+
+class DoesNotApply(EnpireError):
+    """The rule does not concern this task, or cannot be checked here; the text says why."""
+
+
+def need(true: object, sentence: str) -> None:
+    """Fail with a sentence unless something is true."""
+    if not bool(true):
+        raise CheckFailed(sentence)
+
+
+def refused(do: Callable[[], object], kind: type[EnpireError], what: str) -> None:
+    """Fail unless a call is refused with the right error."""
+    try:
+        do()
+    except kind:
+        return
+    except EnpireError as other:
+        raise CheckFailed(f"{what} must raise {kind.__name__}, not {type(other).__name__}: {other}") from other
+    raise CheckFailed(f"{what} must raise {kind.__name__}; it was accepted.")
+
+
+class Idle:
+    """A policy that holds still: the command nearest to zero that the task allows."""
+
+    horizon = execute = 1
+
+    def __init__(self, spec: TaskSpec) -> None:
+        low, high = limits(spec)
+        self._hold = np.clip(0.0, low, high).astype(np.float32)
+
+    def begin(self, lane: int, seed: int) -> None:
+        """Nothing to forget."""
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        """(len(lanes), 1, action_dim), always the same."""
+        return np.broadcast_to(self._hold, (len(lanes), 1, len(self._hold))).astype(np.float32)
+
+
+def limits(spec: TaskSpec) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """(low, high) of the action, (action_dim,) each."""
+    return np.array([item.low for item in spec.action]), np.array([item.high for item in spec.action])
+
+
+class Bench:
+    """One task under test.
+
+    Args:
+        make: gives a fresh task each time it is called, as stations do.
+    """
+
+    def __init__(self, make: Callable[[], Task]) -> None:
+        self.make = make
+        self.task = make()
+        self.spec = self.task.spec
+        self.notes: list[str] = []
+        """Figures that checks found on their way, for the report."""
+        self._rigs: list[Rig] = []
+
+    def rig(self, lanes: int, seed: int = 0) -> Rig:
+        """A rig that `close` closes."""
+        opened = self.task.rig(lanes, seed)
+        self._rigs.append(opened)
+        return opened
+
+    def placed(self, lanes: int, seed: int = 0, first: int = 0) -> Rig:
+        """A rig whose lanes stand at the train starts `first`, `first` + 1, ..."""
+        rig = self.rig(lanes, seed)
+        for lane in range(lanes):
+            rig.place(lane, self.start(first + lane))
+        return rig
+
+    def start(self, index: int) -> Start:
+        """A train start."""
+        return self.task.start("train", index, b"")
+
+    def wishes(self, lanes: int, ticks: int, seed: int = 0) -> FloatArray:
+        """Random commands that stay for some periods, (ticks, lanes, action_dim)."""
+        low, high = limits(self.spec)
+        rng = np.random.default_rng(seed)
+        drawn = rng.uniform(low, high, (ticks // 6 + 1, lanes, len(low)))
+        return np.repeat(drawn, 6, axis=0)[:ticks].astype(np.float32)
+
+    def drive(self, rig: Rig, wishes: FloatArray, moving: MaskArray | None = None) -> FloatArray:
+        """Send commands (ticks, lanes, action_dim); the states sensed after each, (ticks, lanes, state_dim)."""
+        mask = np.ones(rig.lanes, np.bool_) if moving is None else moving
+        states: list[FloatArray] = []
+        for wish in wishes:
+            rig.act(wish, mask)
+            states.append(rig.observe().state.copy())
+        return np.stack(states)
+
+    def expert(self) -> Policy:
+        """The task's expert at its best: `clean_expert` where there is one, else `expert`."""
+        clean = getattr(self.task, "clean_expert", None)
+        return clean() if callable(clean) else self.task.expert(0)  # pyright: ignore[reportReturnType]
+
+    @cached_property
+    def shown(self) -> list[Rolled]:
+        """Tries of the expert from hidden starts."""
+        return roll_out(self.task, self.rig(LANES), self.expert(), self._hidden(LANES))
+
+    @cached_property
+    def demonstrated(self) -> list[Rolled]:
+        """Tries of the demonstrating expert, good ones and bad ones."""
+        return roll_out(self.task, self.rig(LANES), self.task.expert(0), self._hidden(LANES))
+
+    @cached_property
+    def idle(self) -> list[Rolled]:
+        """Tries in which the robot held still to the end."""
+        return roll_out(self.task, self.rig(2), Idle(self.spec), self._hidden(2))
+
+    def close(self) -> None:
+        """Let all rigs go."""
+        for rig in self._rigs:
+            rig.close()
+
+    def _hidden(self, count: int) -> list[Start]:
+        return [self.task.start("holdout", index, SECRET) for index in range(count)]

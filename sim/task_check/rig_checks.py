@@ -1,0 +1,246 @@
+"""Checks of a task's rig: lanes, sensors, commands, pictures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from enpire.errors import EnvelopeViolation, RobotProblem, UsageError
+from enpire.interfaces import Rig
+from enpire.types import FloatArray, Start
+from sim.task_check.bench import Bench, DoesNotApply, limits, need, refused
+from sim.truth import KnowsTruth
+
+TICKS = 24
+"""Periods of random motion in a check."""
+
+
+def check_rig_fits_the_task(bench: Bench) -> None:
+    """The rig is a Rig with the lanes that were asked for and the task's spec."""
+    rig = bench.rig(3)
+    need(isinstance(rig, Rig), "It lacks a member of the Rig protocol.")
+    need(rig.lanes == 3 and rig.spec == bench.spec, f"It has {rig.lanes} lanes, or another spec.")
+
+
+def check_observation_fits(bench: Bench) -> None:
+    """An observation is float32 of shape (lanes, state_dim), finite, with no camera that the spec does not name."""
+    seen = bench.placed(3).observe()
+    wanted = (3, bench.spec.state_dim)
+    need(seen.state.shape == wanted, f"The shape is {seen.state.shape}, not {wanted}.")
+    need(seen.state.dtype == np.float32, f"The numbers are {seen.state.dtype}.")
+    need(np.isfinite(seen.state).all(), "A number is not finite.")
+    need(set(seen.images) <= set(bench.spec.cameras), f"There are pictures of {sorted(seen.images)}.")
+
+
+def check_state_stays_in_bounds(bench: Bench) -> None:
+    """What is sensed during random motion stays within the bounds of the spec."""
+    states = bench.drive(bench.placed(3), bench.wishes(3, TICKS)).reshape(-1, bench.spec.state_dim)
+    for column, item in enumerate(bench.spec.state):
+        least, most = float(states[:, column].min()), float(states[:, column].max())
+        need(item.low <= least and most <= item.high, f"{item.name} went from {least:.5g} to {most:.5g}.")
+
+
+def check_observing_changes_nothing(bench: Bench) -> None:
+    """Asking twice in one period gives the same numbers."""
+    rig = bench.placed(2)
+    for wish in bench.wishes(2, 3):
+        rig.act(wish, np.ones(2, np.bool_))
+        first, second = rig.observe().state.copy(), rig.observe().state
+        need(np.array_equal(first, second), "The second observation of a period differs.")
+
+
+def check_stamps_rise(bench: Bench) -> None:
+    """Every period has a later stamp than the one before."""
+    rig = bench.placed(1)
+    stamps = [rig.observe().stamp_ns]
+    for wish in bench.wishes(1, 5):
+        rig.act(wish, np.ones(1, np.bool_))
+        stamps.append(rig.observe().stamp_ns)
+    need(all(a < b for a, b in pairwise(stamps)), f"The stamps were {stamps}.")
+
+
+def check_a_placed_lane_is_at_its_start(bench: Bench) -> None:
+    """After `place`, `start_error` says that the lane is near its start, with one achieved value for each name."""
+    rig = bench.placed(6)
+    states = rig.observe().state
+    for lane in range(6):
+        achieved, near = bench.task.start_error(states[lane], bench.start(lane))
+        need(len(achieved) == len(bench.spec.start_names), f"{len(achieved)} values were achieved.")
+        need(near, f"Start {lane} was asked as {bench.start(lane).values} and sensed as {achieved}.")
+
+
+def check_starts_are_told_apart(bench: Bench) -> None:
+    """`start_error` says that a lane is not near the start of most of its neighbours."""
+    if not bench.spec.start_names:
+        raise DoesNotApply("all its starts are one")
+    states = bench.placed(6).observe().state
+    confused = sum(bench.task.start_error(states[lane], bench.start((lane + 1) % 6))[1] for lane in range(6))
+    need(confused <= 2, f"{confused} of 6 lanes pass the reset check of another start.")
+
+
+def check_replay_is_exact(bench: Bench) -> None:
+    """The same start and the same commands give the same states, bit for bit, also after another episode."""
+    rig, wishes = bench.placed(2), bench.wishes(2, TICKS)
+    first = bench.drive(rig, wishes)
+    for lane in range(2):
+        rig.place(lane, bench.start(lane))
+    _equal(bench, first, bench.drive(rig, wishes), "The second time")
+    _equal(bench, first, bench.drive(bench.placed(2), wishes), "On a second rig of the same seed")
+
+
+def check_lanes_ignore_their_neighbours(bench: Bench) -> None:
+    """A lane does the same alone and beside others that move otherwise, bit for bit."""
+    wishes = bench.wishes(4, TICKS)
+    crowd = bench.placed(4)
+    alone = bench.rig(1)
+    alone.place(0, bench.start(2))
+    mask = np.array([True, False, True, True])
+    _equal(bench, bench.drive(crowd, wishes, mask)[:, 2], bench.drive(alone, wishes[:, 2:3])[:, 0], "Alone")
+
+
+def check_any_lane_is_as_good(bench: Bench) -> None:
+    """One start goes the same way in the first and in the last lane."""
+    rig, wishes = bench.rig(3), bench.wishes(1, TICKS)
+    for lane in range(3):
+        rig.place(lane, bench.start(5))
+    states = bench.drive(rig, np.repeat(wishes, 3, axis=1))
+    _equal(bench, states[:, 0], states[:, 2], "In the last lane")
+
+
+def check_only_moving_lanes_advance(bench: Bench) -> None:
+    """A lane that is not in the mask stays as it is, and a placed neighbour does not disturb it."""
+    rig = bench.placed(3)
+    before = rig.observe().state.copy()
+    bench.drive(rig, bench.wishes(3, 6), np.array([True, False, True]))
+    rig.place(0, bench.start(9))
+    need(np.array_equal(rig.observe().state[1], before[1]), "The resting lane changed.")
+
+
+def check_motion_is_seen(bench: Bench) -> None:
+    """Commands change what is sensed."""
+    rig = bench.placed(2)
+    before = rig.observe().state.copy()
+    need(not np.array_equal(bench.drive(rig, bench.wishes(2, TICKS))[-1], before), "Nothing changed in motion.")
+
+
+def check_commands_are_limited(bench: Bench) -> None:
+    """A command beyond the bounds is limited, and what was sent is returned."""
+    rig = bench.placed(2)
+    low, high = limits(bench.spec)
+    for wish in (np.tile(high + 9 * (high - low), (2, 1)), np.tile(low - 9 * (high - low), (2, 1))):
+        sent = rig.act(wish.astype(np.float32), np.ones(2, np.bool_))
+        need(sent.shape == wish.shape and np.isfinite(sent).all(), f"It returned {sent!r}.")
+        inside = (sent >= low - 1e-6 * abs(low)) & (sent <= high + 1e-6 * abs(high))
+        need(inside.all(), f"{sent.tolist()} was sent, outside the bounds.")
+
+
+def check_nan_is_refused(bench: Bench) -> None:
+    """A command that is not a number is refused with EnvelopeViolation before anything moves."""
+    _not_finite(bench, np.nan)
+
+
+def check_infinity_is_refused(bench: Bench) -> None:
+    """An infinite command is refused with EnvelopeViolation before anything moves."""
+    _not_finite(bench, np.inf)
+
+
+def check_wrong_shapes_are_refused(bench: Bench) -> None:
+    """Commands of another shape are refused with EnvelopeViolation."""
+    rig, moving = bench.placed(2), np.ones(2, np.bool_)
+    wide = np.zeros((2, bench.spec.action_dim + 1), np.float32)
+    refused(lambda: rig.act(wide, moving), EnvelopeViolation, "A command that is too wide")
+    few = np.zeros((1, bench.spec.action_dim), np.float32)
+    refused(lambda: rig.act(few, moving), EnvelopeViolation, "A command for too few lanes")
+
+
+def check_unknown_lanes_are_refused(bench: Bench) -> None:
+    """`place` refuses a lane that the rig does not have with UsageError."""
+    rig = bench.placed(2)
+    refused(lambda: rig.place(2, bench.start(0)), UsageError, "Placing lane 2 of 2")
+
+
+def check_stop_and_close(bench: Bench) -> None:
+    """`stop` and `close` may be called twice, and a closed rig refuses commands with RobotProblem."""
+    rig = bench.placed(1)
+    rig.stop()
+    rig.stop()
+    rig.close()
+    rig.close()
+    hold = np.zeros((1, bench.spec.action_dim), np.float32)
+    refused(lambda: rig.act(hold, np.ones(1, np.bool_)), RobotProblem, "A command after close")
+
+
+def check_stations_differ(bench: Bench) -> None:
+    """Two stations have their own physics or sensors, as two real ones would."""
+    wishes = bench.wishes(1, TICKS)
+    if np.array_equal(bench.drive(bench.placed(1, 1), wishes), bench.drive(bench.placed(1, 2), wishes)):
+        raise DoesNotApply("its stations are all alike, so what works on one station only is not noticed")
+
+
+def check_sensors_do_not_tell_the_split(bench: Bench) -> None:
+    """What is sensed does not depend on the start's split or index: a policy cannot know that it is examined."""
+    start = bench.start(3)
+    _same_sensed(bench, start, replace(start, split="holdout", index=99), "with another split and index")
+
+
+def check_truth_changes_nothing(bench: Bench) -> None:
+    """Asking the simulator for the truth does not change what is sensed."""
+    rig, wishes = bench.placed(2), bench.wishes(2, 8)
+    if not isinstance(rig, KnowsTruth):
+        raise DoesNotApply("the rig has no `truth`")
+    other = bench.placed(2)
+    for wish in wishes:
+        rig.truth(0)
+        rig.act(wish, np.ones(2, np.bool_))
+        rig.truth(1)
+    need(np.array_equal(rig.observe().state, bench.drive(other, wishes)[-1]), "The state changed.")
+
+
+def check_cameras(bench: Bench) -> None:
+    """Every camera of the spec gives a picture (height, width, 3) of uint8, or the rig gives none at all."""
+    pictures = bench.placed(1).look(0)
+    if not bench.spec.cameras:
+        need(not pictures, f"The spec names no cameras, but there are pictures of {sorted(pictures)}.")
+        raise DoesNotApply("it has no cameras")
+    if not pictures:
+        raise DoesNotApply("this machine makes no pictures; `enpire doctor` says why")
+    need(set(pictures) == set(bench.spec.cameras), f"There are pictures of {sorted(pictures)}.")
+    for name, picture in pictures.items():
+        good = picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
+        need(good, f"{name} is {picture.dtype} of shape {picture.shape}.")
+
+
+def _not_finite(bench: Bench, value: float) -> None:
+    rig = bench.placed(2)
+    before = rig.observe().state.copy()
+    wish = np.zeros((2, bench.spec.action_dim), np.float32)
+    wish[1, 0] = value
+    refused(lambda: rig.act(wish, np.ones(2, np.bool_)), EnvelopeViolation, f"A command of {value}")
+    need(np.array_equal(rig.observe().state, before), "It was refused, but something moved.")
+
+
+def _same_sensed(bench: Bench, one: Start, other: Start, what: str) -> None:
+    rig = bench.rig(2)
+    rig.place(0, one)
+    rig.place(1, other)
+    states = bench.drive(rig, np.repeat(bench.wishes(1, 8), 2, axis=1))
+    _equal(bench, states[:, 0], states[:, 1], f"The same start {what}")
+
+
+def _equal(bench: Bench, one: FloatArray, other: FloatArray, what: str) -> None:
+    if not np.array_equal(one, other):
+        tick, *_, column = (int(i) for i in np.argwhere(one != other)[0])
+        name = bench.spec.state[column].name
+        need(False, f"{what}, {name} differs from period {tick + 1} on.")
+
+
+CHECKS = (
+    check_rig_fits_the_task, check_observation_fits, check_state_stays_in_bounds, check_observing_changes_nothing,
+    check_stamps_rise, check_a_placed_lane_is_at_its_start, check_starts_are_told_apart, check_replay_is_exact,
+    check_lanes_ignore_their_neighbours, check_any_lane_is_as_good, check_only_moving_lanes_advance,
+    check_motion_is_seen, check_commands_are_limited, check_nan_is_refused, check_infinity_is_refused,
+    check_wrong_shapes_are_refused, check_unknown_lanes_are_refused, check_stop_and_close, check_stations_differ,
+    check_sensors_do_not_tell_the_split, check_truth_changes_nothing, check_cameras,
+)  # fmt: skip

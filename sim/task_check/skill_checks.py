@@ -1,0 +1,207 @@
+"""Checks of a task's verifier, expert, reset, and of its Gymnasium view."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from enpire.interfaces import Evidence, Policy, Rig
+from enpire.intervals import wilson
+from enpire.types import EpisodeArrays, FloatArray, Observation
+from sim.task_check.bench import LANES, Bench, CheckFailed, DoesNotApply, Idle, limits, need
+
+RESET_S = 60.0
+"""Longest reset, in the robot's own time."""
+
+
+def check_verifier_is_frozen(bench: Bench) -> None:
+    """Two verifiers have the same digest, which a campaign records."""
+    one, other = bench.task.verifier(), bench.make().verifier()
+    need(one.digest and one.digest == other.digest, f"The digests are {one.digest!r} and {other.digest!r}.")
+
+
+def check_nothing_is_finished_at_its_start(bench: Bench) -> None:
+    """The verifier calls no lane finished at its start; it answers with one truth value a lane."""
+    rig = bench.placed(LANES)
+    done = bench.task.verifier().finished(rig.observe().state, np.zeros(LANES, np.int64))
+    need(done.shape == (LANES,) and done.dtype == np.bool_, f"`finished` gave {done.dtype} of {done.shape}.")
+    need(not done.any(), f"Lanes {np.flatnonzero(done).tolist()} are called finished before they moved.")
+
+
+def check_a_start_is_no_success(bench: Bench) -> None:
+    """A rollout that ends after one period of holding still is a failure."""
+    rig = bench.placed(2)
+    first = rig.observe().state.copy()
+    hold = Idle(bench.spec).act(rig.observe(), np.arange(2))[:, 0]
+    sent = rig.act(hold, np.ones(2, np.bool_))
+    verifier = bench.task.verifier()
+    for lane in range(2):
+        states = np.stack([first[lane], rig.observe().state[lane]])
+        verdict = verifier.judge(_evidence(bench, rig, lane, states, sent[lane][None]))
+        need(verdict.kind != "success", f"Start {lane} is called a success.")
+
+
+def check_idleness_fails_at_the_limit(bench: Bench) -> None:
+    """A robot that holds still reaches the limit and is judged a failure."""
+    for tried in bench.idle:
+        need(tried.ticks == bench.spec.limit_ticks, f"The rollout ended after {tried.ticks} periods.")
+        need(tried.verdict.kind != "success", "Holding still is called a success.")
+
+
+def check_expert_succeeds(bench: Bench) -> None:
+    """The expert does the task from most hidden starts, by the verifier."""
+    good = [tried for tried in bench.shown if tried.verdict.kind == "success"]
+    took = f" in {np.median([tried.ticks for tried in good]):.0f} periods" if good else ""
+    bench.notes.append(f"the expert succeeds from {len(good)} of {LANES} starts{took}")
+    need(len(good) >= 0.75 * LANES, f"It succeeded from {len(good)} of {LANES}.")
+
+
+def check_success_ends_before_the_limit(bench: Bench) -> None:
+    """The verifier notices a success by itself, before the time is up."""
+    good = [tried for tried in bench.shown if tried.verdict.kind == "success"]
+    need(good, "There was no success to notice.")
+    late = sum(tried.ticks >= bench.spec.limit_ticks for tried in good)
+    need(late < len(good), "Every success lasted to the limit: `finished` never became true.")
+
+
+def check_verdicts_are_sane(bench: Bench) -> None:
+    """A verdict is success, failure or unsafe, with a confidence in [0, 1], and says that a verifier gave it."""
+    for tried in [*bench.shown, *bench.idle]:
+        verdict = tried.verdict
+        fits = verdict.kind in ("success", "failure", "unsafe") and 0.0 <= verdict.confidence <= 1.0
+        need(fits and verdict.source == "verifier", f"It said {verdict}.")
+
+
+def check_verdicts_repeat(bench: Bench) -> None:
+    """The same evidence gets the same verdict again, also from a fresh verifier."""
+    if bench.task.verifier().needs_images:
+        raise DoesNotApply("its verifier looks at pictures, which are gone")
+    verifier = bench.task.verifier()
+    for tried in [*bench.shown, *bench.idle]:
+        evidence = Evidence(arrays=tried.arrays, images={})
+        for judge in (verifier, verifier, bench.task.verifier()):
+            need(judge.judge(evidence) == tried.verdict, "A second look gave another verdict.")
+
+
+def check_verdicts_agree_with_the_truth(bench: Bench) -> None:
+    """The verifier, which sees sensors only, agrees with what the simulator knows (at most one in ten differs)."""
+    tried = [*bench.shown, *bench.demonstrated, *bench.idle]
+    if any(item.graded is None for item in tried):
+        raise DoesNotApply("the rig has no `truth` to compare with")
+    wrong = sum((item.verdict.kind == "success") != item.truth.success for item in tried)
+    agreed = wilson(len(tried) - wrong, len(tried))
+    bench.notes.append(f"verdicts agree with the truth {agreed.successes} of {agreed.n} times")
+    need(wrong <= 0.1 * len(tried), f"{wrong} of {len(tried)} verdicts were wrong.")
+
+
+def check_expert_chunks(bench: Bench) -> None:
+    """The demonstrating expert gives finite chunks (lanes, horizon, action_dim), and executes 1 to horizon of them."""
+    expert = bench.task.expert(0)
+    need(1 <= expert.execute <= expert.horizon, f"It executes {expert.execute} of {expert.horizon}.")
+    chunks = expert.act(_begun(bench, expert, 0), np.arange(2))
+    wanted = (2, expert.horizon, bench.spec.action_dim)
+    need(chunks.shape == wanted, f"A chunk has the shape {chunks.shape}, not {wanted}.")
+    need(np.isfinite(chunks).all(), "A command is not finite.")
+
+
+def check_expert_repeats(bench: Bench) -> None:
+    """The demonstrating expert decides the same again for the same seeds, whichever lanes stand beside."""
+    chunks: list[FloatArray] = []
+    for lanes in (np.arange(2), np.arange(1)):
+        expert = bench.task.expert(5)
+        seen = _begun(bench, expert, 11)
+        rows = Observation(stamp_ns=seen.stamp_ns, state=seen.state[lanes])
+        chunks.append(expert.act(rows, lanes)[0])
+    need(np.array_equal(chunks[0], chunks[1]), "The second time it decided otherwise.")
+
+
+def check_reset_reaches_the_start(bench: Bench) -> None:
+    """After a try, the reset skill brings the robot near another start within a minute, with sane commands."""
+    rig, low_high = bench.placed(3), limits(bench.spec)
+    bench.drive(rig, bench.wishes(3, 20))
+    goals = [bench.start(20 + lane) for lane in range(3)]
+    skill = bench.task.reset_skill()
+    if hasattr(rig, "teleport"):
+        rig.teleport = False  # pyright: ignore[reportAttributeAccessIssue]
+    for lane, goal in enumerate(goals):
+        if hasattr(rig, "teleport"):
+            rig.place(lane, goal)
+        skill.begin(lane, goal)
+    going = np.ones(3, np.bool_)
+    ticks = 0
+    while going.any() and ticks < RESET_S * bench.spec.rate_hz:
+        lanes = np.flatnonzero(going)
+        commands, finished = skill.step(rig.observe().state[lanes], lanes)
+        need(np.isfinite(commands).all() and finished.shape == lanes.shape, f"A step gave {commands}, {finished}.")
+        wish = np.broadcast_to(np.clip(0.0, *low_high), (3, bench.spec.action_dim)).astype(np.float32)
+        wish[lanes] = commands
+        going[lanes[finished]] = False
+        rig.act(wish, going)
+        ticks += 1
+    need(not going.any(), f"Lanes {np.flatnonzero(going).tolist()} did not finish in {RESET_S:.0f} s.")
+    states = rig.observe().state
+    for lane, goal in enumerate(goals):
+        achieved, near = bench.task.start_error(states[lane], goal)
+        need(near, f"Start {goal.values} was asked for, and {achieved} achieved.")
+    bench.notes.append(f"three resets by the robot took {ticks * bench.spec.period_s:.1f} s")
+
+
+def check_gymnasium(bench: Bench) -> None:
+    """As a Gymnasium environment it passes Gymnasium's own checker."""
+    try:
+        from gymnasium.utils.env_checker import check_env
+
+        from sim.gym_env import TaskEnv
+    except ImportError as missing:
+        raise DoesNotApply(f"{missing.name} is not installed") from missing
+    env = TaskEnv(bench.task)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            check_env(env, skip_render_check=True)
+    except AssertionError as broken:
+        raise CheckFailed(f"{broken}") from broken
+    finally:
+        env.close()
+
+
+def check_gymnasium_tells_no_truth(bench: Bench) -> None:
+    """The Gymnasium view gives a reward only with a verdict, and its info holds nothing of the simulator's truth."""
+    try:
+        from sim.gym_env import TaskEnv
+    except ImportError as missing:
+        raise DoesNotApply(f"{missing.name} is not installed") from missing
+    env = TaskEnv(bench.task)
+    try:
+        env.reset(seed=1)
+        for _ in range(5):
+            _, reward, over, late, info = env.step(np.zeros(bench.spec.action_dim, np.float32))
+            need((over or late) or (reward == 0.0 and not info), f"Amid the rollout it told {reward}, {info}.")
+            need(set(info) <= {"verdict", "confidence"}, f"The info holds {sorted(info)}.")
+            if over or late:
+                return
+    finally:
+        env.close()
+
+
+def _begun(bench: Bench, expert: Policy, seed: int) -> Observation:
+    rig = bench.placed(2)
+    for lane in range(2):
+        expert.begin(lane, seed + lane)
+    return rig.observe()
+
+
+def _evidence(bench: Bench, rig: Rig, lane: int, states: FloatArray, sent: FloatArray) -> Evidence:
+    arrays = EpisodeArrays(
+        state=states, action=sent, source=np.zeros(len(sent), np.uint8), chunk=np.zeros(len(sent), np.int32)
+    )
+    return Evidence(arrays=arrays, images=rig.look(lane) if bench.task.verifier().needs_images else {})
+
+
+CHECKS = (
+    check_verifier_is_frozen, check_nothing_is_finished_at_its_start, check_a_start_is_no_success,
+    check_idleness_fails_at_the_limit, check_expert_succeeds, check_success_ends_before_the_limit,
+    check_verdicts_are_sane, check_verdicts_repeat, check_verdicts_agree_with_the_truth, check_expert_chunks,
+    check_expert_repeats, check_reset_reaches_the_start, check_gymnasium, check_gymnasium_tells_no_truth,
+)  # fmt: skip

@@ -1,0 +1,103 @@
+"""Runs every check on one task: `enpire task check NAME`. Needs neither MuJoCo nor any other simulator itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from enpire import plugins
+from enpire.errors import EnpireError
+from enpire.interfaces import Task
+from sim.task_check import rig_checks, skill_checks, spec_checks
+from sim.task_check.bench import Bench, DoesNotApply
+
+Check = Callable[[Bench], None]
+CHECKS: tuple[Check, ...] = (*spec_checks.CHECKS, *rig_checks.CHECKS, *skill_checks.CHECKS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one check found."""
+
+    name: str
+    rule: str
+    result: Literal["passed", "failed", "does not apply"]
+    detail: str = ""
+
+    @property
+    def line(self) -> str:
+        """The finding for a terminal."""
+        mark = {"passed": "ok  ", "failed": "FAIL", "does not apply": "  - "}[self.result]
+        return f"{mark} {self.name}: {self.rule}" + (f" {self.detail}" if self.detail else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskReport:
+    """All findings on one task."""
+
+    task: str
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+    """Figures that were found on the way."""
+
+    @property
+    def passed(self) -> int:
+        """Checks that passed."""
+        return sum(finding.result == "passed" for finding in self.findings)
+
+    @property
+    def applied(self) -> int:
+        """Checks that concern this task."""
+        return sum(finding.result != "does not apply" for finding in self.findings)
+
+    @property
+    def conforms(self) -> bool:
+        """Whether no check failed."""
+        return self.passed == self.applied
+
+    @property
+    def summary(self) -> str:
+        """One sentence."""
+        without = len(self.findings) - self.applied
+        rest = f" ({without} do not apply to it)" if without else ""
+        noted = f" On the way: {'; '.join(self.notes)}." if self.notes else ""
+        return f"{self.task} passes {self.passed} of {self.applied} checks{rest}.{noted}"
+
+
+def check_task(name: str, say: Callable[[Finding], None] = lambda finding: None) -> TaskReport:
+    """Run every check on the task of that name; `say` gets each finding as it is made.
+
+    Raises:
+        EnpireError: there is no such task, or it cannot even be made.
+    """
+    return check_made(name, cast("Callable[[], Task]", plugins.load("tasks", name)), say)
+
+
+def check_made(
+    name: str, make: Callable[[], Task], say: Callable[[Finding], None] = lambda finding: None
+) -> TaskReport:
+    """Run every check on the tasks that `make` makes."""
+    bench = Bench(make)
+    findings: list[Finding] = []
+    try:
+        for rule in CHECKS:
+            findings.append(_run(rule, bench))
+            say(findings[-1])
+    finally:
+        bench.close()
+    return TaskReport(task=name, findings=tuple(findings), notes=tuple(bench.notes))
+
+
+def _run(rule: Check, bench: Bench) -> Finding:
+    name = rule.__name__.removeprefix("check_")
+    sentence = " ".join((rule.__doc__ or "").split())
+    try:
+        rule(bench)
+    except DoesNotApply as why:
+        return Finding(name=name, rule=sentence, result="does not apply", detail=f"({why})")
+    except EnpireError as problem:
+        return Finding(name=name, rule=sentence, result="failed", detail=f"-> {problem}")
+    except Exception as problem:  # noqa: BLE001 - a third party's task may raise anything; that is a finding too.
+        return Finding(name=name, rule=sentence, result="failed", detail=f"-> {type(problem).__name__}: {problem}")
+    return Finding(name=name, rule=sentence, result="passed")

@@ -1,0 +1,128 @@
+"""How good a verifier is: precision, recall and latency against the truth. `enpire verifier report TASK`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from enpire import plugins
+from enpire.errors import UsageError
+from enpire.interfaces import Task, Verifier
+from enpire.intervals import wilson
+from enpire.types import Interval
+from sim.verifiers.examples import Disturbance, Example, simulated, sorted_by_hand
+
+BUDGET_MS = 150.0
+"""A verdict may take so long (p95)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grade:
+    """One verifier on one set of examples; intervals are Wilson's, 95 %."""
+
+    sensors: str
+    """"as built", or how they were disturbed."""
+    precision: Interval
+    """Of what it called a success, how much was one."""
+    recall: Interval
+    """Of the successes, how many it called one."""
+    false_positives: Interval
+    """Of the failures, how many it called a success."""
+
+    @property
+    def line(self) -> str:
+        """For a terminal."""
+        return (
+            f"{self.sensors}: precision {_said(self.precision)}, recall {_said(self.recall)}, "
+            f"false positives {_said(self.false_positives)}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifierReport:
+    """What is known about one verifier."""
+
+    task: str
+    digest: str
+    episodes: int
+    labelled_by: str
+    grades: tuple[Grade, ...]
+    p50_ms: float
+    p95_ms: float
+
+    @property
+    def text(self) -> str:
+        """For a terminal."""
+        within = "within" if self.p95_ms <= BUDGET_MS else "OVER"
+        return "\n".join(
+            (
+                f"Verifier {self.digest[:12]} of {self.task}, {self.episodes} episodes labelled by {self.labelled_by}",
+                *(f"  {grade.line}" for grade in self.grades),
+                f"  a verdict takes {self.p50_ms:.2f} ms (p50), {self.p95_ms:.2f} ms (p95): "
+                f"{within} the budget of {BUDGET_MS:.0f} ms",
+            )
+        )
+
+
+def report(task_name: str, episodes: int, folder: Path | None = None) -> VerifierReport:
+    """Grade a task's shipped verifier.
+
+    Args:
+        task_name: of a task plug-in.
+        episodes: rollouts to simulate; without meaning when `folder` is given.
+        folder: examples that a person sorted into success and failure.
+
+    Raises:
+        EnpireError: no such task, no truth, or no examples.
+    """
+    task = cast("type[Task]", plugins.load("tasks", task_name))()
+    examples = sorted_by_hand(folder) if folder else simulated(task, episodes)
+    verifier = task.verifier()
+    worse, rng = Disturbance(), np.random.default_rng(0)
+    disturbed = [worse.on(example, task.spec, rng) for example in examples]
+    took = latencies_ms(verifier, examples)
+    name = f"disturbed by noise of {100 * worse.noise:g} % and offsets of {100 * worse.offset:g} % of the range"
+    return VerifierReport(
+        task=task_name,
+        digest=verifier.digest,
+        episodes=len(examples),
+        labelled_by="people" if folder else "the simulator's truth",
+        grades=(grade(verifier, examples, "sensors as built"), grade(verifier, disturbed, name)),
+        p50_ms=float(np.percentile(took, 50)),
+        p95_ms=float(np.percentile(took, 95)),
+    )
+
+
+def grade(verifier: Verifier, examples: Sequence[Example], sensors: str) -> Grade:
+    """Precision, recall and false positives on labelled examples; UsageError when there are none of one kind."""
+    truth = np.array([example.success for example in examples])
+    if truth.all() or not truth.any():
+        raise UsageError("Grading needs successes and failures; the examples are all of one kind.")
+    said = np.array([verifier.judge(example.evidence).kind == "success" for example in examples])
+    both = int((said & truth).sum())
+    return Grade(
+        sensors=sensors,
+        precision=wilson(both, int(said.sum())),
+        recall=wilson(both, int(truth.sum())),
+        false_positives=wilson(int((said & ~truth).sum()), int((~truth).sum())),
+    )
+
+
+def latencies_ms(verifier: Verifier, examples: Sequence[Example]) -> list[float]:
+    """How long each verdict takes on this machine, now."""
+    took: list[float] = []
+    for example in examples:
+        began_s = time.perf_counter()
+        verifier.judge(example.evidence)
+        took.append(1e3 * (time.perf_counter() - began_s))
+    return took
+
+
+def _said(interval: Interval) -> str:
+    rate = f"{100 * interval.rate:.1f} %" if interval.n else "none"
+    return f"{interval.successes}/{interval.n} = {rate} ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
