@@ -36,7 +36,7 @@ from enpire.snapshot import LabSnapshot
 from enpire.state import CampaignState
 from enpire.steps.agent_process import require_agents
 from enpire.steps.deploy import swap
-from enpire.steps.ending import Ending
+from enpire.steps.ending import INTERRUPTED, Ending
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
@@ -246,7 +246,7 @@ def _interruptible(lab: Lab) -> Generator[None]:
         return
 
     def interrupted(number: int, frame: object) -> None:
-        lab.wanted = "interrupted"
+        lab.wanted = INTERRUPTED
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}

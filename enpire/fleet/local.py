@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from enpire.campaign import Campaign
 from enpire.fleet.door import from_here, own_key
@@ -11,34 +12,34 @@ from enpire.fleet.station_file import StationFile
 from enpire.home import Home
 
 
-def station_files(campaign: Campaign, home: Home, address: str) -> list[StationFile]:
+def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
     """One file per station; each draws its own friction, mass and offsets from the campaign's seed."""
     wanted = campaign.stations
-    files: list[StationFile] = []
-    for number in range(1, wanted.count + 1):
-        name = f"sim-{number}"
-        key_file, server_key = own_key(address, home.keys, name)
-        files.append(
-            StationFile(
-                name=name,
-                task=campaign.task,
-                home=home.stations / name,
-                driver=wanted.driver,
-                options=wanted.options,
-                lanes=wanted.lanes,
-                pace=wanted.pace,
-                reset=wanted.reset,
-                seed=campaign.seed * 1000 + number,
-                key_file=key_file,
-                server_key=server_key,
-            )
+    return [
+        StationFile(
+            name=f"sim-{number}",
+            task=campaign.task,
+            home=home.stations / f"sim-{number}",
+            driver=wanted.driver,
+            options=wanted.options,
+            lanes=wanted.lanes,
+            pace=wanted.pace,
+            reset=wanted.reset,
+            operator=wanted.operator,
+            seed=campaign.seed * 1000 + number,
         )
-    return files
+        for number in range(1, wanted.count + 1)
+    ]
 
 
 def start_local(campaign: Campaign, home: Home, address: str, say: Callable[[str], None]) -> LocalStations:
     """Start the campaign's stations as processes of this machine; `stop()` ends them within two seconds."""
-    files = station_files(campaign, home, address)
+    files = [_with_key(file, address, home) for file in station_files(campaign, home)]
     stations = LocalStations(files, from_here(address), home.stations / "logs", say)
     stations.start()
     return stations
+
+
+def _with_key(file: StationFile, address: str, home: Home) -> StationFile:
+    key_file, server_key = own_key(address, home.keys, file.name)
+    return replace(file, key_file=key_file, server_key=server_key)

@@ -41,7 +41,8 @@ from enpire.types import Episode, Order
 
 _IDLE_S = 0.02
 """How long an idle station listens before it looks around."""
-_LAST_WORDS_S = 0.8
+_LAST_WORDS_S, _HURRY_S = 8.0, 0.8
+"""How long a station that leaves goes on delivering: when the orchestrator told it to, when a signal did."""
 _LOOK_S = 0.25
 """How often the robot's own stop is looked at."""
 _SPACE_AGAIN_S = 2.0
@@ -70,7 +71,7 @@ class Station:
         self._unspooled: deque[Parcel] = deque()
         self._champion, self._deployed = "", ""
         self._paused = False
-        self._leaving = ""
+        self._leaving, self._leave_by_s = "", float("inf")
         self._space_checked_s, self._space = -1e9, True
         self._pace = Pace(0.0 if file.pace == "fast" else self._task.spec.period_s)
         self._resting = True
@@ -138,9 +139,10 @@ class Station:
         self._courier.ask(self._shelf.next_wish())
         self._courier.ship()
 
-    def ask_to_leave(self, cause: str) -> None:
-        """Leave as soon as the period is over. Allowed in a signal handler."""
+    def ask_to_leave(self, cause: str, within_s: float = _HURRY_S) -> None:
+        """Leave as soon as the period is over. Allowed in a signal handler, and again to be quicker."""
         self._leaving = self._leaving or cause
+        self._leave_by_s = min(self._leave_by_s, time.monotonic() + within_s)
 
     def leave(self) -> int:
         """Abort what runs, give back what has not begun, keep everything in the spool, say goodbye."""
@@ -148,8 +150,7 @@ class Station:
         self._robot.stop("the station, which leaves", f"the station left: {cause}")
         self._give_back([order.order_id for order in self._queue], "released: the station left")
         self.spool()
-        deadline = time.monotonic() + _LAST_WORDS_S
-        while len(self._spool) and self._courier.lease and time.monotonic() < deadline:
+        while len(self._spool) and self._courier.lease and time.monotonic() < self._leave_by_s:
             self._courier.ship()
             self._courier.hear(0.02)
         self._courier.say_goodbye(cause)
@@ -199,7 +200,7 @@ class Station:
                 self._paused = False
                 self._robot.resume()
             case Command(verb="leave"):
-                self.ask_to_leave("told to")
+                self.ask_to_leave("told to", _LAST_WORDS_S)
             case PolicyPart():
                 self._shelf.arrived(message)
             case PolicyMissing():

@@ -10,8 +10,11 @@ from enpire.lab import Lab
 from enpire.steps.improve import PATIENCE
 from enpire.steps.record import end_orders, record, robot_time
 
-REST_S = 1.2
-"""How long the wind-up waits for episodes that the stations give back."""
+REST_S, LAST_REST_S = 1.2, 10.0
+"""How long the wind-up waits for episodes that the stations give back: after an interruption, at the campaign's end."""
+
+INTERRUPTED = "interrupted"
+"""What is wanted after Ctrl-C or SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,12 @@ def _ended(lab: Lab, reached: bool, reason: str, *, over: bool = True) -> Ending
     return Ending(campaign_id=lab.state.campaign_id, reached=reached, reason=reason, over=over, home=lab.home.root)
 
 
+def _patience_s(lab: Lab) -> float:
+    if all(seat.away_since_s is not None for seat in lab.stations.values()):
+        return 0.0
+    return LAST_REST_S if lab.state.over and lab.wanted != INTERRUPTED else REST_S
+
+
 def wind_up(lab: Lab) -> None:
     """Release what waits, end what runs, keep what arrives.
 
@@ -64,8 +73,8 @@ def wind_up(lab: Lab) -> None:
         lane.end()
     for station in lab.stations.values():
         lab.fleet.command(station.name, "leave")
-    deadline = time.monotonic() + REST_S
-    while lab.state.open and time.monotonic() < deadline:
+    began_s = time.monotonic()
+    while lab.state.open and time.monotonic() - began_s < _patience_s(lab):
         record(lab)
     if lab.state.over:
         end_orders(lab, list(lab.state.open.values()), "aborted", "the campaign ended")
