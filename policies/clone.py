@@ -15,10 +15,10 @@ from enpire.errors import LearningProblem
 from enpire.files import canonical, parse
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.store import durable
-from enpire.types import FloatArray
+from enpire.types import SOURCE_HUMAN, FloatArray
 from policies import flow_policy
 from policies.flow_network import FlowNetwork
-from policies.flow_policy import FlowVersion
+from policies.flow_policy import Addition, FlowVersion
 from policies.flow_training import Course, Extra, FlowSettings, Lesson, train_actor, version_of
 from policies.habc.segments import Cut, Windows, cut, fresh
 from policies.habc.weights import WeightRule, actor_weights
@@ -45,8 +45,9 @@ class RoundSettings(FlowSettings):
 class CloneSettings(RoundSettings):
     """What a recipe for cloning may say."""
 
-    data: Literal["demonstrations", "successes"] = "demonstrations"
-    """`successes` is filtered behaviour cloning: demonstrations and successful policy episodes."""
+    data: Literal["demonstrations", "every_demonstration", "successes"] = "demonstrations"
+    """`demonstrations`: those that succeeded; `every_demonstration`: the teacher as he is, failures included;
+    `successes`: filtered behaviour cloning, successful demonstrations and successful policy episodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,8 @@ class Clone:
         pupil = pupil_of(job, settings, episodes)
         windows = fresh(cut(episodes, cut_of(settings)), settings.window_rounds)
         weights = actor_weights(windows, np.ones(len(windows), np.float32), WeightRule())
+        if settings.data == "corrections":
+            weights = weights * ~windows.policy
         chances = draw_chances(windows, settings, job.round) * (weights > 0)
         lesson = Lesson.of(windows, pupil.network.shape, pupil.scales, chances)
         course = course_of(job, settings, int((chances > 0).sum()))
@@ -88,12 +91,18 @@ class Clone:
         }
 
     def _chosen(self, settings: CloneSettings, episodes: Sequence[Recorded]) -> list[Recorded]:
-        wanted = [item for item in episodes if item.success and (item.demonstration or settings.data == "successes")]
+        wanted = [item for item in episodes if _wanted(item, settings.data)]
         if not wanted:
             raise LearningProblem(
-                f"None of the {len(episodes)} episodes is a success that may be cloned ({settings.data}); collect more."
+                f"None of the {len(episodes)} episodes may be cloned (data: {settings.data}); collect more."
             )
         return wanted
+
+
+def _may_be_cloned(item: Recorded, data: str) -> bool:
+    if data == "corrections" and not item.demonstration:
+        return bool((item.arrays.source == SOURCE_HUMAN).any())
+    return item.success and (item.demonstration or data == "successes")
 
 
 def prepare(job: ImprovementJob) -> None:
@@ -105,6 +114,12 @@ def prepare(job: ImprovementJob) -> None:
 def cut_of(settings: FlowSettings, multi_step: int = 1) -> Cut:
     """How the settings cut windows."""
     return Cut(horizon=settings.horizon, execute=settings.execute, stride=settings.stride, multi_step=multi_step)
+
+
+def _wanted(item: Recorded, data: str) -> bool:
+    if data == "every_demonstration":
+        return item.demonstration
+    return item.success and (item.demonstration or data == "successes")
 
 
 def pupil_of(job: ImprovementJob, settings: RoundSettings, episodes: Sequence[Recorded]) -> Pupil:
@@ -163,9 +178,9 @@ def course_of(job: ImprovementJob, settings: FlowSettings, windows: int) -> Cour
     )
 
 
-def write_version(version: FlowVersion, output: Path) -> None:
+def write_version(version: FlowVersion, output: Path, beside: Addition | None = None) -> None:
     """Make the version's folder appear, complete; a folder that is there from a run before must be the same."""
     staged = durable.stage_folder(output)
-    flow_policy.save(version, staged)
+    flow_policy.save(version, staged, beside)
     durable.fill_folder(staged, {})
     durable.reveal([(staged, output)])
