@@ -23,7 +23,7 @@ KINDS = (
     "hypothesis proposed", "experiment submitted", "experiment checked", "experiment refused", "experiment cancelled",
     "experiment decided", "experiment adopted", "finding posted", "given up", "wish refused", "brief read",
     "agent turned", "agent started", "agent ended", "tokens spent", "learner started", "learner ended",
-    "learner failed", "gate opened", "gate decided", "rolled back", "campaign ended",
+    "learner failed", "gate opened", "gate decided", "rolled back", "campaign ended", "recipe declared",
 )  # fmt: skip
 
 
@@ -110,6 +110,8 @@ class Ideas:
     findings: list[Finding] = field(default_factory=list[Finding])
     kept: list[tuple[str, Mapping[str, object]]] = field(default_factory=list[tuple[str, Mapping[str, object]]])
     """(version, recipe) of every experiment that was kept, oldest first; the last recipe is in force."""
+    declared: Recipe | None = None
+    """The campaign's recipe with its search space."""
     answered: set[str] = field(default_factory=set[str])
     """Wishes that have their event."""
     tokens: dict[str, int] = field(default_factory=dict[str, int])
@@ -142,6 +144,9 @@ class Ideas:
         return replace(recipe, name=kept.name, learner=kept.learner, settings=kept.settings)
 
     # One method per kind of event.
+
+    def _declared(self, body: Mapping[str, object]) -> None:
+        self.declared = recipe_from(_mapping(body["recipe"]))
 
     def _proposed(self, body: Mapping[str, object]) -> None:
         hypothesis = parse(Hypothesis, body["hypothesis"], "The hypothesis of an event")
@@ -247,6 +252,7 @@ class Ideas:
         return [item for item in self.experiments.values() if item.phase == "training" and item.job == job]
 
     HANDLERS: ClassVar[Mapping[str, Callable[..., None]]] = {
+        "recipe declared": _declared,
         "hypothesis proposed": _proposed,
         "experiment submitted": _submitted,
         "experiment checked": _checked,

@@ -96,6 +96,8 @@ def evolve(lab: Lab) -> None:
     _decide(lab)
     if not lab.due("agents", 0.1):
         return
+    if lab.recipe.space and lab.state.ideas.declared != lab.recipe:
+        lab.write(("recipe declared", {"recipe": plain(lab.recipe), "recipe_hash": lab.recipe.hash}))
     for wish in wishes.waiting(lab.home.inbox):
         if isinstance(wish, FileProblem):
             lab.write(("wish refused", {"why": str(wish)}))

@@ -1,0 +1,148 @@
+"""Structured changes of a recipe: perturb, ablate, recombine, switch. Pure functions of a random stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from enpire.space import Axis, Choice, Plain, Range
+
+STEP = 0.25
+"""Standard deviation of a step, as a share of an axis."""
+
+Settings = Mapping[str, object]
+Changes = dict[str, Plain]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """An experiment that was decided, as the operators see it."""
+
+    hypothesis_id: str
+    experiment_id: str
+    lane: str
+    changes: Mapping[str, Plain]
+    decision: str
+    delta: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What the ledger says."""
+
+    space: Mapping[str, Axis]
+    settings: Settings
+    """Of the recipe in force."""
+    original: Settings
+    """Of the campaign's recipe."""
+    tried: Sequence[Tried] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A proposed change with its reason."""
+
+    operator: str
+    kind: str
+    changes: Changes
+    why: str
+    parents: tuple[str, ...] = ()
+    adopted: str = ""
+    """experiment_id of another lane that it builds on."""
+
+
+def perturb(known: Known, draw: Random) -> Step | None:
+    """Move one setting or two by a step."""
+    if not known.space:
+        return None
+    names = draw.sample(sorted(known.space), k=min(len(known.space), draw.choice((1, 1, 2))))
+    changes = {name: moved(known.space[name], known.settings[name], draw) for name in names}
+    listed = " and ".join(names)
+    return Step(operator="perturb", kind="improve", changes=changes, why=f"a step in {listed}", parents=_last(known))
+
+
+def ablate(known: Known, draw: Random) -> Step | None:
+    """Put one setting that was changed back to what the campaign's recipe says."""
+    differing = [
+        name for name, axis in sorted(known.space.items())
+        if known.settings[name] != known.original[name] and axis.holds(known.original[name])
+    ]  # fmt: skip
+    if not differing:
+        return None
+    name = draw.choice(differing)
+    value = known.original[name]
+    assert isinstance(value, bool | int | float | str)
+    return Step(
+        operator="ablate", kind="ablate", changes={name: value}, why=f"whether {name} mattered", parents=_last(known)
+    )  # fmt: skip
+
+
+def recombine(known: Known, draw: Random) -> Step | None:
+    """Join the changes of the two most promising experiments that were not kept, the better one on top."""
+    hopeful = sorted(
+        (item for item in known.tried if item.decision != "keep" and item.delta > 0), key=lambda one: one.delta
+    )
+    if len(hopeful) < 2:
+        return None
+    second, first = hopeful[-2], hopeful[-1]
+    parents = (first.hypothesis_id, second.hypothesis_id)
+    return Step(
+        operator="recombine", kind="merge", changes={**second.changes, **first.changes}, parents=parents,
+        why="two changes that each looked better together", adopted=first.experiment_id,
+    )  # fmt: skip
+
+
+def switch(known: Known, draw: Random) -> Step | None:
+    """Draw half of the settings anew, wherever they stand."""
+    if not known.space:
+        return None
+    names = draw.sample(sorted(known.space), k=math.ceil(len(known.space) / 2))
+    changes = {name: anywhere(known.space[name], draw) for name in names}
+    return Step(operator="switch", kind="draft", changes=changes, why=f"another regime of {', '.join(names)}")
+
+
+OPERATORS = (perturb, switch, ablate, recombine)
+
+
+def moved(axis: Axis, value: object, draw: Random) -> Plain:
+    """A neighbour of a value; always another value where the axis has one."""
+    if isinstance(axis, Choice):
+        others = [option for option in axis.options if option != value]
+        return draw.choice(others or list(axis.options))
+    at = min(1.0, max(0.0, _share(axis, value)))
+    for _ in range(32):
+        near = _value(axis, min(1.0, max(0.0, at + draw.gauss(0.0, STEP))))
+        if near != value:
+            return near
+    return anywhere(axis, draw)
+
+
+def anywhere(axis: Axis, draw: Random) -> Plain:
+    """Any value of an axis."""
+    if isinstance(axis, Choice):
+        return draw.choice(axis.options)
+    return _value(axis, draw.random())
+
+
+def _share(axis: Range, value: object) -> float:
+    number = float(value) if isinstance(value, int | float) else axis.low
+    if axis.scale == "log":
+        return math.log(max(number, axis.low) / axis.low) / math.log(axis.high / axis.low)
+    return (number - axis.low) / (axis.high - axis.low)
+
+
+def _value(axis: Range, share: float) -> float | int:
+    if axis.scale == "log":
+        number = axis.low * (axis.high / axis.low) ** share
+    else:
+        number = axis.low + share * (axis.high - axis.low)
+    if axis.whole:
+        return min(int(axis.high), max(int(axis.low), round(number)))
+    return min(axis.high, max(axis.low, float(f"{number:.4g}")))
+
+
+def _last(known: Known) -> tuple[str, ...]:
+    kept = [item.hypothesis_id for item in known.tried if item.decision == "keep"]
+    return tuple(kept[-1:])

@@ -1,0 +1,116 @@
+"""`enpire agent list | run` and `enpire mcp`: who proposes, one lane by hand, the tools for any coding agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from enpire.commands.options import AsJson, Home, answer, existing_home, table, tell
+from enpire.errors import MissingExtra, UsageError
+
+NEEDS = {"search": "nothing", "anthropic": "the package anthropic and ANTHROPIC_API_KEY"}
+TOKEN = "ENPIRE_MCP_TOKEN"
+
+Campaign = Annotated[str, typer.Option(help="Whose lane it is; the latest campaign of this home when left out.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the group and `mcp`."""
+    group = typer.Typer(help="Agents that propose what to try next: list, run.", no_args_is_help=True)
+    group.command("list")(list_all)
+    group.command("run")(run)
+    app.add_typer(group, name="agent")
+    app.command()(mcp)
+
+
+def list_all(as_json: AsJson = False) -> None:
+    """List the agents, what each needs, and whether it is there."""
+    from enpire.plugins import load, names
+
+    rows: list[tuple[str, str, str]] = []
+    for name in names("agents"):
+        try:
+            load("agents", name)
+            ready = "no key" if name == "anthropic" and not os.environ.get("ANTHROPIC_API_KEY") else "ready"
+        except MissingExtra as problem:
+            ready = str(problem)
+        rows.append((name, NEEDS.get(name, "see its package"), ready))
+    head = ("agent", "needs", "state")
+    answer([dict(zip(head, row, strict=True)) for row in rows], as_json=as_json, text=table(head, rows))
+
+
+def run(  # noqa: PLR0913 - the options of a verb are its parameters
+    name: Annotated[str, typer.Argument(help="Agent, such as search.")],
+    lane: Annotated[str, typer.Option(help="Name of the lane; NAME-hand when left out.")] = "",
+    seed: Annotated[int, typer.Option(help="Seed of the agent.")] = 0,
+    options: Annotated[str, typer.Option(help="What the agent reads, as JSON.")] = "{}",
+    campaign: Campaign = "",
+    home: Home = None,
+) -> None:
+    """Run one lane of an agent in this terminal, beside the campaign that runs in this home."""
+    from enpire import views
+    from enpire.plugins import load
+    from enpire.store import durable
+
+    load("agents", name)
+    folder = existing_home(home)
+    if not views.is_driven(folder):
+        raise UsageError(f"No campaign runs in {folder}, so an agent has nothing to do; `enpire run` starts one.")
+    with views.open_records(folder) as records:
+        campaign_id = views.find_campaign(records, campaign)
+    called = lane or f"{name}-hand"
+    job = {
+        "home": str(folder), "campaign_id": campaign_id, "lane": called, "agent": name, "seed": seed,
+        "options": _options(options),
+    }  # fmt: skip
+    work = folder / "agents" / campaign_id / called
+    durable.make_folder(work)
+    durable.write(work / "lane.json", json.dumps(job).encode())
+    process = cast("Callable[[list[str]], int]", load("lanes", "agent_loop.lane:main"))
+    raise typer.Exit(process([str(work)]))
+
+
+def mcp(
+    http: Annotated[str, typer.Option(help="HOST:PORT to serve over HTTP; stdin and stdout when left out.")] = "",
+    lane: Annotated[str, typer.Option(help="Name of the lane that the client works in.")] = "mcp",
+    campaign: Campaign = "",
+    home: Home = None,
+) -> None:
+    """Serve the tools of agents to an MCP client: get_brief, propose_hypothesis, submit_candidate and the others."""
+    from enpire.plugins import load
+
+    server = "agent_loop.mcp_server"
+    open_desk = cast("Callable[..., object]", load("tools", f"{server}:open_desk"))
+    desk = open_desk(existing_home(home), campaign, lane)
+    if not http:
+        cast("Callable[[object], None]", load("tools", f"{server}:serve_stdio"))(desk)
+        return
+    host, _, port = http.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(f"{http!r} is no HOST:PORT, such as 127.0.0.1:8765.")
+    token = os.environ.get(TOKEN) or _token(existing_home(home))
+    tell(f"MCP: http://{http}/mcp")
+    cast("Callable[..., None]", load("tools", f"{server}:serve_http"))(desk, host, int(port), token)
+
+
+def _options(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as problem:
+        raise UsageError(f"--options must be JSON, such as '{{\"tokens\": 100000}}': {problem}.") from problem
+
+
+def _token(home: Path) -> str:
+    """The bearer token of this home; made once, readable by the owner only."""
+    path = home / "mcp_token"
+    if not path.exists():
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(32))
+    tell(f"Bearer token: in {path} (or set {TOKEN})")
+    return path.read_text(encoding="ascii").strip()

@@ -1,0 +1,156 @@
+"""From a proposal to a decision: the road of any candidate, with a real ledger, store and learner process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent_loop import tools
+from agent_loop.desk import Desk, WishRefused
+from enpire import views
+from enpire.commands import texts
+from enpire.errors import EnpireError
+from enpire.fold import rebuilt
+from enpire.home import Home, open_home
+from enpire.recompute import recompute
+from enpire.report import write_report
+from tests.agent_loop.pretend_lab import Running, with_skill
+
+CLAIM = {
+    "statement": "more skill helps", "falsifier": "the gate says no", "regime": "offline RL", "kind": "improve",
+}  # fmt: skip
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return open_home(tmp_path / "home")
+
+
+def submit(desk: Desk, **changes: object) -> str:
+    made = tools.call(desk, "propose_hypothesis", CLAIM)
+    sent = {"hypothesis_id": made["hypothesis_id"], "changes": changes}
+    return str(tools.call(desk, "submit_candidate", sent)["experiment_id"])
+
+
+def test_a_better_recipe_is_kept(home: Home) -> None:
+    with Running(home) as lab:
+        better = lab.beside(lambda: submit(lab.desk("good"), skill=0.9))
+        experiment = lab.lab.state.ideas.experiments[better]
+        lab.until(lambda lab: experiment.over)
+        assert experiment.decision == "keep", experiment
+        assert experiment.low > 0
+        assert lab.lab.state.champion == experiment.policy_id
+        assert lab.lab.state.ideas.recipe_in_force(lab.lab.recipe).settings["skill"] == 0.9
+        assert_recomputes(lab)
+    with views.open_records(home.root) as records:
+        shown = texts.campaign(views.campaign_view(records, "C1"))
+    assert "more skill helps" in shown
+    assert "keep (better)" in shown
+    page = write_report(home.root).read_text()
+    assert "What agents proposed" in page
+    assert "skill 0.9" in page
+
+
+def test_a_worse_recipe_is_not_kept(home: Home) -> None:
+    with Running(home, recipe=with_skill(0.8)) as lab:
+        champion = lab.lab.state.champion
+        worse = lab.beside(lambda: submit(lab.desk("bad"), skill=0.05))
+        experiment = lab.lab.state.ideas.experiments[worse]
+        lab.until(lambda lab: experiment.over)
+        assert experiment.decision in {"revert", "inconclusive"}
+        assert lab.lab.state.champion == champion
+        assert lab.lab.state.ideas.recipe_in_force(lab.lab.recipe) == lab.lab.recipe
+        assert_recomputes(lab)
+
+
+def assert_recomputes(lab: Running) -> None:
+    checks = recompute(lab.ledger)
+    assert [check for check in checks if not check.equal] == []
+    assert sum(check.kind == "experiment decided" for check in checks) == 1
+    assert rebuilt(lab.ledger, lab.lab.state.campaign_id).ideas == lab.lab.state.ideas
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"skill": 1.5}, "cannot be 1.5"),
+        ({"skill": float("nan")}, ""),
+        ({"secret": 1}, "not in the search space"),
+        ({"colour": "blue"}, "one of 'red', 'green'"),
+        ({"steps": 2.5}, "whole numbers"),
+        ({"skill": True}, "cannot be True"),
+        ({}, "at least one setting"),
+        ({"skill": 0.3}, "as it is"),
+    ],
+)
+def test_what_lies_outside_the_space_is_refused(home: Home, changes: dict[str, object], why: str) -> None:
+    with Running(home, paused=True) as lab:
+        if why:
+            with pytest.raises(WishRefused, match=why):
+                lab.beside(lambda: submit(lab.desk(), **changes))
+            kinds = [event.kind for event in lab.ledger.events()]
+            assert kinds.count("experiment refused") == 1
+            assert next(iter(lab.lab.state.ideas.experiments.values())).phase == "invalid"
+        else:
+            with pytest.raises((EnpireError, ValueError)):
+                lab.beside(lambda: submit(lab.desk(), **changes))
+        assert not lab.lab.state.ideas.queue()
+
+
+def test_a_lane_has_one_undecided_experiment_and_no_recipe_is_asked_twice(home: Home) -> None:
+    with Running(home, paused=True) as lab:
+        first = lab.beside(lambda: submit(lab.desk(), skill=0.5))
+        with pytest.raises(WishRefused, match="not decided yet; wait"):
+            lab.beside(lambda: submit(lab.desk(), skill=0.6))
+        with pytest.raises(WishRefused, match="exactly this recipe"):
+            lab.beside(lambda: submit(lab.desk("two"), skill=0.5))
+        with pytest.raises(WishRefused, match="belongs to the lane"):
+            lab.beside(lambda: tools.call(lab.desk("two"), "give_up", {"reason": "tired", "about": first}))
+        told = lab.beside(lambda: tools.call(lab.desk(), "give_up", {"reason": "a typing error", "about": first}))
+        assert told == {"noted": True, "scored": "neutral"}
+        assert lab.lab.state.ideas.experiments[first].phase == "cancelled"
+
+
+def test_adopting_and_findings_reach_the_peers(home: Home) -> None:
+    with Running(home, paused=True) as lab:
+        first = lab.beside(lambda: submit(lab.desk(), skill=0.5))
+        with pytest.raises(WishRefused, match="your own"):
+            lab.beside(lambda: tools.call(lab.desk(), "adopt", {"experiment_id": first}))
+        adopted = lab.beside(lambda: tools.call(lab.desk("two"), "adopt", {"experiment_id": first}))
+        assert adopted["changes"] == {"skill": 0.5}
+        finding = {"text": "skill matters", "about": first}
+        lab.beside(lambda: tools.call(lab.desk(), "post_finding", finding))
+        listed = lab.beside(lambda: tools.call(lab.desk("two"), "list_experiments", {}))
+        assert "skill matters" in str(listed["findings"])
+        assert "('two',)" in str(lab.lab.state.ideas.experiments[first].adopted_by)
+        shown = lab.beside(lambda: tools.call(lab.desk("two"), "get_experiment", {"experiment_id": first}))
+        assert shown["phase"] == "queued"
+        with pytest.raises(WishRefused, match="no hypothesis or experiment"):
+            lab.beside(lambda: tools.call(lab.desk(), "post_finding", {"text": "x", "about": "nothing"}))
+
+
+def test_spoilt_wishes_and_wishes_for_another_campaign_do_not_stop_the_loop(home: Home) -> None:
+    folder = home.inbox / "agents"
+    folder.mkdir()
+    (folder / "a.json").write_bytes(b"[" * 9000)
+    (folder / "b.json").write_text('{"wish_id": "other"}')
+    (folder / "c.json").write_bytes(b"x" * 40_000)
+    foreign = '{"wish_id": "d", "campaign_id": "other", "verb": "turn", "author": "x", "lane": "y", "said": {}}'
+    (folder / "d.json").write_text(foreign)
+    with Running(home, paused=True) as lab:
+        lab.until(lambda lab: not list(folder.glob("*.json")))
+        refused = [str(event.body["why"]) for event in lab.ledger.events(kinds=("wish refused",))]
+        assert len(refused) == 4
+        assert any("not the one that runs" in why for why in refused)
+
+
+def test_a_wish_is_answered_once_when_the_loop_dies_before_it_puts_it_away(home: Home) -> None:
+    with Running(home, paused=True) as lab:
+        lab.beside(lambda: tools.call(lab.desk(), "propose_hypothesis", CLAIM))
+    done = list((home.inbox / "agents" / "done").glob("*.json"))
+    for path in done:
+        path.rename(path.parent.parent / path.name)
+    with Running(home, paused=True) as lab:
+        lab.until(lambda lab: not list((home.inbox / "agents").glob("*.json")))
+        assert len(lab.lab.state.ideas.ideas) == 1
