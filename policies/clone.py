@@ -45,9 +45,10 @@ class RoundSettings(FlowSettings):
 class CloneSettings(RoundSettings):
     """What a recipe for cloning may say."""
 
-    data: Literal["demonstrations", "every_demonstration", "successes"] = "demonstrations"
+    data: Literal["demonstrations", "every_demonstration", "successes", "corrections"] = "demonstrations"
     """`demonstrations`: those that succeeded; `every_demonstration`: the teacher as he is, failures included;
-    `successes`: filtered behaviour cloning, successful demonstrations and successful policy episodes."""
+    `successes`: filtered behaviour cloning, successful demonstrations and successful policy episodes; `corrections`:
+    DAgger-style, demonstrations and what people did when they took over, never the policy's own frames."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +100,6 @@ class Clone:
         return wanted
 
 
-def _may_be_cloned(item: Recorded, data: str) -> bool:
-    if data == "corrections" and not item.demonstration:
-        return bool((item.arrays.source == SOURCE_HUMAN).any())
-    return item.success and (item.demonstration or data == "successes")
-
-
 def prepare(job: ImprovementJob) -> None:
     """Make torch single-threaded as the job says, and the work folder exist."""
     torch.set_num_threads(max(1, job.threads))
@@ -119,6 +114,8 @@ def cut_of(settings: FlowSettings, multi_step: int = 1) -> Cut:
 def _wanted(item: Recorded, data: str) -> bool:
     if data == "every_demonstration":
         return item.demonstration
+    if data == "corrections" and not item.demonstration:
+        return bool((item.arrays.source == SOURCE_HUMAN).any())
     return item.success and (item.demonstration or data == "successes")
 
 

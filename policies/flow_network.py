@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,6 +21,37 @@ def fourier(rows: Tensor, frequencies: int) -> Tensor:
         angle = rows * float(np.float32(np.pi * 2**octave))
         parts += [torch.sin(angle), torch.cos(angle)]
     return torch.cat(parts, dim=-1)
+
+
+class SmallNetwork(nn.Module):
+    """Linear layers with SiLU between them: the torch side of `policies.perceptron.Perceptron`."""
+
+    def __init__(self, widths: Sequence[int], seed: int, last: float = 1.0) -> None:
+        """Draw the weights from `seed`; those of the last layer are multiplied by `last`."""
+        super().__init__()
+        self.layer = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+        generator = torch.Generator().manual_seed(seed)
+        for i, layer in enumerate(self.layer):
+            assert isinstance(layer, nn.Linear)
+            bound = layer.in_features**-0.5 * (last if i == len(self.layer) - 1 else 1.0)
+            with torch.no_grad():
+                layer.weight.uniform_(-bound, bound, generator=generator)
+                layer.bias.zero_()
+
+    def forward(self, row: Tensor) -> Tensor:
+        """(B, widths[0]) -> (B, widths[-1])."""
+        for layer in self.layer[:-1]:
+            row = nn.functional.silu(layer(row))
+        return self.layer[-1](row)
+
+    def weights(self) -> dict[str, FloatArray]:
+        """A copy of all weights, `<i>.weight` and `<i>.bias`."""
+        table = self.state_dict().items()
+        return {name.removeprefix("layer."): tensor.detach().numpy().copy() for name, tensor in table}
+
+    def take(self, weights: Mapping[str, FloatArray]) -> None:
+        """Replace all weights by what `weights` gave."""
+        self.load_state_dict({f"layer.{name}": torch.from_numpy(np.array(value)) for name, value in weights.items()})
 
 
 class FlowNetwork(nn.Module):

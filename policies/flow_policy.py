@@ -24,6 +24,8 @@ BLOCK_ROWS = 8
 """Matrix products of different heights differ in the last bits: every product has exactly this many rows, so that a
 lane's chunk is the same whichever lanes decide with it."""
 TIME_OCTAVES = 3
+KINDS = frozenset({"flow", "best_of_n", "residual"})
+"""Kinds of versions whose actor is a flow policy: any of them can be the parent of a learner that trains one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,15 +110,19 @@ class FlowPolicy:
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
         """Chunks for the lanes named: state (len(lanes), state_dim) -> (len(lanes), horizon, action_dim)."""
-        state = observation.state
-        if state.shape != (len(lanes), self.shape.state_dim):
-            wanted = (len(lanes), self.shape.state_dim)
+        return self.candidates(observation, lanes, 1)[:, 0]
+
+    def candidates(self, observation: Observation, lanes: IntArray, count: int) -> FloatArray:
+        """`count` chunks for each lane named, (len(lanes), count, horizon, action_dim), each from noise of its own."""
+        state, shape = observation.state, self.shape
+        if state.shape != (len(lanes), shape.state_dim):
+            wanted = (len(lanes), shape.state_dim)
             raise PolicyProblem(f"the flow policy got state of shape {state.shape}; its lanes need {wanted}.")
-        noise = (
-            np.stack([self._draw(int(lane)) for lane in lanes]) if len(lanes) else np.zeros((0, self.shape.chunk_dim))
-        )
-        chunks = self.flow(state, noise.astype(np.float32))
-        return self._version.action.inverse(chunks.reshape(len(lanes), self.horizon, self.shape.action_dim))
+        noise = np.zeros((len(lanes) * count, shape.chunk_dim), np.float32)
+        for row in range(len(noise)):
+            noise[row] = self._draw(int(lanes[row // count]))
+        chunks = self.flow(np.repeat(state, count, axis=0), noise)
+        return self._version.action.inverse(chunks.reshape(len(lanes), count, shape.horizon, shape.action_dim))
 
     def flow(self, state: FloatArray, noise: FloatArray) -> FloatArray:
         """Carry noise (N, chunk_dim), scaled already, to normalised chunks (N, chunk_dim) for raw states."""
@@ -155,15 +161,15 @@ def load(folder: Path) -> FlowPolicy:
 
 
 def read(folder: Path) -> FlowVersion:
-    """Read a version's folder without building the policy."""
+    """Read the flow policy of a version's folder without building it; of other KINDS, the actor alone."""
     where = str(folder / "policy.json")
     try:
         document = json.loads((folder / "policy.json").read_text(encoding="utf-8"))
         weights = load_file(folder / "weights.safetensors")
     except (OSError, ValueError, SafetensorError) as error:
         raise PolicyProblem(f"{folder}: not a readable flow policy ({error}); fetch the version again.") from error
-    if not isinstance(document, dict) or document.get("kind") != "flow":
-        raise PolicyProblem(f'{where}: kind must be "flow" to be loaded as a flow policy.')
+    if not isinstance(document, dict) or document.get("kind") not in KINDS:
+        raise PolicyProblem(f"{where}: kind must be one of {', '.join(sorted(KINDS))} to be loaded as a flow policy.")
     try:
         shape = FlowShape(**document["shape"])
         temperature = float(document["temperature"])
@@ -175,22 +181,49 @@ def read(folder: Path) -> FlowVersion:
         state=Scale.from_json(state, where),
         action=Scale.from_json(action, where),
         temperature=temperature,
-        weights=weights,
+        weights={name: value for name, value in weights.items() if name.startswith("layer.")},
     )
 
 
-def save(version: FlowVersion, folder: Path) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addition:
+    """What a policy built around a flow policy keeps beside it in the same folder."""
+
+    kind: str
+    """One of KINDS."""
+    key: str
+    """Under which policy.json says `about`; tensors are named `<key>.<name>`."""
+    about: Mapping[str, object]
+    weights: Mapping[str, FloatArray]
+
+
+def read_addition(folder: Path, kind: str, key: str) -> tuple[FlowVersion, Addition]:
+    """A version of that kind: its flow policy and what lies beside it. PolicyProblem when it does not fit."""
+    version, where = read(folder), folder / "policy.json"
+    document = json.loads(where.read_text(encoding="utf-8"))
+    if document["kind"] != kind or not isinstance(document.get(key), dict):
+        raise PolicyProblem(f"{where}: a version of kind {kind} says {key}; this one is of kind {document['kind']}.")
+    tensors = load_file(folder / "weights.safetensors")
+    mine = {name.removeprefix(f"{key}."): value for name, value in tensors.items() if name.startswith(f"{key}.")}
+    return version, Addition(kind=kind, key=key, about=document[key], weights=mine)
+
+
+def save(version: FlowVersion, folder: Path, beside: Addition | None = None) -> None:
     """Write policy.json and weights.safetensors into an existing folder; the same version gives the same bytes."""
-    document = {
-        "kind": "flow",
+    document: dict[str, object] = {
+        "kind": beside.kind if beside else "flow",
         "shape": asdict(version.shape),
         "temperature": round(version.temperature, 6),
         "state": version.state.as_json(),
         "action": version.action.as_json(),
     }
+    weights = dict(version.weights)
+    if beside:
+        document[beside.key] = dict(beside.about)
+        weights |= {f"{beside.key}.{name}": value for name, value in beside.weights.items()}
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     (folder / "policy.json").write_text(text, encoding="utf-8")
-    plain = {name: np.ascontiguousarray(version.weights[name], dtype=np.float32) for name in sorted(version.weights)}
+    plain = {name: np.ascontiguousarray(weights[name], dtype=np.float32) for name in sorted(weights)}
     save_file(plain, folder / "weights.safetensors")
 
 

@@ -19,6 +19,7 @@ from policies.habc.segments import Windows, cut, fresh, interception
 from policies.habc.settings import HabcSettings
 from policies.habc.train import CriticTraining, critics_for, evidence_of, head_start
 from policies.habc.weights import WeightRule, actor_weights
+from policies.normalise import Scale
 from policies.training_data import Recorded, read_episodes
 
 HELD_OUT = 10
@@ -46,32 +47,32 @@ class Habc:
         prepare(job)
         material = gather(read_episodes(job.episodes), settings)
         pupil = pupil_of(job, settings, material.episodes)
-        training, course = _critics(job, settings, material, pupil)
+        training, course = critic_training(job, settings, material, pupil.scales[0])
         report(Progress(stage="critics", done=0, total=max(1, settings.critic_steps), figures={}))
         head_start(training, course)
         figures: dict[str, float] = {}
         if not settings.critic_beside:
-            figures = _judged(material, training, pupil)
+            figures = judged(material, training, pupil.scales[1].spread)
             report(Progress(stage="critics", done=training.done, total=max(1, training.done), figures=figures))
         taught = _teach(job, material, training, pupil, report)
         if settings.critic_beside:
-            figures = _judged(material, training, pupil)
+            figures = judged(material, training, pupil.scales[1].spread)
         write_version(version_of(pupil.network, pupil.scales, pupil.temperature), job.output)
         return figures | taught
 
 
-def _judged(material: Material, training: CriticTraining, pupil: Pupil) -> dict[str, float]:
-    """Guard against divergence, set the gates, and say how the critics do."""
+def judged(material: Material, training: CriticTraining, spread: FloatArray) -> dict[str, float]:
+    """Guard against divergence, set the gates, and say how the critics do; `spread` (action_dim,) of the commands."""
     windows, settings = material.windows, training.settings
     figures = _guard(settings, training)
     said = training.refresh()
-    rule = _rule(material, training, pupil)
+    rule = rule_of(material, training, spread)
     figures |= {
         "n_episodes": float(len(material.episodes)),
         "n_success": float(training.evidence.successes),
         "windows": float(len(windows)),
         "kappa": material.kappa,
-        "auc_a_e": diagnostics.efficiency_ranking(windows, said, material.held_out, pupil.scales[1].spread),
+        "auc_a_e": diagnostics.efficiency_ranking(windows, said, material.held_out, spread),
         "brier": diagnostics.held_out_brier(windows, said, material.held_out, settings.partition),
         "interventions_reweighted": float(rule.reweight_interventions),
     }
@@ -87,7 +88,7 @@ def _teach(
 ) -> dict[str, float]:
     """Weighted flow matching from the parent's weights; the pupil's network holds the result."""
     settings, windows = training.settings, material.windows
-    table = WeightTable(windows, training, _rule(material, training, pupil))
+    table = WeightTable(windows, training, rule_of(material, training, pupil.scales[1].spread))
     draw = draw_chances(windows, settings, job.round) * (table.open > 0)
     lesson = Lesson.of(windows, pupil.network.shape, pupil.scales, draw)
     course = course_of(job, settings, int((draw > 0).sum()))
@@ -97,12 +98,12 @@ def _teach(
     return {"loss": loss, "steps": float(course.steps), "temperature": pupil.temperature}
 
 
-def _rule(material: Material, training: CriticTraining, pupil: Pupil) -> WeightRule:
+def rule_of(material: Material, training: CriticTraining, spread: FloatArray) -> WeightRule:
     """Which rows the gate weighs; interventions only as the recipe says, or once A_e ranks held-out windows well."""
     settings = training.settings
     reweight = settings.reweight_interventions == "always"
     if settings.reweight_interventions == "when_sure":
-        said, spread = training.advantages(), pupil.scales[1].spread
+        said = training.advantages()
         reweight = diagnostics.efficiency_ranking(material.windows, said, material.held_out, spread) >= SURE_AUC
     return WeightRule(reweight_interventions=bool(reweight), partition=settings.partition)
 
@@ -141,10 +142,11 @@ def gather(episodes: list[Recorded], settings: HabcSettings) -> Material:
     return Material(episodes=kept, windows=windows, held_out=np.isin(windows.episode, held), kappa=interception(kept))
 
 
-def _critics(
-    job: ImprovementJob, settings: HabcSettings, material: Material, pupil: Pupil
+def critic_training(
+    job: ImprovementJob, settings: HabcSettings, material: Material, scale: Scale
 ) -> tuple[CriticTraining, Course]:
-    evidence = evidence_of(material.windows, settings, pupil.scales[0], material.kappa, ~material.held_out)
+    """Fresh critics with what they learn from (states in `scale`), and the course whose digest names the job."""
+    evidence = evidence_of(material.windows, settings, scale, material.kappa, ~material.held_out)
     critics = critics_for(material.windows, settings, job.seed)
     return CriticTraining(critics, evidence, settings, job.seed), course_of(job, settings, len(material.windows))
 

@@ -83,7 +83,7 @@ Clone().improve(JOB_OF(Path(sys.argv[1])), lambda p: print(p.done, flush=True))
 def JOB_OF(root: Path) -> ImprovementJob:  # noqa: N802
     """The same job in another process, over the episodes that are there already."""
     return ImprovementJob(
-        recipe={"name": "test", "learner": "clone", "settings": SETTINGS | {"most_steps": 900, "least_steps": 900}},
+        recipe={"name": "test", "learner": "clone", "settings": SETTINGS | {"most_steps": 600, "least_steps": 600}},
         task="point",
         parent=None,
         episodes=sorted((root / "episodes" / "test").iterdir()),

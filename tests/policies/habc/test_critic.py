@@ -48,14 +48,13 @@ def test_both_heads_find_the_exact_values_of_the_chain() -> None:
     chain = Chain()
     assert chain.viability()[0] == pytest.approx(0.3374, abs=1e-4)
     assert chain.efficiency()[0] == pytest.approx(-11.698, abs=1e-3)
-    training, action = trained(chain, 0, 40_000, critic_steps=1200, target_follow=0.1)
+    training, action = trained(chain, 0, 160_000, critic_steps=1200, target_follow=0.1, critic_batch=2048)
     places = torch.eye(chain.states, chain.states + 1)
     with torch.no_grad():
         logit = training.critics.viability(places).numpy()
         value = training.critics.efficiency(places).numpy()
     exact = chain.viability()
-    np.testing.assert_allclose(logit, np.log(exact / (1 - exact)), atol=0.1)
-    np.testing.assert_allclose(1 / (1 + np.exp(-logit)), exact, atol=0.05)
+    np.testing.assert_allclose(logit, np.log(exact / (1 - exact)), atol=0.05)
     np.testing.assert_allclose(value, chain.efficiency(), atol=0.1)
     _check_the_step_of_weighted_cloning(chain, training, action)
 

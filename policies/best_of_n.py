@@ -1,0 +1,64 @@
+"""Best of N: a flow policy proposes several chunks, a learned score picks the one to send. numpy only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from enpire.files import parse
+from enpire.types import FloatArray, IntArray, Observation
+from policies.flow_policy import FlowPolicy, FlowVersion, read_addition
+from policies.normalise import fourier
+from policies.perceptron import Perceptron
+
+KIND, KEY = "best_of_n", "score"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """What policy.json says about the score."""
+
+    candidates: int
+    """Chunks that are proposed for each decision."""
+    frequencies: int
+    """Octaves of the state's features."""
+
+
+def score_rows(version: FlowVersion, about: Score, state: FloatArray, chunk: FloatArray) -> FloatArray:
+    """What the score sees of states (N, state_dim) and chunks (N, horizon, action_dim): of these, what is sent."""
+    sent = version.action.forward(chunk[:, : version.shape.execute]).reshape(len(chunk), -1)
+    return np.concatenate([fourier(version.state.forward(state), about.frequencies), sent], axis=1).astype(np.float32)
+
+
+class BestOfN:
+    """The policy."""
+
+    def __init__(self, version: FlowVersion, about: Score, network: Perceptron) -> None:
+        """A flow version and the network that scores its chunks."""
+        self._version, self._about, self._network = version, about, network
+        self._flow = FlowPolicy(version)
+        self.horizon, self.execute = self._flow.horizon, self._flow.execute
+
+    def begin(self, lane: int, seed: int) -> None:
+        """A new episode begins in this lane."""
+        self._flow.begin(lane, seed)
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        """The best-scored of several chunks for the lanes named, (len(lanes), horizon, action_dim)."""
+        count = self._about.candidates
+        proposed = self._flow.candidates(observation, lanes, count)
+        state = np.repeat(observation.state.astype(np.float32), count, axis=0)
+        rows = score_rows(self._version, self._about, state, proposed.reshape(-1, *proposed.shape[2:]))
+        best = self._network(rows).reshape(len(lanes), count).argmax(axis=1)
+        return proposed[np.arange(len(lanes)), best]
+
+
+def load(folder: Path) -> BestOfN:
+    """Load a version's folder; PolicyProblem or FileProblem say what does not fit."""
+    version, beside = read_addition(folder, KIND, KEY)
+    about = parse(Score, beside.about, f"The version {folder}, score")
+    shape = version.shape
+    wide = shape.state_dim * (1 + 2 * about.frequencies) + shape.execute * shape.action_dim
+    return BestOfN(version, about, Perceptron(beside.weights, wide, 1))

@@ -1,0 +1,108 @@
+"""Best of N with HABC's critics: the actor stays as it is, a score learned from the critics picks among its chunks.
+
+The critics judge states; a chunk must be judged before it is sent. So a small network learns what the critics say
+about recorded decisions, (1 - p_v) A_v + p_v A_e, from the state and the commands alone, failures included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import torch
+from torch import nn
+
+from enpire.errors import LearningProblem
+from enpire.files import parse
+from enpire.interfaces import ImprovementJob, Progress
+from enpire.types import FloatArray
+from policies import best_of_n, flow_policy
+from policies.best_of_n import Score, score_rows
+from policies.clone import prepare, write_version
+from policies.descent import Descent, Schedule
+from policies.flow_network import SmallNetwork
+from policies.flow_policy import Addition, FlowVersion
+from policies.habc.diagnostics import ranking
+from policies.habc.learner import Material, critic_training, gather, judged
+from policies.habc.settings import HabcSettings
+from policies.habc.train import CriticTraining, head_start
+from policies.training_data import read_episodes
+
+LARGEST = 3.0
+"""The score's targets are clipped here; the gate is flat beyond."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionSettings(HabcSettings):
+    """What a recipe for best of N may say."""
+
+    candidates: int = 8
+    score_steps: int = 600
+    score_hidden: int = 128
+    score_frequencies: int = 2
+    score_learning_rate: float = 1e-3
+
+    def __post_init__(self) -> None:
+        """Say which value is not allowed."""
+        HabcSettings.__post_init__(self)
+        if min(self.candidates, self.score_steps, self.score_hidden) < 1:
+            raise ValueError("candidates, score_steps and score_hidden must be at least 1.")
+
+
+class BestOfN:
+    """The learner for recipes of best of N."""
+
+    def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
+        """Train critics and score on the job's episodes; the parent's actor goes into the version unchanged."""
+        where = f"The recipe {job.recipe.get('name')}, settings"
+        settings = parse(SelectionSettings, job.recipe.get("settings", {}), where)
+        if job.parent is None:
+            raise LearningProblem(f"{where}: best of N picks among a parent's chunks; clone a base first.")
+        prepare(job)
+        version = flow_policy.read(job.parent)
+        settings = replace(settings, horizon=version.shape.horizon, execute=version.shape.execute)
+        material = gather(read_episodes(job.episodes), settings)
+        training, course = critic_training(job, settings, material, version.state)
+        head_start(training, course)
+        report(Progress(stage="critics", done=training.done, total=max(1, training.done), figures={}))
+        figures = judged(material, training, version.action.spread)
+        aims = targets(material, training)
+        network, agreement = train_score(version, material, aims, settings, job.seed)
+        report(Progress(stage="score", done=settings.score_steps, total=settings.score_steps, figures=agreement))
+        about = Score(candidates=settings.candidates, frequencies=settings.score_frequencies)
+        beside = Addition(kind=best_of_n.KIND, key=best_of_n.KEY, about=asdict(about), weights=network.weights())
+        write_version(version, job.output, beside)
+        return figures | agreement
+
+
+def targets(material: Material, training: CriticTraining) -> FloatArray:
+    """The gate's argument (N,) of every window, clipped."""
+    said = training.refresh()
+    argument = (1 - said.viability) * said.viability_gain + said.viability * said.efficiency_gain
+    return np.clip(argument, -LARGEST, LARGEST).astype(np.float32)
+
+
+def train_score(
+    version: FlowVersion, material: Material, aims: FloatArray, settings: SelectionSettings, seed: int
+) -> tuple[SmallNetwork, dict[str, float]]:
+    """Regress the targets on the policy's own windows; also how well held-out signs are told apart (AUC)."""
+    windows = material.windows
+    own = windows.policy & (windows.mask[:, : version.shape.execute].min(axis=1) > 0)
+    if not (own & ~material.held_out).any():
+        raise LearningProblem("No policy window is there to learn a score from; collect rollouts of the policy first.")
+    about = Score(candidates=settings.candidates, frequencies=settings.score_frequencies)
+    rows = score_rows(version, about, windows.state, windows.chunk)
+    shown = np.flatnonzero(own & ~material.held_out)
+    network = SmallNetwork((rows.shape[1], settings.score_hidden, settings.score_hidden, 1), seed)
+    first = settings.score_learning_rate
+    descent = Descent(network.parameters(), Schedule(first=first, last=0.05 * first, steps=settings.score_steps), 0.99)
+    for step in range(settings.score_steps):
+        drawn = shown[np.random.default_rng((seed, 13, step)).integers(len(shown), size=settings.critic_batch)]
+        guess = network(torch.from_numpy(rows[drawn])).squeeze(-1)
+        descent.down(nn.functional.mse_loss(guess, torch.from_numpy(aims[drawn])), step)
+    descent.take_average()
+    judged_on = np.flatnonzero(own & material.held_out)
+    with torch.no_grad():
+        guess = network(torch.from_numpy(rows[judged_on])).squeeze(-1).numpy()
+    return network, {"score_auc": ranking(guess, aims[judged_on] > 0), "score_windows": float(len(shown))}

@@ -1,0 +1,177 @@
+"""Tune the numbers of a program with CMA-ES (Hansen, arXiv 1604.00772) in the learner's own simulation of the task.
+
+For tasks where weighting one's own lucky episodes teaches nothing, such as `pin_insertion_blind`. The rollouts run on
+train starts, in rigs with a physics of their own, and are counted in the diagnostics: they are not free.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from enpire.errors import LearningProblem
+from enpire.files import canonical, parse
+from enpire.interfaces import ImprovementJob, Progress, Rig, Task
+from enpire.plugins import load
+from enpire.store import durable
+from enpire.types import Start
+from policies import program
+from policies.program import ProgramVersion
+from policies.rehearsal import rehearse
+
+FIRST_START = 10_000_000
+"""Train starts from this index on are the search's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings:
+    """What a recipe for a program search may say."""
+
+    program: str = "pin_spiral"
+    generations: int = 8
+    population: int = 10
+    starts: int = 12
+    """Rollouts of each candidate; all candidates of a generation get the same starts."""
+    spread: float = 0.25
+    """First standard deviation, in units of each number's interval."""
+    follow_spread: float = 0.1
+    """The same when a parent's numbers are the beginning."""
+    time_price: float = 0.2
+    """What a whole episode's time costs, beside 1 for a failure."""
+    rigs: int = 2
+    """Simulated stations, used in turn."""
+
+    def __post_init__(self) -> None:
+        """Say which value is not allowed."""
+        if min(self.generations, self.starts, self.rigs) < 1 or self.population < 4:
+            raise ValueError("generations, starts and rigs must be at least 1, population at least 4.")
+        if not 0 < self.spread <= 1 or not 0 < self.follow_spread <= 1 or self.time_price < 0:
+            raise ValueError("spread and follow_spread must be in (0, 1], time_price at least 0.")
+        program.knobs(self.program)
+
+
+class ProgramSearch:
+    """The learner for recipes of heuristics with a parameter search."""
+
+    def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
+        """Search, and write the centre of the last generation (not the luckiest candidate) as the version."""
+        where = f"The recipe {job.recipe.get('name')}, settings"
+        settings = parse(SearchSettings, job.recipe.get("settings", {}), where)
+        durable.make_folder(job.work)
+        task = cast("Callable[[], Task]", load("tasks", job.task))()
+        search = _Search(job, settings, task)
+        for done in range(1, settings.generations + 1):
+            best = search.generation(done - 1)
+            report(Progress(stage="search", done=done, total=settings.generations, figures={"best_cost": best}))
+        version = search.version(search.centre())
+        staged = durable.stage_folder(job.output)
+        durable.fill_folder(staged, {"policy.json": program.document(version)})
+        durable.reveal([(staged, job.output)])
+        return search.figures()
+
+
+class _Search:
+    """CMA-ES over the unit cube; every finished generation is on the disk, and a killed search replays them."""
+
+    def __init__(self, job: ImprovementJob, settings: SearchSettings, task: Task) -> None:
+        self._settings, self._task, self._seed = settings, task, job.seed
+        about = {"recipe": job.recipe, "parent": str(job.parent), "seed": job.seed, "round": job.round}
+        self._digest, self._file = canonical(about), job.work / "generations.json"
+        self._costs: list[list[float]] = self._finished()
+        self._rigs: dict[int, Rig] = {}
+        self._rollouts = 0
+        self._round = job.round
+        self._strategy = _strategy(settings, _first(job, settings), job.seed)
+
+    def generation(self, index: int) -> float:
+        """Ask, try, tell; the lowest cost."""
+        asked = [np.asarray(place, np.float64) for place in self._strategy.ask()]
+        if index == len(self._costs):
+            self._costs.append([self._cost(place, index) for place in asked])
+            durable.write(self._file, json.dumps({"job": self._digest, "costs": self._costs}).encode())
+        costs = self._costs[index]
+        self._rollouts += len(costs) * self._settings.starts
+        self._strategy.tell(asked, costs)
+        return min(costs)
+
+    def centre(self) -> np.ndarray:
+        return np.asarray(self._strategy.mean, np.float64)
+
+    def version(self, place: np.ndarray) -> ProgramVersion:
+        name = self._settings.program
+        values = program.values_at(name, place.astype(np.float32))
+        return ProgramVersion(program=name, values=values, period_s=self._task.spec.period_s)
+
+    def figures(self) -> dict[str, float]:
+        first, last = self._costs[0], self._costs[-1]
+        values = self.version(self.centre()).values
+        return {
+            "rollouts": float(self._rollouts),
+            "median_cost_first": float(np.median(first)),
+            "median_cost_last": float(np.median(last)),
+        } | {f"value_{name}": value for name, value in values.items()}
+
+    def _cost(self, place: np.ndarray, index: int) -> float:
+        settings = self._settings
+        rig = self._rig(index % settings.rigs)
+        policy = program.policy_of(self.version(place))
+        tries = rehearse(self._task, rig, policy, self._starts(index))
+        late = np.mean([item.ticks for item in tries]) / self._task.spec.limit_ticks
+        return float(np.mean([not item.success for item in tries]) + settings.time_price * late)
+
+    def _starts(self, generation: int) -> Sequence[Start]:
+        count = self._settings.starts
+        first = FIRST_START + ((1000 * self._round + generation) + 100_000 * self._seed % 7_000_000) * count
+        return [self._task.start("train", first + index, b"") for index in range(count)]
+
+    def _rig(self, which: int) -> Rig:
+        if which not in self._rigs:
+            self._rigs[which] = self._task.rig(self._settings.starts, 7_000 + 10 * self._seed + which)
+        return self._rigs[which]
+
+    def _finished(self) -> list[list[float]]:
+        if not self._file.exists():
+            return []
+        try:
+            found = json.loads(self._file.read_text(encoding="utf-8"))
+            return [[float(cost) for cost in costs] for costs in found["costs"]] if found["job"] == self._digest else []
+        except (ValueError, KeyError, TypeError):
+            # Work that can be done again is no reason to stop: begin anew.
+            return []
+
+
+def _first(job: ImprovementJob, settings: SearchSettings) -> tuple[list[float], float]:
+    """Where the search begins, and how wide: the middle of every interval, or the parent's numbers."""
+    if job.parent is None or not _is_program(job.parent):
+        return [0.5] * len(program.knobs(settings.program)), settings.spread
+    parent = program.read(job.parent)
+    if parent.program != settings.program:
+        raise LearningProblem(
+            f"The parent runs the program {parent.program}, the recipe tunes {settings.program}; name the same one."
+        )
+    return program.place_of(parent.program, parent.values), settings.follow_spread
+
+
+def _is_program(folder: Path) -> bool:
+    return json.loads((folder / "policy.json").read_text(encoding="utf-8")).get("kind") == "program"
+
+
+def _strategy(settings: SearchSettings, first: tuple[list[float], float], seed: int) -> Any:
+    import cma  # pyright: ignore[reportMissingTypeStubs]
+
+    random = np.random.default_rng((seed, 17))
+    options = {
+        "popsize": settings.population,
+        "bounds": [0.0, 1.0],
+        "randn": lambda *shape: random.standard_normal(shape),
+        "seed": np.nan,
+        "verbose": -9,
+        "verb_log": 0,
+        "maxiter": settings.generations + 1,
+    }
+    return cma.CMAEvolutionStrategy(first[0], first[1], options)  # pyright: ignore[reportUnknownMemberType]

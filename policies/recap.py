@@ -1,0 +1,138 @@
+"""Imit-Recap, a rival of HABC: imitate what a value head calls better than usual, and drop the rest.
+
+The value head learns discounted returns of -1 per decision and -C for a failure (C = 100, gamma = 0.99 in
+arXiv 2606.17043); the indicator "advantage above a quantile" is that of RECAP (arXiv 2511.14759). Difference: RECAP
+shows the indicator to the actor and asks for the good side when it acts; here windows of the bad side are left out.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from enpire.files import parse
+from enpire.interfaces import ImprovementJob, Progress
+from enpire.types import FloatArray
+from policies.clone import RoundSettings, course_of, cut_of, draw_chances, prepare, pupil_of, write_version
+from policies.descent import Descent, Schedule
+from policies.flow_network import fourier
+from policies.flow_training import Extra, Lesson, train_actor, version_of
+from policies.habc.critic import Critics, CriticShape, rows_of
+from policies.habc.segments import Part, Windows, cut, fresh
+from policies.normalise import Scale
+from policies.training_data import read_episodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecapSettings(RoundSettings):
+    """What a recipe for Imit-Recap may say."""
+
+    discount: float = 0.99
+    """Per decision."""
+    failure_cost: float = 100.0
+    """In decisions."""
+    positive_share: float = 0.4
+    """Share of the policy's windows that counts as better than usual."""
+    multi_step: int = 4
+    """Decisions that the temporal difference spans."""
+    value_steps: int = 500
+    value_batch: int = 256
+    value_learning_rate: float = 1e-3
+    value_hidden: int = 128
+    target_follow: float = 0.02
+
+    def __post_init__(self) -> None:
+        """Say which value is not allowed."""
+        RoundSettings.__post_init__(self)
+        if not 0 < self.discount < 1 or not 0 < self.positive_share <= 1 or not 0 < self.target_follow <= 1:
+            raise ValueError("discount must be in (0, 1), positive_share and target_follow in (0, 1].")
+        if self.multi_step < 1 or self.failure_cost < 0:
+            raise ValueError("multi_step must be at least 1, failure_cost at least 0.")
+
+
+class Recap:
+    """The learner for recipes of Imit-Recap."""
+
+    def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
+        """Train the value head, keep the windows of the good side, clone them."""
+        settings = parse(
+            RecapSettings, job.recipe.get("settings", {}), f"The recipe {job.recipe.get('name')}, settings"
+        )
+        prepare(job)
+        episodes = [item for item in read_episodes(job.episodes) if item.success or not item.demonstration]
+        pupil = pupil_of(job, settings, episodes)
+        windows = fresh(cut(episodes, cut_of(settings, settings.multi_step)), settings.window_rounds)
+        gain = value_gains(windows, settings, pupil.scales[0], job.seed)
+        weights = indicator(windows, gain, settings.positive_share)
+        chances = draw_chances(windows, settings, job.round) * (weights > 0)
+        lesson = Lesson.of(windows, pupil.network.shape, pupil.scales, chances)
+        course = course_of(job, settings, int((chances > 0).sum()))
+        loss = float("nan")
+        for done, loss in train_actor(pupil.network, lesson, course, lambda _, rows: weights[rows], Extra()):
+            report(Progress(stage="actor", done=done, total=course.steps, figures={"loss": loss}))
+        write_version(version_of(pupil.network, pupil.scales, pupil.temperature), job.output)
+        own = windows.policy
+        return {
+            "loss": loss,
+            "windows": float(len(windows)),
+            "steps": float(course.steps),
+            "kept_share": float(weights[own].mean()) if own.any() else float("nan"),
+            "kept_of_failures": float(weights[own & ~windows.success].mean())
+            if (own & ~windows.success).any()
+            else 0.0,
+            "temperature": pupil.temperature,
+        }
+
+
+def rewards(windows: Windows, settings: RecapSettings) -> tuple[FloatArray, FloatArray]:
+    """(discounted reward up to where the temporal difference ends, factor on the value there), both (N,)."""
+    # A window that ends the episode pays for its last decision too, and for the failure behind it.
+    steps = windows.cost + windows.ends
+    paid = -(1 - settings.discount**steps) / (1 - settings.discount)
+    fined = np.where(windows.ends & ~windows.success, settings.failure_cost * settings.discount**steps, 0)
+    factor = np.where(windows.ends, 0, settings.discount**steps)
+    return (paid - fined).astype(np.float32), factor.astype(np.float32)
+
+
+def value_gains(windows: Windows, settings: RecapSettings, scale: Scale, seed: int) -> FloatArray:
+    """Train the value head on all windows; the advantage of each (N,), in decisions."""
+    unit = settings.failure_cost + 1 / (1 - settings.discount)
+    shape = CriticShape(state_dim=windows.state.shape[1], hidden=settings.value_hidden, horizon_decisions=unit)
+    head = Critics(shape, seed)
+    schedule = Schedule(
+        first=settings.value_learning_rate, last=0.05 * settings.value_learning_rate, steps=settings.value_steps
+    )
+    descent = Descent(head.parameters(), schedule, 1 - settings.target_follow)
+    target = copy.deepcopy(head)
+    descent.lend_average(target.parameters())
+    now, later = (
+        fourier(rows_of(scale.forward(rows)), shape.frequencies) for rows in (windows.state, windows.later_state)
+    )
+    reward, factor = (rows_of(row) for row in rewards(windows, settings))
+    for step in range(settings.value_steps):
+        rows = torch.from_numpy(
+            np.random.default_rng((seed, 11, step)).integers(len(windows), size=settings.value_batch)
+        )
+        with torch.no_grad():
+            aim = reward[rows] + factor[rows] * target.efficiency(later[rows])
+        descent.down(_loss(head, now[rows], aim, unit), step)
+    with torch.no_grad():
+        gain = reward + factor * head.efficiency(later) - head.efficiency(now)
+    return gain.numpy()
+
+
+def indicator(windows: Windows, gain: FloatArray, share: float) -> FloatArray:
+    """Weights (N,): 1 for people and for the policy windows with the best `share` of advantages, 0 for the rest."""
+    own = windows.policy
+    bar = np.quantile(gain[own], 1 - share) if own.any() else 0.0
+    people = np.isin(windows.part, (Part.DEMONSTRATION, Part.INTERVENTION))
+    return (people | (gain >= bar)).astype(np.float32)
+
+
+def _loss(head: Critics, features: Tensor, aim: Tensor, unit: float) -> Tensor:
+    return torch.nn.functional.mse_loss(head.efficiency(features) / unit, aim / unit)

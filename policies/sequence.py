@@ -1,0 +1,64 @@
+"""A recipe that names several recipes: first this regime for some rounds, then the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import cast
+
+from enpire.files import parse
+from enpire.interfaces import ImprovementJob, Learner, Progress
+from enpire.plugins import load
+from enpire.recipe import Recipe, read_recipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceSettings:
+    """Which regimes, and for how many rounds each."""
+
+    stages: str
+    """Recipes in order, each with its rounds: `filtered_bc 2, habc_plus`. The last one goes on for ever."""
+
+    def __post_init__(self) -> None:
+        """Refuse a list that cannot be read."""
+        for _ in self.parsed():
+            pass
+
+    def parsed(self) -> list[tuple[str, int]]:
+        """(recipe, rounds) in order."""
+        found: list[tuple[str, int]] = []
+        for part in self.stages.split(","):
+            match part.split():
+                case [name]:
+                    found.append((name, 1))
+                case [name, rounds] if rounds.isdigit() and int(rounds) > 0:
+                    found.append((name, int(rounds)))
+                case _:
+                    raise ValueError(
+                        f"stages holds {part.strip()!r}; write recipes and their rounds: 'filtered_bc 2, habc_plus'."
+                    )
+        return found
+
+    def at(self, round_: int) -> str:
+        """The recipe of a round; rounds count from 1, and the base (0) uses the first."""
+        left = max(1, round_)
+        stages = self.parsed()
+        for name, rounds in stages[:-1]:
+            if left <= rounds:
+                return name
+            left -= rounds
+        return stages[-1][0]
+
+
+class Sequence:
+    """The learner for recipes that name a sequence of regimes."""
+
+    def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
+        """Hand the job to the learner of the round's recipe; returns that learner's diagnostics."""
+        where = f"The recipe {job.recipe.get('name')}, settings"
+        recipe = self._recipe(parse(SequenceSettings, job.recipe.get("settings", {}), where), job.round)
+        learner = cast("Callable[[], Learner]", load("learners", recipe.learner))()
+        return learner.improve(replace(job, recipe=recipe.mapping()), report)
+
+    def _recipe(self, settings: SequenceSettings, round_: int) -> Recipe:
+        return read_recipe(settings.at(round_))

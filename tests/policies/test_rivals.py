@@ -1,0 +1,166 @@
+"""The rivals of HABC behind the same Protocol: corrections, Imit-Recap, best of N, sequences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from enpire.errors import FileProblem, LearningProblem, PolicyProblem
+from enpire.interfaces import ImprovementJob, Learner
+from enpire.plugins import load
+from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, Observation
+from enpire.versions import manifest
+from policies import best_of_n, flow_policy
+from policies.clone import Clone
+from policies.habc.segments import Cut, cut
+from policies.recap import RecapSettings, indicator, rewards, value_gains
+from policies.sequence import SequenceSettings
+from policies.training_data import Recorded
+from tests.policies.recorded import driven, episode, write
+
+SIZES: dict[str, object] = {
+    "hidden": 64, "depth": 2, "frequencies": 1, "batch": 64, "least_steps": 60, "most_steps": 60,
+}  # fmt: skip
+
+
+def helped(seed: int) -> Recorded:
+    """An episode of the policy whose second half a person drove."""
+    made = driven(seed, expert=False, round_=1)
+    source = made.arrays.source.copy()
+    source[len(source) // 2 :] = SOURCE_HUMAN
+    return replace(made, supervised=True, arrays=replace(made.arrays, source=source))
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> ImprovementJob:
+    """A first round with demonstrations, the policy's own episodes, and some with a person's help."""
+    root = tmp_path_factory.mktemp("rivals")
+    taught = [write(root / "e", driven(seed, expert=True)) for seed in range(10)]
+    own = [write(root / "e", driven(seed, expert=False, round_=1)) for seed in range(20, 50)]
+    own += [write(root / "e", helped(seed)) for seed in range(60, 66)]
+    base = ImprovementJob(
+        recipe={"name": "base", "learner": "clone", "settings": SIZES}, task="point", parent=None, episodes=taught,
+        work=root / "w0", output=root / "base", round=0, seed=1,
+    )  # fmt: skip
+    Clone().improve(base, lambda _: None)
+    return replace(base, parent=base.output, episodes=[*taught, *own], round=1)
+
+
+def job_of(first: ImprovementJob, root: Path, learner: str, **settings: object) -> ImprovementJob:
+    recipe = {"name": "test", "learner": learner, "settings": settings}
+    return replace(first, recipe=recipe, work=root / "work", output=root / "out")
+
+
+def run(job: ImprovementJob) -> dict[str, float]:
+    learner = load("learners", str(job.recipe["learner"]))
+    assert isinstance(learner, type)
+    made: Learner = learner()
+    return dict(made.improve(job, lambda _: None))
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "weights.safetensors").read_bytes()
+
+
+def test_corrections_are_cloned_without_the_policys_own_frames(first: ImprovementJob, tmp_path: Path) -> None:
+    figures = run(job_of(first, tmp_path / "a", "clone", data="corrections", **SIZES))
+    assert figures["n_demonstrations"] == 10
+    only = replace(first, episodes=[*first.episodes[:10], *first.episodes[-6:]])
+    run(job_of(only, tmp_path / "b", "clone", data="corrections", **SIZES))
+    assert weights(tmp_path / "a/out") != weights(first.output)
+    # The episodes that nobody touched changed nothing.
+    left = flow_policy.read(tmp_path / "a/out").weights
+    right = flow_policy.read(tmp_path / "b/out").weights
+    assert all(np.array_equal(left[name], right[name]) for name in left)
+
+
+def test_recap_drops_the_bad_side_and_keeps_people(first: ImprovementJob, tmp_path: Path) -> None:
+    figures = run(job_of(first, tmp_path, "recap", positive_share=0.3, value_steps=80, **SIZES))
+    assert figures["kept_share"] == pytest.approx(0.3, abs=0.05)
+    assert flow_policy.load(tmp_path / "out").horizon == 8
+
+
+def test_recaps_rewards_count_decisions_and_fine_failures() -> None:
+    settings = RecapSettings(discount=0.9, failure_cost=100, multi_step=2)
+    made = episode([SOURCE_POLICY] * 18, True)
+    how = Cut(horizon=8, execute=4, stride=4, multi_step=2)
+    good, bad = (cut([replace(made, success=outcome)], how) for outcome in (True, False))
+    reward, factor = rewards(good, settings)
+    assert reward[0] == pytest.approx(-1 - 0.9)
+    assert factor[0] == pytest.approx(0.81)
+    assert reward[-1] == pytest.approx(-1)
+    assert factor[-1] == 0
+    assert rewards(bad, settings)[0][-1] == pytest.approx(-1 - 100 * 0.9)
+
+
+def test_recaps_value_tells_failures_from_successes() -> None:
+    settings = RecapSettings(value_steps=300, value_batch=128)
+    episodes = [driven(seed, expert=False, round_=1) for seed in range(100, 160)]
+    windows = cut(episodes, Cut(horizon=8, execute=4, stride=4, multi_step=4))
+    from policies.normalise import Scale
+
+    gain = value_gains(windows, settings, Scale.of(windows.state), 0)
+    assert windows.success.any()
+    assert gain[windows.success].mean() > gain[~windows.success].mean()
+    kept = indicator(windows, gain, 0.4)
+    assert kept[windows.success].mean() > kept[~windows.success].mean()
+
+
+def test_best_of_n_keeps_the_actor_and_picks_among_its_chunks(first: ImprovementJob, tmp_path: Path) -> None:
+    job = job_of(first, tmp_path, "best_of_n", critic_steps=60, critic_batch=64, score_steps=80, candidates=4, stride=2)
+    figures = run(job)
+    assert manifest(job.output)["kind"] == "best_of_n"
+    assert 0 <= figures["score_auc"] <= 1 or np.isnan(figures["score_auc"])
+    assert first.parent is not None
+    actor, kept = flow_policy.read(first.parent), flow_policy.read(job.output)
+    assert all(np.array_equal(actor.weights[name], kept.weights[name]) for name in actor.weights)
+    policy, plain = best_of_n.load(job.output), flow_policy.load(first.parent)
+    states = np.random.default_rng(0).uniform(-1, 1, (9, 3)).astype(np.float32)
+    seen = Observation(stamp_ns=0, state=states)
+    for lane in range(9):
+        policy.begin(lane, seed=lane)
+        plain.begin(lane, seed=lane)
+    chosen = policy.act(seen, np.arange(9))
+    proposed = plain.candidates(seen, np.arange(9), 4)
+    assert (np.abs(proposed - chosen[:, None]).max(axis=(2, 3)).min(axis=1) == 0).all()
+    policy.begin(7, seed=5)
+    alone = policy.act(Observation(stamp_ns=0, state=states[5:6]), np.array([7]))
+    np.testing.assert_array_equal(alone[0], chosen[5])
+    with pytest.raises(PolicyProblem, match="a version of kind best_of_n says score"):
+        best_of_n.load(first.parent)
+
+
+def test_best_of_n_can_be_the_parent_of_a_round(first: ImprovementJob, tmp_path: Path) -> None:
+    picked = job_of(first, tmp_path / "a", "best_of_n", critic_steps=20, critic_batch=64, score_steps=10)
+    run(picked)
+    child = replace(job_of(first, tmp_path / "b", "clone", data="successes", **SIZES), parent=picked.output)
+    run(child)
+    assert manifest(child.output)["kind"] == "flow"
+    with pytest.raises(LearningProblem, match="clone a base first"):
+        run(replace(picked, parent=None, output=tmp_path / "none"))
+
+
+def test_a_sequence_changes_the_regime_by_the_round() -> None:
+    stages = SequenceSettings(stages="filtered_bc 2, best_of_n, habc_plus")
+    assert [stages.at(round_) for round_ in range(6)] == [
+        "filtered_bc", "filtered_bc", "filtered_bc", "best_of_n", "habc_plus", "habc_plus",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="write recipes and their rounds"):
+        SequenceSettings(stages="filtered_bc two")
+
+
+def test_a_sequence_hands_the_job_to_the_learner_of_the_round(first: ImprovementJob, tmp_path: Path) -> None:
+    recipe = tmp_path / "small.yaml"
+    lines = "\n".join(f"  {name}: {value}" for name, value in (SIZES | {"data": "successes"}).items())
+    recipe.write_text(f"name: small\nlearner: clone\nsettings:\n{lines}\n")
+    job = job_of(first, tmp_path, "sequence", stages=str(recipe))
+    assert run(job)["n_success"] > 0
+    with pytest.raises(FileProblem, match="nowhere_to_be_found"):
+        run(job_of(first, tmp_path / "b", "sequence", stages="nowhere_to_be_found"))
+
+
+def test_helped_episodes_hold_both_hands() -> None:
+    assert set(helped(60).arrays.source) == {SOURCE_POLICY, SOURCE_HUMAN}
