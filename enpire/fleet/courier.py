@@ -81,6 +81,10 @@ class Courier:
             self._beat_s = now
             self._link.send(beat(self.lease), self.lease)
 
+    def beat_now(self) -> None:
+        """Something that people wait for has changed: the next `keep_contact` beats at once."""
+        self._beat_s = -1e9
+
     def ship(self) -> None:
         """Deliver what lies in the spool, as much as may be on its way at once."""
         if not self.lease:

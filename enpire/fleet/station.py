@@ -185,6 +185,8 @@ class Station:
         return self._pace.spare_s() if self._lanes.busy else _IDLE_S
 
     def _obey(self, message: Message) -> None:
+        if isinstance(message, Command):
+            self._courier.beat_now()
         match message:
             case Orders(orders=orders):
                 self._accept(orders)
