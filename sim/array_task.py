@@ -152,6 +152,14 @@ class ArrayRig:
         figures = {name: float(value) for name, value in zip(self.spec.start_names, world, strict=True)}
         return Truth(success=bool(self._task.success(world[None])[0]), figures=figures)
 
+    def snapshot(self, lane: int) -> tuple[Rows, Rows, int]:
+        """Copy one lane, exactly."""
+        return self._world[lane].copy(), self._noise[lane].copy(), int(self._ticks[lane])
+
+    def restore(self, lane: int, snapshot: tuple[Rows, Rows, int]) -> None:
+        """Put a snapshot into a lane."""
+        self._world[lane], self._noise[lane], self._ticks[lane] = snapshot
+
 
 class ArrayVerifier:
     """The task's success rule on the last state, stricter by the sensors' noise.

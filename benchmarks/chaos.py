@@ -1,0 +1,261 @@
+"""What is lost when everything breaks at random: `python -m benchmarks.chaos [--events 200] [--seed 1]`.
+
+Real processes of one campaign on the point task: the orchestrator, two stations of its own, one that reaches it over
+a wire of ours, a learner. At random moments one of them is killed (-9), all are killed at once, the wire is cut or
+stalls, the orchestrator hangs, or a disk is full. A witness reads every spool, so it knows what must not be lost; at
+the end the ledger and the files are audited against it. Full disks need root (a small tmpfs), or are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from benchmarks.machine import describe
+from enpire import inbox
+from enpire.fleet.station_file import write_station
+from tests.chaos.cut_proxy import CutProxy
+from tests.chaos.harness import (
+    LEARNER,
+    STATION,
+    VERDICTS,
+    Audit,
+    Orchestrator,
+    Witness,
+    audit,
+    children,
+    free_port,
+    kill_quietly,
+    until,
+)
+from tests.chaos.point_lab import write_campaign
+from tests.enpire.fleet.point_task import environment, point_station
+
+PATIENCE_S = 150.0
+ROOMY = "1g"
+
+
+class SmallDisk:
+    """A tmpfs that can be made full and roomy again; an ordinary folder for those who may not mount."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder = folder
+        options = ["mount", "-t", "tmpfs", "-o", f"size={ROOMY}", "tmpfs", str(folder)]
+        self.mounted = subprocess.run(options, capture_output=True, check=False).returncode == 0
+
+    def fill(self) -> None:
+        while True:
+            now = os.statvfs(self.folder)
+            used = (now.f_blocks - now.f_bfree) * now.f_frsize
+            if self._resize(str(used)):
+                return
+
+    def clear(self) -> None:
+        self._resize(ROOMY)
+
+    def close(self) -> None:
+        if self.mounted:
+            subprocess.run(["umount", "-l", str(self.folder)], check=False)
+
+    def _resize(self, size: str) -> bool:
+        command = ["mount", "-o", f"remount,size={size}", str(self.folder)]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+class World:
+    """Everything that is broken, and put together again."""
+
+    def __init__(self, root: Path, draw: random.Random) -> None:
+        self.draw, self.root = draw, root
+        self.disks = {"orchestrator": SmallDisk(root / "disk"), "far": SmallDisk(root / "far-disk")}
+        self.home = root / "disk" / "home"
+        port = free_port()
+        self.orchestrator = Orchestrator(write_campaign(root / "files", bind=f"tcp://127.0.0.1:{port}"), self.home)
+        self.orchestrator.log = root / "orchestrator.log"
+        self.proxy = CutProxy(("127.0.0.1", port))
+        options = {"period_s": 0.01}
+        self.file = point_station(root / "far-disk", "far", lanes=4, options=options, min_free_mb=16)
+        write_station(self.file, root / "far.yaml")
+        spools = [self.home / "stations" / f"sim-{number}" / "spool" for number in (1, 2)]
+        self.witness = Witness([*spools, self.file.home / "spool"])
+        self.far: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.witness.start()
+        self.orchestrator.start()
+        self.start_far()
+
+    def start_far(self) -> None:
+        command = [sys.executable, "-m", STATION, str(self.root / "far.yaml"), "--connect", self.proxy.address]
+        with (self.root / "far.log").open("ab") as log:
+            self.far = subprocess.Popen(command, env=environment(), stdout=log, stderr=log)
+
+    def events(self) -> Mapping[str, Callable[[], bool]]:
+        """What may happen; each says whether it did."""
+        known: dict[str, Callable[[], bool]] = {
+            "kill -9 orchestrator": self._kill_orchestrator,
+            "kill -9 everything": self._kill_all,
+            "kill -9 local station": lambda: self._kill_child(STATION),
+            "kill -9 learner": lambda: self._kill_child(LEARNER),
+            "kill -9 far station": self._kill_far,
+            "network cut": lambda: self._cut(self.proxy.cut),
+            "network stalled": lambda: self._cut(self.proxy.stall),
+            "orchestrator hangs": self._hang,
+        }
+        if all(disk.mounted for disk in self.disks.values()):
+            known |= {f"disk full, {name}": lambda name=name: self._fill(name) for name in self.disks}
+        return known
+
+    def works_again(self) -> None:
+        """Wait for a dozen more episodes."""
+        before = len(self.witness.seen)
+        deadline = time.monotonic() + PATIENCE_S
+        while len(self.witness.seen) <= before + 12:
+            if not self.orchestrator.alive or time.monotonic() > deadline:
+                raise RuntimeError(f"The laboratory does not work again:\n{self.said()}")
+            time.sleep(0.05)
+
+    def said(self) -> str:
+        """The last lines of every log."""
+        logs = [*self.root.glob("*.log"), *(self.home / "stations" / "logs").glob("*.log")]
+        return "\n".join(f"== {log.name}\n{log.read_text(errors='replace')[-1500:]}" for log in logs)
+
+    def close(self) -> None:
+        self.orchestrator.kill_all()
+        if self.far is not None:
+            self.far.kill()
+            self.far.wait()
+        self.proxy.close()
+        self.witness.stop()
+
+    def end(self) -> int:
+        """End the campaign in good order; the orchestrator's exit code."""
+        inbox.leave(self.home / "inbox", "end campaign", by="benchmarks.chaos")
+        until(lambda: not self.orchestrator.alive, "the end of the campaign", PATIENCE_S)
+        assert self.orchestrator.process is not None
+        return int(self.orchestrator.process.returncode)
+
+    def _kill_orchestrator(self) -> bool:
+        self.orchestrator.kill()
+        self.orchestrator.start()
+        return True
+
+    def _kill_all(self) -> bool:
+        self._kill_far()
+        self.orchestrator.kill_all()
+        self.orchestrator.start()
+        return True
+
+    def _kill_child(self, module: str) -> bool:
+        alive = children(self.orchestrator.pid, module)
+        return bool(alive) and kill_quietly(self.draw.choice(alive))
+
+    def _kill_far(self) -> bool:
+        assert self.far is not None
+        self.far.kill()
+        self.far.wait()
+        self.start_far()
+        return True
+
+    def _cut(self, how: Callable[[], None]) -> bool:
+        how()
+        time.sleep(self.draw.choice((0.2, 1.0, 4.0, 8.0)))
+        self.proxy.mend()
+        return True
+
+    def _hang(self) -> bool:
+        os.kill(self.orchestrator.pid, signal.SIGSTOP)
+        time.sleep(self.draw.choice((0.5, 3.0, 7.0)))
+        os.kill(self.orchestrator.pid, signal.SIGCONT)
+        return True
+
+    def _fill(self, name: str) -> bool:
+        self.disks[name].fill()
+        time.sleep(self.draw.uniform(0.5, 4.0))
+        self.disks[name].clear()
+        return True
+
+
+def break_things(world: World, events: int, limit_s: float, only: str) -> Counter[str]:
+    """Let things happen one after the other, each while the laboratory works."""
+    done = Counter[str]()
+    known = {name: happen for name, happen in world.events().items() if only in name}
+    began = time.monotonic()
+    world.works_again()
+    while done.total() < events and time.monotonic() - began < limit_s:
+        time.sleep(world.draw.uniform(0.0, 1.0))
+        # The rarest first, so that the learner, which is seldom there, is met too.
+        for name in sorted(known, key=lambda name: (done[name], world.draw.random())):
+            if known[name]():
+                done[name] += 1
+                print(f"{done.total():4d}  {time.monotonic() - began:6.0f} s  {name}", file=sys.stderr, flush=True)
+                break
+        world.works_again()
+    return done
+
+
+def told(done: Counter[str], found: Audit, witness: Witness, wall_s: float) -> str:
+    """The result as text."""
+    seen = sum(outcome in VERDICTS for outcome in witness.seen.values())
+    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in sorted(found.outcomes.items()))
+    lines = [f"{number:5d}  {name}" for name, number in sorted(done.items())]
+    lines += [
+        f"{done.total():5d}  events in {wall_s:.0f} s",
+        f"orders    {found.orders}: {outcomes}, {found.open} open",
+        f"witnessed {found.witnessed} episodes in spools, {seen} of them with a verdict",
+        f"lost      {len(found.lost)} of {seen}: below {bound(len(found.lost), seen)} at 95 %",
+        f"doubled   {len(found.doubled)} of {found.orders}: below {bound(len(found.doubled), found.orders)} at 95 %",
+        f"per event {bound(len(found.lost) + len(found.doubled), done.total())} at 95 % that one loses or doubles any",
+        f"ledger    {found.events} events, the chain verifies; {len(found.different)} decisions come out otherwise; "
+        f"files: {found.store or 'agree with the ledger'}; {found.refused} deliveries refused",
+    ]
+    return "\n".join(lines)
+
+
+def bound(bad: int, n: int) -> str:
+    """The rule of three for none in n; otherwise the rate as it is."""
+    if not n:
+        return "unknown"
+    return f"3/{n} = {3 / n:.2g}" if not bad else f"(seen) {bad / n:.2g}"
+
+
+def main() -> int:
+    """Break things, audit, print; 1 when anything was lost, doubled, left open or came out otherwise."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--limit-s", type=float, default=3000.0)
+    parser.add_argument("--only", default="", help="only events with these words in their name")
+    asked = parser.parse_args()
+    print(describe([asked.seed]))
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="enpire-chaos-") as folder:
+        world = World(Path(folder), random.Random(asked.seed))
+        try:
+            world.start()
+            done = break_things(world, asked.events, asked.limit_s, asked.only)
+            code = world.end()
+            world.close()
+            found = audit(world.home, world.witness)
+        finally:
+            world.close()
+            for disk in world.disks.values():
+                disk.close()
+    print(told(done, found, world.witness, time.monotonic() - began))
+    for problem in [*found.problems(), *([] if code == 3 else [f"the orchestrator ended with {code}"])]:
+        print(f"PROBLEM   {problem}")
+    return int(bool(found.problems()) or code != 3)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""A person, or a stand-in for one, who may take the robot out of the policy's hands for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from enpire.fleet.chunks import LoadedPolicy
+from enpire.interfaces import Rig, Task
+from enpire.types import FloatArray, IntArray, MaskArray, Observation, Order
+
+
+class Intervener(Protocol):
+    """Stands beside the lanes whose order is supervised; the other lanes it never touches.
+
+    Rows never influence each other, and what is done in a lane hangs on the order's start alone.
+    """
+
+    def begin(self, lane: int, order: Order, policy: LoadedPolicy) -> None:
+        """A supervised episode begins in this lane."""
+
+    def watch(self, observation: Observation, lanes: IntArray, ticks: IntArray) -> MaskArray:
+        """Look at the supervised lanes, once a period, before anything is decided.
+
+        Args:
+            observation: one row for every lane of the rig.
+            lanes: (n,), those that are supervised and roll out.
+            ticks: (n,), commands that each has had.
+
+        Returns:
+            (n,), which of them are held by the person in this period.
+        """
+        ...
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        """The person's commands for the lanes that are held: (len(lanes), action_dim)."""
+        ...
+
+
+OpenOperator = Callable[[Task, Rig, int], Intervener]
+"""What a plug-in of the group `operators` is: called with the task, the station's rig and the station's seed."""

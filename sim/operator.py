@@ -1,0 +1,235 @@
+"""A stand-in for the person who watches a learning robot and takes over when an episode is doomed (habc.md § 4).
+
+It knows what a watching person guesses: from time to time it tries out, in branches of the simulation, how the policy
+would go on from here. When all branches fail it takes over, after a reaction delay; its hand trembles at first; then
+it finishes the task, or hands back once the branches say that the policy will make it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from enpire.errors import UsageError
+from enpire.fleet.chunks import LoadedPolicy, policy_seed
+from enpire.interfaces import Policy, Rig, Task
+from enpire.types import FloatArray, IntArray, MaskArray, Observation, Order
+from sim.truth import Truth
+
+_BRANCH_LANES = 100_000
+"""Branches run under lane numbers from here on, so that the policy's noise in the real lanes is not touched."""
+
+
+@runtime_checkable
+class Copied(Protocol):
+    """A rig whose lanes can be copied."""
+
+    def snapshot(self, lane: int) -> object:
+        """Everything that the rest of the lane's episode depends on."""
+        ...
+
+
+class BranchRig(Rig, Protocol):
+    """The rig in which branches run."""
+
+    def restore(self, lane: int, snapshot: object) -> None:
+        """Put a snapshot into a lane."""
+
+    def truth(self, lane: int) -> Truth:
+        """Whether the branch did the task."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """What kind of person watches."""
+
+    look_every_ticks: int = 15
+    """Periods between two looks at an episode."""
+    branches: int = 5
+    """Continuations that are tried in a look; the episode is doomed when all fail, safe when at most one does."""
+    reaction_ticks: tuple[int, int] = (6, 15)
+    """From seeing that it is doomed to holding the robot: drawn uniformly, 0.2 to 0.5 s at 30 Hz."""
+    adaptation_ticks: int = 15
+    """The hand trembles, less and less, for so long."""
+    tremor: float = 0.15
+    """Standard deviation of the trembling at first, as share of each command's range."""
+    hands_back: float = 0.5
+    """Probability, drawn before the episode, that the person hands back instead of finishing."""
+    least_hold_ticks: int = 20
+    """A person who took over does not let go sooner."""
+
+
+@dataclass(slots=True)
+class _Watch:
+    """One supervised episode."""
+
+    policy: LoadedPolicy
+    rng: np.random.Generator
+    seed: int
+    hands_back: bool
+    offset: int
+    """Spreads the looks of lanes that began together."""
+    takes_over_at: int = -1
+    held_since: int = -1
+    """Tick at which the person took over; -1 while the policy holds the robot."""
+    looked_at: int = -1
+    chunk: FloatArray | None = None
+    used: int = 0
+
+
+class SimulatedOperator:
+    """An `enpire.fleet.interventions.Intervener` for simulated stations.
+
+    Args:
+        task: whose expert (`clean_expert` where there is one) the person plays.
+        rig: the station's rig; its lanes are copied.
+        branch_rig: of the same station seed, `rig.lanes * manner.branches` lanes.
+        seed: of the person.
+        manner: how the person behaves.
+    """
+
+    def __init__(self, task: Task, rig: Copied, branch_rig: BranchRig, seed: int, manner: Manner) -> None:
+        self._task, self._rig, self._branch_rig, self._manner = task, rig, branch_rig, manner
+        self._seed = seed
+        clean = getattr(task, "clean_expert", None)
+        self._expert: Policy = clean() if callable(clean) else task.expert(seed)  # pyright: ignore[reportAttributeAccessIssue]
+        self._span = np.array([item.high - item.low for item in task.spec.action])
+        self._verifier = task.verifier()
+        self._watches: dict[int, _Watch] = {}
+        self._ticks: dict[int, int] = {}
+
+    def begin(self, lane: int, order: Order, policy: LoadedPolicy) -> None:
+        """Watch an episode; what the person does in it hangs on the start's seed alone."""
+        rng = np.random.Generator(np.random.PCG64([self._seed, order.start.seed, 31]))
+        self._watches[lane] = _Watch(
+            policy=policy,
+            rng=rng,
+            seed=order.start.seed,
+            hands_back=bool(rng.random() < self._manner.hands_back),
+            offset=int(rng.integers(0, self._manner.look_every_ticks)),
+        )
+
+    def watch(self, observation: Observation, lanes: IntArray, ticks: IntArray) -> MaskArray:
+        """Which of the lanes (n,) the person holds in this period."""
+        self._ticks = {int(lane): int(tick) for lane, tick in zip(lanes, ticks, strict=True)}
+        due = [lane for lane, tick in self._ticks.items() if self._due(self._watches[lane], tick)]
+        if due:
+            for lane, share in self._success_of_branches(due).items():
+                self._decide(lane, share)
+        for lane, tick in self._ticks.items():
+            watch = self._watches[lane]
+            if 0 <= watch.takes_over_at <= tick:
+                watch.takes_over_at, watch.held_since, watch.chunk = -1, tick, None
+                self._expert.begin(lane, watch.seed)
+        return np.array([self._watches[int(lane)].held_since >= 0 for lane in lanes], np.bool_)
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        """The person's commands (n, action_dim): the expert's, with a hand that trembles at first."""
+        empty = [lane for lane in map(int, lanes) if self._needs_chunk(self._watches[lane])]
+        if empty:
+            rows = np.array(empty, np.int64)
+            seen = Observation(stamp_ns=observation.stamp_ns, state=observation.state[rows])
+            for lane, chunk in zip(empty, self._expert.act(seen, rows), strict=True):
+                self._watches[lane].chunk, self._watches[lane].used = chunk.copy(), 0
+        return np.stack([self._command(int(lane)) for lane in lanes]).astype(np.float32)
+
+    def _due(self, watch: _Watch, tick: int) -> bool:
+        if tick == 0 or (tick + watch.offset) % self._manner.look_every_ticks or watch.takes_over_at >= 0:
+            return False
+        held = watch.held_since >= 0
+        return not held or (watch.hands_back and tick - watch.held_since >= self._manner.least_hold_ticks)
+
+    def _decide(self, lane: int, share: float) -> None:
+        watch, branches = self._watches[lane], self._manner.branches
+        if watch.held_since >= 0:
+            if share * branches >= branches - 1:
+                watch.held_since = -1
+        elif share == 0.0:
+            low, high = self._manner.reaction_ticks
+            watch.takes_over_at = self._ticks[lane] + int(watch.rng.integers(low, high + 1))
+
+    def _needs_chunk(self, watch: _Watch) -> bool:
+        return watch.chunk is None or watch.used >= self._expert.execute
+
+    def _command(self, lane: int) -> FloatArray:
+        watch = self._watches[lane]
+        assert watch.chunk is not None
+        wish = watch.chunk[watch.used]
+        watch.used += 1
+        held = self._ticks[lane] - watch.held_since
+        unsteady = max(0.0, 1.0 - held / self._manner.adaptation_ticks) * self._manner.tremor
+        return wish + (unsteady * self._span * watch.rng.standard_normal(len(wish))).astype(np.float32)
+
+    def _success_of_branches(self, lanes: list[int]) -> Mapping[int, float]:
+        """lane -> share of the branches from its present state in which the policy succeeds by itself."""
+        branches, rig = self._manner.branches, self._branch_rig
+        rows = np.arange(len(lanes) * branches)
+        policies: list[Policy] = []
+        for row in rows.tolist():
+            lane, branch = lanes[row // branches], row % branches
+            watch = self._watches[lane]
+            rig.restore(row, self._rig.snapshot(lane))
+            watch.policy.policy.begin(
+                _BRANCH_LANES + row, policy_seed(watch.seed) + 1 + 1000 * self._ticks[lane] + branch
+            )
+            policies.append(watch.policy.policy)
+        done = np.zeros(rig.lanes, np.bool_)
+        moving = np.arange(rig.lanes) < len(rows)
+        ticks = np.zeros(rig.lanes, np.int64)
+        ticks[rows] = [self._ticks[lane] for lane in lanes for _ in range(branches)]
+        player = _Player(policies, self._task.spec.action_dim, rig.lanes)
+        while moving.any():
+            rig.act(player.commands(rig.observe(), np.flatnonzero(moving)), moving)
+            ticks[moving] += 1
+            ended = moving & self._verifier.finished(rig.observe().state, ticks)
+            done |= ended
+            moving &= ~ended & (ticks < self._task.spec.limit_ticks)
+        good = np.array([bool(done[row]) and rig.truth(row).success for row in rows.tolist()])
+        return dict(zip(lanes, good.reshape(-1, branches).mean(axis=1).tolist(), strict=True))
+
+
+class _Player:
+    """Plays each branch's policy; one call for all branches of one policy."""
+
+    def __init__(self, policies: list[Policy], action_dim: int, lanes: int) -> None:
+        self._policies = policies
+        self._command = np.zeros((lanes, action_dim), np.float32)
+        self._chunks: dict[int, tuple[FloatArray, int]] = {}
+
+    def commands(self, observation: Observation, rows: IntArray) -> FloatArray:
+        """(lanes, action_dim); only those of `rows` are current."""
+        groups: dict[int, list[int]] = {}
+        for row in rows.tolist():
+            chunk = self._chunks.get(row)
+            if chunk is None or chunk[1] >= self._policies[row].execute:
+                groups.setdefault(id(self._policies[row]), []).append(row)
+        for group in groups.values():
+            asked = np.array(group, np.int64)
+            seen = Observation(stamp_ns=observation.stamp_ns, state=observation.state[asked])
+            for row, chunk in zip(group, self._policies[group[0]].act(seen, _BRANCH_LANES + asked), strict=True):
+                self._chunks[row] = (chunk, 0)
+        for row in rows.tolist():
+            chunk, used = self._chunks[row]
+            self._command[row] = chunk[used]
+            self._chunks[row] = (chunk, used + 1)
+        return self._command
+
+
+def open_operator(task: Task, rig: Rig, seed: int, manner: Manner | None = None) -> SimulatedOperator:
+    """The operator of a simulated station (plug-in `simulated`).
+
+    Raises:
+        UsageError: the station's rig, or the task's, is no simulation that can be copied.
+    """
+    wanted = manner or Manner()
+    branch_rig = task.rig(rig.lanes * wanted.branches, seed)
+    if not isinstance(rig, Copied) or not all(hasattr(branch_rig, name) for name in ("restore", "truth")):
+        raise UsageError(
+            f"A simulated operator of {task.spec.name} needs a rig with snapshot, restore and truth; "
+            "leave `operator` empty on real robots and where the simulation cannot be copied."
+        )
+    return SimulatedOperator(task, rig, branch_rig, seed, wanted)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,230 @@
+"""The simulated operator: whom it helps, when, how it is recorded, and how the learner sees it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from enpire.campaign import Campaign, Rounds, Stations
+from enpire.errors import UsageError
+from enpire.fleet.chunks import LoadedPolicy
+from enpire.fleet.lanes import Lanes
+from enpire.fleet.messages import Parcel
+from enpire.fleet.robot_keeper import RobotKeeper
+from enpire.fleet.scheduler import Scheduler, Seat
+from enpire.fleet.station_file import StationFile
+from enpire.interfaces import Rig
+from enpire.state import CampaignState
+from enpire.store import arrays
+from enpire.types import (
+    SOURCE_HUMAN,
+    SOURCE_POLICY,
+    EpisodeArrays,
+    FloatArray,
+    IntArray,
+    Observation,
+    Order,
+    Split,
+    Start,
+)
+from policies.habc.segments import Cut, Part, cut, in_efficiency, labels
+from policies.training_data import Recorded
+from robot_drivers.mujoco_robot import open_rig
+from sim.operator import Manner, open_operator
+from tests.sim.task_check.reach import Reach
+
+TASK = Reach()
+SEED = 3
+
+
+class Stalls:
+    """Goes to the middle, but stands still where x is above a line: those episodes are doomed."""
+
+    horizon, execute = 8, 4
+
+    def __init__(self, line_m: float = 0.1) -> None:
+        self.line_m = line_m
+
+    def begin(self, lane: int, seed: int) -> None:
+        pass
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        command = TASK.steer(observation.state, np.zeros_like(observation.state)) * 0.5
+        command[observation.state[:, 0] > self.line_m] = 0.0
+        return np.repeat(command[:, None], self.horizon, axis=1).astype(np.float32)
+
+
+def order(index: int, *, supervised: bool = True) -> Order:
+    return Order(
+        order_id=f"o{index}", campaign_id="c", station="s", task="reach", policy_id="p",
+        start=TASK.start("train", index, b""), purpose="collect", round=1, supervised=supervised,
+    )  # fmt: skip
+
+
+def run(orders: Sequence[Order], lanes: Lanes, policy: Stalls | None = None) -> Mapping[str, Parcel]:
+    loaded = LoadedPolicy(policy_id="p", policy=policy or Stalls(), source=SOURCE_POLICY)
+    waiting, ended = list(orders), {}
+    for _ in range(5000):
+        for lane in lanes.free():
+            if waiting:
+                lanes.begin(lane, waiting.pop(0), loaded)
+        for step in (lanes.sense, lanes.reset, lanes.verify, lanes.decide, lanes.act):
+            step()
+        ended |= {parcel.episode.order.order_id: parcel for parcel in lanes.take_ended()}
+        if len(ended) == len(orders):
+            return ended
+    raise AssertionError(f"only {sorted(ended)} ended")
+
+
+def watched(count: int, manner: Manner) -> Lanes:
+    rig = open_rig(TASK, count, SEED, {})
+    return Lanes(TASK, rig, 0, open_operator(TASK, rig, SEED, manner))
+
+
+def recording(parcel: Parcel) -> EpisodeArrays:
+    return arrays.unpack(parcel.arrays_file)
+
+
+ORDERS = [order(index) for index in range(16)]
+DOOMED = {item.order_id for item in ORDERS if item.start.values[0] > 0.12}
+SAFE = {item.order_id for item in ORDERS if item.start.values[0] < 0.08}
+FINISHES, HANDS_BACK = Manner(hands_back=0.0, branches=2), Manner(hands_back=1.0, branches=2)
+
+
+@pytest.fixture(scope="module")
+def finished() -> Mapping[str, Parcel]:
+    return run(ORDERS, watched(4, FINISHES))
+
+
+def test_doomed_episodes_are_taken_over_and_the_others_left_alone(finished: Mapping[str, Parcel]) -> None:
+    assert len(DOOMED) >= 4
+    assert len(SAFE) >= 4
+    for order_id in DOOMED:
+        parcel = finished[order_id]
+        assert parcel.episode.outcome == "success"
+        assert (recording(parcel).source == SOURCE_HUMAN).any()
+    for order_id in SAFE:
+        assert (recording(finished[order_id]).source == SOURCE_POLICY).all()
+
+
+def test_the_person_reacts_late_and_trembles_at_first(finished: Mapping[str, Parcel]) -> None:
+    for order_id in DOOMED:
+        found = recording(finished[order_id])
+        first = int(np.flatnonzero(found.source == SOURCE_HUMAN)[0])
+        assert first >= 1 + FINISHES.reaction_ticks[0]
+        assert (found.source[first:] == SOURCE_HUMAN).all()
+        assert (found.chunk[first:] == -1).all()
+        assert (found.chunk[:first] >= 0).all()
+        early = np.abs(np.diff(found.action[first : first + 4], axis=0)).mean()
+        late = np.abs(np.diff(found.action[first + FINISHES.adaptation_ticks + 1 :], axis=0))
+        assert early > 0.01
+        assert not len(late) or late.mean() < early / 3
+
+
+def test_an_episode_that_is_not_supervised_is_never_touched() -> None:
+    plain = run([replace(item, supervised=False) for item in ORDERS[:8]], watched(4, FINISHES))
+    alone = run(ORDERS[:8], Lanes(TASK, open_rig(TASK, 4, SEED, {})))
+    for order_id, parcel in plain.items():
+        assert parcel.arrays_file == alone[order_id].arrays_file
+        assert (parcel.episode.outcome == "failure") == (order_id in DOOMED)
+
+
+def test_an_episode_is_the_same_in_any_lane_beside_any_others(finished: Mapping[str, Parcel]) -> None:
+    again = run(list(reversed(ORDERS)), watched(3, FINISHES))
+    assert all(again[order_id].arrays_file == parcel.arrays_file for order_id, parcel in finished.items())
+
+
+def test_a_person_hands_back_when_the_policy_will_make_it() -> None:
+    ended = run(ORDERS, watched(4, HANDS_BACK))
+    handed = 0
+    for order_id in DOOMED:
+        found = recording(ended[order_id])
+        held = np.flatnonzero(found.source == SOURCE_HUMAN)
+        if found.source[-1] == SOURCE_POLICY and len(held):
+            handed += 1
+            assert len(held) >= HANDS_BACK.least_hold_ticks
+            after = int(held[-1]) + 1
+            assert found.chunk[after] > found.chunk[: held[0]].max()
+            assert ended[order_id].episode.outcome == "success"
+    assert handed >= 2
+
+
+def test_the_learner_routes_the_segments_as_the_method_says() -> None:
+    """habc.md: before, without a label; the person's frames, without a label; the policy's rest, with the outcome."""
+    ended = run(ORDERS, watched(4, HANDS_BACK))
+    how = Cut(horizon=4, execute=4, stride=1)
+    seen: set[Part] = set()
+    for parcel in ended.values():
+        found, success = recording(parcel), parcel.episode.outcome == "success"
+        recorded = Recorded(
+            order_id=parcel.episode.order.order_id, round=1, success=success, supervised=True, arrays=found
+        )
+        windows = cut([recorded], how)
+        label, efficient = labels(windows), in_efficiency(windows)
+        touched = bool((found.source == SOURCE_HUMAN).any())
+        for part in Part:
+            rows = windows.part == part
+            if not rows.any():
+                continue
+            seen.add(part)
+            if part in (Part.BEFORE, Part.INTERVENTION):
+                assert touched
+                assert (label[rows] == -1).all()
+            if part in (Part.SUFFIX, Part.AUTONOMOUS):
+                assert (label[rows] == success).all()
+            if part == Part.BEFORE:
+                assert not efficient[rows].any()
+    assert seen >= {Part.AUTONOMOUS, Part.BEFORE, Part.INTERVENTION, Part.SUFFIX}
+
+
+def test_a_station_file_calls_the_operator(tmp_path: Path) -> None:
+    file = StationFile(
+        name="s", task="tests.sim.task_check.reach:Reach", home=tmp_path, lanes=2, pace="fast", reset="teleport",
+        operator="simulated", seed=SEED,
+    )  # fmt: skip
+    keeper = RobotKeeper(file, TASK, lambda line: None)
+    doomed = [item for item in ORDERS if item.order_id in DOOMED][:2]
+    ended = run(doomed, keeper.lanes)
+    keeper.close()
+    assert all((recording(parcel).source == SOURCE_HUMAN).any() for parcel in ended.values())
+
+
+class Bare(Reach):
+    """Its rig cannot be copied."""
+
+    def rig(self, lanes: int, seed: int) -> Rig:  # type: ignore[override]
+        class Plain:
+            spec = Reach.spec
+            lanes = 1
+
+        return Plain()  # pyright: ignore[reportReturnType]
+
+
+def test_a_rig_that_cannot_be_copied_is_refused_in_a_sentence() -> None:
+    with pytest.raises(UsageError, match="leave `operator` empty"):
+        open_operator(Bare(), Bare().rig(1, 0), 0)
+
+
+def orders_drawn(supervised: float) -> list[Order]:
+    campaign = Campaign(
+        name="n", task="reach", recipe="r", stations=Stations(operator="simulated"),
+        rounds=Rounds(supervised=supervised, episodes=10_000),
+    )  # fmt: skip
+
+    def starts(split: Split, index: int, scope: str = "") -> Start:
+        return TASK.start(split, index, b"a secret of the tests")
+
+    state = CampaignState(campaign_id="c", champion="p", base_policy="p", base_measured=True)
+    return Scheduler(campaign, starts, random.Random(1)).next_orders(state, Seat("s", 1, 600))
+
+
+def test_half_of_the_collection_is_supervised_and_drawn_before() -> None:
+    drawn = orders_drawn(0.5)
+    assert {item.purpose for item in drawn} == {"collect"}
+    assert 240 <= sum(item.supervised for item in drawn) <= 360
+    assert not any(item.supervised for item in orders_drawn(0.0))
