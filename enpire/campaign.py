@@ -40,6 +40,8 @@ class Stations:
     driver: str = "mujoco"
     pace: Literal["fast", "realtime"] = "fast"
     reset: Literal["teleport", "robot"] = "teleport"
+    operator: str = ""
+    """Plug-in that may take over in supervised episodes (`simulated`); empty: nobody."""
     options: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
     bind: str = "tcp://127.0.0.1:*"
     """Where stations reach the orchestrator."""
@@ -72,6 +74,8 @@ class Rounds:
     """Share of the collection on the train starts that are least certain, in [0, 1]; the rest is uniform."""
     train_starts: int = 2000
     """Size of the pool of train starts."""
+    supervised: float = 0.0
+    """Share of the collection in which an operator may take over, drawn before each episode, in [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,7 +176,9 @@ class CampaignState:
             self.demonstrations += success
         elif order.purpose == "collect" and episode.outcome in JUDGED:
             self.fresh += 1
-            self._practise(order, success)
+            if not order.supervised:
+                # A supervised success may be a person's: it says nothing about the version or the start.
+                self._practise(order, success)
             self.by_round.setdefault(order.round, Count()).add(success)
         elif order.purpose == "base":
             self.base.add(success)

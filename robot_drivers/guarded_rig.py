@@ -119,6 +119,13 @@ class GuardedRig:
         """camera -> picture of one lane now."""
         return self._rig.look(lane)
 
+    def snapshot(self, lane: int) -> object:
+        """A copy of one lane of a simulation, to try out what may come; UsageError for a robot, which has no copy."""
+        copy = getattr(self._rig, "snapshot", None)
+        if not callable(copy):
+            raise UsageError(f"The robot of {self.spec.name} cannot be copied; only a simulation can.")
+        return copy(lane)
+
     def stop(self) -> None:
         """Hold still until `resume`; waits until a command that was on its way has been overruled (see `act`)."""
         self._stopped.set()

@@ -52,6 +52,10 @@ class Chunks:
             return f"policy failed to begin: {_said(problem)}"
         return ""
 
+    def drop(self, lanes: IntArray) -> None:
+        """Forget what is left of these lanes' chunks: somebody else moved the robot, so a new decision is due."""
+        self._used[lanes] = self._length[lanes] = 0
+
     def decide(self, observation: Observation, lanes: IntArray) -> Mapping[int, str]:
         """Fetch new chunks where the old ones are used up.
 

@@ -16,12 +16,14 @@ import numpy as np
 
 from enpire.errors import EnvelopeViolation
 from enpire.fleet.chunks import FOREIGN_FAULTS, Chunks, LoadedPolicy
+from enpire.fleet.interventions import Intervener
 from enpire.fleet.messages import Parcel
 from enpire.fleet.recording import Recording
 from enpire.fleet.robot_time import RobotTime
 from enpire.interfaces import Evidence, Rig, Skill, Task
 from enpire.store import arrays as arrays_file
 from enpire.types import (
+    SOURCE_HUMAN,
     SOURCE_POLICY,
     Episode,
     FloatArray,
@@ -84,12 +86,14 @@ class Lanes:
         task: gives the reset, the reset check and the verifier.
         rig: the robots, at rest.
         reset_limit_ticks: a reset by the robot that takes more periods has failed; 0: the rig is placed at once.
+        operator: may take over in supervised episodes.
     """
 
-    def __init__(self, task: Task, rig: Rig, reset_limit_ticks: int = 0) -> None:
+    def __init__(self, task: Task, rig: Rig, reset_limit_ticks: int = 0, operator: Intervener | None = None) -> None:
         spec, count = rig.spec, rig.lanes
         self.time = RobotTime(count)
-        self._task, self._rig = task, rig
+        self._task, self._rig, self._operator = task, rig, operator
+        self._held: MaskArray = np.zeros(count, np.bool_)
         self._guarded = rig if isinstance(rig, Guarded) else None
         self._watchful = rig if isinstance(rig, Watchful) else None
         self._lanes = [Lane(index) for index in range(count)]
@@ -104,9 +108,9 @@ class Lanes:
         self._sensed = False
         self._ended: list[Parcel] = []
 
-    def on(self, rig: Rig) -> Lanes:
+    def on(self, rig: Rig, operator: Intervener | None = None) -> Lanes:
         """The same lanes on a rig that was opened anew: robot time and episodes that were not taken yet stay."""
-        fresh = Lanes(self._task, rig, self._reset_limit_ticks)
+        fresh = Lanes(self._task, rig, self._reset_limit_ticks, operator)
         fresh.time, fresh._ended = self.time, self._ended
         return fresh
 
@@ -145,6 +149,8 @@ class Lanes:
         if why := self._chunks.begin(index, policy, order.start.seed):
             self._end(lane, "aborted", why)
             return
+        if self._operator is not None and order.supervised:
+            self._operator.begin(index, order, policy)
         self._try_reset(lane, order)
 
     def sense(self) -> None:
@@ -194,7 +200,8 @@ class Lanes:
         rolling = self._rolling()
         if not rolling:
             return
-        for index, why in self._chunks.decide(self._observation, _indices(rolling)).items():
+        rows = self._hand_over(rolling)
+        for index, why in self._chunks.decide(self._observation, rows).items():
             self._end(self._lanes[index], "aborted", why)
         self._moving[_indices(self._rolling())] = True
 
@@ -202,9 +209,12 @@ class Lanes:
         """Send the period's commands to all moving lanes at once and record what was sent."""
         rolling = self._rolling()
         rows = _indices(rolling)
-        chunk = np.zeros(0, np.int32)
+        chunk = np.full(len(rows), -1, np.int32)
         if rolling:
-            self._command[rows], chunk = self._chunks.next(rows)
+            held = self._held[rows]
+            self._command[rows[~held]], chunk[~held] = self._chunks.next(rows[~held])
+            if self._operator is not None and held.any():
+                self._command[rows[held]] = self._operator.act(self._observation, rows[held])
         if not self._moving.any():
             return
         sent = self._send()
@@ -214,7 +224,9 @@ class Lanes:
         changed: MaskArray = np.any(np.abs(sent[rows] - self._command[rows]) > _SAME, axis=1)
         for index in cast("list[int]", rows[changed].tolist()):
             self._lanes[index].clipped += 1
-        source = np.asarray([lane.source for lane in self._rolling()], np.int64)
+        source = np.asarray(
+            [SOURCE_HUMAN if self._held[lane.index] else lane.source for lane in self._rolling()], np.int64
+        )
         self._recording.sent(rows, sent[rows], source, chunk)
 
     def abort(self, cause: str) -> None:
@@ -233,6 +245,17 @@ class Lanes:
 
     def _rolling(self) -> list[Lane]:
         return [lane for lane in self._lanes if lane.stage == "rolling"]
+
+    def _hand_over(self, rolling: Sequence[Lane]) -> IntArray:
+        """Ask the operator which supervised lanes a person holds now; the lanes that are left to their policies."""
+        rows = _indices(rolling)
+        self._held[:] = False
+        if self._operator is not None:
+            watched = _indices(lane for lane in rolling if lane.order is not None and lane.order.supervised)
+            if len(watched):
+                self._held[watched] = self._operator.watch(self._observation, watched, self._recording.ticks[watched])
+                self._chunks.drop(np.flatnonzero(self._held))
+        return rows[~self._held[rows]]
 
     def _try_reset(self, lane: Lane, order: Order) -> None:
         lane.reset_attempts += 1

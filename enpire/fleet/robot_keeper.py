@@ -8,6 +8,7 @@ from typing import Protocol, cast, runtime_checkable
 
 from enpire import plugins
 from enpire.errors import RobotProblem
+from enpire.fleet.interventions import Intervener, OpenOperator
 from enpire.fleet.lanes import Lanes
 from enpire.fleet.station_file import StationFile
 from enpire.interfaces import Rig, Task
@@ -51,7 +52,7 @@ class RobotKeeper:
         self._open = cast(OpenRig, plugins.load("drivers", file.driver))
         self._rig = self._open(task, file.lanes, file.seed, file.options)
         self._reset_limit_ticks = round(file.reset_limit_s * task.spec.rate_hz) if file.reset == "robot" else 0
-        self.lanes = Lanes(task, self._rig, self._reset_limit_ticks)
+        self.lanes = Lanes(task, self._rig, self._reset_limit_ticks, self._operator())
         self.stopped_by = ""
         """Who stopped the robot; empty when nobody did."""
         self._fault, self._recover_at_s = "", 0.0
@@ -140,7 +141,7 @@ class RobotKeeper:
         except RobotProblem as problem:
             self._fault = f"The robot failed: {problem}"
             return
-        self.lanes = self.lanes.on(self._rig)
+        self.lanes = self.lanes.on(self._rig, self._operator())
         self._recovered()
 
     def _recovered(self) -> None:
@@ -148,6 +149,13 @@ class RobotKeeper:
         self._say("the robot answers again")
         if not self.stopped_by:
             self.lanes.time.switch(self.lanes.free(), "wait-order")
+
+    def _operator(self) -> Intervener | None:
+        if not self._file.operator:
+            return None
+        return cast(OpenOperator, plugins.load("operators", self._file.operator))(
+            self._task, self._rig, self._file.seed
+        )
 
     def _switch_all(self, phase: Phase) -> None:
         self.lanes.time.switch(range(self._rig.lanes), phase)

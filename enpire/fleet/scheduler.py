@@ -110,7 +110,10 @@ class Scheduler:
         index = self.random.randrange(self.campaign.rounds.train_starts)
         if self.random.random() < self.campaign.rounds.practised:
             index = self._uncertain(state, index)
-        return [self._order(state, seat, "collect", self.starts("train", index), state.champion)]
+        share = self.campaign.rounds.supervised
+        supervised = share > 0 and self.random.random() < share
+        start = self.starts("train", index)
+        return [self._order(state, seat, "collect", start, state.champion, supervised=supervised)]
 
     def _uncertain(self, state: CampaignState, otherwise: int) -> int:
         """A start that is near a coin's flip, by the variance of its success rate.
@@ -125,13 +128,13 @@ class Scheduler:
         return max(looked, key=lambda index: _variance(state.practice[index]))
 
     def _order(
-        self, state: CampaignState, seat: Seat, purpose: Purpose, start: Start, policy: str, **gate: object
+        self, state: CampaignState, seat: Seat, purpose: Purpose, start: Start, policy: str, **more: object
     ) -> Order:
         fields: dict[str, object] = {
             "order_id": mint(), "campaign_id": state.campaign_id, "station": seat.name, "task": self.campaign.task,
             "policy_id": policy, "start": start, "purpose": purpose, "round": state.round, "lease": seat.lease,
         }  # fmt: skip
-        return Order(**fields, **gate)  # pyright: ignore[reportArgumentType]
+        return Order(**fields, **more)  # pyright: ignore[reportArgumentType]
 
 
 def _flying(state: CampaignState, purpose: Purpose) -> int:

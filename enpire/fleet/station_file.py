@@ -31,6 +31,8 @@ class StationFile:
     """`fast` steps a simulation as fast as it can; `realtime` keeps the task's rate."""
     reset: Literal["teleport", "robot"] = "robot"
     """Who brings the scene into the start state."""
+    operator: str = ""
+    """Plug-in that may take over in supervised episodes; `simulated` stands in for a person. Empty: nobody."""
     seed: int = 0
     """Draws the station's own friction, mass and offsets in simulation."""
     min_free_mb: int = 256
