@@ -51,11 +51,12 @@ def brief(desk: Desk) -> dict[str, object]:
 
 def fitted(told: dict[str, object]) -> dict[str, object]:
     """The brief with its oldest cards, findings and rounds left out until it fits."""
-    while len(canonical(told).encode()) > LARGEST:
+    size = len(canonical(told).encode())
+    while size > LARGEST:
         lists = [item for key in ("experiments", "findings", "rounds") if (item := cast("list[object]", told[key]))]
         if not lists:
             break
-        del max(lists, key=lambda item: len(canonical(item)))[0]
+        size -= len(canonical(max(lists, key=len).pop(0)).encode()) + 1
     return told
 
 

@@ -12,6 +12,9 @@ from enpire.space import Axis, Choice, Plain, Range
 STEP = 0.25
 """Standard deviation of a step, as a share of an axis."""
 
+TRIES = 16
+"""Draws after which a step goes to an end of its axis instead."""
+
 Settings = Mapping[str, object]
 Changes = dict[str, Plain]
 
@@ -112,11 +115,11 @@ def moved(axis: Axis, value: object, draw: Random) -> Plain:
         others = [option for option in axis.options if option != value]
         return draw.choice(others or list(axis.options))
     at = min(1.0, max(0.0, _share(axis, value)))
-    for _ in range(32):
+    for _ in range(TRIES):
         near = _value(axis, min(1.0, max(0.0, at + draw.gauss(0.0, STEP))))
         if near != value:
             return near
-    return anywhere(axis, draw)
+    return draw.choice([end for end in (axis.low, axis.high) if end != value])
 
 
 def anywhere(axis: Axis, draw: Random) -> Plain:

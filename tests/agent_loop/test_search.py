@@ -1,0 +1,135 @@
+"""The seeded search: always inside the space, the same way for the same history, better recipes found."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_loop.agents.operators import OPERATORS, Known, Tried, ablate, moved, recombine
+from agent_loop.agents.search import Search, propose, struggling
+from agent_loop.lane import Lane, work
+from agent_loop.workplace import Workplace
+from enpire.campaign import AgentPlan
+from enpire.errors import FileProblem
+from enpire.files import canonical
+from enpire.home import open_home
+from enpire.recompute import recompute
+from enpire.space import axes, axis_of
+from tests.agent_loop.pretend_lab import CAMPAIGN, POOR, Running
+
+SPACE = axes(POOR)
+
+
+def known(*tried: Tried, **settings: object) -> Known:
+    return Known(space=SPACE, settings={**POOR.settings, **settings}, original=POOR.settings, tried=tried)
+
+
+def tried(name: str, delta: float, **changes: object) -> Tried:
+    return Tried(hypothesis_id=f"H{name}", experiment_id=f"E{name}", lane="a", changes=changes,  # pyright: ignore[reportArgumentType]
+                 decision="inconclusive", delta=delta)  # fmt: skip
+
+
+@given(st.integers(0, 10_000), st.sampled_from(OPERATORS))
+def test_every_operator_stays_in_the_space(seed: int, operator: object) -> None:
+    assert callable(operator)
+    history = known(tried("1", 0.1, skill=0.7), tried("2", 0.2, steps=2), skill=0.5, colour="green")
+    step = operator(history, Random(seed))
+    assert step is not None
+    assert step.changes
+    assert all(SPACE[name].holds(value) for name, value in step.changes.items())
+
+
+@given(st.integers(0, 10_000))
+def test_a_step_always_moves(seed: int) -> None:
+    draw = Random(seed)
+    assert moved(axis_of("steps", (1, 2, "log")), 1, draw) == 2
+    assert moved(axis_of("colour", ("red", "green")), "red", draw) == "green"
+    assert moved(axis_of("rate", (0.001, 0.1, "log")), 5.0, draw) != 5.0
+
+
+def test_ablate_puts_back_and_recombine_joins() -> None:
+    assert ablate(known(), Random(1)) is None
+    back = ablate(known(skill=0.9), Random(1))
+    assert back is not None
+    assert back.changes == {"skill": 0.3}
+    assert recombine(known(tried("1", 0.1, skill=0.7)), Random(1)) is None
+    joined = recombine(known(tried("1", 0.1, skill=0.7, steps=2), tried("2", 0.2, skill=0.8)), Random(1))
+    assert joined is not None
+    assert joined.changes == {"skill": 0.8, "steps": 2}
+    assert joined.parents == ("H2", "H1")
+
+
+def test_the_same_seed_proposes_the_same_and_never_what_was_tried() -> None:
+    first = propose(known(), Random("a"), set(), stuck=False)
+    assert first is not None
+    assert propose(known(), Random("a"), set(), stuck=False) == first
+    after = canonical({**POOR.settings, **first.changes})
+    second = propose(known(), Random("a"), {after}, stuck=False)
+    assert second is not None
+    assert second.changes != first.changes
+
+
+def test_three_reverts_in_a_row_are_a_struggle() -> None:
+    revert: Mapping[str, object] = {"phase": "decided", "decision": "revert"}
+    assert struggling([revert] * 3)
+    assert not struggling([revert, revert, {"phase": "decided", "decision": "keep"}])
+    assert not struggling([revert] * 2)
+
+
+def test_options_that_search_does_not_know_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileProblem, match="unknown key 'depth'"):
+        Search(Workplace(seed=0, lane="a", work=tmp_path, spent=lambda said: None), {"depth": 3})
+
+
+def test_search_finds_a_better_recipe_that_the_gate_accepts(tmp_path: Path) -> None:
+    home = open_home(tmp_path / "home")
+    (tmp_path / "lane").mkdir()
+    with Running(home) as lab:
+        lane = Lane(home=home.root, campaign_id="C1", lane="search-1", agent="search", seed=1)
+        said: list[str] = []
+        thread = threading.Thread(target=work, args=(lane, tmp_path / "lane", said.append), daemon=True)
+        thread.start()
+        lab.until(lambda lab: any(one.over for one in lab.state.ideas.experiments.values()))
+        first = next(iter(lab.lab.state.ideas.experiments.values()))
+        assert first.author == "search"
+        assert first.lane == "search-1"
+        assert first.phase == "decided"
+        assert first.decision == ("keep" if first.recipe["settings"]["skill"] > 0.5 else first.decision)  # pyright: ignore[reportIndexIssue]
+        assert [check for check in recompute(lab.ledger) if not check.equal] == []
+        briefs = list(lab.ledger.events(kinds=("brief read",)))
+        assert all(0 < int(str(event.body["size"])) <= 64 * 1024 for event in briefs)
+        assert briefs
+        lab.ledger.append([("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+@pytest.mark.slow
+def test_a_lane_in_its_own_process_is_started_by_the_loop_and_ends_with_it(tmp_path: Path) -> None:
+    home = open_home(tmp_path / "home")
+    plans = (AgentPlan(name="search", lanes=1), AgentPlan(name="tests.agent_loop.test_search:Crashing"))
+    from dataclasses import replace
+
+    with Running(home, campaign=replace(CAMPAIGN, agents=plans)) as lab:
+        lab.until(lambda lab: any(one.phase == "decided" for one in lab.state.ideas.experiments.values()), turns=4000)
+        lab.until(lambda lab: any(event.kind == "agent ended" for event in lab.ledger.events()), turns=4000)
+        ended = next(iter(lab.ledger.events(kinds=("agent ended",)))).body
+        assert "Crashing" in str(ended["lane"])
+        assert ended["again"] is True
+        process = next(one.process for one in lab.lab.agent_lanes if one.lane == "search-1")  # pyright: ignore[reportAttributeAccessIssue]
+        assert process is not None
+        assert process.poll() is None
+    assert process.poll() is not None
+
+
+class Crashing:
+    """An agent that takes its process with it."""
+
+    def __init__(self, place: Workplace, options: Mapping[str, object]) -> None:
+        raise SystemExit(7)

@@ -1,0 +1,112 @@
+"""The registry: what it shows, what it refuses, and what no tool can do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent_loop import tools
+from agent_loop.brief import LARGEST, digest, fitted
+from agent_loop.desk import Desk
+from agent_loop.mcp_server import open_desk
+from enpire.errors import EnpireError, FileProblem, UnknownName, UsageError
+from enpire.home import open_home
+from tests.agent_loop.pretend_lab import Running
+from tests.enpire.recorded_campaign import keep_files, record_campaign
+
+NAMES = {
+    "get_brief", "list_experiments", "get_experiment", "get_episode", "propose_hypothesis", "submit_candidate", "adopt",
+    "post_finding", "give_up", "wait",
+}  # fmt: skip
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    record = record_campaign(tmp_path)
+    record.flush()
+    return open_desk(tmp_path)
+
+
+def test_the_tools_are_these_and_their_schemas_are_json() -> None:
+    assert set(tools.BY_NAME) == NAMES
+    for schema in tools.anthropic_schemas():
+        assert json.loads(json.dumps(schema)) == schema
+        assert isinstance(schema["input_schema"], dict)
+        assert schema["input_schema"]["type"] == "object"
+    candidate = tools.BY_NAME["submit_candidate"].schema()
+    assert candidate["required"] == ["hypothesis_id", "changes"]
+    told = str(tools.anthropic_schemas()).lower()
+    assert not [word for word in ("'verdict'", "'seed'", "'budget'", "'score'") if word in told]
+
+
+def test_wrong_arguments_are_refused_in_a_sentence(desk: Desk) -> None:
+    with pytest.raises(UnknownName, match="There is no tool 'fly'"):
+        tools.call(desk, "fly", {})
+    with pytest.raises(FileProblem, match="unknown key 'seed'"):
+        tools.call(desk, "submit_candidate", {"hypothesis_id": "x", "changes": {}, "seed": 3})
+    with pytest.raises(FileProblem, match="lacks the key"):
+        tools.call(desk, "get_episode", {})
+    with pytest.raises(UnknownName, match="no experiment 'x'"):
+        tools.call(desk, "get_experiment", {"experiment_id": "x"})
+
+
+def test_hidden_starts_are_not_shown(desk: Desk) -> None:
+    for number in (1, 2, 50, 60):
+        order_id = f"01J{number:023}"
+        keep_files_of(desk, order_id, number)
+        told = tools.call(desk, "get_episode", {"episode_id": order_id})
+        assert told["purpose"] in {"demonstrate", "collect"}
+        assert len(told["state"]) == 3  # pyright: ignore[reportArgumentType]
+        assert "start" not in told
+    for number in (5, 44, 80):
+        with pytest.raises(UsageError, match="hidden start"):
+            tools.call(desk, "get_episode", {"episode_id": f"01J{number:023}"})
+    with pytest.raises(UnknownName):
+        tools.call(desk, "get_episode", {"episode_id": "nothing"})
+
+
+def keep_files_of(desk: Desk, order_id: str, number: int) -> None:
+    from tests.enpire.recorded_campaign import CAMPAIGN, Recorder
+
+    keep_files(Recorder(desk.home, campaign_id=CAMPAIGN, name="x"), order_id, number)
+
+
+def test_without_a_running_campaign_nothing_is_left_lying(desk: Desk) -> None:
+    with pytest.raises(UsageError, match="No campaign runs"):
+        tools.call(desk, "post_finding", {"text": "hello"})
+    assert not list((desk.home / "inbox").rglob("*.json"))
+
+
+def test_a_brief_is_small_recorded_and_says_the_space(tmp_path: Path) -> None:
+    with Running(open_home(tmp_path / "home"), paused=True) as lab:
+        lab.until(lambda lab: lab.state.ideas.declared)
+        told = lab.beside(lambda: tools.call(lab.desk(), "get_brief", {}))
+        assert told["recorded"] is True
+        lab.until(lambda lab: any(event.kind == "brief read" for event in lab.ledger.events()))
+        recorded = next(iter(lab.ledger.events(kinds=("brief read",)))).body
+        assert recorded["sha256"] == told["sha256"]
+        body = {name: value for name, value in told.items() if name not in ("sha256", "recorded")}
+        assert digest(body) == (told["sha256"], recorded["size"])
+        assert set(told["space"]) == {"skill", "colour", "steps"}  # pyright: ignore[reportArgumentType]
+        assert "secret" not in str(told)
+
+
+def test_a_brief_that_is_too_long_loses_its_oldest_cards() -> None:
+    long: dict[str, object] = {
+        "experiments": [{"n": n, "x": "y" * 900} for n in range(200)],
+        "findings": [],
+        "rounds": [],
+    }
+    short = fitted(long)
+    assert digest(short)[1] <= LARGEST
+    assert short["experiments"][-1]["n"] == 199  # pyright: ignore[reportIndexIssue]
+
+
+def test_in_process_tools_take_keywords(desk: Desk) -> None:
+    by_name = tools.in_process(desk)
+    assert set(by_name) == NAMES
+    assert by_name["list_experiments"]()["experiments"] == []
+    with pytest.raises(EnpireError):
+        by_name["get_episode"](episode_id="nothing")
