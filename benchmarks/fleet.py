@@ -1,0 +1,140 @@
+"""What a fleet costs the orchestrator: `python -m benchmarks.fleet [--stations 1 4 8 32 100] [--seconds 30]`.
+
+The real `enpire run` in its own process with real ledger and store; stations that speak the real protocol and pretend
+to move (see pretend_stations.py), each beating at 10 Hz; a learner that takes 20 s, and as long again for the agent
+that thinks before it, as in ENPIRE's lab. Robots work meanwhile, or the utilisation below says otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.machine import describe
+from benchmarks.pretend_stations import Host
+from enpire.interfaces import ImprovementJob, Progress
+from enpire.metrics import PhaseSeconds, robot_time
+from enpire.store import durable
+from enpire.types import PHASES
+from tests.chaos.harness import Orchestrator, free_port, until
+from tests.chaos.point_lab import write_campaign
+
+THINKING_S, LEARNING_S = 20.0, 20.0
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Slow:
+    """A learner behind an agent that thinks first; what it makes is never better."""
+
+    def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
+        for stage, seconds in (("thinking", THINKING_S), ("learning", LEARNING_S)):
+            for step in range(10):
+                time.sleep(seconds / 10 if job.parent else 0.05)
+                report(Progress(stage=stage, done=step + 1, total=10, figures={}))
+        staged = durable.stage_folder(job.output)
+        says = {"kind": "tests.chaos.point_lab:load", "reach_m": 0.02, "round": job.round}
+        durable.fill_folder(staged, {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64})
+        durable.reveal([(staged, job.output)])
+        return {}
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process so far, from /proc."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def memory_mb(pid: int) -> float:
+    """Resident memory of a process."""
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
+
+
+def measure(number: int, seconds: float, episode_s: float) -> str:
+    """One row of the table."""
+    with tempfile.TemporaryDirectory(prefix="enpire-fleet-") as folder:
+        root = Path(folder)
+        port = free_port()
+        campaign = write_campaign(
+            root / "files", stations=0, bind=f"tcp://127.0.0.1:{port}",
+            base={"recipe": str(root / "files" / "reach.yaml"), "demonstrations": number, "evaluate_starts": number},
+            rounds={"episodes": 4 * number, "train_starts": 200},
+        )  # fmt: skip
+        recipe = root / "files" / "reach.yaml"
+        recipe.write_text("name: slow\nlearner: benchmarks.fleet:Slow\n")
+        lab = Orchestrator(campaign, root / "home")
+        lab.start()
+        host = Host(f"tcp://127.0.0.1:{port}", number, episode_s, rate_hz=10.0)
+        try:
+            until(lambda: "Stations connect" in lab.said(), "the orchestrator")
+            _run_until_all_work(host)
+            return _row(host, lab, seconds)
+        finally:
+            host.close()
+            lab.kill_all()
+
+
+def _run_until_all_work(host: Host) -> None:
+    deadline = time.monotonic() + 120.0
+    while not all(station.ended for station in host.stations):
+        if time.monotonic() > deadline:
+            raise RuntimeError("Not every pretended station ended an episode within 120 s.")
+        host.run_until(time.monotonic() + 0.5)
+    host.forget_delays()
+
+
+def _row(host: Host, lab: Orchestrator, seconds: float) -> str:
+    began, spent, before = time.monotonic(), cpu_s(lab.pid), memory_mb(lab.pid)
+    ended = sum(station.ended for station in host.stations)
+    stacks = {station.name: station.time.seconds() for station in host.stations}
+    host.run_until(began + seconds)
+    wall = time.monotonic() - began
+    moved: dict[str, PhaseSeconds] = {
+        station.name: {
+            phase: station.time.seconds().get(phase, 0.0) - stacks[station.name].get(phase, 0.0) for phase in PHASES
+        }
+        for station in host.stations
+    }
+    mru = robot_time(moved, wall).mru
+    load = (cpu_s(lab.pid) - spent) / wall
+    delays = [station.delays for station in host.stations]
+    rate = (sum(station.ended for station in host.stations) - ended) / wall
+    return (
+        f"{len(host.stations):8d}  {mru:6.1%}  {load:6.1%}  {rate:8.1f}  "
+        f"{_p99([value for item in delays for value in item.beat])}  "
+        f"{_p99([value for item in delays for value in item.keep])}  "
+        f"{_p99([value for item in delays for value in item.refill])}  {before:6.0f}  {memory_mb(lab.pid):6.0f}"
+    )
+
+
+def _p99(values: Sequence[float]) -> str:
+    """Median and 99th percentile in milliseconds."""
+    if not values:
+        return "      -      "
+    median, high = np.percentile(values, [50, 99])
+    return f"{1e3 * median:5.0f} /{1e3 * high:6.0f}"
+
+
+def main() -> None:
+    """Print one row for each size of the fleet."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stations", type=int, nargs="+", default=[1, 4, 8, 32, 100])
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--episode-s", type=float, default=6.0)
+    asked = parser.parse_args()
+    print(describe())
+    print("          robots  of a                message       episode kept  next orders   orchestrator")
+    print("stations  busy    core    episode/s  p50 / p99 ms  p50 / p99 ms  p50 / p99 ms  MB before, after")
+    for number in asked.stations:
+        print(measure(number, asked.seconds, asked.episode_s), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""Many pretended stations in one process: they speak the real protocol over real sockets and move nothing.
+
+An episode takes a few seconds, as a robot's would, and succeeds half of the time; its recording is the size of a real
+one. Each station notes how long answers took.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import zmq
+
+from enpire.fleet.arrivals import Beat
+from enpire.fleet.messages import (
+    Acknowledge,
+    Alive,
+    Command,
+    Envelope,
+    Goodbye,
+    Hello,
+    Orders,
+    Parcel,
+    Rejoin,
+    Release,
+    Welcome,
+)
+from enpire.fleet.robot_time import RobotTime
+from enpire.fleet.zmq_link import StationLink
+from enpire.store import arrays
+from enpire.types import Episode, EpisodeArrays, Order
+
+FRAMES = 120
+RESET_S = 0.5
+
+
+def recording() -> bytes:
+    """The arrays file of an episode of `FRAMES` periods of a six-axis arm."""
+    noise = np.random.default_rng(0)
+    state = noise.normal(size=(FRAMES + 1, 12)).astype(np.float32)
+    action = noise.normal(size=(FRAMES, 6)).astype(np.float32)
+    source, chunk = np.zeros(FRAMES, np.uint8), np.arange(FRAMES, dtype=np.int32) // 8
+    return arrays.pack(EpisodeArrays(state=state, action=action, source=source, chunk=chunk))
+
+
+@dataclass
+class Delays:
+    """Seconds, one list for each kind of waiting."""
+
+    beat: list[float] = field(default_factory=list[float])
+    """From a beat to its answer: how long a message waits for the orchestrator."""
+    keep: list[float] = field(default_factory=list[float])
+    """From the delivery of an episode to the word that it is durable."""
+    refill: list[float] = field(default_factory=list[float])
+    """From the delivery of an episode to the next orders."""
+
+
+class PretendStation:
+    """One station with one lane."""
+
+    def __init__(self, address: str, name: str, episode_s: float, data: bytes) -> None:
+        self.link = StationLink(address, name)
+        self.name, self.delays, self.ended = name, Delays(), 0
+        self._episode_s, self._data, self._sha = episode_s, data, hashlib.sha256(data).hexdigest()
+        self._draw = random.Random(name)
+        self._lease, self._greeting, self._greeted_s = 0, 0, -1e9
+        self.time = RobotTime(1)
+        self._queue: deque[Order] = deque()
+        self._running: Order | None = None
+        self._switch_s = 0.0
+        self._unkept: dict[str, float] = {}
+        self._parcels: dict[str, Parcel] = {}
+        self._wanting: deque[float] = deque()
+        self._beats: deque[float] = deque()
+        self._beat_s = time.monotonic() + self._draw.random()
+        self._champion = ""
+
+    @property
+    def joined(self) -> bool:
+        return self._lease > 0
+
+    def hear(self) -> None:
+        """Take in what the orchestrator said."""
+        for envelope in self.link.receive(0.0):
+            if isinstance(envelope.message, Welcome):
+                self._lease = envelope.lease
+            elif isinstance(envelope.message, Rejoin):
+                self._lease = 0
+            elif envelope.lease == self._lease:
+                self._obey(envelope)
+
+    def work(self, now: float, every_s: float) -> None:
+        """Begin, end, deliver, beat: whatever is due."""
+        if not self._lease:
+            if now - self._greeted_s > 1.0:
+                self._greet(now)
+            return
+        if self._running is not None and now >= self._switch_s:
+            if self.time.phase(0) == "reset":
+                self.time.switch([0], "rollout")
+                self._switch_s = now + self._episode_s * self._draw.uniform(0.5, 1.5)
+            else:
+                self._end(now)
+        if self._running is None and self._queue:
+            self._running = self._queue.popleft()
+            self.time.switch([0], "reset")
+            self._switch_s = now + RESET_S
+        if now >= self._beat_s:
+            self._beat_s = now + every_s
+            self._beat(now)
+
+    def close(self) -> None:
+        self.link.send(Goodbye(cause="the benchmark is over"), self._lease)
+        self.link.close()
+
+    def _obey(self, envelope: Envelope) -> None:
+        now = time.monotonic()
+        match envelope.message:
+            case Orders(orders=orders):
+                self._take(orders, now)
+            case Acknowledge(order_ids=order_ids):
+                self._forget(order_ids, now)
+            case Alive() if self._beats:
+                self.delays.beat.append(now - self._beats.popleft())
+            case Release(order_ids=order_ids):
+                self._give_back(order_ids, now)
+            case Command(verb="deploy", argument=policy_id):
+                self._champion = policy_id
+            case _:
+                pass
+
+    def _take(self, orders: Sequence[Order], now: float) -> None:
+        self._queue.extend(orders)
+        for _ in orders:
+            if self._wanting:
+                self.delays.refill.append(now - self._wanting.popleft())
+
+    def _forget(self, order_ids: Sequence[str], now: float) -> None:
+        for order_id in order_ids:
+            if order_id in self._unkept:
+                self.delays.keep.append(now - self._unkept.pop(order_id))
+            self._parcels.pop(order_id, None)
+
+    def _give_back(self, order_ids: Sequence[str], now: float) -> None:
+        for order in [order for order in self._queue if order.order_id in order_ids]:
+            self._queue.remove(order)
+            self._deliver(order, replace(self._ending(order, now), outcome="aborted", cause="released"), b"")
+
+    def _greet(self, now: float) -> None:
+        self._greeted_s, self._greeting = now, self._greeting + 1
+        running = [order.order_id for order in [*self._queue, *([self._running] if self._running else [])]]
+        hello = Hello(
+            station=self.name, greeting=self._greeting, lanes=1, running=tuple(running), spooled=tuple(self._parcels),
+            facts={"driver": "pretended"},
+        )  # fmt: skip
+        self.link.send(hello)
+
+    def _beat(self, now: float) -> None:
+        phase = self.time.phase(0)
+        beat = Beat(
+            station=self.name, lease=self._lease, phase=phase, seconds=self.time.seconds(), queued=len(self._queue),
+            running=int(self._running is not None), deployed=self._champion,
+        )  # fmt: skip
+        if self.link.send(beat, self._lease):
+            self._beats.append(now)
+
+    def _end(self, now: float) -> None:
+        order, self._running = self._running, None
+        assert order is not None
+        self.time.switch([0], "wait-order")
+        self.ended += 1
+        self._wanting.append(now)
+        self._deliver(order, self._ending(order, now), self._data)
+
+    def _deliver(self, order: Order, episode: Episode, data: bytes) -> None:
+        parcel = Parcel(episode=replace(episode, sha256=self._sha if data else ""), arrays_file=data)
+        self._parcels[order.order_id] = parcel
+        self._unkept[order.order_id] = time.monotonic()
+        self.link.send(parcel, self._lease)
+
+    def _ending(self, order: Order, now: float) -> Episode:
+        outcome = "success" if self._draw.random() < 0.5 or order.purpose == "demonstrate" else "failure"
+        return Episode(
+            order=order, outcome=outcome, cause="", confidence=0.9, ran_policy_id=order.policy_id, ticks=FRAMES,
+            began_s=now - self._episode_s, ended_s=now, achieved_start=order.start.values,
+        )  # fmt: skip
+
+
+class Host:
+    """Runs them all in one thread."""
+
+    def __init__(self, address: str, number: int, episode_s: float, rate_hz: float) -> None:
+        data = recording()
+        self.stations = [PretendStation(address, f"p-{index}", episode_s, data) for index in range(number)]
+        self._every_s = 1.0 / rate_hz
+
+    def run_until(self, end_s: float) -> None:
+        """Work until that moment of the monotonic clock."""
+        poller = zmq.Poller()
+        by_socket = {station.link._socket: station for station in self.stations}
+        for socket in by_socket:
+            poller.register(socket, zmq.POLLIN)
+        while (now := time.monotonic()) < end_s:
+            for station in self.stations:
+                station.work(now, self._every_s)
+            for socket, _ in poller.poll(5):
+                by_socket[socket].hear()
+
+    def forget_delays(self) -> None:
+        for station in self.stations:
+            station.delays = Delays()
+
+    def close(self) -> None:
+        for station in self.stations:
+            station.close()
