@@ -22,6 +22,7 @@ ENVIRONMENTS: Mapping[str, str] = {
     "enpire/PinInsertion-v0": "pin_insertion",
     "enpire/PinInsertionBlind-v0": "pin_insertion_blind",
     "enpire/PushT-v0": "push_t",
+    "enpire/GpuInsertion-v0": "gpu_insertion",
 }
 """Gymnasium id -> name of the task plug-in."""
 

@@ -68,6 +68,14 @@ class Scene:
         """A live, read-only (rows, ...) view of a derived field, current after every step."""
         return self._batch.bind(field)
 
+    def setpoints(self) -> RowArray:
+        """The live (rows, ...) activations of the actuators (`act`): the set points of integrating servos."""
+        return self._batch.bind("act")
+
+    def applied(self) -> RowArray:
+        """The live (rows, nv) forces that something outside the model puts on the joints."""
+        return self._batch.bind("qfrc_applied")
+
     def edit(self, field: str) -> RowArray:
         """The live (rows, ...) values of one of the `edited` model fields."""
         return self._edits[field]

@@ -1,0 +1,116 @@
+"""Where the grippers are for given joints, and which joint speeds move them as wished; many rows at once.
+
+Every product is over stacks of small matrices, one row at a time inside NumPy, so a row's numbers do not depend on how
+many others are computed with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Rows = npt.NDArray[np.float64]
+Side = Literal["left", "right"]
+SIDES: tuple[Side, Side] = ("left", "right")
+
+JOINTS = 6
+OFFSETS_M = ((0.0, 0.0, 0.06), (0.0, 0.0, 0.09), (0.28, 0.0, 0.0), (0.12, 0.0, 0.0), (0.13, 0.0, 0.0), (0.06, 0.0, 0.0))
+"""From each joint's parent frame to its own, the arm stretched out along x."""
+AXES = (2, 1, 1, 0, 1, 0)
+"""Which axis of its frame a joint turns about: base yaw, shoulder, elbow, forearm roll, wrist, tool roll."""
+RANGES_RAD = ((-2.6, 2.6), (-2.0, 0.9), (-0.1, 2.7), (-2.4, 2.4), (-1.9, 1.9), (-3.0, 3.0))
+TOOL_M = 0.11
+"""From the last joint to the point between the finger pads, along x."""
+BASES_M = {"left": (-0.34, 0.10, 0.0), "right": (0.34, 0.10, 0.0)}
+TURNED = {"left": 0.0, "right": np.pi}
+"""Yaw of the bases: each arm at zero reaches towards the other."""
+PARKED = {"left": (-1.0, -1.2, 1.9, 0.0, 0.87, 0.0), "right": (1.0, -1.2, 1.9, 0.0, 0.87, 0.0)}
+"""Joints (rad) of an arm that is out of the way."""
+READY = {"left": (0.57, -0.98, 1.04, 0.0, 1.51, 0.57), "right": (-0.57, -0.98, 1.04, 0.0, 1.51, -0.57)}
+"""Joints (rad) over the middle of the table, the gripper down: where solving for a pose begins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """Where a gripper is."""
+
+    at_m: Rows
+    """(n, 3): the point between the pads."""
+    turn: Rows
+    """(n, 3, 3): axes of the tool in the world; x points out of the gripper, the fingers move along y."""
+    jacobian: Rows
+    """(n, 6, 6): speed of the point (m/s), then turning (rad/s), per joint speed (rad/s)."""
+
+
+def turning(axis: int, angle_rad: Rows) -> Rows:
+    """Rotations about one coordinate axis, (n,) -> (n, 3, 3)."""
+    cosine, sine = np.cos(angle_rad), np.sin(angle_rad)
+    turned = np.zeros((len(angle_rad), 3, 3))
+    one, two = (axis + 1) % 3, (axis + 2) % 3
+    turned[:, axis, axis] = 1.0
+    turned[:, one, one] = turned[:, two, two] = cosine
+    turned[:, one, two], turned[:, two, one] = -sine, sine
+    return turned
+
+
+def from_angles(angles_rad: Rows) -> Rows:
+    """Roll, pitch, yaw (n, 3) -> (n, 3, 3), as yaw after pitch after roll."""
+    roll, pitch, yaw = (turning(axis, angles_rad[:, axis]) for axis in range(3))
+    return yaw @ pitch @ roll
+
+
+def rotation_between(now: Rows, goal: Rows) -> Rows:
+    """The rotation vector (n, 3), in the world, that turns `now` into `goal` (both (n, 3, 3))."""
+    off = goal @ np.swapaxes(now, 1, 2)
+    twice_sine = np.stack(
+        [off[:, 2, 1] - off[:, 1, 2], off[:, 0, 2] - off[:, 2, 0], off[:, 1, 0] - off[:, 0, 1]], axis=1
+    )
+    sine = 0.5 * np.sqrt((twice_sine * twice_sine).sum(axis=1))
+    cosine = 0.5 * (off[:, 0, 0] + off[:, 1, 1] + off[:, 2, 2] - 1.0)
+    angle = np.arctan2(sine, cosine)
+    return twice_sine * (0.5 * np.where(sine > 1e-9, angle / np.maximum(sine, 1e-9), 1.0))[:, None]
+
+
+def reach(side: Side, joints: Rows) -> Reach:
+    """Forward kinematics with its Jacobian; joints (n, 6) in rad."""
+    count = len(joints)
+    at = np.broadcast_to(np.array(BASES_M[side]), (count, 3)).copy()
+    turn = turning(2, np.full(count, TURNED[side]))
+    places, axes = np.empty((count, JOINTS, 3)), np.empty((count, JOINTS, 3))
+    for joint, (offset, axis) in enumerate(zip(OFFSETS_M, AXES, strict=True)):
+        at = at + (turn @ np.array(offset)[:, None])[:, :, 0]
+        places[:, joint], axes[:, joint] = at, turn[:, :, axis]
+        turn = turn @ turning(axis, joints[:, joint])
+    at = at + TOOL_M * turn[:, :, 0]
+    jacobian = np.empty((count, 6, JOINTS))
+    jacobian[:, :3] = np.swapaxes(np.cross(axes, at[:, None] - places), 1, 2)
+    jacobian[:, 3:] = np.swapaxes(axes, 1, 2)
+    return Reach(at_m=at, turn=turn, jacobian=jacobian)
+
+
+def joint_speeds(jacobian: Rows, twist: Rows, damping: float = 0.02) -> Rows:
+    """Damped least squares: joint speeds (n, 6) for a twist (n, 6) (Nakamura and Hanafusa 1986)."""
+    transposed = np.swapaxes(jacobian, 1, 2)
+    square = jacobian @ transposed + damping**2 * np.eye(6)
+    return (transposed @ np.linalg.solve(square, twist[:, :, None]))[:, :, 0]
+
+
+def moved(jacobian: Rows, offset_m: Rows) -> Rows:
+    """The Jacobian of a point that is carried along at `offset_m` (n, 3) from the gripper's own point."""
+    other = jacobian.copy()
+    turns = np.swapaxes(jacobian[:, 3:], 1, 2)
+    other[:, :3] += np.swapaxes(np.cross(turns, offset_m[:, None]), 1, 2)
+    return other
+
+
+def solve(side: Side, at_m: Rows, turn: Rows, first: Rows, rounds: int = 40) -> Rows:
+    """Joints (n, 6) that bring the gripper to a pose, from first guesses (n, 6), within the joint ranges."""
+    joints, ranges = first.copy(), np.array(RANGES_RAD)
+    for _ in range(rounds):
+        now = reach(side, joints)
+        twist = np.concatenate([at_m - now.at_m, rotation_between(now.turn, turn)], axis=1)
+        joints = np.clip(joints + joint_speeds(now.jacobian, twist, 1e-3), ranges[:, 0], ranges[:, 1])
+    return joints

@@ -1,0 +1,176 @@
+"""What the rigs of all bimanual tasks share: the sensors of two arms, speed commands, and placing arms by teleport."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from enpire.types import Bounds, FloatArray, TaskSpec
+from sim.bimanual.kinematics import JOINTS, PARKED, RANGES_RAD, SIDES, Rows, Side, solve
+from sim.bimanual.station import FINGER_REACH_M, GRIPPER_KG, SUBSTEPS, Station
+from sim.rig import LaneArray, SimRig
+from sim.scene import Scene
+
+JOINT_RAD_S, GRIP_MM_S = 1.0, 60.0
+"""Fastest commands: of a joint, of the opening of a gripper."""
+SIDE_STATE, SIDE_ACTION = 2 * JOINTS + 5, JOINTS + 1
+ARMS_STATE = 2 * SIDE_STATE
+"""Width of the state that all bimanual tasks share; a task's own numbers follow it."""
+SENSOR_NOISE = 6
+"""Noise numbers that the arms' own sensors use in a period."""
+
+_LEASH_RAD, _LEASH_M = 0.12, 0.027
+"""How far a set point may run ahead of its joint: what a blocked arm would else store up and let go later."""
+_FORCE_NOISE_N, _FORCE_SMOOTHING = 0.15, 0.35
+_WEIGHT_N = GRIPPER_KG * 9.81
+
+
+def joints_of(side: Side) -> slice:
+    """Where the joint angles (rad) of an arm stand in a state row."""
+    first = SIDE_STATE * SIDES.index(side)
+    return slice(first, first + JOINTS)
+
+
+def opening_of(side: Side) -> int:
+    """Where the opening (mm) of a gripper stands in a state row; the force (N) of its pads follows it."""
+    return SIDE_STATE * SIDES.index(side) + 2 * JOINTS
+
+
+def force_of(side: Side) -> slice:
+    """Where the force (N, in the world) on a gripper stands in a state row; what it holds weighs on it, too."""
+    first = opening_of(side) + 2
+    return slice(first, first + 3)
+
+
+def commands_of(side: Side) -> slice:
+    """Where the joint speeds (rad/s) of an arm stand in an action row; the gripper's speed (mm/s) follows them."""
+    first = SIDE_ACTION * SIDES.index(side)
+    return slice(first, first + JOINTS)
+
+
+def _arm_state(side: Side) -> tuple[Bounds, ...]:
+    return (
+        *(
+            Bounds(name=f"{side}_joint_{j}_rad", unit="rad", low=low - 0.1, high=high + 0.1)
+            for j, (low, high) in enumerate(RANGES_RAD)
+        ),
+        *(Bounds(name=f"{side}_speed_{j}_rad_s", unit="rad/s", low=-4.0, high=4.0) for j in range(JOINTS)),
+        Bounds(name=f"{side}_opening_mm", unit="mm", low=-3.0, high=2e3 * FINGER_REACH_M + 3.0),
+        Bounds(name=f"{side}_pads_n", unit="N", low=-80.0, high=80.0),
+        *(Bounds(name=f"{side}_force_{axis}_n", unit="N", low=-200.0, high=200.0) for axis in "xyz"),
+    )
+
+
+def _arm_action(side: Side) -> tuple[Bounds, ...]:
+    speeds = (
+        Bounds(name=f"{side}_turn_{j}_rad_s", unit="rad/s", low=-JOINT_RAD_S, high=JOINT_RAD_S) for j in range(JOINTS)
+    )
+    return (*speeds, Bounds(name=f"{side}_open_mm_s", unit="mm/s", low=-GRIP_MM_S, high=GRIP_MM_S))
+
+
+ARMS = tuple(bound for side in SIDES for bound in _arm_state(side))
+ACTION = tuple(bound for side in SIDES for bound in _arm_action(side))
+_SCALE = np.tile([*[1.0] * JOINTS, 0.5e-3], 2)
+"""From commands to set-point speeds; each finger does half of the opening."""
+
+
+class BimanualRig(SimRig):
+    """Lanes of a bimanual scene. Joints of a row: left arm and its two fingers, right arm and its fingers, the rest."""
+
+    def __init__(self, spec: TaskSpec, scene: Scene, station: Station, noise_width: int) -> None:
+        """Wrap a scene of `station.scene_xml`; `noise_width` counts the task's own noise numbers.
+
+        Those stand behind the first `SENSOR_NOISE` ones.
+        """
+        self.station = station
+        super().__init__(spec, scene, SUBSTEPS, SENSOR_NOISE + noise_width, station.latency_substeps)
+        self.arm_setpoints = scene.setpoints()
+        self._felt = scene.output("sensordata")
+        self._frames = scene.output("site_xmat")
+        self._pull = scene.output("actuator_force")
+        self._force = np.zeros((self.lanes, 2, 3))
+        self.peak_n = np.zeros(self.lanes)
+        """Largest force that a gripper felt in the rollout, without the weight of what it holds. Simulator only."""
+        self.running = np.zeros(self.lanes, dtype=np.bool_)
+        """Whether the lane's clock runs: the robot is, or was, at the start."""
+        self.row = np.zeros((self.lanes, spec.state_dim))
+        self.remember(force=self._force, peak=self.peak_n, running=self.running)
+        self._measured = np.concatenate([[8 * side + j for j in range(JOINTS + 1)] for side in range(2)])
+        """The joint behind each servo: six of the arm and the near finger."""
+        self._leash = np.tile([*[_LEASH_RAD] * JOINTS, _LEASH_M], 2)
+
+    def pose_arm(self, lane: int, side: Side, joints: Rows, opening_m: float, squeeze_m: float = 0.0) -> None:
+        """Put an arm at joints (6,) with its fingers apart; `squeeze_m` sets the gripper's set point tighter."""
+        first, servo = 8 * SIDES.index(side), SIDE_ACTION * SIDES.index(side)
+        self.scene.qpos[lane, first : first + JOINTS] = joints
+        self.scene.qpos[lane, first + JOINTS : first + 8] = 0.5 * opening_m
+        self.arm_setpoints[lane, servo : servo + JOINTS] = joints
+        self.arm_setpoints[lane, servo + JOINTS] = 0.5 * opening_m - squeeze_m
+
+    def park(self, lane: int, side: Side) -> None:
+        """Put an arm out of the way, its gripper half open."""
+        self.pose_arm(lane, side, np.array(PARKED[side]), FINGER_REACH_M)
+
+    def pose_gripper(self, lane: int, side: Side, at_m: Rows, turn: Rows, first: Rows) -> Rows:
+        """The joints (6,) for a pose of the gripper, (3,) and (3, 3)."""
+        del lane
+        return solve(side, at_m[None], turn[None], first[None])[0]
+
+    def settle(self, lane: int, side: Side, joints: Rows) -> None:
+        """Let the physics come to rest with what the arm holds, its set point moved until it is at `joints` again."""
+        first, servo = 8 * SIDES.index(side), SIDE_ACTION * SIDES.index(side)
+        row = np.array([lane], dtype=np.intp)
+        for steps in (30, 40, 40):
+            self.scene.step(row, steps)
+            sagged = joints - self.scene.qpos[lane, first : first + JOINTS]
+            self.arm_setpoints[lane, servo : servo + JOINTS] += sagged
+        self.scene.step(row, 30)
+
+    def begin_episode(self, lane: int) -> None:
+        """Forget what the force sensors of a lane felt, and stop its clock unless it was teleported."""
+        self._force[lane] = 0.0
+        self.peak_n[lane] = 0.0
+        self.running[lane] = self.teleport
+
+    def sense_arms(self, noise: LaneArray) -> LaneArray:
+        """Fill the arms' part of the state row and the time that is left; (lanes, state_dim)."""
+        row, joints, speeds = self.row, self.scene.qpos, self.scene.qvel
+        for index in range(2):
+            first, joint = SIDE_STATE * index, 8 * index
+            row[:, first : first + JOINTS] = joints[:, joint : joint + JOINTS]
+            row[:, first + JOINTS : first + 2 * JOINTS] = speeds[:, joint : joint + JOINTS]
+            opening = first + 2 * JOINTS
+            row[:, opening] = 1e3 * (joints[:, joint + 6] + joints[:, joint + 7])
+            row[:, opening + 1] = 0.5 * self._pull[:, SIDE_ACTION * index + JOINTS] + 0.2 * noise[:, index]
+            row[:, opening + 2 : opening + 5] = self._force[:, index]
+        row[:, -1] = 1.0 - self._ticks / self.spec.limit_ticks
+        return row
+
+    def _command(self, rows: npt.NDArray[np.intp], sent: FloatArray) -> None:
+        joints, ahead = self.scene.qpos[:, self._measured], self.arm_setpoints
+        low, high = joints - self._leash, joints + self._leash
+        if len(rows) == self.lanes:
+            np.clip(ahead, low, high, out=ahead)
+            np.multiply(sent, _SCALE, out=self.scene.ctrl)
+        else:
+            ahead[rows] = np.clip(ahead[rows], low[rows], high[rows])
+            self.scene.ctrl[rows] = sent[rows] * _SCALE
+
+    def _after(self, rows: npt.NDArray[np.intp]) -> None:
+        frames = self._frames[rows].reshape(len(rows), 2, 3, 3)
+        felt = self._felt[rows].reshape(len(rows), 2, 3)
+        # Written out, so that a row's sum does not depend on the others.
+        force = frames[..., 0] * felt[..., :1] + frames[..., 1] * felt[..., 1:2] + frames[..., 2] * felt[..., 2:]
+        force = -force
+        force[..., 2] += _WEIGHT_N
+        noise = self._noise[rows, self._sensed_at[rows], :SENSOR_NOISE].reshape(len(rows), 2, 3)
+        self._force[rows] += _FORCE_SMOOTHING * (force + _FORCE_NOISE_N * noise - self._force[rows])
+        self._arm_clocks(rows)
+        running = self.running[rows]
+        size = np.sqrt((self._force[rows] ** 2).sum(axis=2)).max(axis=1)
+        self.peak_n[rows] = np.where(running, np.maximum(self.peak_n[rows], size), 0.0)
+        self._ticks[rows] += running
+
+    def _arm_clocks(self, rows: npt.NDArray[np.intp]) -> None:
+        """Start the clocks of lanes whose robot has reached its start; a task says how near that is."""
+        self.running[rows] = True

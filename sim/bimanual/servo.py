@@ -1,0 +1,41 @@
+"""Scripted motion of one arm: towards a pose of its gripper, or of a thing that it holds, in commands of one period."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from enpire.types import FloatArray
+from sim.bimanual.kinematics import Reach, Rows, Side, joint_speeds, moved, reach, rotation_between
+from sim.bimanual.rig import JOINT_RAD_S, joints_of
+
+LEAD_S = 0.055
+"""Joints follow their set points with about this lag."""
+
+
+def reach_of(side: Side, state: FloatArray) -> Reach:
+    """Where the gripper of an arm is, by its sensed joints; state (n, state_dim)."""
+    return reach(side, state[:, joints_of(side)].astype(np.float64))
+
+
+def shortened(vectors: Rows, longest: Rows | float) -> Rows:
+    """Vectors (n, k) made no longer than (n,) or one number, their directions kept."""
+    length = np.sqrt((vectors * vectors).sum(axis=1))
+    return vectors * np.minimum(1.0, longest / np.maximum(length, 1e-12))[:, None]
+
+
+def speeds_for(now: Reach, twist: Rows, point_m: Rows | None = None) -> Rows:
+    """Joint speeds (n, 6) for a twist (n, 6; m/s and rad/s) of the gripper or of a point (n, 3) carried by it.
+
+    All six are slowed together when one would be too fast, which keeps the direction.
+    """
+    jacobian = now.jacobian if point_m is None else moved(now.jacobian, point_m - now.at_m)
+    speeds = joint_speeds(jacobian, twist)
+    fastest = np.abs(speeds).max(axis=1)
+    return speeds * np.minimum(1.0, JOINT_RAD_S / np.maximum(fastest, 1e-12))[:, None]
+
+
+def towards(now: Reach, at_m: Rows, turn: Rows, speed_m_s: Rows | float, gain_per_s: float = 5.0) -> Rows:
+    """The twist (n, 6) that brings a gripper to a pose (n, 3), (n, 3, 3), slowing down on the way."""
+    velocity = shortened(gain_per_s * (at_m - now.at_m), speed_m_s)
+    spin = shortened(gain_per_s * rotation_between(now.turn, turn), 1.2)
+    return np.concatenate([velocity, spin], axis=1)

@@ -1,0 +1,109 @@
+"""The simulated rig of GPU insertion: the camera's estimate of the card over the slot, grasps, and the truth."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from enpire.types import Bounds, Start, TaskSpec
+from sim.bimanual.kinematics import JOINTS, PARKED, READY, Rows, from_angles, turning
+from sim.bimanual.rig import ARMS, ARMS_STATE, SENSOR_NOISE, BimanualRig
+from sim.bimanual.station import draw_station
+from sim.rig import LaneArray
+from sim.scene import Scene
+from sim.tasks.gpu_scene import BODY_HALF_M, GRASP_M, SLOT_M, card_scene_xml
+from sim.truth import Truth
+
+CARD = slice(ARMS_STATE, ARMS_STATE + 3)
+"""Where the card's lower edge (mm, from the middle of the slot's rim) stands in a state row."""
+ANGLES = slice(ARMS_STATE + 3, ARMS_STATE + 6)
+"""Roll, pitch, yaw (rad) of the card; the slot runs along x."""
+
+STATE = (
+    *ARMS,
+    *(Bounds(name=f"card_{axis}_mm", unit="mm", low=-400.0, high=400.0) for axis in "xyz"),
+    *(Bounds(name=f"card_{name}_rad", unit="rad", low=-3.2, high=3.2) for name in ("roll", "pitch", "yaw")),
+    Bounds(name="time_left", unit="1", low=0.0, high=1.0),
+)
+START_NAMES = ("card_x_mm", "card_y_mm", "card_z_mm", "card_roll_rad", "card_pitch_rad", "card_yaw_rad")
+SEATED_MM, UPRIGHT_RAD, GENTLE_N = 7.5, 0.06, 70.0
+"""Ground truth: both ends this deep (of 8 mm), rolled by less than this, never felt more force."""
+NEAR = np.array([1.0, 1.0, 1.0, 0.02, 0.02, 0.02])
+"""The clock starts after a reset when the left arm is parked and the card this near to its start."""
+
+_NOISE = np.array([0.1, 0.1, 0.1, 0.003, 0.003, 0.002])
+_HALF_MM = 40.0
+_QPOS = slice(16, 23)
+GRIP_TURN = (turning(2, np.array([np.pi])) @ turning(1, np.array([np.pi / 2])))[0]
+"""The tool's axes in the frame of an upright card: pointing down, fingers on both faces."""
+
+
+def angles_of(quaternion: Rows) -> Rows:
+    """Roll, pitch, yaw (n, 3) of unit quaternions (n, 4), w first, as yaw after pitch after roll."""
+    w, x, y, z = quaternion.T
+    roll = np.arctan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y))
+    pitch = np.arcsin(np.clip(2 * (w * y - z * x), -1.0, 1.0))
+    yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+    return np.stack([roll, pitch, yaw], axis=1)
+
+
+def quaternion_of(angles_rad: Rows) -> Rows:
+    """The unit quaternion (4,) of roll, pitch, yaw (3,)."""
+    cr, cp, cy = np.cos(0.5 * angles_rad)
+    sr, sp, sy = np.sin(0.5 * angles_rad)
+    w, x = cr * cp * cy + sr * sp * sy, sr * cp * cy - cr * sp * sy
+    y, z = cr * sp * cy + sr * cp * sy, cr * cp * sy - sr * sp * cy
+    return np.array([w, x, y, z])
+
+
+class GpuRig(BimanualRig):
+    """Lanes of the card scene. The right arm holds the card; the left one is parked or helps in the reset."""
+
+    def __init__(self, spec: TaskSpec, lanes: int, seed: int) -> None:
+        """Build the scene of one station; `seed` draws the station's own physics."""
+        station = draw_station(seed)
+        super().__init__(spec, Scene(card_scene_xml(station), lanes), station, noise_width=6)
+        self._bias = np.array([*station.bias_mm, 0.0, 0.0, 0.0])
+        self._goal = np.zeros((lanes, 6))
+        self.remember(goal=self._goal)
+
+    def card(self) -> Rows:
+        """(lanes, 6): the card over the slot in mm and rad. Simulator only."""
+        pose = self.scene.qpos[:, _QPOS]
+        return np.concatenate([1e3 * (pose[:, :3] - SLOT_M), angles_of(pose[:, 3:])], axis=1)
+
+    def _prepare(self, lane: int, start: Start, rng: np.random.Generator) -> None:
+        self._goal[lane] = start.values
+        self.begin_episode(lane)
+        along_m, up_m, swing_rad = rng.uniform(-1.0, 1.0, 3) * (0.008, 0.003, 0.05)
+        if not self.teleport:
+            return
+        angles, at_m = self._goal[lane, 3:], np.array(SLOT_M) + 1e-3 * self._goal[lane, :3]
+        turn = from_angles(angles[None])[0]
+        grasp_m = at_m + (turn @ np.array([along_m, 0.0, GRASP_M + up_m])[:, None])[:, 0]
+        tool = turn @ turning(1, np.array([swing_rad]))[0] @ GRIP_TURN
+        joints = self.pose_gripper(lane, "right", grasp_m, tool, np.array(READY["right"]))
+        self.park(lane, "left")
+        self.pose_arm(lane, "right", joints, 2 * BODY_HALF_M[1], squeeze_m=0.026)
+        self.scene.qpos[lane, _QPOS] = [*at_m, *quaternion_of(angles)]
+        self.settle(lane, "right", joints)
+
+    def _sense(self, noise: LaneArray) -> LaneArray:
+        row = self.sense_arms(noise)
+        row[:, CARD.start : ANGLES.stop] = self.card() + self._bias + _NOISE * noise[:, SENSOR_NOISE:]
+        return row
+
+    def _arm_clocks(self, rows: npt.NDArray[np.intp]) -> None:
+        if not self.running.all():
+            near = np.abs(self.card()[rows] + self._bias - self._goal[rows]) < NEAR
+            parked = np.abs(self.scene.qpos[rows, :JOINTS] - PARKED["left"]) < 0.15
+            self.running[rows] |= near.all(axis=1) & parked.all(axis=1)
+
+    def _truth(self, lane: int) -> Truth:
+        card = self.card()[lane]
+        higher_mm = float(card[2]) + _HALF_MM * abs(float(np.sin(card[4])))
+        seated = higher_mm <= -SEATED_MM and abs(float(card[3])) <= UPRIGHT_RAD
+        seated &= abs(float(card[0])) < 2.0 and abs(float(card[1])) < 2.0
+        peak_n = float(self.peak_n[lane])
+        figures = {"depth_mm": -higher_mm, "roll_rad": float(card[3]), "peak_n": peak_n}
+        return Truth(success=seated and peak_n <= GENTLE_N, figures=figures)
