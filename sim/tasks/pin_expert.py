@@ -29,9 +29,9 @@ JAM_N = 1.2
 class Manner:
     """How far the demonstrations stray from clean ones; every range is drawn uniformly once an episode."""
 
-    speed: tuple[float, float] = (0.42, 0.82)
+    speed: tuple[float, float] = (0.41, 0.81)
     """Factor on all speeds."""
-    pause: tuple[float, float] = (0.045, 0.16)
+    pause: tuple[float, float] = (0.047, 0.162)
     """Probability, per decision, that a pause begins."""
     pause_decisions: tuple[float, float] = (2.0, 8.0)
     """Mean length of a pause."""
