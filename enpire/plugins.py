@@ -32,6 +32,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "scripted": "policies.scripted:load",
         "best_of_n": "policies.best_of_n:load",
         "program": "policies.program:load",
+        "lerobot": "policies.lerobot_policy:load",
     },
     "learners": {
         "clone": "policies.clone:Clone",
@@ -40,6 +41,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "recap": "policies.recap:Recap",
         "program_search": "policies.program_search:ProgramSearch",
         "sequence": "policies.sequence:Sequence",
+        "lerobot": "policies.lerobot_learner:LerobotHabc",
     },
     "agents": {"search": "agent_loop.agents.search:Search", "anthropic": "agent_loop.agents.anthropic:Anthropic"},
     "verifiers": {},

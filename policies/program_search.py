@@ -7,6 +7,7 @@ train starts, in rigs with a physics of their own, and are counted in the diagno
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,7 +163,10 @@ def _is_program(folder: Path) -> bool:
 
 
 def _strategy(settings: SearchSettings, first: tuple[list[float], float], seed: int) -> Any:
-    import cma  # pyright: ignore[reportMissingTypeStubs]
+    with warnings.catch_warnings():
+        # It says at import that it cannot plot here.
+        warnings.simplefilter("ignore", UserWarning)
+        import cma  # pyright: ignore[reportMissingTypeStubs]
 
     random = np.random.default_rng((seed, 17))
     options = {

@@ -1,7 +1,8 @@
-"""A program's version round trips; the search is deterministic, resumable, and improves the blind task."""
+"""A program's version round trips; the search goes on where it was cut, and from its parent."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from enpire.errors import FileProblem, PolicyProblem, UnknownName
 from enpire.interfaces import ImprovementJob
+from enpire.types import Observation
 from policies import program
 from policies.program import PROGRAMS, ProgramVersion, place_of, values_at
 from policies.program_search import ProgramSearch
@@ -47,8 +49,6 @@ def test_a_program_round_trips_and_acts(tmp_path: Path) -> None:
     assert program.read(tmp_path) == version
     policy = program.load(tmp_path)
     policy.begin(0, seed=1)
-    from enpire.types import Observation
-
     chunk = policy.act(Observation(stamp_ns=0, state=np.ones((1, 12), np.float32)), np.array([0]))
     assert chunk.shape == (1, policy.horizon, 3)
     assert np.isfinite(chunk).all()
@@ -73,6 +73,7 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
         run(job_in(tmp_path, population=1))
 
 
+@pytest.mark.slow
 def test_a_search_that_was_cut_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     job = job_in(tmp_path)
     figures, done = run(job)
@@ -82,8 +83,6 @@ def test_a_search_that_was_cut_goes_on_to_the_same_bytes(tmp_path: Path) -> None
     cut.work.mkdir()
     # As a kill leaves it: one generation is on the disk, the version is not.
     whole = (job.work / "generations.json").read_text()
-    import json
-
     found = json.loads(whole)
     (cut.work / "generations.json").write_text(json.dumps({"job": found["job"], "costs": found["costs"][:1]}))
     run(cut)
@@ -91,6 +90,7 @@ def test_a_search_that_was_cut_goes_on_to_the_same_bytes(tmp_path: Path) -> None
     assert (cut.work / "generations.json").read_text() == whole
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_from_its_parent(tmp_path: Path) -> None:
     job = job_in(tmp_path, generations=1)
     run(job)

@@ -16,6 +16,7 @@ from enpire.versions import manifest
 from policies import best_of_n, flow_policy
 from policies.clone import Clone
 from policies.habc.segments import Cut, cut
+from policies.normalise import Scale
 from policies.recap import RecapSettings, indicator, rewards, value_gains
 from policies.sequence import SequenceSettings
 from policies.training_data import Recorded
@@ -98,12 +99,11 @@ def test_recaps_rewards_count_decisions_and_fine_failures() -> None:
 
 def test_recaps_value_tells_failures_from_successes() -> None:
     settings = RecapSettings(value_steps=300, value_batch=128)
-    episodes = [driven(seed, expert=False, round_=1) for seed in range(100, 160)]
+    # Whether an episode succeeds hangs on nothing that can be seen: only its last decisions bring the news.
+    episodes = [replace(driven(seed, expert=False, round_=1), success=seed % 2 == 0) for seed in range(100, 140)]
     windows = cut(episodes, Cut(horizon=8, execute=4, stride=4, multi_step=4))
-    from policies.normalise import Scale
-
     gain = value_gains(windows, settings, Scale.of(windows.state), 0)
-    assert windows.success.any()
+    assert gain[windows.success & windows.ends].mean() > 20 + gain[~windows.success & windows.ends].mean()
     assert gain[windows.success].mean() > gain[~windows.success].mean()
     kept = indicator(windows, gain, 0.4)
     assert kept[windows.success].mean() > kept[~windows.success].mean()

@@ -1,0 +1,73 @@
+"""A new LeRobot policy of small size for a task that is seen through its state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from policies.lerobot_policy import About, Parts, missing_extra
+from policies.normalise import Scale
+
+STATE, ENVIRONMENT, ACTION = "observation.state", "observation.environment_state", "action"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LerobotShape:
+    """What a new policy looks like."""
+
+    family: Literal["act", "diffusion"]
+    width: int
+    """Of the transformer, or of the first level of the U-net."""
+    horizon: int
+    execute: int
+
+
+def new_parts(shape: LerobotShape, state: Scale, action: Scale) -> Parts:
+    """A policy with random weights (from torch's generator) and processors that hold the scales.
+
+    ACT and Diffusion insist on a picture or an environment state, so the state goes in as both.
+    """
+    from lerobot.configs.types import FeatureType, PolicyFeature
+    from lerobot.policies.factory import get_policy_class, make_pre_post_processors
+
+    wide, out = len(state.mean), len(action.mean)
+    features = {
+        "input_features": {
+            STATE: PolicyFeature(type=FeatureType.STATE, shape=(wide,)),
+            ENVIRONMENT: PolicyFeature(type=FeatureType.ENV, shape=(wide,)),
+        },
+        "output_features": {ACTION: PolicyFeature(type=FeatureType.ACTION, shape=(out,))},
+    }
+    config = _config(shape, features)
+    try:
+        policy = get_policy_class(shape.family)(config)
+    except ImportError as missing:
+        raise missing_extra(missing) from missing
+    stats = {STATE: _stats(state), ENVIRONMENT: _stats(state), ACTION: _stats(action)}
+    before, after = make_pre_post_processors(config, dataset_stats=stats)
+    about = About(inputs={STATE: (0, wide), ENVIRONMENT: (0, wide)}, execute=shape.execute)
+    return Parts(about=about, policy=policy, before=before, after=after)
+
+
+def _config(shape: LerobotShape, features: dict[str, Any]) -> Any:
+    from lerobot.configs.types import NormalizationMode
+    from lerobot.policies.factory import make_policy_config
+
+    # Stock 0.6.1 leaves the environment state as it is; here it is scaled like the rest.
+    scaled = dict.fromkeys(("STATE", "ENV", "ACTION", "VISUAL"), NormalizationMode.MEAN_STD)
+    shared = {**features, "normalization_mapping": scaled, "device": "cpu", "push_to_hub": False}
+    if shape.family == "act":
+        return make_policy_config(
+            "act", **shared, chunk_size=shape.horizon, n_action_steps=shape.horizon, dim_model=shape.width,
+            n_heads=4, dim_feedforward=4 * shape.width, n_encoder_layers=2, n_vae_encoder_layers=2, latent_dim=8,
+            pretrained_backbone_weights=None,
+        )  # fmt: skip
+    return make_policy_config(
+        "diffusion", **shared, n_obs_steps=1, horizon=shape.horizon, n_action_steps=shape.horizon,
+        down_dims=(shape.width, 2 * shape.width), diffusion_step_embed_dim=32, noise_scheduler_type="DDIM",
+        num_train_timesteps=50, num_inference_steps=10, clip_sample=False, do_mask_loss_for_padding=True,
+    )  # fmt: skip
+
+
+def _stats(scale: Scale) -> dict[str, Any]:
+    return {"mean": scale.mean, "std": scale.spread}

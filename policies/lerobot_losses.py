@@ -1,0 +1,59 @@
+"""Per-sample losses of LeRobot policies, so that each recorded decision can count as much as it helped.
+
+ACT and Diffusion of 0.6.1 give only a mean over the batch; these functions compute the same numbers row by row, and a
+test holds their mean equal to LeRobot's own. Policies that know `reduction="none"` are asked for it. For any other
+policy the weights act on the draw of the samples instead: the same expectation, and no line of its code is touched.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def has_row_losses(policy: Any) -> bool:
+    """Whether `row_losses` knows this policy; otherwise the weights must act on the draw."""
+    return policy.config.type in {"act", "diffusion"} or "reduction" in inspect.signature(policy.forward).parameters
+
+
+def row_losses(policy: Any, batch: dict[str, Tensor]) -> Tensor:
+    """Loss of every sample (B,); their mean is the policy's own loss when no action is padded."""
+    if policy.config.type == "act":
+        return _act(policy, batch)
+    if policy.config.type == "diffusion":
+        return _diffusion(policy, batch)
+    return policy.forward(batch, reduction="none")[0]
+
+
+def mean_loss(policy: Any, batch: dict[str, Tensor]) -> Tensor:
+    """The policy's own loss, a scalar."""
+    return policy.forward(batch)[0]
+
+
+def _masked(error: Tensor, batch: dict[str, Tensor]) -> Tensor:
+    valid = (~batch["action_is_pad"]).unsqueeze(-1)
+    return (error * valid).sum(dim=(1, 2)) / (valid.sum(dim=(1, 2)) * error.shape[-1]).clamp(min=1)
+
+
+def _act(policy: Any, batch: dict[str, Tensor]) -> Tensor:
+    guess, (mean, log_variance) = policy.model(batch)
+    losses = _masked(functional.l1_loss(batch["action"], guess, reduction="none"), batch)
+    if policy.config.use_vae and log_variance is not None:
+        apart = -0.5 * (1 + log_variance - mean.square() - log_variance.exp())
+        losses = losses + policy.config.kl_weight * apart.sum(dim=-1)
+    return losses
+
+
+def _diffusion(policy: Any, batch: dict[str, Tensor]) -> Tensor:
+    model, action = policy.diffusion, batch["action"]
+    seen = model._prepare_global_conditioning(batch)
+    # Noise before times: the order in which LeRobot draws them.
+    noise = torch.randn(action.shape)
+    time = torch.randint(0, model.noise_scheduler.config.num_train_timesteps, (len(action),)).long()
+    guess = model.unet(model.noise_scheduler.add_noise(action, noise, time), time, global_cond=seen)
+    aim = noise if policy.config.prediction_type == "epsilon" else action
+    return _masked(functional.mse_loss(guess, aim, reduction="none"), batch)
