@@ -8,8 +8,9 @@ from enpire.errors import UsageError
 from enpire.interfaces import Task
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.safety import Envelope, Limits
+from sim.faults import FaultyRig, read_faults
 
-OPTIONS = frozenset({"envelope"})
+OPTIONS = frozenset({"envelope", "faults"})
 
 
 def open_rig(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -> GuardedRig:
@@ -19,14 +20,19 @@ def open_rig(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -
         task: what it simulates.
         lanes: rows of the simulation, at least 1.
         seed: draws the station's own friction, mass and offsets.
-        options: of the station file; `envelope` (see `safety.Limits`) narrows what the task allows.
+        options: of the station file; `envelope` (see `safety.Limits`) narrows what the task allows, `faults` (see
+            `sim.faults`) says what goes wrong.
 
     Raises:
         UsageError: an option does not exist or does not fit.
     """
     if lanes < 1:
         raise UsageError(f"A simulated station needs at least 1 lane, not {lanes}.")
-    return GuardedRig(task.rig(lanes, seed), Envelope(task.spec, envelope_limits(options, OPTIONS)))
+    limits = envelope_limits(options, OPTIONS)
+    rig = task.rig(lanes, seed)
+    if faults := read_faults(str(options.get("faults", ""))):
+        rig = FaultyRig(rig, faults, seed)
+    return GuardedRig(rig, Envelope(task.spec, limits))
 
 
 def envelope_limits(options: Mapping[str, object], allowed: frozenset[str]) -> Limits:

@@ -154,6 +154,10 @@ class SimRig(ABC):
         self._check_open()
         return self._truth(lane)
 
+    def disturb(self, lane: int, kind: str, rng: np.random.Generator) -> None:
+        """Let a fault of the world happen in one lane (`sim.faults`); UsageError when this task knows no such fault."""
+        raise UsageError(f"The simulation of {self.spec.name} knows no fault {kind!r}; leave it out.")
+
     def snapshot(self, lane: int) -> LaneSnapshot:
         """Copy one lane with its noise, clock and commands: restoring it continues bit for bit."""
         memory = {name: np.array(values[lane], copy=True) for name, values in self._memory.items()}

@@ -32,6 +32,8 @@ ACTION = tuple(Bounds(name=f"v{axis}_mm_s", unit="mm/s", low=-SPEED_MM_S, high=S
 START_NAMES = ("tip_x_mm", "tip_y_mm", "tip_z_mm", "tilt_x_rad", "tilt_y_rad")
 
 _FORCE_NOISE_N, _FORCE_SMOOTHING = 0.05, 0.2
+_CHIP_MM, _CHIP_N_M, _DRIFT_MM = 4.0, 5000.0, 0.1
+"""Faults: how deep a chip lies in the hole, its stiffness, and how far the sensed tip drifts in an episode."""
 _NEAR_MM = 0.45
 """A robot reset is over, and the clock starts, when the sensed tip is this near to its start on every axis."""
 
@@ -67,9 +69,11 @@ class PinRig(SimRig):
         self._running = np.zeros(lanes, dtype=np.bool_)
         self._aim_mm = np.zeros((lanes, 3))
         self._row = np.zeros((lanes, spec.state_dim))
+        self._push = scene.applied()
+        self._jammed = np.zeros(lanes, dtype=np.bool_)
         self.remember(
-            force=self._force, hole_error=self._hole_error_mm, next_grasp=self._next_grasp, regrasp=self._regrasp,
-            running=self._running, aim=self._aim_mm,
+            jammed=self._jammed, force=self._force, hole_error=self._hole_error_mm, next_grasp=self._next_grasp,
+            regrasp=self._regrasp, running=self._running, aim=self._aim_mm,
         )  # fmt: skip
 
     def tip_mm(self) -> LaneArray:
@@ -101,6 +105,8 @@ class PinRig(SimRig):
         self._next_grasp[lane] = [*tilt, *grip_m]
         self._running[lane] = self.teleport
         self._regrasp[lane] = True
+        self._jammed[lane] = False
+        self._push[lane] = 0.0
         if not self.teleport:
             return
         joints = self.scene.qpos[lane]
@@ -132,11 +138,30 @@ class PinRig(SimRig):
         return row
 
     def _before(self, rows: npt.NDArray[np.intp]) -> None:
+        if self._jammed.any():
+            self._resist(rows)
         if self._regrasp.any():
             # A pin that still stands in the hole is let go only above the rim.
             free = rows[self._regrasp[rows] & (self.tip_mm()[rows, 2] > 1.5)]
             for lane in free:
                 self._grasp_anew(int(lane))
+
+    def disturb(self, lane: int, kind: str, rng: np.random.Generator) -> None:
+        """The grasp slips, a chip lies in the hole, or the sensed tip drifts (in x and y, for the whole station)."""
+        if kind == "slipping_gripper":
+            self._spring[lane, 3:5] += rng.choice((-1.0, 1.0), 2) * rng.uniform(0.02, 0.05, 2)
+            self._grip[lane, self._pin, :2] += rng.normal(0.0, 0.5e-3, 2)
+        elif kind == "jammed":
+            self._jammed[lane] = True
+        elif kind == "calibration_drift":
+            self._bias_mm[:2] += np.sign(self._bias_mm[:2]) * _DRIFT_MM
+        else:
+            super().disturb(lane, kind, rng)
+
+    def _resist(self, rows: npt.NDArray[np.intp]) -> None:
+        """The chip pushes back on pins that are deeper than it lies: a spring that the servo can bear."""
+        deep_m = 1e-3 * np.maximum(0.0, -_CHIP_MM - self.tip_mm()[rows, 2])
+        self._push[rows, 2] = np.where(self._jammed[rows], np.minimum(_CHIP_N_M * deep_m, 9.0), 0.0)
 
     def _command(self, rows: npt.NDArray[np.intp], sent: FloatArray) -> None:
         if len(rows) == self.lanes:
@@ -145,7 +170,11 @@ class PinRig(SimRig):
             self.scene.ctrl[rows] = 1e-3 * sent[rows]
 
     def _after(self, rows: npt.NDArray[np.intp]) -> None:
-        felt = self._contact[rows, :3] + _FORCE_NOISE_N * self._noise[rows, self._sensed_at[rows], 5:8]
+        felt = (
+            self._contact[rows, :3]
+            + self._push[rows, :3]
+            + _FORCE_NOISE_N * self._noise[rows, self._sensed_at[rows], 5:8]
+        )
         self._force[rows] += _FORCE_SMOOTHING * (felt - self._force[rows])
         if not self._running.all():
             self._arm_clocks(rows)

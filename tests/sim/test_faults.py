@@ -1,0 +1,202 @@
+"""Injected faults: every order still ends once, with the outcome that a real station would have to give it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from enpire.errors import RobotProblem, UsageError
+from enpire.fleet.chunks import LoadedPolicy
+from enpire.fleet.messages import Parcel
+from enpire.fleet.robot_keeper import RobotKeeper
+from enpire.fleet.station_file import StationFile
+from enpire.interfaces import Task
+from enpire.store import arrays
+from enpire.types import SOURCE_EXPERT, Observation, Order, TaskSpec
+from robot_drivers.mujoco_robot import open_rig
+from sim.array_task import ArrayRig
+from sim.faults import KINDS, FaultyRig, read_faults
+from sim.replay import replay
+from sim.rollouts import roll_out
+from sim.tasks.pin_insertion import PinInsertion
+from tests.sim.task_check.reach import Reach
+
+PIN, REACH = PinInsertion(), Reach()
+
+
+def order(task: Task, index: int) -> Order:
+    return Order(
+        order_id=f"o{index}", campaign_id="c", station="s", task=task.spec.name, policy_id="scripted:expert",
+        start=task.start("train", index, b""), purpose="collect", round=1,
+    )  # fmt: skip
+
+
+def station(task: Task, name: str, folder: Path, faults: str, lanes: int) -> RobotKeeper:
+    file = StationFile(
+        name="s", task=name, home=folder, lanes=lanes, pace="fast", reset="teleport", options={"faults": faults}, seed=5
+    )
+    return RobotKeeper(file, task, lambda line: None)
+
+
+def run(task: Task, keeper: RobotKeeper, count: int) -> Mapping[str, Parcel]:
+    """Orders on a station as `Station.serve` moves it, until each has ended, or the station asks for a person."""
+    loaded = LoadedPolicy(policy_id="scripted:expert", policy=task.expert(0), source=SOURCE_EXPERT)
+    clean = getattr(task, "clean_expert", None)
+    if callable(clean):
+        loaded = replace(loaded, policy=clean())  # pyright: ignore[reportArgumentType]
+    waiting = [order(task, index) for index in range(count)]
+    ended: list[Parcel] = []
+
+    def period() -> None:
+        for step in (
+            keeper.lanes.sense, keeper.lanes.reset, keeper.lanes.verify, keeper.lanes.decide, keeper.lanes.act,
+        ):  # fmt: skip
+            step()
+
+    deadline_s = time.monotonic() + 60.0
+    while time.monotonic() < deadline_s:
+        keeper.look()
+        if keeper.ready:
+            for lane in keeper.lanes.free():
+                if waiting:
+                    given = waiting.pop(0)
+                    keeper.move(lambda lane=lane, given=given: keeper.lanes.begin(lane, given, loaded))
+            keeper.move(period)
+        else:
+            time.sleep(0.02)
+        ended += keeper.lanes.take_ended()
+        if len(ended) == count or (keeper.lanes.alarm and not keeper.lanes.busy):
+            break
+    else:
+        raise AssertionError(f"after a minute only {len(ended)} of {count} orders have ended")
+    keeper.close()
+    counted = Counter(parcel.episode.order.order_id for parcel in ended)
+    assert set(counted.values()) <= {1}
+    assert len(ended) + len(waiting) == count
+    return {parcel.episode.order.order_id: parcel for parcel in ended}
+
+
+def outcomes(ended: Mapping[str, Parcel]) -> Counter[str]:
+    return Counter(parcel.episode.outcome for parcel in ended.values())
+
+
+def test_the_option_is_read_or_refused_in_a_sentence() -> None:
+    assert read_faults("jammed=0.5, lost_power=1") == {"jammed": 0.5, "lost_power": 1.0}
+    assert read_faults("") == {}
+    for wrong in ("jamed=0.5", "jammed", "jammed=much", "jammed=2"):
+        with pytest.raises(UsageError):
+            read_faults(wrong)
+    with pytest.raises(UsageError, match="one lane"):
+        open_rig(REACH, 2, 0, {"faults": "frozen_sensor=1"})
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"slipping_gripper", "jammed", "calibration_drift"}))
+def test_a_fault_that_never_strikes_changes_nothing(kind: str) -> None:
+    rigs = (open_rig(REACH, 1, 4, {"faults": f"{kind}=0"}), open_rig(REACH, 1, 4, {}))
+    tried = [roll_out(REACH, rig, REACH.expert(0), [REACH.start("train", 1, b"")])[0] for rig in rigs]
+    assert np.array_equal(tried[0].arrays.state, tried[1].arrays.state)
+
+
+@pytest.mark.parametrize("kind", ["dropped_command", "delayed_command"])
+def test_what_was_sent_is_what_arrived(kind: str, tmp_path: Path) -> None:
+    """A wish that was lost or late is not recorded: the recorded commands, replayed, give the recorded states."""
+    ended = run(REACH, station(REACH, "tests.sim.task_check.reach:Reach", tmp_path, f"{kind}=1", 3), 9)
+    assert outcomes(ended)["success"] == 9
+    assert sum(parcel.episode.clipped for parcel in ended.values()) > 9
+    for parcel in ended.values():
+        episode = replace(parcel.episode, arrays=arrays.unpack(parcel.arrays_file))
+        assert replay(REACH, 5, episode).largest_difference == 0.0
+
+
+def test_a_frozen_sensor_makes_episodes_invalid(tmp_path: Path) -> None:
+    ended = run(REACH, station(REACH, "tests.sim.task_check.reach:Reach", tmp_path, "frozen_sensor=1", 1), 4)
+    assert outcomes(ended) == {"invalid": 4}
+    assert all("frozen" in parcel.episode.cause for parcel in ended.values())
+
+
+class Filming(ArrayRig):
+    """Its camera sees where the point is."""
+
+    def observe(self) -> Observation:
+        seen = super().observe()
+        picture = np.full((1, 4, 4, 3), int(100 + 99 * seen.state[0, 1]), np.uint8)
+        return replace(seen, images={"top": picture})
+
+
+class Filmed(Reach):
+    spec: TaskSpec = replace(Reach.spec, cameras=("top",))  # type: ignore[misc]
+
+    def rig(self, lanes: int, seed: int) -> ArrayRig:
+        return Filming(self, lanes, seed)
+
+
+def test_a_frozen_camera_makes_episodes_invalid(tmp_path: Path) -> None:
+    ended = run(Filmed(), station(Filmed(), "tests.sim.test_faults:Filmed", tmp_path, "frozen_camera=1", 1), 3)
+    assert outcomes(ended) == {"invalid": 3}
+    assert all("Camera top" in parcel.episode.cause for parcel in ended.values())
+
+
+def test_lost_power_aborts_and_the_station_gets_its_robot_back(tmp_path: Path) -> None:
+    ended = run(REACH, station(REACH, "tests.sim.task_check.reach:Reach", tmp_path, "lost_power=0.3", 1), 8)
+    found = outcomes(ended)
+    assert set(found) == {"aborted", "success"}
+    causes = {parcel.episode.cause for parcel in ended.values() if parcel.episode.outcome == "aborted"}
+    assert all("no power" in cause for cause in causes)
+    told = [parcel.episode.outcome for parcel in sorted(ended.values(), key=lambda item: item.episode.began_s)]
+    assert "success" in told[told.index("aborted") :]
+
+
+def test_a_robot_without_power_answers_nothing() -> None:
+    rig = FaultyRig(REACH.rig(1, 0), {"lost_power": 1.0}, 0)
+    rig.place(0, REACH.start("train", 0, b""))
+    hold, moving = np.zeros((1, 2), np.float32), np.ones(1, np.bool_)
+
+    def go_on() -> None:
+        for _ in range(REACH.spec.limit_ticks):
+            rig.act(hold, moving)
+
+    with pytest.raises(RobotProblem, match="no power"):
+        go_on()
+    with pytest.raises(RobotProblem, match="no power"):
+        rig.observe()
+
+
+def test_a_jammed_pin_is_a_failure_and_not_a_success() -> None:
+    rig = FaultyRig(PIN.rig(6, 2), {"jammed": 1.0}, 2)
+    tried = roll_out(PIN, rig, PIN.clean_expert(), [PIN.start("train", index, b"") for index in range(6)])
+    assert rig.struck["jammed"] == 6
+    assert all(item.verdict.kind == "failure" and not item.truth.success for item in tried)
+    assert all(3.5 < item.truth.figures["depth_mm"] < 7.0 for item in tried)
+    rig.teleport = True
+    free = PIN.rig(6, 2)
+    tried = roll_out(PIN, free, PIN.clean_expert(), [PIN.start("train", index, b"") for index in range(6)])
+    assert all(item.truth.success for item in tried)
+
+
+def test_a_slipping_gripper_is_judged_as_it_is() -> None:
+    rig = FaultyRig(PIN.rig(10, 2), {"slipping_gripper": 1.0}, 2)
+    starts = [PIN.start("train", index, b"") for index in range(10)]
+    tried = roll_out(PIN, rig, PIN.clean_expert(), starts)
+    plain = roll_out(PIN, PIN.rig(10, 2), PIN.clean_expert(), starts)
+    assert rig.struck["slipping_gripper"] == 10
+    assert all(
+        not np.array_equal(one.arrays.state[-1], other.arrays.state[-1])
+        for one, other in zip(tried, plain, strict=True)
+    )
+    assert sum((item.verdict.kind == "success") == item.truth.success for item in tried) >= 9
+
+
+def test_a_drifting_calibration_ends_in_a_call_for_a_person(tmp_path: Path) -> None:
+    keeper = station(PIN, "pin_insertion", tmp_path, "calibration_drift=1", 1)
+    ended = run(PIN, keeper, 30)
+    found = outcomes(ended)
+    assert found["success"] >= 1
+    assert found["aborted"] >= 3
+    assert {p.episode.cause for p in ended.values() if p.episode.outcome == "aborted"} == {"reset failed"}
+    assert "reset of lane 0 failed" in keeper.lanes.alarm
