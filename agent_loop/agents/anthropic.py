@@ -134,9 +134,10 @@ def cached(messages: list[Block]) -> list[Block]:
 def _client() -> Client:
     import anthropic
 
-    if not os.environ.get(KEY):
+    key = os.environ.get(KEY)
+    if not key:
         raise UsageError(f"The agent anthropic needs a key: set {KEY} for `enpire run`, or use the agent search.")
-    return anthropic.Anthropic(max_retries=4, timeout=300.0)
+    return anthropic.Anthropic(api_key=key, max_retries=4, timeout=300.0)
 
 
 def _words(answer: list[Block]) -> str:

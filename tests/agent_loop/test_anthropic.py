@@ -1,0 +1,96 @@
+"""The language model behind the tools, with a recorded conversation: no key, no network beyond the loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from agent_loop.agents.anthropic import Anthropic, ModelProblem
+from agent_loop.tools import TOOLS, in_process
+from agent_loop.workplace import Workplace
+from enpire.errors import FileProblem, UsageError
+from enpire.home import open_home
+from tests.agent_loop.pretend_lab import Running
+from tests.agent_loop.recorded_model import Recording, served, tool_use, words
+from tests.agent_loop.test_road import CLAIM
+
+BRIEF: Mapping[str, object] = {"goal": 0.97, "left": {"tokens_spent_by_this_lane": 0}}
+
+
+@pytest.fixture
+def recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
+    recording = Recording(answers=[])
+    with served(recording) as address:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", address)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "not a key")
+        yield recording
+
+
+def agent(folder: Path, spent: list[Mapping[str, object]], **options: object) -> Anthropic:
+    place = Workplace(seed=0, lane="anthropic-1", work=folder, spent=spent.append)
+    return Anthropic(place, {"model": "a-model", **options})
+
+
+def test_a_conversation_proposes_and_submits(recording: Recording, tmp_path: Path) -> None:
+    with Running(open_home(tmp_path / "home"), paused=True) as lab:
+        made = lab.beside(lambda: in_process(lab.desk())["propose_hypothesis"](**CLAIM))
+        recording.answers = [
+            [words("I read first."), tool_use("get_brief")],
+            [tool_use("submit_candidate", hypothesis_id=made["hypothesis_id"], changes={"skill": 7})],
+            [tool_use("submit_candidate", hypothesis_id=made["hypothesis_id"], changes={"skill": 0.9})],
+            [tool_use("fly_away")],
+            [words("It waits for its gate.")],
+        ]
+        spent: list[Mapping[str, object]] = []
+        said = lab.beside(lambda: agent(tmp_path, spent).turn(in_process(lab.desk()), BRIEF))
+        assert said == "It waits for its gate."
+        assert [one.phase for one in lab.lab.state.ideas.experiments.values()] == ["invalid", "queued"]
+    assert spent == [{"fresh": 100, "cached": 400, "output": 50, "model": "a-model"}] * 5
+    results = [request["messages"][-1]["content"][0] for request in recording.asked[1:]]
+    assert [bool(result.get("is_error")) for result in results] == [False, True, False, True]
+    assert "numbers from 0.05 to 0.95" in results[1]["content"]
+    assert (tmp_path / "conversation.jsonl").read_text().count("\n") == 10
+
+
+def test_tools_and_conversation_are_marked_for_the_cache(recording: Recording, tmp_path: Path) -> None:
+    recording.answers = [[tool_use("nothing")], [words("done")]]
+    agent(tmp_path, []).turn({}, BRIEF)
+    for request in recording.asked:
+        assert request["stream"] is True
+        assert [tool["name"] for tool in request["tools"]] == [tool.name for tool in TOOLS]
+        assert request["system"][0]["cache_control"] == {"type": "ephemeral"}
+        marks = [block for message in request["messages"] for block in message["content"] if "cache_control" in block]
+        assert marks == [request["messages"][-1]["content"][-1]]
+    assert "not a key" in str(recording.headers[0])
+
+
+def test_the_budget_of_tokens_ends_the_lane(recording: Recording, tmp_path: Path) -> None:
+    recording.answers = [[tool_use("nothing")]] * 9
+    said = agent(tmp_path, [], tokens=1000).turn({}, BRIEF)
+    assert said == "done: the budget of 1000 tokens is spent"
+    assert len(recording.asked) == 2
+    spent: Mapping[str, object] = {"left": {"tokens_spent_by_this_lane": 1000}}
+    assert agent(tmp_path, [], tokens=1000).turn({}, spent).startswith("done: ")
+    assert len(recording.asked) == 2
+
+
+def test_a_turn_has_so_many_calls_at_most(recording: Recording, tmp_path: Path) -> None:
+    recording.answers = [[tool_use("nothing")]] * 9
+    assert "3 calls" in agent(tmp_path, [], steps=3).turn({}, BRIEF)
+    assert len(recording.asked) == 3
+
+
+def test_a_model_that_refuses_is_a_problem_of_the_turn(recording: Recording, tmp_path: Path) -> None:
+    recording.refuse = 400
+    with pytest.raises(ModelProblem, match="no such model"):
+        agent(tmp_path, []).turn({}, BRIEF)
+
+
+def test_a_key_and_a_model_are_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    with pytest.raises(UsageError, match="ANTHROPIC_API_KEY"):
+        agent(tmp_path, [])
+    with pytest.raises(FileProblem, match="lacks the key 'model'"):
+        Anthropic(Workplace(seed=0, lane="a", work=tmp_path, spent=lambda said: None), {})
