@@ -91,9 +91,9 @@ def station(
     connect: Annotated[str, typer.Option(help="Address of the orchestrator, such as tcp://127.0.0.1:7000.")] = "",
     home: Home = None,
 ) -> None:
-    """Run one robot's station until it is told to leave; or: `station enroll NAME`, a key for it."""
+    """Run one robot's station until it is told to leave; or: `station enroll NAME`, a key and a station file for it."""
     if file == "enroll":
-        _enroll(name, home)
+        _enroll(name, connect, home)
         return
     if name:
         raise UsageError(f"`enpire station {file}` takes no second name; did you mean `enpire station enroll {name}`?")
@@ -103,16 +103,25 @@ def station(
     raise typer.Exit(process([file, *(["--connect", connect] if connect else [])]))
 
 
-def _enroll(name: str, home: Path | None) -> None:
+def _enroll(name: str, connect: str, home: Path | None) -> None:
+    """A key pair for a station, and a station file that needs little more than a look."""
     from enpire.fleet.curve_keys import enroll, server_keys
+    from enpire.fleet.station_file import StationFile, write_station
     from enpire.home import open_home
 
     if not name:
         raise UsageError("Which station? `enpire station enroll NAME`.")
-    keys = open_home(home).root / "keys"
+    keys = open_home(home).keys
     key_file, server = enroll(keys, name), server_keys(keys).public.decode("ascii")
-    print(f"Carry {key_file} to the station (chmod 600) and write into its station file:")
-    print(f"name: {name}\nkey_file: {key_file.name}\nserver_key: '{server}'")
+    file = StationFile(
+        name=name, task=DEMO, home=Path(f"{name}.enpire"), connect=connect, key_file=Path(key_file.name),
+        server_key=server,
+    )  # fmt: skip
+    path = keys / f"{name}.yaml"
+    write_station(file, path)
+    print(f"Carry {key_file} (chmod 600) and {path} to the station's computer, into one folder.")
+    print(f"Say in {path.name} which task and driver it has{'' if connect else ', and where to connect'}; then there:")
+    print(f"enpire station {path.name}")
 
 
 def learner(folder: Annotated[Path, typer.Argument(help="Folder with the job.json of one training run.")]) -> None:

@@ -76,3 +76,14 @@ def write_campaign(folder: Path, *, stations: int = 2, bind: str = "tcp://127.0.
     path = folder / "chaos.yaml"
     path.write_text(yaml.safe_dump(content))
     return path
+
+
+class NotANumber:
+    """A learner whose policy answers with nan."""
+
+    def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
+        staged = durable.stage_folder(job.output)
+        says = {"kind": f"{HERE}:load", "reach_m": float("nan"), "round": job.round}
+        durable.fill_folder(staged, {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64})
+        durable.reveal([(staged, job.output)])
+        return {}

@@ -65,3 +65,4 @@ def test_killed_at_random_moments_nothing_is_lost_and_nothing_counts_twice(
     found = audit(home, witness)
     assert found.problems() == []
     assert found.outcomes["success"] > 10
+    assert "the learner failed" not in lab.said()

@@ -10,6 +10,8 @@ from typer.testing import CliRunner, Result
 
 from enpire import inbox
 from enpire.cli import app
+from enpire.fleet.curve_keys import server_keys, station_keys
+from enpire.fleet.station_file import read_station
 from enpire.home import open_home
 from enpire.store.ledger import SqliteLedger
 from tests.enpire.recorded_campaign import CAMPAIGN, SECOND, begin, record_campaign
@@ -164,12 +166,14 @@ def test_resume_refuses_where_nothing_is_unfinished(lab: Path) -> None:
 
 
 def test_a_station_is_enrolled_once_with_a_key_that_only_its_owner_reads(tmp_path: Path) -> None:
-    result = enpire("station", "enroll", "cell-7", "--home", tmp_path)
+    result = enpire("station", "enroll", "cell-7", "--connect", "tcp://lab:7000", "--home", tmp_path)
     assert result.exit_code == 0, result.output
     key_file = tmp_path / "keys" / "cell-7.secret"
     assert key_file.stat().st_mode & 0o077 == 0
-    assert "server_key: '" in result.stdout
     assert (tmp_path / "keys" / "allowed" / "cell-7.public").is_file()
+    written = read_station(tmp_path / "keys" / "cell-7.yaml")
+    assert (written.name, written.connect, written.key_file) == ("cell-7", "tcp://lab:7000", key_file)
+    assert station_keys(key_file, written.server_key).server == server_keys(tmp_path / "keys").public
     again = enpire("station", "enroll", "cell-7", "--home", tmp_path)
     assert again.exit_code == 1
     assert "enrolled already" in again.stderr
