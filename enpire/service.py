@@ -86,7 +86,7 @@ def run_campaign(name_or_path: str | Path, home: Home, choices: Choices | None =
     if chosen.seed is not None:
         campaign = replace(campaign, seed=chosen.seed)
     load("tasks", campaign.task)  # an unknown task or a missing extra is said before anything is written
-    require_agents(campaign.agents)
+    require_agents(campaign)
     ledger = SqliteLedger(home.ledger)
     try:
         state = _begun(ledger, campaign, home)

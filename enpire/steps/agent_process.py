@@ -8,10 +8,12 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from enpire.campaign import AgentPlan
+from enpire.campaign import AgentPlan, Campaign
+from enpire.errors import UsageError
 from enpire.lab import Lab
 from enpire.plugins import load
 from enpire.processes import end_process, start_python
+from enpire.recipe import read_recipe
 from enpire.store import durable
 
 PROGRAM = "agent_loop.lane"
@@ -73,12 +75,7 @@ class AgentProcess:
 
 
 def lanes_of(lab: Lab) -> list[AgentProcess]:
-    """The lanes that the campaign file asks for, not yet started.
-
-    Raises:
-        UnknownName: there is no agent of that name.
-        MissingExtra: it needs a package that is not installed.
-    """
+    """The lanes that the campaign file asks for, not yet started."""
     lanes: list[AgentProcess] = []
     for plan in lab.campaign.agents:
         for number in range(1, plan.lanes + 1):
@@ -89,7 +86,18 @@ def lanes_of(lab: Lab) -> list[AgentProcess]:
     return lanes
 
 
-def require_agents(plans: tuple[AgentPlan, ...]) -> None:
-    """Say before anything is written that an agent does not exist or lacks its package."""
-    for plan in plans:
+def require_agents(campaign: Campaign) -> None:
+    """Say before anything is written that agents cannot work in a campaign.
+
+    Raises:
+        UnknownName: there is no agent of that name.
+        MissingExtra: it needs a package that is not installed.
+        UsageError: the recipe declares no search space.
+    """
+    for plan in campaign.agents:
         load("agents", plan.name)
+    if campaign.agents and not read_recipe(campaign.recipe).space:
+        raise UsageError(
+            f"The campaign {campaign.name!r} has agents, but its recipe {campaign.recipe!r} declares no `space` of "
+            "settings that they may change; add one to the recipe file, or leave `agents` out."
+        )

@@ -1,0 +1,30 @@
+"""What a campaign file says about agents, and what is refused before anything is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from enpire.campaign import AgentPlan, Campaign, read_campaign
+from enpire.errors import FileProblem, UnknownName, UsageError
+from enpire.files import parse, plain
+from enpire.steps.agent_process import require_agents
+
+
+def test_the_shipped_campaign_has_no_agents_and_may_have_some() -> None:
+    campaign = read_campaign("pin_insertion")
+    assert campaign.agents == ()
+    some = replace(campaign, agents=(AgentPlan(name="search", lanes=2),))
+    assert parse(Campaign, plain(some), "The dump") == some
+    require_agents(some)
+
+
+def test_agents_that_cannot_work_are_named_before_the_start() -> None:
+    campaign = read_campaign("pin_insertion")
+    with pytest.raises(UnknownName, match="no agent called 'oracle'"):
+        require_agents(replace(campaign, agents=(AgentPlan(name="oracle"),)))
+    with pytest.raises(UsageError, match="declares no `space`"):
+        require_agents(replace(campaign, agents=(AgentPlan(name="search"),), recipe="clone_demonstrations"))
+    with pytest.raises(FileProblem, match="from 1 to 16"):
+        parse(Campaign, {"name": "a", "task": "b", "recipe": "c", "agents": [{"name": "search", "lanes": 0}]}, "It")
