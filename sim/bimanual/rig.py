@@ -19,8 +19,11 @@ ARMS_STATE = 2 * SIDE_STATE
 SENSOR_NOISE = 6
 """Noise numbers that the arms' own sensors use in a period."""
 
-_LEASH_RAD, _LEASH_M = 0.12, 0.027
-"""How far a set point may run ahead of its joint: what a blocked arm would else store up and let go later."""
+_LEASH_RAD, _LEASH_M = 0.035, 0.027
+"""How far a set point may run ahead of its joint: what a blocked arm would else store up and let go later.
+
+An arm that pushes against something gives way before what it holds slips out of the pads.
+"""
 _FORCE_NOISE_N, _FORCE_SMOOTHING = 0.15, 0.35
 _WEIGHT_N = GRIPPER_KG * 9.81
 

@@ -146,7 +146,7 @@ def _gripper(side: Side, comp: str) -> str:
     )
     return (
         f'<site name="{side}_wrist" pos="0 0 0"/>'
-        f'<camera name="{side}_wrist" pos="0.01 0 0.06" xyaxes="0 1 0 0.35 0 -0.94" fovy="70"/>'
+        f'<camera name="{side}_wrist" pos="0.01 0 0.06" xyaxes="0 1 0 -0.35 0 -0.94" fovy="70"/>'
         f'<geom type="box" contype="0" conaffinity="0" size="0.022 0.036 0.02" pos="0.025 0 0" mass="{palm}" '
         f'rgba=".35 .35 .4 1"/>{fingers}'
     )

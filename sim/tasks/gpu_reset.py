@@ -22,6 +22,10 @@ _OFFER = np.array([[0.0, 0.0, 60.0, 0.0, 0.0, 0.0]])
 """Where the card is handed over, as a card pose (mm, rad)."""
 _TAKEN_M = np.array([-0.042, 0.0, 0.033])
 """Where the left gripper takes the card, in the card's frame."""
+_WAITING = (1.313, -1.11, 2.256, 1.335, -1.466, -0.412)
+"""Joints (rad) of the left arm as it waits for the card, the gripper pointing along it."""
+_RAISED = (-1.0, -1.5, 1.9, 1.335, -1.466, -0.412)
+"""Where the left arm turns its wrist on the way there, clear of the table."""
 _BACK_M = 0.07
 """How far the left gripper stands back before and after."""
 _ASIDE = turning(2, np.array([0.0]))[0]
@@ -30,6 +34,7 @@ _HELD_N, _OPEN_MM, _REST_TICKS, _SQUEEZE_TICKS = 10.0, 36.0, 3, 12
 _PATIENCE_TICKS = 210
 """Periods after which a phase that usually takes half as long is given up."""
 _ASKEW_M, _ASKEW_RAD = 0.005, 0.03
+_STEEP_RAD = 0.2
 _LOST_M, _SLIPPED_M = 0.03, 0.075
 """How far the card may be from the gripper that holds it: with pads apart, and with pads that pinch something."""
 _NEAR = np.array([0.6, 0.6, 0.6, 0.014, 0.014, 0.014])
@@ -44,6 +49,9 @@ class _Work:
     ticks: int = 0
     """Periods in this phase."""
     rested: int = 0
+    raised: bool = False
+    unwound: bool = False
+    """Whether the arms have begun again from good postures."""
     command: FloatArray = field(default_factory=lambda: np.zeros(len(ACTION), dtype=np.float32))
 
 
@@ -156,7 +164,7 @@ def _ready(work: _Work, state: Rows) -> str:
 
 
 def _lift(work: _Work, state: Rows) -> str:
-    """Straight up, upright once the card is clear of the slot."""
+    """Straight up, upright once the card is clear of the slot; a card that is stuck is tried from another posture."""
     height = float(state[0, CARD.start + 2])
     goal = state[:, CARD.start : ANGLES.stop].copy()
     goal[:, 2] = 30.0
@@ -164,8 +172,13 @@ def _lift(work: _Work, state: Rows) -> str:
         goal[:, 3:] = 0.0
     _arm(work, "right", carry(state, card_twist(state, goal, 5.0, 0.08)))
     _grip(work, "right", -0.2)
-    if height < 22.0:
-        return "lift"
+    work.rested, work.raised = 0, False
+    # The left arm parks meanwhile: from there its way to the hand-over is clear.
+    if _to_joints(work, "left", state, PARKED["left"]) > 0.2 or height < 22.0:
+        return "lift" if work.ticks < _PATIENCE_TICKS else "unwind"
+    odd = np.abs(np.array(READY["right"]) - state[:, joints_of("right")]).max() > 0.35
+    if odd and not work.unwound:
+        return "unwind"
     return "offer" if _askew(state) else "withdraw"
 
 
@@ -179,18 +192,32 @@ def _reach(work: _Work, state: Rows) -> str:
 
 def _offer(work: _Work, state: Rows) -> str:
     """The card goes to the hand-over, the left gripper to its side."""
-    _arm(work, "right", carry(state, card_twist(state, _OFFER, 5.0, 0.1)))
+    goal = _OFFER.copy()
+    # A card that hangs at a steep angle is offered at that angle: the right wrist could not make up for it.
+    swing_rad = _swing_rad(state)
+    goal[0, 4] = -swing_rad if abs(swing_rad) > _STEEP_RAD else 0.0
+    _arm(work, "right", carry(state, card_twist(state, goal, 5.0, 0.1)))
     _grip(work, "left", 1.0)
-    at = np.array(SLOT_M) + 1e-3 * _OFFER[:, :3] + _TAKEN_M - (_BACK_M, 0.0, 0.0)
-    left = reach_of("left", state.astype(np.float32))
-    there = True
-    if work.ticks < 45 and np.abs(np.array(READY["left"]) - state[0, joints_of("left")]).max() > 0.4:
-        there = _to_joints(work, "left", state, READY["left"]) < 0.4
-    work.rested = work.rested + 1 if there and _to_pose(work, "left", left, at, _ASIDE[None]) else 0
-    still = np.abs(state[0, CARD.start : ANGLES.stop] - _OFFER[0]) < 4 * _NEAR
-    if work.rested >= _REST_TICKS and still.all():
+    still = (np.abs(state[0, CARD.start : ANGLES.stop] - goal[0]) < 4 * _NEAR).all()
+    # First in joint space, and then only to a card at rest: going there straight, the forearm may wind up to its limit.
+    if not work.raised:
+        work.raised = _to_joints(work, "left", state, _RAISED) < 0.3
+    elif not work.rested:
+        work.rested = int(_to_joints(work, "left", state, _WAITING) < 0.05 and still)
+    elif still:
+        at, turn = _on_card(state, _TAKEN_M - (_BACK_M, 0.0, 0.0), _ASIDE)
+        there = _to_pose(work, "left", reach_of("left", state.astype(np.float32)), at, turn)
+        work.rested = work.rested + 1 if there else 1
+    if work.rested > _REST_TICKS:
         return "approach"
-    return "offer" if work.ticks < _PATIENCE_TICKS else "unwind"
+    return "offer" if work.ticks < 2 * _PATIENCE_TICKS else "unwind"
+
+
+def _swing_rad(state: Rows) -> float:
+    """By how much the right tool is pitched against the card that it holds."""
+    _, turn = _card(state)
+    held = np.swapaxes(turn, 1, 2) @ _right(state).turn @ GRIP_TURN.T
+    return float(np.arctan2(held[0, 0, 2], held[0, 2, 2]))
 
 
 def _approach(work: _Work, state: Rows) -> str:
@@ -246,4 +273,5 @@ def _hover(work: _Work, state: Rows) -> str:
 def _unwind(work: _Work, state: Rows) -> str:
     """Arms that came to a joint's limit begin again from good postures."""
     away = max(_to_joints(work, "right", state, READY["right"]), _to_joints(work, "left", state, PARKED["left"]))
+    work.rested, work.unwound = 0, True
     return "lift" if away < 0.1 or work.ticks > _PATIENCE_TICKS else "unwind"

@@ -1,0 +1,140 @@
+"""The bimanual station: `python -m benchmarks.bimanual [--lanes 16] [--repeats 8] [--resets 20]`.
+
+First how much of raw `mj_step` the rig keeps: both sides step the same lanes through an expert's commands and
+must end in the same joints, bit for bit. Then how often the robot's own reset reaches its start, and how long it takes.
+How often experts succeed is `python -m benchmarks.tasks --tasks gpu_insertion`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import cast
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from benchmarks.machine import describe
+from benchmarks.tasks import ExpertTask, rate
+from benchmarks.throughput import recorded
+from enpire import plugins
+from enpire.types import FloatArray, Start
+from sim.bimanual.rig import JOINTS, BimanualRig
+from sim.bimanual.station import SUBSTEPS
+from sim.rollouts import roll_out
+
+Joints = npt.NDArray[np.float64]
+_SCALE = np.tile([*[1.0] * JOINTS, 0.5e-3], 2)
+"""From commands to set-point speeds, as in the rig."""
+_LONGEST_TICKS = 1800
+
+
+def by_rig(rig: BimanualRig, starts: list[Start], commands: list[FloatArray]) -> tuple[float, Joints]:
+    """(CPU seconds of all periods, the joints at the end) through `act` and `observe`."""
+    for lane, start in enumerate(starts):
+        rig.place(lane, start)
+    moving = np.ones(rig.lanes, dtype=np.bool_)
+    began = time.process_time()
+    for command in commands:
+        rig.act(command, moving)
+        rig.observe()
+    return time.process_time() - began, rig.scene.qpos.copy()
+
+
+def by_mujoco(rig: BimanualRig, starts: list[Start], commands: list[FloatArray]) -> tuple[float, Joints]:
+    """(CPU seconds, joints at the end) with `mj_step` on one model and data a lane."""
+    for lane, start in enumerate(starts):
+        rig.place(lane, start)
+    pairs = [rig.scene.materialise(lane) for lane in range(rig.lanes)]
+    whole = mujoco.mjtState.mjSTATE_INTEGRATION  # type: ignore[attr-defined]
+    for lane, (model, data) in enumerate(pairs):
+        mujoco.mj_setState(model, data, rig.scene.snapshot(lane).state, whole)  # type: ignore[attr-defined]
+    late = rig.latency_substeps
+    controls = [command * _SCALE for command in commands]
+    began = time.process_time()
+    for control in controls:
+        for lane, (model, data) in enumerate(pairs):
+            if late:
+                mujoco.mj_step(model, data, late)  # type: ignore[attr-defined]
+            data.ctrl[:] = control[lane]
+            mujoco.mj_step(model, data, SUBSTEPS - late)  # type: ignore[attr-defined]
+    return time.process_time() - began, np.stack([data.qpos for _, data in pairs])
+
+
+def stepping(task: ExpertTask, lanes: int, ticks: int, repeats: int) -> None:
+    """Print the two speeds and their ratio."""
+    rig = cast(BimanualRig, task.rig(lanes, 0))
+    starts = [task.start("train", index, b"") for index in range(lanes)]
+    commands = recorded(task, rig, task.clean_expert(), starts, ticks)
+    steps = ticks * lanes * SUBSTEPS
+    ours, raw = [], []
+    for _ in range(repeats + 1):
+        ours_s, ours_end = by_rig(rig, starts, commands)
+        raw_s, raw_end = by_mujoco(rig, starts, commands)
+        if not np.array_equal(ours_end, raw_end):
+            raise SystemExit("The rig and plain mj_step ended in different states; the comparison would mean nothing.")
+        ours.append(steps / ours_s)
+        raw.append(steps / raw_s)
+    ratios = np.array(ours[1:]) / np.array(raw[1:])
+    half = float(stats.t.ppf(0.975, len(ratios) - 1) * ratios.std(ddof=1) / np.sqrt(len(ratios)))
+    print(f"stepping  {lanes} lanes, {ticks} periods of {SUBSTEPS} steps, {rig.scene.model.nv} degrees of freedom")
+    print(f"raw       {np.median(raw[1:]) / 1e3:.1f} thousand mj_step/s of CPU time")
+    print(f"rig       {np.median(ours[1:]) / 1e3:.1f} thousand steps/s of CPU time, act and observe included")
+    print(
+        f"ratio     {ratios.mean():.2f} (95 % interval {ratios.mean() - half:.2f} to {ratios.mean() + half:.2f})",
+        flush=True,
+    )
+
+
+def resets(task: ExpertTask, count: int) -> None:
+    """Print how many resets by the robot, each after an expert's try, end at their start, and how long they take."""
+    reached, took_s = 0, []
+    for station in range(-(-count // 4)):
+        rig = cast(BimanualRig, task.rig(4, station))
+        roll_out(task, rig, task.expert(0), [task.start("train", 4 * station + lane, b"") for lane in range(4)])
+        rig.teleport = False
+        for lane, ticks in enumerate(_reset(task, rig, 1000 + 4 * station)):
+            near = task.start_error(rig.observe().state[lane], task.start("train", 1000 + 4 * station + lane, b""))[1]
+            reached += near and ticks < _LONGEST_TICKS
+            took_s.append(ticks * task.spec.period_s)
+    total = len(took_s)
+    print(f"resets    {rate(reached, total)} reach their start; median {np.median(took_s):.1f} s of robot time")
+
+
+def _reset(task: ExpertTask, rig: BimanualRig, first: int) -> npt.NDArray[np.int64]:
+    """Reset all lanes towards the train starts from `first` on; the periods each took."""
+    skill = task.reset_skill()
+    for lane in range(rig.lanes):
+        goal = task.start("train", first + lane, b"")
+        rig.place(lane, goal)
+        skill.begin(lane, goal)
+    done, took = np.zeros(rig.lanes, np.bool_), np.zeros(rig.lanes, np.int64)
+    while not done.all() and took.max() < _LONGEST_TICKS:
+        lanes = np.flatnonzero(~done)
+        wish = np.zeros((rig.lanes, task.spec.action_dim), np.float32)
+        wish[lanes], done[lanes] = skill.step(rig.observe().state[lanes], lanes)
+        took[lanes] += 1
+        rig.act(wish, ~done)
+    return took
+
+
+def main() -> None:
+    """Measure stepping, then resets."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--task", default="gpu_insertion")
+    parser.add_argument("--lanes", type=int, default=16)
+    parser.add_argument("--ticks", type=int, default=24)
+    parser.add_argument("--repeats", type=int, default=8)
+    parser.add_argument("--resets", type=int, default=20)
+    asked = parser.parse_args()
+    task = cast(ExpertTask, cast(type, plugins.load("tasks", asked.task))())
+    print(describe((0,)))
+    stepping(task, asked.lanes, asked.ticks, asked.repeats)
+    if asked.resets:
+        resets(task, asked.resets)
+
+
+if __name__ == "__main__":
+    main()
