@@ -1,33 +1,39 @@
 """Does a learner make the policy better? Base from demonstrations, then rounds, without the fleet and without a gate.
 
-    python -m benchmarks.improvement                    about four minutes: habc_plus against filtered_bc
-    python -m benchmarks.improvement --full             all arms, 3 seeds, 500 paired evaluation starts
+    python -m benchmarks.improvement                    minutes: habc_plus against filtered_bc, 1 seed
+    python -m benchmarks.improvement --arms all         every arm, 1 seed
+    python -m benchmarks.improvement --full             every arm, 3 seeds, 500 paired starts, half of the episodes
+                                                        watched by a simulated operator
+    python -m benchmarks.improvement --smoke            every arm once over, far too small to say anything
 
 Every arm begins from the same base, collects the same number of rollouts, trains under the same rule for its steps, and
 is judged on the same starts; every candidate is adopted, no best one is picked. Success comes with its Wilson interval.
+With --keep FOLDER a cut run goes on where it stopped; the folder holds results.jsonl, table.txt and plot.svg.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import cast
 
-import numpy as np
-
-from benchmarks.rollouts import Loop, Rollout, keep
+from benchmarks.improvement_table import Judged, curve, table
+from benchmarks.machine import describe
+from benchmarks.rollouts import Rollout, keep
+from benchmarks.supervised import SupervisedLoop
+from enpire.errors import LearningProblem, UsageError
 from enpire.interfaces import ImprovementJob, Learner, Policy, Task
-from enpire.intervals import wilson
 from enpire.plugins import load
 from enpire.recipe import Recipe, read_recipe
 from enpire.store.episodes import FolderStore
 from enpire.types import SOURCE_EXPERT, Start
-from policies import flow_policy
+from enpire.versions import manifest
 
 SECRET = b"benchmark of improvement, seed "
 EVALUATION, COLLECTION = 100_000, 1_000
@@ -41,23 +47,35 @@ class Arm:
     recipe: str
     changes: Mapping[str, object]
 
-    def made(self) -> Recipe:
-        """The recipe with the changes."""
+    def made(self, most_steps: int = 0) -> Recipe:
+        """The recipe with the changes; `most_steps` above 0 cuts every training short (for --smoke)."""
         shipped = read_recipe(self.recipe)
         settings = {**shipped.settings, **self.changes}
+        if most_steps and shipped.learner == "program_search":
+            settings |= {"generations": 1, "population": 4, "starts": 2}
+        elif most_steps and shipped.learner != "sequence":
+            settings |= {"most_steps": most_steps, "least_steps": most_steps}
+            settings |= {name: most_steps for name in ("critic_steps", "value_steps") if settings.get(name)}
         return Recipe(name=shipped.name, learner=shipped.learner, settings=cast("dict[str, float]", settings))
 
 
 ARMS: Mapping[str, Arm] = {
-    "sft": Arm(recipe="clone_demonstrations", changes={}),
+    "sft": Arm(recipe="sft", changes={}),
     "filtered_bc": Arm(recipe="filtered_bc", changes={}),
-    "habc_plus": Arm(recipe="habc_plus", changes={}),
+    "imit_dagger": Arm(recipe="imit_dagger", changes={}),
+    "imit_recap": Arm(recipe="imit_recap", changes={}),
     "habc_paper": Arm(recipe="habc_paper", changes={}),
+    "habc_plus": Arm(recipe="habc_plus", changes={}),
     "habc_v": Arm(recipe="habc_plus", changes={"gate": "viability"}),
+    "habc_ir": Arm(recipe="habc_plus", changes={"reweight_interventions": "always"}),
     "fixed_gate": Arm(recipe="habc_plus", changes={"gate": "fixed"}),
     "hard_gate": Arm(recipe="habc_plus", changes={"gate": "hard"}),
     "naive_labels": Arm(recipe="habc_plus", changes={"partition": False}),
     "no_cooling": Arm(recipe="habc_plus", changes={"cooling": 1.0}),
+    "best_of_n": Arm(recipe="best_of_n", changes={}),
+    "filtered_then_habc": Arm(recipe="filtered_then_habc", changes={}),
+    "lerobot_act": Arm(recipe="lerobot_act", changes={}),
+    "spiral_search": Arm(recipe="spiral_search", changes={}),
 }
 QUICK = ("habc_plus", "filtered_bc")
 
@@ -67,134 +85,202 @@ class Plan:
     """How much is run."""
 
     task: str = "pin_insertion"
-    demonstrations: int = 80
+    demonstrations: int = 60
     rounds: int = 4
     episodes: int = 100
     starts: int = 200
     lanes: int = 32
+    supervised: float = 0.0
+    """Share of the episodes that the simulated operator watches."""
+    most_steps: int = 0
+    """Cuts every training short; 0 leaves the recipes as they are."""
 
 
 class Bench:
-    """One seed: its rigs, its base, its arms."""
+    """One seed: its rigs, its base, its arms. What is done lies in `root`/results.jsonl and is not done again."""
 
     def __init__(self, plan: Plan, seed: int, root: Path) -> None:
         """Build the rigs; the evaluation has one of its own, with another station's physics."""
         self.plan, self.seed, self.root = plan, seed, root
         self.task = cast("type[Task]", load("tasks", plan.task))()
-        self.collecting = Loop(self.task, self.task.rig(plan.lanes, 10 + seed))
-        self.judging = Loop(self.task, self.task.rig(plan.lanes, 500 + seed))
+        lanes = min(plan.lanes, max(plan.episodes, plan.starts))
+        self.collecting = SupervisedLoop(self.task, self.task.rig(lanes, 10 + seed), 10 + seed, plan.supervised)
+        self.judging = SupervisedLoop(self.task, self.task.rig(lanes, 500 + seed), 500 + seed, 0.0)
         self.store = FolderStore(root / "episodes")
+        root.mkdir(parents=True, exist_ok=True)
+        self._results = root / "results.jsonl"
+        self.done: dict[tuple[str, int], Judged] = {}
+        for line in self._results.read_text(encoding="utf-8").splitlines() if self._results.exists() else ():
+            if line.endswith("}"):
+                found = Judged(**json.loads(line))
+                self.done[found.arm, found.round] = found
 
     def starts(self, first: int, count: int) -> list[Start]:
         """Train starts by index; seeds differ in their indices."""
         shift = first + 1_000_000 * self.seed
         return [self.task.start("train", shift + index, SECRET + str(self.seed).encode()) for index in range(count)]
 
-    def demonstrations(self) -> list[Path]:
-        """The expert's episodes, in the store."""
-        expert = self.task.expert(self.seed)
-        shown = self.collecting.run(expert, self.starts(0, self.plan.demonstrations), SOURCE_EXPERT)
-        print(f"seed {self.seed}: {_said(shown)} by the demonstrating expert", flush=True)
-        return keep(self.store, shown, "scripted:expert", 0, "demonstrations")
+    def base(self) -> Judged:
+        """The expert's episodes, and the policy that is cloned from them."""
+        if ("base", 0) in self.done:
+            return self.done["base", 0]
+        shown = self.collecting.run(
+            self.task.expert(self.seed), self.starts(0, self.plan.demonstrations), SOURCE_EXPERT
+        )
+        taught = keep(self.store, shown, "scripted:expert", 0, "demonstrations")
+        recipe = Arm(recipe="clone_demonstrations", changes={}).made(self.plan.most_steps)
+        version, seconds = self._learn(recipe, "base", taught, None, 0)
+        return self._judge("base", 0, version, taught, seconds)
 
-    def judge(self, policy: Policy) -> list[Rollout]:
-        """The evaluation, always from the same starts."""
-        return self.judging.run(policy, self.starts(EVALUATION, self.plan.starts))
+    def arm(self, name: str) -> list[Judged]:
+        """All rounds of one arm; the evaluation after each."""
+        recipe, base = ARMS[name].made(self.plan.most_steps), self.base()
+        found = [base]
+        for round_ in range(1, self.plan.rounds + 1):
+            if (name, round_) not in self.done:
+                self._round(recipe, name, found, round_)
+            found.append(self.done[name, round_])
+        return found
 
-    def learn(self, recipe: Recipe, name: str, episodes: Sequence[Path], parent: Path | None, round_: int) -> Path:
-        """One training run; returns the version's folder."""
+    def _round(self, recipe: Recipe, name: str, past: Sequence[Judged], round_: int) -> None:
+        version = Path(past[-1].version)
+        collected = self.collecting.run(_loaded(version), self.starts(COLLECTION * round_, self.plan.episodes))
+        new = keep(self.store, collected, version.name, round_, name)
+        seen = past[max(1, len(past) - _window(recipe) + 1) :]
+        own = [Path(folder) for item in seen for folder in item.episodes] + new
+        taught = [Path(folder) for folder in past[0].episodes]
+        foreign = recipe.learner == "lerobot" and round_ == 1
+        try:
+            version, seconds = self._learn(recipe, name, [*taught, *own], None if foreign else version, round_)
+        except LearningProblem as problem:
+            # A learner that gives up is a result of its arm: the version before stays, and the other arms go on.
+            print(f"  {name} round {round_} gave up: {problem}", flush=True)
+            self._judge(name, round_, version, new, None)
+            return
+        self._judge(name, round_, version, new, seconds)
+
+    def _learn(
+        self, recipe: Recipe, name: str, episodes: Sequence[Path], parent: Path | None, round_: int
+    ) -> tuple[Path, float]:
+        folder = self.root / name
+        # A round that was cut has collected other episodes: what it left is of no use.
+        for left in (folder / f"work{round_}", folder / f"version{round_}"):
+            shutil.rmtree(left, ignore_errors=True)
         job = ImprovementJob(
             recipe=recipe.mapping(),
             task=self.plan.task,
             parent=parent,
             episodes=episodes,
-            work=self.root / name / f"work{round_}",
-            output=self.root / name / f"version{round_}",
+            work=folder / f"work{round_}",
+            output=folder / f"version{round_}",
             round=round_,
             seed=1000 * self.seed + round_,
         )
         began = time.process_time()
         figures = cast("type[Learner]", load("learners", recipe.learner))().improve(job, lambda _: None)
+        seconds = time.process_time() - began
         shown = ", ".join(f"{key} {value:.3g}" for key, value in figures.items())
-        print(f"  {name} round {round_}: {time.process_time() - began:.1f} CPU s; {shown}", flush=True)
-        return job.output
+        print(f"  {name} round {round_}: {seconds:.1f} CPU s; {shown}", flush=True)
+        return job.output, seconds
 
-    def arm(self, name: str, base: Path, taught: Sequence[Path]) -> list[list[Rollout]]:
-        """All rounds of one arm; the evaluation after each."""
-        recipe, version = ARMS[name].made(), base
-        own: list[Path] = []
-        results: list[list[Rollout]] = []
-        for round_ in range(1, self.plan.rounds + 1):
-            starts = self.starts(COLLECTION * round_, self.plan.episodes)
-            collected = self.collecting.run(flow_policy.load(version), starts)
-            own += keep(self.store, collected, version.name, round_, name)
-            fresh = own[-recipe_window(recipe) * self.plan.episodes :]
-            parent = None if name == "sft" else version
-            version = self.learn(recipe, name, [*taught, *([] if name == "sft" else fresh)], parent, round_)
-            results.append(self.judge(flow_policy.load(version)))
-            print(f"seed {self.seed} {name} round {round_}: {_said(results[-1])}", flush=True)
-        return results
+    def _judge(self, arm: str, round_: int, version: Path, new: Sequence[Path], seconds: float | None) -> Judged:
+        """The evaluation, always from the same starts; written down. Without `seconds` the learner gave up."""
+        rollouts: list[Rollout] = self.judging.run(_loaded(version), self.starts(EVALUATION, self.plan.starts))
+        judged = Judged(
+            seed=self.seed,
+            arm=arm,
+            round=round_,
+            success=[item.success for item in rollouts],
+            ticks=[item.ticks for item in rollouts],
+            version=str(version),
+            episodes=[str(folder) for folder in new],
+            learning_cpu_s=round(seconds or 0.0, 2),
+            gave_up=seconds is None,
+        )
+        with self._results.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(judged.mapping()) + "\n")
+        self.done[arm, round_] = judged
+        print(f"seed {self.seed} {arm} round {round_}: {judged.said()}", flush=True)
+        return judged
 
 
-def recipe_window(recipe: Recipe) -> int:
-    """Rounds whose episodes the arm may see."""
+def _loaded(version: Path) -> Policy:
+    return cast("Callable[[Path], Policy]", load("policies", str(manifest(version)["kind"])))(version)
+
+
+def _window(recipe: Recipe) -> int:
+    """Rounds whose episodes the arm may see, this one included."""
     return int(cast(int, recipe.settings.get("window_rounds", 4)))
 
 
-def run(plan: Plan, arms: Sequence[str], seeds: Sequence[int], root: Path) -> None:
-    """Run arms over seeds and print the table."""
-    final: dict[str, list[Rollout]] = {name: [] for name in ("base", *arms)}
+def check_plan(plan: Plan, root: Path) -> None:
+    """Write the plan beside its results; UsageError where the folder holds those of another plan."""
+    path, text = root / "plan.json", json.dumps(asdict(plan), indent=1, sort_keys=True) + "\n"
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        raise UsageError(f"{root} holds results of another plan ({path}); give --keep another folder.")
+    path.write_text(text, encoding="utf-8")
+
+
+def run(plan: Plan, arms: Sequence[str], seeds: Sequence[int], root: Path) -> str:
+    """Run arms over seeds; the table, which also lies in `root` beside the plot."""
+    check_plan(plan, root)
+    print(describe(seeds), flush=True)
+    found: dict[str, list[Judged]] = {name: [] for name in ("base", *arms)}
     for seed in seeds:
         bench = Bench(plan, seed, root / f"seed{seed}")
-        taught = bench.demonstrations()
-        base = bench.learn(read_recipe("clone_demonstrations"), "base", taught, None, 0)
-        final["base"] += (judged := bench.judge(flow_policy.load(base)))
-        print(f"seed {seed} base: {_said(judged)}", flush=True)
+        found["base"].append(bench.base())
         for name in arms:
-            final[name] += bench.arm(name, base, taught)[-1]
-    print(f"\nafter {plan.rounds} rounds of {plan.episodes} rollouts, {len(seeds)} seed(s):")
-    for name, rollouts in final.items():
-        print(f"  {name:14} {_said(rollouts)}")
-    for name in arms:
-        _compare(name, final[name], final["base"])
-        if name != "filtered_bc" and "filtered_bc" in final:
-            _compare(name, final[name], final["filtered_bc"], "filtered_bc")
+            found[name] += bench.arm(name)[1:]
+    head = (
+        f"{plan.task}, after {plan.rounds} rounds of {plan.episodes} rollouts ({plan.supervised:.0%} supervised), "
+        f"{len(seeds)} seed(s), {plan.starts} paired starts each"
+    )
+    text = f"{describe(seeds)}\n{head}\n{table(found, plan.rounds)}"
+    (root / "table.txt").write_text(text + "\n", encoding="utf-8")
+    (root / "plot.svg").write_text(curve(found, head), encoding="utf-8")
+    return text
 
 
-def _said(rollouts: Sequence[Rollout]) -> str:
-    found = wilson(sum(item.success for item in rollouts), len(rollouts))
-    ticks = [item.ticks for item in rollouts if item.success]
-    median = f"{np.median(ticks):.0f}" if ticks else "-"
-    return f"{found.rate:6.1%} [{found.low:.1%}, {found.high:.1%}] of {len(rollouts)}, median {median} ticks"
-
-
-def _compare(name: str, ours: Sequence[Rollout], theirs: Sequence[Rollout], other: str = "base") -> None:
-    """Paired bootstrap of the difference in success and of the ticks where both succeed."""
-    random = np.random.default_rng(0)
-    gain = np.array([float(a.success) - float(b.success) for a, b in zip(ours, theirs, strict=True)])
-    both = [a.ticks - b.ticks for a, b in zip(ours, theirs, strict=True) if a.success and b.success]
-    means = gain[random.integers(len(gain), size=(2000, len(gain)))].mean(axis=1)
-    low, high = np.quantile(means, (0.025, 0.975))
-    shorter = f"{np.mean(both):+.0f} ticks where both succeed ({len(both)})" if both else "no common success"
-    print(f"  {name} - {other}: {gain.mean():+.1%} [{low:+.1%}, {high:+.1%}], {shorter}")
+def plan_of(given: argparse.Namespace) -> tuple[Plan, list[str], range]:
+    """What the command line asks for."""
+    plan = Plan(task=given.task, supervised=0.5 if given.full or given.smoke else 0.0)
+    if given.full:
+        plan = replace(plan, starts=500)
+    if given.smoke:
+        plan = replace(plan, rounds=1, demonstrations=8, episodes=8, starts=8, lanes=8, most_steps=20)
+    for name in ("rounds", "starts", "episodes", "supervised"):
+        if getattr(given, name) is not None:
+            plan = replace(plan, **{name: getattr(given, name)})
+    names: list[str] = list(QUICK)
+    if given.arms == "all" or (not given.arms and (given.full or given.smoke)):
+        names = list(ARMS)
+    elif given.arms:
+        names = str(given.arms).split(",")
+    return plan, names, range(given.seeds or (3 if given.full else 1))
 
 
 def main() -> None:
     """Parse the command line and run."""
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--full", action="store_true", help="all arms, 3 seeds, 500 starts")
-    words.add_argument("--arms", default="", help=f"comma separated: {', '.join(ARMS)}")
-    words.add_argument("--rounds", type=int, default=Plan.__dataclass_fields__["rounds"].default)
-    words.add_argument("--starts", type=int, default=0)
+    words.add_argument("--smoke", action="store_true", help="all arms, one tiny round: does each one run?")
+    words.add_argument("--arms", default="", help=f"all, or comma separated: {', '.join(ARMS)}")
+    words.add_argument("--rounds", type=int)
+    words.add_argument("--starts", type=int)
+    words.add_argument("--episodes", type=int)
+    words.add_argument("--supervised", type=float, help="share of the episodes that a simulated operator watches")
     words.add_argument("--seeds", type=int, default=0)
     words.add_argument("--task", default="pin_insertion")
-    words.add_argument("--keep", default="", help="folder for episodes and versions; otherwise they are removed")
+    words.add_argument("--keep", default="", help="folder for all that is made; a cut run goes on from there")
     given = words.parse_args()
-    names = given.arms.split(",") if given.arms else list(ARMS if given.full else QUICK)
-    plan = Plan(task=given.task, rounds=given.rounds, starts=given.starts or (500 if given.full else 200))
+    plan, names, seeds = plan_of(given)
+    unknown = [name for name in names if name not in ARMS]
+    if unknown:
+        words.error(f"there is no arm called {unknown[0]}; there are: {', '.join(ARMS)}")
     root = Path(given.keep or tempfile.mkdtemp(prefix="improvement-"))
+    root.mkdir(parents=True, exist_ok=True)
     try:
-        run(plan, names, range(given.seeds or (3 if given.full else 1)), root)
+        print("\n" + run(plan, names, seeds, root))
     finally:
         if not given.keep:
             shutil.rmtree(root, ignore_errors=True)

@@ -1,0 +1,72 @@
+"""The benchmark's rollout loop with a simulated operator, who may take over in the episodes that are supervised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+
+from benchmarks.rollouts import Lane, Loop, Rollout
+from enpire.fleet.chunks import LoadedPolicy
+from enpire.fleet.interventions import Intervener, OpenOperator
+from enpire.interfaces import Policy, Rig, Task
+from enpire.plugins import load
+from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, Observation, Order, Start
+
+
+class SupervisedLoop(Loop):
+    """Which episodes are supervised is drawn before they begin, from the start alone."""
+
+    def __init__(self, task: Task, rig: Rig, seed: int, share: float) -> None:
+        """`share` of the episodes is supervised, in [0, 1]."""
+        super().__init__(task, rig)
+        self._share, self._seed = share, seed
+        self._person: Intervener | None = None
+        self._held: dict[int, list[bool]] = {}
+        """id of a supervised episode under way -> for every command, whether the person gave it."""
+
+    def run(self, policy: Policy, starts: Sequence[Start], source: int = SOURCE_POLICY) -> list[Rollout]:
+        """As `Loop.run`; frames that the person commanded carry the source of a human."""
+        if self._share and source == SOURCE_POLICY and self._person is None:
+            opened = cast(OpenOperator, load("operators", "simulated"))
+            self._person = opened(self.task, self.rig, self._seed)
+        return super().run(policy, starts, source)
+
+    def _begin(self, policy: Policy, lane: int, start: Start) -> Lane:
+        begun = super()._begin(policy, lane, start)
+        drawn = np.random.default_rng((start.seed, 41)).random()
+        if self._person is not None and drawn < self._share:
+            order = Order(
+                order_id="", campaign_id="", station="benchmark", task=self.task.spec.name, policy_id="",
+                start=start, purpose="collect", round=0, supervised=True,
+            )  # fmt: skip
+            self._person.begin(lane, order, LoadedPolicy(policy_id="", policy=policy, source=SOURCE_POLICY))
+            self._held[id(begun)] = []
+        return begun
+
+    def _step(self, policy: Policy, lanes: dict[int, Lane], observation: Observation) -> None:
+        watched = np.array([lane for lane, item in lanes.items() if id(item) in self._held], np.int64)
+        held = np.zeros(0, np.int64)
+        if self._person is not None and len(watched):
+            ticks = np.array([len(lanes[int(lane)].actions) for lane in watched], np.int64)
+            holds = self._person.watch(observation, watched, ticks)
+            held = watched[holds]
+            for lane, now in zip(watched, holds, strict=True):
+                self._held[id(lanes[int(lane)])].append(bool(now))
+        if self._person is not None and len(held):
+            for lane, command in zip(held, self._person.act(observation, held), strict=True):
+                # A decision of one command, used up at once: the policy decides anew when it gets the robot back.
+                item = lanes[int(lane)]
+                item.chunk = np.repeat(command[None], policy.execute, axis=0)
+                item.sent = policy.execute - 1
+        super()._step(policy, lanes, observation)
+
+    def _judge(self, item: Lane, last: np.ndarray, source: int) -> Rollout:
+        done = super()._judge(item, last, source)
+        hands = self._held.pop(id(item), [])
+        if not any(hands):
+            return done
+        sources = np.where(hands, SOURCE_HUMAN, source).astype(np.uint8)
+        return replace(done, arrays=replace(done.arrays, source=sources))

@@ -1,0 +1,54 @@
+"""The benchmark's statistics: claims pass and fail as they should, and the plot is one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+import numpy as np
+
+from benchmarks.improvement_table import Judged, bootstrap, curve, table
+
+
+def judged(arm: str, round_: int, success: Sequence[bool], ticks: int = 50) -> Judged:
+    return Judged(
+        seed=0, arm=arm, round=round_, success=list(success), ticks=[ticks] * len(success), version="v", episodes=[],
+        learning_cpu_s=1.0,
+    )  # fmt: skip
+
+
+def verdicts(text: str) -> dict[str, str]:
+    lines = text.split("claims\n")[1].splitlines()
+    return {line[10:].strip(): line[:10].strip() for line in lines}
+
+
+def test_a_clear_gain_passes_and_none_fails() -> None:
+    good, poor = [True] * 90 + [False] * 10, [True] * 40 + [False] * 60
+    found = {
+        "base": [judged("base", 0, poor)],
+        "habc_plus": [judged("habc_plus", 1, good, ticks=40)],
+        "filtered_bc": [judged("filtered_bc", 1, poor)],
+        "habc_v": [judged("habc_v", 1, good)],
+    }
+    said = verdicts(table(found, 1))
+    assert said["habc_plus beats filtered_bc"] == "pass"
+    assert said["habc_plus is shorter than filtered_bc where both succeed"] == "pass"
+    assert said["habc_plus beats habc_v"] == "FAIL"
+    assert said["habc_plus beats sft by 10% or more"] == "not run"
+    ElementTree.fromstring(curve(found, "a < b"))
+
+
+def test_the_bootstrap_covers_the_mean() -> None:
+    rows = np.random.default_rng(1).choice([-1.0, 0.0, 1.0], size=400, p=[0.1, 0.5, 0.4])
+    low, high = bootstrap(rows)
+    assert low < rows.mean() < high
+    assert 0.1 < high - low < 0.2
+
+
+def test_an_arm_that_gave_up_says_so() -> None:
+    poor = judged("base", 0, [True, False])
+    found = {
+        "base": [poor],
+        "habc_paper": [Judged(**(poor.mapping() | {"arm": "habc_paper", "round": 1, "gave_up": True}))],
+    }  # pyright: ignore[reportArgumentType]
+    assert "gave up in 1 round(s)" in table(found, 1)
