@@ -23,10 +23,13 @@ def check_verifier_is_frozen(bench: Bench) -> None:
 
 def check_nothing_is_finished_at_its_start(bench: Bench) -> None:
     """The verifier calls no lane finished at its start; it answers with one truth value a lane."""
-    rig = bench.placed(LANES)
-    done = bench.task.verifier().finished(rig.observe().state, np.zeros(LANES, np.int64))
-    need(done.shape == (LANES,) and done.dtype == np.bool_, f"`finished` gave {done.dtype} of {done.shape}.")
-    need(not done.any(), f"Lanes {np.flatnonzero(done).tolist()} are called finished before they moved.")
+    state, verifier = bench.placed(LANES).observe().state, bench.task.verifier()
+    # Late in a rollout, too: a robot that has not moved has not done anything.
+    for ticks in (0, bench.spec.limit_ticks - 1):
+        done = verifier.finished(state, np.full(LANES, ticks, np.int64))
+        need(done.shape == (LANES,) and done.dtype == np.bool_, f"`finished` gave {done.dtype} of {done.shape}.")
+        lanes = np.flatnonzero(done).tolist()
+        need(not lanes, f"Lanes {lanes} stand at their start and are called finished in period {ticks}.")
 
 
 def check_a_start_is_no_success(bench: Bench) -> None:

@@ -1,0 +1,51 @@
+"""`enpire task` and `enpire verifier`: answers, exit codes, JSON."""
+
+from __future__ import annotations
+
+import json
+
+from typer.testing import CliRunner
+
+from enpire.cli import app
+
+REACH = "tests.sim.task_check.reach:Reach"
+
+
+def test_tasks_are_listed() -> None:
+    done = CliRunner().invoke(app, ["task", "list"])
+    assert done.exit_code == 0, done.output
+    assert "pin_insertion" in done.output
+    assert "Push the T onto its outline." in done.output
+
+
+def test_a_sound_task_passes() -> None:
+    done = CliRunner().invoke(app, ["task", "check", REACH])
+    assert done.exit_code == 0, done.output
+    assert f"{REACH} passes " in done.output
+    assert "FAIL" not in done.output
+
+
+def test_a_broken_task_fails_with_the_reason() -> None:
+    done = CliRunner().invoke(app, ["task", "check", "tests.sim.task_check.test_suite:Lost"])
+    assert done.exit_code == 1
+    assert "FAIL expert_succeeds" in done.output
+
+
+def test_findings_as_json() -> None:
+    done = CliRunner().invoke(app, ["task", "check", REACH, "--json"])
+    [report] = json.loads(done.output)
+    assert report["task"] == REACH
+    assert {finding["result"] for finding in report["findings"]} == {"passed", "does not apply"}
+
+
+def test_a_verifier_is_reported() -> None:
+    done = CliRunner().invoke(app, ["verifier", "report", REACH, "--episodes", "75"])
+    assert done.exit_code == 0, done.output
+    assert "precision" in done.output
+    assert "p95" in done.output
+
+
+def test_nothing_to_fit_is_one_sentence() -> None:
+    done = CliRunner().invoke(app, ["verifier", "fit", REACH])
+    assert done.exit_code == 1
+    assert "nothing to fit" in done.output

@@ -1,0 +1,140 @@
+"""Grades and fitted thresholds: right on examples whose answer is known, sentences where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from enpire.errors import FileProblem, UsageError
+from enpire.interfaces import Evidence
+from enpire.store import arrays
+from enpire.types import EpisodeArrays, FloatArray, IntArray, MaskArray, Verdict
+from sim.verifiers.examples import Disturbance, Example, simulated, sorted_by_hand
+from sim.verifiers.fitting import FACTORS, cost, fit, search
+from sim.verifiers.grading import BUDGET_MS, grade, report
+from tests.sim.task_check.reach import Reach
+
+REACH = "tests.sim.task_check.reach:Reach"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Where the depth verifier draws its line."""
+
+    least: float = 1.0
+    samples: int = 3
+
+
+class Deep:
+    """Calls it a success when the last number is at least the line."""
+
+    needs_images = False
+
+    def __init__(self, thresholds: Line | None = None) -> None:
+        self.thresholds = thresholds or Line()
+        self.digest = f"deep {self.thresholds.least}"
+
+    def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
+        return np.zeros(len(state), np.bool_)
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        good = float(evidence.arrays.state[-1, 0]) >= self.thresholds.least
+        return Verdict(kind="success" if good else "failure", confidence=1.0, source="verifier")
+
+
+def recorded(value: float) -> EpisodeArrays:
+    return EpisodeArrays(
+        state=np.full((3, 2), value, np.float32), action=np.zeros((2, 2), np.float32),
+        source=np.zeros(2, np.uint8), chunk=np.zeros(2, np.int32),
+    )  # fmt: skip
+
+
+def example(value: float, *, success: bool) -> Example:
+    return Example(evidence=Evidence(arrays=recorded(value), images={}), success=success)
+
+
+def test_a_grade_counts_what_it_says() -> None:
+    examples = [
+        *(example(1.5, success=True) for _ in range(8)), *(example(0.5, success=True) for _ in range(2)),
+        *(example(1.5, success=False) for _ in range(1)), *(example(0.5, success=False) for _ in range(9)),
+    ]  # fmt: skip
+    found = grade(Deep(), examples, "as built")
+    assert (found.precision.successes, found.precision.n) == (8, 9)
+    assert (found.recall.successes, found.recall.n) == (8, 10)
+    assert (found.false_positives.successes, found.false_positives.n) == (1, 10)
+    assert found.precision.low < 8 / 9 < found.precision.high
+    with pytest.raises(UsageError, match="all of one kind"):
+        grade(Deep(), examples[:10], "as built")
+
+
+def test_the_search_finds_the_line_between_the_kinds() -> None:
+    """Successes from 1.15 on, failures up to 0.9 and at 1.05: a shipped line at 1.0 is wrong, one above 1.05 is not."""
+    examples = [example(value, success=True) for value in np.linspace(1.15, 1.4, 20)]
+    examples += [example(value, success=False) for value in (*np.linspace(0.2, 0.9, 20), 1.05, 1.05)]
+    found = search(Line(), lambda tried: cost(Deep(tried), examples))
+    assert 1.05 < found.least <= 1.15
+    assert found.samples == 3
+    assert cost(Deep(found), examples) == 0 < cost(Deep(), examples)
+
+
+def test_a_line_that_is_right_with_room_is_left_alone() -> None:
+    examples = [example(1.5, success=True), example(0.5, success=False)] * 10
+    assert search(Line(), lambda tried: cost(Deep(tried), examples)) == Line()
+    assert min(FACTORS) < 1 < max(FACTORS)
+
+
+def test_a_report_on_a_simulated_task() -> None:
+    found = report(REACH, 100)
+    assert found.episodes == 100
+    for graded in found.grades:
+        assert graded.recall.n + graded.false_positives.n == 100
+        assert graded.precision.rate >= 0.95
+    assert 0 < found.p50_ms <= found.p95_ms
+    assert f"budget of {BUDGET_MS:.0f} ms" in found.text
+    assert "truth" in found.text
+
+
+def test_simulated_examples_hold_both_kinds_and_repeat() -> None:
+    first, again = (simulated(Reach(), 75) for _ in range(2))
+    assert 0 < sum(item.success for item in first) < 75
+    for one, other in zip(first, again, strict=True):
+        assert np.array_equal(one.evidence.arrays.state, other.evidence.arrays.state)
+
+
+def test_a_disturbance_is_as_large_as_it_says() -> None:
+    spec, rng = Reach.spec, np.random.default_rng(0)
+    clean = example(0.0, success=True)
+    worse = [Disturbance(noise=0.001, offset=0.0).on(clean, spec, rng).evidence.arrays.state for _ in range(200)]
+    assert np.std(np.stack(worse)) == pytest.approx(0.001 * 2.0, rel=0.15)
+    assert Disturbance(noise=0.0, offset=0.0).on(clean, spec, rng).evidence.arrays.state.max() == 0
+
+
+def test_examples_that_a_person_sorted(tmp_path: Path) -> None:
+    for name, value in (("success", 1.0), ("failure", 0.0)):
+        (tmp_path / name / "more").mkdir(parents=True)
+        for index in range(3):
+            (tmp_path / name / "more" / f"{index}.npz").write_bytes(arrays.pack(recorded(value)))
+    found = sorted_by_hand(tmp_path)
+    assert [item.success for item in found] == [True] * 3 + [False] * 3
+    assert found[0].evidence.arrays.state.max() == 1.0
+    with pytest.raises(FileProblem, match=r"no \.npz file"):
+        sorted_by_hand(tmp_path / "success")
+
+
+def test_what_cannot_be_fitted_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no dataclass `thresholds`"):
+        fit(REACH, 100)
+    with pytest.raises(UsageError, match="at least 20 of each"):
+        fit("pin_insertion", 40)
+
+
+@pytest.mark.slow
+def test_thresholds_of_a_shipped_verifier_are_fitted_and_compared() -> None:
+    found = fit("pin_insertion", 150)
+    assert set(found.thresholds) == set(found.shipped)
+    assert found.before.recall.n == found.after.recall.n
+    assert "depth_mm" in found.text
+    assert ("use the fitted ones" in found.text) == found.better
