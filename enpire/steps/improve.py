@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Sequence
 
@@ -112,8 +113,9 @@ def _follow(lab: Lab, learner: TrainingProcess) -> None:
             "parent": training.parent, "recipe_hash": training.recipe_hash, "data_hash": training.data_hash,
             "round": training.round,
         }  # fmt: skip
+        known = {name: value for name, value in figures.items() if math.isfinite(value)}  # the ledger knows no nan
         ended = {
-            "job": training.job, "policy_id": policy_id, "round": training.round, "figures": dict(figures),
+            "job": training.job, "policy_id": policy_id, "round": training.round, "figures": known,
             "seconds": round(time.monotonic() - learner.began_s, 3),
         }  # fmt: skip
         lab.write(("version made", made), ("learner ended", ended))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -51,7 +52,7 @@ class Tuned:
         version = {"kind": "chance", "chance": settings["skill"], "round": job.round}
         (staged / "policy.json").write_text(json.dumps(version))
         staged.rename(job.output)
-        return {"skill": float(settings["skill"])}
+        return {"skill": float(settings["skill"]), "unknown": math.nan}
 
 
 @dataclass
