@@ -12,6 +12,7 @@ import argparse
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -40,7 +41,7 @@ from tests.chaos.harness import (
 from tests.chaos.point_lab import write_campaign
 from tests.enpire.fleet.point_task import environment, point_station
 
-PATIENCE_S = 150.0
+PATIENCE_S = 60.0
 ROOMY = "1g"
 
 
@@ -127,8 +128,12 @@ class World:
 
     def said(self) -> str:
         """The last lines of every log."""
+        causes = sqlite3.connect(f"file:{self.home / 'ledger.db'}?mode=ro", uri=True).execute(
+            "SELECT station, purpose, outcome, cause, count(*) FROM orders GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC LIMIT 12"
+        )
         logs = [*self.root.glob("*.log"), *(self.home / "stations" / "logs").glob("*.log")]
-        return "\n".join(f"== {log.name}\n{log.read_text(errors='replace')[-1500:]}" for log in logs)
+        ends = "\n".join(str(row) for row in causes.fetchall())
+        return f"{ends}\n" + "\n".join(f"== {log.name}\n{log.read_text(errors='replace')[-1500:]}" for log in logs)
 
     def close(self) -> None:
         self.orchestrator.kill_all()

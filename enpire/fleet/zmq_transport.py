@@ -131,6 +131,9 @@ class ZmqFleet:
     def poll(self, timeout_s: float) -> Sequence[Arrival]:
         """Everything that arrived, waiting at most `timeout_s` for the first."""
         deadline = time.monotonic() + timeout_s
+        # Always read first: orders that come back unsent wait here already, and must not keep everything else out.
+        self._drain()
+        self._waiting.extend(self._silent())
         while not self._waiting:
             self._waiting.extend(self._silent())
             if self._waiting or not self._wait(max(0.0, deadline - time.monotonic())):
@@ -145,8 +148,11 @@ class ZmqFleet:
         session = self._stations.get(station)
         lease = session.lease if session else 0
         fresh = [order for order in orders if session and order.lease in (0, session.lease)]
-        if not fresh or not session or not self._say(session, Orders(orders=tuple(fresh))):
+        if not fresh or not session:
             fresh = []
+        elif not self._say(session, Orders(orders=tuple(fresh))):
+            fresh = []
+            self._waiting.extend(self._forget(session, "its connection is gone"))
         for order in orders:
             if order not in fresh:
                 self._waiting.append(_unsent(order, lease))
