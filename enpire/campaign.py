@@ -77,6 +77,11 @@ class Rounds:
     supervised: float = 0.0
     """Share of the collection in which an operator may take over, drawn before each episode, in [0, 1]."""
 
+    def __post_init__(self) -> None:
+        """Refuse shares that are none."""
+        if not 0 <= self.supervised <= 1 or not 0 <= self.practised <= 1:
+            raise ValueError("rounds practised and supervised must lie in [0, 1].")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:

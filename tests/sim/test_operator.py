@@ -228,3 +228,8 @@ def test_half_of_the_collection_is_supervised_and_drawn_before() -> None:
     assert {item.purpose for item in drawn} == {"collect"}
     assert 240 <= sum(item.supervised for item in drawn) <= 360
     assert not any(item.supervised for item in orders_drawn(0.0))
+
+
+def test_a_share_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="supervised must lie in"):
+        Rounds(supervised=1.5)
