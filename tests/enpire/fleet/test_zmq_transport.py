@@ -302,3 +302,21 @@ def test_messages_are_numbered_under_their_lease(fleet: ZmqFleet) -> None:
     envelopes = [decode(peer.recv()) for _ in range(4)]
     assert [(envelope.lease, envelope.number) for envelope in envelopes] == [(7, 1), (7, 2), (7, 3), (7, 4)]
     context.destroy(linger=0)
+
+
+def test_orders_that_cannot_be_sent_keep_nothing_else_out(
+    fleet: ZmqFleet, links: Callable[[ZmqFleet, str], StationLink]
+) -> None:
+    one, two = links(fleet, "one"), links(fleet, "two")
+    join(fleet, one)
+    lease = join(fleet, two).lease
+    one.close()
+    say(two, beat("two"), lease)
+    seen: list[Arrival] = []
+    deadline = time.monotonic() + WAIT_S
+    # A laboratory that gives an order a turn, and gets it back unsent: what the other station says must come through.
+    while not {Left, Beat, Delivered} <= {type(arrival) for arrival in seen}:
+        assert time.monotonic() < deadline, seen[-3:]
+        fleet.send("one", [point_order("p", 0, "one")])
+        seen.extend(fleet.poll(0.05))
+    assert [arrival.station for arrival in seen if isinstance(arrival, Left)] == ["one"]
