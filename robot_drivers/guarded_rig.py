@@ -43,6 +43,11 @@ class GuardedRig:
         self._stopped = threading.Event()
         self._sending = threading.Lock()
 
+    def set_teleport(self, allowed: bool) -> None:
+        """Whether `place` may put a simulated scene into its start at once; else the robot must bring it there."""
+        if hasattr(self._rig, "teleport"):
+            setattr(self._rig, "teleport", allowed)  # noqa: B010  only simulations have it
+
     @property
     def stopped(self) -> bool:
         """Whether a stop holds; `resume` ends it."""

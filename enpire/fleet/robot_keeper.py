@@ -35,6 +35,15 @@ class Resumable(Protocol):
         ...
 
 
+@runtime_checkable
+class Teleporting(Protocol):
+    """A rig that may be a simulation, where a start state can be had without a reset by the robot."""
+
+    def set_teleport(self, allowed: bool) -> None:
+        """Whether `place` may use that."""
+        ...
+
+
 class RobotKeeper:
     """Holds the rig and its lanes.
 
@@ -49,8 +58,7 @@ class RobotKeeper:
 
     def __init__(self, file: StationFile, task: Task, say: Callable[[str], None]) -> None:
         self._file, self._task, self._say = file, task, say
-        self._open = cast(OpenRig, plugins.load("drivers", file.driver))
-        self._rig = self._open(task, file.lanes, file.seed, file.options)
+        self._rig = self._opened()
         self._reset_limit_ticks = round(file.reset_limit_s * task.spec.rate_hz) if file.reset == "robot" else 0
         self.lanes = Lanes(task, self._rig, self._reset_limit_ticks, self._operator())
         self.stopped_by = ""
@@ -137,7 +145,7 @@ class RobotKeeper:
     def _reopen(self) -> None:
         try:
             self._rig.close()
-            self._rig = self._open(self._task, self._file.lanes, self._file.seed, self._file.options)
+            self._rig = self._opened()
         except RobotProblem as problem:
             self._fault = f"The robot failed: {problem}"
             return
@@ -149,6 +157,13 @@ class RobotKeeper:
         self._say("the robot answers again")
         if not self.stopped_by:
             self.lanes.time.switch(self.lanes.free(), "wait-order")
+
+    def _opened(self) -> Rig:
+        file = self._file
+        rig = cast(OpenRig, plugins.load("drivers", file.driver))(self._task, file.lanes, file.seed, file.options)
+        if isinstance(rig, Teleporting):
+            rig.set_teleport(file.reset == "teleport")
+        return rig
 
     def _operator(self) -> Intervener | None:
         if not self._file.operator:
