@@ -154,4 +154,4 @@ class GpuExpert:
 def _aligned(off: Rows, loose: Rows) -> npt.NDArray[np.bool_]:
     """Whether a card (n, 6) off its goal may go down: tightest across the slot and in yaw."""
     tight = np.array([0.5, 0.3, np.inf, 0.03, 0.02, 0.008])
-    return (np.abs(off) <= tight * loose[:, None]).all(axis=1)
+    return np.logical_and.reduce(np.abs(off) <= tight * loose[:, None], axis=1)

@@ -9,6 +9,7 @@ from enpire.interfaces import Evidence, Policy
 from enpire.types import EpisodeArrays, FloatArray, Start
 from sim.bimanual.rig import ACTION, commands_of, force_of, opening_of
 from sim.rollouts import Rolled, roll_out
+from sim.task_check.suite import check_made
 from sim.tasks.gpu_expert import carry
 from sim.tasks.gpu_insertion import GpuInsertion
 from sim.tasks.gpu_rig import CARD, GENTLE_N, GpuRig
@@ -120,3 +121,22 @@ def test_the_robot_unplugs_hands_over_and_hovers(gpu: GpuInsertion) -> None:
     state = rig.observe().state
     assert all(gpu.start_error(state[lane], goal)[1] for lane, goal in enumerate(goals))
     assert (state[:, -1] > 0.9).all(), "the clock starts at the start"
+
+
+@pytest.mark.slow
+def test_it_keeps_the_contract_of_tasks() -> None:
+    report = check_made("gpu_insertion", GpuInsertion)
+    assert report.conforms, [finding.line for finding in report.findings if finding.result == "failed"]
+
+
+def test_a_lane_is_the_same_alone_and_beside_others_bit_for_bit(gpu: GpuInsertion) -> None:
+    crowd, alone = gpu.rig(3, 1), gpu.rig(1, 1)
+    start = gpu.start("holdout", 7, SECRET)
+    for lane in range(3):
+        crowd.place(lane, start if lane == 2 else gpu.start("train", lane, b""))
+    alone.place(0, start)
+    wishes = np.random.default_rng(0).uniform(-0.4, 0.4, (20, 3, len(ACTION))).astype(np.float32)
+    for tick, wish in enumerate(wishes):
+        crowd.act(wish, np.array([tick % 2 == 0, tick < 9, True]))
+        alone.act(wish[2:], np.ones(1, np.bool_))
+        assert np.array_equal(crowd.observe().state[2], alone.observe().state[0])
