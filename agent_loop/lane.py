@@ -58,8 +58,8 @@ def work(lane: Lane, folder: Path, say: Callable[[str], None] = print) -> int:
             failed = 0
         except EnpireError as problem:
             told, failed = f"the turn failed: {problem}", failed + 1
-        say(told)
         if told:
+            say(told)
             desk.tell("turn", {"text": told})
         if failed >= PROBLEMS:
             return 1
