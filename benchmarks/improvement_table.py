@@ -65,8 +65,12 @@ CLAIMS = (
 )
 
 
+LEAST_PAIRS = 30
+"""Below this many pairs a claim is neither borne out nor refuted: the bootstrap of a handful is no interval."""
+
+
 def table(found: Mapping[str, Sequence[Judged]], last: int) -> str:
-    """Every arm after the last round, its differences, and the claims with pass or FAIL."""
+    """Every arm after the last round, its differences, and the claims with pass, FAIL or too few."""
     final = {
         name: [item for item in items if item.round in {0 if name == "base" else last}] for name, items in found.items()
     }
@@ -155,6 +159,6 @@ def _verdict(claim: Claim, final: Mapping[str, Sequence[Judged]]) -> str:
     if claim.better not in final or claim.worse not in final:
         return "not run"
     gain = _paired(final, claim.better, claim.worse, claim.shorter)
-    if not len(gain):
-        return "FAIL"
+    if len(gain) < LEAST_PAIRS:
+        return "too few"
     return "pass" if bootstrap(gain)[0] > 0 and gain.mean() >= claim.least_gain else "FAIL"

@@ -26,7 +26,7 @@ from policies.habc.critic import (
     rows_of,
     viability_loss,
 )
-from policies.habc.segments import Windows, in_efficiency, labels
+from policies.habc.segments import Part, Windows, in_efficiency, labels
 from policies.habc.settings import HabcSettings
 from policies.habc.weights import Advantages, GateForm, gate
 from policies.normalise import Scale
@@ -83,7 +83,8 @@ def evidence_of(windows: Windows, settings: HabcSettings, scale: Scale, kappa: f
         heft.append(weight[last])
     smooth = np.concatenate(target).clip(settings.label_smoothing, 1 - settings.label_smoothing)
     heavy = np.concatenate(heft)
-    autonomous = windows.success & windows.policy
+    # Policy windows before an intervention are in successful episodes too, but they are a person's success.
+    autonomous = windows.success & np.isin(windows.part, (Part.AUTONOMOUS, Part.SUFFIX))
     successes = len(np.unique(windows.episode[autonomous]))
     timed = in_efficiency(windows, settings.partition)
     if successes < settings.few_successes:

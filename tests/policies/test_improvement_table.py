@@ -38,6 +38,12 @@ def test_a_clear_gain_passes_and_none_fails() -> None:
     ElementTree.fromstring(curve(found, "a < b"))
 
 
+def test_a_handful_of_pairs_decides_nothing() -> None:
+    found = {name: [judged(name, 1, [name == "habc_plus"] * 8)] for name in ("habc_plus", "filtered_bc")}
+    found["base"] = [judged("base", 0, [False] * 8)]
+    assert set(verdicts(table(found, 1)).values()) == {"too few", "not run"}
+
+
 def test_the_bootstrap_covers_the_mean() -> None:
     rows = np.random.default_rng(1).choice([-1.0, 0.0, 1.0], size=400, p=[0.1, 0.5, 0.4])
     low, high = bootstrap(rows)

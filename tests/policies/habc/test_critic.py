@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ import torch
 from enpire.files import parse
 from policies.flow_network import weighted_loss
 from policies.habc.critic import Transitions, efficiency_targets
+from policies.habc.segments import Part
 from policies.habc.settings import HabcSettings
 from policies.habc.train import CriticTraining, critics_for, evidence_of, label_weights
 from policies.normalise import Scale
@@ -48,7 +51,7 @@ def test_both_heads_find_the_exact_values_of_the_chain() -> None:
     chain = Chain()
     assert chain.viability()[0] == pytest.approx(0.3374, abs=1e-4)
     assert chain.efficiency()[0] == pytest.approx(-11.698, abs=1e-3)
-    training, action = trained(chain, 0, 160_000, critic_steps=1200, target_follow=0.1, critic_batch=2048)
+    training, action = trained(chain, 0, 160_000, critic_steps=1200, target_follow=0.1)
     places = torch.eye(chain.states, chain.states + 1)
     with torch.no_grad():
         logit = training.critics.viability(places).numpy()
@@ -117,6 +120,16 @@ def test_labels_make_up_for_interception_and_length() -> None:
     np.testing.assert_allclose(corrected[~windows.success], 2 * plain[~windows.success])
     np.testing.assert_array_equal(corrected[windows.success], plain[windows.success])
     np.testing.assert_allclose(plain, 1 / windows.length)
+
+
+def test_a_persons_success_is_not_counted_as_the_policys() -> None:
+    windows, _ = Chain().windows(40, 3)
+    scale = Scale(mean=np.zeros(9, np.float32), spread=np.ones(9, np.float32))
+    shown = np.ones(len(windows), np.bool_)
+    alone = evidence_of(windows, HabcSettings(), scale, 0.0, shown)
+    helped = replace(windows, part=np.full(len(windows), int(Part.BEFORE)))
+    assert alone.successes == len(np.unique(windows.episode[windows.success])) > 0
+    assert evidence_of(helped, HabcSettings(), scale, 0.0, shown).successes == 0
 
 
 def test_interception_biases_the_logit_by_its_logarithm_and_the_weights_undo_it() -> None:
