@@ -64,7 +64,7 @@ class Trial:
 
 
 def never_began(outcome: OutcomeKind, cause: str) -> bool:
-    """Whether an order was taken back before its start was revealed; such a trial is given again, with another start."""
+    """Whether an order was taken back before its start was revealed; its trial is given again, from another start."""
     return outcome == "aborted" and cause.partition(":")[0] == "released"
 
 

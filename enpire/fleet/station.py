@@ -185,13 +185,23 @@ class Station:
         return self._pace.spare_s() if self._lanes.busy else _IDLE_S
 
     def _obey(self, message: Message) -> None:
-        if isinstance(message, Command):
-            self._courier.beat_now()
         match message:
             case Orders(orders=orders):
                 self._accept(orders)
             case Release(order_ids=order_ids):
                 self._give_back(order_ids, "released")
+            case Command():
+                self._carry_out(message)
+                self._courier.beat_now()
+            case PolicyPart():
+                self._shelf.arrived(message)
+            case PolicyMissing():
+                self._shelf.missing(message)
+            case _:
+                self._say(f"ignored a {type(message).__name__} message, which is not for stations")
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
             case Command(verb="deploy", argument=policy_id):
                 self._champion = policy_id
             case Command(verb="stop", argument=by):
@@ -203,12 +213,6 @@ class Station:
                 self._robot.resume()
             case Command(verb="leave"):
                 self.ask_to_leave("told to", _LAST_WORDS_S)
-            case PolicyPart():
-                self._shelf.arrived(message)
-            case PolicyMissing():
-                self._shelf.missing(message)
-            case _:
-                self._say(f"ignored a {type(message).__name__} message, which is not for stations")
 
     def _accept(self, orders: Sequence[Order]) -> None:
         held = set(self._held()) | set(self._spool.ids())

@@ -105,8 +105,7 @@ def test_search_finds_a_better_recipe_that_the_gate_accepts(tmp_path: Path) -> N
         assert all(0 < int(str(event.body["size"])) <= 64 * 1024 for event in briefs)
         assert briefs
         lab.ledger.append([("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
-        thread.join(30)
-        assert not thread.is_alive()
+        lab.until(lambda _: not thread.is_alive())
 
 
 @pytest.mark.slow

@@ -174,7 +174,7 @@ def test_an_answer_that_ran_another_policy_does_not_count(home: Home) -> None:
     ledger.close()
 
 
-def lab_seat():  # noqa: ANN201
+def lab_seat():
     from enpire.fleet.scheduler import Seat
 
     return Seat("one", 1, 4)

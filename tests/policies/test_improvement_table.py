@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -55,6 +56,6 @@ def test_an_arm_that_gave_up_says_so() -> None:
     poor = judged("base", 0, [True, False])
     found = {
         "base": [poor],
-        "habc_paper": [Judged(**(poor.mapping() | {"arm": "habc_paper", "round": 1, "gave_up": True}))],
-    }  # pyright: ignore[reportArgumentType]
+        "habc_paper": [replace(poor, arm="habc_paper", round=1, gave_up=True)],
+    }
     assert "gave up in 1 round(s)" in table(found, 1)
