@@ -211,7 +211,7 @@ class Station:
             case Command(verb="resume"):
                 self._paused = False
                 self._robot.resume()
-            case Command(verb="leave"):
+            case _:
                 self.ask_to_leave("told to", _LAST_WORDS_S)
 
     def _accept(self, orders: Sequence[Order]) -> None:
