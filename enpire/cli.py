@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from enpire import __version__
-from enpire.commands import agents, campaigns, episodes, improving, ledgers, looking, policies, running, tasks
+from enpire.commands import agents, campaigns, episodes, improving, ledgers, looking, policies, robots, running, tasks
 from enpire.errors import EnpireError
 
 EPILOG = (
@@ -78,6 +78,7 @@ policies.add_to(app)
 episodes.add_to(app)
 improving.add_to(app)
 tasks.add_to(app)
+robots.add_to(app)
 ledgers.add_to(app)
 agents.add_to(app)
 

@@ -1,7 +1,8 @@
-"""`enpire episodes list | show | replay`."""
+"""`enpire episodes list | show | replay | export`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,10 +15,11 @@ Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; the lates
 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
-    group = typer.Typer(help="Episodes: list, show, replay.", no_args_is_help=True)
+    group = typer.Typer(help="Episodes: list, show, replay, export.", no_args_is_help=True)
     group.command("list")(list_page)
     group.command("show")(show)
     group.command("replay")(replay)
+    group.command("export")(export)
     app.add_typer(group, name="episodes")
 
 
@@ -94,3 +96,24 @@ def replay(
     exact = "exactly" if made.largest_difference == 0 else f"within {made.largest_difference:.2g}"
     shown = f"{made.count} pictures in {made.folder}" if made.count else made.why
     answer(made, as_json=as_json, text=f"The sensors say the same again, {exact}. {shown}")
+
+
+def export(
+    target: Annotated[Path, typer.Argument(help="New folder for the dataset.", metavar="DIR")],
+    campaign: Campaign = "",
+    limit: Annotated[int, typer.Option(help="The newest so many.", min=1)] = 1000,
+    form: Annotated[str, typer.Option("--format", help="Only lerobot: LeRobotDataset v3.")] = "lerobot",
+    home: Home = None,
+) -> None:
+    """Write demonstrations and data collection as a LeRobotDataset; hidden starts never leave the lab."""
+    from enpire import views
+    from enpire.errors import UsageError
+    from enpire.exports import export_episodes, wanted
+    from enpire.home import open_home
+
+    if form != "lerobot":
+        raise UsageError(f"Episodes cannot be written as {form!r}; the one format is lerobot.")
+    folder = open_home(existing_home(home))
+    with views.open_records(folder.root) as records:
+        chosen = wanted(records, views.find_campaign(records, campaign), limit)
+    print(f"{export_episodes(folder, chosen, target)} episodes are in {target}.")

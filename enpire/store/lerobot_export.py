@@ -99,9 +99,11 @@ def _create(spec: TaskSpec, root: Path) -> Any:
     if spec.rate_hz != round(spec.rate_hz):
         raise UsageError(f"LeRobotDataset needs a whole number of frames a second; {spec.name} runs at {spec.rate_hz}.")
     try:
+        from datasets import disable_progress_bars  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
         from lerobot.datasets.lerobot_dataset import LeRobotDataset  # pyright: ignore[reportMissingTypeStubs]
     except ModuleNotFoundError as error:
         raise MissingExtra(f"Exporting needs LeRobot ({error}): pip install 'enpire[lerobot]'.") from error
+    disable_progress_bars()  # one bar per episode says nothing
     maker = cast(Any, LeRobotDataset)
     return maker.create(
         repo_id=f"enpire/{spec.name}",

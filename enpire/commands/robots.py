@@ -1,0 +1,106 @@
+"""`enpire robot list | check | status | stop | resume`: drivers, the conformance kit, and the guard of a robot."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated, Protocol, cast
+
+import typer
+
+from enpire.commands.options import AsJson, answer, table
+
+Card = Annotated[Path, typer.Argument(help="The guard's card: `card.json` in the folder that its station file names.")]
+
+
+class Conformance(Protocol):
+    """What the kit found on one robot."""
+
+    @property
+    def summary(self) -> str:
+        """How many checks passed, in one sentence."""
+        ...
+
+    @property
+    def conforms(self) -> bool:
+        """Whether no check failed."""
+        ...
+
+    def lines(self) -> Sequence[str]:
+        """One line per check."""
+        ...
+
+
+class Hand(Protocol):
+    """A person's hand on a guard."""
+
+    def status(self) -> Mapping[str, object]:
+        """What the guard says of itself."""
+        ...
+
+    def stop(self, cause: str) -> None:
+        """Stop and latch."""
+        ...
+
+    def resume(self, person: str) -> None:
+        """Allow motion again."""
+        ...
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the group."""
+    group = typer.Typer(help="Robots: list the drivers, check one; status, stop, resume.", no_args_is_help=True)
+    group.command("list")(list_drivers)
+    for verb in (check, status, stop, resume):
+        group.command()(verb)
+    app.add_typer(group, name="robot")
+
+
+def list_drivers(as_json: AsJson = False) -> None:
+    """List the drivers that a station file can name."""
+    from enpire.plugins import BUILT_IN, names
+
+    rows = [(name, BUILT_IN["drivers"].get(name, "an installed package")) for name in names("drivers")]
+    document = [{"name": name, "where": where} for name, where in rows]
+    answer(document, as_json=as_json, text=table(("driver", "where"), rows))
+
+
+def check(file: Annotated[Path, typer.Argument(help="Driver file (docs/robots.md).")]) -> None:
+    """Run the conformance kit on a driver file, behind its guard. THE ROBOT MOVES."""
+    from enpire.plugins import load
+
+    run = cast("Callable[..., Conformance]", load("robots", "robot_drivers.conformance:check_file"))
+    report = run(file)
+    typer.echo("\n".join([*report.lines(), report.summary]))
+    if not report.conforms:
+        raise typer.Exit(1)
+
+
+def status(card: Card, as_json: AsJson = False) -> None:
+    """What a robot's guard says of itself."""
+    with _hand(card) as hand:
+        said = hand.status()
+    answer(said, as_json=as_json, text=table(("what", "is"), [(name, str(value)) for name, value in said.items()]))
+
+
+def stop(card: Card) -> None:
+    """Stop one robot at its guard, and latch it; answered when the latch is durable."""
+    with _hand(card) as hand:
+        hand.stop(f"{getpass.getuser()} at the command line")
+    typer.echo("The robot is stopped, and stays so until `enpire robot resume`.")
+
+
+def resume(card: Card) -> None:
+    """Allow a stopped robot to move again. Look at it first."""
+    with _hand(card) as hand:
+        hand.resume(getpass.getuser())
+    typer.echo("The robot may move again.")
+
+
+def _hand(card: Path) -> AbstractContextManager[Hand]:
+    from enpire.plugins import load
+
+    open_hand = load("robots", "robot_drivers.guard_client:Control")
+    return cast("Callable[[Path], AbstractContextManager[Hand]]", open_hand)(card)

@@ -1,0 +1,36 @@
+"""Episodes of a home as a dataset for other tools. What ran from hidden starts stays here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import cast
+
+from enpire.errors import UsageError
+from enpire.home import Home
+from enpire.interfaces import Task
+from enpire.plugins import load
+from enpire.store.episodes import FolderStore
+from enpire.store.lerobot_export import export_dataset
+from enpire.types import Episode
+from enpire.views import Records
+
+
+def wanted(records: Records, campaign_id: str, limit: int) -> list[str]:
+    """Ids of the newest recorded episodes of a campaign that may leave the lab, oldest first."""
+    return records.reading.training_episodes(campaign_id)[-limit:]
+
+
+def export_episodes(home: Home, order_ids: Sequence[str], target: Path) -> int:
+    """Write episodes as one LeRobotDataset v3 at `target`; returns how many. UsageError when there are none."""
+    if not order_ids:
+        raise UsageError("No recorded episode of this campaign may be exported; see `enpire episodes list`.")
+    store = FolderStore(home.episodes)
+    first = store.get(order_ids[0])
+    task = cast("Callable[[], Task]", load("tasks", first.order.task))()
+
+    def read() -> Iterator[Episode]:
+        for order_id in order_ids:
+            yield store.get(order_id)
+
+    return export_dataset(read(), task.spec, target)

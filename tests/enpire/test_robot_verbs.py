@@ -1,0 +1,54 @@
+"""`enpire robot` and `enpire episodes export` through the real command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from enpire.store.lerobot_export import import_dataset
+from enpire.views import open_records
+from tests.enpire.test_films import recorded
+
+
+def enpire(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "enpire.cli", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_drivers_are_listed_and_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
+    listed = enpire("robot", "list", "--json")
+    assert {"fake", "mujoco", "lerobot", "ros2", "remote"} <= {item["name"] for item in json.loads(listed.stdout)}
+    missing = enpire("robot", "check", str(tmp_path / "arm.py"))
+    assert missing.returncode == 1
+    assert missing.stderr.count("\n") == 1
+    assert "does not exist" in missing.stderr
+    nobody = enpire("robot", "stop", str(tmp_path / "card.json"))
+    assert nobody.returncode == 1
+    assert "No guard answers" in nobody.stderr
+
+
+def test_hidden_starts_never_leave_the_lab_and_the_rest_does(tmp_path: Path) -> None:
+    from enpire.exports import export_episodes, wanted
+    from enpire.home import open_home
+    from enpire.store.records import episode_body, order_body
+
+    home = open_home(tmp_path / "home")
+    ledger = recorded(home, "sim-1")
+    from dataclasses import replace
+
+    from enpire.store.episodes import FolderStore
+
+    episode = FolderStore(home.episodes).get("E1")
+    hidden = replace(episode.order, order_id="E2", start=replace(episode.order.start, split="holdout"), purpose="base")
+    ledger.append([("order issued", {"campaign_id": "C1", "orders": [order_body(episode.order), order_body(hidden)]})])
+    ended = [episode_body(episode), episode_body(replace(episode, order=hidden))]
+    ledger.append([("orders ended", {"campaign_id": "C1", "episodes": ended})])
+    with open_records(home.root) as records:
+        chosen = wanted(records, "C1", 10)
+    assert chosen == ["E1"]
+    assert export_episodes(home, chosen, tmp_path / "dataset") == 1
+    back = list(import_dataset(tmp_path / "dataset"))
+    assert [item.uid for item in back] == ["E1"]
+    assert back[0].outcome == "failure"
+    ledger.close()
