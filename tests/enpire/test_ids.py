@@ -37,9 +37,10 @@ import os
 from enpire.ids import mint
 before = mint()
 child = os.fork()
-print("\\n".join(mint() for _ in range(500)), flush=True)
+made = [mint() for _ in range(500)]
 if child:
-    os.waitpid(child, 0)
+    os.waitpid(child, 0)  # one after the other, so that their lines do not mix
+print("\\n".join(made), flush=True)
 """
 
 
