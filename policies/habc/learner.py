@@ -15,6 +15,7 @@ from enpire.types import FloatArray, IntArray, MaskArray
 from policies.clone import Pupil, course_of, cut_of, draw_chances, prepare, pupil_of, write_version
 from policies.flow_training import Course, Lesson, train_actor, version_of
 from policies.habc import diagnostics
+from policies.habc.opinions import write_opinions
 from policies.habc.segments import Windows, cut, fresh, interception
 from policies.habc.settings import HabcSettings
 from policies.habc.train import CriticTraining, critics_for, evidence_of, head_start
@@ -57,6 +58,7 @@ class Habc:
         taught = _teach(job, material, training, pupil, report)
         if settings.critic_beside:
             figures = judged(material, training, pupil.scales[1].spread)
+        write_opinions(material.episodes, material.windows, training, job.episodes)
         write_version(version_of(pupil.network, pupil.scales, pupil.temperature), job.output)
         return figures | taught
 

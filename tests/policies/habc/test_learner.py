@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from enpire.errors import LearningProblem
 from enpire.files import find, parse
 from enpire.interfaces import ImprovementJob
 from enpire.recipe import read_recipe
+from enpire.store.arrays import unpack
 from policies.clone import Clone
 from policies.habc.diagnostics import ranking
 from policies.habc.learner import Habc
@@ -183,3 +185,15 @@ def test_the_ranking_counts_ties_half() -> None:
     scores = np.array([0.1, 0.2, 0.2, 0.9], np.float32)
     assert ranking(scores, np.array([False, False, True, True])) == pytest.approx(0.875)
     assert np.isnan(ranking(scores, np.ones(4, np.bool_)))
+
+
+def test_every_decision_of_an_untouched_episode_gets_its_figures(first: ImprovementJob, tmp_path: Path) -> None:
+    Habc().improve(replace(first, work=tmp_path / "w", output=tmp_path / "o"), lambda _: None)
+    shown = [folder / "figures.json" for folder in first.episodes]
+    assert [path.is_file() for path in shown] == [False] * 10 + [True] * 30
+    figures = json.loads(shown[-1].read_text())
+    ticks = len(unpack((first.episodes[-1] / "arrays.npz").read_bytes()).action)
+    assert {name: len(values) for name, values in figures.items()} == dict.fromkeys(("p_v", "V_e", "g"), -(-ticks // 4))
+    assert all(0 < g < 2 for g in figures["g"])
+    assert all(0 <= p <= 1 for p in figures["p_v"])
+    assert all(v <= 0 for v in figures["V_e"])
