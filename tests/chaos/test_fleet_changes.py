@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from enpire.errors import LedgerProblem
 from enpire.fleet.curve_keys import enroll, server_keys
 from enpire.fleet.station_file import StationFile, write_station
 from enpire.store.ledger import SqliteLedger
@@ -67,7 +68,10 @@ class Lab:
     def kept(self, station: str) -> int:
         if not (self.home / "ledger.db").exists():
             return 0
-        ledger = SqliteLedger(self.home / "ledger.db", read_only=True)
+        try:
+            ledger = SqliteLedger(self.home / "ledger.db", read_only=True)
+        except LedgerProblem:
+            return 0  # the orchestrator is making its tables right now
         try:
             row = ledger.database.execute(
                 "SELECT count(*) FROM orders WHERE station = ? AND outcome IN ('success', 'failure')", [station]
