@@ -92,6 +92,8 @@ class Lab:
     for_good: bool = False
     """Whether `wanted` ends the campaign; otherwise only this session of it."""
     scheduler: Scheduler = field(init=False)
+    secret: bytes = field(init=False, repr=False)
+    """The laboratory's secret, read once: every start is keyed by it."""
     pending_commands: list[Command] = field(default_factory=list[Command])
     """Commands that were accepted and are not yet seen to be effective."""
     agent_lanes: list[AgentLane] = field(default_factory=list[AgentLane])
@@ -100,6 +102,7 @@ class Lab:
     def __post_init__(self) -> None:
         """Seed the draw of orders; a resumed campaign draws on, never again the same."""
         seed = f"{self.campaign.seed} {self.state.campaign_id} {sum(self.state.outcomes.values())}"
+        self.secret = self.home.secret()
         self.scheduler = Scheduler(self.campaign, self.start, random.Random(seed))
 
     def write(self, *entries: Entry) -> None:
@@ -119,7 +122,7 @@ class Lab:
         confirm: scope is the frozen policy's hash, so its starts exist only after it does. holdout: scope is the gate,
         so no two gates share a start and what one gate revealed is of no use in the next.
         """
-        key = hmac.new(self.home.secret(), f"{self.state.campaign_id} {split} {scope}".encode(), hashlib.sha256)
+        key = hmac.new(self.secret, f"{self.state.campaign_id} {split} {scope}".encode(), hashlib.sha256)
         return self.task.start(split, index, key.digest())
 
     def elapsed_s(self) -> float:

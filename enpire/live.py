@@ -9,7 +9,7 @@ from enpire.gate import Decision
 from enpire.intervals import wilson
 from enpire.lab import Lab, StationSeat
 from enpire.snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
-from enpire.state import CampaignState, Count
+from enpire.state import CampaignState
 from enpire.types import MOVING, Interval, Phase
 
 _LETTERS = {"success": "s", "failure": "f", "unsafe": "u", "aborted": "a", "invalid": "i", "unknown": "?"}
@@ -123,9 +123,3 @@ def _gate(lab: Lab) -> GateLine | None:
         pairs=tally.pairs, max_pairs=lab.campaign.gate.pairs, wins=tally.wins, losses=tally.losses,
         log_e=decision.log_e, need=decision.log_need, more=decision.more,
     )  # fmt: skip
-
-
-def rate_text(count: Count) -> str:
-    """A count as people read it: rate, interval, n."""
-    interval = wilson(count.successes, count.n)
-    return f"{interval.rate:.1%} [{interval.low:.1%}, {interval.high:.1%}] of {interval.n}"

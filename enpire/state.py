@@ -114,7 +114,6 @@ class CampaignState:
     """Demonstrations and data collection, oldest first."""
     fresh: int = 0
     """Judged episodes of data collection since the campaign's own recipe last began to learn."""
-    issued_collect: int = 0
     base: Count = field(default_factory=Count)
     base_policy: str = ""
     base_issued: int = 0
@@ -159,8 +158,6 @@ class CampaignState:
             self.confirmation.issued += 1
         elif order.purpose == "base":
             self.base_issued += 1
-        elif order.purpose == "collect":
-            self.issued_collect += 1
 
     def end(self, episode: Episode) -> None:
         """An order got its outcome."""
