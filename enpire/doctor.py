@@ -147,7 +147,7 @@ def sqlite(loaded: tuple[int, ...]) -> Finding:
         with tempfile.TemporaryDirectory() as folder:
             database = open_writer(Path(folder) / "probe.db")
             mode = run(database, "PRAGMA journal_mode").fetchone()[0]
-            database.conn.close()
+            database.close()
     except EnpireError as problem:
         return Finding(level=FAIL, subject="SQLite", found=f"{told}: {problem}", fix="give the temporary folder space")
     why = (

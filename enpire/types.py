@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
-MaskArray = npt.NDArray[np.bool_]
-ImageArray = npt.NDArray[np.uint8]
+type FloatArray = npt.NDArray[np.float32]
+type IntArray = npt.NDArray[np.int64]
+type MaskArray = npt.NDArray[np.bool_]
+type ImageArray = npt.NDArray[np.uint8]
 """(height, width, 3), RGB, row 0 on top."""
 
 Split = Literal["train", "holdout", "confirm"]
@@ -85,7 +86,7 @@ class Observation:
     """Monotonic; simulated time for a fast station."""
     state: FloatArray
     """(lanes, state_dim)."""
-    images: Mapping[str, npt.NDArray[np.uint8]] = field(default_factory=dict[str, npt.NDArray[np.uint8]])
+    images: Mapping[str, npt.NDArray[np.uint8]] = field(default_factory=dict[str, ImageArray])
     """camera -> (lanes, height, width, 3); empty unless the policy asked for images."""
 
 

@@ -6,19 +6,15 @@ import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from enpire.errors import EnpireError, LedgerProblem, OutcomeUnknown, StorageFull
-
-if TYPE_CHECKING:
-    from sqlite_utils import Database
 
 BUSY_TIMEOUT_S = 30.0
 SAFE_WAL = (3, 51, 3)
 """First SQLite without the WAL-reset corruption; with an older one the ledger keeps a rollback journal."""
 
 
-def open_writer(path: Path) -> Database:
+def open_writer(path: Path) -> sqlite3.Connection:
     """A connection that may write: an fsync in every commit, a journal mode that the loaded SQLite does safely."""
     with sentences(path):
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
@@ -26,10 +22,10 @@ def open_writer(path: Path) -> Database:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
-        return _database(connection)
+        return connection
 
 
-def open_reader(path: Path) -> Database:
+def open_reader(path: Path) -> sqlite3.Connection:
     """A connection that can only read, for any thread or process; LedgerProblem when there is no ledger."""
     if not path.is_file():
         raise LedgerProblem(f"There is no ledger at {path}: start a campaign there first, or name another home folder.")
@@ -42,24 +38,29 @@ def open_reader(path: Path) -> Database:
             check_same_thread=False,
         )
         connection.execute("PRAGMA trusted_schema = OFF")
-        return _database(connection)
+        return connection
 
 
-def scratch() -> Database:
+def scratch() -> sqlite3.Connection:
     """An empty database in memory."""
-    return _database(sqlite3.connect(":memory:", isolation_level=None))
+    return sqlite3.connect(":memory:", isolation_level=None)
 
 
-def _database(connection: sqlite3.Connection) -> Database:
-    # sqlite-utils imports pandas wherever pandas is installed, which would cost a second in every `enpire --help`.
-    from sqlite_utils import Database
+@contextmanager
+def atomic(db: sqlite3.Connection) -> Generator[None]:
+    """One transaction: all that is written inside is committed together, or nothing when something is raised."""
+    db.execute("BEGIN")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        db.rollback()
+        raise
 
-    return Database(connection, execute_plugins=False)
 
-
-def run(db: Database, sql: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+def run(db: sqlite3.Connection, sql: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
     """One statement on a connection, inside whatever transaction is open."""
-    return db.conn.execute(sql, values)
+    return db.execute(sql, values)
 
 
 @contextmanager

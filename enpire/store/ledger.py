@@ -6,11 +6,12 @@ import fcntl
 import hashlib
 import json
 import os
+import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from enpire.errors import LedgerProblem, OutcomeUnknown
 from enpire.store import connection, durable
@@ -18,9 +19,6 @@ from enpire.store.connection import run
 from enpire.store.migrations import STEPS, migrate, require_known
 from enpire.store.projection import differing_order, project
 from enpire.types import Event
-
-if TYPE_CHECKING:
-    from sqlite_utils import Database
 
 _CHUNK = 1000
 _COLUMNS = "seq, stamp_ns, kind, campaign_id, body, previous, hash"
@@ -62,7 +60,7 @@ class SqliteLedger:
             return str(run(self._db, "PRAGMA journal_mode").fetchone()[0])
 
     @property
-    def database(self) -> Database:
+    def database(self) -> sqlite3.Connection:
         """The connection, for reading in the writer's own thread (`Reading(ledger.database)`)."""
         return self._db
 
@@ -79,7 +77,7 @@ class SqliteLedger:
             if self._broken:
                 raise OutcomeUnknown(self._broken)
             try:
-                with connection.sentences(self.path), self._db.atomic():
+                with connection.sentences(self.path), connection.atomic(self._db):
                     return self._append(said)
             except OutcomeUnknown as error:
                 # A disk that failed once may forget what it promised: no further write over this connection.
@@ -148,7 +146,7 @@ class SqliteLedger:
         """Let the file and the lock go. Allowed twice."""
         db = getattr(self, "_db", None)
         if db is not None:
-            db.conn.close()
+            db.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

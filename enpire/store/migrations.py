@@ -9,23 +9,19 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from enpire.errors import LedgerProblem
 from enpire.store import durable
-from enpire.store.connection import run
+from enpire.store.connection import atomic, run
 from enpire.store.projection import ORDERS_SCHEMA, replay
-
-if TYPE_CHECKING:
-    from sqlite_utils import Database
 
 APPLICATION_ID = 0x454E5052
 """SQLite's application_id of a ledger: the letters ENPR."""
 
-type Step = Callable[[Database], None]
+type Step = Callable[[sqlite3.Connection], None]
 
 
-def _events(db: Database) -> None:
+def _events(db: sqlite3.Connection) -> None:
     """The history, and where it ends: a cut tail is found although the rest of the chain is whole."""
     run(
         db,
@@ -41,17 +37,23 @@ def _events(db: Database) -> None:
     run(db, "INSERT INTO head VALUES (1, 0, '')")
 
 
-def _orders(db: Database) -> None:
+def _orders(db: sqlite3.Connection) -> None:
     """One row per order, replayed from the events."""
     for statement in ORDERS_SCHEMA:
         run(db, statement)
     replay(db, db)
 
 
-STEPS: tuple[Step, ...] = (_events, _orders)
+def _found_orders(db: sqlite3.Connection) -> None:
+    """The orders table once more, with the event that found an unknown order."""
+    run(db, "DROP TABLE orders")
+    _orders(db)
 
 
-def migrate(db: Database, path: Path, steps: Sequence[Step] = STEPS) -> None:
+STEPS: tuple[Step, ...] = (_events, _orders, _found_orders)
+
+
+def migrate(db: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -> None:
     """Bring a file to the schema of this software; LedgerProblem when it is newer, or not a ledger at all."""
     version = require_known(db, path, len(steps))
     if version == len(steps):
@@ -59,13 +61,13 @@ def migrate(db: Database, path: Path, steps: Sequence[Step] = STEPS) -> None:
     if version:
         _copy(db, path, version)
     for number, step in enumerate(steps[version:], start=version + 1):
-        with db.atomic():
+        with atomic(db):
             step(db)
             run(db, f"PRAGMA user_version = {number}")
             run(db, f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-def require_known(db: Database, path: Path, newest: int = len(STEPS)) -> int:
+def require_known(db: sqlite3.Connection, path: Path, newest: int = len(STEPS)) -> int:
     """The schema number of a file; LedgerProblem when it is newer than `newest`, or not a ledger at all."""
     (version,) = run(db, "PRAGMA user_version").fetchone()
     (application,) = run(db, "PRAGMA application_id").fetchone()
@@ -80,13 +82,13 @@ def require_known(db: Database, path: Path, newest: int = len(STEPS)) -> int:
     return int(version)
 
 
-def _copy(db: Database, path: Path, version: int) -> None:
+def _copy(db: sqlite3.Connection, path: Path, version: int) -> None:
     target = path.with_name(f"{path.name}.schema-{version}")
     staged = path.with_name(f"{durable.STAGED}{target.name}")
     staged.unlink(missing_ok=True)
     copy = sqlite3.connect(staged)
     try:
-        db.conn.backup(copy)
+        db.backup(copy)
     finally:
         copy.close()
     durable.adopt(staged, target)

@@ -6,16 +6,14 @@ It is a view that can be dropped and replayed at any time; counters are queries 
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from enpire.errors import FileProblem, LedgerProblem
 from enpire.store import records, rows
 from enpire.store.connection import run, scratch
 from enpire.types import OUTCOME_KINDS
-
-if TYPE_CHECKING:
-    from sqlite_utils import Database
 
 _TYPES = {
     "round": "INTEGER", "pair": "INTEGER", "start_index": "INTEGER", "lease": "INTEGER", "supervised": "INTEGER",
@@ -27,7 +25,7 @@ ORDERS_SCHEMA: tuple[str, ...] = (
     + ", ".join(f"{name} {_TYPES.get(name, 'TEXT')} NOT NULL" for name in rows.ORDER_COLUMNS[1:])
     + ", "
     + ", ".join(f"{name} {_TYPES.get(name, 'TEXT')}" for name in rows.END_COLUMNS)
-    + ", person_outcome TEXT) STRICT",
+    + ", person_outcome TEXT, found_seq INTEGER) STRICT",
     "CREATE INDEX orders_open ON orders (campaign_id, ended_seq, order_id)",
     "CREATE INDEX orders_page ON orders (campaign_id, order_id)",
     "CREATE INDEX orders_by_outcome ON orders (campaign_id, outcome, cause)",
@@ -43,13 +41,15 @@ _END = (
     f"UPDATE orders SET {', '.join(f'{name} = ?' for name in rows.END_COLUMNS)} "
     "WHERE order_id = ? AND ended_seq IS NULL"
 )
+_FIND = f"UPDATE orders SET {', '.join(f'{name} = ?' for name in rows.END_COLUMNS)}, found_seq = ? WHERE order_id = ?"
 _CHUNK = 1000
 
 
-def project(db: Database, seq: int, kind: str, body: Mapping[str, object]) -> None:
+def project(db: sqlite3.Connection, seq: int, kind: str, body: Mapping[str, object]) -> None:
     """Apply one event to the orders table, inside the caller's transaction.
 
-    LedgerProblem when an order is issued twice, ended twice, or ended without having been issued.
+    LedgerProblem when an order is issued twice, ended twice, or ended without having been issued; and when one is
+    found that had not ended as unknown.
     """
     try:
         match kind:
@@ -57,6 +57,8 @@ def project(db: Database, seq: int, kind: str, body: Mapping[str, object]) -> No
                 _issue(db, seq, body)
             case records.ORDERS_ENDED:
                 _end(db, seq, body)
+            case records.ORDERS_FOUND:
+                _find(db, seq, body)
             case records.PERSON_JUDGED:
                 _judge(db, body)
             case _:
@@ -65,14 +67,14 @@ def project(db: Database, seq: int, kind: str, body: Mapping[str, object]) -> No
         raise LedgerProblem(f"The event '{kind}' cannot be recorded: {error}") from error
 
 
-def replay(source: Database, target: Database) -> None:
+def replay(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
     """Build the orders table of `target` from the events of `source`."""
-    kinds = (records.ORDER_ISSUED, records.ORDERS_ENDED, records.PERSON_JUDGED)
+    kinds = (records.ORDER_ISSUED, records.ORDERS_ENDED, records.ORDERS_FOUND, records.PERSON_JUDGED)
     after = 0
     while True:
         chunk = run(
             source,
-            "SELECT seq, kind, body FROM events WHERE seq > ? AND kind IN (?, ?, ?) ORDER BY seq LIMIT ?",
+            "SELECT seq, kind, body FROM events WHERE seq > ? AND kind IN (?, ?, ?, ?) ORDER BY seq LIMIT ?",
             (after, *kinds, _CHUNK),
         ).fetchall()
         for seq, kind, body in chunk:
@@ -82,7 +84,7 @@ def replay(source: Database, target: Database) -> None:
         after = int(chunk[-1][0])
 
 
-def differing_order(db: Database) -> str:
+def differing_order(db: sqlite3.Connection) -> str:
     """The first order whose row is not what a replay of the events gives; empty when the table is right."""
     columns = ", ".join(rows.COLUMNS)
     fresh = scratch()
@@ -99,10 +101,10 @@ def differing_order(db: Database) -> str:
                 return min(odd, default="")
             after = said[-1][0]
     finally:
-        fresh.conn.close()
+        fresh.close()
 
 
-def _issue(db: Database, seq: int, body: Mapping[str, object]) -> None:
+def _issue(db: sqlite3.Connection, seq: int, body: Mapping[str, object]) -> None:
     orders = [records.order_from(order) for order in _objects(body, "orders")]
     for order in orders:
         if order.campaign_id != body.get("campaign_id"):
@@ -112,26 +114,39 @@ def _issue(db: Database, seq: int, body: Mapping[str, object]) -> None:
         run(db, _INSERT, rows.order_values(order, seq))
 
 
-def _end(db: Database, seq: int, body: Mapping[str, object]) -> None:
+def _end(db: sqlite3.Connection, seq: int, body: Mapping[str, object]) -> None:
     for said in _objects(body, "episodes"):
-        order_id = said.get("order_id")
-        found = run(
-            db,
-            f"SELECT {', '.join(rows.COLUMNS)} FROM orders WHERE order_id = ? AND campaign_id = ?",
-            (order_id, body.get("campaign_id")),
-        ).fetchone()
-        if found is None:
-            raise LedgerProblem(
-                f"Order {order_id} cannot end: it was never issued in campaign {body.get('campaign_id')}."
-            )
-        row = rows.read(found)
+        row = _row(db, said, body, "end")
         if row.episode is not None:
-            raise LedgerProblem(f"Order {order_id} cannot end: it ended before, as {row.episode.outcome}.")
+            raise LedgerProblem(f"Order {row.order.order_id} cannot end: it ended before, as {row.episode.outcome}.")
         episode = records.episode_from(said, row.order)
-        run(db, _END, (*rows.end_values(episode, seq), order_id))
+        run(db, _END, (*rows.end_values(episode, seq), row.order.order_id))
 
 
-def _judge(db: Database, body: Mapping[str, object]) -> None:
+def _find(db: sqlite3.Connection, seq: int, body: Mapping[str, object]) -> None:
+    for said in _objects(body, "episodes"):
+        row = _row(db, said, body, "be found")
+        if row.episode is None or row.ended_seq is None or row.episode.outcome != "unknown":
+            how = f"it ended as {row.episode.outcome}" if row.episode else "it has not ended"
+            raise LedgerProblem(f"Order {row.order.order_id} cannot be found: {how}, and only unknown ones are sought.")
+        episode = records.episode_from(said, row.order)
+        run(db, _FIND, (*rows.end_values(episode, row.ended_seq), seq, row.order.order_id))
+
+
+def _row(db: sqlite3.Connection, said: Mapping[str, object], body: Mapping[str, object], what: str) -> rows.OrderRow:
+    found = run(
+        db,
+        f"SELECT {', '.join(rows.COLUMNS)} FROM orders WHERE order_id = ? AND campaign_id = ?",
+        (said.get("order_id"), body.get("campaign_id")),
+    ).fetchone()
+    if found is None:
+        raise LedgerProblem(
+            f"Order {said.get('order_id')} cannot {what}: it was never issued in campaign {body.get('campaign_id')}."
+        )
+    return rows.read(found)
+
+
+def _judge(db: sqlite3.Connection, body: Mapping[str, object]) -> None:
     if body.get("outcome") not in OUTCOME_KINDS:
         raise LedgerProblem(f"A person cannot judge {body.get('outcome')!r}; allowed are {list(OUTCOME_KINDS)}.")
     done = run(

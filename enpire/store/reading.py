@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from enpire.store import connection, rows
 from enpire.store.connection import run
@@ -13,9 +14,6 @@ from enpire.store.ledger import event_from
 from enpire.store.migrations import require_known
 from enpire.store.rows import OrderRow
 from enpire.types import OUTCOME_KINDS, Event, Order, OutcomeKind, Purpose
-
-if TYPE_CHECKING:
-    from sqlite_utils import Database
 
 _EVENT = "seq, stamp_ns, kind, campaign_id, body, previous, hash"
 _ROW = ", ".join(rows.COLUMNS)
@@ -93,7 +91,7 @@ class CampaignSpan:
 class Reading:
     """Answers about one ledger. Give it the writer's database, or open an own read-only connection."""
 
-    def __init__(self, database: Database, path: Path = Path("ledger.db")) -> None:
+    def __init__(self, database: sqlite3.Connection, path: Path = Path("ledger.db")) -> None:
         self._db = database
         self._path = path
 
@@ -107,7 +105,7 @@ class Reading:
 
     def close(self) -> None:
         """Let the connection go. Allowed twice."""
-        self._db.conn.close()
+        self._db.close()
 
     def order(self, order_id: str) -> OrderRow | None:
         """One order with what became of it; None when it was never issued."""

@@ -15,7 +15,8 @@ class Differences:
     """Order ids for which the ledger and the episode store disagree; all empty when they agree."""
 
     unrecorded: tuple[str, ...] = ()
-    """Files of orders that are still open: a crash fell between file and ledger row. Recording them again is safe."""
+    """Files of orders that are still open, or unknown: a crash fell between file and ledger row. Recording them again
+    is safe."""
     unordered: tuple[str, ...] = ()
     """Files of orders that were never issued: they came from another home folder."""
     missing: tuple[str, ...] = ()
@@ -53,7 +54,7 @@ def compare(reading: Reading, store: FolderStore, deep: bool = False) -> Differe
         row = reading.order(order_id)
         if row is None:
             unordered.append(order_id)
-        elif row.episode is None:
+        elif row.episode is None or (row.episode.outcome == "unknown" and not row.episode.sha256):
             unrecorded.append(order_id)
         elif not _agrees(store, order_id, row.episode.sha256, deep):
             altered.append(order_id)

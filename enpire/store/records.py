@@ -14,6 +14,8 @@ ORDER_ISSUED = "order issued"
 """Event kind; body {"campaign_id", "orders": [order_body(order), ...]}. Written before any motion."""
 ORDERS_ENDED = "orders ended"
 """Event kind; body {"campaign_id", "episodes": [episode_body(episode), ...]}. Ends each order exactly once."""
+ORDERS_FOUND = "orders found"
+"""Event kind; body as of ORDERS_ENDED: episodes of orders that had ended as unknown, each found exactly once."""
 PERSON_JUDGED = "person judged"
 """Event kind; body {"campaign_id", "order_id", "outcome"}: a person's verdict on an ended order, the last holds."""
 

@@ -17,7 +17,7 @@ END_COLUMNS: tuple[str, ...] = (
     "ended_seq", "outcome", "cause", "confidence", "ticks", "ran_policy_id", "began_s", "ended_s",
     "achieved_start_json", "reset_attempts", "clipped", "attempts_json", "sha256",
 )  # fmt: skip
-COLUMNS: tuple[str, ...] = (*ORDER_COLUMNS, *END_COLUMNS, "person_outcome")
+COLUMNS: tuple[str, ...] = (*ORDER_COLUMNS, *END_COLUMNS, "person_outcome", "found_seq")
 
 Value = str | int | float | None
 
@@ -35,6 +35,8 @@ class OrderRow:
     """Event that ended it."""
     person_outcome: OutcomeKind | None
     """What a person said about it afterwards."""
+    found_seq: int | None
+    """Event that found its episode after it had ended as unknown."""
 
 
 def order_values(order: Order, issued_seq: int) -> tuple[Value, ...]:
@@ -76,4 +78,5 @@ def read(values: Sequence[object]) -> OrderRow:
         issued_seq=cell["issued_seq"],  # pyright: ignore[reportArgumentType]
         ended_seq=cell["ended_seq"],  # pyright: ignore[reportArgumentType]
         person_outcome=cell["person_outcome"],  # pyright: ignore[reportArgumentType]
+        found_seq=cell["found_seq"],  # pyright: ignore[reportArgumentType]
     )

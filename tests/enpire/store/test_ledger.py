@@ -316,7 +316,7 @@ def test_a_write_cut_in_the_middle_is_undone_by_the_next_writer(tmp_path: Path) 
             pytest.skip("a write-ahead log leaves no half-written database")
         # A tiny cache spills pages into the file before the commit; copies taken then are what a power cut leaves.
         connection.run(ledger.database, "PRAGMA cache_size = 2")
-        with ledger.database.atomic():
+        with connection.atomic(ledger.database):
             connection.run(ledger.database, "UPDATE events SET kind = 'forged'")
             for name in ("ledger.db", "ledger.db-journal"):
                 (cut.parent / name).write_bytes((tmp_path / name).read_bytes())

@@ -53,7 +53,7 @@ def test_a_failing_step_leaves_the_old_ledger(tmp_path: Path) -> None:
     database = connection.open_writer(path)
     with pytest.raises(LedgerProblem, match="This step fails"):
         migrations.migrate(database, path, (*migrations.STEPS, failing))
-    database.conn.close()
+    database.close()
     with closing(SqliteLedger(path)) as ledger:
         assert ledger.verify() == 1
         assert connection.run(ledger.database, "SELECT 1 FROM sqlite_schema WHERE name = 'half'").fetchone() is None

@@ -183,7 +183,7 @@ def test_questions_read_no_more_than_they_need(ledger: SqliteLedger) -> None:
     ledger.append([("note", {"campaign_id": "c1"})])
     reading = Reading(ledger.database)
     asked: list[str] = []
-    ledger.database.conn.set_trace_callback(asked.append)
+    ledger.database.set_trace_callback(asked.append)
     reading.order("o")
     reading.open_orders("c1")
     reading.ends("c1")
@@ -198,7 +198,7 @@ def test_questions_read_no_more_than_they_need(ledger: SqliteLedger) -> None:
     reading.tail(3, "c1")
     reading.events(3, "c1")
     reading.campaigns()
-    ledger.database.conn.set_trace_callback(None)
+    ledger.database.set_trace_callback(None)
     plans: list[str] = []
     for sql in asked:
         steps = connection.run(ledger.database, f"EXPLAIN QUERY PLAN {sql}")
