@@ -156,6 +156,18 @@ class Task(Protocol):
 
 
 @runtime_checkable
+class MarksSubtasks(Protocol):
+    """What a task also has whose in-episode retries are counted (pass@k, `enpire.metrics.retries`)."""
+
+    def subtask_marks(self, state: FloatArray) -> MaskArray:
+        """Which of `spec.subtasks` are done, by the sensors of one instant: (n, state_dim) -> (n, len(subtasks)).
+
+        A later mark stands for the earlier ones, too: a tail that is severed needs no grasp any more.
+        """
+        ...
+
+
+@runtime_checkable
 class Policy(Protocol):
     """Observation in, action chunks out, for several lanes in one call.
 

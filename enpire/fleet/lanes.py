@@ -20,7 +20,8 @@ from enpire.fleet.interventions import Intervener
 from enpire.fleet.messages import Parcel
 from enpire.fleet.recording import Recording
 from enpire.fleet.robot_time import RobotTime
-from enpire.interfaces import Evidence, Rig, Skill, Task
+from enpire.interfaces import Evidence, MarksSubtasks, Rig, Skill, Task
+from enpire.metrics import retries
 from enpire.store import arrays as arrays_file
 from enpire.types import (
     SOURCE_HUMAN,
@@ -298,15 +299,17 @@ class Lanes:
         order = lane.order
         if order is None:
             return
-        data, ticks = b"", 0
+        data, ticks, attempts = b"", 0, ()
         frames = int(self._recording.ticks[lane.index]) - (0 if self._sensed else 1)
         if lane.checked and frames > 0:
             arrays = self._recording.arrays(lane.index, last_state=self._sensed)
             data, ticks = arrays_file.pack(arrays), len(arrays.action)
+            if isinstance(self._task, MarksSubtasks):
+                attempts = retries(self._task.subtask_marks(arrays.state))
         episode = Episode(
             order=order, outcome=outcome, cause=cause, confidence=float(confidence), ran_policy_id=lane.policy_id,
             ticks=ticks, began_s=lane.began_s, ended_s=time.monotonic(), achieved_start=lane.achieved,
-            reset_attempts=lane.reset_attempts, clipped=lane.clipped,
+            reset_attempts=lane.reset_attempts, clipped=lane.clipped, attempts=attempts,
             sha256=hashlib.sha256(data).hexdigest() if data else "",
         )  # fmt: skip
         self._ended.append(Parcel(episode=episode, arrays_file=data))
