@@ -21,7 +21,7 @@ from typing import Protocol, cast
 from enpire import __version__, inbox, versions
 from enpire.campaign import Campaign, read_campaign
 from enpire.errors import StorageFull, UsageError
-from enpire.files import canonical, plain
+from enpire.files import canonical, parse, plain
 from enpire.fleet.arrivals import Fleet
 from enpire.fold import rebuilt
 from enpire.home import Home, open_home
@@ -146,16 +146,22 @@ def unfinished(ledger: Ledger, campaign: Campaign) -> str | None:
             started.pop(campaign_id, None)
     for campaign_id, body in started.items():
         if body["name"] == campaign.name:
-            now, then = cast("Mapping[str, object]", plain(campaign)), cast("Mapping[str, object]", body["campaign"])
-            differing = [key for key in {*now, *then} if canonical(now.get(key)) != canonical(then.get(key))]
+            now, then = (cast("Mapping[str, object]", plain(item)) for item in (campaign, _as_begun(body)))
+            differing = [key for key in now if canonical(now[key]) != canonical(then[key])]
             if differing:
-                told = "; ".join(f"{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in sorted(differing))
+                told = "; ".join(f"{key} was {then[key]!r} and is {now[key]!r}" for key in sorted(differing))
                 raise UsageError(
                     f"The unfinished campaign {campaign.name!r} in this home differs from the file: {told}. "
                     "Put the file back to go on with it, end it (enpire campaign stop), or choose another --home."
                 )
             return campaign_id
     return None
+
+
+def _as_begun(body: Mapping[str, object]) -> Campaign:
+    """The campaign file as its first event holds it; what its ENPIRE did not know yet has the default of now."""
+    where = f"The campaign {body['name']!r}, begun by ENPIRE {body.get('code', 'of an unknown version')}"
+    return parse(Campaign, body["campaign"], where)
 
 
 def _lab(campaign: Campaign, home: Home, ledger: Ledger, state: CampaignState, fleet: Fleet) -> Lab:
