@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-
-import numpy as np
+from typing import cast
 
 from enpire.errors import UsageError
 from enpire.intervals import wilson
@@ -80,9 +79,8 @@ def retries(marks: MaskArray, lost_ticks: int = 10) -> tuple[int, ...]:
     """
     began: list[int] = []
     furthest, away = 0, 0
-    for frame in range(len(marks)):
-        reached = np.flatnonzero(marks[frame])
-        level = int(reached[-1]) + 1 if len(reached) else 0
+    for frame, row in enumerate(cast("list[list[bool]]", marks.tolist())):
+        level = max((number for number, done in enumerate(row, start=1) if done), default=0)
         if level >= furthest:
             furthest, away = level, 0
             continue
