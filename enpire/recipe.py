@@ -6,7 +6,9 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
+from enpire.errors import FileProblem
 from enpire.files import canonical, find, parse, plain, read_yaml
 from enpire.space import axis_of
 
@@ -45,6 +47,26 @@ class Recipe:
 
 
 def read_recipe(name_or_path: str | Path) -> Recipe:
-    """A recipe by name (configs/recipes) or path; FileProblem says what is wrong where."""
+    """A recipe by name (configs/recipes) or path; FileProblem says what is wrong where.
+
+    A file may say `like: NAME`: learner and settings are those of that recipe, with the file's own settings put over
+    them. The space is not taken over: what agents may change, each recipe says for itself.
+    """
     path = find("recipes", name_or_path)
-    return parse(Recipe, read_yaml(path), f"The recipe {path}")
+    return parse(Recipe, _whole(path, ()), f"The recipe {path}")
+
+
+def _whole(path: Path, asked: tuple[Path, ...]) -> Mapping[str, object]:
+    """The file's document with what it takes from the recipe that it is like."""
+    own = dict(read_yaml(path))
+    if "like" not in own:
+        return own
+    like, settings = own.pop("like"), own.get("settings", {})
+    if not isinstance(like, str) or path in asked:
+        raise FileProblem(f"The recipe {path}: like names another recipe, one that is not like this one.")
+    if not isinstance(settings, Mapping):
+        raise FileProblem(f"The recipe {path}, key 'settings' must be a mapping of keys to values.")
+    model = _whole(find("recipes", like), (*asked, path))
+    shared = cast("Mapping[str, object]", model.get("settings", {}))
+    merged = {**shared, **cast("Mapping[str, object]", settings)}
+    return {"learner": model.get("learner"), **own, "settings": merged}

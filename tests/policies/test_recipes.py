@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from enpire.errors import FileProblem
 from enpire.files import find, parse
 from enpire.plugins import load
 from enpire.recipe import read_recipe
@@ -38,15 +42,35 @@ def test_a_recipe_fits_its_learner(name: str) -> None:
             assert read_recipe(stage).learner != "sequence"
 
 
-def test_the_ablations_change_one_thing() -> None:
-    plus = parse(HabcSettings, read_recipe("habc_plus").settings, "habc_plus")
-    assert plus.gate == "soft"
-    assert plus.partition
-    chosen = {
-        name: parse(HabcSettings, read_recipe(name).settings, name)
-        for name in ("habc_v", "habc_ir", "habc_naive_labels", "habc_fixed_gate")
-    }
-    assert chosen["habc_v"].gate == "viability"
-    assert chosen["habc_ir"].reweight_interventions == "always"
-    assert not chosen["habc_naive_labels"].partition
-    assert chosen["habc_fixed_gate"].gate == "fixed"
+ABLATIONS: dict[str, dict[str, object]] = {
+    "habc_v": {"gate": "viability"},
+    "habc_fixed_gate": {"gate": "fixed"},
+    "habc_hard_gate": {"gate": "hard"},
+    "habc_ir": {"reweight_interventions": "always"},
+    "habc_naive_labels": {"partition": False},
+}
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_an_ablation_is_habc_plus_with_one_thing_changed(name: str) -> None:
+    plus, other = read_recipe("habc_plus"), read_recipe(name)
+    assert other.learner == plus.learner
+    assert dict(other.settings) == {**plus.settings, **ABLATIONS[name]}
+    whole, changed = (parse(HabcSettings, item.settings, name) for item in (plus, other))
+    assert changed == replace(whole, **ABLATIONS[name])  # pyright: ignore[reportArgumentType]
+    assert changed != whole
+
+
+def test_a_recipe_is_like_another_but_for_what_it_says(tmp_path: Path) -> None:
+    one = tmp_path / "one.yaml"
+    one.write_text("name: one\nlike: habc_plus\nsettings: {critic_steps: 7}\nspace: {critic_steps: [1, 9, linear]}\n")
+    made = read_recipe(one)
+    assert (made.learner, made.settings["critic_steps"], made.settings["multi_step"]) == ("habc", 7, 4)
+    assert list(made.space) == ["critic_steps"]
+    other = tmp_path / "other.yaml"
+    other.write_text(f"name: other\nlike: {other}\n")
+    with pytest.raises(FileProblem, match="names another recipe"):
+        read_recipe(other)
+    other.write_text("name: other\nlike: nothing_there\n")
+    with pytest.raises(FileProblem, match="nothing_there"):
+        read_recipe(other)
