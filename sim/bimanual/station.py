@@ -63,8 +63,8 @@ def draw_station(seed: int) -> Station:
     )
 
 
-def scene_xml(name: str, station: Station, bodies: str, constraints: str = "") -> str:
-    """MJCF of a task's scene: the station with the task's own `bodies` and equality `constraints`.
+def scene_xml(name: str, station: Station, bodies: str, constraints: str = "", sensors: str = "") -> str:
+    """MJCF of a task's scene: the station with the task's own `bodies`, equality `constraints` and `sensors`.
 
     Collision bits: 1 what pads may grip, 2 edges that meet fixtures, 4 pads. Table: takes 1, 2 and 4.
     """
@@ -98,7 +98,7 @@ def scene_xml(name: str, station: Station, bodies: str, constraints: str = "") -
     {constraints}
   </equality>
   <actuator>{"".join(_servos(side, station) for side in SIDES)}</actuator>
-  <sensor>{"".join(f'<force name="{side}_force" site="{side}_wrist"/>' for side in SIDES)}</sensor>
+  <sensor>{"".join(f'<force name="{side}_force" site="{side}_wrist"/>' for side in SIDES)}{sensors}</sensor>
 </mujoco>"""
 
 
