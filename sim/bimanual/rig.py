@@ -160,7 +160,7 @@ class BimanualRig(SimRig):
             self.scene.ctrl[rows] = sent[rows] * _SCALE
 
     def _after(self, rows: npt.NDArray[np.intp]) -> None:
-        frames = self._frames[rows].reshape(len(rows), 2, 3, 3)
+        frames = self._frames[rows, : len(SIDES)].reshape(len(rows), 2, 3, 3)
         felt = self._felt[rows, :SENSOR_NOISE].reshape(len(rows), 2, 3)
         # Written out, so that a row's sum does not depend on the others.
         force = frames[..., 0] * felt[..., :1] + frames[..., 1] * felt[..., 1:2] + frames[..., 2] * felt[..., 2:]
