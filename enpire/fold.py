@@ -39,6 +39,13 @@ def _orders_ended(state: CampaignState, body: Mapping[str, object]) -> None:
             state.end(episode_from(item, order))
 
 
+def _orders_found(state: CampaignState, body: Mapping[str, object]) -> None:
+    for item in cast("Iterable[Mapping[str, object]]", body["episodes"]):
+        order = state.unknown.get(str(item["order_id"]))
+        if order is not None:
+            state.find(episode_from(item, order))
+
+
 def _started(state: CampaignState, body: Mapping[str, object]) -> None:
     state.campaign_id = _text(body, "campaign_id")
 
@@ -142,6 +149,7 @@ def _ended(state: CampaignState, body: Mapping[str, object]) -> None:
 _HANDLERS = {
     "order issued": _orders_issued,
     "orders ended": _orders_ended,
+    "orders found": _orders_found,
     "campaign started": _started,
     "campaign resumed": _resumed,
     "campaign paused": _paused,

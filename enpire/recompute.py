@@ -17,10 +17,10 @@ from enpire.interfaces import Ledger
 from enpire.intervals import wilson
 from enpire.proposals import Ideas, verdict
 from enpire.store.records import episode_from, order_from
-from enpire.types import Event, Order
+from enpire.types import Episode, Event, Order
 
 KINDS = (
-    "campaign started", "order issued", "orders ended", "base measured", "gate opened", "gate decided",
+    "campaign started", "order issued", "orders ended", "orders found", "base measured", "gate opened", "gate decided",
     "confirm opened", "confirmed", "deployed", "rolled back", "command accepted", "experiment submitted",
     "experiment checked", "experiment decided", "learner started", "learner ended",
 )  # fmt: skip
@@ -79,6 +79,10 @@ class _Records:
     issued: int = 0
     ended: int = 0
     doubled: int = 0
+    unknown: dict[str, Order] = field(default_factory=dict[str, Order])
+    found: int = 0
+    counted: int = 0
+    """Found after a gate had counted them as unknown."""
     base: list[bool] = field(default_factory=list[bool])
     gates: dict[str, _Gate] = field(default_factory=dict[str, _Gate])
     opened: int = 0
@@ -100,6 +104,10 @@ class _Records:
     def sums(self, campaign_id: str, seq: int) -> Check:
         """Started = ended + open, every order ended once at most."""
         sentence = f"{self.issued} orders issued = {self.ended} ended + {len(self.open)} open"
+        if self.found:
+            sentence += (
+                f"; {self.found} were unknown and found later, {self.counted} of them stay as their gate counted"
+            )
         equal = self.issued == self.ended + len(self.open) and not self.doubled
         if not equal:
             sentence += f" does not hold; {self.doubled} ends belong to no open order"
@@ -127,8 +135,27 @@ class _Records:
                 self.doubled += 1
                 continue
             self.ended += 1
+            if item.get("outcome") == "unknown":
+                self.unknown[order.order_id] = order
             if order.purpose in {"gate", "base", "confirm"}:
                 self._count(order, item)
+        return []
+
+    def _found(self, event: Event) -> list[Check]:
+        """Orders that had ended as unknown: what is read once may still count them, a gate does not (docs/fleet.md)."""
+        for item in _rows(event, "episodes"):
+            order = self.unknown.pop(str(item.get("order_id")), None)
+            if order is None:
+                self.doubled += 1
+                continue
+            self.found += 1
+            self.counted += order.purpose == "gate"
+            episode = episode_from(item, order)
+            if order.purpose == "base":
+                self.base.remove(False)
+                self.base += [] if never_began(episode.outcome, episode.cause) else [episode.outcome == "success"]
+            elif order.purpose == "confirm" and self.confirmations:
+                _correct(self.confirmations[-1], episode)
         return []
 
     def _count(self, order: Order, item: Mapping[str, object]) -> None:
@@ -244,6 +271,7 @@ class _Records:
         "campaign started": _nothing,
         "order issued": _issued,
         "orders ended": _ended,
+        "orders found": _found,
         "base measured": _base_measured,
         "gate opened": _gate_opened,
         "gate decided": _gate_decided,
@@ -284,6 +312,17 @@ def _enrol(confirmation: _Confirmation, order: Order) -> None:
     confirmation.starts.add(order.start.index)
     if order.policy_id != confirmation.opened["policy_id"] or order.start.split != "confirm":
         confirmation.strange.append(f"order {order.order_id} is of another version or split")
+
+
+def _correct(confirmation: _Confirmation, found: Episode) -> None:
+    """An order of a confirmation is known after all; one of an earlier confirmation changes nothing."""
+    order = found.order
+    if order.policy_id != confirmation.opened["policy_id"]:
+        return
+    confirmation.successes += found.outcome == "success"
+    if never_began(found.outcome, found.cause):
+        confirmation.ended -= 1
+        confirmation.starts.discard(order.start.index)
 
 
 def _check(

@@ -30,6 +30,11 @@ class Count:
         self.successes += success
         self.n += 1
 
+    def correct(self, found: Episode) -> None:
+        """Count as what it is what was counted as unknown, a failure; as nothing when it had not begun."""
+        self.successes += found.outcome == "success"
+        self.n -= never_began(found.outcome, found.cause)
+
     @property
     def rate(self) -> float:
         """Successes per trial, 0 without trials."""
@@ -107,6 +112,8 @@ class CampaignState:
     """Orders without an outcome, by id."""
     ended: dict[str, OutcomeKind] = field(default_factory=dict[str, OutcomeKind])
     """How every other order ended, by id."""
+    unknown: dict[str, Order] = field(default_factory=dict[str, Order])
+    """Orders that ended as unknown: a station may still have their episodes."""
     outcomes: Counter[str] = field(default_factory=Counter[str])
     demonstrations: int = 0
     """Successful demonstrations so far."""
@@ -165,24 +172,51 @@ class CampaignState:
         success = episode.outcome == "success"
         self.ended[order.order_id] = episode.outcome
         self.outcomes[episode.outcome] += 1
-        if order.purpose in {"demonstrate", "collect"} and episode.outcome in JUDGED and episode.sha256:
-            self.data.append(DataRow(order.order_id, episode.sha256, order.round, order.purpose))
-        if order.purpose != "gate" and never_began(episode.outcome, episode.cause):
-            return
-        if order.purpose == "demonstrate":
-            self.demonstrations += success
-        elif order.purpose == "collect" and episode.outcome in JUDGED:
-            self.fresh += 1
-            if not order.supervised:
-                # A supervised success may be a person's: it says nothing about the version or the start.
-                self._practise(order, success)
-            self.by_round.setdefault(order.round, Count()).add(success)
-        elif order.purpose == "base":
-            self.base.add(success)
+        if episode.outcome == "unknown":
+            self.unknown[order.order_id] = order
+        if order.purpose in {"demonstrate", "collect"}:
+            self._gather(order, episode)
         elif order.purpose == "gate":
             self._trial(order, episode)
-        elif order.purpose == "confirm" and self.confirmation is not None:
+        elif never_began(episode.outcome, episode.cause):
+            return
+        elif order.purpose == "base":
+            self.base.add(success)
+        elif self.confirmation is not None:
             self.confirmation.ended.add(success)
+
+    def find(self, episode: Episode) -> None:
+        """An order that had ended as unknown is known after all.
+
+        Data gathers it. The base's measure and a confirmation are read once, when complete: until then it counts as
+        what it is. A gate is read after every pair: what it counted as unknown stays a failure of that side.
+        """
+        order = self.unknown.pop(episode.order.order_id)
+        self.ended[order.order_id] = episode.outcome
+        self.outcomes["unknown"] -= 1
+        self.outcomes[episode.outcome] += 1
+        if order.purpose in {"demonstrate", "collect"}:
+            self._gather(order, episode)
+        elif order.purpose == "base" and not self.base_measured:
+            self.base.correct(episode)
+        elif order.purpose == "confirm" and self.confirmation and order.policy_id == self.confirmation.policy_id:
+            self.confirmation.ended.correct(episode)
+
+    def _gather(self, order: Order, episode: Episode) -> None:
+        """Demonstrations and data collection."""
+        if episode.outcome not in JUDGED:
+            return
+        success = episode.outcome == "success"
+        if episode.sha256:
+            self.data.append(DataRow(order.order_id, episode.sha256, order.round, order.purpose))
+        if order.purpose == "demonstrate":
+            self.demonstrations += success
+            return
+        self.fresh += 1
+        if not order.supervised:
+            # A supervised success may be a person's: it says nothing about the version or the start.
+            self._practise(order, success)
+        self.by_round.setdefault(order.round, Count()).add(success)
 
     def _practise(self, order: Order, success: bool) -> None:
         count = self.practice.setdefault(order.start.index, Count())

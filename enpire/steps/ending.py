@@ -64,8 +64,9 @@ def _patience_s(lab: Lab) -> float:
 def wind_up(lab: Lab) -> None:
     """Release what waits, end what runs, keep what arrives.
 
-    At the campaign's end every order that is still open gets its outcome. After an interruption it stays open: what
-    the stations still hold, in a spool on their own disks, is delivered when the same command goes on.
+    At the campaign's end every order that is still open ends as unknown: a station that was away may have done it, and
+    delivers it to whoever runs next in this home. After an interruption it stays open: what the stations still hold,
+    in a spool on their own disks, is delivered when the same command goes on.
     """
     if lab.learner is not None:
         lab.learner.end()
@@ -77,5 +78,5 @@ def wind_up(lab: Lab) -> None:
     while lab.state.open and time.monotonic() - began_s < _patience_s(lab):
         record(lab)
     if lab.state.over:
-        end_orders(lab, list(lab.state.open.values()), "aborted", "the campaign ended")
+        end_orders(lab, list(lab.state.open.values()), "unknown", "the campaign ended first")
     lab.write(robot_time(lab))

@@ -9,14 +9,15 @@ from dataclasses import replace
 
 from enpire.fleet.arrivals import Beat, Delivered, Joined, Left, Refused
 from enpire.lab import Entry, Lab, StationSeat
-from enpire.state import CampaignState
 from enpire.store.episodes import Recording
+from enpire.store.ledger import SqliteLedger
+from enpire.store.reading import Reading
 from enpire.store.records import episode_body
 from enpire.types import Episode, Order, OutcomeKind
 
 POLL_S = 0.05
 SILENT_S = 30.0
-"""How long a station may be away before its orders end as unknown."""
+"""How long a station may be away before its orders end as unknown. What it did is found when it is back."""
 
 
 def record(lab: Lab) -> None:
@@ -69,20 +70,25 @@ def robot_time(lab: Lab) -> Entry:
 def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
     """Files, then one row for each, then the acknowledgement: in this order a crash loses and doubles nothing."""
     known: dict[str, Delivered] = {}
+    found: set[str] = set()
     entries: list[Entry] = []
     for arrival in delivered:
-        if lab.state.ended.get(arrival.episode.order.order_id) == arrival.episode.outcome:
+        order_id = arrival.episode.order.order_id
+        order, ended = _standing(lab, order_id)
+        if arrival.episode.outcome == (known[order_id].episode.outcome if order_id in known else ended):
             continue  # delivered again, because the acknowledgement was slow or lost on its way
-        why = refusal(lab.state, arrival, known)
+        why = "it arrived twice" if order_id in known else refusal(order, ended, arrival.episode)
         if why:
-            body = {"order_id": arrival.episode.order.order_id, "station": arrival.station, "why": why}
+            body = {"order_id": order_id, "station": arrival.station, "why": why}
             entries.append(("episode refused", {**body, "outcome": arrival.episode.outcome}))
-        else:
-            known[arrival.episode.order.order_id] = sound(arrival)
-    if known:
-        lab.store.put_many(Recording(episode=item.episode, arrays_file=item.arrays_file) for item in known.values())
-        bodies = [episode_body(arrival.episode) for arrival in known.values()]
-        entries.append(("orders ended", {"episodes": bodies}))
+            continue
+        known[order_id] = sound(arrival)
+        if ended:
+            found.add(order_id)
+    lab.store.put_many(Recording(episode=item.episode, arrays_file=item.arrays_file) for item in known.values())
+    ends = [item.episode for item in known.values()]
+    _write(lab, "orders found", [episode for episode in ends if episode.order.order_id in found])
+    _write(lab, "orders ended", [episode for episode in ends if episode.order.order_id not in found])
     lab.write(*entries)
     for station in {arrival.station for arrival in delivered}:
         mine = [arrival.episode.order.order_id for arrival in delivered if arrival.station == station]
@@ -103,19 +109,41 @@ def sound(arrival: Delivered) -> Delivered:
     return replace(arrival, episode=spoilt, arrays_file=b"")
 
 
-def refusal(state: CampaignState, arrival: Delivered, seen: dict[str, Delivered]) -> str:
-    """Why an episode does not count; empty when it does."""
-    order = state.open.get(arrival.episode.order.order_id)
-    if order is None:
+def refusal(order: Order | None, ended: str, episode: Episode) -> str:
+    """Why an episode does not count; empty when it does.
+
+    Args:
+        order: as the ledger has it; None when it has none, or none that could still be delivered.
+        ended: how the order has ended so far; empty while it is open.
+        episode: what a station delivers.
+    """
+    if order is None or ended not in {"", "unknown"}:
         return "its order has ended already, or was never given"
-    if arrival.episode.order.order_id in seen:
-        return "it arrived twice"
-    if order != arrival.episode.order:
+    if order != episode.order:
         return "it answers an order that differs from the one in the ledger"
-    began = arrival.episode.outcome in {"success", "failure", "unsafe"}
-    if began and arrival.episode.ran_policy_id != order.policy_id:
-        return f"it ran {arrival.episode.ran_policy_id[:12]} where {order.policy_id[:12]} was ordered"
+    began = episode.outcome in {"success", "failure", "unsafe"}
+    if began and episode.ran_policy_id != order.policy_id:
+        return f"it ran {episode.ran_policy_id[:12]} where {order.policy_id[:12]} was ordered"
     return ""
+
+
+def _standing(lab: Lab, order_id: str) -> tuple[Order | None, str]:
+    """(an order, how it has ended): of this campaign, or of an earlier one that a station could not tell in time."""
+    state = lab.state
+    if order_id in state.open or order_id in state.ended:
+        return state.open.get(order_id) or state.unknown.get(order_id), state.ended.get(order_id, "")
+    row = Reading(lab.ledger.database).order(order_id) if isinstance(lab.ledger, SqliteLedger) else None
+    return (row.order, row.episode.outcome if row.episode else "") if row is not None else (None, "")
+
+
+def _write(lab: Lab, kind: str, episodes: Sequence[Episode]) -> None:
+    """One event for each campaign; those of an earlier campaign move nothing here."""
+    for campaign_id in dict.fromkeys(episode.order.campaign_id for episode in episodes):
+        body = {"episodes": [episode_body(item) for item in episodes if item.order.campaign_id == campaign_id]}
+        if campaign_id == lab.state.campaign_id:
+            lab.write((kind, body))
+        else:
+            lab.ledger.append([(kind, {"campaign_id": campaign_id, **body})])
 
 
 def _joined(lab: Lab, joined: Joined) -> None:
@@ -132,6 +160,8 @@ def _joined(lab: Lab, joined: Joined) -> None:
         order for order in lab.state.open.values() if order.station == joined.station and order.order_id not in kept
     ]
     end_orders(lab, lost, "aborted", "the station's process ended during the episode")
+    if too_late := [order_id for order_id in joined.running if order_id in lab.state.unknown]:
+        lab.fleet.release(joined.station, too_late)  # nothing begins under an order that has ended
     if lab.state.champion:
         lab.fleet.command(joined.station, "deploy", lab.state.champion)
 

@@ -130,6 +130,8 @@ def _find(db: sqlite3.Connection, seq: int, body: Mapping[str, object]) -> None:
             how = f"it ended as {row.episode.outcome}" if row.episode else "it has not ended"
             raise LedgerProblem(f"Order {row.order.order_id} cannot be found: {how}, and only unknown ones are sought.")
         episode = records.episode_from(said, row.order)
+        if episode.outcome == "unknown":
+            raise LedgerProblem(f"Order {row.order.order_id} cannot be found as unknown: that is what it was.")
         run(db, _FIND, (*rows.end_values(episode, row.ended_seq), seq, row.order.order_id))
 
 

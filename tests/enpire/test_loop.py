@@ -18,7 +18,6 @@ from enpire.lab import Lab
 from enpire.loop import run, turn
 from enpire.recipe import Recipe
 from enpire.recompute import recompute
-from enpire.state import CampaignState
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.types import Order
@@ -160,17 +159,16 @@ def test_commands_are_written_before_they_are_carried_out(home: Home) -> None:
 def test_an_answer_that_ran_another_policy_does_not_count(home: Home) -> None:
     from enpire.steps.record import refusal
 
-    state = CampaignState(campaign_id="C1")
     ledger = SqliteLedger(home.ledger)
     lab = lab_of(home, ledger)
     order = lab.scheduler.next_orders(lab.state, lab_seat())[0]
-    state.open[order.order_id] = order
-    delivered = PretendFleet(home.versions).finish(order)
-    assert refusal(state, delivered, {}) == ""
-    other = replace(delivered, episode=replace(delivered.episode, ran_policy_id="something else"))
-    assert "was ordered" in refusal(state, other, {})
-    assert "twice" in refusal(state, delivered, {order.order_id: delivered})
-    assert "ended already" in refusal(CampaignState(), delivered, {})
+    episode = PretendFleet(home.versions).finish(order).episode
+    assert refusal(order, "", episode) == ""
+    assert refusal(order, "unknown", episode) == ""
+    assert "was ordered" in refusal(order, "", replace(episode, ran_policy_id="something else"))
+    assert "differs" in refusal(replace(order, round=order.round + 1), "", episode)
+    assert "ended already" in refusal(order, "aborted", episode)
+    assert "never given" in refusal(None, "", episode)
     ledger.close()
 
 
