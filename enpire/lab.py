@@ -12,11 +12,12 @@ from typing import Protocol
 
 from enpire.campaign import Campaign
 from enpire.fleet.arrivals import Beat, Fleet
+from enpire.fleet.lockstep import Lockstep
 from enpire.fleet.scheduler import Scheduler, Seat
 from enpire.fold import fold
 from enpire.home import Home
 from enpire.inbox import Command
-from enpire.interfaces import Ledger, Progress, Task
+from enpire.interfaces import ImprovementJob, Ledger, Progress, Task
 from enpire.recipe import Recipe
 from enpire.state import CampaignState
 from enpire.steps.training_process import TrainingProcess
@@ -80,6 +81,8 @@ class Lab:
     task: Task
     state: CampaignState
     stations: dict[str, StationSeat] = field(default_factory=dict[str, StationSeat])
+    train: Callable[[ImprovementJob], TrainingProcess] = TrainingProcess.begin
+    """How a training run is begun, here or on another machine."""
     learner: TrainingProcess | None = None
     learner_progress: Progress | None = None
     began_s: float = field(default_factory=time.monotonic)
@@ -103,7 +106,8 @@ class Lab:
         """Seed the draw of orders; a resumed campaign draws on, never again the same."""
         seed = f"{self.campaign.seed} {self.state.campaign_id} {sum(self.state.outcomes.values())}"
         self.secret = self.home.secret()
-        self.scheduler = Scheduler(self.campaign, self.start, random.Random(seed))
+        kind = Lockstep if self.campaign.rounds.lockstep else Scheduler
+        self.scheduler = kind(self.campaign, self.start, random.Random(seed))
 
     def write(self, *entries: Entry) -> None:
         """Append events durably, then fold the same events into the state."""
@@ -120,9 +124,12 @@ class Lab:
         """A start of the task. Hidden ones are keyed by the laboratory's secret and their scope.
 
         confirm: scope is the frozen policy's hash, so its starts exist only after it does. holdout: scope is the gate,
-        so no two gates share a start and what one gate revealed is of no use in the next.
+        so no two gates share a start and what one gate revealed is of no use in the next. In lockstep the campaign's
+        name and seed stand for its id, so that the same campaign has the same starts again.
         """
-        key = hmac.new(self.secret, f"{self.state.campaign_id} {split} {scope}".encode(), hashlib.sha256)
+        campaign = self.campaign
+        whose = f"{campaign.name} {campaign.seed}" if campaign.rounds.lockstep else self.state.campaign_id
+        key = hmac.new(self.secret, f"{whose} {split} {scope}".encode(), hashlib.sha256)
         return self.task.start(split, index, key.digest())
 
     def elapsed_s(self) -> float:

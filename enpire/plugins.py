@@ -8,6 +8,7 @@ laboratory adds a task, a driver, a policy, a learner or an agent without an edi
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 
@@ -55,7 +56,10 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "doors": {"zmq": "enpire.fleet.door:door"},
     "transports": {
         "zmq": "enpire.fleet.zmq_transport:ZmqFleet",
+    },
+    "hosts": {
         "local": "enpire.fleet.local:start_local",
+        "ray": "enpire.fleet.on_ray:start_on_ray",
     },
 }
 """group -> name -> "module:attribute"."""
@@ -71,6 +75,17 @@ def names(group: str) -> tuple[str, ...]:
     """All names of a group, built in or installed, sorted."""
     installed = {point.name for point in entry_points(group=f"enpire.{group}")}
     return tuple(sorted(installed | set(BUILT_IN.get(group, {}))))
+
+
+def listed(group: str) -> list[tuple[str, str]]:
+    """(name, where it is made) of every part of a group, sorted; imports none of them."""
+    installed = {point.name: point.value for point in entry_points(group=f"enpire.{group}")}
+    return sorted({**installed, **BUILT_IN.get(group, {})}.items())
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package could be imported; imports nothing."""
+    return importlib.util.find_spec(package) is not None
 
 
 def load(group: str, name: str) -> object:

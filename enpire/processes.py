@@ -9,11 +9,32 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from enpire.store import durable
 
 _PR_SET_PDEATHSIG = 1
 _PARENT = "ENPIRE_PARENT"
+
+
+class Running(Protocol):
+    """A process that was started, here (`subprocess.Popen`) or on another machine."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """The exit code, negative after a signal; None while it runs."""
+        ...
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; the exit code. subprocess.TimeoutExpired when that takes longer than `timeout` seconds."""
+        ...
 
 
 def die_with_parent(sent: int = signal.SIGTERM) -> None:
@@ -55,7 +76,7 @@ def start_python(
         )  # fmt: skip
 
 
-def end_process(process: subprocess.Popen[bytes], patience_s: float = 1.0) -> None:
+def end_process(process: Running, patience_s: float = 1.0) -> None:
     """SIGTERM, and SIGKILL after `patience_s`; returns when it has ended."""
     if process.poll() is None:
         process.terminate()

@@ -37,6 +37,7 @@ from enpire.state import CampaignState
 from enpire.steps.agent_process import require_agents
 from enpire.steps.deploy import swap
 from enpire.steps.ending import INTERRUPTED, Ending
+from enpire.steps.training_process import TrainingProcess
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
@@ -66,7 +67,7 @@ class Choices:
 
     seed: int | None = None
     on: str = "local"
-    """Where the campaign's own stations run."""
+    """Where the campaign's own stations and its learner run: local, ray."""
     views: tuple[View, ...] = ()
 
 
@@ -103,6 +104,7 @@ def run_campaign(name_or_path: str | Path, home: Home, choices: Choices | None =
 def _session(campaign: Campaign, home: Home, ledger: Ledger, state: CampaignState, chosen: Choices) -> Ending:
     with _connected(campaign, home, state, chosen.on) as (fleet, crew):
         lab = _lab(campaign, home, ledger, state, fleet)
+        lab.train = partial(TrainingProcess.begin, module=crew.learner, environment=crew.environment)
         lab.tick = partial(_tick, lab, crew, chosen.views)
         lab.watchers.extend(view.note for view in chosen.views)
         with _interruptible(lab):
@@ -195,7 +197,7 @@ def _reconcile(lab: Lab) -> None:
         _say(differences.sentence())
 
 
-def _tick(lab: Lab, crew: LocalCrew, views: tuple[View, ...]) -> None:
+def _tick(lab: Lab, crew: Crew, views: tuple[View, ...]) -> None:
     """What belongs to every turn of the loop beside its steps: stations that died rise, whoever watches sees."""
     if lab.due("supervision", 0.5):
         crew.supervise()
@@ -206,10 +208,10 @@ def _tick(lab: Lab, crew: LocalCrew, views: tuple[View, ...]) -> None:
 
 
 @contextmanager
-def _connected(campaign: Campaign, home: Home, state: CampaignState, on: str) -> Generator[tuple[Fleet, LocalCrew]]:
+def _connected(campaign: Campaign, home: Home, state: CampaignState, on: str) -> Generator[tuple[Fleet, Crew]]:
     """The fleet's socket and the stations that this campaign starts itself."""
     open_fleet = cast("Callable[..., AddressedFleet]", load("transports", "zmq"))
-    start = cast("Callable[..., LocalCrew]", load("transports", on))
+    start = cast("Callable[..., Crew]", load("hosts", on))
     door = cast("Callable[..., object]", load("doors", "zmq"))(campaign.stations.bind, home.keys)
     fleet = open_fleet(door, home.versions, first_lease=state.lease + 1)
     if not campaign.stations.count or door != campaign.stations.bind:
@@ -234,8 +236,11 @@ class AddressedFleet(Fleet, Protocol):
     address: str
 
 
-class LocalCrew(Protocol):
-    """Stations that the campaign started and must stop."""
+class Crew(Protocol):
+    """Stations that the campaign started and must stop, and how its learner is started beside them."""
+
+    learner: str
+    environment: Mapping[str, str]
 
     def supervise(self) -> None:
         """Start again what died."""

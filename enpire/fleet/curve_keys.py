@@ -54,7 +54,7 @@ def server_keys(folder: Path) -> KeyPair:
     path = folder / "server.secret"
     if not path.is_file():
         durable.make_folder(folder / "allowed")
-        _write_pair(path, _new_pair())
+        write_pair(path, _new_pair())
     return read_pair(path)
 
 
@@ -70,7 +70,7 @@ def enroll(folder: Path, station: str) -> Path:
         raise UsageError(f"The station {station} is enrolled already; delete {card} to bar its old key first.")
     durable.make_folder(card.parent)
     pair, path = _new_pair(), folder / f"{station}.secret"
-    _write_pair(path, pair)
+    write_pair(path, pair)
     durable.write(card, pair.public + b"\n")
     return path
 
@@ -147,7 +147,8 @@ def _new_pair() -> KeyPair:
     return KeyPair(public=public, secret=secret)
 
 
-def _write_pair(path: Path, pair: KeyPair) -> None:
+def write_pair(path: Path, pair: KeyPair) -> None:
+    """Keep a pair where only its owner may read it."""
     # Private before the secret is in it: an empty file with the right mode first, then the content in its place.
     durable.write(path, b"")
     path.chmod(0o600)

@@ -34,12 +34,13 @@ def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
 
 def start_local(campaign: Campaign, home: Home, address: str, say: Callable[[str], None]) -> LocalStations:
     """Start the campaign's stations as processes of this machine; `stop()` ends them within two seconds."""
-    files = [_with_key(file, address, home) for file in station_files(campaign, home)]
+    files = [with_key(file, address, home) for file in station_files(campaign, home)]
     stations = LocalStations(files, from_here(address), home.stations / "logs", say)
     stations.start()
     return stations
 
 
-def _with_key(file: StationFile, address: str, home: Home) -> StationFile:
+def with_key(file: StationFile, address: str, home: Home) -> StationFile:
+    """The file with the keys that it needs at this address."""
     key_file, server_key = own_key(address, home.keys, file.name)
     return replace(file, key_file=key_file, server_key=server_key)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from enpire.fleet.station_file import StationFile, write_station
-from enpire.processes import end_process, one_core, start_python
+from enpire.processes import Running, end_process, one_core, start_python
 
 _FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 0.5, 30.0
 _STEADY_S = 60.0
@@ -19,9 +20,9 @@ _PATIENCE_S = 1.6
 
 
 @dataclass(slots=True)
-class _Running:
+class _Berth:
     file: StationFile
-    process: subprocess.Popen[bytes]
+    process: Running
     started_s: float
     back_off_s: float = _FIRST_BACK_OFF_S
     restart_at_s: float = 0.0
@@ -37,17 +38,22 @@ class LocalStations:
         say: where one sentence goes when a station died.
     """
 
+    learner = "enpire.learner_process"
+    """The module whose process trains where these stations run."""
+    environment: Mapping[str, str] = MappingProxyType({})
+    """What that process finds in its environment beside this one's."""
+
     def __init__(
         self, files: Sequence[StationFile], address: str, logs: Path, say: Callable[[str], None] = print
     ) -> None:
         self._files, self._address, self._logs, self._say = tuple(files), address, logs, say
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, _Berth] = {}
 
     def start(self) -> None:
         """Start all of them; returns at once, each says hello when it is ready."""
         for file in self._files:
             if file.name not in self._running:
-                self._running[file.name] = _Running(file, self._launch(file), time.monotonic())
+                self._running[file.name] = _Berth(file, self._launch(file), time.monotonic())
 
     def supervise(self) -> None:
         """Restart what died, later and later if it dies again; call it now and then."""
@@ -89,10 +95,15 @@ class LocalStations:
                 end_process(process, 0.0)
         self._running.clear()
 
-    def _launch(self, file: StationFile) -> subprocess.Popen[bytes]:
-        path = self._logs / f"{file.name}.yaml"
-        write_station(file, path)
-        arguments = [str(path), "--connect", self._address, "--die-with-parent"]
-        # A fast simulation takes all the time there is: it gives way to the learner and to the loop on the same cores.
-        nice = 10 if file.pace == "fast" else 0
-        return start_python("enpire.fleet.station", arguments, self.log(file.name), nice=nice, environment=one_core())
+    def _launch(self, file: StationFile) -> Running:
+        return start_station(file, self._address, self._logs)
+
+
+def start_station(file: StationFile, address: str, logs: Path) -> subprocess.Popen[bytes]:
+    """One station's process; its file and its log lie in `logs`, and it ends with the process that started it."""
+    path = logs / f"{file.name}.yaml"
+    write_station(file, path)
+    arguments = [str(path), "--connect", address, "--die-with-parent"]
+    # A fast simulation takes all the time there is: it gives way to the learner and to the loop on the same cores.
+    nice = 10 if file.pace == "fast" else 0
+    return start_python("enpire.fleet.station", arguments, logs / f"{file.name}.log", nice=nice, environment=one_core())

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 
 from enpire import versions
+from enpire.fleet.lockstep import agent_awaited, demonstrated
 from enpire.ids import mint
 from enpire.interfaces import ImprovementJob
 from enpire.lab import Lab
@@ -31,7 +32,7 @@ def improve(lab: Lab) -> None:
             _begin(lab, lab.state.ideas.recipe_in_force(lab.recipe) if lab.state.champion else lab.base_recipe)
         return
     if lab.learner is None:
-        lab.learner = TrainingProcess.begin(_job(lab))
+        lab.learner = lab.train(_job(lab))
     _follow(lab, lab.learner)
 
 
@@ -53,10 +54,10 @@ def _its_turn(lab: Lab) -> Experiment | None:
 
 def _due(lab: Lab) -> bool:
     state, campaign = lab.state, lab.campaign
-    if _busy(lab) or state.failures_in_a_row >= PATIENCE:
+    if _busy(lab) or state.failures_in_a_row >= PATIENCE or agent_awaited(state, campaign):
         return False
     if not state.champion:
-        return state.demonstrations >= campaign.base.demonstrations
+        return demonstrated(state, campaign) >= campaign.base.demonstrations
     return state.fresh >= campaign.rounds.episodes and state.round < campaign.budget.rounds
 
 
@@ -74,13 +75,14 @@ def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
     if experiment_id:
         body["experiment_id"] = experiment_id
     lab.write(("learner started", body))
-    lab.learner = TrainingProcess.begin(_job(lab))
+    lab.learner = lab.train(_job(lab))
 
 
 def _data(lab: Lab, round_number: int) -> Sequence[DataRow]:
     """Demonstrations always; policy episodes of the last `window` rounds. Nothing of a hidden split."""
     oldest = max(0, round_number - lab.campaign.rounds.window)
-    return [row for row in lab.state.data if row.purpose == "demonstrate" or row.round >= oldest]
+    rows = [row for row in lab.state.data if row.purpose == "demonstrate" or row.round >= oldest]
+    return sorted(rows, key=lambda row: (row.round, row.sha256)) if lab.campaign.rounds.lockstep else rows
 
 
 def _job(lab: Lab) -> ImprovementJob:

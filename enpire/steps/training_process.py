@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from enpire.files import plain
 from enpire.interfaces import ImprovementJob, Progress
@@ -21,6 +22,8 @@ class TrainingProcess:
 
     folder: Path
     process: subprocess.Popen[bytes]
+    module: str
+    environment: Mapping[str, str]
     began_s: float = field(default_factory=time.monotonic)
     read: int = 0
     """Bytes of progress.jsonl that were read."""
@@ -28,16 +31,28 @@ class TrainingProcess:
     """How often the run was begun again because its process was killed."""
 
     @classmethod
-    def begin(cls, job: ImprovementJob) -> TrainingProcess:
-        """Start a job, or start it again: it resumes from its checkpoints."""
+    def begin(
+        cls,
+        job: ImprovementJob,
+        module: str = "enpire.learner_process",
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> TrainingProcess:
+        """Start a job, or start it again: it resumes from its checkpoints.
+
+        Args:
+            job: what to learn; its `work` is the folder of the run.
+            module: is run as the process, with the folder as its argument.
+            environment: for the process, beside this one's.
+        """
         folder = job.work
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "failure.txt").unlink(missing_ok=True)
         durable.write(folder / "job.json", json.dumps(plain(job)).encode())
         threads = {name: str(job.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         arguments = [str(folder), "--die-with-parent"]
-        process = start_python("enpire.learner_process", arguments, folder / "log.txt", environment=one_core(**threads))
-        return cls(folder=folder, process=process)
+        around = one_core(**threads, **environment)
+        process = start_python(module, arguments, folder / "log.txt", environment=around)
+        return cls(folder=folder, process=process, module=module, environment=environment)
 
     def progress(self) -> Progress | None:
         """The latest report since the last call, if there is one."""
@@ -76,7 +91,7 @@ class TrainingProcess:
 
     def again(self, job: ImprovementJob) -> TrainingProcess:
         """Begin the job again after its process was killed."""
-        begun = TrainingProcess.begin(job)
+        begun = TrainingProcess.begin(job, self.module, self.environment)
         begun.began_s, begun.restarts = self.began_s, self.restarts + 1
         return begun
 

@@ -64,8 +64,8 @@ def _command_line(pid: int) -> str:
 class Orchestrator:
     """`enpire run` of one campaign in one home, started as often as it takes."""
 
-    def __init__(self, campaign: Path, home: Path) -> None:
-        self.campaign, self.home = campaign, home
+    def __init__(self, campaign: Path, home: Path, *options: str, **around: str) -> None:
+        self.campaign, self.home, self.options, self.around = campaign, home, options, around
         self.log = home.parent / "orchestrator.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.starts = 0
@@ -74,8 +74,8 @@ class Orchestrator:
         command = [sys.executable, "-m", "enpire.cli", "run", str(self.campaign), "--home", str(self.home)]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [*command, "--headless"], env=environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                start_new_session=True,
+                [*command, "--headless", *self.options], env=environment() | self.around, stdin=subprocess.DEVNULL,
+                stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
         self.starts += 1
 
@@ -173,7 +173,7 @@ class Audit:
     outcomes: Mapping[str, int]
     open: int
     doubled: tuple[str, ...]
-    """Orders that were issued, or ended, more than once."""
+    """Orders that were issued, ended or found more than once."""
     lost: tuple[str, ...]
     """Episodes with a verdict that the witness saw and that the ledger does not have as they were."""
     witnessed: int
@@ -196,20 +196,21 @@ def audit(home: Path, witness: Witness, *, may_be_open: bool = False) -> Audit:
     try:
         events = ledger.verify()
         ledger.verify_orders()
-        issued, ended = Counter[str](), Counter[str]()
+        issued, ended, found = Counter[str](), Counter[str](), Counter[str]()
         outcome_of: dict[str, str] = {}
         refused = 0
         for event in ledger.events():
             refused += event.kind == "episode refused"
             issued.update(_ids(event, "order issued", "orders"))
             ended.update(_ids(event, "orders ended", "episodes"))
+            found.update(_ids(event, "orders found", "episodes"))
             outcome_of |= _outcomes(event)
         different = [check.sentence for check in recompute(ledger) if not check.equal]
         differences = compare(Reading(ledger.database), FolderStore(home / "episodes"), deep=True)
     finally:
         ledger.close()
     lost = [key for key, seen in witness.seen.items() if seen in VERDICTS and outcome_of.get(key) != seen]
-    doubled = [key for count in (issued, ended) for key, times in count.items() if times > 1]
+    doubled = [key for count in (issued, ended, found) for key, times in count.items() if times > 1]
     still_open = set(issued) - set(ended)
     if may_be_open:
         lost = [key for key in lost if key not in still_open]
@@ -227,7 +228,7 @@ def _ids(event: Event, kind: str, key: str) -> list[str]:
 
 
 def _outcomes(event: Event) -> dict[str, str]:
-    if event.kind != "orders ended":
+    if event.kind not in ("orders ended", "orders found"):
         return {}
     items = cast("Sequence[Mapping[str, object]]", event.body["episodes"])
     return {str(item["order_id"]): str(item["outcome"]) for item in items}

@@ -1,0 +1,208 @@
+"""Stations and learners on a Ray cluster (`enpire run --on ray`): more machines, the same loop, ledger and gate.
+
+Ray only decides where a process runs and says when its machine is lost. The station there is the ordinary station
+process and speaks ZeroMQ with the orchestrator; the learner there is the ordinary learner process, whose folder is
+mirrored (enpire/learner_on_ray.py). The cluster is the one that RAY_ADDRESS names; without it one begins on this
+machine. Every machine of the cluster needs the same version of ENPIRE.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from enpire import __version__
+from enpire.campaign import Campaign
+from enpire.errors import MissingExtra, TransportProblem, UsageError
+from enpire.fleet.curve_keys import KeyPair, read_pair, write_pair
+from enpire.fleet.door import from_here
+from enpire.fleet.local import station_files, with_key
+from enpire.fleet.processes import LocalStations, start_station
+from enpire.fleet.station_file import StationFile
+from enpire.fleet.zmq_link import stays_here
+from enpire.home import Home
+from enpire.processes import Running, end_process
+from enpire.store import durable
+
+LOST = -9
+"""The exit code of a process whose machine or worker was lost."""
+
+
+def join(address: str) -> Any:
+    """The module `ray`, connected to the cluster at `address` (HOST:PORT), or, for `local`, to a new one made here.
+
+    Raises:
+        MissingExtra: Ray is not installed.
+        TransportProblem: the cluster does not answer.
+    """
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing is told to anybody outside
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ModuleNotFoundError as missing:
+        raise MissingExtra("--on ray needs the package ray: pip install 'enpire[ray]'.") from missing
+    module: Any = ray  # its types are known in part only
+    own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    try:
+        module.init(address=address, logging_level=logging.ERROR, log_to_driver=False, **own)
+    except (ConnectionError, RuntimeError, TimeoutError, ValueError) as problem:
+        raise TransportProblem(
+            f"The Ray cluster at {address} cannot be joined: {' '.join(str(problem).split())[:300]} "
+            "Set RAY_ADDRESS to HOST:PORT of its head, or unset it to begin a cluster on this machine."
+        ) from problem
+    return module
+
+
+def start_on_ray(campaign: Campaign, home: Home, address: str, say: Callable[[str], None]) -> RayStations:
+    """Put the campaign's stations on the cluster that RAY_ADDRESS names; `stop()` ends them within two seconds.
+
+    UsageError when the cluster has other machines and the campaign's address stays on this one.
+    """
+    ray = join(os.environ.get("RAY_ADDRESS", "local"))
+    try:
+        here = ray.util.get_node_ip_address()
+        nodes = [str(node["NodeManagerAddress"]) for node in ray.nodes() if node["Alive"]]
+        head, cores = ray.get_runtime_context().gcs_address, ray.cluster_resources().get("CPU", 1.0)
+        say(f"Ray cluster {head}: {len(nodes)} node(s), {cores:g} cores.")
+        files = [with_key(file, address, home) for file in station_files(campaign, home)]
+        stations = RayStations(files, reachable(address, here, set(nodes)), home.stations / "logs", say)
+        stations.cluster, stations.environment = ray, {"RAY_ADDRESS": head}
+        stations.start()
+    except BaseException:
+        ray.shutdown()
+        raise
+    return stations
+
+
+def reachable(address: str, here: str, machines: set[str]) -> str:
+    """The orchestrator's address as every machine of the cluster can reach it; UsageError when some cannot."""
+    if machines <= {here}:
+        return from_here(address)
+    if stays_here(address):
+        others = ", ".join(sorted(machines - {here}))
+        raise UsageError(
+            f"The Ray cluster has machines ({others}) that cannot reach {address}: set stations.bind of the campaign "
+            "to tcp://0.0.0.0:PORT (keys are made by themselves), or run --on local."
+        )
+    return address.replace("//0.0.0.0:", f"//{here}:")
+
+
+class RayStations(LocalStations):
+    """Station processes on the machines of a cluster, supervised like those of this machine."""
+
+    learner = "enpire.learner_on_ray"
+    cluster: Any = None
+    """The module `ray`, connected."""
+
+    def stop(self) -> None:
+        """End all of them within two seconds and leave the cluster. Allowed twice."""
+        super().stop()
+        self.cluster.shutdown()
+
+    def _launch(self, file: StationFile) -> Running:
+        key = read_pair(file.key_file) if file.key_file is not None else None
+        # With fewer cores than stations they share, as on one machine; one share is left for the learner.
+        share = min(1.0, self.cluster.cluster_resources().get("CPU", 1.0) / (len(self._files) + 1))
+        place = {"num_cpus": round(share, 3), "scheduling_strategy": "SPREAD", "max_restarts": 0}
+        actor = self.cluster.remote(StationActor).options(**place)
+        return RayProcess(self.cluster, actor.remote(file, self._address, self._logs, key, __version__))
+
+
+class RayProcess:
+    """A station's process behind its actor. Asking never waits; a lost actor counts as a process that was killed."""
+
+    pid = 0
+    """No process of this machine."""
+
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self._ray, self._actor = ray, actor
+        self._asked: Any = actor.poll.remote()
+        self._ending: Any = None
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code as far as the actor has said; None while it runs, or while no machine has room for it."""
+        if self._code is None and self._heard(self._asked, 0.0):
+            self._asked = self._actor.poll.remote()
+        return self._code
+
+    def terminate(self) -> None:
+        """Ask the process to end; `wait` hears of it."""
+        self._ending = self._ending or self._actor.end.remote()
+
+    def kill(self) -> None:
+        """End the actor, and with it the process."""
+        self._ray.kill(self._actor)
+        self._code = LOST
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end that was asked for; subprocess.TimeoutExpired after `timeout` seconds."""
+        self.terminate()
+        if self._code is None:
+            self._heard(self._ending, timeout)
+        if self._code is None:
+            raise subprocess.TimeoutExpired("a station on Ray", timeout or 0.0)
+        return self._code
+
+    def _heard(self, question: Any, timeout_s: float | None) -> bool:
+        """Whether the question was answered; an exit code in the answer is kept."""
+        ready, _ = self._ray.wait([question], timeout=timeout_s)
+        if ready:
+            try:
+                self._code = self._ray.get(question)
+            except self._ray.exceptions.RayActorError:
+                self._code = LOST
+        return bool(ready)
+
+
+class StationActor:
+    """On a machine of the cluster: one station process, which ends with this actor."""
+
+    def __init__(self, file: StationFile, address: str, logs: Path, key: KeyPair | None, version: str) -> None:
+        require_same(version)
+        if not logs.parent.is_dir():
+            # Another machine: the station keeps its state on that machine's own disk.
+            own = scratch("stations", str(logs.parent))
+            file, logs = replace(file, home=own / file.name), own / "logs"
+        if key is not None:
+            durable.make_folder(file.home)
+            kept = file.home / "station.secret"
+            write_pair(kept, key)
+            file = replace(file, key_file=kept)
+        self._process = start_station(file, address, logs)
+
+    def poll(self) -> int | None:
+        """The exit code of the station's process; None while it runs."""
+        return self._process.poll()
+
+    def end(self) -> int:
+        """End the process; its exit code."""
+        end_process(self._process, 1.2)
+        return self._process.wait()
+
+
+def require_same(version: str) -> None:
+    """Refuse to work for an orchestrator of another version; TransportProblem names both."""
+    if version != __version__:
+        raise TransportProblem(
+            f"This machine of the cluster has ENPIRE {__version__} and the orchestrator {version}; install the same."
+        )
+
+
+def scratch(*names: str) -> Path:
+    """A folder on this machine's own disk that only this user can enter, the same one for the same names."""
+    digest = hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
+    top = Path(tempfile.gettempdir()) / f"enpire-{os.getuid()}"
+    top.mkdir(mode=0o700, exist_ok=True)
+    if top.stat().st_uid != os.getuid() or top.is_symlink():
+        raise TransportProblem(f"{top} on {os.uname().nodename} belongs to somebody else; remove it or set TMPDIR.")
+    folder = top / digest
+    folder.mkdir(exist_ok=True)
+    return folder
