@@ -49,7 +49,7 @@ def join(address: str) -> Any:
     except ModuleNotFoundError as missing:
         raise MissingExtra("--on ray needs the package ray: pip install 'enpire[ray]'.") from missing
     module: Any = ray  # its types are known in part only
-    own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    own: dict[str, bool] = {"include_dashboard": False} if address == "local" else {}
     try:
         module.init(address=address, logging_level=logging.ERROR, log_to_driver=False, **own)
     except (ConnectionError, RuntimeError, TimeoutError, ValueError) as problem:
