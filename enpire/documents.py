@@ -170,6 +170,15 @@ class ExperimentView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A version became the champion."""
+
+    at_s: float
+    """Seconds of the campaign, without the time in which no orchestrator ran."""
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IdeaView:
     """One hypothesis in the idea tree, after its parents."""
 
@@ -182,6 +191,8 @@ class IdeaView:
     regime: str
     author: str
     lane: str
+    proposed_s: float
+    """Seconds of the campaign, without the time in which no orchestrator ran."""
     parents: tuple[str, ...]
     edges: tuple[tuple[str, str], ...]
     """(kind, hypothesis) of every line that is not a parent."""
@@ -215,6 +226,10 @@ class CampaignView:
     code: str
     goal: GoalView
     rounds: tuple[RoundView, ...]
+    gates: tuple[GateView, ...]
+    """Every gate, oldest first: those of the rounds and those of experiments."""
+    deployments: tuple[Deployment, ...]
+    """Every change of the champion, oldest first."""
     base: Success | None
     champion: Success | None
     """The champion on hidden starts, all its trials together; the confirmation stands beside it in `confirm`."""

@@ -103,6 +103,8 @@ class History:
     refused: int = 0
     ideas: proposals.Ideas = field(default_factory=proposals.Ideas)
     """What agents proposed."""
+    proposed_s: dict[str, float] = field(default_factory=dict[str, float])
+    """hypothesis -> elapsed seconds when it was proposed."""
     tokens: dict[str, int] = field(default_factory=lambda: {"fresh": 0, "cached": 0, "output": 0})
 
     @property
@@ -222,6 +224,9 @@ class History:
                 phase: float(cast("float", value)) for phase, value in cast("Mapping[str, object]", seconds).items()
             }
 
+    def _proposed(self, body: Mapping[str, object]) -> None:
+        self.proposed_s[text(mapping(body, "hypothesis"), "hypothesis_id")] = self.elapsed_s
+
     def _tokens(self, body: Mapping[str, object]) -> None:
         for sort in self.tokens:
             self.tokens[sort] += int(number(body, sort))
@@ -247,6 +252,7 @@ class History:
         "confirm opened": _confirming,
         "confirmed": _confirmed,
         "robot time": _robot_time,
+        "hypothesis proposed": _proposed,
         "tokens spent": _tokens,
     }
     """kind of event -> the method that folds it in."""

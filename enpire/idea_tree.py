@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from enpire.documents import ExperimentView, IdeaView
-from enpire.proposals import Experiment, Ideas
+from enpire.proposals import Experiment, Idea, Ideas
 
 
-def ideas_of(ideas: Ideas) -> tuple[IdeaView, ...]:
-    """Every hypothesis as a document; each stands below its first parent, siblings oldest first."""
+def ideas_of(ideas: Ideas, proposed_s: Mapping[str, float]) -> tuple[IdeaView, ...]:
+    """Every hypothesis as a document; each stands below its first parent, siblings oldest first.
+
+    Args:
+        ideas: the fold of what was proposed.
+        proposed_s: hypothesis -> when, in seconds of the campaign.
+    """
     children: dict[str, list[str]] = {}
     for idea in ideas.ideas.values():
         parents = [parent for parent in idea.hypothesis.parents if parent in ideas.ideas]
@@ -21,7 +26,7 @@ def ideas_of(ideas: Ideas) -> tuple[IdeaView, ...]:
     waiting = [(name, 0) for name in reversed(children.get("", []))]
     while waiting:
         name, depth = waiting.pop()
-        views.append(_idea(ideas, name, depth, tests))
+        views.append(_idea(ideas.ideas[name], depth, proposed_s.get(name, 0.0), tests.get(name, [])))
         waiting.extend((child, depth + 1) for child in reversed(children.get(name, [])))
     return tuple(views)
 
@@ -52,12 +57,11 @@ def outcome(view: ExperimentView) -> str:
     return f"{view.decision} ({view.why}): {points}"
 
 
-def _idea(ideas: Ideas, name: str, depth: int, tests: Mapping[str, list[Experiment]]) -> IdeaView:
-    idea = ideas.ideas[name]
+def _idea(idea: Idea, depth: int, proposed_s: float, tests: Sequence[Experiment]) -> IdeaView:
     said = idea.hypothesis
     return IdeaView(
-        id=name, depth=depth, statement=said.statement, falsifier=said.falsifier, kind=said.kind, regime=said.regime,
-        author=said.author, lane=said.lane, parents=said.parents,
-        edges=tuple((edge.kind, edge.to) for edge in idea.edges),
-        experiments=tuple(experiment_view(item) for item in tests.get(name, [])),
+        id=said.hypothesis_id, depth=depth, proposed_s=proposed_s, statement=said.statement,
+        falsifier=said.falsifier, kind=said.kind, regime=said.regime, author=said.author, lane=said.lane,
+        parents=said.parents, edges=tuple((edge.kind, edge.to) for edge in idea.edges),
+        experiments=tuple(map(experiment_view, tests)),
     )  # fmt: skip

@@ -16,6 +16,7 @@ from typing import cast, get_args
 from enpire.documents import (
     CampaignLine,
     CampaignView,
+    Deployment,
     EpisodeLine,
     EpisodePage,
     EpisodeView,
@@ -111,6 +112,8 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         code=text(past.started, "code"),
         goal=GoalView(success=number(goal, "success"), confirm_starts=int(number(goal, "confirm_starts"))),
         rounds=rounds_of(records.reading, past),
+        gates=tuple(map(gate_view, past.gates.values())),
+        deployments=tuple(Deployment(at_s=at_s, id=policy_id) for at_s, policy_id in past.champions),
         base=_base(past),
         champion=champion,
         confirm=confirm_view(records.reading, past),
@@ -126,7 +129,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         tokens=Tokens(**past.tokens, to_goal=past.goal_tokens),
         search_gate_gap=_gap(records, past, champion),
         stations=_stations(past),
-        ideas=ideas_of(past.ideas),
+        ideas=ideas_of(past.ideas, past.proposed_s),
     )
 
 

@@ -112,9 +112,31 @@ def record(home: Path) -> History:
         past.run(50, "collect", parent, 0.35 + 0.3 * (number - 1), round=number)
         _learn(past, number, parent, candidate, {"auc_a_e": 0.81, "n_success": 34})
         _judge(past, number, parent, candidate, decision)
+    _propose(past)
     seconds = {"rollout": 61.0, "reset": 2.5, "verify": 1.1, "wait-order": 3.0}
     past.say("robot time", stations={f"sim-{number}": seconds for number in range(1, 5)}, wall_s=67.6, robot_s=258.4)
     return past
+
+
+def _propose(past: History) -> None:
+    """Two ideas of one lane: the first was kept, the second builds on it and is queued."""
+    ideas = [("warmer noise finds more successes", ()), ("the same with half the passes", ("idea-1",))]
+    for number, (statement, parents) in enumerate(ideas, 1):
+        hypothesis = {
+            "hypothesis_id": f"idea-{number}", "statement": statement, "falsifier": "the gate does not promote it",
+            "regime": "offline RL", "kind": "improve", "author": "search", "lane": "search-1", "parents": list(parents),
+        }  # fmt: skip
+        edges = [{"kind": "refutes", "to": "idea-1"}] if parents else []
+        past.say("hypothesis proposed", hypothesis=hypothesis, edges=edges, effect="")
+        past.say(
+            "experiment submitted", experiment_id=f"test-{number}", hypothesis_id=f"idea-{number}", author="search",
+            lane="search-1", changes={"passes": 8}, recipe={}, recipe_hash="d" * 64, champion=BASE,
+        )  # fmt: skip
+        past.say("experiment checked", experiment_id=f"test-{number}")
+    past.say(
+        "experiment decided", experiment_id="test-1", hypothesis_id="idea-1", policy_id=SECOND, gate_id="", pairs=40,
+        recipe_hash="d" * 64, decision="keep", reason="better", delta=0.35, low=0.12, high=0.58,
+    )  # fmt: skip
 
 
 def _learn(past: History, number: int, parent: str, made: str, figures: Mapping[str, float]) -> None:

@@ -25,6 +25,21 @@ def test_a_campaign_with_its_rounds_gates_and_versions(site: Site) -> None:
     assert [version["parent"] for version in versions] == ["", "a" * 64, "b" * 64]
 
 
+def test_the_idea_tree_with_its_clock_and_the_climb(site: Site) -> None:
+    view = site.enter("viewer").get(f"/api/v1/campaigns/{site.campaign_id}").json()
+    first, second = view["ideas"]
+    assert (first["depth"], second["depth"], second["parents"]) == (0, 1, ["idea-1"])
+    assert second["edges"] == [["refutes", "idea-1"]]
+    assert 0 < first["proposed_s"] <= second["proposed_s"]
+    assert [(test["phase"], test["decision"], test["delta"]) for test in first["experiments"]] == [
+        ("decided", "keep", 0.35)
+    ]
+    assert [(test["phase"], test["delta"]) for test in second["experiments"]] == [("queued", None)]
+    assert [gate["decision"] for gate in view["gates"]] == ["promote", "reject"]
+    assert [deployed["id"][0] for deployed in view["deployments"]] == ["a", "b"]
+    assert view["deployments"][0]["at_s"] < view["gates"][0]["decided_s"] <= view["deployments"][1]["at_s"]
+
+
 def test_pages_hold_every_episode_once_newest_first(site: Site) -> None:
     client = site.enter("viewer")
     seen: list[str] = []

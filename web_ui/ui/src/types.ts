@@ -59,15 +59,23 @@ export interface StationView {
   id: string; state: string; cause: string; lanes: number; utilisation?: number | null;
   robot_time: Record<string, number>;
 }
+export interface Experiment {
+  id: string; phase: string; decision: string; why: string; changes: Record<string, unknown>; policy_id: string;
+  gate_id: string; delta?: number | null; low?: number | null; high?: number | null; adopted_by: string[];
+}
+export interface Idea {
+  id: string; depth: number; proposed_s: number; statement: string; falsifier: string; kind: string; regime: string;
+  author: string; lane: string; parents: string[]; edges: [string, string][]; experiments: Experiment[];
+}
 export interface CampaignLine { id: string; name: string; task: string; state: string; began: string }
 export interface CampaignView {
   id: string; name: string; task: string; state: string; reason: string; began: string; seed: number;
   goal: { success: number; confirm_starts: number };
-  rounds: RoundView[]; base?: Success | null; champion?: Success | null; confirm?: Confirm | null;
+  rounds: RoundView[]; gates: GateView[]; deployments: { at_s: number; id: string }[]; base?: Success | null; champion?: Success | null; confirm?: Confirm | null;
   episodes: Record<string, number>; worst_case?: Success | null; mru?: number | null;
   robot_time: Record<string, number>; robot_h: number; wall_s: number; time_to_goal_s?: number | null;
   robot_h_to_goal?: number | null; tokens: { fresh: number; cached: number; output: number };
-  search_gate_gap?: number | null; stations: StationView[];
+  search_gate_gap?: number | null; stations: StationView[]; ideas: Idea[];
 }
 export interface VersionView {
   id: string; kind: string; parent: string; round: number; state: string; made_s: number; hidden: Success;

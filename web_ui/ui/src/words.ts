@@ -31,6 +31,20 @@ const DECISIONS: Record<string, Word> = {
   open: { icon: "…", word: "Deciding", tone: "busy" },
 };
 
+/** What became of an idea: the decision on its experiment, or the phase that it is in. */
+const IDEAS: Record<string, Word> = {
+  keep: { icon: "↑", word: "Kept", tone: "ok" },
+  revert: { icon: "✕", word: "Reverted", tone: "bad" },
+  inconclusive: { icon: "=", word: "Inconclusive", tone: "warn" },
+  proposed: { icon: "•", word: "Proposed", tone: "calm" },
+  checked: { icon: "•", word: "Checked", tone: "calm" },
+  queued: { icon: "…", word: "Queued", tone: "calm" },
+  training: { icon: "▶", word: "Training", tone: "busy" },
+  gate: { icon: "◎", word: "In its gate", tone: "busy" },
+  invalid: { icon: "⊘", word: "Invalid", tone: "warn" },
+  cancelled: { icon: "⊘", word: "Cancelled", tone: "calm" },
+};
+
 const STATES: Record<string, Word> = {
   running: { icon: "▶", word: "Running", tone: "ok" },
   paused: { icon: "‖", word: "Paused", tone: "warn" },
@@ -47,6 +61,7 @@ const other = (name: string): Word => ({ icon: "•", word: name, tone: "calm" }
 export const phaseWord = (name: string): Word => PHASES[name] ?? other(name);
 export const outcomeWord = (name: string): Word => OUTCOMES[name] ?? other(name);
 export const decisionWord = (name: string): Word => DECISIONS[name] ?? other(name);
+export const ideaWord = (name: string): Word => IDEAS[name] ?? other(name);
 export const stateWord = (name: string): Word => STATES[name] ?? other(name);
 export const letterWord = (letter: string): Word => outcomeWord(LETTERS[letter] ?? letter);
 

@@ -4,6 +4,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { command, question } from "../command";
 import { percent, seconds, short, whole } from "../format";
 import { Chart } from "../parts/Chart";
+import { Ideas } from "../parts/Ideas";
 import { Empty, Failed, Interval, Pill, Rate, Stack } from "../parts/Pieces";
 import { useGet } from "../parts/use";
 import { mayCommand } from "../session";
@@ -32,6 +33,7 @@ export function CampaignPage({ id }: { id: string }) {
       <Acts id={id} />
       <Figures of={newest} />
       <Curve of={newest} />
+      <Ideas of={newest} />
       <div class="columns">
         <section class="card">
           <header><h2>Robot time</h2><span class="soft small push">{newest.robot_h.toFixed(2)} robot-hours</span></header>
@@ -143,7 +145,7 @@ const Key = ({ tone }: { tone: string }) => <i style={{ background: `var(--${ton
 const judged = (gate: GateView | null | undefined): Success | null => (gate && gate.decision !== "open" ? gate.candidate_success : null);
 
 function Gates({ of }: { of: CampaignView }) {
-  const gates = of.rounds.flatMap((round) => (round.gate ? [round.gate] : []));
+  const gates = of.gates;
   return (
     <section class="card">
       <header><h2>Gates</h2><span class="soft small push">paired hidden starts, evidence read after every pair</span></header>

@@ -1,0 +1,110 @@
+/** What agents proposed and what became of it: the tree on its clock, and the same as a table. */
+
+import { useState } from "preact/hooks";
+import { whole } from "../format";
+import type { CampaignView, Experiment, Idea } from "../types";
+import { ideaWord } from "../words";
+import { IdeaTree } from "./IdeaTree";
+import { newest, stateOf, told } from "./ideaLayout";
+import { Pill } from "./Pieces";
+
+const EDGES: Record<string, string> = {
+  parent: "builds on", inspired_by: "inspired by", adopts: "adopts", refutes: "refutes", supersedes: "supersedes",
+};
+
+export function Ideas({ of }: { of: CampaignView }) {
+  const [chosen, pick] = useState("");
+  if (!of.ideas.length) return <p class="faint small">No agent has proposed anything in this campaign: its own recipe climbs round by round.</p>;
+  const choose = (id: string) => {
+    pick(id === chosen ? "" : id);
+    document.getElementById(`idea-${id}`)?.scrollIntoView({ block: "nearest" });
+  };
+  const kinds = [...new Set(of.ideas.flatMap((idea) => [...(idea.parents.length ? ["parent"] : []), ...idea.edges.map(([kind]) => kind)]))];
+  const spent = of.tokens.fresh + of.tokens.cached + of.tokens.output;
+  return (
+    <section class="card" aria-label="Ideas">
+      <header>
+        <h2>Ideas <span class="faint">{of.ideas.length}</span></h2>
+        <span class="soft small">{spent ? `${whole(spent)} tokens, ${whole(of.tokens.cached)} of them cached` : "no tokens spent"}</span>
+        <span class="legend push">
+          {kinds.map((kind) => <span><svg width="26" height="8" aria-hidden="true"><path class={`edge ${kind}`} d="M1 4H25" /></svg>{EDGES[kind] ?? kind}</span>)}
+          <span><i class="stairs" />champion</span>
+          <span><i style={{ background: "var(--ok)" }} />goal</span>
+        </span>
+      </header>
+      <div class="body"><IdeaTree of={of} chosen={chosen} choose={choose} /></div>
+      <div class="flush scroll"><Table of={of} chosen={chosen} choose={choose} /></div>
+    </section>
+  );
+}
+
+function Table({ of, chosen, choose }: { of: CampaignView; chosen: string; choose: (id: string) => void }) {
+  const numbers = new Map([...of.ideas].sort((a, b) => a.proposed_s - b.proposed_s).map((idea, index) => [idea.id, index + 1]));
+  const most = Math.max(0.1, ...of.ideas.flatMap((idea) => [newest(idea)?.low ?? 0, newest(idea)?.high ?? 0]).map(Math.abs));
+  return (
+    <table>
+      <thead><tr><th class="right">#</th><th>Idea</th><th>Lane</th><th>State</th><th class="right">Effect on hidden starts</th><th>95 % interval</th></tr></thead>
+      <tbody>
+        {of.ideas.map((idea) => (
+          <>
+            <tr class={`pick ${idea.id === chosen ? "on" : ""}`} id={`idea-${idea.id}`} key={idea.id} onClick={() => choose(idea.id)}>
+              <td class="right faint">{numbers.get(idea.id)}</td>
+              <td style={{ paddingLeft: `${0.7 + 1.1 * Math.min(idea.depth, 6)}rem` }}>
+                <button class="link" aria-expanded={idea.id === chosen}>{idea.depth ? "↳ " : ""}{idea.statement}</button>
+                <span class="faint small"> {lines(idea, numbers)}</span>
+              </td>
+              <td class="soft nowrap">{idea.lane}</td>
+              <td><Pill of={ideaWord(stateOf(idea))} /> <span class="soft small">{newest(idea)?.why}</span></td>
+              <Effect of={newest(idea)} most={most} />
+            </tr>
+            {idea.id === chosen && <Details idea={idea} campaign={of.id} />}
+          </>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** The edges of an idea in words; its first parent shows in the indent already. */
+function lines(idea: Idea, numbers: Map<string, number>): string {
+  const said = [...idea.parents.slice(1).map((one): [string, string] => ["parent", one]), ...idea.edges];
+  return said.map(([kind, one]) => `${EDGES[kind] ?? kind} ${numbers.get(one) ?? "an older one"}`).join(" · ");
+}
+
+const points = (value: number) => `${value >= 0 ? "+" : "−"}${Math.abs(100 * value).toFixed(1)}`;
+
+/** The effect and its interval on an axis that reaches to `most` on both sides of "no difference". */
+function Effect({ of, most }: { of: Experiment | undefined; most: number }) {
+  const { delta, low, high } = of ?? {};
+  if (typeof delta !== "number" || typeof low !== "number" || typeof high !== "number") return <><td class="right faint">–</td><td /></>;
+  const put = (value: number) => `${(50 + (50 * value) / most).toFixed(2)}%`;
+  return (
+    <>
+      <td class="right"><b>{points(delta)}</b> <span class="faint small">pt</span></td>
+      <td>
+        <div class="beside"><div class="effect" role="img" aria-label={`${points(low)} to ${points(high)} points`} title={`${points(low)} to ${points(high)} points`}>
+          <b style={{ left: put(low), width: `${(50 * (high - low)) / most}%` }} /><i style={{ left: put(delta) }} />
+        </div>
+        <span class="faint small num">{points(low)} … {points(high)}</span></div>
+      </td>
+    </>
+  );
+}
+
+function Details({ idea, campaign }: { idea: Idea; campaign: string }) {
+  const rows: [string, string][] = [
+    ["Falsified by", idea.falsifier], ["Kind", `${idea.kind}, ${idea.regime}`], ["Proposed by", `${idea.author} in lane ${idea.lane}`],
+    ...idea.experiments.map((one): [string, string] => ["Changes", told(one.changes) || "none"]),
+    ...idea.experiments.filter((one) => one.adopted_by.length).map((one): [string, string] => ["Adopted by", one.adopted_by.join(", ")]),
+  ];
+  const trained = newest(idea)?.policy_id;
+  return (
+    <tr class="details">
+      <td />
+      <td colSpan={5}>
+        <dl class="pairs">{rows.map(([name, value]) => <><dt>{name}</dt><dd>{value}</dd></>)}</dl>
+        {trained && <p class="small"><a href={`/episodes?campaign=${campaign}&policy=${trained}&purpose=gate`}>Its trials in the gate</a></p>}
+      </td>
+    </tr>
+  );
+}

@@ -1,0 +1,40 @@
+/** Where the ideas of a campaign stand in their picture: time runs to the right, a row is a line of descent. */
+
+import type { Idea } from "../types";
+
+export interface Node { idea: Idea; number: number; x: number; row: number; /** Pixels to the next node of its row. */ room: number }
+export interface Edge { kind: string; from: Node; to: Node }
+/** Pixels that two nodes of a row keep apart at least. */
+const APART = 34;
+
+/** Nodes in the order in which they were proposed; a child stays in its parent's row where there is room. */
+export function laidOut(ideas: Idea[], put: (seconds: number) => number, width: number): { nodes: Node[]; edges: Edge[]; rows: number } {
+  const byId = new Map<string, Node>();
+  const last: Node[] = [];
+  [...ideas].sort((a, b) => a.proposed_s - b.proposed_s).forEach((idea, index) => {
+    const x = put(idea.proposed_s);
+    const free = (row: number) => !last[row] || last[row]!.x + APART <= x;
+    const parent = byId.get(idea.parents[0] ?? "");
+    let row = parent && last[parent.row] === parent && free(parent.row) ? parent.row : last.length;
+    if (row === last.length && parent) row = Math.max(row, parent.row + 1);
+    const node = { idea, number: index + 1, x, row, room: width - x };
+    if (last[row]) last[row]!.room = x - last[row]!.x;
+    last[row] = node;
+    byId.set(idea.id, node);
+  });
+  const nodes = [...byId.values()];
+  const line = (kind: string, from: string, to: Node): Edge[] => (byId.has(from) ? [{ kind, from: byId.get(from)!, to }] : []);
+  const edges = nodes.flatMap((node) => [
+    ...node.idea.parents.flatMap((one) => line("parent", one, node)),
+    ...node.idea.edges.flatMap(([kind, one]) => line(kind, one, node)),
+  ]);
+  return { nodes, edges, rows: last.length };
+}
+
+/** The newest experiment of an idea; what its state is read from. */
+export const newest = (idea: Idea) => idea.experiments.at(-1);
+export const stateOf = (idea: Idea): string => newest(idea)?.decision || newest(idea)?.phase || "proposed";
+
+/** Changed settings for people: `passes 8, multi_step 4`. */
+export const told = (changes: Record<string, unknown>): string =>
+  Object.entries(changes).map(([name, value]) => `${name} ${typeof value === "number" ? +value.toPrecision(4) : String(value)}`).join(", ");
