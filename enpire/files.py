@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import yaml
-
 from enpire.errors import FileProblem
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
@@ -44,6 +42,8 @@ def find(kind: str, name_or_path: str | Path) -> Path:
 
 def read_yaml(path: Path) -> Mapping[str, object]:
     """A mapping from a YAML file; FileProblem names the line where it is not one."""
+    import yaml
+
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -117,8 +117,12 @@ def _value(hint: object, value: object, where: str) -> object:
         if not isinstance(value, Mapping):
             raise FileProblem(f"{where} must be a mapping of keys to values, not {_shown(value)}.")
         items = cast("Mapping[object, object]", value).items()
-        return {str(key): _value(arguments[1], item, f"{where}, key {str(key)!r}") for key, item in items}
+        return {_key(key, where): _value(arguments[1], item, f"{where}, key {str(key)!r}") for key, item in items}
     return _scalar(cast(type, hint), value, where)
+
+
+def _key(key: object, where: str) -> str:
+    return str(_scalar(str, str(key), f"{where}, the name of a key"))
 
 
 def _union(arguments: tuple[object, ...], value: object, where: str) -> object:
@@ -153,6 +157,8 @@ def _scalar(hint: type, value: object, where: str) -> object:
     if hint is Path and isinstance(value, str):
         return Path(value)
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise FileProblem(f"{where} must be whole Unicode characters, not {_shown(value)}; leave out the halves.")
         return value
     kinds: dict[object, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
     kind = kinds.get(hint, hint.__name__)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 
 from enpire.commands.options import AsJson, Home, answer, existing_home, table, tell
-from enpire.errors import MissingExtra, UsageError
+from enpire.errors import UsageError
 
-NEEDS = {"search": "nothing", "anthropic": "the package anthropic and ANTHROPIC_API_KEY"}
+NEEDS: Mapping[str, tuple[str, str]] = {"search": ("", ""), "anthropic": ("anthropic", "ANTHROPIC_API_KEY")}
+"""Agent -> the package and the environment variable that it needs, empty for nothing."""
 TOKEN = "ENPIRE_MCP_TOKEN"
 
 Campaign = Annotated[str, typer.Option(help="Whose lane it is; the latest campaign of this home when left out.")]
@@ -31,16 +32,9 @@ def add_to(app: typer.Typer) -> None:
 
 def list_all(as_json: AsJson = False) -> None:
     """List the agents, what each needs, and whether it is there."""
-    from enpire.plugins import load, names
+    from enpire.plugins import names
 
-    rows: list[tuple[str, str, str]] = []
-    for name in names("agents"):
-        try:
-            load("agents", name)
-            ready = "no key" if name == "anthropic" and not os.environ.get("ANTHROPIC_API_KEY") else "ready"
-        except MissingExtra as problem:
-            ready = str(problem)
-        rows.append((name, NEEDS.get(name, "see its package"), ready))
+    rows = [(name, *_standing(name)) for name in names("agents")]
     head = ("agent", "needs", "state")
     answer([dict(zip(head, row, strict=True)) for row in rows], as_json=as_json, text=table(head, rows))
 
@@ -97,6 +91,19 @@ def mcp(
     token = os.environ.get(TOKEN) or _token(existing_home(home))
     tell(f"MCP: http://{http}/mcp")
     cast("Callable[..., None]", load("tools", f"{server}:serve_http"))(desk, host, int(port), token)
+
+
+def _standing(name: str) -> tuple[str, str]:
+    """(what an agent needs, whether that is there); loads no agent."""
+    from enpire.plugins import EXTRAS, is_installed
+
+    if name not in NEEDS:
+        return "see its package", "installed"
+    package, key = NEEDS[name]
+    needs = " and ".join(filter(None, (package and f"the package {package}", key))) or "nothing"
+    if package and not is_installed(package):
+        return needs, f"not installed: pip install 'enpire[{EXTRAS[package]}]'"
+    return needs, f"no key: set {key}" if key and not os.environ.get(key) else "ready"
 
 
 def _options(text: str) -> object:

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from enpire.commands import texts
 from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, request, table, tell
 
 
@@ -33,6 +32,7 @@ def list_all(home: Home = None, as_json: AsJson = False) -> None:
 def show(campaign: CampaignId = "", home: Home = None, as_json: AsJson = False) -> None:
     """Show where one campaign stands: success with intervals, episodes, robot time, cost."""
     from enpire import views
+    from enpire.commands import texts
 
     with views.open_records(existing_home(home)) as records:
         view = views.campaign_view(records, views.find_campaign(records, campaign))

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from enpire.commands import texts
 from enpire.commands.options import AsJson, Home, answer, existing_home, table
 
 Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; the latest when left out.")]
@@ -36,6 +35,7 @@ def list_page(  # noqa: PLR0913 - the options of a verb are its parameters
 ) -> None:
     """List episodes, newest first, one page at a time."""
     from enpire import views
+    from enpire.commands import texts
     from enpire.store.reading import Page
 
     with views.open_records(existing_home(home)) as records:
@@ -71,6 +71,7 @@ def show(
 ) -> None:
     """Show one episode: the order, the end, and where its files are."""
     from enpire import views
+    from enpire.commands import texts
 
     with views.open_records(existing_home(home)) as records:
         view = views.episode(records, episode)

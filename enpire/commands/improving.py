@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enpire.commands import texts
 from enpire.commands.options import AsJson, Home, answer, existing_home, tell
 
 if TYPE_CHECKING:
@@ -53,6 +52,7 @@ def gate(  # noqa: PLR0913 - the options of a verb are its parameters
     as_json: AsJson = False,
 ) -> None:
     """Compare two versions from the same fresh starts until the evidence decides; exit code 3 unless promoted."""
+    from enpire.commands import texts
     from enpire.home import open_home
     from enpire.one_comparison import Comparison, compare
 
@@ -78,7 +78,7 @@ class ProgressLines:
         self._said_s = now
         share = progress.done / max(1, progress.total)
         line = f"{progress.stage:<16} {'█' * round(30 * share):·<30} {progress.done}/{progress.total}"
-        line += f"  {texts.duration(now - self._began_s)}"
+        line += f"  {now - self._began_s:.0f} s"
         print(f"\r{line}\x1b[K" if live else line, end="" if live and share < 1 else "\n", file=sys.stderr, flush=True)
 
 

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from enpire.commands import texts
 from enpire.commands.options import AsJson, Home, answer, as_document, existing_home, table
 
 DIFFERENT = 1
@@ -39,6 +38,7 @@ def tail(
 ) -> None:
     """Show the last events, one a line (with --json: a list; with --follow: one document a line)."""
     from enpire import views
+    from enpire.commands import texts
 
     with views.open_records(existing_home(home)) as records:
         events = views.last_events(records, number)
@@ -57,6 +57,7 @@ def tail(
 def recompute(home: Home = None, as_json: AsJson = False) -> None:
     """Take every decision again from the records alone; exit code 1 when one comes out different."""
     from enpire import views
+    from enpire.commands import texts
     from enpire.recompute import recompute as again
 
     with views.open_records(existing_home(home)) as records:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import importlib
 import json
 import sys
 from pathlib import Path
@@ -27,7 +26,6 @@ def existing_home(given: Path | None) -> Path:
     """The home of a reading verb; UsageError when nothing was ever recorded there."""
     from enpire.home import find_home
 
-    _import_without_pandas("sqlite_utils")
     home = find_home(given)
     if not (home / "ledger.db").is_file():
         raise UsageError(
@@ -74,14 +72,3 @@ def request(home: Path, verb: str, target: str = "") -> str:
             f"No campaign runs in {home}, so nobody would carry out {verb!r}: `enpire run` starts or resumes one."
         )
     return inbox.leave(home / "inbox", verb, target, getpass.getuser())
-
-
-def _import_without_pandas(name: str) -> None:
-    """Import a package that would load pandas only because it is installed: most of a second that no verb needs."""
-    if name in sys.modules or "pandas" in sys.modules:
-        return
-    sys.modules["pandas"] = None  # pyright: ignore[reportArgumentType] - the documented way to say "not importable"
-    try:
-        importlib.import_module(name)
-    finally:
-        del sys.modules["pandas"]

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from enpire.commands import texts
 from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, request, table, tell
 
 PolicyId = Annotated[str, typer.Argument(help="Id of a policy version, or its beginning.", metavar="ID")]
@@ -24,6 +23,7 @@ def add_to(app: typer.Typer) -> None:
 def list_all(campaign: CampaignId = "", home: Home = None, as_json: AsJson = False) -> None:
     """List the versions of a campaign, oldest first, with what the hidden starts said about each."""
     from enpire import views
+    from enpire.commands import texts
 
     with views.open_records(existing_home(home)) as records:
         versions = views.versions(records, views.find_campaign(records, campaign))
@@ -37,6 +37,7 @@ def list_all(campaign: CampaignId = "", home: Home = None, as_json: AsJson = Fal
 def show(policy: PolicyId, campaign: Campaign = "", home: Home = None, as_json: AsJson = False) -> None:
     """Show one version: hashes, lineage and evidence."""
     from enpire import views
+    from enpire.commands import texts
 
     with views.open_records(existing_home(home)) as records:
         version = views.find_version(records, views.find_campaign(records, campaign), policy)
@@ -46,6 +47,7 @@ def show(policy: PolicyId, campaign: Campaign = "", home: Home = None, as_json: 
 def promote(policy: PolicyId, campaign: Campaign = "", home: Home = None) -> None:
     """Ask the running campaign to make this version its champion, without a gate; recorded with your name."""
     from enpire import views
+    from enpire.commands import texts
 
     folder = existing_home(home)
     with views.open_records(folder) as records:

@@ -60,9 +60,9 @@ def add_to(app: typer.Typer) -> None:
 
 def list_drivers(as_json: AsJson = False) -> None:
     """List the drivers that a station file can name."""
-    from enpire.plugins import BUILT_IN, names
+    from enpire.plugins import listed
 
-    rows = [(name, BUILT_IN["drivers"].get(name, "an installed package")) for name in names("drivers")]
+    rows = listed("drivers")
     document = [{"name": name, "where": where} for name, where in rows]
     answer(document, as_json=as_json, text=table(("driver", "where"), rows))
 

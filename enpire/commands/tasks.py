@@ -1,4 +1,4 @@
-"""`enpire task list | check` and `enpire verifier report | fit`."""
+"""`enpire task list | show | check` and `enpire verifier report | fit`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from enpire.interfaces import Task
 
 TaskName = Annotated[str, typer.Argument(help="Name of a task, or module:attribute of your own.", metavar="TASK")]
+SPEC_HEAD = ("part", "name", "unit", "from", "to")
 Episodes = Annotated[int, typer.Option(help="Rollouts to simulate and label by the simulator's truth.", min=40)]
 Examples = Annotated[
     Path | None,
@@ -55,8 +56,9 @@ class Told(Protocol):
 
 def add_to(app: typer.Typer) -> None:
     """Register the groups."""
-    group = typer.Typer(help="Tasks: list, check.", no_args_is_help=True)
+    group = typer.Typer(help="Tasks: list, show, check.", no_args_is_help=True)
     group.command("list")(list_all)
+    group.command("show")(show)
     group.command("check")(check)
     app.add_typer(group, name="task")
     verifiers = typer.Typer(help="Verifiers: report, fit.", no_args_is_help=True)
@@ -66,16 +68,28 @@ def add_to(app: typer.Typer) -> None:
 
 
 def list_all(as_json: AsJson = False) -> None:
-    """List the tasks that are built in or installed."""
+    """List the tasks that are built in or installed; `enpire task show TASK` says what one is."""
+    from enpire.plugins import listed
+
+    rows = listed("tasks")
+    document = [{"name": name, "where": where} for name, where in rows]
+    answer(document, as_json=as_json, text=table(("task", "where"), rows))
+
+
+def show(task: TaskName, as_json: AsJson = False) -> None:
+    """Show one task: the instruction, what is sensed, what may be commanded, how long an episode may take."""
     from enpire import plugins
 
-    specs = [cast("Callable[[], Task]", plugins.load("tasks", name))().spec for name in plugins.names("tasks")]
+    spec = cast("Callable[[], Task]", plugins.load("tasks", task))().spec
     rows = [
-        (spec.name, str(spec.state_dim), str(spec.action_dim), f"{spec.limit_ticks * spec.period_s:.1f} s",
-         spec.instruction)
-        for spec in specs
-    ]  # fmt: skip
-    answer(specs, as_json=as_json, text=table(("task", "state", "action", "limit", "instruction"), rows))
+        (part, bounds.name, bounds.unit, f"{bounds.low:g}", f"{bounds.high:g}")
+        for part, many in (("state", spec.state), ("action", spec.action))
+        for bounds in many
+    ]
+    head = (
+        f"{spec.name}: {spec.instruction}\n{spec.rate_hz:g} commands a second, {spec.limit_ticks * spec.period_s:.1f} s"
+    )
+    answer(spec, as_json=as_json, text=f"{head} an episode at most.\n\n{table(SPEC_HEAD, rows)}")
 
 
 def check(

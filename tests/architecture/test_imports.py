@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from enpire.plugins import BUILT_IN
 from tests.architecture.sources import PACKAGES, ROOT, files, imports, tree, where
+from tests.enpire.recorded_campaign import record_campaign
 
 HEAVY = (
     "torch", "mujoco", "lerobot", "gymnasium", "scipy", "ray", "cyclonedds", "anthropic", "mcp", "safetensors", "PIL",
 )  # fmt: skip
+SLOW = ("numpy", "pandas", "sqlite_utils", "pydantic", "rich", "yaml", "fastapi", "zmq", "msgpack", "jinja2")
+"""Light enough for a campaign, too slow for a verb that answers within 0.3 s (`benchmarks/verbs.py`)."""
+READING = (
+    ["--help"], ["campaign", "list"], ["campaign", "show"], ["campaign", "show", "--json"], ["policy", "list"],
+    ["policy", "show", "cccc"], ["episodes", "list"], ["episodes", "show", f"01J{7:023}"], ["ledger", "verify"],
+    ["ledger", "tail"], ["task", "list"], ["robot", "list"], ["agent", "list"],
+)  # fmt: skip
+VERB = """
+import json, sys
+from enpire.cli import app
+try:
+    app(sys.argv[1:], prog_name="enpire")
+except SystemExit as end:
+    assert not end.code, end.code
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})), file=sys.stderr)
+"""
 NAMED = ast.FunctionDef | ast.ClassDef
 LAYERS = (("web_ui", "agent_loop"), ("robot_drivers", "policies"), ("sim",), ("enpire",))
 """Upper first; a package imports from lower lines only."""
@@ -31,17 +51,22 @@ def test_importing_the_brain_loads_nothing_heavy(module: str) -> None:
     assert not loaded, f"import {module} loads {sorted(loaded)}; import them inside the functions that need them."
 
 
-def test_the_help_loads_nothing_heavy() -> None:
-    code = (
-        "import sys; from typer.testing import CliRunner; import enpire.cli as c;"
-        "sys.argv = ['enpire', '--help']\n"
-        "try:\n    c.main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
-        f"heavy = set(sys.modules) & set({HEAVY!r})\nassert not heavy, heavy"
-    )
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lab")
+    record_campaign(folder)
+    return folder
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_reading_verbs_load_nothing_heavy(lab: Path, words: Sequence[str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+        [sys.executable, "-c", VERB, *words], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False,
+        env={**os.environ, "ENPIRE_HOME": str(lab)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    loaded = set(json.loads(done.stderr)) & {*HEAVY, *SLOW}
+    assert not loaded, f"`enpire {' '.join(words)}` loads {sorted(loaded)}; import them where they are needed."
 
 
 def test_packages_import_downward_only() -> None:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -216,26 +214,3 @@ def test_help_names_every_verb_and_hides_the_learner() -> None:
     ]:
         assert f"\n  {verb} " in text, verb
     assert "\n  learner " not in text
-
-
-LIGHT = """
-import sys
-from enpire.cli import app
-try:
-    app(sys.argv[1:], prog_name="enpire")
-except SystemExit as end:
-    assert not end.code, end.code
-heavy = "torch mujoco lerobot gymnasium scipy pandas rich fastapi zmq ray".split()
-print(sorted(set(heavy) & set(sys.modules)), file=sys.stderr)
-"""
-
-
-@pytest.mark.parametrize("words", [["--help"], ["campaign", "show", "--json"], ["ledger", "tail"]], ids=" ".join)
-def test_help_and_reading_verbs_load_nothing_heavy(lab: Path, words: list[str]) -> None:
-    import os
-
-    done = subprocess.run(
-        [sys.executable, "-c", LIGHT, *words], capture_output=True, text=True, timeout=60, check=True,
-        env={**os.environ, "ENPIRE_HOME": str(lab)},
-    )  # fmt: skip
-    assert done.stderr.strip() == "[]"

@@ -14,8 +14,16 @@ REACH = "tests.sim.task_check.reach:Reach"
 def test_tasks_are_listed() -> None:
     done = CliRunner().invoke(app, ["task", "list"])
     assert done.exit_code == 0, done.output
-    assert "pin_insertion" in done.output
+    assert "pin_insertion " in done.output
+
+
+def test_a_task_is_shown_with_its_instruction_and_its_limits() -> None:
+    done = CliRunner().invoke(app, ["task", "show", "push_t"])
+    assert done.exit_code == 0, done.output
     assert "Push the T onto its outline." in done.output
+    assert "action" in done.output
+    shown = json.loads(CliRunner().invoke(app, ["task", "show", "push_t", "--json"]).stdout)
+    assert shown["name"] == "push_t"
 
 
 def test_a_sound_task_passes() -> None:
