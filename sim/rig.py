@@ -133,13 +133,13 @@ class SimRig(ABC):
         self._after(rows)
         return self._sent.copy()
 
-    def look(self, lane: int) -> Mapping[str, ImageArray]:
+    def look(self, lane: int, trouble: cameras.Trouble = cameras.CLEAR) -> Mapping[str, ImageArray]:
         """camera -> picture of one lane; empty where this machine cannot render (`sim.cameras.why` says why)."""
         self._check_open()
         if cameras.why():
             return {}
         model, data = self.scene.materialise(lane)
-        return cameras.render(model, data, self.spec.cameras)
+        return cameras.render(model, data, self.spec.cameras, trouble)
 
     def stop(self) -> None:
         """Hold still: the next period begins from standing commands. Allowed from any thread, in any state, twice."""

@@ -19,10 +19,19 @@ CARD = slice(ARMS_STATE, ARMS_STATE + 3)
 ANGLES = slice(ARMS_STATE + 3, ARMS_STATE + 6)
 """Roll, pitch, yaw (rad) of the card; the slot runs along x."""
 
+_NOISE = (0.1, 0.1, 0.1, 0.003, 0.003, 0.002)
+"""Of the camera's estimate of the card, as the state says it."""
+
 STATE = (
     *ARMS,
-    *(Bounds(name=f"card_{axis}_mm", unit="mm", low=-400.0, high=400.0) for axis in "xyz"),
-    *(Bounds(name=f"card_{name}_rad", unit="rad", low=-3.2, high=3.2) for name in ("roll", "pitch", "yaw")),
+    *(
+        Bounds(name=f"card_{axis}_mm", unit="mm", low=-400.0, high=400.0, sight=_NOISE[i])
+        for i, axis in enumerate("xyz")
+    ),
+    *(
+        Bounds(name=f"card_{name}_rad", unit="rad", low=-3.2, high=3.2, sight=_NOISE[3 + i])
+        for i, name in enumerate(("roll", "pitch", "yaw"))
+    ),
     Bounds(name="time_left", unit="1", low=0.0, high=1.0),
 )
 START_NAMES = ("card_x_mm", "card_y_mm", "card_z_mm", "card_roll_rad", "card_pitch_rad", "card_yaw_rad")
@@ -31,7 +40,6 @@ SEATED_MM, UPRIGHT_RAD, GENTLE_N = 7.5, 0.06, 70.0
 NEAR = np.array([1.0, 1.0, 1.0, 0.02, 0.02, 0.02])
 """The clock starts after a reset when the left arm is parked and the card this near to its start."""
 
-_NOISE = np.array([0.1, 0.1, 0.1, 0.003, 0.003, 0.002])
 _HALF_MM = 40.0
 _QPOS = slice(16, 23)
 GRIP_TURN = (turning(2, np.array([np.pi])) @ turning(1, np.array([np.pi / 2])))[0]
@@ -90,7 +98,7 @@ class GpuRig(BimanualRig):
 
     def _sense(self, noise: LaneArray) -> LaneArray:
         row = self.sense_arms(noise)
-        row[:, CARD.start : ANGLES.stop] = self.card() + self._bias + _NOISE * noise[:, SENSOR_NOISE:]
+        row[:, CARD.start : ANGLES.stop] = self.card() + self._bias + np.array(_NOISE) * noise[:, SENSOR_NOISE:]
         return row
 
     def _arm_clocks(self, rows: npt.NDArray[np.intp]) -> None:

@@ -20,10 +20,13 @@ SEATED_MM, UPRIGHT_RAD, RESTING_MM_S = 7.85, 0.06, 3.0
 TIP, TILT, VELOCITY, FORCE, LEFT = slice(0, 3), slice(3, 5), slice(5, 8), slice(8, 11), 11
 """Where the sensors' numbers stand in a state row."""
 
+_TIP_MM, _TILT_RAD = 0.08, 0.004
+"""How finely the cameras see."""
+
 STATE = (
-    *(Bounds(name=f"tip_{axis}_mm", unit="mm", low=-25.0, high=25.0) for axis in "xy"),
-    Bounds(name="tip_z_mm", unit="mm", low=-15.0, high=45.0),
-    *(Bounds(name=f"tilt_{axis}_rad", unit="rad", low=-0.4, high=0.4) for axis in "xy"),
+    *(Bounds(name=f"tip_{axis}_mm", unit="mm", low=-25.0, high=25.0, sight=_TIP_MM) for axis in "xy"),
+    Bounds(name="tip_z_mm", unit="mm", low=-15.0, high=45.0, sight=_TIP_MM),
+    *(Bounds(name=f"tilt_{axis}_rad", unit="rad", low=-0.4, high=0.4, sight=_TILT_RAD) for axis in "xy"),
     *(Bounds(name=f"velocity_{axis}_mm_s", unit="mm/s", low=-SPEED_MM_S, high=SPEED_MM_S) for axis in "xyz"),
     *(Bounds(name=f"force_{axis}_n", unit="N", low=-25.0, high=25.0) for axis in "xyz"),
     Bounds(name="time_left", unit="1", low=0.0, high=1.0),
@@ -42,9 +45,9 @@ _NEAR_MM = 0.45
 class Sensing:
     """How well the station sees."""
 
-    tip_noise_mm: float = 0.08
+    tip_noise_mm: float = _TIP_MM
     """Standard deviation of the sensed tip position, fresh every period."""
-    tilt_noise_rad: float = 0.004
+    tilt_noise_rad: float = _TILT_RAD
     hole_error_mm: float = 0.0
     """Standard deviation, per axis, of an error of the hole's estimated place that stays for the whole episode."""
 

@@ -9,26 +9,32 @@ import numpy as np
 
 from enpire.interfaces import Evidence
 from enpire.types import FloatArray, IntArray, MaskArray, Verdict
-from sim.tasks.pin_rig import FORCE, TILT, TIP
+from sim.tasks.pin_rig import FORCE, TILT, TIP, VELOCITY
+from sim.verifiers.sight import clear_rows
 
-_RULE = "pin seated: median depth, mean tilt, floor force; version 1"
+_RULE = "pin seated: median depth, mean tilt, floor force, touch where it is hidden; version 2"
+_PERIOD_S, _FLOOR_MM = 1.0 / 30.0, 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
     """Where the verifier draws its lines; `enpire verifier fit` may search for better ones."""
 
-    depth_mm: float = 7.7
+    depth_mm: float = 7.4
     """Least sensed depth of a pin that presses on the floor, which is 8 mm deep."""
-    resting_mm: float = 7.88
+    finished_mm: float = 7.7
+    """A rollout is called finished at this sensed depth only."""
+    resting_mm: float = 7.85
     """Least sensed depth of a pin that does not press: one that stopped on its way down does not count."""
     touching_n: float = 0.4
     """Smoothed contact force from below that means the floor."""
     tilt_rad: float = 0.06
     floor_n: float = 1.2
     """Smoothed contact force from below: a pin that reached the floor and was pressed for some periods."""
-    samples: int = 3
-    """How many of the last samples are looked at."""
+    floor_n_s_mm: float = 0.13
+    """The same for each mm/s that it is commanded to sink: a blow of one period does not reach it, a press does."""
+    samples: int = 6
+    """How many of the last samples that were seen are looked at."""
     unsafe_n: float = 20.0
     """A contact force that no insertion may reach."""
 
@@ -49,9 +55,10 @@ class PinVerifier:
         The smoothed force is the memory: it passes the threshold only after several periods on the floor.
         """
         limit = self.thresholds
-        deep = state[:, TIP][:, 2] <= -limit.depth_mm
+        deep = state[:, TIP][:, 2] <= -limit.finished_mm
         upright = np.abs(state[:, TILT]).max(axis=1) <= limit.tilt_rad + 0.01
-        pressed = state[:, FORCE][:, 2] >= limit.floor_n
+        sinking_mm_s = np.maximum(0.0, -state[:, VELOCITY][:, 2])
+        pressed = state[:, FORCE][:, 2] >= np.maximum(limit.floor_n, limit.floor_n_s_mm * sinking_mm_s)
         return deep & upright & pressed & (ticks >= limit.samples)
 
     def judge(self, evidence: Evidence) -> Verdict:
@@ -60,13 +67,23 @@ class PinVerifier:
         force = np.abs(state[:, FORCE]).max()
         if force >= limit.unsafe_n:
             return Verdict(kind="unsafe", confidence=1.0, source="verifier")
-        last = state[-limit.samples :]
-        depth_mm = float(-np.median(last[:, TIP][:, 2]))
-        mean_tilt = last[:, TILT].mean(axis=0)
+        depth_mm, touching = self._depth_mm(state), float(state[-1, FORCE][2]) >= limit.touching_n
+        mean_tilt = state[clear_rows(state[:, : TILT.stop])[-limit.samples :], TILT].mean(axis=0)
         tilt_rad = float(np.hypot(mean_tilt[0], mean_tilt[1]))
-        touching = float(last[-1, FORCE][2]) >= limit.touching_n
         needed_mm = limit.depth_mm if touching else limit.resting_mm
         margin = min((depth_mm - needed_mm) / 0.08, (limit.tilt_rad - tilt_rad) / 0.006)
         # Two-sided confidence of a threshold against the noise of its own measurement (logistic, for lack of tails).
         confidence = 1.0 / (1.0 + float(np.exp(-min(abs(margin), 30.0) - 1.0)))
         return Verdict(kind="success" if margin >= 0.0 else "failure", confidence=confidence, source="verifier")
+
+    def _depth_mm(self, state: FloatArray) -> float:
+        """Depth at the end, from the last rows that were seen; each sank as commanded since, until something pressed.
+
+        So touch is a second view: of a pin that something hides at the end, and of one that moved meanwhile.
+        """
+        limit, rows = self.thresholds, clear_rows(state[:, : TILT.stop])[-self.thresholds.samples :]
+        speed, force = -state[:, VELOCITY][:, 2], state[:, FORCE][:, 2]
+        free = force < np.maximum(limit.touching_n, limit.floor_n_s_mm * speed)
+        sunk_mm = np.cumsum(np.where(free, speed, 0.0)) * _PERIOD_S
+        seen_mm = -state[rows, TIP][:, 2]
+        return float(np.median(np.clip(seen_mm + sunk_mm[-1] - sunk_mm[rows], None, np.maximum(seen_mm, _FLOOR_MM))))

@@ -195,6 +195,34 @@ def _turn(angle_rad: float) -> Vector:
     return np.array([[cosine, -sine], [sine, cosine]])
 
 
+def pushed(view: View, pusher_mm: Vector) -> View:
+    """The block after the pusher went from its place in `view` straight to `pusher_mm`, and neither slid."""
+    for share in np.linspace(0.25, 1.0, 4):
+        here = view.pusher_mm + share * (pusher_mm - view.pusher_mm)
+        turn = _turn(view.angle_rad)
+        point, normal, gap_mm = _touched(turn.T @ (here - view.block_mm))
+        depth_mm = max(0.0, PUSHER_MM - gap_mm)
+        lever = float(point[0] * normal[1] - point[1] * normal[0])
+        moved_mm = depth_mm / (1.0 + (lever / TURN_MM) ** 2)
+        view = View(
+            block_mm=view.block_mm + moved_mm * (turn @ normal),
+            angle_rad=view.angle_rad + moved_mm * lever / TURN_MM**2,
+            pusher_mm=view.pusher_mm,
+        )
+    return View(block_mm=view.block_mm, angle_rad=view.angle_rad, pusher_mm=pusher_mm)
+
+
+def _touched(place: Vector) -> tuple[Vector, Vector, float]:
+    """Where on the T a pusher at `place` (2,) touches: the point, its inward normal, the gap in mm; block's frame."""
+    nearest = np.array([[0.0, BAR_Y_MM], [0.0, STEM_Y_MM]])
+    halves = np.array([BAR_HALF_MM, STEM_HALF_MM])
+    points = nearest + np.clip(place - nearest, -halves, halves)
+    gaps = np.hypot(*(place - points).T)
+    best = int(np.argmin(gaps))
+    inward = (points[best] - place) / gaps[best] if gaps[best] > 1e-6 else np.zeros(2)
+    return points[best], inward, float(gaps[best])
+
+
 def _box_distance(points: Vector, half_mm: tuple[float, float], y_mm: float) -> Vector:
     """Distance of points (n, 2) in the block's frame from one of its boxes, 0 inside."""
     gap = np.maximum(np.abs(points - (0.0, y_mm)) - half_mm, 0.0)

@@ -29,10 +29,12 @@ NEAR_MM, NEAR_RAD = 15.0, 0.2
 PUSHER, BLOCK, ANGLE, VELOCITY, LEFT = slice(0, 2), slice(2, 4), slice(4, 6), slice(6, 8), 8
 """Where the sensors' numbers stand in a state row; the angle as its cosine and sine."""
 
+_POSITION_NOISE_MM, _ANGLE_NOISE = 0.5, 0.006
+
 STATE = (
     *(Bounds(name=f"pusher_{axis}_mm", unit="mm", low=-300.0, high=300.0) for axis in "xy"),
-    *(Bounds(name=f"block_{axis}_mm", unit="mm", low=-400.0, high=400.0) for axis in "xy"),
-    *(Bounds(name=f"block_{name}", unit="1", low=-1.2, high=1.2) for name in ("cos", "sin")),
+    *(Bounds(name=f"block_{axis}_mm", unit="mm", low=-400.0, high=400.0, sight=_POSITION_NOISE_MM) for axis in "xy"),
+    *(Bounds(name=f"block_{name}", unit="1", low=-1.2, high=1.2, sight=_ANGLE_NOISE) for name in ("cos", "sin")),
     *(Bounds(name=f"velocity_{axis}_mm_s", unit="mm/s", low=-SPEED_MM_S, high=SPEED_MM_S) for axis in "xy"),
     Bounds(name="time_left", unit="1", low=0.0, high=1.0),
 )
@@ -40,7 +42,6 @@ ACTION = tuple(Bounds(name=f"v{axis}_mm_s", unit="mm/s", low=-SPEED_MM_S, high=S
 START_NAMES = ("block_x_mm", "block_y_mm", "block_angle_rad", "pusher_x_mm", "pusher_y_mm")
 
 _SUBSTEPS = 8
-_POSITION_NOISE_MM, _ANGLE_NOISE = 0.5, 0.006
 _ARMED_MM, _ARMED_RAD = 12.0, 0.15
 """After a reset by the robot the clock starts when block and pusher are this near to the start."""
 

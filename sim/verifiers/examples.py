@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from enpire.errors import FileProblem
 from enpire.interfaces import Evidence, Policy, Task
@@ -14,7 +15,8 @@ from enpire.store import arrays as arrays_file
 from enpire.types import FloatArray, IntArray, Observation, TaskSpec
 from sim.rollouts import Rolled, roll_out
 
-SECRET = b"starts that only grade verifiers"
+SECRET, FITTING = b"starts that only grade verifiers", b"starts that only fit verifiers"
+"""No start that thresholds are fitted on is one that they are graded on."""
 STATIONS = 10
 """Stations over which the episodes are spread; each has its own physics, latency and sensor bias."""
 LANES = 25
@@ -30,19 +32,43 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbance:
-    """What else goes wrong with sensors, as share of each number's range in the spec."""
+    """What befalls a station's cameras, drawn anew for every episode; what the body senses stays as it is.
 
-    noise: float = 0.0005
-    """Standard deviation of noise on every number of every period, beside the sensor's own."""
-    offset: float = 0.0003
-    """Standard deviation of an error that stays for an episode."""
+    Of a task that does not say which of its numbers a camera estimates, every number is disturbed by the light and the
+    camera's place, with a twentieth of a per cent of its range for the standard deviation of the estimate.
+    """
+
+    light: float = 2.0
+    """The noise of the estimates grows by a factor that is uniform from 1 to this."""
+    moved: float = 1.0
+    """A camera that was moved: an error that stays for the episode, of so many standard deviations of the estimate."""
+    covered: float = 0.4
+    """Probability that something comes between camera and scene near the end: the estimates stand still meanwhile."""
+    covered_ticks: tuple[int, int] = (3, 15)
+
+    @property
+    def line(self) -> str:
+        """For a terminal."""
+        return (
+            f"disturbed (light: noise up to {self.light:g} times; camera moved by {self.moved:g} sigma; "
+            f"{100 * self.covered:.0f} % covered for {self.covered_ticks[0]} to {self.covered_ticks[1]} periods)"
+        )
 
     def on(self, example: Example, spec: TaskSpec, rng: np.random.Generator) -> Example:
         """The same rollout, seen worse."""
-        state = example.evidence.arrays.state
-        span = np.array([item.high - item.low for item in spec.state])
-        worse = state + span * (rng.normal(0.0, self.noise, state.shape) + rng.normal(0.0, self.offset, len(span)))
-        arrays = replace(example.evidence.arrays, state=worse.astype(np.float32))
+        state = example.evidence.arrays.state.astype(np.float64)
+        sight = np.array([item.sight for item in spec.state])
+        seen = sight > 0.0
+        if not seen.any():
+            sight = np.array([0.0005 * (item.high - item.low) for item in spec.state])
+        dim = float(rng.uniform(1.0, self.light))
+        state += sight * np.sqrt(dim * dim - 1.0) * rng.normal(0.0, 1.0, state.shape)
+        state += sight * self.moved * rng.normal(0.0, 1.0, len(sight))
+        hidden, first = rng.random() < self.covered, len(state) - int(rng.integers(1, 2 * self.covered_ticks[1]))
+        last = first + int(rng.integers(*self.covered_ticks, endpoint=True))
+        if hidden and first > 0:
+            state[first:last, seen] = state[first - 1, seen]
+        arrays = replace(example.evidence.arrays, state=state.astype(np.float32))
         return replace(example, evidence=replace(example.evidence, arrays=arrays))
 
 
@@ -51,7 +77,9 @@ class Clumsy:
 
     def __init__(self, expert: Policy, spec: TaskSpec) -> None:
         self.horizon, self.execute = expert.horizon, expert.execute
-        self._expert = expert
+        self._expert, self._spec = expert, spec
+        self._off: dict[int, npt.NDArray[np.float64]] = {}
+        self._left: dict[int, int] = {}
         self._span = np.array([item.high - item.low for item in spec.action])
         self._hands: dict[int, tuple[np.random.Generator, float]] = {}
 
@@ -70,14 +98,41 @@ class Clumsy:
         return chunk
 
 
-def simulated(task: Task, count: int) -> list[Example]:
-    """`count` rollouts of good, varied and clumsy hands, labelled by the simulator's truth.
+class Misled(Clumsy):
+    """An expert that sees the scene some way off, and gives up at some time: near misses, and work left half done."""
+
+    _OFF, _UNTIL = 15.0, (0.1, 1.2)
+    """Standard deviations of the cameras' estimates; shares of the time limit."""
+
+    def begin(self, lane: int, seed: int) -> None:
+        """Draw how far off it sees, and when it gives up."""
+        super().begin(lane, seed)
+        rng = np.random.Generator(np.random.PCG64([seed, 22]))
+        sight = np.array([item.sight for item in self._spec.state])
+        self._off[lane] = self._OFF * float(rng.uniform(0.0, 1.0)) * sight * rng.normal(0.0, 1.0, len(sight))
+        self._left[lane] = round(float(rng.uniform(*self._UNTIL)) * self._spec.limit_ticks / self.execute)
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        """The expert's chunks for what it believes to see; nothing moves when it has given up."""
+        off = np.array([self._off[int(lane)] for lane in lanes]).reshape(observation.state.shape)
+        believed = (observation.state + off).astype(np.float32)
+        chunk = self._expert.act(replace(observation, state=believed), lanes).copy()
+        for row, lane in enumerate(lanes):
+            self._left[int(lane)] -= 1
+            if self._left[int(lane)] < 0:
+                chunk[row] = 0.0
+        return chunk
+
+
+def simulated(task: Task, count: int, secret: bytes = SECRET) -> list[Example]:
+    """`count` rollouts of good, varied, clumsy and misled hands, labelled by the simulator's truth.
 
     Raises:
         UsageError: the task's rig knows no truth.
+        FileProblem: the verifier looks at pictures, and this machine makes none.
     """
-    rolled = list(_rolled(task, count))
     needs = task.verifier().needs_images
+    rolled = list(_rolled(task, count, secret))
     if needs:
         raise FileProblem(
             f"The verifier of {task.spec.name} looks at pictures; sort recorded examples by hand instead."
@@ -102,16 +157,19 @@ def sorted_by_hand(folder: Path) -> list[Example]:
     return found
 
 
-def _rolled(task: Task, count: int) -> Iterator[Rolled]:
+def _rolled(task: Task, count: int, secret: bytes) -> Iterator[Rolled]:
     clean = getattr(task, "clean_expert", None)
     best: Policy = clean() if callable(clean) else task.expert(1)  # pyright: ignore[reportAssignmentType]
-    hands: tuple[Policy, ...] = (task.expert(0), Clumsy(best, task.spec), Clumsy(task.expert(2), task.spec), best)
+    hands: tuple[Policy, ...] = (
+        task.expert(0), Clumsy(best, task.spec), Misled(best, task.spec), Clumsy(task.expert(2), task.spec), best,
+        Misled(task.expert(3), task.spec),
+    )  # fmt: skip
     done = 0
     while done < count:
         batch = done // LANES
         lanes = min(LANES, count - done)
         rig = task.rig(lanes, batch % STATIONS)
-        starts = [task.start("holdout", done + lane, SECRET) for lane in range(lanes)]
+        starts = [task.start("holdout", done + lane, secret) for lane in range(lanes)]
         yield from roll_out(task, rig, hands[batch % len(hands)], starts)
         rig.close()
         done += lanes

@@ -1,7 +1,8 @@
 """Thresholds from labelled examples: `enpire verifier fit TASK`, one threshold after the other.
 
-A wrong success costs four times a wrong failure: it teaches a learner a lie. Half the examples are kept for the grade;
-the others are looked at twice, once with disturbed sensors, so that no threshold ends up close to a mistake.
+Simulated ones begin at starts that `enpire verifier report` never uses. A wrong success costs four times a wrong
+failure: it teaches a learner a lie. Half the examples are kept for the grade; the others are looked at twice, once with
+disturbed sensors, so that no threshold ends up close to a mistake.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from enpire import plugins
 from enpire.errors import UsageError
 from enpire.interfaces import Task, Verifier
-from sim.verifiers.examples import Disturbance, Example, simulated, sorted_by_hand
+from sim.verifiers.examples import FITTING, Disturbance, Example, simulated, sorted_by_hand
 from sim.verifiers.grading import Grade, grade
 
 FACTORS = np.linspace(0.7, 1.3, 25)
@@ -72,7 +73,7 @@ def fit(task_name: str, episodes: int, folder: Path | None = None) -> Fitted:
     values = getattr(shipped, "thresholds", None)
     if values is None or not is_dataclass(values) or isinstance(values, type):
         raise UsageError(f"The verifier of {task_name} has no dataclass `thresholds`, so there is nothing to fit.")
-    examples = sorted_by_hand(folder) if folder else simulated(task, episodes)
+    examples = sorted_by_hand(folder) if folder else simulated(task, episodes, FITTING)
     good = sum(example.success for example in examples)
     if min(good, len(examples) - good) < 2 * LEAST:
         raise UsageError(

@@ -86,13 +86,12 @@ def report(task_name: str, episodes: int, folder: Path | None = None) -> Verifie
     worse, rng = Disturbance(), np.random.default_rng(0)
     disturbed = [worse.on(example, task.spec, rng) for example in examples]
     took = latencies_ms(verifier, examples)
-    name = f"disturbed by noise of {100 * worse.noise:g} % and offsets of {100 * worse.offset:g} % of the range"
     return VerifierReport(
         task=task_name,
         digest=verifier.digest,
         episodes=len(examples),
         labelled_by="people" if folder else "the simulator's truth",
-        grades=(grade(verifier, examples, "sensors as built"), grade(verifier, disturbed, name)),
+        grades=(grade(verifier, examples, "sensors as built"), grade(verifier, disturbed, worse.line)),
         p50_ms=float(np.percentile(took, 50)),
         p95_ms=float(np.percentile(took, 95)),
     )

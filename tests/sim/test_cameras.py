@@ -54,3 +54,19 @@ def test_pictures_show_the_lane_that_was_asked(pin: PinInsertion) -> None:
         assert picture.std() > 10.0, f"{name} shows nothing"
         assert not np.array_equal(picture, second[name])
     assert np.array_equal(rig.look(0)["top"], first["top"])
+
+
+def test_pictures_get_worse_as_it_is_said(pin: PinInsertion) -> None:
+    if cameras.why():
+        pytest.skip(cameras.why())
+    rig = pin.rig(1, 0)
+    rig.place(0, pin.start("train", 0, b""))
+    clear = rig.look(0)["top"].astype(float)
+    dark = rig.look(0, cameras.Trouble(light=0.4))["top"].astype(float)
+    moved = rig.look(0, cameras.Trouble(offset_m=(0.005, 0.0, 0.0)))["top"].astype(float)
+    covered = rig.look(0, cameras.Trouble(cover=(0.0, 0.0, 0.5)))["top"].astype(float)
+    assert dark.mean() < 0.8 * clear.mean()
+    assert np.abs(moved - clear).mean() > 2.0
+    changed = np.abs(covered - clear).max(axis=2) > 8.0
+    assert 0.15 < changed.mean() < 0.35, "half of the width and of the height is a quarter of the picture"
+    assert np.array_equal(rig.look(0)["top"], clear), "trouble is over with its picture"
