@@ -132,7 +132,7 @@ def call(desk: Desk, name: str, arguments: Mapping[str, object]) -> dict[str, ob
 def in_process(desk: Desk) -> Mapping[str, Callable[..., dict[str, object]]]:
     """The tools as plain functions with keyword arguments."""
 
-    def bound(tool_name: str, **arguments: object) -> dict[str, object]:
+    def bound(tool_name: str, /, **arguments: object) -> dict[str, object]:
         return call(desk, tool_name, arguments)
 
     return {tool.name: partial(bound, tool.name) for tool in TOOLS}

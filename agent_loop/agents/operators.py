@@ -9,8 +9,8 @@ from random import Random
 
 from enpire.space import Axis, Choice, Plain, Range
 
-STEP = 0.25
-"""Standard deviation of a step, as a share of an axis."""
+LEAST_STEP, STEP = 0.1, 0.25
+"""The shortest step, and the standard deviation of what is added to it, as shares of an axis."""
 
 TRIES = 16
 """Draws after which a step goes to an end of its axis instead."""
@@ -116,7 +116,9 @@ def moved(axis: Axis, value: object, draw: Random) -> Plain:
         return draw.choice(others or list(axis.options))
     at = min(1.0, max(0.0, _share(axis, value)))
     for _ in range(TRIES):
-        near = _value(axis, min(1.0, max(0.0, at + draw.gauss(0.0, STEP))))
+        step = draw.choice((-1, 1)) * (LEAST_STEP + abs(draw.gauss(0.0, STEP)))
+        to = at + step if 0.0 <= at + step <= 1.0 else at - step  # away from an end that is too near
+        near = _value(axis, min(1.0, max(0.0, to)))
         if near != value:
             return near
     return draw.choice([end for end in (axis.low, axis.high) if end != value])

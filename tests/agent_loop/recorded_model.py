@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Block = dict[str, Any]
+SILENCE_S = 1.0
 USAGE = {"input_tokens": 20, "cache_creation_input_tokens": 80, "cache_read_input_tokens": 400, "output_tokens": 1}
 
 
@@ -23,10 +26,12 @@ class Recording:
     headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     refuse: int = 0
     """HTTP status to answer with instead."""
+    spoilt: dict[int, int | str] = field(default_factory=dict[int, "int | str"])
+    """Which requests go wrong, counted from 0: an HTTP status; or overloaded, cut, nonsense, silent."""
 
     def next(self) -> list[Block]:
-        """The answer to the request that came last; words at the end."""
-        index = len(self.asked) - 1
+        """The answer to the request that came last; words at the end. A request that went wrong uses none up."""
+        index = len(self.asked) - 1 - sum(request < len(self.asked) - 1 for request in self.spoilt)
         return self.answers[index] if index < len(self.answers) else [{"type": "text", "text": "nothing more"}]
 
 
@@ -47,19 +52,36 @@ def served(recording: Recording) -> Iterator[str]:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             recording.asked.append(body)
             recording.headers.append({key.lower(): value for key, value in self.headers.items()})
-            if recording.refuse:
+            fault = recording.spoilt.get(len(recording.asked) - 1, recording.refuse)
+            if isinstance(fault, int) and fault:
                 problem = {"type": "invalid_request_error", "message": "no such model"}
-                self._send(recording.refuse, "application/json", json.dumps({"type": "error", "error": problem}))
+                self._send(fault, "application/json", json.dumps({"type": "error", "error": problem}))
             else:
-                self._send(200, "text/event-stream", "".join(events(recording.next(), body["model"])))
+                self._stream("".join(events(recording.next(), body["model"])), str(fault or ""))
 
-        def _send(self, status: int, kind: str, text: str) -> None:
+        def _stream(self, text: str, fault: str) -> None:
+            if fault == "silent":
+                time.sleep(SILENCE_S)
+            elif fault == "overloaded":
+                problem = {"type": "overloaded_error", "message": "too many people ask"}
+                text = text[: text.index("event: content_block_start")] + sent("error", error=problem)
+            elif fault == "nonsense":
+                text = text.replace('"delta"', '"other"', 1)
+            elif fault == "cut":
+                self._send(200, "text/event-stream", text[: len(text) // 2], length=len(text.encode()))
+                return
+            self._send(200, "text/event-stream", text)
+
+        def _send(self, status: int, kind: str, text: str, length: int = 0) -> None:
             data = text.encode()
             self.send_response(status)
             self.send_header("content-type", kind)
-            self.send_header("content-length", str(len(data)))
+            self.send_header("content-length", str(length or len(data)))
+            self.send_header("retry-after-ms", "1")
             self.end_headers()
-            self.wfile.write(data)
+            self.close_connection = bool(length)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the client stopped waiting
+                self.wfile.write(data)
 
         def log_message(self, format: str, *args: object) -> None:
             pass

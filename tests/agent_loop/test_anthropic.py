@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from agent_loop.agents.anthropic import Anthropic, ModelProblem
+from agent_loop.agents.anthropic import Anthropic
+from agent_loop.agents.model import ModelProblem
+from agent_loop.desk import Desk
 from agent_loop.tools import TOOLS, in_process
 from agent_loop.workplace import Workplace
 from enpire.errors import FileProblem, UsageError
 from enpire.home import open_home
+from enpire.wishes import Sender
 from tests.agent_loop.pretend_lab import Running
-from tests.agent_loop.recorded_model import Recording, served, tool_use, words
+from tests.agent_loop.recorded_model import SILENCE_S, Recording, served, tool_use, words
 from tests.agent_loop.test_road import CLAIM
 
 BRIEF: Mapping[str, object] = {"goal": 0.97, "left": {"tokens_spent_by_this_lane": 0}}
@@ -80,6 +83,55 @@ def test_a_turn_has_so_many_calls_at_most(recording: Recording, tmp_path: Path) 
     recording.answers = [[tool_use("nothing")]] * 9
     assert "3 calls" in agent(tmp_path, [], steps=3).turn({}, BRIEF)
     assert len(recording.asked) == 3
+
+
+@pytest.mark.parametrize("status", [429, 500, 529])
+def test_too_many_requests_and_faults_of_the_server_are_tried_again(
+    recording: Recording, tmp_path: Path, status: int
+) -> None:
+    recording.answers, recording.spoilt = [[words("at last")]], {0: status, 1: status}
+    spent: list[Mapping[str, object]] = []
+    assert agent(tmp_path, spent).turn({}, BRIEF) == "at last"
+    assert (len(recording.asked), len(spent)) == (3, 1)
+
+
+@pytest.mark.parametrize(("fault", "counted"), [("overloaded", 2), ("cut", 2), ("nonsense", 2), ("silent", 1)])
+def test_an_answer_that_breaks_off_is_asked_for_again_and_its_tokens_count(
+    recording: Recording, tmp_path: Path, fault: str, counted: int
+) -> None:
+    recording.answers, recording.spoilt = [[tool_use("nothing")], [words("at last")]], {1: fault}
+    spent: list[Mapping[str, object]] = []
+    assert agent(tmp_path, spent, answer_s=SILENCE_S / 4).turn({}, BRIEF) == "at last"
+    assert recording.asked[2] == recording.asked[1]
+    assert len(spent) == 1 + counted
+    if counted == 2:
+        assert spent[1]["output"] == 1, "what the API had counted when the answer broke off"
+
+
+def test_a_model_that_never_ends_an_answer_is_a_problem_of_the_turn(recording: Recording, tmp_path: Path) -> None:
+    recording.spoilt = dict.fromkeys(range(9), "nonsense")
+    with pytest.raises(ModelProblem, match="a-model gave no whole answer: "):
+        agent(tmp_path, []).turn({}, BRIEF)
+    assert len(recording.asked) == 3
+
+
+def test_answers_that_make_no_sense_go_back_to_the_model(recording: Recording, tmp_path: Path) -> None:
+    wrong = tool_use("get_brief", tool_name="x")
+    listed: dict[str, object] = {"type": "tool_use", "id": "toolu_l", "name": "get_brief", "input": ["a", "list"]}
+    recording.answers = [[words(""), wrong], [listed], [words("")]]
+    (tmp_path / "home").mkdir()
+    tools = in_process(Desk(tmp_path / "home", Sender(campaign_id="C", author="a", lane="a")))
+    assert agent(tmp_path, []).turn(tools, BRIEF) == "the model ended its turn without a word"
+    second, third = recording.asked[1]["messages"], recording.asked[2]["messages"]
+    assert second[1]["content"] == [wrong], "the API takes no empty words back"
+    assert "unknown key 'tool_name'" in second[2]["content"][0]["content"]
+    assert third == second, "arguments without names are no answer, so it was asked for again"
+
+
+def test_an_answer_may_not_be_longer_than_what_is_left(recording: Recording, tmp_path: Path) -> None:
+    recording.answers = [[tool_use("nothing")], [words("done")]]
+    agent(tmp_path, [], tokens=1000, answer_tokens=600).turn({}, BRIEF)
+    assert [request["max_tokens"] for request in recording.asked] == [600, 450]
 
 
 def test_a_model_that_refuses_is_a_problem_of_the_turn(recording: Recording, tmp_path: Path) -> None:

@@ -52,6 +52,13 @@ def test_wrong_arguments_are_refused_in_a_sentence(desk: Desk) -> None:
         tools.call(desk, "get_experiment", {"experiment_id": "x"})
 
 
+def test_half_a_character_cannot_reach_the_records_and_spoil_every_brief(desk: Desk) -> None:
+    with pytest.raises(FileProblem, match="whole Unicode characters"):
+        tools.call(desk, "post_finding", {"text": "half \ud83d of it"})
+    with pytest.raises(FileProblem, match="the name of a key must be whole Unicode"):
+        tools.call(desk, "submit_candidate", {"hypothesis_id": "x", "changes": {"\ud83d": 1}})
+
+
 def test_hidden_starts_are_not_shown(desk: Desk) -> None:
     for number in (1, 2, 50, 60):
         order_id = f"01J{number:023}"
