@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from enpire.drift import DriftRule
 from enpire.files import find, parse, read_yaml
 from enpire.gate import GateRule
+from enpire.verifiers import VerifierPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,8 @@ class Stations:
     """Robots per station that move in step (rows of one simulation)."""
     driver: str = "mujoco"
     pace: Literal["fast", "realtime"] = "fast"
+    inference: Literal["wait", "overlap"] = "wait"
+    """`overlap`: policies decide while the robots move; for pace realtime."""
     reset: Literal["teleport", "robot"] = "teleport"
     operator: str = ""
     """Plug-in that may take over in supervised episodes (`simulated`); empty: nobody."""
@@ -47,6 +51,11 @@ class Stations:
     """Where stations reach the orchestrator."""
     ahead: int = 24
     """Orders a station holds beyond those it runs, so that it never waits for the next."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the stations that the campaign starts itself are called."""
+        return tuple(f"sim-{number}" for number in range(1, self.count + 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +85,18 @@ class Rounds:
     """Size of the pool of train starts."""
     supervised: float = 0.0
     """Share of the collection in which an operator may take over, drawn before each episode, in [0, 1]."""
+    lockstep: bool = False
+    """Nothing overlaps: collect, learn, gate, then one experiment of the agent, each waiting for the one before.
+
+    Robots idle meanwhile, and nothing depends on who was faster: the same seed in a home with the same secret gives
+    the same campaign again (docs/agents.md says how far)."""
 
     def __post_init__(self) -> None:
         """Refuse shares that are none."""
         if not 0 <= self.supervised <= 1 or not 0 <= self.practised <= 1:
             raise ValueError("rounds practised and supervised must lie in [0, 1].")
+        if self.lockstep and (self.practised or self.supervised):
+            raise ValueError("rounds in lockstep need practised: 0 and supervised: 0, which depend on what came first.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +125,11 @@ class AgentPlan:
         if not 1 <= self.lanes <= 16:
             raise ValueError("the lanes of an agent must be from 1 to 16.")
 
+    @property
+    def lane_names(self) -> tuple[str, ...]:
+        """What its lanes are called."""
+        return tuple(f"{self.name}-{number}" for number in range(1, self.lanes + 1))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
@@ -123,8 +144,20 @@ class Campaign:
     rounds: Rounds = field(default_factory=Rounds)
     gate: GateRule = field(default_factory=GateRule)
     budget: Budget = field(default_factory=Budget)
+    verifiers: tuple[VerifierPlan, ...] = ()
+    """Who must agree that a rollout was a success; empty: the task's own verifier alone."""
+    drift: DriftRule = field(default_factory=DriftRule)
     agents: tuple[AgentPlan, ...] = ()
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a lockstep that could not keep step."""
+        if not self.rounds.lockstep:
+            return
+        if sum(plan.lanes for plan in self.agents) > 1 or not self.stations.count:
+            raise ValueError("rounds in lockstep take one lane of agents at most, and stations of the campaign's own.")
+        if self.agents and not self.budget.wall_s:
+            raise ValueError("rounds in lockstep wait for their agent, so budget wall_s must say how long at most.")
 
 
 def read_campaign(name_or_path: str | Path) -> Campaign:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+from enpire.credentials import without_credentials
 from enpire.store import durable
 
 _PR_SET_PDEATHSIG = 1
@@ -48,10 +49,10 @@ def die_with_parent(sent: int = signal.SIGTERM) -> None:
         os.kill(os.getpid(), sent)
 
 
-def one_core(**more: str) -> Mapping[str, str]:
-    """The environment of a child that must not spread over cores that others use."""
+def one_core(*own: str, **more: str) -> Mapping[str, str]:
+    """The environment of a child that must not spread over cores that others use, with no credentials but its `own`."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    return {**os.environ, **threads, **more}
+    return {**without_credentials(os.environ, own), **threads, **more}
 
 
 def start_python(

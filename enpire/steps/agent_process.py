@@ -7,12 +7,13 @@ import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from enpire.campaign import AgentPlan, Campaign
 from enpire.errors import UsageError
 from enpire.lab import Lab
 from enpire.plugins import load
-from enpire.processes import end_process, start_python
+from enpire.processes import end_process, one_core, start_python
 from enpire.recipe import read_recipe
 from enpire.store import durable
 
@@ -59,8 +60,9 @@ class AgentProcess:
         durable.make_folder(self.folder)
         durable.write(self.folder / "lane.json", json.dumps(job).encode())
         self.starts += 1
-        arguments = [str(self.folder), "--die-with-parent"]
-        self.process = start_python(PROGRAM, arguments, self.folder / "log.txt", nice=10)
+        arguments, log = [str(self.folder), "--die-with-parent"], self.folder / "log.txt"
+        own = cast("tuple[str, ...]", getattr(load("agents", self.plan.name), "keys", ()))
+        self.process = start_python(PROGRAM, arguments, log, nice=10, environment=one_core(*own))
         lab.write(("agent started", {"lane": self.lane, "agent": self.plan.name, "start": self.starts}))
 
     def _ended(self, lab: Lab, code: int) -> None:
@@ -78,8 +80,7 @@ def lanes_of(lab: Lab) -> list[AgentProcess]:
     """The lanes that the campaign file asks for, not yet started."""
     lanes: list[AgentProcess] = []
     for plan in lab.campaign.agents:
-        for number in range(1, plan.lanes + 1):
-            lane = f"{plan.name}-{number}"
+        for lane in plan.lane_names:
             folder = lab.home.root / "agents" / lab.state.campaign_id / lane
             seed = lab.campaign.seed * 1000 + len(lanes)
             lanes.append(AgentProcess(lane=lane, plan=plan, folder=folder, seed=seed))
