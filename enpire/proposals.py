@@ -114,6 +114,8 @@ class Ideas:
     """The campaign's recipe with its search space."""
     answered: set[str] = field(default_factory=set[str])
     """Wishes that have their event."""
+    away: set[str] = field(default_factory=set[str])
+    """Lanes whose process ended and is not started again."""
     tokens: dict[str, int] = field(default_factory=dict[str, int])
     """Lane -> tokens spent, all sorts."""
     experiment_turn: bool = False
@@ -244,6 +246,13 @@ class Ideas:
         spent = sum(int(cast("int", body.get(sort, 0))) for sort in ("fresh", "cached", "output"))
         self.tokens[lane] = self.tokens.get(lane, 0) + spent
 
+    def _came(self, body: Mapping[str, object]) -> None:
+        self.away.discard(str(body["lane"]))
+
+    def _went(self, body: Mapping[str, object]) -> None:
+        if not body.get("again"):
+            self.away.add(str(body["lane"]))
+
     def _named(self, body: Mapping[str, object]) -> Experiment | None:
         return self.experiments.get(str(body.get("experiment_id", "")))
 
@@ -269,6 +278,8 @@ class Ideas:
         "rolled back": _rolled_back,
         "campaign ended": _ended,
         "tokens spent": _spent,
+        "agent started": _came,
+        "agent ended": _went,
     }
     """kind of event -> the method that folds it in."""
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from enpire.campaign import Campaign
 from enpire.ids import mint
-from enpire.state import CampaignState, Count
+from enpire.state import CampaignState, Count, OpenGate
 from enpire.types import Order, Purpose, Split, Start
 
 EXPERT = "scripted:expert"
@@ -57,7 +57,7 @@ class Scheduler:
     def _sources(self, state: CampaignState) -> list[Callable[..., list[Order]]]:
         if not state.champion:
             return [self._demonstration]
-        enough = state.fresh + _flying(state, "collect") >= self.campaign.rounds.episodes
+        enough = state.fresh + flying(state, "collect") >= self.campaign.rounds.episodes
         data_first = state.training is None and not state.candidates and state.gate is None and not enough
         tail = [self._collect] if state.base_measured else [self._base, self._collect]
         if data_first and not state.base_measured:
@@ -73,7 +73,7 @@ class Scheduler:
         if confirmation is None:
             return []
         waiting = sum(order.purpose == "confirm" for order in drawn)
-        if confirmation.ended.n + _flying(state, "confirm") + waiting >= confirmation.n:
+        if confirmation.ended.n + flying(state, "confirm") + waiting >= confirmation.n:
             return []
         index = confirmation.issued + waiting
         start = self.starts("confirm", index, confirmation.policy_id)
@@ -86,7 +86,7 @@ class Scheduler:
         pair = gate.issued + sum(order.purpose == "gate" for order in drawn) // 2
         if pair - len(gate.returned) >= self.campaign.gate.pairs:
             return []
-        start = self.starts("holdout", pair, gate.gate_id)
+        start = self.starts("holdout", pair, self._scope(gate))
         sides = [("champion", gate.champion), ("candidate", gate.candidate)]
         self.random.shuffle(sides)
         return [
@@ -94,17 +94,21 @@ class Scheduler:
             for side, policy in sides
         ]
 
+    def _scope(self, gate: OpenGate) -> str:
+        """Whose hidden starts a gate's are: its own."""
+        return gate.gate_id
+
     def _base(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
         waiting = sum(order.purpose == "base" for order in drawn)
-        if state.base.n + _flying(state, "base") + waiting >= self.campaign.base.evaluate_starts:
+        if state.base.n + flying(state, "base") + waiting >= self.campaign.base.evaluate_starts:
             return []
         index = state.base_issued + waiting
         start = self.starts("holdout", index, f"base {state.base_policy}")
         return [self._order(state, seat, "base", start, state.base_policy)]
 
     def _collect_until_enough(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
-        flying = _flying(state, "collect") + sum(order.purpose == "collect" for order in drawn)
-        return self._collect(state, seat, drawn) if state.fresh + flying < self.campaign.rounds.episodes else []
+        ordered = flying(state, "collect") + sum(order.purpose == "collect" for order in drawn)
+        return self._collect(state, seat, drawn) if state.fresh + ordered < self.campaign.rounds.episodes else []
 
     def _collect(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
         index = self.random.randrange(self.campaign.rounds.train_starts)
@@ -137,7 +141,8 @@ class Scheduler:
         return Order(**fields, **more)  # pyright: ignore[reportArgumentType]
 
 
-def _flying(state: CampaignState, purpose: Purpose) -> int:
+def flying(state: CampaignState, purpose: Purpose) -> int:
+    """How many orders of a purpose have no outcome yet."""
     return sum(order.purpose == purpose for order in state.open.values())
 
 

@@ -18,7 +18,7 @@ def deploy(lab: Lab) -> None:
     state = lab.state
     if not state.champion and state.candidates:
         swap(lab, state.candidates[0][0], "the base")
-    elif len(state.champions) > 1 and state.gate is None and state.confirmation is None:
+    elif len(state.champions) > 1 and state.gate is None and state.confirmation is None and not _counting(lab):
         _watch(lab)
 
 
@@ -44,6 +44,11 @@ def tell(lab: Lab) -> None:
     """Tell every station which version is the champion; each answers in its beats with the hash it runs."""
     for station in lab.stations.values():
         lab.fleet.command(station.name, "deploy", lab.state.champion)
+
+
+def _counting(lab: Lab) -> bool:
+    """In lockstep a collection that is going on is not looked at: that would depend on who came first."""
+    return lab.campaign.rounds.lockstep and bool(lab.state.fresh or lab.state.open)
 
 
 def _watch(lab: Lab) -> None:

@@ -1,0 +1,81 @@
+"""Orders of a campaign in lockstep: what is drawn, and for which station, never depends on who was faster.
+
+Everything that is ordered has a number: the i-th demonstration, the i-th episode of a collection, the i-th pair of a
+gate. Its start is drawn from that number, and blocks of numbers go to the stations in turn, because no two stations
+are quite alike. A number is given out only after the one before it.
+"""
+
+from __future__ import annotations
+
+import random
+
+from enpire.campaign import Campaign
+from enpire.fleet.scheduler import EXPERT, Scheduler, Seat, flying
+from enpire.state import CampaignState, OpenGate
+from enpire.types import Order, Purpose, Start
+
+BLOCK = 8
+"""Numbers in a row that one station gets."""
+
+
+def agent_awaited(state: CampaignState, campaign: Campaign) -> bool:
+    """Whether a campaign in lockstep waits for its agent's next experiment."""
+    lanes = [lane for plan in campaign.agents for lane in plan.lane_names if lane not in state.ideas.away]
+    waiting = state.ideas.experiment_turn and not state.ideas.undecided()
+    return bool(campaign.rounds.lockstep and waiting and lanes)
+
+
+def demonstrated(state: CampaignState, campaign: Campaign) -> int:
+    """Demonstrations that count towards the base: those that succeed; in lockstep all, so that they are as many."""
+    if campaign.rounds.lockstep:
+        return sum(row.purpose == "demonstrate" for row in state.data)
+    return state.demonstrations
+
+
+class Lockstep(Scheduler):
+    """Draws numbered orders, in turn; robots have nothing to do while a learner or an agent thinks."""
+
+    def _demonstration(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+        number = demonstrated(state, self.campaign) + flying(state, "demonstrate") + len(drawn)
+        if number >= self.campaign.base.demonstrations or not self._turn_of(seat, number):
+            return []
+        start = self._train_start("demonstrate", 0, number)
+        return [self._order(state, seat, "demonstrate", start, EXPERT)]
+
+    def _confirm(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+        issued = state.confirmation.issued if state.confirmation else 0
+        mine = self._turn_of(seat, issued + _count(drawn, "confirm"))
+        return super()._confirm(state, seat, drawn) if mine else []
+
+    def _pair(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+        issued = state.gate.issued if state.gate else 0
+        mine = self._turn_of(seat, issued + _count(drawn, "gate") // 2)
+        return super()._pair(state, seat, drawn) if mine else []
+
+    def _scope(self, gate: OpenGate) -> str:
+        return f"gate {gate.k}"
+
+    def _base(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+        mine = self._turn_of(seat, state.base_issued + _count(drawn, "base"))
+        return super()._base(state, seat, drawn) if mine else []
+
+    def _collect(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+        """The next of exactly as many as make a round, while nobody learns, judges or is waited for."""
+        number = state.fresh + flying(state, "collect") + _count(drawn, "collect")
+        busy = state.training or state.candidates or state.gate or agent_awaited(state, self.campaign)
+        if busy or number >= self.campaign.rounds.episodes or not self._turn_of(seat, number):
+            return []
+        start = self._train_start("collect", state.round, number)
+        return [self._order(state, seat, "collect", start, state.champion)]
+
+    def _train_start(self, purpose: Purpose, round_: int, number: int) -> Start:
+        draw = random.Random(f"{self.campaign.seed} {purpose} {round_} {number}")
+        return self.starts("train", draw.randrange(self.campaign.rounds.train_starts))
+
+    def _turn_of(self, seat: Seat, number: int) -> bool:
+        names = self.campaign.stations.names
+        return names[number // BLOCK % len(names)] == seat.name
+
+
+def _count(drawn: list[Order], purpose: Purpose) -> int:
+    return sum(order.purpose == purpose for order in drawn)
