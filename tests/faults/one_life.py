@@ -1,0 +1,99 @@
+"""A home folder's life, every way of writing once: `python -m tests.faults.one_life FOLDER`.
+
+It says on stdout, in one system call each, what it was promised: that is what no crash may take back. An error that the
+code raises on purpose ends it with one sentence and exit code 1.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from enpire.errors import EnpireError
+from enpire.fleet.messages import Parcel
+from enpire.fleet.spool import Spool
+from enpire.store import records
+from enpire.store.episodes import FolderStore, Recording
+from enpire.store.ledger import SqliteLedger
+from enpire.types import Episode
+from tests.enpire.store.store_samples import a_recording, an_order, ended, issued
+
+Entry = tuple[str, Mapping[str, object]]
+
+
+def say(*words: object) -> None:
+    os.writev(1, [(" ".join(map(str, words)) + "\n").encode()])
+
+
+class Life:
+    """Ledger, episode store and spool of one folder."""
+
+    def __init__(self, home: Path) -> None:
+        self.ledger = SqliteLedger(home / "ledger.db")
+        self.store, self.spool = FolderStore(home / "episodes"), Spool(home / "spool", 0)
+
+    def append(self, *entries: Entry) -> None:
+        last = self.ledger.append(entries)[-1]
+        say("ledger", last.seq, last.hash)
+
+    def put(self, *episodes: tuple[Episode, bytes]) -> None:
+        self.store.put_many(Recording(episode=episode, arrays_file=data) for episode, data in episodes)
+        for episode, _ in episodes:
+            say("store", episode.order.order_id)
+
+    def stage(self, *episodes: tuple[Episode, bytes]) -> None:
+        self.spool.put(*(Parcel(episode=episode, arrays_file=data) for episode, data in episodes))
+        for episode, _ in episodes:
+            say("spool", episode.order.order_id)
+
+    def forget(self, episode: Episode) -> None:
+        say("forget", episode.order.order_id)
+        self.spool.delete(episode.order.order_id)
+
+
+def transactions(episodes: Sequence[Episode]) -> Mapping[str, Sequence[Entry]]:
+    """Every kind of transaction that changes a table, and one that only tells; in an order that makes sense."""
+    first, second, third = episodes
+    unknown = replace(second, outcome="unknown", cause="away", sha256="", ran_policy_id="", ticks=0)
+    judged = {"campaign_id": "c1", "order_id": first.order.order_id, "outcome": "failure"}
+    return {
+        "tell": [("campaign started", {"campaign_id": "c1", "name": "life"})],
+        "issue": [issued(*(episode.order for episode in episodes))],
+        "end": [ended(first)],
+        "end as unknown": [ended(unknown)],
+        "find": [(records.ORDERS_FOUND, ended(second)[1])],
+        "judge": [(records.PERSON_JUDGED, judged)],
+        "several at once": [ended(third), ("gate decided", {"campaign_id": "c1", "why": "x" * 9000})],
+    }
+
+
+def live(home: Path) -> None:
+    life = Life(home)
+    pairs = [a_recording(an_order(), seed=seed) for seed in range(3)]
+    steps = transactions([episode for episode, _ in pairs])
+    life.append(*steps["tell"])
+    life.append(*steps["issue"])
+    life.stage(pairs[0])
+    life.put(pairs[0])
+    life.append(*steps["end"])
+    life.forget(pairs[0][0])
+    life.stage(*pairs[1:])
+    life.append(*steps["end as unknown"])
+    life.put(*pairs[1:])
+    life.append(*steps["find"])
+    life.append(*steps["judge"])
+    life.append(*steps["several at once"])
+    life.ledger.close()
+    life.spool.close()
+    say("all done")
+
+
+if __name__ == "__main__":
+    try:
+        live(Path(sys.argv[1]))
+    except EnpireError as refused:
+        print(refused, file=sys.stderr)
+        sys.exit(1)

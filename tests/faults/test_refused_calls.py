@@ -1,0 +1,69 @@
+"""A disk that fails or is full at one system call after the other: nothing acknowledged is lost, one clear sentence."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.faults import system_calls
+from tests.faults.promises import broken
+from tests.faults.system_calls import STRACE, WHY_NOT, Call
+
+LIFE = "tests.faults.one_life"
+pytestmark = [pytest.mark.skipif(STRACE is None, reason=WHY_NOT)]
+FAILING = ("fsync", "fdatasync", "syncfs", "write", "pwrite64", "ftruncate", "rename", "openat", "mkdir")
+FULL = ("write", "pwrite64", "rename", "openat", "mkdir")
+"""Calls that a full disk can refuse."""
+
+
+def check(home: Path, done: subprocess.CompletedProcess[str], where: str) -> None:
+    """It went on to the end, or it said one sentence; what it said before holds, and the folder opens."""
+    said = done.stdout.splitlines()
+    assert "Traceback" not in done.stderr, f"{where}:\n{done.stderr}"
+    if done.returncode:
+        assert done.returncode == 1, where
+        assert len(done.stderr.strip().splitlines()) == 1, f"{where}: {done.stderr}"
+    else:
+        assert said[-1] == "all done", where
+    assert broken(home, said) == [], where
+
+
+def refused(tmp_path: Path, call: Call, error: str) -> int:
+    home = tmp_path / "refused"
+    home.mkdir()
+    done = system_calls.refuse(LIFE, home, call, error)
+    check(home, done, f"{call.name} {call.number} answered {error}")
+    shutil.rmtree(home)
+    return done.returncode
+
+
+def plan(tmp_path: Path, names: tuple[str, ...]) -> list[Call]:
+    home = tmp_path / "whole"
+    home.mkdir()
+    return system_calls.calls(LIFE, home, names)
+
+
+def test_a_failing_or_full_disk_loses_no_acknowledged_word(tmp_path: Path) -> None:
+    """A slice: one call of each of a few kinds, in the middle of the life."""
+    found = plan(tmp_path, ("fdatasync", "pwrite64", "write", "openat"))
+    codes: list[int] = []
+    for name, error, where in (("fdatasync", "EIO", 0.5), ("pwrite64", "ENOSPC", 0.6), ("write", "ENOSPC", 0.5)):
+        those = [call for call in found if call.name == name]
+        codes.append(refused(tmp_path, those[int(len(those) * where)], error))
+    assert codes == [1, 1, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("error", "names"), [("EIO", FAILING), ("ENOSPC", FULL)])
+def test_whichever_call_is_refused(tmp_path: Path, error: str, names: tuple[str, ...]) -> None:
+    """Every call but writes, of which there are hundreds: every seventh of those."""
+    found = plan(tmp_path, names)
+    writes = [call for call in found if call.name in ("write", "pwrite64")]
+    chosen = [call for call in found if call not in writes] + writes[::7]
+    codes = [refused(tmp_path, call, error) for call in chosen]
+    assert len(codes) > 60
+    assert codes.count(1) > len(codes) // 2

@@ -1,0 +1,109 @@
+"""The same transactions over a write-ahead log: what SQLite does to its files, recorded by a VFS of our own.
+
+Python's SQLite is older than the first that the ledger trusts with a write-ahead log (`connection.SAFE_WAL`), so the
+real ledger never uses one here. `apsw` brings a newer SQLite and lets Python stand between it and the disk: it is given
+the very statements that the real ledger executes, and what it leaves is opened by the real ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Buffer, Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, override
+
+import apsw
+
+from enpire.store import connection
+from enpire.store.ledger import SqliteLedger
+from enpire.store.migrations import migrate
+from tests.faults.system_calls import Op
+
+Entry = tuple[str, Mapping[str, object]]
+BEGINNING = ""
+"""Stands for the ledger's making in what `statements` gives."""
+
+
+def statements(folder: Path, transactions: Mapping[str, Sequence[Entry]]) -> list[tuple[str, list[str]]]:
+    """(what to say when it is done, statements) of the ledger's making and of each transaction, as really executed."""
+    path = folder / "ledger.db"
+    asked: list[str] = []
+    with closing(connection.open_writer(path)) as writer:
+        writer.set_trace_callback(asked.append)
+        migrate(writer, path)
+        writer.set_trace_callback(None)
+    told = [(BEGINNING, list(asked))]
+    with closing(SqliteLedger(path)) as ledger:
+        for entries in transactions.values():
+            asked.clear()
+            ledger.database.set_trace_callback(asked.append)
+            last = ledger.append(entries)[-1]
+            ledger.database.set_trace_callback(None)
+            told.append((f"ledger {last.seq} {last.hash}", list(asked)))
+    return told
+
+
+def record(folder: Path, told: Iterable[tuple[str, Sequence[str]]], synchronous: str) -> list[Op]:
+    """What SQLite with a write-ahead log does to the files, with what was promised in between."""
+    ops: list[Op] = []
+    vfs = _RecordingVFS(f"record-{folder.name}", ops.append)
+    database = apsw.Connection(str(folder / "ledger.db"), vfs=vfs.name)
+    try:
+        database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute(f"PRAGMA synchronous = {synchronous}")
+        for line, sql in told:
+            for statement in sql:
+                database.execute(statement)
+            if line:
+                ops.append(Op(kind="said", data=line.encode()))
+        # A copy of the log into the database, which is what a busy ledger does now and then, and one more transaction.
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        database.close()
+    return ops
+
+
+class _RecordingVFS(apsw.VFS):
+    def __init__(self, name: str, tell: Callable[[Op], None]) -> None:
+        self.name, self.tell = name, tell
+        super().__init__(name, "")
+
+    @override
+    def xOpen(self, name: Any, flags: list[int]) -> _RecordingFile:
+        made = _RecordingFile(name, flags, self.tell)
+        self.tell(Op(kind="create", path=made.path))
+        return made
+
+    @override
+    def xDelete(self, filename: str, syncdir: bool) -> None:
+        super().xDelete(filename, syncdir)
+        self.tell(Op(kind="unlink", path=Path(filename).name))
+        if syncdir:
+            self.tell(Op(kind="sync", path="."))
+
+
+class _RecordingFile(apsw.VFSFile):
+    def __init__(self, name: Any, flags: list[int], tell: Callable[[Op], None]) -> None:
+        self.path = Path(name.filename() if isinstance(name, apsw.URIFilename) else str(name)).name
+        self.tell, self.named = tell, False
+        super().__init__("", name, flags)
+
+    @override
+    def xWrite(self, data: Buffer, offset: int) -> None:
+        super().xWrite(data, offset)
+        self.tell(Op(kind="write", path=self.path, offset=offset, data=bytes(data)))
+
+    @override
+    def xTruncate(self, newsize: int) -> None:
+        super().xTruncate(newsize)
+        self.tell(Op(kind="truncate", path=self.path, offset=newsize))
+
+    @override
+    def xSync(self, flags: int) -> None:
+        super().xSync(flags)
+        self.tell(Op(kind="sync", path=self.path))
+        if not self.named:
+            # SQLite's own VFS syncs the folder with the first sync of a new file.
+            self.named = True
+            self.tell(Op(kind="sync", path="."))
