@@ -191,6 +191,22 @@ class Policy(Protocol):
         ...
 
 
+@runtime_checkable
+class Continues(Policy, Protocol):
+    """A policy that can decide while the chunk before is still being carried out, and go on from it smoothly."""
+
+    def act_along(self, observation: Observation, lanes: IntArray, left: FloatArray, delay: int) -> FloatArray:
+        """As `act`, beginning with what will be sent anyhow.
+
+        Args:
+            observation: one row per named lane.
+            lanes: (n,).
+            left: (n, any, action_dim), what is left of the present chunks from this moment on; nan behind their ends.
+            delay: about how many of these will have been sent when the answer is used.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImprovementJob:
     """What a learner gets: everything by path, so that it runs in a process of its own."""

@@ -112,27 +112,49 @@ class FlowPolicy:
         """Chunks for the lanes named: state (len(lanes), state_dim) -> (len(lanes), horizon, action_dim)."""
         return self.candidates(observation, lanes, 1)[:, 0]
 
+    def act_along(self, observation: Observation, lanes: IntArray, left: FloatArray, delay: int) -> FloatArray:
+        """Chunks (len(lanes), horizon, action_dim) whose first `delay` actions are those that are being carried out.
+
+        These are held on their own path from noise to action while the rest flows (inpainting, as in real-time
+        chunking, Black et al., arXiv 2506.07339, without its guidance), so that the rest goes on from them.
+        """
+        shape, count = self.shape, min(max(0, delay), self.horizon, left.shape[1])
+        self._fits(observation, lanes)
+        noise = np.stack([self._draw(int(lane)) for lane in lanes])
+        wanted = np.full((len(lanes), shape.horizon, shape.action_dim), np.nan, np.float32)
+        wanted[:, :count] = self._version.action.forward(left[:, :count])
+        chunks = self.flow(observation.state, noise, wanted.reshape(len(lanes), shape.chunk_dim))
+        return self._version.action.inverse(chunks.reshape(wanted.shape))
+
     def candidates(self, observation: Observation, lanes: IntArray, count: int) -> FloatArray:
         """`count` chunks for each lane named, (len(lanes), count, horizon, action_dim), each from noise of its own."""
+        self._fits(observation, lanes)
         state, shape = observation.state, self.shape
-        if state.shape != (len(lanes), shape.state_dim):
-            wanted = (len(lanes), shape.state_dim)
-            raise PolicyProblem(f"the flow policy got state of shape {state.shape}; its lanes need {wanted}.")
         noise = np.zeros((len(lanes) * count, shape.chunk_dim), np.float32)
         for row in range(len(noise)):
             noise[row] = self._draw(int(lanes[row // count]))
         chunks = self.flow(np.repeat(state, count, axis=0), noise)
         return self._version.action.inverse(chunks.reshape(len(lanes), count, shape.horizon, shape.action_dim))
 
-    def flow(self, state: FloatArray, noise: FloatArray) -> FloatArray:
-        """Carry noise (N, chunk_dim), scaled already, to normalised chunks (N, chunk_dim) for raw states."""
+    def flow(self, state: FloatArray, noise: FloatArray, wanted: FloatArray | None = None) -> FloatArray:
+        """Carry noise (N, chunk_dim), scaled already, to normalised chunks (N, chunk_dim) for raw states.
+
+        Numbers of `wanted` (N, chunk_dim) that are not nan are reached exactly.
+        """
         out = np.empty_like(noise)
         features = fourier(self._version.state.forward(state.astype(np.float32)), self.shape.frequencies)
         for top in range(0, len(noise), BLOCK_ROWS):
             count = min(BLOCK_ROWS, len(noise) - top)
             rows = slice(top, top + count)
-            out[rows] = self._block(_padded(features[rows]), _padded(noise[rows]))[:count]
+            aim = None if wanted is None else _padded(wanted[rows])
+            out[rows] = self._block(_padded(features[rows]), _padded(noise[rows]), aim)[:count]
         return out
+
+    def _fits(self, observation: Observation, lanes: IntArray) -> None:
+        wanted = (len(lanes), self.shape.state_dim)
+        if observation.state.shape != wanted:
+            found = observation.state.shape
+            raise PolicyProblem(f"the flow policy got state of shape {found}; its lanes need {wanted}.")
 
     def _draw(self, lane: int) -> FloatArray:
         if lane not in self._noise:
@@ -140,11 +162,11 @@ class FlowPolicy:
         row = self._noise[lane].standard_normal(self.shape.chunk_dim)
         return (row * self._version.temperature).astype(np.float32)
 
-    def _block(self, features: FloatArray, chunk: FloatArray) -> FloatArray:
+    def _block(self, features: FloatArray, noise: FloatArray, wanted: FloatArray | None) -> FloatArray:
         """Euler steps of exactly BLOCK_ROWS rows."""
         steps = self.shape.euler_steps
         state_offset = features @ self._state_weight
-        chunk = chunk.copy()
+        chunk = noise.copy()
         for step in range(steps):
             row = _silu(chunk @ self._chunk_weight + state_offset + self._time_offset[step])
             for weight, bias in self._layers[1:-1]:
@@ -152,6 +174,9 @@ class FlowPolicy:
             weight, bias = self._layers[-1]
             velocity: FloatArray = row @ weight + bias
             chunk += velocity * np.float32(1 / steps)
+            if wanted is not None:
+                flown = np.float32((step + 1) / steps)
+                chunk = np.where(np.isnan(wanted), chunk, (1 - flown) * noise + flown * wanted)
         return chunk
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from enpire.errors import EnpireError
 from enpire.interfaces import Policy
-from enpire.types import FloatArray, IntArray, Observation
+from enpire.types import FloatArray, IntArray, MaskArray, Observation
 
 NOT_FINITE = "policy returned a value that is not finite"
 FOREIGN_FAULTS = (
@@ -56,6 +56,10 @@ class Chunks:
         """Forget what is left of these lanes' chunks: somebody else moved the robot, so a new decision is due."""
         self._used[lanes] = self._length[lanes] = 0
 
+    def ready(self, lanes: IntArray) -> MaskArray:
+        """Which of these lanes (n,) have a command for this period."""
+        return self._used[lanes] < self._length[lanes]
+
     def decide(self, observation: Observation, lanes: IntArray) -> Mapping[int, str]:
         """Fetch new chunks where the old ones are used up.
 
@@ -85,21 +89,12 @@ class Chunks:
         loaded = self._policies[int(lanes[0])]
         if loaded is None:
             return {int(lane): "no policy was given" for lane in lanes}
-        rows = Observation(
-            stamp_ns=observation.stamp_ns,
-            state=observation.state[lanes],
-            images={camera: pictures[lanes] for camera, pictures in observation.images.items()},
-        )
-        wanted = (len(lanes), loaded.policy.horizon, self._actions.shape[2])
-        try:
-            answer = np.asarray(loaded.policy.act(rows, lanes), np.float32)
-        except FOREIGN_FAULTS as problem:
-            return {int(lane): f"policy failed: {_said(problem)}" for lane in lanes}
-        if answer.shape != wanted:
-            return {int(lane): f"policy returned chunks of shape {answer.shape}, not {wanted}" for lane in lanes}
-        finite = np.isfinite(answer).all(axis=(1, 2))
+        policy, rows = loaded.policy, rows_of(observation, lanes)
+        answer = asked(lambda: policy.act(rows, lanes), (len(lanes), policy.horizon, self._actions.shape[2]))
+        if isinstance(answer, str):
+            return {int(lane): answer for lane in lanes}
         self._store(answer, lanes, loaded.policy.execute)
-        return {int(lane): NOT_FINITE for lane in lanes[~finite]}
+        return {int(lane): NOT_FINITE for lane in lanes[~finite_rows(answer)]}
 
     def _store(self, answer: FloatArray, lanes: IntArray, execute: int) -> None:
         horizon = answer.shape[1]
@@ -111,6 +106,26 @@ class Chunks:
         self._used[lanes] = 0
         self._length[lanes] = execute
         self._decision[lanes] += 1
+
+
+def rows_of(observation: Observation, lanes: IntArray) -> Observation:
+    """A copy of what these lanes (n,) sense, one row for each."""
+    images = {camera: pictures[lanes] for camera, pictures in observation.images.items()}
+    return Observation(stamp_ns=observation.stamp_ns, state=observation.state[lanes], images=images)
+
+
+def asked(act: Callable[[], FloatArray], wanted: tuple[int, int, int]) -> FloatArray | str:
+    """A policy's chunks, of the wanted shape (n, horizon, action_dim), or one clause about why there are none."""
+    try:
+        answer = np.asarray(act(), np.float32)
+    except FOREIGN_FAULTS as problem:
+        return f"policy failed: {_said(problem)}"
+    return answer if answer.shape == wanted else f"policy returned chunks of shape {answer.shape}, not {wanted}"
+
+
+def finite_rows(answer: FloatArray) -> MaskArray:
+    """Which chunks (n,) of an answer (n, horizon, action_dim) hold numbers that a robot may follow."""
+    return np.asarray(np.isfinite(answer).all(axis=(1, 2)), np.bool_)
 
 
 def policy_seed(start_seed: int) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast, runtime_checkable
 
@@ -34,7 +35,9 @@ from enpire.types import (
     Observation,
     Order,
     OutcomeKind,
+    Verdict,
 )
+from enpire.verifiers import is_slow
 
 TRIES = 3
 """Resets that may fail one after the other in a lane before a person is called."""
@@ -65,7 +68,7 @@ class Lane:
     """One robot of the rig and the order that it works on."""
 
     index: int
-    stage: Literal["free", "resetting", "rolling", "stuck"] = "free"
+    stage: Literal["free", "resetting", "rolling", "judging", "stuck"] = "free"
     order: Order | None = None
     policy_id: str = ""
     source: int = SOURCE_POLICY
@@ -78,6 +81,8 @@ class Lane:
     """One after the other, over all orders."""
     achieved: tuple[float, ...] = ()
     clipped: int = 0
+    verdict: Future[Verdict] | None = None
+    """Of a slow verifier, while the lane is `judging`: its robot holds still, the others go on."""
 
 
 class Lanes:
@@ -88,9 +93,17 @@ class Lanes:
         rig: the robots, at rest.
         reset_limit_ticks: a reset by the robot that takes more periods has failed; 0: the rig is placed at once.
         operator: may take over in supervised episodes.
+        chunks: makes, for (lanes, action_dim), what asks the policies: while the robots wait, or while they move.
     """
 
-    def __init__(self, task: Task, rig: Rig, reset_limit_ticks: int = 0, operator: Intervener | None = None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        rig: Rig,
+        reset_limit_ticks: int = 0,
+        operator: Intervener | None = None,
+        chunks: Callable[[int, int], Chunks] = Chunks,
+    ) -> None:
         spec, count = rig.spec, rig.lanes
         self.time = RobotTime(count)
         self._task, self._rig, self._operator = task, rig, operator
@@ -101,7 +114,8 @@ class Lanes:
         self._skill: Skill | None = task.reset_skill() if reset_limit_ticks else None
         self._reset_limit_ticks = reset_limit_ticks
         self._verifier = task.verifier()
-        self._chunks = Chunks(count, spec.action_dim)
+        self._beside = ThreadPoolExecutor(1, "verifier") if is_slow(self._verifier) else None
+        self._new_chunks, self._chunks = chunks, chunks(count, spec.action_dim)
         self._recording = Recording(count, spec)
         self._observation = Observation(stamp_ns=0, state=np.zeros((count, spec.state_dim), np.float32))
         self._command = np.zeros((count, spec.action_dim), np.float32)
@@ -111,14 +125,14 @@ class Lanes:
 
     def on(self, rig: Rig, operator: Intervener | None = None) -> Lanes:
         """The same lanes on a rig that was opened anew: robot time and episodes that were not taken yet stay."""
-        fresh = Lanes(self._task, rig, self._reset_limit_ticks, operator)
+        fresh = Lanes(self._task, rig, self._reset_limit_ticks, operator, self._new_chunks)
         fresh.time, fresh._ended = self.time, self._ended
         return fresh
 
     @property
     def busy(self) -> bool:
-        """Whether any lane moves."""
-        return any(lane.stage in ("resetting", "rolling") for lane in self._lanes)
+        """Whether any lane moves, or waits for its verdict."""
+        return any(lane.stage in ("resetting", "rolling", "judging") for lane in self._lanes)
 
     @property
     def alarm(self) -> str:
@@ -179,6 +193,7 @@ class Lanes:
 
     def verify(self) -> None:
         """Record what the rolling lanes sense; judge those that are finished, out of time or out of the envelope."""
+        self._take_verdicts()
         rolling = self._rolling()
         if not rolling:
             return
@@ -204,11 +219,12 @@ class Lanes:
         rows = self._hand_over(rolling)
         for index, why in self._chunks.decide(self._observation, rows).items():
             self._end(self._lanes[index], "aborted", why)
-        self._moving[_indices(self._rolling())] = True
+        rows = _indices(self._rolling())
+        self._moving[rows] = self._held[rows] | self._chunks.ready(rows)
 
     def act(self) -> None:
         """Send the period's commands to all moving lanes at once and record what was sent."""
-        rolling = self._rolling()
+        rolling = [lane for lane in self._rolling() if self._moving[lane.index]]
         rows = _indices(rolling)
         chunk = np.full(len(rows), -1, np.int32)
         if rolling:
@@ -225,9 +241,8 @@ class Lanes:
         changed: MaskArray = np.any(np.abs(sent[rows] - self._command[rows]) > _SAME, axis=1)
         for index in cast("list[int]", rows[changed].tolist()):
             self._lanes[index].clipped += 1
-        source = np.asarray(
-            [SOURCE_HUMAN if self._held[lane.index] else lane.source for lane in self._rolling()], np.int64
-        )
+        left = [lane for lane in rolling if lane.stage == "rolling"]
+        source = np.asarray([SOURCE_HUMAN if self._held[lane.index] else lane.source for lane in left], np.int64)
         self._recording.sent(rows, sent[rows], source, chunk)
 
     def abort(self, cause: str) -> None:
@@ -288,8 +303,21 @@ class Lanes:
         self.time.switch([lane.index], "verify")
         images: Mapping[str, ImageArray] = self._rig.look(lane.index) if self._verifier.needs_images else {}
         evidence = Evidence(arrays=self._recording.arrays(lane.index, last_state=True), images=images)
+        if self._beside is not None:
+            lane.stage, lane.verdict = "judging", self._beside.submit(self._verifier.judge, evidence)
+            self._moving[lane.index] = False
+        else:
+            self._settle(lane, lambda: self._verifier.judge(evidence))
+
+    def _take_verdicts(self) -> None:
+        """End the lanes whose slow verdict has come."""
+        for lane in self._lanes:
+            if lane.stage == "judging" and lane.verdict is not None and lane.verdict.done():
+                self._settle(lane, lane.verdict.result)
+
+    def _settle(self, lane: Lane, judge: Callable[[], Verdict]) -> None:
         try:
-            verdict = self._verifier.judge(evidence)
+            verdict = judge()
         except FOREIGN_FAULTS as problem:
             self._end(lane, "invalid", f"verifier failed: {' '.join(str(problem).split())[:500]}")
             return

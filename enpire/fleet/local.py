@@ -24,8 +24,10 @@ def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
             options=wanted.options,
             lanes=wanted.lanes,
             pace=wanted.pace,
+            inference=wanted.inference,
             reset=wanted.reset,
             operator=wanted.operator,
+            verifiers=campaign.verifiers,
             seed=campaign.seed * 1000 + number,
         )
         for number in range(1, wanted.count + 1)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol, cast, runtime_checkable
 
 from enpire import plugins
 from enpire.errors import RobotProblem
+from enpire.fleet.chunks import Chunks
+from enpire.fleet.glance import Develop, Glancing, blind
 from enpire.fleet.interventions import Intervener, OpenOperator
 from enpire.fleet.lanes import Lanes
+from enpire.fleet.overlap import OverlappedChunks
 from enpire.fleet.station_file import StationFile
 from enpire.interfaces import Rig, Task
 from enpire.types import Phase
@@ -60,11 +64,16 @@ class RobotKeeper:
         self._file, self._task, self._say = file, task, say
         self._rig = self._opened()
         self._reset_limit_ticks = round(file.reset_limit_s * task.spec.rate_hz) if file.reset == "robot" else 0
-        self.lanes = Lanes(task, self._rig, self._reset_limit_ticks, self._operator())
+        self.lanes = Lanes(task, self._rig, self._reset_limit_ticks, self._operator(), self._chunks())
         self.stopped_by = ""
         """Who stopped the robot; empty when nobody did."""
         self._fault, self._recover_at_s = "", 0.0
         self.look()
+
+    def _chunks(self) -> Callable[[int, int], Chunks]:
+        if self._file.inference == "wait":
+            return Chunks
+        return partial(OverlappedChunks, period_s=self._task.spec.period_s)
 
     @property
     def ready(self) -> bool:
@@ -126,6 +135,10 @@ class RobotKeeper:
                 self.resume()
         if self._fault and time.monotonic() > self._recover_at_s:
             self._recover()
+
+    def glance(self) -> Develop:
+        """What the live pictures of the first lane need, copied now."""
+        return self._rig.glance(0) if isinstance(self._rig, Glancing) else blind
 
     def close(self) -> None:
         """Hold still and let the robot go."""

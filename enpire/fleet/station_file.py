@@ -10,6 +10,7 @@ from typing import Literal
 from enpire.files import find, parse, read_yaml
 from enpire.fleet.fields import is_identifier
 from enpire.store import durable
+from enpire.verifiers import VerifierPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +30,14 @@ class StationFile:
     """Robots that move in step; 1 for a real robot."""
     pace: Literal["fast", "realtime"] = "realtime"
     """`fast` steps a simulation as fast as it can; `realtime` keeps the task's rate."""
+    inference: Literal["wait", "overlap"] = "wait"
+    """`overlap`: the policy decides the next chunk while the robot carries out the one before; for pace realtime."""
     reset: Literal["teleport", "robot"] = "robot"
     """Who brings the scene into the start state."""
     operator: str = ""
     """Plug-in that may take over in supervised episodes; `simulated` stands in for a person. Empty: nobody."""
+    verifiers: tuple[VerifierPlan, ...] = ()
+    """Who must agree that a rollout was a success; empty: the task's own verifier alone."""
     seed: int = 0
     """Draws the station's own friction, mass and offsets in simulation."""
     min_free_mb: int = 256
@@ -50,6 +55,8 @@ class StationFile:
             raise ValueError(f"name {self.name!r} must be 1 to 128 letters, digits or . - _ : without a leading dot.")
         if self.lanes < 1:
             raise ValueError("lanes must be at least 1.")
+        if self.inference == "overlap" and self.pace == "fast":
+            raise ValueError("inference: overlap needs pace: realtime; a fast simulation waits for its policy anyhow.")
         if self.seed < 0 or self.min_free_mb < 0 or self.reset_limit_s <= 0:
             raise ValueError("seed and min_free_mb must not be negative, reset_limit_s must be positive.")
 

@@ -128,3 +128,24 @@ def test_execute_must_fit_the_horizon() -> None:
 def test_a_station_loads_the_policy_without_torch() -> None:
     code = "import sys, policies.flow_policy; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_a_chunk_that_goes_along_begins_with_what_is_being_carried_out() -> None:
+    made = version()
+    one, other = FlowPolicy(made), FlowPolicy(made)
+    lanes = np.arange(3)
+    state = np.random.default_rng(4).normal(size=(3, made.shape.state_dim)).astype(np.float32)
+    for policy in (one, other):
+        for lane in lanes:
+            policy.begin(int(lane), 11)
+    seen = Observation(stamp_ns=0, state=state)
+    nothing = np.full((3, made.shape.horizon, made.shape.action_dim), np.nan, np.float32)
+    free = one.act(seen, lanes)
+    np.testing.assert_array_equal(other.act_along(seen, lanes, nothing, 2), free)
+    left = made.action.inverse(np.full_like(nothing, 0.25))
+    left[0, 1:] = np.nan
+    along = other.act_along(seen, lanes, left, 2)
+    np.testing.assert_allclose(along[1:, :2], left[1:, :2], atol=1e-5)
+    np.testing.assert_allclose(along[0, :1], left[0, :1], atol=1e-5)
+    assert np.isfinite(along).all()
+    assert not np.allclose(along[1:, 2:], left[1:, 2:])
