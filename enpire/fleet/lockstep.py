@@ -18,11 +18,12 @@ BLOCK = 8
 """Numbers in a row that one station gets."""
 
 
-def agent_awaited(state: CampaignState, campaign: Campaign) -> bool:
-    """Whether a campaign in lockstep waits for its agent's next experiment."""
-    lanes = [lane for plan in campaign.agents for lane in plan.lane_names if lane not in state.ideas.away]
-    waiting = state.ideas.experiment_turn and not state.ideas.undecided()
-    return bool(campaign.rounds.lockstep and waiting and lanes)
+def experiment_first(state: CampaignState, campaign: Campaign) -> bool:
+    """Whether a campaign in lockstep does nothing of its own until the agent's next experiment is under way."""
+    if not (campaign.rounds.lockstep and state.ideas.experiment_turn):
+        return False
+    at_work = [lane for plan in campaign.agents for lane in plan.lane_names if lane not in state.ideas.away]
+    return bool(state.ideas.undecided() or at_work)
 
 
 def demonstrated(state: CampaignState, campaign: Campaign) -> int:
@@ -62,7 +63,7 @@ class Lockstep(Scheduler):
     def _collect(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
         """The next of exactly as many as make a round, while nobody learns, judges or is waited for."""
         number = state.fresh + flying(state, "collect") + _count(drawn, "collect")
-        busy = state.training or state.candidates or state.gate or agent_awaited(state, self.campaign)
+        busy = state.training or state.candidates or state.gate or experiment_first(state, self.campaign)
         if busy or number >= self.campaign.rounds.episodes or not self._turn_of(seat, number):
             return []
         start = self._train_start("collect", state.round, number)

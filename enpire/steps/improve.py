@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 from enpire import versions
-from enpire.fleet.lockstep import agent_awaited, demonstrated
+from enpire.fleet.lockstep import demonstrated, experiment_first
 from enpire.ids import mint
 from enpire.interfaces import ImprovementJob
 from enpire.lab import Lab
@@ -54,7 +54,7 @@ def _its_turn(lab: Lab) -> Experiment | None:
 
 def _due(lab: Lab) -> bool:
     state, campaign = lab.state, lab.campaign
-    if _busy(lab) or state.failures_in_a_row >= PATIENCE or agent_awaited(state, campaign):
+    if _busy(lab) or state.failures_in_a_row >= PATIENCE or experiment_first(state, campaign):
         return False
     if not state.champion:
         return demonstrated(state, campaign) >= campaign.base.demonstrations
