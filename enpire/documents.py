@@ -212,6 +212,25 @@ class CampaignLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """The verifier against the people who checked it."""
+
+    labels: int
+    checked: int
+    """Labelled episodes that the verifier had called a success."""
+    wrong: int
+    """Of those, the ones that were none."""
+    missed: int
+    """Labelled successes that the verifier had not called one."""
+    high: float
+    """Upper bound on the share of its successes that are none."""
+    limit: float
+    passed: bool
+    """Whether the limit is passed: the campaign pauses."""
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignView:
     """Where one campaign stands."""
 
@@ -255,6 +274,10 @@ class CampaignView:
     stations: tuple[StationView, ...]
     ideas: tuple[IdeaView, ...] = ()
     """What agents proposed, parents before children."""
+    labels: Labels | None = None
+    """What people's labels say about the verifier; None without labels."""
+    paused_why: str = ""
+    """One sentence where the campaign paused itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

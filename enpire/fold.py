@@ -48,6 +48,7 @@ def _orders_found(state: CampaignState, body: Mapping[str, object]) -> None:
 
 def _started(state: CampaignState, body: Mapping[str, object]) -> None:
     state.campaign_id = _text(body, "campaign_id")
+    state.verifier = str(body.get("verifier", ""))
 
 
 def _resumed(state: CampaignState, body: Mapping[str, object]) -> None:
@@ -134,12 +135,19 @@ def _confirmed(state: CampaignState, body: Mapping[str, object]) -> None:
     state.confirmed[_text(body, "policy_id")] = bool(body["passed"])
 
 
+def _judged(state: CampaignState, body: Mapping[str, object]) -> None:
+    said = state.ended.get(_text(body, "order_id"))
+    if said is not None:
+        state.labels[_text(body, "order_id")] = (said, _text(body, "outcome"))
+
+
 def _paused(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.paused = True
+    state.paused, state.paused_why = True, str(body.get("why", ""))
 
 
 def _continued(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.paused = False
+    state.paused, state.paused_why = False, ""
+    state.wrong_accepted = sum(said == "success" != person for said, person in state.labels.values())
 
 
 def _ended(state: CampaignState, body: Mapping[str, object]) -> None:
@@ -152,6 +160,7 @@ _HANDLERS = {
     "orders found": _orders_found,
     "campaign started": _started,
     "campaign resumed": _resumed,
+    "person judged": _judged,
     "campaign paused": _paused,
     "campaign continued": _continued,
     "campaign ended": _ended,

@@ -86,6 +86,7 @@ class History:
     earlier_robot_s: float = 0.0
     session_robot_s: float = 0.0
     paused: bool = False
+    paused_why: str = ""
     ended: Mapping[str, object] | None = None
     goal_s: float | None = None
     """When a confirmation first passed."""
@@ -154,10 +155,10 @@ class History:
             station.present = False
 
     def _paused(self, body: Mapping[str, object]) -> None:
-        self.paused = True
+        self.paused, self.paused_why = True, text(body, "why")
 
     def _continued(self, body: Mapping[str, object]) -> None:
-        self.paused = False
+        self.paused, self.paused_why = False, ""
 
     def _ended(self, body: Mapping[str, object]) -> None:
         self.ended = body

@@ -18,9 +18,10 @@ class Command:
 
     command_id: str
     verb: str
-    """pause, resume, stop (stations); pause campaign, continue campaign, end campaign; promote, rollback."""
+    """pause, resume, stop (stations); pause campaign, continue campaign, end campaign; promote, rollback;
+    judge success, judge failure, judge unsafe."""
     target: str = ""
-    """A station's name (empty: all), or a policy version."""
+    """A station's name (empty: all), a policy version, or an episode."""
     by: str = "operator"
 
 

@@ -41,6 +41,11 @@ def lower_bound(successes: int, n: int, confidence: float = 0.95) -> float:
     return crossing(lambda rate: at_least(successes, n, rate) - alpha, 0.0, successes / n)
 
 
+def upper_bound(successes: int, n: int, confidence: float = 0.95) -> float:
+    """Exact one-sided upper bound of a proportion, `n` fixed in advance; 1 when n is 0 (Clopper and Pearson 1934)."""
+    return 1.0 - lower_bound(n - successes, n, confidence)
+
+
 def sequence(successes: int, n: int, confidence: float = 0.95) -> Interval:
     """An interval that may be read after every trial: it covers the true rate at all times at once.
 

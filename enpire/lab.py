@@ -46,6 +46,10 @@ class StationSeat:
     """The last outcomes, newest last."""
     episodes: int = 0
 
+    def trusts(self, digest: str) -> bool:
+        """Whether its verifier is the one that the campaign began with; one that says nothing is believed."""
+        return not digest or self.facts.get("verifier", digest) == digest
+
     def seconds(self) -> dict[str, float]:
         """Robot-time stack of this session, over all processes of the station."""
         total = dict(self.earlier_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 
+from enpire.drift import drift
 from enpire.gate import Decision
 from enpire.intervals import wilson
 from enpire.lab import Lab, StationSeat
@@ -37,6 +38,8 @@ def snapshot(lab: Lab) -> LabSnapshot:
         episodes={**Counter(state.outcomes), "open": len(state.open)},
         home=str(lab.home.root),
         paused=state.paused,
+        paused_why=state.paused_why,
+        labels=drift(state.labels.values(), lab.campaign.drift).sentence if state.labels else "",
         stopped=bool(lab.stations) and all(seat.last_beat and seat.last_beat.stopped for seat in lab.stations.values()),
     )
 
@@ -45,7 +48,7 @@ def phase_text(lab: Lab) -> str:
     """What the lab does now, in words."""
     state = lab.state
     if state.paused:
-        return "paused"
+        return f"paused: {state.paused_why}" if state.paused_why else "paused"
     if state.confirmation is not None:
         return f"confirming the champion: {state.confirmation.ended.n} of {state.confirmation.n} fresh starts"
     if state.gate is not None:

@@ -46,7 +46,10 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "lerobot": "policies.lerobot_learner:LerobotHabc",
     },
     "agents": {"search": "agent_loop.agents.search:Search", "anthropic": "agent_loop.agents.anthropic:Anthropic"},
-    "verifiers": {},
+    "verifiers": {
+        "classifier": "sim.verifiers.classifier:open_verifier",
+        "anthropic": "sim.verifiers.vision_judge:open_verifier",
+    },
     "operators": {"simulated": "sim.operator:open_operator"},
     "inspections": {
         "task": "sim.task_check.suite:check_task",

@@ -26,7 +26,7 @@ from enpire.fleet.arrivals import Fleet
 from enpire.fold import rebuilt
 from enpire.home import Home, open_home
 from enpire.ids import mint
-from enpire.interfaces import Ledger, Task
+from enpire.interfaces import Ledger, Task, Verifier
 from enpire.lab import Lab
 from enpire.live import snapshot
 from enpire.loop import run
@@ -43,6 +43,7 @@ from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.store.reconcile import compare
 from enpire.store.records import episode_body
+from enpire.verifiers import open_verifier
 
 __all__ = ["Ending", "View", "command", "open_home", "run_campaign"]
 
@@ -130,11 +131,30 @@ def _begun(ledger: Ledger, campaign: Campaign, home: Home) -> CampaignState:
         body = {
             "campaign_id": campaign_id, "name": campaign.name, "task": campaign.task, "campaign": plain(campaign),
             "goal": plain(campaign.goal), "seed": campaign.seed, "home": str(home.root), "code": __version__,
+            "verifier": _verifier(campaign).digest,
         }  # fmt: skip
         ledger.append([("campaign started", body)])
         return rebuilt(ledger, campaign_id)
+    state = rebuilt(ledger, found)
+    require_same_verifier(campaign, state.verifier)
     ledger.append([("campaign resumed", {"campaign_id": found, "code": __version__})])
     return rebuilt(ledger, found)
+
+
+def _verifier(campaign: Campaign) -> Verifier:
+    task = cast("Callable[[], Task]", load("tasks", campaign.task))()
+    return open_verifier(task, campaign.verifiers)
+
+
+def require_same_verifier(campaign: Campaign, began_with: str) -> None:
+    """A verifier is frozen with its campaign; UsageError when it is another one now."""
+    now = _verifier(campaign).digest
+    if began_with and now != began_with:
+        raise UsageError(
+            f"The verifier of the campaign {campaign.name!r} was {began_with[:12]} at its begin and is {now[:12]} now, "
+            "and verdicts of two verifiers cannot be compared: put the old one back, or end the campaign "
+            "(enpire campaign stop) and begin another."
+        )
 
 
 def unfinished(ledger: Ledger, campaign: Campaign) -> str | None:

@@ -96,4 +96,8 @@ class LabSnapshot:
     """Ended episodes by outcome, and `open` orders."""
     home: str = ""
     paused: bool = False
+    paused_why: str = ""
+    """One sentence where the campaign paused itself."""
+    labels: str = ""
+    """What people's labels say about the verifier, one sentence; empty without labels."""
     stopped: bool = False

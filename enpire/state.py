@@ -153,7 +153,15 @@ class CampaignState:
     robot_session_s: float = 0.0
     ideas: Ideas = field(default_factory=Ideas)
     """What agents proposed."""
+    labels: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Order -> (the verifier's verdict, a person's later one)."""
+    verifier: str = ""
+    """Digest of the verifier that the campaign began with; empty for one that an older version began."""
     paused: bool = False
+    paused_why: str = ""
+    """One sentence where the campaign paused itself."""
+    wrong_accepted: int = 0
+    """False successes that were known when a person last continued the campaign."""
     over: bool = False
 
     def issue(self, order: Order) -> None:

@@ -79,13 +79,14 @@ class TerminalView:
 def told(kind: str, body: Mapping[str, object]) -> str:
     """One line about a notable event; empty for the rest."""
     teller = _TELLERS.get(kind)
-    return teller.format_map(_Facts(body)) if teller else ""
+    return teller.format_map(_Facts(body)).rstrip(": ") if teller else ""
 
 
 _TELLERS: Mapping[str, str] = {
     "campaign started": "campaign {campaign_id} begins",
     "campaign resumed": "campaign {campaign_id} goes on",
-    "campaign paused": "paused by {by}",
+    "campaign paused": "paused by {by}. {why}",
+    "person judged": "{by} says that episode {order_id} was a {outcome}",
     "campaign continued": "continued by {by}",
     "campaign ended": "campaign ended: {reason}",
     "station joined": "station {station} joined with {lanes} lanes",

@@ -21,12 +21,15 @@ from enpire.documents import (
     EpisodePage,
     EpisodeView,
     GoalView,
+    Labels,
     StationView,
     Success,
     Tokens,
     VersionView,
 )
+from enpire.drift import DriftRule, drift
 from enpire.errors import UnknownName, UsageError
+from enpire.files import parse
 from enpire.history import KINDS, History, mapping, number, text
 from enpire.idea_tree import ideas_of
 from enpire.metrics import PhaseSeconds, robot_time
@@ -130,6 +133,8 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         search_gate_gap=_gap(records, past, champion),
         stations=_stations(past),
         ideas=ideas_of(past.ideas, past.proposed_s),
+        labels=_labels(records, past),
+        paused_why=past.paused_why,
     )
 
 
@@ -210,6 +215,23 @@ def last_events(records: Records, number_of: int) -> tuple[Event, ...]:
 def events_after(records: Records, seq: int) -> tuple[Event, ...]:
     """Events that are newer than one, oldest first."""
     return tuple(records.ledger.events(after=seq))
+
+
+def unchecked(records: Records, campaign_id: str, count: int) -> tuple[EpisodeLine, ...]:
+    """Successes of the verifier that nobody has checked, drawn at random: what a person should look at."""
+    return tuple(map(episode_line, records.reading.unchecked(campaign_id, count)))
+
+
+def _labels(records: Records, past: History) -> Labels | None:
+    said = records.reading.labels(past.campaign_id)
+    if not said:
+        return None
+    rule = mapping(mapping(past.started, "campaign"), "drift")
+    found = drift(said, parse(DriftRule, rule, "The recorded drift rule"))
+    return Labels(
+        labels=found.labels, checked=found.checked, wrong=found.wrong, missed=found.missed, high=found.high,
+        limit=found.limit, passed=found.passed, sentence=found.sentence,
+    )  # fmt: skip
 
 
 def _line(records: Records, past: History) -> CampaignLine:

@@ -1,4 +1,4 @@
-"""`enpire episodes list | show | replay | export`."""
+"""`enpire episodes list | show | replay | audit | judge | export`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Annotated
 
 import typer
 
-from enpire.commands.options import AsJson, Home, answer, existing_home, table
+from enpire.commands.options import AsJson, Home, answer, existing_home, request, table, tell
 
 Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; the latest when left out.")]
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
-    group = typer.Typer(help="Episodes: list, show, replay, export.", no_args_is_help=True)
+    group = typer.Typer(help="Episodes: list, show, replay, audit, judge, export.", no_args_is_help=True)
     group.command("list")(list_page)
     group.command("show")(show)
     group.command("replay")(replay)
+    group.command("audit")(audit)
+    group.command("judge")(judge)
     group.command("export")(export)
     app.add_typer(group, name="episodes")
 
@@ -97,6 +99,35 @@ def replay(
     exact = "exactly" if made.largest_difference == 0 else f"within {made.largest_difference:.2g}"
     shown = f"{made.count} pictures in {made.folder}" if made.count else made.why
     answer(made, as_json=as_json, text=f"The sensors say the same again, {exact}. {shown}")
+
+
+def audit(
+    campaign: Campaign = "",
+    count: Annotated[int, typer.Option(help="So many.", min=1, max=1000)] = 10,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Name successes of the verifier that nobody has checked, at random; look at them and say what they were."""
+    from enpire import views
+
+    with views.open_records(existing_home(home)) as records:
+        found = views.unchecked(records, views.find_campaign(records, campaign), count)
+    rows = [(item.order_id, item.station, f"{item.confidence:.0%}") for item in found]
+    answer(found, as_json=as_json, text=table(("episode", "station", "the verifier is sure by"), rows))
+
+
+def judge(
+    episode: Annotated[str, typer.Argument(help="Id of an episode of the running campaign.", metavar="ID")],
+    outcome: Annotated[str, typer.Argument(help="What you saw: success, failure or unsafe.")],
+    home: Home = None,
+) -> None:
+    """Say what an episode was; the verifier's verdict stays, and yours stands beside it and checks the verifier."""
+    from enpire.errors import UsageError
+
+    if outcome not in ("success", "failure", "unsafe"):
+        raise UsageError(f"An episode cannot be judged as {outcome!r}; say success, failure or unsafe.")
+    command_id = request(existing_home(home), f"judge {outcome}", episode)
+    tell(f"Said: {outcome} (command {command_id}); `enpire ledger tail` shows whether the campaign took it.")
 
 
 def export(

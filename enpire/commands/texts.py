@@ -46,7 +46,7 @@ def campaign(view: CampaignView) -> str:
     stack = ", ".join(f"{phase} {duration(seconds)}" for phase, seconds in view.robot_time.items() if seconds >= 0.5)
     lines = [
         ("campaign", f"{view.id}  {view.name}  ({view.task})"),
-        ("state", view.state + (f": {view.reason}" if view.reason else "")),
+        ("state", view.state + (f": {view.reason or view.paused_why}" if view.reason or view.paused_why else "")),
         ("goal", f"{view.goal.success:.1%} on {view.goal.confirm_starts} fresh starts"),
         ("base", rate(view.base)),
         ("champion", rate(view.champion) + (f"  {short(view.champion.id)}" if view.champion else "")),
@@ -57,6 +57,7 @@ def campaign(view: CampaignView) -> str:
         ("robot-hours", f"{view.robot_h:.2f}; to the goal {_number(view.robot_h_to_goal)}"),
         ("tokens", f"fresh {view.tokens.fresh}, cached {view.tokens.cached}, output {view.tokens.output}"),
         ("search - gate", _points(view.search_gate_gap)),
+        ("verifier", view.labels.sentence if view.labels else "nobody has checked it: enpire episodes audit"),
     ]
     parts = [_pairs(lines), _rounds(view.rounds)]
     if view.ideas:

@@ -38,6 +38,7 @@ from enpire.fleet.zmq_link import StationLink
 from enpire.interfaces import Task
 from enpire.processes import die_with_parent
 from enpire.types import Episode, Order
+from enpire.verifiers import judged_by
 
 _IDLE_S = 0.02
 """How long an idle station listens before it looks around."""
@@ -60,7 +61,7 @@ class Station:
 
     def __init__(self, file: StationFile, address: str, say: Callable[[str], None]) -> None:
         self._file, self._say = file, say
-        self._task = cast(Callable[[], Task], plugins.load("tasks", file.task))()
+        self._task = judged_by(cast(Callable[[], Task], plugins.load("tasks", file.task))(), file.verifiers)
         self._spool = Spool(file.home / "spool", file.min_free_mb * 2**20)
         self._shelf = PolicyShelf(file.home / "policies", self._task, file.seed)
         self._robot = RobotKeeper(file, self._task, say)
@@ -292,6 +293,7 @@ class Station:
     def _hello(self, greeting: int) -> Hello:
         facts = {
             "task": self._file.task, "driver": self._file.driver, "pace": self._file.pace, "reset": self._file.reset,
+            "verifier": self._task.verifier().digest,
             "enpire": _version("enpire"), "python": platform.python_version(), "host": platform.node(),
         }  # fmt: skip
         return Hello(

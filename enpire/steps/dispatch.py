@@ -12,6 +12,8 @@ def dispatch(lab: Lab) -> None:
         return
     for station in list(lab.stations.values()):
         beat = station.last_beat
+        if not station.trusts(lab.state.verifier):
+            continue
         if station.away_since_s is not None or (beat is not None and (beat.stopped or beat.paused or beat.alarm)):
             continue
         seat = lab.seat(station)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from enpire import inbox
+from enpire.drift import BY, drift
 from enpire.inbox import Command
 from enpire.lab import Lab
+from enpire.state import JUDGED
 from enpire.steps.deploy import roll_back, swap
+from enpire.store.records import PERSON_JUDGED
 
 
 def heed(lab: Lab) -> None:
@@ -25,6 +28,7 @@ def heed(lab: Lab) -> None:
             _CARRY_OUT[command.verb](lab, command)
             lab.pending_commands.append(command)
         inbox.done(lab.home.inbox, command)
+    _mind_the_verifier(lab)
 
 
 def _why_not(lab: Lab, command: Command) -> str:
@@ -34,6 +38,8 @@ def _why_not(lab: Lab, command: Command) -> str:
         return f"there is no station {command.target!r} here; there are {', '.join(lab.stations) or 'none'}"
     if command.verb == "promote" and not (lab.home.versions / command.target).is_dir():
         return f"there is no policy version {command.target!r}"
+    if command.verb in _JUDGE and lab.state.ended.get(command.target) not in JUDGED:
+        return f"{command.target!r} is no episode of this campaign that ended with a verdict"
     if command.verb == "rollback" and len(lab.state.champions) < 2:
         return "there is no earlier champion to go back to"
     return ""
@@ -45,7 +51,7 @@ def _to_stations(lab: Lab, command: Command) -> None:
 
 
 def _pause(lab: Lab, command: Command) -> None:
-    lab.write(("campaign paused", {"by": command.by}))
+    lab.write(("campaign paused", {"by": command.by, "why": ""}))
 
 
 def _continue(lab: Lab, command: Command) -> None:
@@ -54,6 +60,23 @@ def _continue(lab: Lab, command: Command) -> None:
 
 def _end(lab: Lab, command: Command) -> None:
     lab.wanted, lab.for_good = f"{command.by} stopped the campaign", True
+
+
+def _judge(lab: Lab, command: Command) -> None:
+    """A person's verdict stands beside the verifier's; it never changes it."""
+    outcome = command.verb.removeprefix("judge ")
+    lab.write((PERSON_JUDGED, {"order_id": command.target, "outcome": outcome, "by": command.by}))
+
+
+def _mind_the_verifier(lab: Lab) -> None:
+    """Pause when too many of the verifier's successes may be none, and more are known than a person accepted."""
+    state = lab.state
+    if state.paused or not state.labels:
+        return
+    now = drift(state.labels.values(), lab.campaign.drift)
+    if now.passed and now.wrong > state.wrong_accepted:
+        figures = {"checked": now.checked, "wrong": now.wrong, "high": now.high, "limit": now.limit}
+        lab.write(("campaign paused", {"by": BY, "why": now.sentence, **figures}))
 
 
 def _promote(lab: Lab, command: Command) -> None:
@@ -66,6 +89,7 @@ def _roll_back(lab: Lab, command: Command) -> None:
 
 
 _AT_STATIONS = ("pause", "resume", "stop")
+_JUDGE = ("judge success", "judge failure", "judge unsafe")
 _CARRY_OUT: Mapping[str, Callable[[Lab, Command], None]] = {
     "pause": _to_stations,
     "resume": _to_stations,
@@ -73,6 +97,7 @@ _CARRY_OUT: Mapping[str, Callable[[Lab, Command], None]] = {
     "pause campaign": _pause,
     "continue campaign": _continue,
     "end campaign": _end,
+    **dict.fromkeys(_JUDGE, _judge),
     "promote": _promote,
     "rollback": _roll_back,
 }

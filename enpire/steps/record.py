@@ -155,6 +155,9 @@ def _joined(lab: Lab, joined: Joined) -> None:
         name=joined.station, lanes=joined.lanes, lease=joined.lease, facts=joined.facts, earlier_s=dict(earlier),
         heard_s=time.monotonic(), verdicts=seat.verdicts if seat else [], episodes=seat.episodes if seat else 0,
     )  # fmt: skip
+    if not lab.stations[joined.station].trusts(lab.state.verifier):
+        alarm = "Its verifier is not the one that the campaign began with; give it the same version and files."
+        lab.write(("person needed", {"station": joined.station, "alarm": alarm}))
     kept = {*joined.running, *joined.spooled}
     lost = [
         order for order in lab.state.open.values() if order.station == joined.station and order.order_id not in kept

@@ -171,6 +171,19 @@ class Reading:
         sql = f"SELECT {_ROW} FROM orders WHERE {where} ORDER BY order_id DESC LIMIT ?"
         return [rows.read(row) for row in self._all(sql, *values, page.limit)]
 
+    def labels(self, campaign_id: str) -> list[tuple[str, str]]:
+        """(verdict, a person's last word) of every episode that a person labelled."""
+        sql = "SELECT outcome, person_outcome FROM orders WHERE campaign_id = ? AND person_outcome IS NOT NULL"
+        return cast(list[tuple[str, str]], self._all(sql, campaign_id))
+
+    def unchecked(self, campaign_id: str, limit: int) -> list[OrderRow]:
+        """Recorded successes that nobody labelled, drawn at random."""
+        sql = (
+            f"SELECT {_ROW} FROM orders WHERE campaign_id = ? AND outcome = 'success' AND person_outcome IS NULL "
+            "AND sha256 <> '' ORDER BY random() LIMIT ?"
+        )
+        return [rows.read(row) for row in self._all(sql, campaign_id, limit)]
+
     def training_episodes(self, campaign_id: str, rounds: Sequence[int] = ()) -> list[str]:
         """Ids of recorded episodes that a learner may read, oldest first; of all rounds where none are named.
 

@@ -1,0 +1,101 @@
+"""Who says whether a rollout was a success: the task's own verifier, plug-ins beside it, several that must agree."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, cast, runtime_checkable
+
+from enpire import plugins
+from enpire.interfaces import Evidence, Task, Verifier
+from enpire.types import FloatArray, IntArray, MaskArray, Verdict
+
+OWN = "task"
+"""The name of the task's own verifier among `verifiers` of a station or campaign file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifierPlan:
+    """One of the verifiers that must agree."""
+
+    name: str
+    """`task` is the task's own; the others are plug-ins: classifier, anthropic, module:attribute."""
+    options: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
+    """What the plug-in reads; it refuses options that it does not know."""
+
+
+@runtime_checkable
+class Slow(Protocol):
+    """A verifier whose verdict takes longer than a robot may wait: the station asks it beside its loop."""
+
+    slow: bool
+
+
+class Agreed:
+    """Several verifiers that must agree: a success is what each calls one.
+
+    When a rollout is finished is the first one's to say.
+    """
+
+    def __init__(self, members: Sequence[Verifier]) -> None:
+        self._members = tuple(members)
+        self.digest = hashlib.sha256(repr([one.digest for one in members]).encode()).hexdigest()
+        self.needs_images = any(one.needs_images for one in members)
+        self.slow = any(is_slow(one) for one in members)
+
+    def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
+        """Which lanes look done to the first."""
+        return self._members[0].finished(state, ticks)
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        """Unsafe when one says so, success when all do; the dear ones are asked last, and only where it matters."""
+        said: list[Verdict] = []
+        for member in self._members:
+            said.append(member.judge(evidence))
+            if said[-1].kind != "success":
+                return said[-1]
+        return min(said, key=lambda verdict: verdict.confidence)
+
+
+def open_verifier(task: Task, plans: Sequence[VerifierPlan]) -> Verifier:
+    """The verifier that a file asks for; the task's own where it names none.
+
+    Raises:
+        EnpireError: no such plug-in, a missing extra, options that do not fit.
+    """
+    members = [_opened(task, plan) for plan in plans]
+    if not members:
+        return task.verifier()
+    return members[0] if len(members) == 1 else Agreed(members)
+
+
+def judged_by(task: Task, plans: Sequence[VerifierPlan]) -> Task:
+    """The task with the verifier that a file asks for; EnpireError when one cannot be opened."""
+    return cast(Task, _Judged(task, open_verifier(task, plans))) if plans else task
+
+
+class _Judged:
+    """A task as it is, but for who judges its rollouts."""
+
+    def __init__(self, task: Task, verifier: Verifier) -> None:
+        self._task, self._verifier = task, verifier
+
+    def verifier(self) -> Verifier:
+        """The one that was asked for."""
+        return self._verifier
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._task, name)
+
+
+def is_slow(verifier: Verifier) -> bool:
+    """Whether its verdicts take longer than a robot may wait."""
+    return isinstance(verifier, Slow) and verifier.slow
+
+
+def _opened(task: Task, plan: VerifierPlan) -> Verifier:
+    if plan.name == OWN:
+        return task.verifier()
+    opened = cast("Callable[[Task, Mapping[str, object]], Verifier]", plugins.load("verifiers", plan.name))
+    return opened(task, plan.options)
