@@ -93,6 +93,7 @@ def _station(lab: Lab, seat: StationSeat) -> StationLine:
         paused=bool(beat and beat.paused),
         stopped=bool(beat and beat.stopped),
         alarm=beat.alarm if beat else "",
+        cameras=lab.task.spec.cameras,
     )
 
 

@@ -23,6 +23,7 @@ from enpire.campaign import Campaign, read_campaign
 from enpire.errors import StorageFull, UsageError
 from enpire.files import canonical, parse, plain
 from enpire.fleet.arrivals import Fleet
+from enpire.fleet.previews import Looking, Showing
 from enpire.fold import rebuilt
 from enpire.home import Home, open_home
 from enpire.ids import mint
@@ -108,6 +109,9 @@ def _session(campaign: Campaign, home: Home, ledger: Ledger, state: CampaignStat
         lab.train = partial(TrainingProcess.begin, module=crew.learner, environment=crew.environment)
         lab.tick = partial(_tick, lab, crew, chosen.views)
         lab.watchers.extend(view.note for view in chosen.views)
+        for view in chosen.views:
+            if isinstance(view, Looking) and isinstance(fleet, Showing):
+                view.look_through(fleet.previews)
         with _interruptible(lab):
             return run(lab)
 

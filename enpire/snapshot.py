@@ -28,6 +28,8 @@ class StationLine:
     stopped: bool = False
     alarm: str = ""
     """One sentence when it needs a person."""
+    cameras: tuple[str, ...] = ()
+    """What its task looks with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

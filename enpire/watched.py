@@ -9,6 +9,7 @@ from typing import Literal
 
 from enpire import inbox
 from enpire.errors import UnknownName
+from enpire.fleet.previews import Preview, Previews
 from enpire.home import Home
 from enpire.snapshot import LabSnapshot
 
@@ -24,10 +25,20 @@ class Watched:
         self._snapshot = LabSnapshot(home=str(home.root))
         self._commands: dict[str, CommandState] = {}
         self._guard = threading.Lock()
+        self._previews: Previews | None = None
 
     def update(self, snapshot: LabSnapshot) -> None:
         """The lab as it is now; from the loop's thread."""
         self._snapshot = snapshot
+
+    def look_through(self, previews: Previews) -> None:
+        """Where live pictures are had from now on."""
+        self._previews = previews
+
+    def picture(self, station: str, camera: str) -> Preview:
+        """The newest live picture, at once; asking again within three seconds keeps them coming."""
+        previews = self._previews
+        return previews.look(station, camera) if previews is not None else Preview(why="No station shows pictures now.")
 
     def note(self, kind: str, body: Mapping[str, object]) -> None:
         """Follow what becomes of commands; from the loop's thread."""

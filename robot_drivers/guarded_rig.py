@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from enpire.errors import RobotProblem, UsageError
+from enpire.fleet.glance import Develop, Glancing, blind
 from enpire.interfaces import Rig
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
 from robot_drivers.freshness import Freshness
@@ -123,6 +124,10 @@ class GuardedRig:
     def look(self, lane: int) -> Mapping[str, ImageArray]:
         """camera -> picture of one lane now."""
         return self._rig.look(lane)
+
+    def glance(self, lane: int) -> Develop:
+        """Copy what live pictures of one lane need; they say so where the robot inside has none."""
+        return self._rig.glance(lane) if isinstance(self._rig, Glancing) else blind
 
     def snapshot(self, lane: int) -> object:
         """A copy of one lane of a simulation, to try out what may come; UsageError for a robot, which has no copy."""

@@ -7,7 +7,7 @@ station's bad luck, not the start's: the same start may be spared the next time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
@@ -157,6 +157,10 @@ class FaultyRig:
     def look(self, lane: int) -> Mapping[str, ImageArray]:
         """camera -> picture of one lane now."""
         return self._rig.look(lane)
+
+    def glance(self, lane: int) -> Callable[[Sequence[str]], Mapping[str, ImageArray]]:
+        """A copy of one lane for its live pictures."""
+        return self._rig.glance(lane)  # pyright: ignore[reportAttributeAccessIssue]
 
     def truth(self, lane: int) -> Truth:
         """What the simulator knows."""

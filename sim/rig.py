@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,6 +140,18 @@ class SimRig(ABC):
             return {}
         model, data = self.scene.materialise(lane)
         return cameras.render(model, data, self.spec.cameras, trouble)
+
+    def glance(self, lane: int) -> Callable[[Sequence[str]], Mapping[str, ImageArray]]:
+        """Copy one lane as it is now; the function that is returned draws the cameras named, in any thread."""
+        self._check_open()
+        model, data = self.scene.materialise(lane)
+
+        def develop(names: Sequence[str]) -> Mapping[str, ImageArray]:
+            if reason := cameras.why():
+                raise RobotProblem(reason)
+            return cameras.render(model, data, [name for name in names if name in self.spec.cameras])
+
+        return develop
 
     def stop(self) -> None:
         """Hold still: the next period begins from standing commands. Allowed from any thread, in any state, twice."""

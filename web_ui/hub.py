@@ -165,11 +165,11 @@ class Hub:
 
     def _tile(self, line: StationLine) -> StationTile:
         since_ms = self._phases.since_ms(line.name, line.phase)
-        cameras = self._live.cameras(line.name) if isinstance(self._live, LiveCameras) else ()
         return StationTile(
             name=line.name, phase=line.phase, since_ms=since_ms, lanes=line.lanes, episodes=line.episodes,
             episodes_per_min=round(line.episodes_per_min, 1), verdicts=line.verdicts[-20:], deployed=line.deployed,
-            paused=line.paused, stopped=line.stopped, alarm=line.alarm, cameras=cameras,
+            paused=line.paused, stopped=line.stopped, alarm=line.alarm,
+            cameras=line.cameras if isinstance(self._live, LiveCameras) else (),
         )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol, runtime_checkable
 
+from enpire.fleet.previews import Preview
 from enpire.snapshot import LabSnapshot
 
 Verb = Literal["pause", "resume", "stop", "pause campaign", "continue campaign", "end campaign", "rollback"]
@@ -37,10 +38,6 @@ class LiveLab(Protocol):
 class LiveCameras(Protocol):
     """A LiveLab that also has pictures. Optional: tiles without it show no thumbnail."""
 
-    def cameras(self, station: str) -> tuple[str, ...]:
-        """Names of the cameras of a station."""
-        ...
-
-    def picture(self, station: str, camera: str) -> bytes:
-        """The newest JPEG of one camera; empty when none was taken yet."""
+    def picture(self, station: str, camera: str) -> Preview:
+        """The newest picture of one camera, at once; asking again within three seconds keeps them coming."""
         ...

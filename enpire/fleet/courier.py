@@ -48,6 +48,8 @@ class Courier:
         """The fence token; 0 while the station has none."""
         self.fenced = False
         """Another process took this station's name: stop."""
+        self.preview_port = 0
+        """Where the orchestrator takes live pictures; 0 for nowhere."""
         self._greeting, self._greeted_s = 0, -1e9
         self._heard_number: int = 0
         self._heard_s = time.monotonic()
@@ -142,6 +144,7 @@ class Courier:
             return False
         self.lease, self._heard_number, self._heard_s = envelope.lease, envelope.number, time.monotonic()
         self._heartbeat_s, self._silent_s = welcome.heartbeat_s, welcome.silent_s
+        self.preview_port = welcome.preview_port
         self._beat_s = -1e9
         self._in_flight.clear()
         return True

@@ -74,6 +74,8 @@ class Welcome:
     greeting: int
     heartbeat_s: float
     silent_s: float
+    preview_port: int = 0
+    """Where live pictures are taken; 0 for nowhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,6 +260,7 @@ def _welcome(found: Fields) -> Welcome:
         greeting=found.whole("greeting"),
         heartbeat_s=found.number("heartbeat_s", 0.001, 3600.0),
         silent_s=found.number("silent_s", 0.001, 86400.0),
+        preview_port=found.whole("preview_port", 0, 65535),
     )
 
 

@@ -31,6 +31,7 @@ from enpire.fleet.lanes import Lanes
 from enpire.fleet.messages import Command, Hello, Message, Orders, Parcel, PolicyMissing, PolicyPart, Release
 from enpire.fleet.pace import Pace
 from enpire.fleet.policy_shelf import PolicyShelf
+from enpire.fleet.preview_camera import PreviewCamera
 from enpire.fleet.robot_keeper import RobotKeeper
 from enpire.fleet.spool import Spool
 from enpire.fleet.station_file import StationFile, read_station
@@ -67,6 +68,7 @@ class Station:
         self._robot = RobotKeeper(file, self._task, say)
         keys = station_keys(file.key_file, file.server_key) if file.key_file else None
         self._link = StationLink(address, file.name, keys)
+        self._preview = PreviewCamera(file.name, address, keys)
         self._courier = Courier(self._link, self._spool, self._hello)
         self._queue: deque[Order] = deque()
         self._unspooled: deque[Parcel] = deque()
@@ -137,6 +139,7 @@ class Station:
         if self._courier.lease != self._asked_under:
             self._asked_under = self._courier.lease
             self._shelf.ask_again()
+        self._preview.serve(self._courier.preview_port, self._robot.glance)
         self._courier.ask(self._shelf.next_wish())
         self._courier.ship()
 
@@ -160,6 +163,7 @@ class Station:
 
     def close(self) -> None:
         """Let the robot, the sockets and the spool go. Allowed after a failure."""
+        self._preview.close()
         self._robot.close()
         self._shelf.close()
         self._link.close()

@@ -42,6 +42,7 @@ from enpire.fleet.messages import (
     decode,
     encode,
 )
+from enpire.fleet.previews import PreviewDesk
 from enpire.fleet.zmq_link import LINGER_MS, check_plain, limit_costs
 from enpire.types import Episode, Order
 
@@ -122,11 +123,12 @@ class ZmqFleet:
         try:
             self._socket.bind(address)
         except zmq.ZMQError as problem:
-            self.close()
+            self._context.destroy(linger=0)
             raise TransportProblem(
                 f"The orchestrator cannot listen at {address}: {problem}; choose another port, or 0 for any free one."
             ) from problem
         self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        self.previews = PreviewDesk(self._context, address, self._door.guard if self._door else None)
 
     def poll(self, timeout_s: float) -> Sequence[Arrival]:
         """Everything that arrived, waiting at most `timeout_s` for the first."""
@@ -174,6 +176,7 @@ class ZmqFleet:
 
     def close(self) -> None:
         """Close the sockets; stations notice and hold. Allowed twice."""
+        self.previews.close()
         self._context.destroy(linger=LINGER_MS)
 
     def _tell(self, station: str, message: Message) -> None:
@@ -262,7 +265,10 @@ class ZmqFleet:
         session = _Session(hello.station, peer, self._next_lease, time.monotonic())
         self._next_lease += 1
         self._stations[hello.station] = self._peers[peer] = session
-        welcome = Welcome(greeting=hello.greeting, heartbeat_s=self._heartbeat_s, silent_s=self._silent_s)
+        welcome = Welcome(
+            greeting=hello.greeting, heartbeat_s=self._heartbeat_s, silent_s=self._silent_s,
+            preview_port=self.previews.port,
+        )  # fmt: skip
         self._say(session, welcome)
         joined = Joined(
             station=hello.station, lanes=hello.lanes, lease=session.lease, running=hello.running,

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field, replace
 
 from enpire.errors import UnknownName
+from enpire.fleet.previews import Preview
 from enpire.ids import mint
 from enpire.snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
 from enpire.types import Interval, Phase
@@ -30,7 +31,7 @@ class ScriptedLab:
     lock: threading.Lock = field(default_factory=threading.Lock)
     frozen: LabSnapshot | None = None
     """Set it, and the lab hangs: the same snapshot for ever."""
-    pictures: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    pictures: dict[tuple[str, str], Preview] = field(default_factory=dict)
 
     def snapshot(self) -> LabSnapshot:
         """A fresh snapshot; the figures move with the clock."""
@@ -76,13 +77,9 @@ class ScriptedLab:
             left_s = self.given[command_id][2] - time.monotonic()
         return "effective" if left_s <= 0 else "accepted" if left_s < self.effective_s / 2 else "requested"
 
-    def cameras(self, station: str) -> tuple[str, ...]:
-        """Cameras for which a picture was put into `pictures`."""
-        return tuple(camera for name, camera in self.pictures if name == station)
-
-    def picture(self, station: str, camera: str) -> bytes:
+    def picture(self, station: str, camera: str) -> Preview:
         """What a test put there."""
-        return self.pictures.get((station, camera), b"")
+        return self.pictures.get((station, camera), Preview())
 
     def _station(self, index: int, name: str, elapsed_s: float) -> StationLine:
         cycle: tuple[Phase, ...] = ("rollout", "rollout", "rollout", "reset", "verify")
@@ -91,6 +88,7 @@ class ScriptedLab:
             episodes=160 + index * 7 + int(elapsed_s * 2), episodes_per_min=118.0 + index,
             verdicts="ssfsssfssssafsssssss"[index:] + "s" * index, deployed=self.champion,
             alarm=self.alarms.get(name, ""),
+            cameras=tuple(camera for station, camera in self.pictures if station == name),
         )  # fmt: skip
         with self.lock:
             given = sorted(self.given.values(), key=lambda item: item[2])

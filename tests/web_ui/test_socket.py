@@ -7,11 +7,13 @@ import time
 from typing import Any
 
 import pytest
+from httpx import Response
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import WebSocketTestSession
 from starlette.websockets import WebSocketDisconnect
 
+from enpire.fleet.previews import Preview
 from tests.web_ui.conftest import Site
 from web_ui.documents import delta
 
@@ -116,7 +118,7 @@ def test_what_is_not_understood_gets_a_sentence_and_the_line_stays(site: Site, s
 
 
 def test_pictures_come_as_binary_frames(site: Site) -> None:
-    site.lab.pictures["sim-1", "front"] = b"\xff\xd8 picture"
+    site.lab.pictures["sim-1", "front"] = Preview(jpeg=b"\xff\xd8 picture")
     with site.enter("viewer").websocket_connect(SOCKET) as socket:
         socket.send_json({"subscribe": ["camera/sim-1/front"]})
         data = None
@@ -125,6 +127,22 @@ def test_pictures_come_as_binary_frames(site: Site) -> None:
         size = int.from_bytes(data[:2], "big")
         assert json.loads(data[2 : 2 + size]) == {"topic": "camera/sim-1/front"}
         assert data[2 + size :] == b"\xff\xd8 picture"
+        assert client_picture(site).content == b"\xff\xd8 picture"
+
+
+def test_a_camera_without_pictures_says_why_once(site: Site) -> None:
+    site.lab.pictures["sim-1", "front"] = Preview(why="No GL library is installed.")
+    with site.enter("viewer").websocket_connect(SOCKET) as socket:
+        socket.send_json({"subscribe": ["camera/sim-1/front"]})
+        assert next_of(socket, "camera/sim-1/front")["body"] == {"why": "No GL library is installed."}
+        answer = client_picture(site)
+        assert (answer.status_code, answer.json()["detail"]) == (404, "No GL library is installed.")
+        beats = [json.loads(socket.receive_text())["kind"] for _ in range(2)]
+        assert beats == ["beat", "beat"]
+
+
+def client_picture(site: Site) -> Response:
+    return site.client.get("/api/v1/stations/sim-1/cameras/front")
 
 
 def test_nobody_listens_without_a_session_or_from_another_origin(site: Site) -> None:

@@ -53,12 +53,13 @@ async def station(name: Name, _caller: Anybody, request: Request) -> StationTile
 async def picture(name: Name, camera: Name, _caller: Anybody, request: Request) -> Response:
     """The newest picture of one camera, image/jpeg; the socket's topic `camera/STATION/NAME` sends each new one."""
     live: object = request.app.state.live
-    if not isinstance(live, LiveCameras) or camera not in live.cameras(name):
+    tile = _hub(request).look().stations.get(name)
+    if not isinstance(live, LiveCameras) or tile is None or camera not in tile.cameras:
         raise Problem(404, f"Station {name[:40]!r} has no camera {camera[:40]!r}.")
-    jpeg = live.picture(name, camera)
-    if not jpeg:
-        raise Problem(404, f"Camera {camera[:40]!r} has taken no picture yet.")
-    return Response(jpeg, media_type="image/jpeg")
+    newest = live.picture(name, camera)
+    if not newest.jpeg:
+        raise Problem(404, newest.why or f"Camera {camera[:40]!r} has taken no picture yet: ask again in a second.")
+    return Response(newest.jpeg, media_type="image/jpeg")
 
 
 @health_router.get("/healthz")

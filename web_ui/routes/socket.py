@@ -5,7 +5,7 @@ Client: {"subscribe": ["fleet", "campaign/ID"], "unsubscribe": [...]}. Server, a
 JSON merge patch (RFC 7396). {"kind": "beat", "at_ms", "lab_s"} at least once a second; `lab_s` is the age of the lab's
 newest state, so that a lab that hangs behind a server that lives is not shown as live. {"kind": "problem", "detail"}
 for what was not understood. Pictures are binary: two bytes of length (big endian), that many bytes of JSON {"topic"},
-the JPEG.
+the JPEG; where a camera gives none, its topic has a document with the reason: {"why"}.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import cast
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
+from enpire.fleet.previews import Preview
 from web_ui.auth import find_caller
 from web_ui.documents import Json, delta
 from web_ui.hub import Hub
@@ -127,9 +128,16 @@ class Line:
         newest = self._hub.newest(topic)
         if newest is None or newest.version == state.version:
             return False
+        state.version = newest.version
+        return await self._send_body(topic, state, newest.body)
+
+    async def _send_body(self, topic: str, state: Sent, newest: Json) -> bool:
+        """Send what a document is now, unless this client has it already."""
         first = state.seq == 0
-        body = newest.body if first else delta(state.body, newest.body)
-        state.seq, state.version, state.body = state.seq + 1, newest.version, newest.body
+        if not first and newest == state.body:
+            return False
+        body = newest if first else delta(state.body, newest)
+        state.seq, state.body = state.seq + 1, newest
         kind = "snapshot" if first else "delta"
         message = {"topic": topic, "kind": kind, "seq": state.seq, "at_ms": _now_ms(), "body": body}
         await self._websocket.send_text(json.dumps(message, separators=(",", ":")))
@@ -137,12 +145,14 @@ class Line:
 
     async def _send_picture(self, topic: str, state: Sent) -> bool:
         _, station, camera = topic.split("/")
-        jpeg = self._live.picture(station, camera) if isinstance(self._live, LiveCameras) else b""
-        if not jpeg or jpeg is state.picture:
+        newest = self._live.picture(station, camera) if isinstance(self._live, LiveCameras) else Preview()
+        if newest.why:
+            return await self._send_body(topic, state, {"why": newest.why})
+        if not newest.jpeg or newest.jpeg is state.picture:
             return False
-        state.picture = jpeg
+        state.picture = newest.jpeg
         head = json.dumps({"topic": topic}).encode()
-        await self._websocket.send_bytes(len(head).to_bytes(2, "big") + head + jpeg)
+        await self._websocket.send_bytes(len(head).to_bytes(2, "big") + head + newest.jpeg)
         return True
 
     def _understand(self, text: str | None) -> str:

@@ -57,7 +57,7 @@ ALL: list[Message] = [
     Parcel(episode=EPISODE, arrays_file=FRAMES),
     WantPolicy(policy_id="a" * 64, part=1),
     Goodbye(cause="done"),
-    Welcome(greeting=2, heartbeat_s=0.5, silent_s=5.0),
+    Welcome(greeting=2, heartbeat_s=0.5, silent_s=5.0, preview_port=4711),
     Orders(orders=(ORDER,)),
     Acknowledge(order_ids=("01A", "01B")),
     Release(order_ids=()),

@@ -80,18 +80,20 @@ export function leave(name: string): void {
   if (!topic || --topic.users > 0) return;
   topics.delete(name);
   say({ unsubscribe: [name] });
+  const shown = pictures.get(name);
+  if (shown?.value) URL.revokeObjectURL(shown.value);
+  pictures.delete(name);
 }
 
-/** The newest picture of a camera as an object address; empty before the first. */
-export function picture(station: string, camera: string): Signal<string> {
+/** The newest picture of a camera as an object address (empty before the first), and why there is none. */
+export function picture(station: string, camera: string): { shown: Signal<string>; why: Signal<{ why: string } | undefined> } {
   const name = `camera/${station}/${camera}`;
   let shown = pictures.get(name);
   if (!shown) {
     shown = signal("");
     pictures.set(name, shown);
   }
-  watch(name);
-  return shown;
+  return { shown, why: watch<{ why: string }>(name) };
 }
 
 function say(wish: { subscribe?: string[]; unsubscribe?: string[] }): void {

@@ -8,7 +8,7 @@ import { percent, seconds, whole } from "../format";
 import { Chart } from "../parts/Chart";
 import { Deeds } from "../parts/Deeds";
 import { Empty, Interval } from "../parts/Pieces";
-import { Tile } from "../parts/Tile";
+import { showPictures, Tile, togglePictures } from "../parts/Tile";
 import { mayCommand } from "../session";
 import { fleet } from "../socket";
 import type { FleetDocument, GateBar, Headline, LearnerBar, RoundPoint, Station, Verb } from "../types";
@@ -218,6 +218,9 @@ function Stations({ stations, connected }: { stations: Station[]; connected: boo
             {picked.length > 0 && mayCommand.value && <button onClick={() => act("pause")}>‖ Pause</button>}
             {picked.length > 0 && mayCommand.value && <button onClick={() => act("resume")}>▶ Resume</button>}
             {picked.length > 0 && <button onClick={() => act("stop")}>■ Stop</button>}
+            {stations.some((one) => one.cameras.length > 0) && (
+              <button class="quiet" aria-pressed={showPictures.value} onClick={togglePictures}>{showPictures.value ? "Hide pictures" : "Show pictures"}</button>
+            )}
             <button class="quiet" onClick={() => (chosen.value = picked.length ? new Set() : new Set(stations.map((one) => one.name)))}>
               {picked.length ? "Choose none" : "Choose all"}
             </button>

@@ -1,6 +1,7 @@
 /** One station: what it does, for how long, how it did lately; and what may be asked of it. */
 
-import { useEffect } from "preact/hooks";
+import { signal } from "@preact/signals";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { since } from "../clock";
 import { command } from "../command";
 import { short, whole } from "../format";
@@ -26,7 +27,7 @@ export function Tile({ station, chosen, toggle }: { station: Station; chosen: bo
         <h3>{station.name}</h3>
         <Pill of={word} />
       </header>
-      {station.cameras?.[0] && <Thumbnail station={station.name} camera={station.cameras[0]} />}
+      {station.cameras[0] && showPictures.value && <Thumbnail station={station.name} camera={station.cameras[0]} />}
       <Verdicts letters={station.verdicts} />
       <div class="state">
         <div class="facts">
@@ -60,8 +61,38 @@ function Clock({ station }: { station: Station }) {
   return <span class={`clock ${tone}`} title={tone ? "longer in this phase than 95 of 100 times" : "time in this phase"}>{spent < 100 ? spent.toFixed(0) : whole(Math.round(spent))} s</span>;
 }
 
+/** Whether tiles show live pictures; remembered by the browser. */
+export const showPictures = signal(localStorage.getItem("enpire-pictures") !== "off");
+
+export function togglePictures(): void {
+  showPictures.value = !showPictures.value;
+  localStorage.setItem("enpire-pictures", showPictures.value ? "on" : "off");
+}
+
+/** A frame of fixed shape that asks for pictures only while it can be seen. */
 function Thumbnail({ station, camera }: { station: string; camera: string }) {
-  const shown = picture(station, camera);
+  const box = useRef<HTMLDivElement>(null);
+  const [seen, see] = useState(false);
+  useEffect(() => {
+    let near = false;
+    const look = () => see(near && !document.hidden);
+    const watcher = new IntersectionObserver(([entry]) => {
+      near = entry!.isIntersecting;
+      look();
+    });
+    watcher.observe(box.current!);
+    document.addEventListener("visibilitychange", look);
+    return () => {
+      watcher.disconnect();
+      document.removeEventListener("visibilitychange", look);
+    };
+  }, []);
+  return <div class="picture" ref={box}>{seen && <Picture station={station} camera={camera} />}</div>;
+}
+
+function Picture({ station, camera }: { station: string; camera: string }) {
+  const { shown, why } = useMemo(() => picture(station, camera), [station, camera]);
   useEffect(() => () => leave(`camera/${station}/${camera}`), [station, camera]);
-  return shown.value ? <img src={shown.value} alt={`${station}, camera ${camera}, now`} /> : null;
+  if (why.value?.why && !shown.value) return <p class="faint small">{why.value.why}</p>;
+  return shown.value ? <img src={shown.value} alt={`${station}, camera ${camera}, now`} /> : <p class="faint small">waiting for {camera}</p>;
 }
