@@ -23,7 +23,7 @@ from enpire.campaign import Campaign, read_campaign
 from enpire.errors import StorageFull, UsageError
 from enpire.files import canonical, parse, plain
 from enpire.fleet.arrivals import Fleet
-from enpire.fleet.previews import Looking, Showing
+from enpire.fleet.glance import Looking, Showing
 from enpire.fold import rebuilt
 from enpire.home import Home, open_home
 from enpire.ids import mint

@@ -9,7 +9,7 @@ from typing import Literal
 
 from enpire import inbox
 from enpire.errors import UnknownName
-from enpire.fleet.previews import Preview, Previews
+from enpire.fleet.glance import Preview, Previews
 from enpire.home import Home
 from enpire.snapshot import LabSnapshot
 

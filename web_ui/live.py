@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol, runtime_checkable
 
-from enpire.fleet.previews import Preview
+from enpire.fleet.glance import Preview
 from enpire.snapshot import LabSnapshot
 
 Verb = Literal["pause", "resume", "stop", "pause campaign", "continue campaign", "end campaign", "rollback"]

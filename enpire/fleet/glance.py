@@ -1,8 +1,9 @@
-"""How a rig is looked at while it moves: exposed on the control path in a moment, developed elsewhere."""
+"""How a robot is looked at while it moves: exposed on the control path in a moment, developed and shown elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from enpire.errors import MissingExtra
@@ -24,3 +25,34 @@ class Glancing(Protocol):
 def blind(cameras: Sequence[str]) -> Mapping[str, ImageArray]:
     """The pictures of a rig that has none."""
     raise MissingExtra("The driver of this station gives no live pictures.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """The newest picture of a camera, or why there is none; both are empty until the station has answered."""
+
+    jpeg: bytes = b""
+    why: str = ""
+
+
+class Previews(Protocol):
+    """Where live pictures are had."""
+
+    def look(self, station: str, camera: str) -> Preview:
+        """The newest picture; asking is looking, so ask again within three seconds."""
+        ...
+
+
+@runtime_checkable
+class Showing(Protocol):
+    """A fleet that has live pictures."""
+
+    previews: Previews
+
+
+@runtime_checkable
+class Looking(Protocol):
+    """Somebody who watches and can show live pictures."""
+
+    def look_through(self, previews: Previews) -> None:
+        """Where they are had in this session."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 import zmq
+
+from enpire.fleet.glance import Preview
 
 LOOKED_S = 3.0
 """Who asked for a picture is taken to look for so long."""
@@ -26,37 +26,6 @@ TURN_S = 0.1
 """How long both ends sleep while nothing comes."""
 END = b"\0"
 """Between the name of a camera and its picture."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
-    """The newest picture of a camera, or why there is none; both are empty until the station has answered."""
-
-    jpeg: bytes = b""
-    why: str = ""
-
-
-class Previews(Protocol):
-    """Where live pictures are had."""
-
-    def look(self, station: str, camera: str) -> Preview:
-        """The newest picture; asking is looking, so ask again within `LOOKED_S`."""
-        ...
-
-
-@runtime_checkable
-class Showing(Protocol):
-    """A fleet that has live pictures."""
-
-    previews: Previews
-
-
-@runtime_checkable
-class Looking(Protocol):
-    """Somebody who watches and can show live pictures."""
-
-    def look_through(self, previews: Previews) -> None:
-        """Where they are had in this session."""
 
 
 class PreviewDesk:

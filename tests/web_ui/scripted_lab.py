@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field, replace
 
 from enpire.errors import UnknownName
-from enpire.fleet.previews import Preview
+from enpire.fleet.glance import Preview
 from enpire.ids import mint
 from enpire.snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
 from enpire.types import Interval, Phase

@@ -7,13 +7,12 @@ import time
 from typing import Any
 
 import pytest
-from httpx import Response
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import WebSocketTestSession
 from starlette.websockets import WebSocketDisconnect
 
-from enpire.fleet.previews import Preview
+from enpire.fleet.glance import Preview
 from tests.web_ui.conftest import Site
 from web_ui.documents import delta
 
@@ -141,7 +140,7 @@ def test_a_camera_without_pictures_says_why_once(site: Site) -> None:
         assert beats == ["beat", "beat"]
 
 
-def client_picture(site: Site) -> Response:
+def client_picture(site: Site) -> Any:
     return site.client.get("/api/v1/stations/sim-1/cameras/front")
 
 

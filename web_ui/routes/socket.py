@@ -21,7 +21,7 @@ from typing import cast
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
-from enpire.fleet.previews import Preview
+from enpire.fleet.glance import Preview
 from web_ui.auth import find_caller
 from web_ui.documents import Json, delta
 from web_ui.hub import Hub

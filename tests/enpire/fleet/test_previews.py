@@ -15,9 +15,9 @@ import zmq
 from enpire.errors import RobotProblem
 from enpire.fleet import previews
 from enpire.fleet.curve_keys import Doorkeeper, enroll, server_keys, station_keys
-from enpire.fleet.glance import Develop, blind
+from enpire.fleet.glance import Develop, Preview, blind
 from enpire.fleet.preview_camera import PreviewCamera
-from enpire.fleet.previews import Preview, PreviewDesk
+from enpire.fleet.previews import PreviewDesk
 from enpire.types import ImageArray
 
 PATIENT_S = 20.0
