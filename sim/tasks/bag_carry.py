@@ -1,0 +1,186 @@
+"""What the right arm of bag packing can do: take a thing from where it is seen and put it down somewhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.bimanual.hands import Hand
+from sim.bimanual.kinematics import Rows
+from sim.tasks.bag_rig import HOME, wrapped
+from sim.tasks.bag_scene import FLOOR_M, THINGS
+from sim.tasks.bag_world import BRISK_M_S, FIRM_N, HELD_N, PATIENCE_TICKS, TRAVEL_M, World, downward, travel
+
+_EASY_RAD = -1.2
+"""The right tool's yaw in the middle of its wrist's range."""
+_PADS_M = 0.0145
+"""Least height of the gripper's point over what the thing stands on."""
+_SPARE_MM = 10.0
+"""How much wider than the thing the fingers open."""
+_PAD_HALF_M, _ROOM_M = 0.004, 0.009
+"""Half the thickness of a pad, and the room that is enough for one."""
+_WAITING_M = np.array([0.13, 0.0, 0.0])
+"""Where the hand waits for the bag to be open, from above its goal: clear of the flap."""
+_JAM_N = 14.0
+"""Force from below that means that a pad stands on something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """Where a thing shall come to stand."""
+
+    goal_m: Rows
+    """The middle of the thing (3,)."""
+    turn_rad: float
+    """Across which direction the thing's faces shall stand there, as `turn_of` says it."""
+    opened: bool = True
+    """Whether the bag is open, or nothing is to be done in it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Carry:
+    """One thing on its way; each phase answers with the next one."""
+
+    thing: int
+    phase: str = "look"
+    ticks: int = 0
+    firm: int = 0
+    yaw_rad: float = _EASY_RAD
+    crosswise: bool = False
+    """Whether the thing is taken across its other faces."""
+    above_m: float = 0.0
+    """Of the gripper's point over the middle of the thing that it holds."""
+
+    @property
+    def seeking(self) -> bool:
+        """Whether the hand is not yet at the thing."""
+        return self.phase in ("look", "over")
+
+    @property
+    def width_mm(self) -> float:
+        """Between the pads that hold the thing."""
+        thing = THINGS[self.thing]
+        return thing.length_mm if self.crosswise else thing.width_mm
+
+    def step(self, world: World, hand: Hand, errand: Errand) -> str:
+        """One period: `going`, `done`, or `lost`."""
+        before = self.phase
+        if not errand.opened and before not in ("look", "over", "bring") and _over_bag(world, hand):
+            return "going"
+        after = _PHASES[before](self, world, hand, errand)
+        waits = before == "bring" and not errand.opened
+        self.ticks = self.ticks + 1 if after == before and not waits else 0
+        if after in ("done", "lost"):
+            return after
+        self.phase = after
+        return "lost" if self.ticks > PATIENCE_TICKS else "going"
+
+    def look(self, world: World, hand: Hand, errand: Errand) -> str:
+        """Out of the cameras' way, until one sees the thing."""
+        self._open(hand)
+        if world.seen_s[self.thing] > 0.0:
+            self._choose(world)
+            return "over"
+        if float(hand.at_m[2]) < TRAVEL_M - 0.025:
+            hand.go(np.array([hand.at_m[0], hand.at_m[1], TRAVEL_M]), hand.turn)
+        else:
+            hand.go_joints(HOME["right"])
+        return "look"
+
+    def over(self, world: World, hand: Hand, errand: Errand) -> str:
+        """Above the thing, the fingers open and turned to its faces."""
+        self.yaw_rad = self._towards(world.turns_rad[self.thing], self.yaw_rad)
+        ready = self._open(hand)
+        there = travel(hand, world.places_m[self.thing], downward("right", self.yaw_rad)) < 0.006
+        return "down" if there and ready else "over"
+
+    def down(self, world: World, hand: Hand, errand: Errand) -> str:
+        """Around the thing, the pads clear of what it stands on."""
+        self.yaw_rad = self._towards(world.turns_rad[self.thing], self.yaw_rad)
+        place = world.places_m[self.thing]
+        floor_m = FLOOR_M if world.inside(self.thing) else 0.0
+        height_m = max(float(place[2]) + 0.001, floor_m + _PADS_M)
+        goal = np.array([place[0], place[1], height_m])
+        self.above_m, self.firm = height_m - float(place[2]), 0
+        if world.pressed_n > _JAM_N:
+            return "lost"
+        return "grip" if hand.go(goal, downward("right", self.yaw_rad), 0.15) < 0.004 else "down"
+
+    def grip(self, world: World, hand: Hand, errand: Errand) -> str:
+        """Close the fingers until they hold it."""
+        self.firm = self.firm + 1 if hand.squeeze(FIRM_N) else 0
+        if hand.opening_mm < self.width_mm - 6.0:
+            return "lost"
+        return "lift" if self.firm > 3 else "grip"
+
+    def lift(self, world: World, hand: Hand, errand: Errand) -> str:
+        """Straight up."""
+        goal = np.array([hand.at_m[0], hand.at_m[1], TRAVEL_M])
+        there = hand.go(goal, downward("right", self.yaw_rad), BRISK_M_S) < 0.025
+        return self._kept(hand, "bring" if there else "lift")
+
+    def bring(self, world: World, hand: Hand, errand: Errand) -> str:
+        """Over the goal, or beside it until the bag is open."""
+        goal = errand.goal_m if errand.opened else errand.goal_m + _WAITING_M
+        there = travel(hand, goal, downward("right", self._goal_yaw(errand))) < 0.005
+        return self._kept(hand, "lower" if there and errand.opened else "bring")
+
+    def lower(self, world: World, hand: Hand, errand: Errand) -> str:
+        """Down until it nearly stands, or stands on something."""
+        goal = errand.goal_m + np.array([0.0, 0.0, self.above_m + 0.003])
+        there = hand.go(goal, downward("right", self._goal_yaw(errand)), 0.15) < 0.004
+        return self._kept(hand, "let_go" if there or world.pressed_n > _JAM_N else "lower")
+
+    def let_go(self, world: World, hand: Hand, errand: Errand) -> str:
+        """Open the fingers."""
+        self._open(hand)
+        return "rise" if hand.opening_mm > self.width_mm + _SPARE_MM - 4.0 else "let_go"
+
+    def rise(self, world: World, hand: Hand, errand: Errand) -> str:
+        """Straight up."""
+        goal = np.array([hand.at_m[0], hand.at_m[1], TRAVEL_M])
+        return "done" if hand.go(goal, hand.turn, BRISK_M_S) < 0.04 else "rise"
+
+    def _open(self, hand: Hand) -> bool:
+        return hand.open_to(self.width_mm + _SPARE_MM)
+
+    def _choose(self, world: World) -> None:
+        """Take the thing across those faces beside which there is room for the pads."""
+        rooms: list[float] = []
+        for crosswise in (False, True):
+            self.crosswise = crosswise
+            turn_rad = world.turns_rad[self.thing] + (0.5 * np.pi if crosswise else 0.0)
+            reach_m = 0.5e-3 * (self.width_mm + _SPARE_MM) + _PAD_HALF_M
+            way = reach_m * np.array([np.cos(turn_rad), np.sin(turn_rad), 0.0])
+            place = world.places_m[self.thing]
+            rooms.append(min(*(world.room(place + side * way, self.thing) for side in (-1.0, 1.0)), _ROOM_M))
+        self.crosswise = rooms[1] > rooms[0]
+        self.yaw_rad = self._towards(world.turns_rad[self.thing], _EASY_RAD)
+
+    def _kept(self, hand: Hand, after: str) -> str:
+        """`lost` when the pads came together, or press on nothing any more."""
+        hand.squeeze(FIRM_N)
+        gone = hand.opening_mm < self.width_mm - 6.0 or hand.pads_n > -HELD_N
+        return "lost" if gone else after
+
+    def _goal_yaw(self, errand: Errand) -> float:
+        return self._towards(errand.turn_rad, _EASY_RAD)
+
+    def _towards(self, turn_rad: float, near_rad: float) -> float:
+        """The tool's yaw that puts the pads across a direction of the thing, as near as can be to another yaw."""
+        across_rad = turn_rad if self.crosswise else turn_rad - 0.5 * np.pi
+        return near_rad + float(wrapped(np.array(across_rad - near_rad), np.pi))
+
+
+_PHASES: Mapping[str, Callable[[Carry, World, Hand, Errand], str]] = {
+    "look": Carry.look, "over": Carry.over, "down": Carry.down, "grip": Carry.grip, "lift": Carry.lift,
+    "bring": Carry.bring, "lower": Carry.lower, "let_go": Carry.let_go, "rise": Carry.rise,
+}  # fmt: skip
+
+
+def _over_bag(world: World, hand: Hand) -> bool:
+    """Whether the hand is where the flap may fall on it."""
+    local = np.abs(world.local(hand.at_m)[:2])
+    return bool((local < (0.09, 0.12)).all())

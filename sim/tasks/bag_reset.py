@@ -1,0 +1,173 @@
+"""The robot's own reset of bag packing: take the things out, stand each at its place, then put the bag back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from enpire.types import FloatArray, IntArray, MaskArray, Start
+from sim.bimanual.hands import Hand, Hands
+from sim.bimanual.kinematics import Rows
+from sim.bimanual.rig import ACTION
+from sim.tasks.bag_carry import Carry, Errand
+from sim.tasks.bag_flap import Opener, Shift
+from sim.tasks.bag_rig import HOME, TIPPED_RAD, wrapped
+from sim.tasks.bag_scene import THINGS
+from sim.tasks.bag_world import TRAVEL_M, World, downward, travel
+
+_GOALS = (slice(3, 5), slice(6, 8), slice(8, 10))
+"""Where the start's values say the place (mm) of each thing; then, except for the can, its turn (rad)."""
+_ASIDE_M = np.array([0.0, 0.13, 0.03])
+"""Where the right arm puts down what it holds as the reset begins."""
+_OFF_M, _OFF_RAD = 0.004, 0.09
+_BAG_OFF_M, _BAG_OFF_RAD = 0.0035, 0.03
+_FAR_M = 0.045
+_SOUGHT_TICKS = 40
+_REST_TICKS = 3
+
+
+@dataclass(slots=True)
+class _Work:
+    """How far one lane's reset is."""
+
+    goal: Rows
+    phase: str = "free"
+    rested: int = 0
+    world: World = field(default_factory=World)
+    opener: Opener = field(default_factory=Opener)
+    shift: Shift = field(default_factory=Shift)
+    carry: Carry | None = None
+    lost: int = 0
+    """Carries from the bag that failed since it was moved."""
+
+    def errand(self, thing: int, opened: bool = True) -> Errand:
+        """Where a thing belongs."""
+        at = 1e-3 * self.goal[_GOALS[thing]]
+        turn_rad = float(self.goal[_GOALS[thing].stop]) if thing != 1 else 0.0
+        return Errand(goal_m=np.array([*at, THINGS[thing].half_m]), turn_rad=turn_rad, opened=opened)
+
+    def off(self, thing: int) -> bool:
+        """Whether a thing is not where it belongs."""
+        errand, place = self.errand(thing), self.world.places_m[thing]
+        away = bool((np.abs(place[:2] - errand.goal_m[:2]) > _OFF_M).any())
+        period = (0.5 * np.pi, 0.0, np.pi)[thing]
+        turned = wrapped(np.array(self.world.turns_rad[thing] - errand.turn_rad), period) if period else 0.0
+        return away or self.world.inside(thing) or abs(float(turned)) > _OFF_RAD
+
+    def bag_off(self) -> bool:
+        """Whether the bag is not where it belongs."""
+        off = self.world.bag - self.goal[:3] * (1e-3, 1e-3, 1.0)
+        return bool((np.abs(off[:2]) > _BAG_OFF_M).any()) or abs(float(off[2])) > _BAG_OFF_RAD
+
+    def bag_far(self) -> bool:
+        """Whether the bag stands where the right arm may not reach into it."""
+        off = self.world.bag[:2] - 1e-3 * self.goal[:2]
+        return float(np.hypot(*off)) > _FAR_M
+
+
+class BagReset:
+    """A chain of phases, each with its own end; a lane's phases depend on that lane alone."""
+
+    def __init__(self) -> None:
+        """No lane is being reset."""
+        self._work: dict[int, _Work] = {}
+        self._phases: dict[str, Callable[[_Work, Hand, Hand], str]] = {
+            "free": _free, "clear": _clear, "shut": _shut, "shift": _shift, "home": _home, "done": _home,
+        }  # fmt: skip
+
+    def begin(self, lane: int, start: Start) -> None:
+        """Aim one lane at a start state."""
+        self._work[lane] = _Work(goal=np.array(start.values))
+
+    def step(self, state: FloatArray, lanes: IntArray) -> tuple[FloatArray, MaskArray]:
+        """One period: (commands (n, 14), which lanes have rested at their start for three periods).
+
+        A lane whose bag has tipped holds still and is never done: that needs a person.
+        """
+        done = np.zeros(len(lanes), dtype=np.bool_)
+        if not len(lanes):
+            return np.zeros((0, len(ACTION)), dtype=np.float32), done
+        rows = state.astype(np.float64)
+        hands = Hands(rows)
+        for row, lane in enumerate(int(lane) for lane in lanes):
+            work = self._work[lane]
+            work.world.sense(rows[row])
+            if work.world.tilt_rad < TIPPED_RAD:
+                work.phase = self._phases[work.phase](work, hands.of(row, "left"), hands.of(row, "right"))
+            done[row] = work.phase == "done"
+        commands = hands.commands()
+        commands[done] = 0.0
+        return commands, done
+
+
+def _free(work: _Work, left: Hand, right: Hand) -> str:
+    """What the right arm still holds it puts down where nothing stands."""
+    if right.pads_n > -3.0 or right.opening_mm < 12.0:
+        return "shut" if work.bag_far() else "clear"
+    if work.rested == 0:
+        work.rested = int(travel(right, _ASIDE_M, downward("right", -1.2)) < 0.01)
+    elif right.go(_ASIDE_M, downward("right", -1.2), 0.15) < 0.005:
+        right.open_to(46.0)
+    if work.rested == 0:
+        right.squeeze(12.0)
+    return "free"
+
+
+def _clear(work: _Work, left: Hand, right: Hand) -> str:
+    """Every thing to its place, those from the table before those from the bag."""
+    world = work.world
+    off = sorted(
+        (thing for thing in range(3) if work.off(thing)), key=lambda one: (world.seen_s[one] == 0.0, world.inside(one))
+    )
+    if work.carry is not None and work.carry.seeking and work.carry.thing not in off:
+        work.carry = None
+    if work.carry is None:
+        if not off:
+            away = right.go(np.array([*right.at_m[:2], TRAVEL_M]), right.turn) < 0.03
+            work.rested = 0
+            return "shut" if away else "clear"
+        work.carry = Carry(thing=off[0])
+    # A thing that no camera finds may lie in the shut bag.
+    sought = work.carry.phase == "look" and work.carry.ticks > _SOUGHT_TICKS
+    wanted = sought or work.opener.phase != "over" or any(world.inside(thing) for thing in range(3))
+    opened = work.opener.step(world, left) if wanted else True
+    if world.inside(work.carry.thing) and work.carry.seeking and not opened:
+        return "clear"
+    said = work.carry.step(world, right, work.errand(work.carry.thing, opened))
+    if said != "going":
+        work.lost += said == "lost" and world.inside(work.carry.thing)
+        work.carry = None
+    return "shut" if work.lost > 1 and work.bag_off() else "clear"
+
+
+def _shut(work: _Work, left: Hand, right: Hand) -> str:
+    """The left arm lets the flap down; the right one goes home meanwhile."""
+    right.go_joints(HOME["right"])
+    if not work.opener.shut(work.world, left):
+        return "shut"
+    work.shift, work.lost = Shift(), 0
+    return "shift" if work.bag_off() else "home"
+
+
+def _shift(work: _Work, left: Hand, right: Hand) -> str:
+    """The bag goes to its place."""
+    right.go_joints(HOME["right"])
+    return "home" if work.shift.step(work.world, left, work.goal[:3] * (1e-3, 1e-3, 1.0)) else "shift"
+
+
+def _home(work: _Work, left: Hand, right: Hand) -> str:
+    """Both arms over their own side; what is still off is tried again."""
+    away = max(left.go_joints(HOME["left"]), right.go_joints(HOME["right"]))
+    left.open_to(26.0)
+    right.open_to(26.0)
+    work.rested = work.rested + 1 if away < 0.1 else 0
+    if work.rested < 2 * _REST_TICKS:
+        return "home"
+    if any(work.off(thing) for thing in range(3)):
+        return "clear"
+    if work.bag_off():
+        work.shift = Shift()
+        return "shift"
+    return "done"

@@ -1,0 +1,286 @@
+"""The simulated rig of bag packing: two cameras that follow the things, the bag and its flap, and the truth.
+
+Each camera tells where it last saw a thing; what is hidden from it, by the bag, the flap, a gripper or the edge of the
+picture, stays where it was seen last. The light of an episode decides how much the cameras err.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from enpire.types import Bounds, Start, TaskSpec
+from sim.bimanual.kinematics import JOINTS, Rows
+from sim.bimanual.rig import ARMS, ARMS_STATE, SENSOR_NOISE, BimanualRig
+from sim.bimanual.sight import behind_ball, behind_boxes, in_picture, into
+from sim.bimanual.station import FINGER_REACH_M, draw_station
+from sim.rig import LaneArray
+from sim.scene import Scene
+from sim.tasks.bag_scene import FLAP_HALF_M, FLOOR_M, INNER_M, RIM_M, THINGS, bag_scene_xml, walls
+from sim.truth import Truth
+
+View = Literal["top", "left_wrist"]
+VIEWS: tuple[View, View] = ("top", "left_wrist")
+
+BAG = slice(ARMS_STATE, ARMS_STATE + 3)
+"""Where the bag stands in a state row: x, y (mm), yaw (rad)."""
+TILT, FLAP = BAG.stop, BAG.stop + 1
+"""The bag's tilt and the angle of its flap (rad)."""
+_EACH = 9
+_PLACE_MM, _TURN_RAD = 0.5, 0.015
+"""Noise of where a thing is seen (in an episode's light, half to twice as much), and of how it is turned."""
+_LONGEST_S = 1.0
+_BAG_NOISE = (0.3, 0.3, 0.003, 0.004, 0.006)
+
+
+def place_of(view: View, thing: int) -> slice:
+    """Where a camera last saw the middle of a thing: x, y, z (mm) in the world."""
+    first = FLAP + 1 + _EACH * thing + 3 * VIEWS.index(view)
+    return slice(first, first + 3)
+
+
+def seen_of(view: View, thing: int) -> int:
+    """For how long (s, up to one) a camera has seen a thing without a break; 0: it is hidden now."""
+    return FLAP + 1 + _EACH * thing + 6 + VIEWS.index(view)
+
+
+def turn_of(thing: int) -> int:
+    """The direction (rad, from x) across which pads best hold a thing."""
+    return FLAP + 1 + _EACH * thing + 8
+
+
+def _thing_state(name: str) -> tuple[Bounds, ...]:
+    limits = {"x": (-500.0, 500.0), "y": (-300.0, 700.0), "z": (-50.0, 450.0)}
+    return (
+        *(
+            Bounds(name=f"{name}_{view}_{axis}_mm", unit="mm", low=low, high=high, sight=_PLACE_MM)
+            for view in VIEWS
+            for axis, (low, high) in limits.items()
+        ),
+        *(Bounds(name=f"{name}_{view}_seen_s", unit="s", low=0.0, high=_LONGEST_S) for view in VIEWS),
+        Bounds(name=f"{name}_turn_rad", unit="rad", low=-1.8, high=1.8, sight=_TURN_RAD),
+    )
+
+
+STATE = (
+    *ARMS,
+    Bounds(name="bag_x_mm", unit="mm", low=-500.0, high=500.0, sight=_BAG_NOISE[0]),
+    Bounds(name="bag_y_mm", unit="mm", low=-300.0, high=700.0, sight=_BAG_NOISE[1]),
+    Bounds(name="bag_yaw_rad", unit="rad", low=-3.3, high=3.3, sight=_BAG_NOISE[2]),
+    Bounds(name="bag_tilt_rad", unit="rad", low=-0.1, high=3.3, sight=_BAG_NOISE[3]),
+    Bounds(name="flap_rad", unit="rad", low=-0.3, high=2.5, sight=_BAG_NOISE[4]),
+    *(bound for thing in THINGS for bound in _thing_state(thing.name)),
+    Bounds(name="time_left", unit="1", low=0.0, high=1.0),
+)
+START_NAMES = (
+    "bag_x_mm", "bag_y_mm", "bag_yaw_rad", "block_x_mm", "block_y_mm", "block_turn_rad", "can_x_mm", "can_y_mm",
+    "bar_x_mm", "bar_y_mm", "bar_turn_rad",
+)  # fmt: skip
+HOME = {"left": (0.418, -1.738, 1.964, 0.0, 1.345, 0.418), "right": (-0.111, -1.799, 2.011, 0.0, 1.358, 1.46)}
+"""Joints (rad) at the start: over the own side of the table, grippers down."""
+TIPPED_RAD, GENTLE_N = 0.3, 60.0
+"""Ground truth: a bag that leans further has tipped; no gripper may ever feel more force."""
+NEAR_MM, NEAR_RAD = 8.0, 0.15
+"""How near to its start everything is when the clock starts after a reset by the robot."""
+
+_BAG_QPOS, _FLAP_QPOS = slice(16, 23), 23
+_THING_QPOS = tuple(slice(24 + 7 * number, 31 + 7 * number) for number in range(3))
+_PALM_M, _PALM_RADIUS_M = 0.06, 0.034
+_WIDEST = {"top": np.tan(np.deg2rad(55.0) / 2), "left_wrist": np.tan(np.deg2rad(70.0) / 2)}
+_NOISE = 5 + 3 + 2 * 3 * 3
+
+
+def within_bag(bag: Rows, places_mm: Rows) -> Rows:
+    """Places (n, k, 3) in mm of the world in the frame of bags (n, 3: x, y in mm, yaw in rad) that stand upright."""
+    off = places_mm[..., :2] - bag[:, None, :2]
+    cosine, sine = np.cos(bag[:, None, 2]), np.sin(bag[:, None, 2])
+    x, y = cosine * off[..., 0] + sine * off[..., 1], cosine * off[..., 1] - sine * off[..., 0]
+    return np.stack([x, y, places_mm[..., 2]], axis=-1)
+
+
+class BagRig(BimanualRig):
+    """Lanes of the bag scene."""
+
+    def __init__(self, spec: TaskSpec, lanes: int, seed: int) -> None:
+        """Build the scene of one station; `seed` draws the station's own physics and the errors of its cameras."""
+        station = draw_station(seed)
+        super().__init__(spec, Scene(bag_scene_xml(station), lanes), station, noise_width=_NOISE)
+        rng = np.random.Generator(np.random.PCG64([seed, 29]))
+        self._camera_bias = rng.normal(0.0, 0.6, (2, 1, 3))
+        self._bag_bias = np.array([*rng.normal(0.0, 0.5, 2), *rng.normal(0.0, 0.003, 3)])
+        self._goal = np.zeros((lanes, len(START_NAMES)))
+        self._light = np.ones(lanes)
+        self._places = np.zeros((lanes, 2, 3, 3))
+        self._seen_s = np.zeros((lanes, 2, 3))
+        self.remember(goal=self._goal, light=self._light, places=self._places, seen_s=self._seen_s)
+        scene, model = self.scene, self.scene.model
+        self._eyes = scene.output("cam_xpos")
+        self._eye_frames = scene.output("cam_xmat")
+        self._eye = [model.camera(view).id for view in VIEWS]
+        self._wrists, self._wrist_frames = scene.output("site_xpos"), scene.output("site_xmat")
+        self._bodies, self._body_frames = scene.output("xpos"), scene.output("xmat")
+        self._bag, self._flap = model.body("bag").id, model.body("flap").id
+        self._things = [model.body(thing.name).id for thing in THINGS]
+
+    def bag(self) -> Rows:
+        """(lanes, 5): x, y (mm), yaw, tilt, flap (rad). Simulator only."""
+        pose = self.scene.qpos[:, _BAG_QPOS]
+        w, x, y, z = pose[:, 3], pose[:, 4], pose[:, 5], pose[:, 6]
+        yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+        tilt = np.arccos(np.clip(1 - 2 * (x * x + y * y), -1.0, 1.0))
+        return np.stack([1e3 * pose[:, 0], 1e3 * pose[:, 1], yaw, tilt, self.scene.qpos[:, _FLAP_QPOS]], axis=1)
+
+    def things(self) -> Rows:
+        """(lanes, 3, 3): the middle of every thing in mm. Simulator only."""
+        return 1e3 * np.stack([self.scene.qpos[:, where][:, :3] for where in _THING_QPOS], axis=1)
+
+    def turns(self) -> Rows:
+        """(lanes, 3): across which direction pads best hold each thing (rad). Simulator only."""
+        frames = [self._frame(where) for where in _THING_QPOS]
+        return np.stack([_across_block(frames[0]), _across_long(frames[1], 2), _across_long(frames[2], 1)], axis=1)
+
+    def _frame(self, where: slice) -> Rows:
+        w, x, y, z = self.scene.qpos[:, where][:, 3:].T
+        return np.stack(
+            [
+                np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)], axis=-1),
+                np.stack([2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)], axis=-1),
+                np.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=-1),
+            ],
+            axis=1,
+        )
+
+    def _prepare(self, lane: int, start: Start, rng: np.random.Generator) -> None:
+        self._goal[lane] = start.values
+        self.begin_episode(lane)
+        self._light[lane] = rng.uniform(0.5, 2.0)
+        if not self.teleport:
+            return
+        goal, qpos = self._goal[lane], self.scene.qpos
+        for side in ("left", "right"):
+            self.pose_arm(lane, side, np.array(HOME[side]), FINGER_REACH_M)
+        qpos[lane, _BAG_QPOS] = [1e-3 * goal[0], 1e-3 * goal[1], 0.0, *_yawed(goal[2])]
+        turns = (goal[5], rng.uniform(-np.pi, np.pi), goal[10])
+        for thing, (where, at, turn) in enumerate(
+            zip(_THING_QPOS, (goal[3:5], goal[6:8], goal[8:10]), turns, strict=True)
+        ):
+            qpos[lane, where] = [*(1e-3 * at), THINGS[thing].half_m, *_yawed(turn)]
+        row = np.array([lane], dtype=np.intp)
+        self.scene.forward(row)
+        # What a camera does not see yet was seen as it was put there.
+        self._places[lane], self._seen_s[lane] = self._blurred(row)[0], _LONGEST_S
+        self._look(row)
+
+    def _sense(self, noise: LaneArray) -> LaneArray:
+        row, drawn = self.sense_arms(noise), noise[:, SENSOR_NOISE:]
+        row[:, BAG.start : FLAP + 1] = self.bag() + self._bag_bias + np.array(_BAG_NOISE) * drawn[:, :5]
+        turns = self.turns()
+        for thing in range(3):
+            for number, view in enumerate(VIEWS):
+                row[:, place_of(view, thing)] = self._places[:, number, thing]
+                row[:, seen_of(view, thing)] = self._seen_s[:, number, thing]
+            row[:, turn_of(thing)] = turns[:, thing] + _TURN_RAD * drawn[:, 5 + thing]
+        return row
+
+    def _after(self, rows: npt.NDArray[np.intp]) -> None:
+        self._look(rows)
+        super()._after(rows)
+
+    def _look(self, rows: npt.NDArray[np.intp]) -> None:
+        """What the cameras see now; of what is hidden from one, its last estimate stays as it is."""
+        sees = self._sees(rows)
+        longer = np.minimum(self._seen_s[rows] + self.spec.period_s, _LONGEST_S)
+        self._seen_s[rows] = np.where(sees, longer, 0.0)
+        self._places[rows] = np.where(sees[..., None], self._blurred(rows), self._places[rows])
+
+    def _blurred(self, rows: npt.NDArray[np.intp]) -> Rows:
+        """(len(rows), 2, 3, 3): the estimates that both cameras would give of all things (mm)."""
+        drawn = self._noise[rows, self._sensed_at[rows], SENSOR_NOISE + 8 :].reshape(-1, 2, 3, 3)
+        blur = _PLACE_MM * self._light[rows, None, None, None] * drawn
+        return self.things()[rows][:, None] + self._camera_bias + blur
+
+    def _sees(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
+        """(len(rows), 2, 3): whether a camera sees the upper side of a thing."""
+        points = 1e-3 * self.things()[rows]
+        points[..., 2] += np.array([0.8 * thing.half_m for thing in THINGS])
+        bag, bag_frame = self._bodies[rows, self._bag], self._body_frames[rows, self._bag].reshape(-1, 3, 3)
+        flap, flap_frame = self._bodies[rows, self._flap], self._body_frames[rows, self._flap].reshape(-1, 3, 3)
+        wrists, frames = self._wrists[rows], self._wrist_frames[rows].reshape(-1, 2, 3, 3)
+        palms = wrists + _PALM_M * frames[..., 0]
+        middle = np.array([[FLAP_HALF_M[0], 0.0, 0.0]])
+        found: list[npt.NDArray[np.bool_]] = []
+        for view, eye_of in zip(VIEWS, self._eye, strict=True):
+            eye = self._eyes[rows, eye_of]
+            seen = in_picture(eye, self._eye_frames[rows, eye_of].reshape(-1, 3, 3), points, _WIDEST[view])
+            for frame, origin, middles, halves in (
+                (bag_frame, bag, *walls()),
+                (flap_frame, flap, middle, np.array([FLAP_HALF_M])),
+            ):
+                local = into(frame, points - origin[:, None])
+                seen &= ~behind_boxes(into(frame, (eye - origin)[:, None])[:, 0], local, middles, halves)
+            for palm in range(2):
+                seen &= ~behind_ball(eye, points, palms[:, palm], _PALM_RADIUS_M)
+            found.append(seen)
+        return np.stack(found, axis=1)
+
+    def _arm_clocks(self, rows: npt.NDArray[np.intp]) -> None:
+        if self.running.all():
+            return
+        bag, things, turns, goal = self.bag()[rows], self.things()[rows], self.turns()[rows], self._goal[rows]
+        off = np.concatenate(
+            [bag[:, :2] - goal[:, :2], things[:, 0, :2] - goal[:, 3:5], things[:, 1, :2] - goal[:, 6:8],
+             things[:, 2, :2] - goal[:, 8:10]], axis=1,
+        )  # fmt: skip
+        turned = np.stack([bag[:, 2] - goal[:, 2], turns[:, 0] - goal[:, 5], turns[:, 2] - goal[:, 10]], axis=1)
+        home = [
+            np.abs(self.scene.qpos[rows, first : first + JOINTS] - HOME[side]).max(axis=1) < 0.2
+            for side, first in (("left", 0), ("right", 8))
+        ]
+        near = (np.abs(off) < NEAR_MM).all(axis=1) & (np.abs(turned) < NEAR_RAD).all(axis=1)
+        self.running[rows] |= near & home[0] & home[1]
+
+    def _truth(self, lane: int) -> Truth:
+        bag, things = self.bag()[lane], self.things()[lane]
+        local = within_bag(bag[None], things[None])[0]
+        inside = (np.abs(local[:, :2]) < 1e3 * np.array(INNER_M)).all(axis=1)
+        inside &= (local[:, 2] > 1e3 * FLOOR_M) & (local[:, 2] < 1e3 * RIM_M)
+        held = self._pull[lane, 2 * JOINTS + 1] < -10.0 and bool(
+            (np.sqrt(((things - 1e3 * self._tool(lane)) ** 2).sum(axis=1)) < 30.0).any()
+        )
+        tilt, peak_n = float(bag[3]), float(self.peak_n[lane])
+        packed = int(inside.sum())
+        figures = {"packed": float(packed), "tilt_rad": tilt, "peak_n": peak_n, "held": float(held)}
+        success = packed == 3 and not held and tilt < TIPPED_RAD and peak_n <= GENTLE_N
+        return Truth(success=success, figures=figures)
+
+    def _tool(self, lane: int) -> Rows:
+        """The point between the pads of the right gripper (3,), in m."""
+        return self._wrists[lane, 1] + 0.11 * self._wrist_frames[lane].reshape(2, 3, 3)[1, :, 0]
+
+
+def _yawed(angle_rad: float) -> tuple[float, float, float, float]:
+    return float(np.cos(0.5 * angle_rad)), 0.0, 0.0, float(np.sin(0.5 * angle_rad))
+
+
+def wrapped(angles_rad: Rows, period_rad: float) -> Rows:
+    """Angles that mean the same every period, as near to zero as can be."""
+    return angles_rad - period_rad * np.round(angles_rad / period_rad)
+
+
+def _across_block(frame: Rows) -> Rows:
+    """The direction of a face that stands upright, modulo a quarter turn."""
+    first = frame[:, :, 0]
+    other = np.where((np.abs(first[:, 2]) < 0.7)[:, None], first, frame[:, :, 1])
+    return wrapped(np.arctan2(other[:, 1], other[:, 0]), 0.5 * np.pi)
+
+
+def _across_long(frame: Rows, axis: int) -> Rows:
+    """The direction across the long axis of a thing, modulo half a turn; of its own x where that axis is upright."""
+    long, other = frame[:, :, axis], frame[:, :, 0]
+    lying = np.abs(long[:, 2]) < 0.7
+    across = np.arctan2(long[:, 1], long[:, 0]) + 0.5 * np.pi
+    # An upright can has no direction at all.
+    upright = np.zeros(len(frame)) if axis == 2 else np.arctan2(other[:, 1], other[:, 0])
+    return wrapped(np.where(lying, across, upright), np.pi)

@@ -1,0 +1,92 @@
+"""Says from the sensors whether the bag is packed. Frozen: the digest covers the thresholds and the rule's version.
+
+A thing counts where two cameras agree: each last saw it in the bag, below its rim, and no gripper holds anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import astuple, dataclass
+
+import numpy as np
+
+from enpire.interfaces import Evidence
+from enpire.types import FloatArray, IntArray, MaskArray, Verdict
+from sim.bimanual.kinematics import Rows
+from sim.bimanual.rig import force_of, opening_of
+from sim.tasks.bag_rig import BAG, GENTLE_N, TILT, TIPPED_RAD, VIEWS, place_of, seen_of, within_bag
+from sim.tasks.bag_scene import FLOOR_M, INNER_M, RIM_M
+
+_RULE = "three things in the bag by two views, bag upright, right gripper empty; version 1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """Where the verifier draws its lines; `enpire verifier fit` may search for better ones."""
+
+    aside_x_mm: float = 1e3 * INNER_M[0]
+    aside_y_mm: float = 1e3 * INNER_M[1]
+    rim_mm: float = 1e3 * RIM_M
+    """Highest middle of a thing that lies inside."""
+    tilt_rad: float = TIPPED_RAD
+    held_n: float = 8.0
+    """Force of pads that hold something."""
+    seen_s: float = 0.6
+    """For how long both cameras must have seen every thing for the rollout to be called finished."""
+    samples: int = 4
+    unsafe_n: float = GENTLE_N
+    """A force that no gripper may feel."""
+
+
+def margins_mm(state: Rows, limit: Thresholds) -> Rows:
+    """(n, 2, 3): how far within the bag each camera places each thing; negative: outside."""
+    places = np.stack(
+        [np.stack([state[:, place_of(view, thing)] for thing in range(3)], axis=1) for view in VIEWS], axis=1
+    )
+    local = within_bag(state[:, BAG], places.reshape(len(state), 6, 3)).reshape(places.shape)
+    return np.minimum.reduce(
+        [
+            limit.aside_x_mm - np.abs(local[..., 0]),
+            limit.aside_y_mm - np.abs(local[..., 1]),
+            limit.rim_mm - local[..., 2],
+            local[..., 2] - 1e3 * FLOOR_M,
+        ]
+    )
+
+
+def holding(state: Rows, limit: Thresholds) -> MaskArray:
+    """Which rows have something between the pads of the right gripper."""
+    opening = opening_of("right")
+    return (state[:, opening + 1] <= -limit.held_n) & (state[:, opening] > 12.0)
+
+
+class BagVerifier:
+    """Where two cameras last saw the things, the bag's tilt, and the right gripper."""
+
+    needs_images = False
+
+    def __init__(self, thresholds: Thresholds | None = None) -> None:
+        """Judge with these thresholds, or with the shipped ones."""
+        self.thresholds = thresholds or Thresholds()
+        self.digest = hashlib.sha256(repr((_RULE, astuple(self.thresholds))).encode()).hexdigest()
+
+    def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
+        """Which lanes look done: both cameras see every thing in the bag now, and the right gripper is empty."""
+        limit, rows = self.thresholds, state.astype(np.float64)
+        inside = (margins_mm(rows, limit) > 3.0).all(axis=(1, 2))
+        seen = np.stack([rows[:, seen_of(view, thing)] for view in VIEWS for thing in range(3)], axis=1)
+        upright = rows[:, TILT] < limit.tilt_rad
+        return inside & (seen >= limit.seen_s).all(axis=1) & upright & ~holding(rows, limit) & (ticks >= limit.samples)
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        """The verdict on one rollout, from its recorded states alone."""
+        limit, state = self.thresholds, evidence.arrays.state.astype(np.float64)
+        felt = max(float(np.linalg.norm(state[:, force_of(side)], axis=1).max()) for side in ("left", "right"))
+        if felt >= limit.unsafe_n:
+            return Verdict(kind="unsafe", confidence=1.0, source="verifier")
+        last = np.median(state[-limit.samples :], axis=0, keepdims=True)
+        margin = min(float(margins_mm(last, limit).min()) / 2.0, (limit.tilt_rad - float(last[0, TILT])) / 0.02)
+        margin = -1.0 if holding(last, limit)[0] and margin > 0.0 else margin
+        # Two-sided confidence of a threshold against the noise of its own measurement (logistic, for lack of tails).
+        confidence = 1.0 / (1.0 + float(np.exp(-min(abs(margin), 30.0) - 1.0)))
+        return Verdict(kind="success" if margin > 0.0 else "failure", confidence=confidence, source="verifier")
