@@ -89,7 +89,9 @@ class Lab:
     """How a training run is begun, here or on another machine."""
     learner: TrainingProcess | None = None
     learner_progress: Progress | None = None
-    began_s: float = field(default_factory=time.monotonic)
+    clock: Callable[[], float] = time.monotonic
+    """Monotonic seconds: whatever has a deadline in the loop goes by it."""
+    began_s: float = field(init=False)
     watchers: list[Watcher] = field(default_factory=list[Watcher])
     """Told of every event, after it is durable: the terminal, the page."""
     tick: Callable[[], None] = lambda: None
@@ -108,6 +110,7 @@ class Lab:
 
     def __post_init__(self) -> None:
         """Seed the draw of orders; a resumed campaign draws on, never again the same."""
+        self.began_s = self.clock()
         seed = f"{self.campaign.seed} {self.state.campaign_id} {sum(self.state.outcomes.values())}"
         self.secret = self.home.secret()
         kind = Lockstep if self.campaign.rounds.lockstep else Scheduler
@@ -138,7 +141,7 @@ class Lab:
 
     def elapsed_s(self) -> float:
         """Wall-clock seconds of the campaign, over all its sessions."""
-        return self.state.wall_s + time.monotonic() - self.began_s
+        return self.state.wall_s + self.clock() - self.began_s
 
     def seat(self, station: StationSeat) -> Seat:
         """How many orders a station can take now."""
@@ -148,7 +151,7 @@ class Lab:
 
     def due(self, what: str, every_s: float) -> bool:
         """Whether a periodic duty is due; calling it says that it is done now."""
-        now = time.monotonic()
+        now = self.clock()
         if now - self.timer_s.get(what, self.began_s) < every_s:
             return False
         self.timer_s[what] = now

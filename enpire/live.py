@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 from enpire.drift import drift
@@ -71,7 +70,7 @@ def champion_interval(state: CampaignState) -> Interval | None:
 
 def utilisation(lab: Lab) -> float | None:
     """Mean robot utilisation of this session: moving seconds per wall-clock second, mean over stations."""
-    wall_s = time.monotonic() - lab.began_s
+    wall_s = lab.clock() - lab.began_s
     if not lab.stations or wall_s < 1:
         return None
     moving = [sum(s for phase, s in seat.seconds().items() if phase in MOVING) for seat in lab.stations.values()]
@@ -81,7 +80,7 @@ def utilisation(lab: Lab) -> float | None:
 def _station(lab: Lab, seat: StationSeat) -> StationLine:
     beat = seat.last_beat
     phase: Phase = "offline" if seat.away_since_s is not None or beat is None else beat.phase
-    minutes = max(1e-3, (time.monotonic() - lab.began_s) / 60)
+    minutes = max(1e-3, (lab.clock() - lab.began_s) / 60)
     return StationLine(
         name=seat.name,
         phase=phase,

@@ -40,10 +40,17 @@ class Courier:
         link: the socket.
         spool: what is delivered.
         hello: makes a hello that says what the station holds now.
+        clock: monotonic seconds.
     """
 
-    def __init__(self, link: StationLink, spool: Spool, hello: Callable[[int], Hello]) -> None:
-        self._link, self._spool, self._hello = link, spool, hello
+    def __init__(
+        self,
+        link: StationLink,
+        spool: Spool,
+        hello: Callable[[int], Hello],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._link, self._spool, self._hello, self._clock = link, spool, hello, clock
         self.lease = 0
         """The fence token; 0 while the station has none."""
         self.fenced = False
@@ -52,7 +59,7 @@ class Courier:
         """Where the orchestrator takes live pictures; 0 for nowhere."""
         self._greeting, self._greeted_s = 0, -1e9
         self._heard_number: int = 0
-        self._heard_s = time.monotonic()
+        self._heard_s = clock()
         self._beat_s = -1e9
         self._heartbeat_s, self._silent_s = 0.5, 5.0
         self._in_flight: dict[str, float] = {}
@@ -73,7 +80,7 @@ class Courier:
 
     def keep_contact(self, beat: Callable[[int], Beat]) -> None:
         """Greet, beat, or notice that the orchestrator is gone: whatever is due."""
-        now = time.monotonic()
+        now = self._clock()
         if self.lease and now - self._heard_s > self._silent_s:
             self._lose()
         if not self.lease:
@@ -91,7 +98,7 @@ class Courier:
         """Deliver what lies in the spool, as much as may be on its way at once."""
         if not self.lease:
             return
-        now = time.monotonic()
+        now = self._clock()
         if len(self._in_flight) >= _IN_FLIGHT:
             self._in_flight = {key: sent for key, sent in self._in_flight.items() if now - sent < _DELIVER_AGAIN_S}
         for order_id in self._spool.ids():
@@ -136,13 +143,13 @@ class Courier:
         if envelope.number > due:
             self._leave_lease()
             return False
-        self._heard_number, self._heard_s = due, time.monotonic()
+        self._heard_number, self._heard_s = due, self._clock()
         return True
 
     def _welcomed(self, envelope: Envelope, welcome: Welcome) -> bool:
         if welcome.greeting != self._greeting or self.lease:
             return False
-        self.lease, self._heard_number, self._heard_s = envelope.lease, envelope.number, time.monotonic()
+        self.lease, self._heard_number, self._heard_s = envelope.lease, envelope.number, self._clock()
         self._heartbeat_s, self._silent_s = welcome.heartbeat_s, welcome.silent_s
         self.preview_port = welcome.preview_port
         self._beat_s = -1e9

@@ -94,18 +94,20 @@ class Lanes:
         reset_limit_ticks: a reset by the robot that takes more periods has failed; 0: the rig is placed at once.
         operator: may take over in supervised episodes.
         chunks: makes, for (lanes, action_dim), what asks the policies: while the robots wait, or while they move.
+        clock: monotonic seconds.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what moves, who moves it, and the time it takes
         self,
         task: Task,
         rig: Rig,
         reset_limit_ticks: int = 0,
         operator: Intervener | None = None,
         chunks: Callable[[int, int], Chunks] = Chunks,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         spec, count = rig.spec, rig.lanes
-        self.time = RobotTime(count)
+        self._clock, self.time = clock, RobotTime(count, clock)
         self._task, self._rig, self._operator = task, rig, operator
         self._held: MaskArray = np.zeros(count, np.bool_)
         self._guarded = rig if isinstance(rig, Guarded) else None
@@ -125,7 +127,7 @@ class Lanes:
 
     def on(self, rig: Rig, operator: Intervener | None = None) -> Lanes:
         """The same lanes on a rig that was opened anew: robot time and episodes that were not taken yet stay."""
-        fresh = Lanes(self._task, rig, self._reset_limit_ticks, operator, self._new_chunks)
+        fresh = Lanes(self._task, rig, self._reset_limit_ticks, operator, self._new_chunks, self._clock)
         fresh.time, fresh._ended = self.time, self._ended
         return fresh
 
@@ -156,7 +158,7 @@ class Lanes:
     def begin(self, index: int, order: Order, policy: LoadedPolicy) -> None:
         """Start an order in a free lane: from here on it ends in exactly one episode."""
         lane = self._lanes[index] = Lane(
-            index, "resetting", order, policy.policy_id, policy.source, time.monotonic(),
+            index, "resetting", order, policy.policy_id, policy.source, self._clock(),
             failed_resets=self._lanes[index].failed_resets,
         )  # fmt: skip
         self.time.switch([index], "reset")
@@ -336,7 +338,7 @@ class Lanes:
                 attempts = retries(self._task.subtask_marks(arrays.state))
         episode = Episode(
             order=order, outcome=outcome, cause=cause, confidence=float(confidence), ran_policy_id=lane.policy_id,
-            ticks=ticks, began_s=lane.began_s, ended_s=time.monotonic(), achieved_start=lane.achieved,
+            ticks=ticks, began_s=lane.began_s, ended_s=self._clock(), achieved_start=lane.achieved,
             reset_attempts=lane.reset_attempts, clipped=lane.clipped, attempts=attempts,
             sha256=hashlib.sha256(data).hexdigest() if data else "",
         )  # fmt: skip

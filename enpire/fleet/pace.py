@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 
 class Pace:
     """Keeps periods apart. With `period_s` 0 nothing waits (a simulation in its own time)."""
 
-    def __init__(self, period_s: float) -> None:
-        self._period_s = period_s
-        self._next_s = time.monotonic()
+    def __init__(self, period_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._period_s, self._clock = period_s, clock
+        self._next_s = clock()
         self.late = 0
         """Periods that began more than one period late."""
 
     def spare_s(self) -> float:
         """Seconds that may be spent on something else before the next period."""
-        return max(0.0, self._next_s - time.monotonic() - 0.001) if self._period_s else 0.0
+        return max(0.0, self._next_s - self._clock() - 0.001) if self._period_s else 0.0
 
     def keep(self, *, resting: bool) -> None:
         """Wait for the next period; a late one is counted, never made up for by hurrying.
@@ -26,7 +27,7 @@ class Pace:
         """
         if not self._period_s:
             return
-        now = time.monotonic()
+        now = self._clock()
         if resting:
             self._next_s = now
         elif now < self._next_s:

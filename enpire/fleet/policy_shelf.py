@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -14,6 +13,7 @@ from typing import cast
 from enpire import plugins, versions
 from enpire.errors import EnpireError, PolicyProblem
 from enpire.fleet.chunks import FOREIGN_FAULTS, LoadedPolicy
+from enpire.fleet.computer import HERE, Computer
 from enpire.fleet.messages import PolicyMissing, PolicyPart, WantPolicy
 from enpire.interfaces import Policy, Task
 from enpire.store import durable
@@ -50,9 +50,10 @@ class PolicyShelf:
         folder: the station's cache of versions; made when missing.
         task: gives the expert.
         seed: of the expert.
+        computer: its clock and its helping hand.
     """
 
-    def __init__(self, folder: Path, task: Task, seed: int) -> None:
+    def __init__(self, folder: Path, task: Task, seed: int, computer: Computer = HERE) -> None:
         durable.make_folder(folder)
         for left in folder.glob("incoming-*"):
             shutil.rmtree(left)
@@ -61,7 +62,7 @@ class PolicyShelf:
         self._loading: dict[str, Future[LoadedPolicy]] = {}
         self._fetching: dict[str, _Fetch] = {}
         self._refused: dict[str, _Refusal] = {}
-        self._loader = ThreadPoolExecutor(1, "policy-loader")
+        self._clock, self._loader = computer.clock, computer.helper()
 
     def find(self, policy_id: str) -> LoadedPolicy | None:
         """The policy if it is ready; None while it is on its way. PolicyProblem when it cannot be had or loaded."""
@@ -69,7 +70,7 @@ class PolicyShelf:
             self._loaded.move_to_end(policy_id)
             return self._loaded[policy_id]
         refusal = self._refused.get(policy_id)
-        if refusal is not None and time.monotonic() < refusal.until_s:
+        if refusal is not None and self._clock() < refusal.until_s:
             raise PolicyProblem(refusal.why)
         if policy_id in self._loading:
             return self._finish(policy_id)
@@ -84,7 +85,7 @@ class PolicyShelf:
     @property
     def alarm(self) -> str:
         """One sentence when a version cannot be fetched; a version that is broken in itself is no alarm."""
-        now = time.monotonic()
+        now = self._clock()
         for refusal in self._refused.values():
             if now < refusal.until_s and not refusal.fetched:
                 return refusal.why
@@ -97,7 +98,7 @@ class PolicyShelf:
 
     def next_wish(self) -> WantPolicy | None:
         """What to ask of the orchestrator now, if anything."""
-        now = time.monotonic()
+        now = self._clock()
         for policy_id, fetch in self._fetching.items():
             if now - fetch.asked_s > _ASK_AGAIN_S:
                 fetch.asked_s = now
@@ -144,7 +145,7 @@ class PolicyShelf:
         return loaded
 
     def _refuse(self, policy_id: str, why: str, *, fetched: bool) -> None:
-        self._refused[policy_id] = _Refusal(why, fetched, time.monotonic() + _REFUSED_S)
+        self._refused[policy_id] = _Refusal(why, fetched, self._clock() + _REFUSED_S)
 
     def _expert(self) -> LoadedPolicy:
         return _checked(EXPERT, self._task.expert(self._seed), SOURCE_EXPERT)

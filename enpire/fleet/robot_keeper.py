@@ -55,16 +55,19 @@ class RobotKeeper:
         file: names the driver.
         task: what the robot does.
         say: where one line about what happened goes.
+        clock: monotonic seconds.
 
     Raises:
         EnpireError: the driver cannot be loaded or the robot cannot be reached.
     """
 
-    def __init__(self, file: StationFile, task: Task, say: Callable[[str], None]) -> None:
-        self._file, self._task, self._say = file, task, say
+    def __init__(
+        self, file: StationFile, task: Task, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._file, self._task, self._say, self._clock = file, task, say, clock
         self._rig = self._opened()
         self._reset_limit_ticks = round(file.reset_limit_s * task.spec.rate_hz) if file.reset == "robot" else 0
-        self.lanes = Lanes(task, self._rig, self._reset_limit_ticks, self._operator(), self._chunks())
+        self.lanes = Lanes(task, self._rig, self._reset_limit_ticks, self._operator(), self._chunks(), clock)
         self.stopped_by = ""
         """Who stopped the robot; empty when nobody did."""
         self._fault, self._recover_at_s = "", 0.0
@@ -96,7 +99,7 @@ class RobotKeeper:
             self.look()
             if not self.stopped_by:
                 self._fault = f"The robot failed: {problem}"
-                self._recover_at_s = time.monotonic() + _RECOVER_S
+                self._recover_at_s = self._clock() + _RECOVER_S
                 self._switch_all("fault")
                 self._say(self._fault)
 
@@ -133,7 +136,7 @@ class RobotKeeper:
                 self._say("the robot holds a stop; somebody must look at it and resume it")
             elif not held and self.stopped_by == ITSELF:
                 self.resume()
-        if self._fault and time.monotonic() > self._recover_at_s:
+        if self._fault and self._clock() > self._recover_at_s:
             self._recover()
 
     def glance(self) -> Develop:
@@ -147,7 +150,7 @@ class RobotKeeper:
 
     def _recover(self) -> None:
         """The robot may answer again as it is; otherwise its connection is opened anew."""
-        self._recover_at_s = time.monotonic() + _RECOVER_S
+        self._recover_at_s = self._clock() + _RECOVER_S
         try:
             self._rig.observe()
         except RobotProblem:

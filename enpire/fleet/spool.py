@@ -33,7 +33,10 @@ class Spool:
         self._folder = folder
         self._free_bytes = free_bytes
         durable.make_folder(folder)
-        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as problem:
+            raise durable.refusal(problem, folder / "lock") from problem
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:

@@ -13,7 +13,6 @@ import argparse
 import platform
 import signal
 import sys
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from enpire import plugins
 from enpire.errors import EnpireError, PolicyProblem, StorageFull
 from enpire.fleet.arrivals import Beat
 from enpire.fleet.chunks import LoadedPolicy
+from enpire.fleet.computer import HERE, Computer
 from enpire.fleet.courier import Courier
 from enpire.fleet.curve_keys import station_keys
 from enpire.fleet.lanes import Lanes
@@ -58,38 +58,48 @@ class Station:
         file: what the station is.
         address: of the orchestrator.
         say: where one line about what happened goes.
+        computer: its clock, its sockets, its helping hand.
     """
 
-    def __init__(self, file: StationFile, address: str, say: Callable[[str], None]) -> None:
-        self._file, self._say = file, say
+    def __init__(self, file: StationFile, address: str, say: Callable[[str], None], computer: Computer = HERE) -> None:
+        self._file, self._say, self._clock = file, say, computer.clock
         self._task = judged_by(cast(Callable[[], Task], plugins.load("tasks", file.task))(), file.verifiers)
         self._spool = Spool(file.home / "spool", file.min_free_mb * 2**20)
-        self._shelf = PolicyShelf(file.home / "policies", self._task, file.seed)
-        self._robot = RobotKeeper(file, self._task, say)
+        self._shelf = PolicyShelf(file.home / "policies", self._task, file.seed, computer)
+        self._robot = RobotKeeper(file, self._task, say, computer.clock)
         keys = station_keys(file.key_file, file.server_key) if file.key_file else None
-        self._link = StationLink(address, file.name, keys)
+        self._link = StationLink(address, file.name, keys, computer)
         self._preview = PreviewCamera(file.name, address, keys)
-        self._courier = Courier(self._link, self._spool, self._hello)
+        self._courier = Courier(self._link, self._spool, self._hello, computer.clock)
         self._queue: deque[Order] = deque()
         self._unspooled: deque[Parcel] = deque()
         self._champion, self._deployed = "", ""
         self._paused = False
         self._leaving, self._leave_by_s = "", float("inf")
         self._space_checked_s, self._space = -1e9, True
-        self._pace = Pace(0.0 if file.pace == "fast" else self._task.spec.period_s)
+        self._pace = Pace(0.0 if file.pace == "fast" else self._task.spec.period_s, computer.clock)
         self._resting = True
-        self._looked_s = time.monotonic()
+        self._looked_s = self._clock()
         self._asked_under = 0
 
     def serve(self) -> int:
         """Work until told to leave; the exit code of the process."""
-        while not self._leaving and not self._courier.fenced:
-            self.hear()
-            self.take_orders()
-            self.one_period()
-            self.spool()
-            self.ship()
+        while self.stays:
+            self.turn()
         return self.leave()
+
+    @property
+    def stays(self) -> bool:
+        """Whether nothing has told it to leave."""
+        return not self._leaving and not self._courier.fenced
+
+    def turn(self) -> None:
+        """Everything once; one period of the robot."""
+        self.hear()
+        self.take_orders()
+        self.one_period()
+        self.spool()
+        self.ship()
 
     def hear(self) -> None:
         """Do what the orchestrator says; while robots move, only what it has said already."""
@@ -121,13 +131,13 @@ class Station:
     def spool(self) -> None:
         """Make the episodes that ended durable here, before anybody hears of them."""
         self._unspooled.extend(self._lanes.take_ended())
-        refused = not self._space and time.monotonic() - self._space_checked_s < _SPACE_AGAIN_S
+        refused = not self._space and self._clock() - self._space_checked_s < _SPACE_AGAIN_S
         while self._unspooled and not refused:
             try:
                 self._spool.put(self._unspooled[0])
             except StorageFull as full:
                 self._space = False
-                self._space_checked_s = time.monotonic()
+                self._space_checked_s = self._clock()
                 self._say(str(full))
                 return
             self._unspooled.popleft()
@@ -146,7 +156,7 @@ class Station:
     def ask_to_leave(self, cause: str, within_s: float = _HURRY_S) -> None:
         """Leave as soon as the period is over. Allowed in a signal handler, and again to be quicker."""
         self._leaving = self._leaving or cause
-        self._leave_by_s = min(self._leave_by_s, time.monotonic() + within_s)
+        self._leave_by_s = min(self._leave_by_s, self._clock() + within_s)
 
     def leave(self) -> int:
         """Abort what runs, give back what has not begun, keep everything in the spool, say goodbye."""
@@ -154,7 +164,7 @@ class Station:
         self._robot.stop("the station, which leaves", f"the station left: {cause}")
         self._give_back([order.order_id for order in self._queue], "released: the station left")
         self.spool()
-        while len(self._spool) and self._courier.lease and time.monotonic() < self._leave_by_s:
+        while len(self._spool) and self._courier.lease and self._clock() < self._leave_by_s:
             self._courier.ship()
             self._courier.hear(0.02)
         self._courier.say_goodbye(cause)
@@ -248,8 +258,8 @@ class Station:
 
     def _look_around(self) -> None:
         """What has to be seen to now and then, with or without an orchestrator."""
-        if time.monotonic() - self._looked_s > _LOOK_S:
-            self._looked_s = time.monotonic()
+        if self._clock() - self._looked_s > _LOOK_S:
+            self._looked_s = self._clock()
             self._robot.look()
         self._load_champion()
 
@@ -270,7 +280,7 @@ class Station:
 
     def _refuse(self, order: Order, cause: str) -> None:
         """End an order that never began."""
-        now = time.monotonic()
+        now = self._clock()
         episode = Episode(
             order=order, outcome="aborted", cause=cause[:1000], confidence=0.0, ran_policy_id="", ticks=0, began_s=now,
             ended_s=now,
@@ -278,7 +288,7 @@ class Station:
         self._unspooled.append(Parcel(episode=episode, arrays_file=b""))
 
     def _has_space(self) -> bool:
-        now = time.monotonic()
+        now = self._clock()
         if now - self._space_checked_s > _SPACE_AGAIN_S:
             self._space_checked_s = now
             self._space = not self._unspooled and self._spool.room()

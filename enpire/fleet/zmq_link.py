@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import zmq
 
 from enpire.errors import TransportProblem
+from enpire.fleet.computer import HERE, Computer
 from enpire.fleet.curve_keys import StationKeys, encrypt
 from enpire.fleet.messages import LARGEST, Envelope, Message, decode, encode
 
@@ -20,12 +21,12 @@ _AT_ONCE = 512
 class StationLink:
     """A station's end: one DEALER socket that never blocks and never queues for an orchestrator that is away."""
 
-    def __init__(self, address: str, name: str, keys: StationKeys | None = None) -> None:
+    def __init__(self, address: str, name: str, keys: StationKeys | None = None, computer: Computer = HERE) -> None:
         if keys is None:
             check_plain(address)
         self.address, self.name, self._keys = address, name, keys
         self._identity = f"{name}/".encode()[:200] + os.urandom(8)
-        self._context = zmq.Context()
+        self._context = computer.sockets()
         self._socket = self._open()
 
     def send(self, message: Message, lease: int = 0, number: int = 0) -> bool:

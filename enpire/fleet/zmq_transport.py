@@ -8,9 +8,8 @@ the list of what it still holds. Nothing that a peer sends can raise out of `pol
 from __future__ import annotations
 
 import hashlib
-import time
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import zmq
 from enpire import versions as policy_files
 from enpire.errors import EnpireError, TransportProblem, UsageError
 from enpire.fleet.arrivals import Arrival, Beat, Delivered, Joined, Left, Refused
+from enpire.fleet.computer import HERE, Computer
 from enpire.fleet.curve_keys import Doorkeeper, EncryptedBind, server_keys
 from enpire.fleet.messages import (
     PART,
@@ -65,13 +65,14 @@ class _Session:
 class _Complaints:
     """Refusals to report: one per peer and reason, fifty in all, in five seconds: a flood stays readable."""
 
+    clock: Callable[[], float]
     began_s: float = 0.0
     reported: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     def add(self, peer: str, why: str) -> Sequence[Refused]:
         """The refusal to report now; nothing when it was reported just before."""
-        if time.monotonic() - self.began_s > 5.0:
-            self.began_s = time.monotonic()
+        if self.clock() - self.began_s > 5.0:
+            self.began_s = self.clock()
             self.reported.clear()
         if (peer, why) in self.reported or len(self.reported) >= 50:
             return ()
@@ -88,15 +89,17 @@ class ZmqFleet:
         first_lease: the first fence token to give: one more than the last in the ledger.
         heartbeat_s: how often a station beats.
         silent_s: a station that is not heard for so long has left.
+        computer: its clock and its sockets.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what the fleet is, and the machine that it runs on
         self,
         bind: str | EncryptedBind,
         versions: Path,
         first_lease: int = 1,
         heartbeat_s: float = 0.5,
         silent_s: float = 5.0,
+        computer: Computer = HERE,
     ) -> None:
         self._versions = versions
         self._next_lease = first_lease
@@ -106,13 +109,14 @@ class ZmqFleet:
         self._fenced: OrderedDict[bytes, str] = OrderedDict()
         self._packed: OrderedDict[str, bytes] = OrderedDict()
         self._waiting: deque[Arrival] = deque()
-        self._complaints = _Complaints()
+        self._clock = computer.clock
+        self._complaints = _Complaints(clock=computer.clock)
         address = bind if isinstance(bind, str) else bind.address
         if isinstance(bind, str):
             check_plain(bind)
         else:
             server_keys(bind.keys)
-        self._context = zmq.Context()
+        self._context = computer.sockets()
         self._socket = self._context.socket(zmq.ROUTER)
         self._door = None if isinstance(bind, str) else Doorkeeper(self._context, bind.keys)
         if self._door is not None:
@@ -132,13 +136,13 @@ class ZmqFleet:
 
     def poll(self, timeout_s: float) -> Sequence[Arrival]:
         """Everything that arrived, waiting at most `timeout_s` for the first."""
-        deadline = time.monotonic() + timeout_s
+        deadline = self._clock() + timeout_s
         # Always read first: orders that come back unsent wait here already, and must not keep everything else out.
         self._drain()
         self._waiting.extend(self._silent())
         while not self._waiting:
             self._waiting.extend(self._silent())
-            if self._waiting or not self._wait(max(0.0, deadline - time.monotonic())):
+            if self._waiting or not self._wait(max(0.0, deadline - self._clock())):
                 break
             self._drain()
         arrivals = tuple(self._waiting)
@@ -240,7 +244,7 @@ class ZmqFleet:
             return self._complaints.add(name, f"The station {self._fenced[peer]} was replaced by a newer process.")
         if session is None or envelope.lease != session.lease:
             return self._strange(peer, session, envelope)
-        session.heard_s = time.monotonic()
+        session.heard_s = self._clock()
         return self._said(session, envelope.message)
 
     def _strange(self, peer: bytes, session: _Session | None, envelope: Envelope) -> Sequence[Arrival]:
@@ -262,7 +266,7 @@ class ZmqFleet:
                 while len(self._fenced) > 1024:
                     self._fenced.popitem(last=False)
         self._fenced.pop(peer, None)
-        session = _Session(hello.station, peer, self._next_lease, time.monotonic())
+        session = _Session(hello.station, peer, self._next_lease, self._clock())
         self._next_lease += 1
         self._stations[hello.station] = self._peers[peer] = session
         welcome = Welcome(
@@ -305,7 +309,7 @@ class ZmqFleet:
     def _silent(self) -> Sequence[Arrival]:
         if self._socket.poll(0):
             return ()  # what waits to be read may be the missing beat
-        late = [known for known in self._stations.values() if time.monotonic() - known.heard_s > self._silent_s]
+        late = [known for known in self._stations.values() if self._clock() - known.heard_s > self._silent_s]
         return [left for known in late for left in self._forget(known, f"not heard for {self._silent_s:g} s")]
 
     def _policy_part(self, want: WantPolicy) -> Message:

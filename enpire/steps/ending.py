@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,8 +73,8 @@ def wind_up(lab: Lab) -> None:
         lane.end()
     for station in lab.stations.values():
         lab.fleet.command(station.name, "leave")
-    began_s = time.monotonic()
-    while lab.state.open and time.monotonic() - began_s < _patience_s(lab):
+    began_s = lab.clock()
+    while lab.state.open and lab.clock() - began_s < _patience_s(lab):
         record(lab)
     if lab.state.over:
         end_orders(lab, list(lab.state.open.values()), "unknown", "the campaign ended first")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -63,7 +62,7 @@ def robot_time(lab: Lab) -> Entry:
         seat.lanes * sum(seconds for phase, seconds in seat.seconds().items() if phase != "offline")
         for seat in lab.stations.values()
     )
-    body = {"stations": stations, "wall_s": time.monotonic() - lab.began_s, "robot_s": robot_s}
+    body = {"stations": stations, "wall_s": lab.clock() - lab.began_s, "robot_s": robot_s}
     return "robot time", body
 
 
@@ -153,7 +152,7 @@ def _joined(lab: Lab, joined: Joined) -> None:
     lab.write(("station joined", body))
     lab.stations[joined.station] = StationSeat(
         name=joined.station, lanes=joined.lanes, lease=joined.lease, facts=joined.facts, earlier_s=dict(earlier),
-        heard_s=time.monotonic(), verdicts=seat.verdicts if seat else [], episodes=seat.episodes if seat else 0,
+        heard_s=lab.clock(), verdicts=seat.verdicts if seat else [], episodes=seat.episodes if seat else 0,
     )  # fmt: skip
     if not lab.stations[joined.station].trusts(lab.state.verifier):
         alarm = "Its verifier is not the one that the campaign began with; give it the same version and files."
@@ -173,7 +172,7 @@ def _left(lab: Lab, left: Left) -> None:
     lab.write(("station left", {"station": left.station, "cause": left.cause}))
     seat = lab.stations.get(left.station)
     if seat is not None:
-        seat.away_since_s = time.monotonic()
+        seat.away_since_s = lab.clock()
 
 
 def _beat(lab: Lab, beat: Beat) -> None:
@@ -185,12 +184,12 @@ def _beat(lab: Lab, beat: Beat) -> None:
         lab.write(("person needed", {"station": beat.station, "alarm": beat.alarm}))
     if beat.deployed and (before is None or before.deployed != beat.deployed):
         lab.write(("station runs", {"station": beat.station, "policy_id": beat.deployed}))
-    seat.last_beat, seat.heard_s, seat.away_since_s = beat, time.monotonic(), None
+    seat.last_beat, seat.heard_s, seat.away_since_s = beat, lab.clock(), None
 
 
 def _give_up_the_silent(lab: Lab) -> None:
     """End the orders of stations that are away for long, also of those that this session has never heard."""
-    latest_s = time.monotonic() - SILENT_S
+    latest_s = lab.clock() - SILENT_S
     lost: list[Order] = []
     for order in lab.state.open.values():
         seat = lab.stations.get(order.station)
