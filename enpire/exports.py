@@ -21,8 +21,13 @@ def wanted(records: Records, campaign_id: str, limit: int) -> list[str]:
     return records.reading.training_episodes(campaign_id)[-limit:]
 
 
-def export_episodes(home: Home, order_ids: Sequence[str], target: Path) -> int:
-    """Write episodes as one LeRobotDataset v3 at `target`; returns how many. UsageError when there are none."""
+def export_episodes(
+    home: Home, order_ids: Sequence[str], target: Path, say: Callable[[int, int], None] = lambda done, total: None
+) -> int:
+    """Write episodes as one LeRobotDataset v3 at `target`; returns how many. UsageError when there are none.
+
+    `say` hears how many are written, and of how many.
+    """
     if not order_ids:
         raise UsageError("No recorded episode of this campaign may be exported; see `enpire episodes list`.")
     store = FolderStore(home.episodes)
@@ -30,7 +35,9 @@ def export_episodes(home: Home, order_ids: Sequence[str], target: Path) -> int:
     task = cast("Callable[[], Task]", load("tasks", first.order.task))()
 
     def read() -> Iterator[Episode]:
-        for order_id in order_ids:
+        for done, order_id in enumerate(order_ids):
+            say(done, len(order_ids))
             yield store.get(order_id)
+        say(len(order_ids), len(order_ids))
 
     return export_dataset(read(), task.spec, target)

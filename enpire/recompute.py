@@ -41,8 +41,11 @@ class Check:
     equal: bool
 
 
-def recompute(ledger: Ledger) -> list[Check]:
-    """Replay all decisions of all campaigns, oldest first, and one sum for each campaign's orders at the end."""
+def recompute(ledger: Ledger, say: Callable[[int], None] = lambda seq: None) -> list[Check]:
+    """Replay all decisions of all campaigns, oldest first, and one sum for each campaign's orders at the end.
+
+    `say` hears the number of every event that was read.
+    """
     records: dict[str, _Records] = {}
     checks: list[Check] = []
     last = 0
@@ -50,6 +53,7 @@ def recompute(ledger: Ledger) -> list[Check]:
         campaign_id = str(event.body.get("campaign_id", ""))
         last = event.seq
         checks += records.setdefault(campaign_id, _Records()).read(event)
+        say(event.seq)
     return checks + [one.sums(campaign_id, last) for campaign_id, one in records.items()]
 
 

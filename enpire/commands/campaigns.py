@@ -60,9 +60,13 @@ def report(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Where the HTML file goes.")] = None,
 ) -> None:
     """Write the morning report: one HTML page that needs nothing else."""
+    from enpire.commands.bars import Bar
     from enpire.report import write_report
 
-    print(write_report(existing_home(home), campaign, output))
+    folder = existing_home(home)
+    with Bar("writing the report", output or folder / "reports"):
+        written = write_report(folder, campaign, output)
+    print(written)
 
 
 def _command(verb: str, home: Path | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -86,6 +87,7 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Run a simulated episode again, check that its sensors say the same, and take its pictures."""
+    from enpire.commands.bars import Bar
     from enpire.films import film
     from enpire.home import open_home
     from enpire.store.ledger import SqliteLedger
@@ -93,7 +95,8 @@ def replay(
     folder = open_home(existing_home(home))
     ledger = SqliteLedger(folder.ledger, read_only=True)
     try:
-        made = film(folder, ledger, episode)
+        with Bar("running the episode again", folder.episodes):
+            made = film(folder, ledger, episode)
     finally:
         ledger.close()
     exact = "exactly" if made.largest_difference == 0 else f"within {made.largest_difference:.2g}"
@@ -139,6 +142,7 @@ def export(
 ) -> None:
     """Write demonstrations and data collection as a LeRobotDataset; hidden starts never leave the lab."""
     from enpire import views
+    from enpire.commands.bars import Bar
     from enpire.errors import UsageError
     from enpire.exports import export_episodes, wanted
     from enpire.home import open_home
@@ -148,4 +152,6 @@ def export(
     folder = open_home(existing_home(home))
     with views.open_records(folder.root) as records:
         chosen = wanted(records, views.find_campaign(records, campaign), limit)
-    print(f"{export_episodes(folder, chosen, target)} episodes are in {target}.")
+    with Bar("loading", target) as bar:
+        written = export_episodes(folder, chosen, target, partial(bar.show, "episodes"))
+    print(f"{written} episodes are in {target}.")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enpire.commands.options import AsJson, Home, answer, existing_home, tell
+from enpire.commands.options import AsJson, Home, answer, existing_home
 
 if TYPE_CHECKING:
     from enpire.gate import Decision
@@ -35,9 +33,12 @@ def improve(
     as_json: AsJson = False,
 ) -> None:
     """Run one learner on the recorded episodes of a campaign and keep the version that it makes."""
+    from enpire.commands.bars import Bar
     from enpire.one_run import learn
 
-    made = learn(existing_home(home), recipe, parent, campaign, ProgressLines())
+    folder = existing_home(home)
+    with Bar("loading", folder / "versions") as bar:
+        made = learn(folder, recipe, parent, campaign, bar)
     answer(made, as_json=as_json, text=made.policy_id)
 
 
@@ -53,37 +54,25 @@ def gate(  # noqa: PLR0913 - the options of a verb are its parameters
 ) -> None:
     """Compare two versions from the same fresh starts until the evidence decides; exit code 3 unless promoted."""
     from enpire.commands import texts
+    from enpire.commands.bars import Bar
     from enpire.home import open_home
     from enpire.one_comparison import Comparison, compare
 
     asked = Comparison(task=task, champion=champion, candidate=candidate, pairs=pairs, lanes=lanes, seed=seed)
-    decision = compare(open_home(home), asked, _say_decision)
+    with Bar("loading") as bar:
+        decision = compare(open_home(home), asked, lambda reading: bar(_progress(reading, pairs)))
     answer(decision.body(), as_json=as_json, text=texts.decision(decision))
     if decision.kind != "promote":
         raise typer.Exit(PROMOTED_NOT)
 
 
-class ProgressLines:
-    """A learner's progress: a bar in a terminal, a line every few seconds elsewhere."""
+def _progress(decision: Decision, pairs: int) -> Progress:
+    """How far a comparison is: to the pairs that may be spent, or to those that the evidence still needs."""
+    from enpire.interfaces import Progress
 
-    def __init__(self) -> None:
-        self._began_s = self._said_s = time.monotonic()
-
-    def __call__(self, progress: Progress) -> None:
-        """Show one report."""
-        now = time.monotonic()
-        live = sys.stderr.isatty()
-        if now - self._said_s < (0.2 if live else 5.0) and progress.done < progress.total:
-            return
-        self._said_s = now
-        share = progress.done / max(1, progress.total)
-        line = f"{progress.stage:<16} {'█' * round(30 * share):·<30} {progress.done}/{progress.total}"
-        line += f"  {now - self._began_s:.0f} s"
-        print(f"\r{line}\x1b[K" if live else line, end="" if live and share < 1 else "\n", file=sys.stderr, flush=True)
-
-
-def _say_decision(decision: Decision) -> None:
-    more = "" if decision.final or decision.more is None else f", about {decision.more} more decide"
     tally = decision.tally
-    evidence = f"evidence {decision.log_e:.2f} of {decision.log_need:.2f}"
-    tell(f"{tally.pairs} pairs: +{tally.wins} -{tally.losses}, {evidence}{more}")
+    figures = {
+        "successes": tally.both + tally.wins, "trials": tally.pairs, "won": tally.wins, "lost": tally.losses,
+    }  # fmt: skip
+    total = tally.pairs if decision.final else min(pairs, tally.pairs + (decision.more or pairs))
+    return Progress(stage="pairs", done=tally.pairs, total=total, figures=figures)

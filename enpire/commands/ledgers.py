@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -23,9 +24,10 @@ def add_to(app: typer.Typer) -> None:
 def verify(home: Home = None, as_json: AsJson = False) -> None:
     """Check the hash chain over every event; names the first bad one."""
     from enpire import views
+    from enpire.commands.bars import Bar
 
-    with views.open_records(existing_home(home)) as records:
-        count = records.ledger.verify()
+    with views.open_records(existing_home(home)) as records, Bar("events") as bar:
+        count = records.ledger.verify(partial(bar.show, "events"))
     document = {"events": count, "chain": "intact"}
     answer(document, as_json=as_json, text=f"The chain over {count} events is intact.")
 
@@ -58,10 +60,12 @@ def recompute(home: Home = None, as_json: AsJson = False) -> None:
     """Take every decision again from the records alone; exit code 1 when one comes out different."""
     from enpire import views
     from enpire.commands import texts
+    from enpire.commands.bars import Bar
     from enpire.recompute import recompute as again
 
-    with views.open_records(existing_home(home)) as records:
-        checks = again(records.ledger)
+    with views.open_records(existing_home(home)) as records, Bar("events") as bar:
+        last = views.last_events(records, 1)
+        checks = again(records.ledger, lambda seq: bar.show("events", seq, last[-1].seq))
     rows = [
         ("equal" if check.equal else "DIFFERENT", f"{check.kind} {texts.short(check.subject)}", check.sentence)
         for check in checks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Protocol, cast
 
@@ -69,11 +70,19 @@ def list_drivers(as_json: AsJson = False) -> None:
 
 def check(file: Annotated[Path, typer.Argument(help="Driver file (docs/robots.md).")]) -> None:
     """Run the conformance kit on a driver file, behind its guard. THE ROBOT MOVES."""
+    from enpire.commands.bars import Bar
     from enpire.plugins import load
 
     run = cast("Callable[..., Conformance]", load("robots", "robot_drivers.conformance:check_file"))
-    report = run(file)
-    typer.echo("\n".join([*report.lines(), report.summary]))
+    rules = len(cast("Sequence[object]", load("robots", "robot_drivers.conformance:CHECKS")))
+    seen = count(1)
+    with Bar("starting") as bar:
+
+        def say(_: object) -> None:
+            bar.show("checks", next(seen), rules)
+
+        report = run(file, say=say)
+    typer.echo("\n".join(report.lines()))
     if not report.conforms:
         raise typer.Exit(1)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, cast
 
@@ -100,15 +102,12 @@ def check(
     """Check that a task keeps the rules that stations, gates and learners rely on; exit code 1 when it does not."""
     from enpire import plugins
 
-    run = cast("Callable[[str, Callable[[FindingLine], None]], Checked]", plugins.load("inspections", "task"))
-
-    def say(finding: FindingLine) -> None:
-        if not as_json and (verbose or not finding.line.startswith("ok")):
-            typer.echo(finding.line)
+    def shown(line: str) -> bool:
+        return not as_json and (verbose or not line.startswith("ok"))
 
     reports: list[Checked] = []
     for name in [task] if task else plugins.names("tasks"):
-        reports.append(run(name, say))
+        reports.append(_checked(name, shown))
         if not as_json:
             typer.echo(reports[-1].summary)
     if as_json:
@@ -117,18 +116,64 @@ def check(
         raise typer.Exit(1)
 
 
-def report(task: TaskName, episodes: Episodes = 500, examples: Examples = None, as_json: AsJson = False) -> None:
+def report(  # noqa: PLR0913 - the options of a verb are its parameters
+    task: TaskName,
+    episodes: Episodes = 500,
+    examples: Examples = None,
+    classifier: Annotated[
+        Path | None, typer.Option(help="Measure the classifier in this folder, and not the task's verifier.")
+    ] = None,
+    agree: Annotated[bool, typer.Option("--agree", help="Measure both, where both must agree.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Measure a verifier: precision, recall, false positives and latency against the truth."""
-    _tell("verifier", task, episodes, examples, as_json)
+    from enpire.verifiers import OWN, VerifierPlan
+
+    plans = [VerifierPlan(name=OWN)] if agree else []
+    if classifier is not None:
+        plans.append(VerifierPlan(name="classifier", options={"folder": str(classifier)}))
+    _tell("verifier", (task, episodes, examples), as_json, plans=plans)
 
 
-def fit(task: TaskName, episodes: Episodes = 400, examples: Examples = None, as_json: AsJson = False) -> None:
-    """Search a verifier's thresholds on labelled examples; half of them are kept for the comparison."""
-    _tell("thresholds", task, episodes, examples, as_json)
+def fit(
+    task: TaskName,
+    episodes: Episodes = 400,
+    examples: Examples = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Train an image classifier instead, and write it to this folder.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build a verifier from labelled examples: its thresholds, or (--out) a classifier of the last pictures."""
+    if out is None:
+        _tell("thresholds", (task, episodes, examples), as_json)
+    else:
+        _tell("classifier", (task, episodes, examples, out), as_json)
 
 
-def _tell(what: str, task: str, episodes: int, examples: Path | None, as_json: bool) -> None:
+def _checked(name: str, shown: Callable[[str], bool]) -> Checked:
+    """Run the contract suite on one task; prints the findings that are to be shown as they are made."""
+    from enpire.commands.bars import Bar
+    from enpire.plugins import load
+
+    run = cast("Callable[[str, Callable[[FindingLine], None]], Checked]", load("inspections", "task"))
+    rules = len(cast("Sequence[object]", load("inspections", "sim.task_check.suite:CHECKS")))
+    seen = count(1)
+    with Bar(f"checks of {name}") as bar:
+
+        def say(finding: FindingLine) -> None:
+            bar.show(f"checks of {name}", next(seen), rules)
+            if shown(finding.line):
+                typer.echo(finding.line)
+
+        return run(name, say)
+
+
+def _tell(what: str, asked: tuple[object, ...], as_json: bool, **more: object) -> None:
     from enpire import plugins
+    from enpire.commands.bars import Bar
 
-    made = cast("Callable[[str, int, Path | None], Told]", plugins.load("inspections", what))(task, episodes, examples)
+    make = cast("Callable[..., Told]", plugins.load("inspections", what))
+    with Bar("rollouts") as bar:
+        made = make(*asked, say=partial(bar.show, "rollouts"), **more)
     answer(made, as_json=as_json, text=made.text)

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -103,9 +103,14 @@ class SqliteLedger:
             after = chunk[-1][0]
             left -= len(chunk) if left > 0 else 0
 
-    def verify(self) -> int:
-        """Check the whole chain; the number of events, or LedgerProblem naming the first bad one."""
+    def verify(self, say: Callable[[int, int], None] = lambda done, total: None) -> int:
+        """Check the whole chain; the number of events, or LedgerProblem naming the first bad one.
+
+        `say` hears how many events are checked, and of how many.
+        """
         seq, previous, after = 0, "", -(2**63)
+        with self._guard, connection.sentences(self.path):
+            (total,) = run(self._db, "SELECT count(*) FROM events").fetchone()
         while True:
             with self._guard, connection.sentences(self.path):
                 chunk = run(
@@ -114,6 +119,7 @@ class SqliteLedger:
             for row in chunk:
                 seq += 1
                 previous = _check_link(row, seq, previous)
+            say(seq, total)
             if len(chunk) < _CHUNK:
                 break
             after = seq

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,13 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from enpire.errors import FileProblem
-from enpire.interfaces import Evidence, Policy, Task
+from enpire.interfaces import Evidence, Policy, Rig, Task
 from enpire.store import arrays as arrays_file
-from enpire.types import FloatArray, IntArray, Observation, TaskSpec
+from enpire.types import FloatArray, ImageArray, IntArray, Observation, TaskSpec
+from sim import cameras
+from sim.rig import SimRig
 from sim.rollouts import Rolled, roll_out
 
 SECRET, FITTING = b"starts that only grade verifiers", b"starts that only fit verifiers"
 """No start that thresholds are fitted on is one that they are graded on."""
+Say = Callable[[int, int], None]
 STATIONS = 10
 """Stations over which the episodes are spread; each has its own physics, latency and sensor bias."""
 LANES = 25
@@ -124,24 +127,42 @@ class Misled(Clumsy):
         return chunk
 
 
-def simulated(task: Task, count: int, secret: bytes = SECRET) -> list[Example]:
+def simulated(
+    task: Task, count: int, secret: bytes = SECRET, say: Say = lambda done, total: None, *, pictures: bool = False
+) -> list[Example]:
     """`count` rollouts of good, varied, clumsy and misled hands, labelled by the simulator's truth.
+
+    `say` hears how many are done, and of how many. `pictures` takes the last ones too, in the light and from the place
+    of camera that the episode draws, and sometimes with something before them.
 
     Raises:
         UsageError: the task's rig knows no truth.
-        FileProblem: the verifier looks at pictures, and this machine makes none.
+        FileProblem: pictures are wanted, and this machine makes none.
     """
-    needs = task.verifier().needs_images
-    rolled = list(_rolled(task, count, secret))
-    if needs:
-        raise FileProblem(
-            f"The verifier of {task.spec.name} looks at pictures; sort recorded examples by hand instead."
-        )
-    return [Example(evidence=Evidence(arrays=item.arrays, images={}), success=item.truth.success) for item in rolled]
+    made: list[Example] = []
+    for rolled, images in _rolled(task, count, secret, pictures):
+        if pictures and not images:
+            raise FileProblem(f"Pictures of {task.spec.name} are needed. {cameras.why() or 'Its rig makes none.'}")
+        made.append(Example(evidence=Evidence(arrays=rolled.arrays, images=images), success=rolled.truth.success))
+        say(len(made), count)
+    return made
+
+
+def drawn_trouble(rng: np.random.Generator, extent_m: float) -> cameras.Trouble:
+    """Light, place of the camera and cover of one episode; the camera's place varies by 1 % of the scene's extent."""
+    x, y, z = (float(v) for v in rng.normal(0.0, 0.01 * extent_m, 3))
+    right, up, half = float(rng.uniform(-0.8, 0.8)), float(rng.uniform(-0.8, 0.8)), float(rng.uniform(0.1, 0.3))
+    covered = rng.random() < 0.2
+    return cameras.Trouble(
+        light=float(rng.uniform(0.5, 1.3)), offset_m=(x, y, z), cover=(right, up, half) if covered else None
+    )
 
 
 def sorted_by_hand(folder: Path) -> list[Example]:
     """Arrays files of episodes in `folder`/success and `folder`/failure, as a person sorted them.
+
+    The last pictures of NAME.npz lie beside it as NAME_CAMERA.png or .jpg; of a whole folder of the episode store, in
+    its pictures/CAMERA_TICK.jpg.
 
     Raises:
         FileProblem: one of the two holds no arrays file, or one that cannot be read.
@@ -152,12 +173,21 @@ def sorted_by_hand(folder: Path) -> list[Example]:
         if not files:
             raise FileProblem(f"{folder / name} holds no .npz file; put arrays files of episodes there.")
         for path in files:
-            arrays = arrays_file.unpack(path.read_bytes())
-            found.append(Example(evidence=Evidence(arrays=arrays, images={}), success=name == "success"))
+            evidence = Evidence(arrays=arrays_file.unpack(path.read_bytes()), images=_pictures_of(path))
+            found.append(Example(evidence=evidence, success=name == "success"))
     return found
 
 
-def _rolled(task: Task, count: int, secret: bytes) -> Iterator[Rolled]:
+def _pictures_of(path: Path) -> dict[str, ImageArray]:
+    from PIL import Image
+
+    beside = {one.stem.removeprefix(f"{path.stem}_"): one for one in sorted(path.parent.glob(f"{path.stem}_*"))}
+    stored = {one.stem.rpartition("_")[0]: one for one in sorted((path.parent / "pictures").glob("*_*.jpg"))}
+    files = {camera: one for camera, one in (stored | beside).items() if one.suffix in (".png", ".jpg")}
+    return {camera: np.asarray(Image.open(one).convert("RGB")) for camera, one in files.items()}
+
+
+def _rolled(task: Task, count: int, secret: bytes, pictures: bool) -> Iterator[tuple[Rolled, Mapping[str, ImageArray]]]:
     clean = getattr(task, "clean_expert", None)
     best: Policy = clean() if callable(clean) else task.expert(1)  # pyright: ignore[reportAssignmentType]
     hands: tuple[Policy, ...] = (
@@ -170,6 +200,14 @@ def _rolled(task: Task, count: int, secret: bytes) -> Iterator[Rolled]:
         lanes = min(LANES, count - done)
         rig = task.rig(lanes, batch % STATIONS)
         starts = [task.start("holdout", done + lane, secret) for lane in range(lanes)]
-        yield from roll_out(task, rig, hands[batch % len(hands)], starts)
+        for lane, rolled in enumerate(roll_out(task, rig, hands[batch % len(hands)], starts)):
+            yield rolled, _looked(rig, lane, rolled) if pictures else {}
         rig.close()
         done += lanes
+
+
+def _looked(rig: Rig, lane: int, rolled: Rolled) -> Mapping[str, ImageArray]:
+    if not isinstance(rig, SimRig):
+        return rig.look(lane)
+    rng = np.random.Generator(np.random.PCG64([rolled.start.seed, 23]))
+    return rig.look(lane, drawn_trouble(rng, float(rig.scene.model.stat.extent)))

@@ -17,7 +17,7 @@ import numpy as np
 from enpire import plugins
 from enpire.errors import UsageError
 from enpire.interfaces import Task, Verifier
-from sim.verifiers.examples import FITTING, Disturbance, Example, simulated, sorted_by_hand
+from sim.verifiers.examples import FITTING, Disturbance, Example, Say, simulated, sorted_by_hand
 from sim.verifiers.grading import Grade, grade
 
 FACTORS = np.linspace(0.7, 1.3, 25)
@@ -57,13 +57,14 @@ class Fitted:
         return "\n".join((head, *rows, f"  shipped, {self.before.line}", f"  fitted,  {self.after.line}", advice))
 
 
-def fit(task_name: str, episodes: int, folder: Path | None = None) -> Fitted:
+def fit(task_name: str, episodes: int, folder: Path | None = None, say: Say = lambda done, total: None) -> Fitted:
     """Search the thresholds of a task's verifier.
 
     Args:
         task_name: of a task plug-in whose verifier has a dataclass `thresholds` and can be made from one.
         episodes: rollouts to simulate; without meaning when `folder` is given.
         folder: examples that a person sorted into success and failure.
+        say: hears how many rollouts are done, and of how many.
 
     Raises:
         UsageError: the verifier has no thresholds, or there are too few examples.
@@ -73,7 +74,7 @@ def fit(task_name: str, episodes: int, folder: Path | None = None) -> Fitted:
     values = getattr(shipped, "thresholds", None)
     if values is None or not is_dataclass(values) or isinstance(values, type):
         raise UsageError(f"The verifier of {task_name} has no dataclass `thresholds`, so there is nothing to fit.")
-    examples = sorted_by_hand(folder) if folder else simulated(task, episodes, FITTING)
+    examples = sorted_by_hand(folder) if folder else simulated(task, episodes, FITTING, say)
     good = sum(example.success for example in examples)
     if min(good, len(examples) - good) < 2 * LEAST:
         raise UsageError(
@@ -93,6 +94,46 @@ def fit(task_name: str, episodes: int, folder: Path | None = None) -> Fitted:
         before=grade(shipped, kept, "on the half that was kept"),
         after=grade(found, kept, "on the half that was kept"),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedClassifier:
+    """A classifier that was trained on labelled pictures."""
+
+    task: str
+    digest: str
+    folder: str
+    after: Grade
+    """On the half of the examples that was kept."""
+
+    @property
+    def text(self) -> str:
+        """For a terminal."""
+        return (
+            f"Classifier for {self.task}, verifier {self.digest[:12]}, in {self.folder}\n  {self.after.line}\n"
+            f"  a station or campaign file names it: verifiers: [{{name: task}}, {{name: classifier, "
+            f"options: {{folder: {self.folder}}}}}]; both must agree"
+        )
+
+
+def fit_classifier(
+    task_name: str, episodes: int, folder: Path | None, out: Path, say: Say = lambda done, total: None
+) -> FittedClassifier:
+    """Train the plug-in `classifier` on the last pictures of labelled rollouts and write it to `out`.
+
+    Raises:
+        EnpireError: no such task, no pictures, or too few examples.
+    """
+    from sim.verifiers.classifier import train
+
+    task = cast("type[Task]", plugins.load("tasks", task_name))()
+    examples = sorted_by_hand(folder) if folder else simulated(task, episodes, FITTING, say, pictures=True)
+    learnt, kept = _halves(examples)
+    mixed = np.random.default_rng(0).permutation(len(learnt))
+    made = train(task, [learnt[index] for index in mixed])
+    made.write(out)
+    after = grade(made, kept, "on the half that was kept")
+    return FittedClassifier(task=task_name, digest=made.digest, folder=str(out), after=after)
 
 
 def search[T](shipped: T, cost_of: Callable[[T], float]) -> T:

@@ -15,8 +15,10 @@ from enpire.errors import UsageError
 from enpire.interfaces import Task, Verifier
 from enpire.intervals import wilson
 from enpire.types import Interval
-from sim.verifiers.examples import Disturbance, Example, simulated, sorted_by_hand
+from enpire.verifiers import VerifierPlan, open_verifier
+from sim.verifiers.examples import Disturbance, Example, Say, simulated, sorted_by_hand
 
+_BUILT = ("sensors as built", "pictures in any light, from moved cameras, at times covered")
 BUDGET_MS = 150.0
 """A verdict may take so long (p95)."""
 
@@ -69,20 +71,31 @@ class VerifierReport:
         )
 
 
-def report(task_name: str, episodes: int, folder: Path | None = None) -> VerifierReport:
-    """Grade a task's shipped verifier.
+def report(
+    task_name: str,
+    episodes: int,
+    folder: Path | None = None,
+    say: Say = lambda done, total: None,
+    plans: Sequence[VerifierPlan] = (),
+) -> VerifierReport:
+    """Grade a task's shipped verifier, or the one that plans ask for.
 
     Args:
         task_name: of a task plug-in.
         episodes: rollouts to simulate; without meaning when `folder` is given.
         folder: examples that a person sorted into success and failure.
+        say: hears how many rollouts are done, and of how many.
+        plans: verifiers that must agree, instead of the task's own.
 
     Raises:
         EnpireError: no such task, no truth, or no examples.
     """
     task = cast("type[Task]", plugins.load("tasks", task_name))()
-    examples = sorted_by_hand(folder) if folder else simulated(task, episodes)
-    verifier = task.verifier()
+    verifier = open_verifier(task, plans)
+    if folder:
+        examples = sorted_by_hand(folder)
+    else:
+        examples = simulated(task, episodes, say=say, pictures=verifier.needs_images)
     worse, rng = Disturbance(), np.random.default_rng(0)
     disturbed = [worse.on(example, task.spec, rng) for example in examples]
     took = latencies_ms(verifier, examples)
@@ -91,7 +104,10 @@ def report(task_name: str, episodes: int, folder: Path | None = None) -> Verifie
         digest=verifier.digest,
         episodes=len(examples),
         labelled_by="people" if folder else "the simulator's truth",
-        grades=(grade(verifier, examples, "sensors as built"), grade(verifier, disturbed, worse.line)),
+        grades=(
+            grade(verifier, examples, _BUILT[verifier.needs_images and not folder]),
+            grade(verifier, disturbed, worse.line),
+        ),
         p50_ms=float(np.percentile(took, 50)),
         p95_ms=float(np.percentile(took, 95)),
     )
