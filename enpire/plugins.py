@@ -50,11 +50,13 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "classifier": "sim.verifiers.classifier:open_verifier",
         "anthropic": "sim.verifiers.vision_judge:open_verifier",
     },
+    "faces": {"ros2": "robot_drivers.ros2_face:open_face"},
     "operators": {"simulated": "sim.operator:open_operator"},
     "inspections": {
         "task": "sim.task_check.suite:check_task",
         "verifier": "sim.verifiers.grading:report",
         "thresholds": "sim.verifiers.fitting:fit",
+        "classifier": "sim.verifiers.fitting:fit_classifier",
     },
     "replays": {"mujoco": "sim.replay:replay"},
     "doors": {"zmq": "enpire.fleet.door:door"},

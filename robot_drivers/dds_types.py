@@ -89,6 +89,52 @@ class Float64MultiArray(IdlStruct, typename="std_msgs.msg.dds_.Float64MultiArray
 
 
 @dataclass
+class String(IdlStruct, typename="std_msgs.msg.dds_.String_"):
+    """std_msgs/String."""
+
+    data: str = ""
+
+
+@dataclass
+class KeyValue(IdlStruct, typename="diagnostic_msgs.msg.dds_.KeyValue_"):
+    """diagnostic_msgs/KeyValue."""
+
+    key: str = ""
+    value: str = ""
+
+
+if TYPE_CHECKING:
+    KeyValues = list[KeyValue]
+else:
+    KeyValues = sequence[KeyValue]
+
+
+@dataclass
+class DiagnosticStatus(IdlStruct, typename="diagnostic_msgs.msg.dds_.DiagnosticStatus_"):
+    """diagnostic_msgs/DiagnosticStatus."""
+
+    level: Uint8 = 0
+    name: str = ""
+    message: str = ""
+    hardware_id: str = ""
+    values: KeyValues = field(default_factory=list)
+
+
+if TYPE_CHECKING:
+    Statuses = list[DiagnosticStatus]
+else:
+    Statuses = sequence[DiagnosticStatus]
+
+
+@dataclass
+class DiagnosticArray(IdlStruct, typename="diagnostic_msgs.msg.dds_.DiagnosticArray_"):
+    """diagnostic_msgs/DiagnosticArray."""
+
+    header: Header = field(default_factory=Header)
+    status: Statuses = field(default_factory=list)
+
+
+@dataclass
 class TriggerRequest(IdlStruct, typename="std_srvs.srv.dds_.Trigger_Request_"):
     """std_srvs/Trigger, the question; client and sequence are the header that rmw_cyclonedds puts before it."""
 

@@ -27,6 +27,7 @@ from enpire.fleet.chunks import LoadedPolicy
 from enpire.fleet.computer import HERE, Computer
 from enpire.fleet.courier import Courier
 from enpire.fleet.curve_keys import station_keys
+from enpire.fleet.faces import open_faces
 from enpire.fleet.lanes import Lanes
 from enpire.fleet.messages import Command, Hello, Message, Orders, Parcel, PolicyMissing, PolicyPart, Release
 from enpire.fleet.pace import Pace
@@ -47,6 +48,8 @@ _LAST_WORDS_S, _HURRY_S = 8.0, 0.8
 """How long a station that leaves goes on delivering: when the orchestrator told it to, when a signal did."""
 _LOOK_S = 0.25
 """How often the robot's own stop is looked at."""
+_SHOW_S = 0.5
+"""How often other tooling is told the station's state."""
 _SPACE_AGAIN_S = 2.0
 """How long after a refused write, or a look at the free space, the disk is asked again."""
 
@@ -71,6 +74,7 @@ class Station:
         self._link = StationLink(address, file.name, keys, computer)
         self._preview = PreviewCamera(file.name, address, keys)
         self._courier = Courier(self._link, self._spool, self._hello, computer.clock)
+        self._faces, self._shown_s = open_faces(file.name, file.faces), self._clock()
         self._queue: deque[Order] = deque()
         self._unspooled: deque[Parcel] = deque()
         self._champion, self._deployed = "", ""
@@ -105,6 +109,8 @@ class Station:
         """Do what the orchestrator says; while robots move, only what it has said already."""
         for message in self._courier.hear(self._spare_s()):
             self._obey(message)
+        for face in self._faces:
+            face.hear(self._robot.stop)
 
     def take_orders(self) -> None:
         """Give waiting orders to free lanes and begin their resets; orders whose policy is not here yet wait."""
@@ -140,12 +146,15 @@ class Station:
                 self._space_checked_s = self._clock()
                 self._say(str(full))
                 return
-            self._unspooled.popleft()
+            parcel = self._unspooled.popleft()
+            for face in self._faces:
+                face.ended(parcel.episode)
 
     def ship(self) -> None:
         """Deliver what is spooled, beat, and ask for policies."""
         self._look_around()
         self._courier.keep_contact(self._beat)
+        self._show()
         if self._courier.lease != self._asked_under:
             self._asked_under = self._courier.lease
             self._shelf.ask_again()
@@ -175,6 +184,8 @@ class Station:
         """Let the robot, the sockets and the spool go. Allowed after a failure."""
         self._preview.close()
         self._robot.close()
+        for face in self._faces:
+            face.close()
         self._shelf.close()
         self._link.close()
         self._spool.close()
@@ -262,6 +273,13 @@ class Station:
             self._looked_s = self._clock()
             self._robot.look()
         self._load_champion()
+
+    def _show(self) -> None:
+        """Tell whoever else watches this station."""
+        if self._faces and self._clock() - self._shown_s > _SHOW_S:
+            self._shown_s = self._clock()
+            for face in self._faces:
+                face.show(self._beat(self._courier.lease))
 
     def _load_champion(self) -> None:
         if self._champion and self._deployed != self._champion:

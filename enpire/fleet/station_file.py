@@ -38,6 +38,10 @@ class StationFile:
     """Plug-in that may take over in supervised episodes; `simulated` stands in for a person. Empty: nobody."""
     verifiers: tuple[VerifierPlan, ...] = ()
     """Who must agree that a rollout was a success; empty: the task's own verifier alone."""
+    faces: Mapping[str, Mapping[str, bool | int | float | str]] = field(
+        default_factory=dict[str, Mapping[str, bool | int | float | str]]
+    )
+    """Other tooling that shall see this station: plug-in -> its options, such as `ros2: {domain: 7}`."""
     seed: int = 0
     """Draws the station's own friction, mass and offsets in simulation."""
     min_free_mb: int = 256

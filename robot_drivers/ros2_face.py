@@ -1,0 +1,110 @@
+"""A station on ROS 2: what it does, its verdicts and its stop, for the tooling that a laboratory already has.
+
+Under /enpire/<station> lie `diagnostics`, a diagnostic_msgs/DiagnosticArray (its state, twice a second), `verdict`, a
+std_msgs/String with one JSON object per episode, and `stop`, a std_srvs/Trigger. Over rclpy where a ROS 2 is sourced,
+otherwise over cyclonedds, which speaks the same wire.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Protocol
+
+from enpire.errors import MissingExtra
+from enpire.files import parse
+from enpire.fleet.arrivals import Beat
+from enpire.fleet.faces import Options
+from enpire.store.records import episode_body
+from enpire.types import Episode
+
+OK, WARN, ERROR = 0, 1, 2
+"""Levels of diagnostic_msgs/DiagnosticStatus."""
+CALLER = "somebody on ROS 2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ros2FaceSettings:
+    """Where a station shows itself."""
+
+    domain: int = 0
+    namespace: str = "enpire"
+    loopback: bool = False
+    """Stay on this machine (cyclonedds only)."""
+
+
+class Wire(Protocol):
+    """The two topics and the service, whichever library carries them."""
+
+    def diagnostics(self, stamp_ns: int, level: int, message: str, values: Mapping[str, str]) -> None:
+        """Publish one status under the station's name."""
+
+    def verdict(self, text: str) -> None:
+        """Publish one verdict."""
+
+    def stops(self) -> list[Callable[[str], None]]:
+        """For each call of the stop service since the last time: what answers it, given one sentence."""
+        ...
+
+    def close(self) -> None:
+        """Leave the domain."""
+
+
+class Ros2Face:
+    """The station's state in the words of ROS 2."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def show(self, beat: Beat) -> None:
+        """The state as a diagnostic status: an error when a person is needed, a warning when it does not work."""
+        level = ERROR if beat.alarm else WARN if beat.stopped or beat.paused else OK
+        said = beat.alarm or ("stopped" if beat.stopped else "paused" if beat.paused else beat.phase)
+        values = {
+            "phase": beat.phase, "running": str(beat.running), "queued": str(beat.queued), "policy": beat.deployed,
+            **{f"{phase} s": f"{seconds:.1f}" for phase, seconds in beat.seconds.items()},
+        }  # fmt: skip
+        self._wire.diagnostics(time.time_ns(), level, said, values)
+
+    def ended(self, episode: Episode) -> None:
+        """The episode as JSON, with its policy and purpose."""
+        body = episode_body(episode)
+        body |= {"policy_id": episode.order.policy_id, "purpose": episode.order.purpose, "task": episode.order.task}
+        self._wire.verdict(json.dumps(body, sort_keys=True))
+
+    def hear(self, stop: Callable[[str], None]) -> None:
+        """Carry out the stops that were asked for, then answer them."""
+        for answer in self._wire.stops():
+            stop(CALLER)
+            answer("The station holds a stop; resume it in ENPIRE.")
+
+    def close(self) -> None:
+        """Leave the domain."""
+        self._wire.close()
+
+
+def open_face(station: str, options: Options) -> Ros2Face:
+    """A station on ROS 2; MissingExtra when neither rclpy nor cyclonedds is there."""
+    settings = parse(Ros2FaceSettings, dict(options), f"The ros2 face of station {station}")
+    where = "/".join((settings.namespace.strip("/"), ros_name(station)))
+    if find_spec("rclpy") is not None:
+        from robot_drivers.rclpy_face import RclpyWire
+
+        return Ros2Face(RclpyWire(where, station, settings.domain))
+    if find_spec("cyclonedds") is None:
+        raise MissingExtra(
+            "The ros2 face of a station needs a sourced ROS 2, or cyclonedds: pip install 'enpire[ros2]'."
+        )
+    from robot_drivers.dds_station import DdsWire
+
+    return Ros2Face(DdsWire(where, station, settings.domain, loopback=settings.loopback))
+
+
+def ros_name(station: str) -> str:
+    """The station's name as ROS 2 allows names: letters, digits and underscores, no digit first."""
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", station)
+    return f"_{plain}" if plain[0].isdigit() else plain

@@ -1,0 +1,79 @@
+"""A station seen and stopped by a process that speaks only DDS, as ROS 2 tooling would."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from enpire import versions
+from enpire.fleet.messages import Orders
+from enpire.fleet.station import Station
+from robot_drivers.ros2_face import ros_name
+from tests.enpire.fleet.point_task import point_order, point_station, write_policy
+
+pytest.importorskip("cyclonedds")
+
+
+@pytest.fixture
+def domain(worker_id: str) -> int:
+    return 120 + (int(worker_id.removeprefix("gw")) if worker_id.startswith("gw") else 0)
+
+
+def turns(station: Station, seen: Callable[[], object], patience_s: float = 20.0) -> None:
+    until_s = time.monotonic() + patience_s
+    while not seen():
+        assert time.monotonic() < until_s, "waited in vain"
+        station.hear()
+        station.take_orders()
+        station.one_period()
+        station.spool()
+        station.ship()
+
+
+def test_ros_tooling_sees_a_station_and_stops_it(tmp_path: Path, domain: int) -> None:
+    from cyclonedds.sub import DataReader
+    from cyclonedds.topic import Topic
+
+    from robot_drivers.dds_link import RELIABLE, DdsLink, Names, participant, taken
+    from robot_drivers.dds_types import DiagnosticArray, String
+
+    file = point_station(tmp_path, "cell-7", faces={"ros2": {"domain": domain, "loopback": True}})
+    policy_id = versions.publish(write_policy(tmp_path / "made"), file.home / "policies")
+    station = Station(file, "tcp://127.0.0.1:9", lambda line: None)
+    member = participant(domain, loopback=True)
+    states = DataReader(member, Topic(member, "rt/enpire/cell_7/diagnostics", DiagnosticArray), RELIABLE)
+    verdicts = DataReader(member, Topic(member, "rt/enpire/cell_7/verdict", String), RELIABLE)
+    caller = DdsLink(Names(stop="enpire/cell_7/stop"), domain, loopback=True)
+    heard: list[Any] = []
+    try:
+        turns(station, lambda: heard.extend(taken(states, DiagnosticArray)) or heard)
+        [status] = heard[-1].status
+        assert (status.level, status.hardware_id) == (0, "cell-7")
+        assert {pair.key for pair in status.values} >= {"phase", "policy", "running"}
+        turns(station, lambda: verdicts.get_matched_publications() and caller.missing() != "nobody serves stop")
+        orders = (point_order(policy_id, 1, "cell-7"), point_order(policy_id, 2, "cell-7"))
+        station._obey(Orders(orders=orders))  # pyright: ignore[reportPrivateUsage]
+        told: list[Any] = []
+        turns(station, lambda: told.extend(taken(verdicts, String)) or len(told) == 2)
+        said = [json.loads(sample.data) for sample in told]
+        assert {item["order_id"] for item in said} == {order.order_id for order in orders}
+        assert all(item["outcome"] == "success" and item["policy_id"] == policy_id for item in said)
+        asking = threading.Thread(target=caller.stop, args=(20.0,))
+        asking.start()
+        turns(station, lambda: not asking.is_alive())
+        heard.clear()
+        turns(station, lambda: heard.extend(taken(states, DiagnosticArray)) or any(s.status[0].level for s in heard))
+        assert [s.status[0].message for s in heard if s.status[0].level] == ["stopped"]
+    finally:
+        station.close()
+
+
+def test_names_are_those_that_ros_allows() -> None:
+    assert ros_name("cell-7.left") == "cell_7_left"
+    assert ros_name("7up") == "_7up"
