@@ -76,6 +76,14 @@ class Scene:
         """The live (rows, nv) forces that something outside the model puts on the joints."""
         return self._batch.bind("qfrc_applied")
 
+    def equalities(self) -> RowArray:
+        """The live (rows, constraints): 1 where an equality constraint holds, 0 where it has been let go."""
+        return self._batch.bind("eq_active")
+
+    def mocap(self) -> tuple[RowArray, RowArray]:
+        """The live places (rows, bodies, 3) and quaternions (rows, bodies, 4) of what is moved by hand."""
+        return self._batch.bind("mocap_pos"), self._batch.bind("mocap_quat")
+
     def edit(self, field: str) -> RowArray:
         """The live (rows, ...) values of one of the `edited` model fields."""
         return self._edits[field]

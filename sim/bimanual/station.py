@@ -19,6 +19,10 @@ FINGER_REACH_M = 0.026
 SQUEEZE_N = 30.0
 """Largest force of a finger pad: the gripper's torque limit."""
 TORQUES_NM = (40.0, 40.0, 30.0, 12.0, 12.0, 8.0)
+TOP_M, TOP_AXES, TOP_FOVY_DEG = (0.0, 0.12, 0.62), (1.0, 0.0, 0.0, 0.0, 0.95, 0.3), 55.0
+"""The camera over the table: place, its axes to the right and up, and angle of view."""
+WRIST_M, WRIST_AXES, WRIST_FOVY_DEG = (0.01, 0.0, 0.06), (0.0, 1.0, 0.0, -0.35, 0.0, -0.94), 70.0
+"""The camera on a wrist, in the frame of the last link."""
 _STIFF_NM_RAD = (500.0, 500.0, 350.0, 90.0, 90.0, 50.0)
 _DAMP_NM_S_RAD = (28.0, 28.0, 17.0, 3.2, 3.2, 1.6)
 _ARMATURE = (0.12, 0.12, 0.08, 0.02, 0.02, 0.01)
@@ -88,7 +92,7 @@ def scene_xml(name: str, station: Station, bodies: str, constraints: str = "", s
   </asset>
   <worldbody>
     <light pos="0.2 -0.2 1.2" dir="-.15 .3 -1" diffuse=".45 .45 .45"/>
-    <camera name="top" pos="0 0.12 0.62" xyaxes="1 0 0 0 0.95 0.3" fovy="55"/>
+    {_camera("top", TOP_M, TOP_AXES, TOP_FOVY_DEG)}
     <geom type="box" size="0.6 0.45 0.02" pos="0 0.2 -0.02" contype="0" conaffinity="7" rgba=".82 .8 .76 1"/>
     {"".join(_arm(side, station) for side in SIDES)}
     {bodies}
@@ -146,10 +150,15 @@ def _gripper(side: Side, comp: str) -> str:
     )
     return (
         f'<site name="{side}_wrist" pos="0 0 0"/>'
-        f'<camera name="{side}_wrist" pos="0.01 0 0.06" xyaxes="0 1 0 -0.35 0 -0.94" fovy="70"/>'
+        f"{_camera(f'{side}_wrist', WRIST_M, WRIST_AXES, WRIST_FOVY_DEG)}"
         f'<geom type="box" contype="0" conaffinity="0" size="0.022 0.036 0.02" pos="0.025 0 0" mass="{palm}" '
         f'rgba=".35 .35 .4 1"/>{fingers}'
     )
+
+
+def _camera(name: str, at_m: tuple[float, ...], axes: tuple[float, ...], fovy_deg: float) -> str:
+    at, turned = (" ".join(str(v) for v in numbers) for numbers in (at_m, axes))
+    return f'<camera name="{name}" pos="{at}" xyaxes="{turned}" fovy="{fovy_deg}"/>'
 
 
 def _servos(side: Side, station: Station) -> str:

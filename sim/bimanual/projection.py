@@ -1,0 +1,55 @@
+"""Where a place of the world appears in the pictures of the station's cameras, as calibrated; what is seen there."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.bimanual.kinematics import TOOL_M, Rows, Side, reach
+from sim.bimanual.station import TOP_AXES, TOP_FOVY_DEG, TOP_M, WRIST_AXES, WRIST_FOVY_DEG, WRIST_M
+
+
+def top_pixels(points_m: Rows, size: int) -> Rows:
+    """Column and row (n, 2) of points (n, 3) in the top camera's square picture of `size` pixels; nan behind it."""
+    return _pixels(points_m, np.array(TOP_M), _frame(TOP_AXES), TOP_FOVY_DEG, size)
+
+
+def wrist_pixels(side: Side, joints: Rows, points_m: Rows, size: int) -> Rows:
+    """The same in the picture of a wrist camera, for the arm's joints (6,) in rad."""
+    now = reach(side, joints[None])
+    link = now.at_m[0] - TOOL_M * now.turn[0, :, 0]
+    return _pixels(
+        points_m, link + now.turn[0] @ np.array(WRIST_M), now.turn[0] @ _frame(WRIST_AXES), WRIST_FOVY_DEG, size
+    )
+
+
+def share_at(mask: npt.NDArray[np.bool_], pixels: Rows, reach_px: tuple[int, int] = (0, 0)) -> float:
+    """Share of the pixels (n, 2) at which a picture's mask (rows, columns) holds; outside of the picture it does not.
+
+    The largest share over all shifts by up to `reach_px` columns and rows: a camera may stand a little off its
+    calibration.
+    """
+    inside = np.asarray(np.isfinite(pixels)).all(axis=1, keepdims=True)
+    places = np.where(inside, pixels, -1e6).astype(np.intp)
+    across, down = (np.arange(-reach, reach + 1) for reach in reach_px)
+    columns = places[None, None, :, 0] + across[:, None, None]
+    rows = places[None, None, :, 1] + down[None, :, None]
+    fits = (columns >= 0) & (columns < mask.shape[1]) & (rows >= 0) & (rows < mask.shape[0])
+    held = mask[np.where(fits, rows, 0), np.where(fits, columns, 0)] & fits
+    return float(held.mean(axis=2).max())
+
+
+def _frame(axes: tuple[float, ...]) -> Rows:
+    """The camera's axes as columns, from MJCF's `xyaxes`."""
+    right, up = np.array(axes[:3], dtype=np.float64), np.array(axes[3:], dtype=np.float64)
+    right /= float(np.sqrt(right @ right))
+    up -= float(up @ right) * right
+    up /= float(np.sqrt(up @ up))
+    return np.stack([right, up, np.cross(right, up)], axis=1)
+
+
+def _pixels(points_m: Rows, eye: Rows, frame: Rows, fovy_deg: float, size: int) -> Rows:
+    seen = (points_m - eye) @ frame
+    depth = np.where(seen[:, 2] < -1e-3, -seen[:, 2], np.nan)
+    scale = 0.5 * size / np.tan(0.5 * np.deg2rad(fovy_deg))
+    return np.stack([0.5 * size + scale * seen[:, 0] / depth, 0.5 * size - scale * seen[:, 1] / depth], axis=1)

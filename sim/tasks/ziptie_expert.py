@@ -1,0 +1,187 @@
+"""The scripted expert of zip-tie cutting: take the cutter, align its blades with the tail, close, look, and try again.
+
+It has no memory: what it does follows from what is sensed now. Blades that are shut stand for a cut that was tried; the
+hand then goes aside, so that the camera sees the tail, and opens the blades where there is still one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from enpire.types import TaskSpec
+from sim.bimanual.demonstrator import Demonstrator, Manner, Mood
+from sim.bimanual.hands import Hand
+from sim.bimanual.kinematics import Rows, from_angles, turning
+from sim.bimanual.rig import GRIP_MM_S
+from sim.tasks.ziptie_rig import CUTTER, SEAT_M, TAIL, TURNED, WATCHING, YAW
+from sim.tasks.ziptie_scene import GRIP_TURN, MOUTH_M, OPEN_MM, SHUT_MM
+
+CLEAN = Manner()
+VARIED = Manner(speed=(0.45, 1.0), pause=(0.0, 0.08), loose=(1.0, 2.6), aim_m=0.0012, tremor_rad_s=0.02)
+
+HOLD_MM, HELD_N = 29.0, 3.0
+"""Opening at which the cutter is carried: the blades stand apart, and the spring presses the handles on the pads."""
+BITE_M = 0.062
+"""Height of the cutter's middle over the tail that it cuts."""
+TRAVEL_M, CLEAR_M = 0.178, 0.028
+"""Least height of the cutter's middle on its ways: over the table, and over the place of the bite."""
+FALLEN_MM = 40.0
+"""A tail that is seen so far below the mouth has been severed."""
+_ACROSS_M, _ALONG_M, _TURNED_RAD, _DEPTH_M = 0.0015, 0.004, 0.05, 0.004
+_SHUT_N = 14.0
+_ASIDE_M = np.array([0.085, -0.045, 0.0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What one lane's sensors say of cutter and tail, in metres and radians."""
+
+    cutter_m: Rows
+    turned: Rows
+    """Roll, pitch, yaw (3,)."""
+    tail_m: Rows
+    tail_yaw: float
+
+    @property
+    def fallen(self) -> bool:
+        """Whether the tail was last seen lying below its feeder."""
+        return bool(self.tail_m[2] < MOUTH_M[2] - 1e-3 * FALLEN_MM)
+
+    @property
+    def bite_m(self) -> Rows:
+        """Where the cutter's middle must be for a cut (3,)."""
+        return self.tail_m + np.array([0.0, 0.0, BITE_M])
+
+    @property
+    def seated(self) -> bool:
+        """Whether the cutter is in its holder or straight above it."""
+        return bool(np.abs(self.cutter_m[:2] - SEAT_M[:2]).max() < 0.02)
+
+    def off(self) -> Rows:
+        """The cutter's place against the bite: across the tail, along it, and up (3,)."""
+        off = self.cutter_m - self.bite_m
+        cosine, sine = np.cos(self.tail_yaw), np.sin(self.tail_yaw)
+        return np.array([cosine * off[0] + sine * off[1], cosine * off[1] - sine * off[0], off[2]])
+
+
+def read_scene(state: Rows) -> Scene:
+    """One state row (state_dim,)."""
+    return Scene(
+        cutter_m=1e-3 * state[CUTTER], turned=state[TURNED], tail_m=1e-3 * state[TAIL], tail_yaw=float(state[YAW])
+    )
+
+
+def half_turned(angle_rad: float) -> float:
+    """The angle nearest to zero that a cutter, whose halves are alike, may as well be turned by."""
+    return angle_rad - np.pi * round(angle_rad / np.pi)
+
+
+def aligned(scene: Scene, aim_m: Rows | float = 0.0, loose: float = 1.0) -> bool:
+    """Whether the blades stand over the tail, or around it, so that they may go down or close."""
+    across, along, up = scene.off() - aim_m
+    slack = loose if up > 0.012 else 2.0 * loose
+    turned = abs(half_turned(float(scene.turned[2]) - scene.tail_yaw))
+    return abs(across) < _ACROSS_M * slack and abs(along) < _ALONG_M * slack and turned < _TURNED_RAD * slack
+
+
+def upright(yaw_rad: float) -> Rows:
+    """The gripper's axes (3, 3) when it holds an upright cutter that is turned by a yaw."""
+    return turning(2, np.array([half_turned(yaw_rad)]))[0] @ GRIP_TURN
+
+
+def holds(scene: Scene, hand: Hand) -> bool:
+    """Whether the gripper holds the cutter: the spring presses, and the cutter is where the pads are."""
+    pressed = hand.pads_n <= -HELD_N and SHUT_MM - 3.5 < hand.opening_mm < OPEN_MM - 0.8
+    return pressed and float(np.abs(hand.at_m - scene.cutter_m).max()) < 0.02
+
+
+def carry(scene: Scene, hand: Hand, at_m: Rows, yaw_rad: float, speed_m_s: float = 0.25) -> float:
+    """Move the gripper so that the cutter in it gets to a place, upright; how far the gripper has to go, in m.
+
+    The two halves of the cutter are alike, so the nearer of two directions is as good.
+    """
+    yaw_rad += np.pi * round((float(scene.turned[2]) - yaw_rad) / np.pi)
+    turned = from_angles(np.array([[0.0, 0.0, yaw_rad], scene.turned]))
+    return hand.go(hand.at_m + at_m - scene.cutter_m, turned[0] @ turned[1].T @ hand.turn, speed_m_s)
+
+
+def fetch(scene: Scene, hand: Hand, aim_m: Rows, loose: float = 1.0) -> None:
+    """Reach for an upright cutter: above it, down, and close the pads on its handles."""
+    goal = scene.cutter_m + aim_m
+    turn = upright(float(scene.turned[2]))
+    off = hand.at_m - goal
+    aside_m = float(np.abs(off[:2]).max())
+    if (aside_m > 0.003 * loose and off[2] > 0.02) or aside_m > 0.008 * loose:
+        hand.go(np.array([goal[0], goal[1], max(goal[2] + 0.045, hand.at_m[2] if aside_m > 0.03 else 0.0)]), turn)
+        hand.open_to(OPEN_MM + 14.0)
+    elif hand.go(goal, turn, 0.15) < 0.003 * loose:
+        hand.grip_mm_s = -0.5 * GRIP_MM_S
+    else:
+        hand.open_to(OPEN_MM + 14.0)
+
+
+def lift(scene: Scene, hand: Hand) -> None:
+    """Pull the cutter straight up, out of its holder."""
+    keep(hand)
+    carry(scene, hand, np.array([scene.cutter_m[0], scene.cutter_m[1], TRAVEL_M + 0.03]), float(scene.turned[2]))
+
+
+def keep(hand: Hand) -> None:
+    """Hold the cutter at the opening at which it is carried."""
+    hand.grip_mm_s = float(np.clip(8.0 * (HOLD_MM - hand.opening_mm), -GRIP_MM_S, GRIP_MM_S))
+
+
+class ZiptieExpert(Demonstrator):
+    """A policy over the sensed state alone."""
+
+    def __init__(self, spec: TaskSpec, seed: int, manner: Manner) -> None:
+        super().__init__(spec, seed, manner)
+
+    def _decide(self, mood: Mood, state: Rows, left: Hand, right: Hand) -> None:
+        left.go_joints(WATCHING)
+        scene = read_scene(state)
+        if not holds(scene, right):
+            if not scene.fallen:
+                fetch(scene, right, mood.aim_m * (1.0, 1.0, 0.0), mood.loose)
+            return
+        travel_m = max(TRAVEL_M, float(scene.bite_m[2]) + CLEAR_M)
+        if right.opening_mm < SHUT_MM + 1.5 or scene.fallen:
+            _withdraw(scene, right, travel_m)
+        elif scene.seated and scene.cutter_m[2] < travel_m - 0.01:
+            lift(scene, right)
+        else:
+            _cut(scene, right, mood, travel_m)
+
+
+def _withdraw(scene: Scene, hand: Hand, travel_m: float) -> None:
+    """With shut blades up and aside, so that the cameras see the tail; if it is still there, they open."""
+    off = scene.off()
+    if off[2] < CLEAR_M - 0.008 and np.hypot(off[0], off[1]) < 0.04:
+        carry(scene, hand, np.array([scene.cutter_m[0], scene.cutter_m[1], travel_m + 0.01]), float(scene.turned[2]))
+        hand.squeeze(_SHUT_N)
+        return
+    goal = scene.bite_m + _ASIDE_M
+    goal[2] = travel_m
+    there = carry(scene, hand, goal, float(scene.turned[2]), 0.3) < 0.02
+    if there and not scene.fallen:
+        hand.grip_mm_s = GRIP_MM_S
+    else:
+        hand.squeeze(_SHUT_N)
+
+
+def _cut(scene: Scene, hand: Hand, mood: Mood, travel_m: float) -> None:
+    """Over the tail, down until it lies between the blades, and close them."""
+    aim_m = mood.aim_m * (1.0, 1.0, 0.0)
+    up, good = float(scene.off()[2]), aligned(scene, aim_m, mood.loose)
+    goal = scene.bite_m + aim_m
+    biting = hand.opening_mm < HOLD_MM - 1.5 and up < 0.01
+    if biting or (good and up < _DEPTH_M):
+        carry(scene, hand, np.array([*scene.cutter_m[:2], goal[2]]), float(scene.turned[2]), 0.05)
+        hand.grip_mm_s = -GRIP_MM_S
+        return
+    keep(hand)
+    if not good:
+        goal[2] = travel_m
+    carry(scene, hand, goal, scene.tail_yaw, 0.12 if good else 0.25)

@@ -1,0 +1,137 @@
+"""Says from the sensors whether the tail is severed. Frozen: the digest covers the thresholds and the rule's version.
+
+Four witnesses: pictures of the top camera and of the left wrist's, both of the place where the tail was presented; the
+camera that follows the tail; and the right gripper, which felt a bite that gave way. Two must say so, not only
+pictures, and no picture may show the tail: one alone can be fooled, as a hand hides the tail, and blades that slip off
+a tail give way, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from typing import Literal
+
+import numpy as np
+
+from enpire.interfaces import Evidence
+from enpire.types import FloatArray, ImageArray, IntArray, MaskArray, Verdict
+from sim.bimanual.kinematics import Rows
+from sim.bimanual.projection import share_at, top_pixels, wrist_pixels
+from sim.bimanual.rig import force_of, joints_of, opening_of
+from sim.bimanual.servo import reach_of
+from sim.tasks.ziptie_rig import GENTLE_N, TAIL, YAW
+from sim.tasks.ziptie_scene import CUT_AT_M, MOUTH_M, SHUT_MM, TAIL_M
+
+_RULE = "tail gone in two pictures, fallen, bite felt: two of four agree and no picture shows it; version 1"
+
+_TOP_PX, _WRIST_PX = (8, 1), (12, 12)
+"""How far a camera that was moved shifts its picture across the tail; along it, half of the tail is room enough."""
+
+Says = Literal["gone", "there", "hidden"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """Where the verifier draws its lines; `enpire verifier fit` may search for better ones."""
+
+    there: float = 0.5
+    """Least share of the places along the tail at which a picture that shows it has its colour."""
+    open_view: float = 0.6
+    """Least share of those places at which nothing stands before tail or table."""
+    green: float = 1.3
+    """How much greener than red and blue the tail is."""
+    bite_n: float = 14.0
+    """Force of the pads on handles that something stops: the spring alone presses with 11 N at most."""
+    fallen_mm: float = 45.0
+    """How far below the mouth a tail was last seen that has fallen."""
+    aside_m: float = 0.055
+    """How far from the mouth, seen from above, the right gripper goes before the rollout is called finished."""
+    samples: int = 3
+    unsafe_n: float = GENTLE_N
+    """A force that no gripper may feel."""
+
+
+def bitten(state: Rows, bite_n: float) -> bool:
+    """Whether the right gripper pressed hard on blades that something stopped, which then shut."""
+    opening = opening_of("right")
+    wide, pads = state[:, opening], state[:, opening + 1]
+    thick = 1e3 * TAIL_M[0]
+    stopped = (wide > SHUT_MM + 0.55 * thick) & (wide < SHUT_MM + 1.4 * thick) & (pads <= -bite_n)
+    return any((wide[tick : tick + 12] < SHUT_MM + 0.4 * thick).any() for tick in np.flatnonzero(stopped))
+
+
+class ZiptieVerifier:
+    """Two pictures of where the tail was, and what the gripper felt."""
+
+    needs_images = True
+
+    def __init__(self, thresholds: Thresholds | None = None) -> None:
+        """Judge with these thresholds, or with the shipped ones."""
+        self.thresholds = thresholds or Thresholds()
+        self.digest = hashlib.sha256(repr((_RULE, astuple(self.thresholds))).encode()).hexdigest()
+
+    def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
+        """Which lanes look done: the tail was last seen lying far below the mouth, and the right hand went aside."""
+        hand = reach_of("right", state).at_m
+        aside_m = np.sqrt(((hand - MOUTH_M)[:, :2] ** 2).sum(axis=1))
+        return self._fallen(state) & (aside_m > self.thresholds.aside_m) & (ticks >= self.thresholds.samples)
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        """The verdict on one rollout, from its states and the pictures at its end (where the station makes any)."""
+        limit, state = self.thresholds, evidence.arrays.state.astype(np.float64)
+        felt_n = max(float(np.sqrt((state[:, force_of(side)] ** 2).sum(axis=1)).max()) for side in ("left", "right"))
+        if felt_n >= limit.unsafe_n:
+            return Verdict(kind="unsafe", confidence=1.0, source="verifier")
+        said = self.views(state, evidence.images)
+        fallen = bool(self._fallen(np.median(evidence.arrays.state[-limit.samples :], axis=0, keepdims=True))[0])
+        felt = bitten(state, limit.bite_n)
+        witnesses = said.count("gone") + felt + fallen
+        good = "there" not in said and witnesses >= 2 and (fallen or felt)
+        sure = witnesses >= 3 if good else witnesses == 0
+        return Verdict(kind="success" if good else "failure", confidence=0.995 if sure else 0.95, source="verifier")
+
+    def views(self, state: Rows, images: Mapping[str, ImageArray]) -> list[Says]:
+        """What each picture says of the place where the tail was in the first states."""
+        points, joints = _tail_points(state[: self.thresholds.samples]), state[-1, joints_of("left")]
+        found: list[Says] = []
+        if "top" in images:
+            found.append(self._look(images["top"], top_pixels(points, len(images["top"])), _TOP_PX))
+        if "left_wrist" in images:
+            picture = images["left_wrist"]
+            found.append(self._look(picture, wrist_pixels("left", joints, points, len(picture)), _WRIST_PX))
+        return found
+
+    def _fallen(self, state: FloatArray) -> MaskArray:
+        return state[:, TAIL][:, 2] < 1e3 * MOUTH_M[2] - self.thresholds.fallen_mm
+
+    def _look(self, picture: ImageArray, pixels: Rows, reach_px: tuple[int, int]) -> Says:
+        """Look along the tail in one picture, which may be shifted by so many columns and rows."""
+        limit = self.thresholds
+        red, green, blue = np.moveaxis(picture.astype(np.float64), 2, 0)
+        tail = (green > limit.green * np.maximum(red, blue)) & (green > 25.0)
+        if share_at(_widened(tail), pixels, reach_px) >= limit.there:
+            return "there"
+        # The table is the brightest thing in a picture, and has hardly any colour.
+        brightest, dimmest = picture.max(axis=2), picture.min(axis=2)
+        table = (brightest > 0.6 * np.percentile(brightest, 75)) & (dimmest > 0.75 * brightest)
+        return "gone" if share_at(table | tail, pixels) >= limit.open_view else "hidden"
+
+
+def _widened(mask: MaskArray) -> MaskArray:
+    """The mask with every pixel's neighbours to the left, right, above and below."""
+    wide = mask.copy()
+    wide[1:] |= mask[:-1]
+    wide[:-1] |= mask[1:]
+    wide[:, 1:] |= mask[:, :-1]
+    wide[:, :-1] |= mask[:, 1:]
+    return wide
+
+
+def _tail_points(first: Rows) -> Rows:
+    """Places (10, 3) in m along a tail as it was sensed in the first states (n, state_dim) of a rollout."""
+    at, yaw = 1e-3 * np.median(first[:, TAIL], axis=0), float(np.median(first[:, YAW]))
+    # The half near the mouth: from above, a tail that lies on the table covers the other one.
+    along = np.linspace(0.006, 0.026, 10) - CUT_AT_M
+    return at + along[:, None] * np.array([np.sin(yaw), -np.cos(yaw), 0.0])
