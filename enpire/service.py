@@ -213,9 +213,10 @@ def _reconcile(lab: Lab) -> None:
     if differences.none:
         return
     facts = [lab.store.facts(lab.store.folder(order_id)) for order_id in differences.unrecorded]
-    mine = [episode_body(episode) for episode in facts if episode.order.campaign_id == lab.state.campaign_id]
-    if mine:
-        lab.write(("orders ended", {"episodes": mine}))
+    for kind, orders in (("orders ended", lab.state.open), ("orders found", lab.state.unknown)):
+        mine = [episode_body(episode) for episode in facts if episode.order.order_id in orders]
+        if mine:
+            lab.write((kind, {"episodes": mine}))
     if differences.unordered or differences.missing or differences.altered:
         lab.write(("store differs", {"sentence": differences.sentence()}))
         _say(differences.sentence())

@@ -89,7 +89,7 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
     _write(lab, "orders found", [episode for episode in ends if episode.order.order_id in found])
     _write(lab, "orders ended", [episode for episode in ends if episode.order.order_id not in found])
     lab.write(*entries)
-    for station in {arrival.station for arrival in delivered}:
+    for station in dict.fromkeys(arrival.station for arrival in delivered):
         mine = [arrival.episode.order.order_id for arrival in delivered if arrival.station == station]
         lab.fleet.acknowledge(station, mine)
     for arrival in known.values():

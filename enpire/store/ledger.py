@@ -35,10 +35,14 @@ class SqliteLedger:
     (`read_only=True`, or `enpire.store.reading.Reading`) open their own connection, in any thread or process.
     """
 
-    def __init__(self, path: Path, read_only: bool = False) -> None:
-        """Open or create; LedgerProblem when it is in use, damaged, or written by newer software."""
+    def __init__(self, path: Path, read_only: bool = False, wall_ns: Callable[[], int] = time.time_ns) -> None:
+        """Open or create; LedgerProblem when it is in use, damaged, or written by newer software.
+
+        `wall_ns` stamps the events for people; their order is their number.
+        """
         self.path = path
         self.read_only = read_only
+        self._wall_ns = wall_ns
         self._guard = threading.RLock()
         self._broken = ""
         self._lock: int | None = None
@@ -167,7 +171,7 @@ class SqliteLedger:
         seq, previous = run(self._db, "SELECT seq, hash FROM head").fetchone()
         appended: list[Event] = []
         for kind, text in said:
-            seq, stamp_ns, before = seq + 1, time.time_ns(), previous
+            seq, stamp_ns, before = seq + 1, self._wall_ns(), previous
             body = cast(dict[str, object], json.loads(text))
             previous = link(seq, stamp_ns, kind.encode(), text.encode(), before.encode())
             row = (seq, stamp_ns, kind, _campaign(body), text, before, previous)
