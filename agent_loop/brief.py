@@ -22,9 +22,12 @@ RULES = (
     "then submit a candidate (submit_candidate): settings inside the search space, one undecided experiment per lane. "
     "It is trained from the champion and compared with it on hidden start states; the answer is keep, revert or "
     "inconclusive, with an interval. Nothing you do sets a verdict, a seed, a score or a budget, and nothing moves a "
-    "robot. Tell your peers what you learned (post_finding). Giving up with a reason (give_up) counts against nobody."
+    "robot. Tell your peers what you learned (post_finding); when nothing is left to try, finish with a summary. "
+    "Giving up with a reason (give_up) counts against nobody."
 )
 CARDS, FINDINGS, FAILURES, ROUNDS = 60, 40, 8, 12
+SUMMARY = 400
+"""Characters of what a lane said when it finished."""
 
 
 def brief(desk: Desk) -> dict[str, object]:
@@ -44,6 +47,7 @@ def brief(desk: Desk) -> dict[str, object]:
         "experiments": [card(item) for item in list(ideas.experiments.values())[-CARDS:]],
         "findings": [plain(item) for item in ideas.findings[-FINDINGS:]],
         "failures_to_look_at": failures(desk),
+        "lanes_that_finished": {lane: how[:SUMMARY] for lane, how in ideas.finished.items()},
         "left": left(desk, view, ideas),
     }
     return fitted(told)

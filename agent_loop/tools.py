@@ -5,100 +5,37 @@ No tool sets a verdict, a seed, a score or a budget, and none moves a robot: the
 
 from __future__ import annotations
 
-import dataclasses
-import types
-import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal, cast
+from typing import Any, cast
 
 from agent_loop import brief as briefs
+from agent_loop import notes
+from agent_loop.arguments import (
+    WAIT_S,
+    Candidate,
+    Comparison,
+    EpisodeName,
+    ExperimentName,
+    Farewell,
+    FindingsWanted,
+    Nothing,
+    Pause,
+    Proposal,
+    Surrender,
+    Told,
+    Words,
+    object_schema,
+)
 from agent_loop.desk import Desk
 from agent_loop.shown_episode import shown_episode
-from enpire.errors import UnknownName
+from enpire.errors import UnknownName, UsageError
 from enpire.files import parse, plain
-from enpire.proposals import EdgeKind
+from enpire.history import mapping
+from enpire.home import Home
+from enpire.proposals import Ideas
 from enpire.types import Event
-
-WAIT_S = 60.0
-"""The longest that `wait` waits."""
-Kind = Literal["draft", "improve", "debug", "ablate", "merge", "simplify"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nothing:
-    """A tool without arguments."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExperimentName:
-    """Arguments that name an experiment."""
-
-    experiment_id: Annotated[str, "Id of an experiment, from list_experiments."]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeName:
-    """Arguments that name an episode."""
-
-    episode_id: Annotated[str, "Id of an episode of the train split, such as those of the brief's failures_to_look_at."]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProposedEdge:
-    """A line from the new hypothesis to an older one."""
-
-    kind: Annotated[EdgeKind, "What the line means."]
-    to: Annotated[str, "hypothesis_id of the older one."]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """Arguments of propose_hypothesis."""
-
-    statement: Annotated[str, "The claim, one sentence."]
-    falsifier: Annotated[str, "What observation would show that it is wrong."]
-    regime: Annotated[str, "heuristic, behaviour cloning, offline RL, online RL, off-to-on, or infrastructure."]
-    kind: Annotated[Kind, "What sort of step this is."]
-    effect: Annotated[str, "The effect you expect, with its size."] = ""
-    parents: Annotated[tuple[str, ...], "hypothesis_ids that this one grew from."] = ()
-    edges: Annotated[tuple[ProposedEdge, ...], "Lines to other hypotheses."] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """Arguments of submit_candidate."""
-
-    hypothesis_id: Annotated[str, "The hypothesis that this tests."]
-    changes: Annotated[
-        Mapping[str, bool | int | float | str],
-        "Settings of the recipe in force to change: name -> new value, inside the brief's space.",
-    ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """Arguments of post_finding."""
-
-    text: Annotated[str, "What you learned, for the other agents and the people of the lab."]
-    about: Annotated[str, "experiment_id or hypothesis_id, where it is about one."] = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surrender:
-    """Arguments of give_up."""
-
-    reason: Annotated[str, "Why; an honest reason counts against nobody."]
-    about: Annotated[str, "experiment_id or hypothesis_id; empty for the whole line of work."] = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
-    """Arguments of wait."""
-
-    seconds: Annotated[float, f"How long at most, up to {WAIT_S:.0f}."] = 30.0
-    after: Annotated[int, "Event number that the last wait answered; 0 for now."] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +51,7 @@ class Tool:
 
     def schema(self) -> dict[str, object]:
         """JSON schema of the arguments."""
-        return _object_schema(self.arguments)
+        return object_schema(self.arguments)
 
 
 def call(desk: Desk, name: str, arguments: Mapping[str, object]) -> dict[str, object]:
@@ -176,6 +113,47 @@ def _get_episode(desk: Desk, which: EpisodeName) -> dict[str, object]:
     return shown_episode(desk, which.episode_id)
 
 
+def _get_diff(desk: Desk, which: Comparison) -> dict[str, object]:
+    ideas = desk.ideas()
+    if which.against in ("", "in_force"):
+        other = desk.recipe(ideas) if which.against else ideas.declared
+        before = dict(other.settings) if other else {}
+    else:
+        before = _settings(ideas, which.against)
+    after = _settings(ideas, which.experiment_id)
+    changed = {
+        name: {"from": plain(before.get(name)), "to": plain(after.get(name))}
+        for name in sorted({*before, *after}) if plain(before.get(name)) != plain(after.get(name))
+    }  # fmt: skip
+    return {
+        "experiment_id": which.experiment_id,
+        "against": which.against or "the campaign's recipe",
+        "settings": changed,
+    }
+
+
+def _settings(ideas: Ideas, experiment_id: str) -> dict[str, object]:
+    experiment = ideas.experiments.get(experiment_id)
+    if experiment is None:
+        raise UnknownName(f"There is no experiment {experiment_id!r}; list_experiments names those there are.")
+    if not experiment.recipe:
+        raise UsageError(f"Experiment {experiment_id} was refused, so there is no recipe to compare: {experiment.why}")
+    return dict(mapping(experiment.recipe, "settings"))
+
+
+def _query_findings(desk: Desk, wanted: FindingsWanted) -> dict[str, object]:
+    return {"findings": notes.findings(desk, wanted.words, wanted.about, wanted.lane)}
+
+
+def _search_notes(desk: Desk, wanted: Words) -> dict[str, object]:
+    return {"passages": [plain(item) for item in notes.passages(Home(desk.home), wanted.words)]}
+
+
+def _finish(desk: Desk, farewell: Farewell) -> dict[str, object]:
+    event = desk.wish("finish", {"text": farewell.summary})
+    return {"noted": event.kind == "lane finished", "over": True}
+
+
 def _propose(desk: Desk, proposal: Proposal) -> dict[str, object]:
     event = desk.wish("hypothesis", _plain(proposal))
     return {"hypothesis_id": cast("Mapping[str, object]", event.body["hypothesis"])["hypothesis_id"]}
@@ -215,8 +193,14 @@ TOOLS: tuple[Tool, ...] = (
          arguments=Nothing, run=_list_experiments, writes=False),
     Tool(name="get_experiment", says="One experiment with its recipe, training figures and coarse gate result.",
          arguments=ExperimentName, run=_get_experiment, writes=False),
+    Tool(name="get_diff", says="Which settings of an experiment's recipe differ from another's: from what, to what.",
+         arguments=Comparison, run=_get_diff, writes=False),
     Tool(name="get_episode", says="One episode of the train split: outcome, thinned series, key frames.",
          arguments=EpisodeName, run=_get_episode, writes=False),
+    Tool(name="query_findings", says="What agents found out, in this campaign and in earlier ones of the same task.",
+         arguments=FindingsWanted, run=_query_findings, writes=False),
+    Tool(name="search_notes", says="Passages of the lab's own papers and notes.",
+         arguments=Words, run=_search_notes, writes=False),
     Tool(name="propose_hypothesis", says="State one falsifiable claim about a change of the recipe.",
          arguments=Proposal, run=_propose, writes=True),
     Tool(name="submit_candidate", says="Test a hypothesis: settings of the recipe to change, inside the search space.",
@@ -225,8 +209,11 @@ TOOLS: tuple[Tool, ...] = (
          arguments=ExperimentName, run=_adopt, writes=True),
     Tool(name="post_finding", says="Tell the other agents and the people what you learned.",
          arguments=Told, run=_post, writes=True),
-    Tool(name="give_up", says="Stop with an honest reason; a queued experiment is cancelled. Counts against nobody.",
+    Tool(name="give_up", says="An honest way out, which counts against nobody: of a queued experiment, which is then "
+         "cancelled, of a hypothesis, or of your whole line of work, which then ends.",
          arguments=Surrender, run=_give_up, writes=True),
+    Tool(name="finish", says="End your line of work for good with a summary, once your experiments are decided.",
+         arguments=Farewell, run=_finish, writes=True),
     Tool(name="wait", says="Wait until an experiment moves on or somebody posts something.",
          arguments=Pause, run=_wait, writes=False),
 )  # fmt: skip
@@ -235,34 +222,3 @@ BY_NAME: Mapping[str, Tool] = {tool.name: tool for tool in TOOLS}
 
 def _plain(arguments: object) -> Mapping[str, object]:
     return cast("Mapping[str, object]", plain(arguments))
-
-
-def _object_schema(cls: type) -> dict[str, object]:
-    hints = typing.get_type_hints(cls, include_extras=True)
-    properties: dict[str, object] = {}
-    required: list[str] = []
-    for item in dataclasses.fields(cls):
-        properties[item.name] = _schema(hints[item.name])
-        if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
-            required.append(item.name)
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
-def _schema(hint: object) -> dict[str, object]:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Annotated:
-        return {**_schema(arguments[0]), "description": arguments[1]}
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return _object_schema(hint)
-    if origin is Literal:
-        return {"type": "string", "enum": list(arguments)}
-    if origin is tuple:
-        return {"type": "array", "items": _schema(arguments[0])}
-    if origin in (types.UnionType, typing.Union):
-        return {"type": [_SCALARS[cast(type, item)] for item in arguments]}
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {"type": "object", "additionalProperties": _schema(arguments[1])}
-    return {"type": _SCALARS[cast(type, hint)]}
-
-
-_SCALARS: Mapping[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}

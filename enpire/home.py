@@ -57,6 +57,11 @@ class Home:
         """Reports."""
         return self.root / "reports"
 
+    @property
+    def notes(self) -> Path:
+        """The lab's own papers and notes, which agents may search; people put them there."""
+        return self.root / "notes"
+
     def secret(self) -> bytes:
         """The laboratory's secret, from which hidden starts are derived; made once, readable by the owner only."""
         path = self.root / "secret"

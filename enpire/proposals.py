@@ -22,7 +22,7 @@ KEPT: Mapping[str, str] = {"promote": "keep", "reject": "revert", "hold": "incon
 KINDS = (
     "hypothesis proposed", "experiment submitted", "experiment checked", "experiment refused", "experiment cancelled",
     "experiment decided", "experiment adopted", "finding posted", "given up", "wish refused", "brief read",
-    "agent turned", "agent started", "agent ended", "tokens spent", "learner started", "learner ended",
+    "lane finished", "agent turned", "agent started", "agent ended", "tokens spent", "learner started", "learner ended",
     "learner failed", "gate opened", "gate decided", "rolled back", "campaign ended", "recipe declared",
 )  # fmt: skip
 
@@ -116,6 +116,8 @@ class Ideas:
     """Wishes that have their event."""
     away: set[str] = field(default_factory=set[str])
     """Lanes whose process ended and is not started again."""
+    finished: dict[str, str] = field(default_factory=dict[str, str])
+    """Lane -> how it ended its work for good: its summary, or why it gave up."""
     tokens: dict[str, int] = field(default_factory=dict[str, int])
     """Lane -> tokens spent, all sorts."""
     experiment_turn: bool = False
@@ -241,6 +243,13 @@ class Ideas:
         for experiment in self.undecided():
             experiment.phase, experiment.why = "cancelled", "the campaign ended"
 
+    def _finished(self, body: Mapping[str, object]) -> None:
+        self.finished[str(body["lane"])] = str(body["text"])
+
+    def _given_up(self, body: Mapping[str, object]) -> None:
+        if not body.get("about"):
+            self.finished[str(body["lane"])] = f"given up: {body['reason']}"
+
     def _spent(self, body: Mapping[str, object]) -> None:
         lane = str(body.get("lane", ""))
         spent = sum(int(cast("int", body.get(sort, 0))) for sort in ("fresh", "cached", "output"))
@@ -270,6 +279,8 @@ class Ideas:
         "experiment decided": _decided,
         "experiment adopted": _adopted,
         "finding posted": _found,
+        "given up": _given_up,
+        "lane finished": _finished,
         "learner started": _learning,
         "learner ended": _learned,
         "learner failed": _not_learned,

@@ -17,7 +17,7 @@ from enpire.files import parse, plain
 from enpire.ids import mint
 from enpire.store import durable
 
-Verb = Literal["hypothesis", "experiment", "adopt", "finding", "give up", "brief", "tokens", "turn"]
+Verb = Literal["hypothesis", "experiment", "adopt", "finding", "give up", "finish", "brief", "tokens", "turn"]
 VERBS: tuple[Verb, ...] = get_args(Verb)
 LARGEST = 16 * 1024
 """Bytes of one wish."""

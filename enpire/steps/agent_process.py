@@ -43,7 +43,7 @@ class AgentProcess:
             code = self.process.poll()
             if code is not None:
                 self._ended(lab, code)
-        elif self.starts <= PATIENCE and time.monotonic() >= self.due_s:
+        elif self.starts <= PATIENCE and time.monotonic() >= self.due_s and self.lane not in lab.state.ideas.finished:
             self._start(lab)
 
     def end(self) -> None:

@@ -132,6 +132,7 @@ def _answer(lab: Lab, wish: Wish) -> Sequence[Entry]:
 
 def _hypothesis(lab: Lab, reply: _Reply) -> None:
     claim = parse(Claim, reply.wish.said, "The hypothesis")
+    _at_work(lab.state.ideas, reply.wish.lane)
     for name in ("statement", "falsifier", "regime", "effect"):
         _short(getattr(claim, name), name)
     if not claim.statement.strip() or not claim.falsifier.strip():
@@ -151,6 +152,7 @@ def _hypothesis(lab: Lab, reply: _Reply) -> None:
 def _experiment(lab: Lab, reply: _Reply) -> None:
     submission = parse(Submission, reply.wish.said, "The submission")
     ideas = lab.state.ideas
+    _at_work(ideas, reply.wish.lane)
     if submission.hypothesis_id not in ideas.ideas:
         raise UsageError(f"There is no hypothesis {submission.hypothesis_id!r}; propose it first.")
     experiment_id = mint()
@@ -167,6 +169,11 @@ def _experiment(lab: Lab, reply: _Reply) -> None:
         return
     reply.say("experiment submitted", **submitted, recipe=recipe.mapping(), recipe_hash=recipe.hash)
     reply.say("experiment checked", **about, recipe_hash=recipe.hash, in_force=force.hash)
+
+
+def _at_work(ideas: Ideas, lane: str) -> None:
+    if lane in ideas.finished:
+        raise UsageError(f"The lane {lane!r} ended its work ({ideas.finished[lane]}); propose from another one.")
 
 
 def _room(ideas: Ideas, lane: str) -> None:
@@ -211,14 +218,29 @@ def _give_up(lab: Lab, reply: _Reply) -> None:
     note = parse(Note, reply.wish.said, "What is given up")
     _short(note.text, "reason")
     reply.say("given up", about=note.about, reason=note.text)
-    if note.about in lab.state.ideas.ideas or not note.about:
-        return
-    experiment = _known(lab, note.about)
-    if experiment.lane != reply.wish.lane:
-        raise UsageError(f"Experiment {experiment.experiment_id} belongs to the lane {experiment.lane!r}.")
-    if experiment.phase == "queued":
-        why = f"given up: {note.text}"
-        reply.say("experiment cancelled", experiment_id=experiment.experiment_id, why=why)
+    ideas, lane = lab.state.ideas, reply.wish.lane
+    mine = ideas.undecided(lane)
+    if note.about in ideas.ideas:
+        mine = [item for item in mine if item.hypothesis_id == note.about]
+    elif note.about:
+        mine = [_known(lab, note.about)]
+        if mine[0].lane != lane:
+            raise UsageError(f"Experiment {note.about} belongs to the lane {mine[0].lane!r}.")
+    for experiment in mine:
+        if experiment.phase == "queued":
+            why = f"given up: {note.text}"
+            reply.say("experiment cancelled", experiment_id=experiment.experiment_id, why=why)
+
+
+def _finish(lab: Lab, reply: _Reply) -> None:
+    """A lane that ended its work proposes nothing more, and is not started again."""
+    note = parse(Note, reply.wish.said, "The summary")
+    _short(note.text, "summary")
+    if not note.text.strip():
+        raise UsageError("A summary needs a text: what was tried, what worked, what did not.")
+    if mine := lab.state.ideas.undecided(reply.wish.lane):
+        raise UsageError(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it, or give it up.")
+    reply.say("lane finished", text=note.text)
 
 
 def _brief(lab: Lab, reply: _Reply) -> None:
@@ -256,6 +278,7 @@ _ANSWERS: Mapping[Verb, Callable[[Lab, _Reply], None]] = {
     "adopt": _adopt,
     "finding": _finding,
     "give up": _give_up,
+    "finish": _finish,
     "brief": _brief,
     "tokens": _tokens,
     "turn": _turn,

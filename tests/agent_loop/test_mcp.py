@@ -47,19 +47,26 @@ def test_the_official_client_round_trips_every_tool(tmp_path: Path) -> None:
             made = await use("propose_hypothesis", **CLAIM)
             sent = await use("submit_candidate", hypothesis_id=made["hypothesis_id"], changes={"skill": 0.9})
             await use("get_experiment", experiment_id=sent["experiment_id"])
+            await use("get_diff", experiment_id=sent["experiment_id"], against="in_force")
             await use("list_experiments")
             await use("post_finding", text="it waits", about=sent["experiment_id"])
+            await use("query_findings", words="waiting")
+            await use("search_notes", words="friction")
             await use("get_episode", episode_id="none")
             await use("adopt", experiment_id=sent["experiment_id"])
             await use("wait", seconds=0.1)
             await use("give_up", reason="the end of the test", about=sent["experiment_id"])
+            await use("finish", summary="one proposal, taken back")
         return said
 
     with Running(open_home(tmp_path / "home"), paused=True) as lab:
         lab.until(lambda lab: lab.state.ideas.declared)
         said = lab.beside(lambda: anyio.run(talk))
         assert set(said) == set(tools.BY_NAME)
-        assert {name for name, answer in said.items() if "problem" in answer} == {"get_episode", "adopt"}
+        problems = {name for name, answer in said.items() if "problem" in answer}
+        assert problems == {"get_episode", "adopt", "search_notes"}
+        assert said["get_diff"]["settings"] == {"skill": {"from": 0.3, "to": 0.9}}
+        assert [item["text"] for item in said["query_findings"]["findings"]] == ["it waits"]
         assert said["get_experiment"]["phase"] == "queued"
         assert next(iter(lab.lab.state.ideas.experiments.values())).phase == "cancelled"
 

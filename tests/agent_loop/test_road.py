@@ -131,6 +131,53 @@ def test_adopting_and_findings_reach_the_peers(home: Home) -> None:
             lab.beside(lambda: tools.call(lab.desk(), "post_finding", {"text": "x", "about": "nothing"}))
 
 
+def test_a_lane_that_finishes_or_gives_up_proposes_nothing_more(home: Home) -> None:
+    with Running(home, paused=True) as lab:
+        queued = lab.beside(lambda: submit(lab.desk("one"), skill=0.5))
+        with pytest.raises(WishRefused, match="not decided yet; wait for it, or give it up"):
+            lab.beside(lambda: tools.call(lab.desk("one"), "finish", {"summary": "too early"}))
+        lab.beside(lambda: tools.call(lab.desk("one"), "give_up", {"reason": "no idea is left"}))
+        assert lab.lab.state.ideas.experiments[queued].phase == "cancelled"
+        told = lab.beside(lambda: tools.call(lab.desk("two"), "finish", {"summary": "skill is what matters"}))
+        assert told == {"noted": True, "over": True}
+        for lane, why in (("one", r"'one' ended its work \(given up: no idea is left\)"), ("two", "skill is what")):
+            with pytest.raises(WishRefused, match=why):
+                lab.beside(lambda lane=lane: submit(lab.desk(lane), skill=0.6))
+        brief = lab.beside(lambda: tools.call(lab.desk("three"), "get_brief", {}))
+        assert brief["lanes_that_finished"] == {"one": "given up: no idea is left", "two": "skill is what matters"}
+    assert rebuilt_lanes(home) == {"one", "two"}
+
+
+def rebuilt_lanes(home: Home) -> set[str]:
+    with views.open_records(home.root) as records:
+        return set(rebuilt(records.ledger, "C1").ideas.finished)
+
+
+def test_giving_up_a_hypothesis_cancels_its_own_experiment_only(home: Home) -> None:
+    with Running(home, paused=True) as lab:
+        first = lab.beside(lambda: submit(lab.desk("one"), skill=0.5))
+        other = lab.beside(lambda: submit(lab.desk("two"), skill=0.6))
+        ideas = lab.lab.state.ideas
+        about = {"reason": "a slip of the pen", "about": ideas.experiments[first].hypothesis_id}
+        lab.beside(lambda: tools.call(lab.desk("two"), "give_up", about))
+        assert ideas.experiments[first].phase == "queued", "only the lane itself gives up what it submitted"
+        lab.beside(lambda: tools.call(lab.desk("one"), "give_up", about))
+        assert (ideas.experiments[first].phase, ideas.experiments[other].phase) == ("cancelled", "queued")
+        assert not ideas.finished
+
+
+def test_two_recipes_are_compared_setting_by_setting(home: Home) -> None:
+    with Running(home, paused=True) as lab:
+        one = lab.beside(lambda: submit(lab.desk("one"), skill=0.5))
+        two = lab.beside(lambda: submit(lab.desk("two"), skill=0.6, steps=2))
+        told = lab.beside(lambda: tools.call(lab.desk(), "get_diff", {"experiment_id": two, "against": one}))
+        assert told["settings"] == {"skill": {"from": 0.5, "to": 0.6}, "steps": {"from": 4, "to": 2}}
+        told = lab.beside(lambda: tools.call(lab.desk(), "get_diff", {"experiment_id": two}))
+        assert told["against"] == "the campaign's recipe"
+        with pytest.raises(EnpireError, match="no experiment 'x'"):
+            tools.call(lab.desk(), "get_diff", {"experiment_id": two, "against": "x"})
+
+
 def test_spoilt_wishes_and_wishes_for_another_campaign_do_not_stop_the_loop(home: Home) -> None:
     folder = home.inbox / "agents"
     folder.mkdir()

@@ -17,8 +17,8 @@ from tests.agent_loop.pretend_lab import Running
 from tests.enpire.recorded_campaign import keep_files, record_campaign
 
 NAMES = {
-    "get_brief", "list_experiments", "get_experiment", "get_episode", "propose_hypothesis", "submit_candidate", "adopt",
-    "post_finding", "give_up", "wait",
+    "get_brief", "list_experiments", "get_experiment", "get_diff", "get_episode", "query_findings", "search_notes",
+    "propose_hypothesis", "submit_candidate", "adopt", "post_finding", "give_up", "finish", "wait",
 }  # fmt: skip
 
 

@@ -1,0 +1,96 @@
+"""What the lab wrote down: findings of agents, in this campaign and in earlier ones, and its own folder of notes.
+
+A search names words; what has the rarest of them comes first (BM25, by SQLite's full-text index, made for each
+question: there are hundreds of texts and not millions).
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_loop.desk import Desk
+from enpire import views
+from enpire.errors import UsageError
+from enpire.home import Home
+
+SUFFIXES = (".md", ".txt")
+LARGEST_FILE, LARGEST_FOLDER = 2 * 2**20, 64 * 2**20
+"""Bytes that are read of one file, and of all."""
+LONGEST = 1500
+"""Characters of one passage."""
+MOST = 20
+"""Passages or findings of one answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """One paragraph of the lab's notes."""
+
+    file: str
+    line: int
+    """Where it begins, counted from 1."""
+    text: str
+
+
+def ranked(texts: Sequence[str], words: str, most: int) -> list[int]:
+    """Indices of the texts that hold any of the words, the best first."""
+    wanted = list(dict.fromkeys(re.findall(r"\w+", words.lower())))
+    if not wanted:
+        raise UsageError("Say at least one word to look for.")
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.execute("CREATE VIRTUAL TABLE texts USING fts5(text, tokenize = 'porter unicode61')")
+        database.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", enumerate(texts))
+        sought = " OR ".join(f'"{word}"' for word in wanted)
+        found = database.execute("SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rank LIMIT ?", (sought, most))
+        return [int(row[0]) for row in found]
+
+
+def findings(desk: Desk, words: str, about: str, lane: str) -> list[dict[str, object]]:
+    """Findings of this home's campaigns of the same task, the newest campaign first; those that fit, at most MOST."""
+    with views.open_records(desk.home) as records:
+        lines = views.campaigns(records)
+        task = next(line.task for line in lines if line.id == desk.sender.campaign_id)
+        events = [
+            {"campaign": line.id, **event.body}
+            for line in lines if line.task == task
+            for event in reversed(records.reading.events(0, line.id, ("finding posted",)))
+        ]  # fmt: skip
+    told = [
+        {name: event.get(name, "") for name in ("campaign", "finding_id", "author", "lane", "about", "text")}
+        for event in events if about in ("", event.get("about")) and lane in ("", event.get("lane"))
+    ]  # fmt: skip
+    if not words.strip():
+        return told[:MOST]
+    return [told[index] for index in ranked([str(item["text"]) for item in told], words, MOST)]
+
+
+def passages(home: Home, words: str) -> list[Passage]:
+    """Paragraphs of the notes folder that hold the words.
+
+    Raises:
+        UsageError: there is no folder of notes; the sentence says where it would lie.
+    """
+    if not home.notes.is_dir():
+        raise UsageError(f"This lab keeps no notes; people may put {' and '.join(SUFFIXES)} files into {home.notes}.")
+    found = list(_paragraphs(home.notes))
+    return [found[index] for index in ranked([item.text for item in found], words, MOST)]
+
+
+def _paragraphs(folder: Path) -> Iterator[Passage]:
+    left = LARGEST_FOLDER
+    for path in sorted(folder.rglob("*")):
+        inside = path.resolve().is_relative_to(folder.resolve())
+        if path.suffix.lower() not in SUFFIXES or not (inside and path.is_file()) or left <= 0:
+            continue
+        with path.open("rb") as file:
+            data = file.read(min(LARGEST_FILE, left))
+        left -= len(data)
+        text = data.decode("utf-8", errors="replace")
+        for match in re.finditer(r"\S(?:.|\n(?!\s*\n))*", text):
+            line = text.count("\n", 0, match.start()) + 1
+            yield Passage(file=str(path.relative_to(folder)), line=line, text=match.group().strip()[:LONGEST])
