@@ -20,6 +20,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "pin_insertion_blind": "sim.tasks.pin_insertion_blind:PinInsertionBlind",
         "push_t": "sim.tasks.push_t:PushT",
         "gpu_insertion": "sim.tasks.gpu_insertion:GpuInsertion",
+        "ziptie_cutting": "sim.tasks.ziptie_cutting:ZiptieCutting",
         "bag_packing": "sim.tasks.bag_packing:BagPacking",
     },
     "drivers": {

@@ -23,6 +23,7 @@ ENVIRONMENTS: Mapping[str, str] = {
     "enpire/PinInsertionBlind-v0": "pin_insertion_blind",
     "enpire/PushT-v0": "push_t",
     "enpire/GpuInsertion-v0": "gpu_insertion",
+    "enpire/ZiptieCutting-v0": "ziptie_cutting",
     "enpire/BagPacking-v0": "bag_packing",
 }
 """Gymnasium id -> name of the task plug-in."""
