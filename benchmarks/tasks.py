@@ -62,7 +62,7 @@ def verifier_lines(task: Task, done: list[Rolled]) -> list[str]:
     verifier, took = task.verifier(), []
     for item in done:
         began = time.perf_counter()
-        verifier.judge(Evidence(arrays=item.arrays, images={}))
+        verifier.judge(Evidence(arrays=item.arrays, images=item.images))
         took.append(1e3 * (time.perf_counter() - began))
     both = int((said & truth).sum())
     return [

@@ -83,7 +83,8 @@ class TaskEnv(gymnasium.Env[FloatArray, FloatArray]):
         info: dict[str, object] = {}
         reward = 0.0
         if terminated or truncated:
-            verdict = self._verifier.judge(Evidence(arrays=self._arrays(), images={}))
+            images = self._rig.look(0) if self._verifier.needs_images else {}
+            verdict = self._verifier.judge(Evidence(arrays=self._arrays(), images=images))
             reward = float(verdict.kind == "success")
             info = {"verdict": verdict.kind, "confidence": verdict.confidence}
         return state[0].copy(), reward, terminated, truncated, info

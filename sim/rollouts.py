@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from enpire.errors import UsageError
 from enpire.interfaces import Evidence, Policy, Rig, Task, Verifier
-from enpire.types import EpisodeArrays, Start, Verdict
+from enpire.types import EpisodeArrays, ImageArray, Start, Verdict
 from sim.truth import KnowsTruth, Truth
 
 
@@ -32,6 +32,8 @@ class Rolled:
     verdict: Verdict
     graded: Truth | None
     """What the simulator knows; None where the rig is no simulation."""
+    images: Mapping[str, ImageArray] = field(default_factory=dict[str, ImageArray])
+    """camera -> picture at the end, as the verdict was given; empty unless the verifier looks at pictures."""
 
     @property
     def truth(self) -> Truth:
@@ -82,14 +84,14 @@ def roll_out(
         )
         for lane in range(count)
     ]
+    images = [rig.look(lane) if verifier.needs_images else {} for lane in range(count)]
     return [
         Rolled(
             start=start,
             arrays=arrays[lane],
-            verdict=verifier.judge(
-                Evidence(arrays=arrays[lane], images=rig.look(lane) if verifier.needs_images else {})
-            ),
+            verdict=verifier.judge(Evidence(arrays=arrays[lane], images=images[lane])),
             graded=rig.truth(lane) if isinstance(rig, KnowsTruth) else None,
+            images=images[lane],
         )
         for lane, start in enumerate(starts)
     ]
