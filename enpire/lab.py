@@ -42,6 +42,8 @@ class StationSeat:
     away_since_s: float | None = None
     earlier_s: dict[str, float] = field(default_factory=dict[str, float])
     """Robot time of its processes before the one that speaks now, by phase."""
+    spoken_s: dict[str, float] = field(default_factory=dict[str, float])
+    """Robot time of the process that speaks now, as its last beat said."""
     verdicts: list[str] = field(default_factory=list[str])
     """The last outcomes, newest last."""
     episodes: int = 0
@@ -52,11 +54,15 @@ class StationSeat:
 
     def seconds(self) -> dict[str, float]:
         """Robot-time stack of this session, over all processes of the station."""
-        total = dict(self.earlier_s)
-        if self.last_beat is not None:
-            for phase, seconds in self.last_beat.seconds.items():
-                total[phase] = total.get(phase, 0.0) + seconds
-        return total
+        both = (self.earlier_s, self.spoken_s)
+        return {phase: sum(one.get(phase, 0.0) for one in both) for phase in {**both[0], **both[1]}}
+
+    def hear(self, beat: Beat, now_s: float) -> None:
+        """Take a beat. The time of one process never falls, so where it does another process speaks from now on."""
+        if sum(beat.seconds.values()) < sum(self.spoken_s.values()):
+            self.earlier_s = self.seconds()
+        self.spoken_s = dict(beat.seconds)
+        self.last_beat, self.heard_s, self.away_since_s = beat, now_s, None
 
 
 class AgentLane(Protocol):

@@ -147,12 +147,12 @@ def _write(lab: Lab, kind: str, episodes: Sequence[Episode]) -> None:
 
 def _joined(lab: Lab, joined: Joined) -> None:
     seat = lab.stations.get(joined.station)
-    earlier = seat.seconds() if seat is not None and not joined.running else seat.earlier_s if seat else {}
     body = {"station": joined.station, "lanes": joined.lanes, "lease": joined.lease, "facts": dict(joined.facts)}
     lab.write(("station joined", body))
     lab.stations[joined.station] = StationSeat(
-        name=joined.station, lanes=joined.lanes, lease=joined.lease, facts=joined.facts, earlier_s=dict(earlier),
-        heard_s=lab.clock(), verdicts=seat.verdicts if seat else [], episodes=seat.episodes if seat else 0,
+        name=joined.station, lanes=joined.lanes, lease=joined.lease, facts=joined.facts, heard_s=lab.clock(),
+        earlier_s=seat.earlier_s if seat else {}, spoken_s=seat.spoken_s if seat else {},
+        verdicts=seat.verdicts if seat else [], episodes=seat.episodes if seat else 0,
     )  # fmt: skip
     if not lab.stations[joined.station].trusts(lab.state.verifier):
         alarm = "Its verifier is not the one that the campaign began with; give it the same version and files."
@@ -184,7 +184,7 @@ def _beat(lab: Lab, beat: Beat) -> None:
         lab.write(("person needed", {"station": beat.station, "alarm": beat.alarm}))
     if beat.deployed and (before is None or before.deployed != beat.deployed):
         lab.write(("station runs", {"station": beat.station, "policy_id": beat.deployed}))
-    seat.last_beat, seat.heard_s, seat.away_since_s = beat, lab.clock(), None
+    seat.hear(beat, lab.clock())
 
 
 def _give_up_the_silent(lab: Lab) -> None:

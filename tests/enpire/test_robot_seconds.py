@@ -1,0 +1,31 @@
+"""Robot time of a station over its processes: none is left out, none is counted twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from enpire.fleet.arrivals import Beat
+from enpire.lab import StationSeat
+
+
+def beat(**seconds: float) -> Beat:
+    return Beat(
+        station="one", lease=1, phase="rollout", seconds=seconds, queued=0, running=0, deployed="", stopped=False
+    )  # fmt: skip
+
+
+def test_a_station_that_was_silent_and_speaks_again_is_counted_once() -> None:
+    seat = StationSeat(name="one", lanes=4, lease=1, facts={})
+    seat.hear(beat(rollout=10.0), 1.0)
+    back = StationSeat(name="one", lanes=4, lease=2, facts={}, earlier_s=seat.earlier_s, spoken_s=seat.spoken_s)
+    assert back.seconds() == {"rollout": 10.0}, "what it had said before it was away"
+    back.hear(beat(rollout=11.0, reset=1.0), 2.0)
+    assert back.seconds() == pytest.approx({"rollout": 11.0, "reset": 1.0})
+
+
+def test_the_time_of_a_process_that_died_is_kept() -> None:
+    seat = StationSeat(name="one", lanes=4, lease=1, facts={})
+    for seconds in (4.0, 10.0, 0.5, 1.5):
+        seat.hear(beat(rollout=seconds), seconds)
+    assert seat.seconds() == {"rollout": 11.5}
+    assert seat.last_beat == beat(rollout=1.5)
