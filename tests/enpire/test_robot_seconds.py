@@ -6,9 +6,11 @@ import pytest
 
 from enpire.fleet.arrivals import Beat
 from enpire.lab import StationSeat
+from enpire.types import Phase
 
 
-def beat(**seconds: float) -> Beat:
+def beat(rollout: float, reset: float = 0.0) -> Beat:
+    seconds: dict[Phase, float] = {"rollout": rollout} | ({"reset": reset} if reset else {})
     return Beat(
         station="one", lease=1, phase="rollout", seconds=seconds, queued=0, running=0, deployed="", stopped=False
     )  # fmt: skip
