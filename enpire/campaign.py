@@ -13,6 +13,13 @@ from enpire.gate import GateRule
 from enpire.verifiers import VerifierPlan
 
 
+def _at_least(section: str, least: float, **values: float) -> None:
+    """ValueError names the first value that is less."""
+    for name, value in values.items():
+        if value < least:
+            raise ValueError(f"{section} {name} must be at least {least:g}, not {value:g}.")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
     """When a campaign has reached what it was for."""
@@ -28,8 +35,7 @@ class Goal:
         """Refuse what no campaign could reach or judge."""
         if not 0 < self.success <= 1 or not 0 < self.attempt_at <= 1:
             raise ValueError("goal success and attempt_at must lie in (0, 1].")
-        if self.confirm_starts < 1:
-            raise ValueError("goal confirm_starts must be at least 1.")
+        _at_least("goal", 1, confirm_starts=self.confirm_starts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,11 @@ class Stations:
     ahead: int = 24
     """Orders a station holds beyond those it runs, so that it never waits for the next."""
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        _at_least("stations", 0, count=self.count, ahead=self.ahead)
+        _at_least("stations", 1, lanes=self.lanes)
+
     @property
     def names(self) -> tuple[str, ...]:
         """What the stations that the campaign starts itself are called."""
@@ -70,6 +81,10 @@ class Base:
     policy: str = ""
     """A version in the home to begin with instead; then nothing is demonstrated."""
 
+    def __post_init__(self) -> None:
+        """Refuse what nothing could be learned from or measured on."""
+        _at_least("base", 1, demonstrations=self.demonstrations, evaluate_starts=self.evaluate_starts)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
@@ -85,6 +100,10 @@ class Rounds:
     """Size of the pool of train starts."""
     supervised: float = 0.0
     """Share of the collection in which an operator may take over, drawn before each episode, in [0, 1]."""
+    early_stop: float = 0.0
+    """A rollout of the collection whose viability stays under this ends early, in [0, 1); 0: none does."""
+    early_stop_control: float = 0.15
+    """Share of the collection that runs to its end all the same, in (0, 1): it says what early stops cost and save."""
     lockstep: bool = False
     """Nothing overlaps: collect, learn, gate, then one experiment of the agent, each waiting for the one before.
 
@@ -92,9 +111,12 @@ class Rounds:
     the same campaign again (docs/agents.md says how far)."""
 
     def __post_init__(self) -> None:
-        """Refuse shares that are none."""
+        """Refuse shares that are none, and rounds without episodes."""
+        _at_least("rounds", 1, episodes=self.episodes, window=self.window, train_starts=self.train_starts)
         if not 0 <= self.supervised <= 1 or not 0 <= self.practised <= 1:
             raise ValueError("rounds practised and supervised must lie in [0, 1].")
+        if not 0 <= self.early_stop < 1 or not 0 < self.early_stop_control < 1:
+            raise ValueError("rounds early_stop must lie in [0, 1), and early_stop_control in (0, 1).")
         if self.lockstep and (self.practised or self.supervised):
             raise ValueError("rounds in lockstep need practised: 0 and supervised: 0, which depend on what came first.")
 
@@ -107,6 +129,10 @@ class Budget:
     rounds: int = 14
     robot_s: float = 0.0
     """Robot seconds over all lanes; 0 is unlimited."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        _at_least("budget", 0, wall_s=self.wall_s, rounds=self.rounds, robot_s=self.robot_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +178,7 @@ class Campaign:
 
     def __post_init__(self) -> None:
         """Refuse a lockstep that could not keep step."""
+        _at_least("its", 0, seed=self.seed)
         if not self.rounds.lockstep:
             return
         if sum(plan.lanes for plan in self.agents) > 1 or not self.stations.count:

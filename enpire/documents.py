@@ -231,6 +231,18 @@ class Labels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlyStopView:
+    """Rollouts of the collection that ended because they looked hopeless, and what the control arm says about that."""
+
+    stopped: int
+    false_alarms: Success
+    """Of the control arm's rollouts that looked hopeless and went on: those that succeeded all the same."""
+    saved_robot_s: float | None
+    """Robot seconds that were saved, by what the control arm's went on for; None before it has one."""
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignView:
     """Where one campaign stands."""
 
@@ -274,6 +286,8 @@ class CampaignView:
     stations: tuple[StationView, ...]
     ideas: tuple[IdeaView, ...] = ()
     """What agents proposed, parents before children."""
+    early_stops: EarlyStopView | None = None
+    """None where no rollout looked hopeless."""
     labels: Labels | None = None
     """What people's labels say about the verifier; None without labels."""
     paused_why: str = ""

@@ -192,6 +192,15 @@ class Policy(Protocol):
 
 
 @runtime_checkable
+class Foresees(Policy, Protocol):
+    """A policy that can say how likely it is that its rollout succeeds."""
+
+    def viability(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        """p_v (len(lanes),), in [0, 1], for the lanes named; `observation` has one row per named lane."""
+        ...
+
+
+@runtime_checkable
 class Continues(Policy, Protocol):
     """A policy that can decide while the chunk before is still being carried out, and go on from it smoothly."""
 

@@ -6,16 +6,20 @@ that was killed stands, after its events are folded again, exactly where its las
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from enpire.gate import Decision, Trial, never_began
+from enpire.intervals import lower_bound
 from enpire.proposals import Ideas
 from enpire.types import Episode, Order, OutcomeKind, Purpose
 
 JUDGED: frozenset[OutcomeKind] = frozenset({"success", "failure", "unsafe"})
 """Outcomes that a verdict gave."""
+FALSE_ALARMS = 0.1
+"""Share of successes among rollouts that look hopeless from which on they are no longer stopped."""
 
 
 @dataclass(slots=True)
@@ -99,6 +103,40 @@ class DataRow:
 
 
 @dataclass(slots=True)
+class EarlyStops:
+    """Rollouts of the collection that looked hopeless, and what the control arm says about such."""
+
+    stopped: int = 0
+    """Rollouts that ended early."""
+    flagged: Count = field(default_factory=Count)
+    """Rollouts of the control arm that would have ended early; its successes are false alarms."""
+    went_on_ticks: int = 0
+    """Commands that these went on for."""
+
+    @property
+    def saved_ticks(self) -> float:
+        """Commands that the early stops saved, by what the control arm went on for; nan before it flagged one."""
+        return self.stopped * self.went_on_ticks / self.flagged.n if self.flagged.n else math.nan
+
+    @property
+    def refuted(self) -> bool:
+        """Whether more than every tenth hopeless rollout is sure to succeed (95 % lower bound)."""
+        return self.flagged.n > 0 and lower_bound(self.flagged.successes, self.flagged.n) > FALSE_ALARMS
+
+    def add(self, order: Order, episode: Episode) -> bool:
+        """Count an episode that was flagged; whether it ended for that."""
+        if order.early_stop is None or episode.hopeless_at < 0:
+            return False
+        if episode.outcome == "aborted" and order.early_stop.armed:
+            self.stopped += 1
+            return True
+        if not order.early_stop.armed and episode.outcome in JUDGED:
+            self.flagged.add(episode.outcome == "success")
+            self.went_on_ticks += episode.ticks - episode.hopeless_at
+        return False
+
+
+@dataclass(slots=True)
 class CampaignState:
     """Everything that the steps decide on."""
 
@@ -131,6 +169,7 @@ class CampaignState:
     """Version -> its collection on uniformly drawn train starts."""
     by_round: dict[int, Count] = field(default_factory=dict[int, Count])
     """Round -> its data collection."""
+    early_stops: EarlyStops = field(default_factory=EarlyStops)
     trials: dict[str, Count] = field(default_factory=dict[str, Count])
     """Version -> its trials on hidden starts, in gates."""
     training: Training | None = None
@@ -212,6 +251,10 @@ class CampaignState:
 
     def _gather(self, order: Order, episode: Episode) -> None:
         """Demonstrations and data collection."""
+        if self.early_stops.add(order, episode):
+            # Hopeless is not failed, so nobody learns from it; for a rate it would be a hole, so there it is a failure.
+            self._practise(order, False)
+            self.by_round.setdefault(order.round, Count()).add(False)
         if episode.outcome not in JUDGED:
             return
         success = episode.outcome == "success"

@@ -106,6 +106,18 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlyStop:
+    """Whether a rollout that looks hopeless ends early. Drawn before the episode; never in a gate."""
+
+    below: float
+    """A rollout whose viability p_v stays under this is hopeless, in (0, 1)."""
+    control: float
+    """The chance of being in the control arm, in (0, 1): what its flagged episodes stand for is this much rarer."""
+    armed: bool
+    """False: the control arm, which is flagged but runs to its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """What one lane of a station shall do once. Written to the ledger before motion; its id is the episode's id."""
 
@@ -127,6 +139,8 @@ class Order:
     """Fence token of the station when the order was given; an answer with an older one is refused."""
     supervised: bool = False
     """A (simulated) operator may take over. Drawn before the episode."""
+    early_stop: EarlyStop | None = None
+    """None: the rollout runs to its end, and nobody asks how it looks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +191,8 @@ class Episode:
     """Commands that the envelope changed."""
     attempts: tuple[int, ...] = ()
     """Ticks at which in-episode retries began (pass@k)."""
+    hopeless_at: int = -1
+    """Tick at which the policy had called the rollout hopeless for long enough (`Order.early_stop`); -1: never."""
     sha256: str = ""
     """Of the arrays file; the store refuses an episode whose bytes differ."""
     arrays: EpisodeArrays | None = None

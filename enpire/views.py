@@ -17,6 +17,7 @@ from enpire.documents import (
     CampaignLine,
     CampaignView,
     Deployment,
+    EarlyStopView,
     EpisodeLine,
     EpisodePage,
     EpisodeView,
@@ -133,9 +134,27 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         search_gate_gap=_gap(records, past, champion),
         stations=_stations(past),
         ideas=ideas_of(past.ideas, past.proposed_s),
+        early_stops=_early_stops(records, campaign_id),
         labels=_labels(records, past),
         paused_why=past.paused_why,
     )
+
+
+def _early_stops(records: Records, campaign_id: str) -> EarlyStopView | None:
+    stopped, flagged, false_alarms, went_on_s = records.reading.early_stops(campaign_id)
+    if not stopped + flagged:
+        return None
+    saved_s = stopped * went_on_s / flagged if flagged else None
+    wrong = success("", false_alarms, flagged)
+    told = f"{stopped} rollouts that looked hopeless ended early"
+    if saved_s is None:
+        told += "; the control arm has not seen one yet, so nobody knows what that saved."
+    else:
+        told += (
+            f", which saved about {saved_s / 60:.1f} robot-minutes; {false_alarms} of {flagged} such rollouts that went "
+            f"on succeeded [{wrong.low:.1%}, {wrong.high:.1%}]."
+        )
+    return EarlyStopView(stopped=stopped, false_alarms=wrong, saved_robot_s=saved_s, sentence=told)
 
 
 def versions(records: Records, campaign_id: str) -> tuple[VersionView, ...]:

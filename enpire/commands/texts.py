@@ -53,6 +53,7 @@ def campaign(view: CampaignView) -> str:
         ("confirmed", _confirmed(view.confirm)),
         ("episodes", f"{view.episodes.get('total', 0)}: {ends or 'none yet'}"),
         ("robots", f"utilisation {_percent(view.mru)}; {stack or 'no time recorded yet'}"),
+        *([("early stops", view.early_stops.sentence)] if view.early_stops else []),
         ("wall clock", f"{duration(view.wall_s)}; to the goal {duration(view.time_to_goal_s)}"),
         ("robot-hours", f"{view.robot_h:.2f}; to the goal {_number(view.robot_h_to_goal)}"),
         ("tokens", f"fresh {view.tokens.fresh}, cached {view.tokens.cached}, output {view.tokens.output}"),

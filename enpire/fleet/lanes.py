@@ -17,6 +17,7 @@ import numpy as np
 
 from enpire.errors import EnvelopeViolation
 from enpire.fleet.chunks import FOREIGN_FAULTS, Chunks, LoadedPolicy
+from enpire.fleet.foresight import Foresight
 from enpire.fleet.interventions import Intervener
 from enpire.fleet.messages import Parcel
 from enpire.fleet.recording import Recording
@@ -118,6 +119,7 @@ class Lanes:
         self._verifier = task.verifier()
         self._beside = ThreadPoolExecutor(1, "verifier") if is_slow(self._verifier) else None
         self._new_chunks, self._chunks = chunks, chunks(count, spec.action_dim)
+        self._foresight = Foresight(count)
         self._recording = Recording(count, spec)
         self._observation = Observation(stamp_ns=0, state=np.zeros((count, spec.state_dim), np.float32))
         self._command = np.zeros((count, spec.action_dim), np.float32)
@@ -166,6 +168,7 @@ class Lanes:
         if why := self._chunks.begin(index, policy, order.start.seed):
             self._end(lane, "aborted", why)
             return
+        self._foresight.begin(index, order, policy)
         if self._operator is not None and order.supervised:
             self._operator.begin(index, order, policy)
         self._try_reset(lane, order)
@@ -218,7 +221,10 @@ class Lanes:
         rolling = self._rolling()
         if not rolling:
             return
-        rows = self._hand_over(rolling)
+        rows = _indices(rolling)
+        for index, why in self._foresight.look(self._observation, rows, self._recording.ticks[rows]).items():
+            self._end(self._lanes[index], "aborted", why)
+        rows = self._hand_over(self._rolling())
         for index, why in self._chunks.decide(self._observation, rows).items():
             self._end(self._lanes[index], "aborted", why)
         rows = _indices(self._rolling())
@@ -340,6 +346,7 @@ class Lanes:
             order=order, outcome=outcome, cause=cause, confidence=float(confidence), ran_policy_id=lane.policy_id,
             ticks=ticks, began_s=lane.began_s, ended_s=self._clock(), achieved_start=lane.achieved,
             reset_attempts=lane.reset_attempts, clipped=lane.clipped, attempts=attempts,
+            hopeless_at=int(self._foresight.hopeless_at[lane.index]),
             sha256=hashlib.sha256(data).hexdigest() if data else "",
         )  # fmt: skip
         self._ended.append(Parcel(episode=episode, arrays_file=data))

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from enpire.fleet.fields import WHOLE_MAX, Fields
-from enpire.types import OUTCOME_KINDS, Episode, Order, Purpose, Split, Start
+from enpire.store.records import early_stop_body
+from enpire.types import OUTCOME_KINDS, EarlyStop, Episode, Order, Purpose, Split, Start
 
 SPLITS: tuple[Split, ...] = ("train", "holdout", "confirm")
 PURPOSES: tuple[Purpose, ...] = ("demonstrate", "collect", "base", "gate", "confirm")
@@ -20,7 +21,7 @@ def order_fields(order: Order) -> Mapping[str, object]:
         "order_id": order.order_id, "campaign_id": order.campaign_id, "station": order.station, "task": order.task,
         "policy_id": order.policy_id, "start": _start_fields(order.start), "purpose": order.purpose,
         "round": order.round, "gate_id": order.gate_id, "pair": order.pair, "side": order.side, "lease": order.lease,
-        "supervised": order.supervised,
+        "supervised": order.supervised, "early_stop": early_stop_body(order.early_stop),
     }  # fmt: skip
 
 
@@ -41,6 +42,7 @@ def read_order(content: object) -> Order:
         side=fields.choice("side", SIDES),
         lease=fields.whole("lease"),
         supervised=fields.flag("supervised"),
+        early_stop=_read_early_stop(fields.get("early_stop")),
     )
 
 
@@ -52,7 +54,7 @@ def episode_fields(episode: Episode) -> Mapping[str, object]:
         "began_s": episode.began_s, "ended_s": episode.ended_s,
         "achieved_start": [_finite(value) for value in episode.achieved_start],
         "reset_attempts": episode.reset_attempts, "clipped": episode.clipped, "attempts": list(episode.attempts),
-        "sha256": episode.sha256,
+        "hopeless_at": episode.hopeless_at, "sha256": episode.sha256,
     }  # fmt: skip
 
 
@@ -72,7 +74,17 @@ def read_episode(content: object) -> Episode:
         reset_attempts=fields.whole("reset_attempts"),
         clipped=fields.whole("clipped"),
         attempts=fields.wholes("attempts"),
+        hopeless_at=fields.whole("hopeless_at", -1),
         sha256=fields.text("sha256", 64),
+    )
+
+
+def _read_early_stop(content: object) -> EarlyStop | None:
+    if content is None:
+        return None
+    fields = Fields(content, "The early stop of an order")
+    return EarlyStop(
+        below=fields.number("below", 0.0, 1.0), control=fields.number("control", 0.0, 1.0), armed=fields.flag("armed")
     )
 
 

@@ -15,7 +15,7 @@ from typing import Protocol
 from enpire.campaign import Campaign
 from enpire.ids import mint
 from enpire.state import CampaignState, Count, OpenGate
-from enpire.types import Order, Purpose, Split, Start
+from enpire.types import EarlyStop, Order, Purpose, Split, Start
 
 EXPERT = "scripted:expert"
 
@@ -116,8 +116,16 @@ class Scheduler:
             index = self._uncertain(state, index)
         share = self.campaign.rounds.supervised
         supervised = share > 0 and self.random.random() < share
-        start = self.starts("train", index)
-        return [self._order(state, seat, "collect", start, state.champion, supervised=supervised)]
+        start, rule = self.starts("train", index), None if supervised else self._early_stop(state)
+        return [self._order(state, seat, "collect", start, state.champion, supervised=supervised, early_stop=rule)]
+
+    def _early_stop(self, state: CampaignState) -> EarlyStop | None:
+        """Whether the rollout may end early. Once the control arm shows that it costs successes, nothing does."""
+        rounds = self.campaign.rounds
+        if not rounds.early_stop:
+            return None
+        armed = self.random.random() >= rounds.early_stop_control and not state.early_stops.refuted
+        return EarlyStop(below=rounds.early_stop, control=rounds.early_stop_control, armed=armed)
 
     def _uncertain(self, state: CampaignState, otherwise: int) -> int:
         """A start that is near a coin's flip, by the variance of its success rate.

@@ -44,13 +44,13 @@ def _orders(db: sqlite3.Connection) -> None:
     replay(db, db)
 
 
-def _found_orders(db: sqlite3.Connection) -> None:
-    """The orders table once more, with the event that found an unknown order."""
+def _orders_anew(db: sqlite3.Connection) -> None:
+    """The orders table once more: it has columns that it did not have."""
     run(db, "DROP TABLE orders")
     _orders(db)
 
 
-STEPS: tuple[Step, ...] = (_events, _orders, _found_orders)
+STEPS: tuple[Step, ...] = (_events, _orders, _orders_anew, _orders_anew)
 
 
 def migrate(db: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -> None:

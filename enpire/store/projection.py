@@ -18,7 +18,7 @@ from enpire.types import OUTCOME_KINDS
 _TYPES = {
     "round": "INTEGER", "pair": "INTEGER", "start_index": "INTEGER", "lease": "INTEGER", "supervised": "INTEGER",
     "issued_seq": "INTEGER", "ended_seq": "INTEGER", "ticks": "INTEGER", "reset_attempts": "INTEGER",
-    "clipped": "INTEGER", "confidence": "REAL", "began_s": "REAL", "ended_s": "REAL",
+    "clipped": "INTEGER", "hopeless_at": "INTEGER", "confidence": "REAL", "began_s": "REAL", "ended_s": "REAL",
 }  # fmt: skip
 ORDERS_SCHEMA: tuple[str, ...] = (
     "CREATE TABLE orders (order_id TEXT PRIMARY KEY, "

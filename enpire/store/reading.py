@@ -204,6 +204,18 @@ class Reading:
             cast(str, row[0]) for row in self._all("SELECT order_id FROM orders WHERE sha256 <> '' ORDER BY order_id")
         ]
 
+    def early_stops(self, campaign_id: str) -> tuple[int, int, int, float]:
+        """(rollouts stopped, hopeless ones of the control arm, successes of these, seconds that these went on for)."""
+        armed = "json_extract(early_stop_json, '$.armed')"
+        control = f"NOT {armed} AND outcome IN ('success', 'failure', 'unsafe')"
+        sql = (
+            f"SELECT coalesce(sum({armed} AND outcome = 'aborted'), 0), coalesce(sum({control}), 0), "
+            f"coalesce(sum({control} AND outcome = 'success'), 0), "
+            f"coalesce(sum(CASE WHEN {control} THEN (ended_s - began_s) * (ticks - hopeless_at) / ticks END), 0.0) "
+            "FROM orders WHERE campaign_id = ? AND hopeless_at >= 0 AND ticks > 0"
+        )
+        return cast("tuple[int, int, int, float]", self._all(sql, campaign_id)[0])
+
     def tail(self, limit: int = 50, campaign_id: str = "") -> list[Event]:
         """The newest events, oldest of them first; of all campaigns where none is named."""
         where, values = _conditions({"campaign_id": campaign_id or None})

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import NoReturn, cast, get_args
 
 from enpire.errors import FileProblem
-from enpire.types import OUTCOME_KINDS, Episode, Order, OutcomeKind, Purpose, Split, Start
+from enpire.types import OUTCOME_KINDS, EarlyStop, Episode, Order, OutcomeKind, Purpose, Split, Start
 
 ORDER_ISSUED = "order issued"
 """Event kind; body {"campaign_id", "orders": [order_body(order), ...]}. Written before any motion."""
@@ -20,6 +20,7 @@ PERSON_JUDGED = "person judged"
 """Event kind; body {"campaign_id", "order_id", "outcome"}: a person's verdict on an ended order, the last holds."""
 
 _ORDER_KEYS = frozenset(field.name for field in fields(Order))
+_EARLY_STOP_KEYS = frozenset(field.name for field in fields(EarlyStop))
 _START_KEYS = frozenset(field.name for field in fields(Start))
 _EPISODE_KEYS = frozenset(field.name for field in fields(Episode)) - {"order", "arrays"} | {"order_id"}
 
@@ -40,7 +41,13 @@ def order_body(order: Order) -> dict[str, object]:
         "side": order.side,
         "lease": order.lease,
         "supervised": order.supervised,
+        "early_stop": early_stop_body(order.early_stop),
     }
+
+
+def early_stop_body(rule: EarlyStop | None) -> dict[str, object] | None:
+    """A rule as plain JSON; null for none."""
+    return {"below": rule.below, "control": rule.control, "armed": rule.armed} if rule is not None else None
 
 
 def start_body(start: Start) -> dict[str, object]:
@@ -66,13 +73,14 @@ def episode_body(episode: Episode) -> dict[str, object]:
         "reset_attempts": episode.reset_attempts,
         "clipped": episode.clipped,
         "attempts": list(episode.attempts),
+        "hopeless_at": episode.hopeless_at,
         "sha256": episode.sha256,
     }
 
 
 def order_from(body: Mapping[str, object]) -> Order:
     """The inverse of `order_body`; FileProblem names a field that is missing, unknown or not allowed."""
-    said = _Fields(body, "order", _ORDER_KEYS)
+    said = _Fields({"early_stop": None, **body}, "order", _ORDER_KEYS)
     return Order(
         order_id=said.text("order_id"),
         campaign_id=said.text("campaign_id"),
@@ -87,7 +95,14 @@ def order_from(body: Mapping[str, object]) -> Order:
         side=said.one_of("side", ("", "champion", "candidate")),  # pyright: ignore[reportArgumentType]
         lease=said.whole("lease"),
         supervised=said.flag("supervised"),
+        early_stop=early_stop_from(said.map("early_stop")) if body.get("early_stop") is not None else None,
     )
+
+
+def early_stop_from(body: Mapping[str, object]) -> EarlyStop:
+    """The inverse of `early_stop_body`."""
+    said = _Fields(body, "early stop", _EARLY_STOP_KEYS)
+    return EarlyStop(below=said.number("below"), control=said.number("control"), armed=said.flag("armed"))
 
 
 def start_from(body: Mapping[str, object]) -> Start:
@@ -103,7 +118,7 @@ def start_from(body: Mapping[str, object]) -> Start:
 
 def episode_from(body: Mapping[str, object], order: Order) -> Episode:
     """The inverse of `episode_body`, without arrays; FileProblem when it belongs to another order."""
-    said = _Fields(body, "episode", _EPISODE_KEYS)
+    said = _Fields({"hopeless_at": -1, **body}, "episode", _EPISODE_KEYS)
     if said.text("order_id") != order.order_id:
         raise FileProblem(f"The episode of order {said.text('order_id')} was read as that of order {order.order_id}.")
     return Episode(
@@ -119,6 +134,7 @@ def episode_from(body: Mapping[str, object], order: Order) -> Episode:
         reset_attempts=said.whole("reset_attempts"),
         clipped=said.whole("clipped"),
         attempts=said.wholes("attempts"),
+        hopeless_at=said.whole("hopeless_at"),
         sha256=said.text("sha256"),
     )
 

@@ -11,11 +11,11 @@ from enpire.types import Episode, Order, OutcomeKind
 
 ORDER_COLUMNS: tuple[str, ...] = (
     "order_id", "campaign_id", "station", "task", "policy_id", "purpose", "round", "gate_id", "pair", "side", "split",
-    "start_index", "start_json", "lease", "supervised", "issued_seq",
+    "start_index", "start_json", "lease", "supervised", "early_stop_json", "issued_seq",
 )  # fmt: skip
 END_COLUMNS: tuple[str, ...] = (
     "ended_seq", "outcome", "cause", "confidence", "ticks", "ran_policy_id", "began_s", "ended_s",
-    "achieved_start_json", "reset_attempts", "clipped", "attempts_json", "sha256",
+    "achieved_start_json", "reset_attempts", "clipped", "attempts_json", "hopeless_at", "sha256",
 )  # fmt: skip
 COLUMNS: tuple[str, ...] = (*ORDER_COLUMNS, *END_COLUMNS, "person_outcome", "found_seq")
 
@@ -45,7 +45,7 @@ def order_values(order: Order, issued_seq: int) -> tuple[Value, ...]:
     return (
         order.order_id, order.campaign_id, order.station, order.task, order.policy_id, order.purpose, order.round,
         order.gate_id, order.pair, order.side, order.start.split, order.start.index, start, order.lease,
-        int(order.supervised), issued_seq,
+        int(order.supervised), json.dumps(records.early_stop_body(order.early_stop)), issued_seq,
     )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def end_values(episode: Episode, ended_seq: int) -> tuple[Value, ...]:
     return (
         ended_seq, episode.outcome, episode.cause, episode.confidence, episode.ticks, episode.ran_policy_id,
         episode.began_s, episode.ended_s, json.dumps(body["achieved_start"]), episode.reset_attempts, episode.clipped,
-        json.dumps(body["attempts"]), episode.sha256,
+        json.dumps(body["attempts"]), episode.hopeless_at, episode.sha256,
     )  # fmt: skip
 
 
@@ -64,7 +64,8 @@ def read(values: Sequence[object]) -> OrderRow:
     cell = dict(zip(COLUMNS, values, strict=True))
     shared = {name: cell[name] for name in ORDER_COLUMNS if name in Order.__dataclass_fields__}
     start = json.loads(str(cell["start_json"]))
-    order = records.order_from(shared | {"start": start, "supervised": bool(cell["supervised"])})
+    shared |= {"supervised": bool(cell["supervised"]), "early_stop": json.loads(str(cell["early_stop_json"]))}
+    order = records.order_from(shared | {"start": start})
     episode = None
     if cell["ended_seq"] is not None:
         ended = {name: cell[name] for name in END_COLUMNS if name in Episode.__dataclass_fields__}
