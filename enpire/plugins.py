@@ -32,10 +32,13 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
     "policies": {
         "flow": "policies.flow_policy:load",
+        "foreseeing": "policies.foresight:load",
         "scripted": "policies.scripted:load",
         "best_of_n": "policies.best_of_n:load",
         "program": "policies.program:load",
         "lerobot": "policies.lerobot_policy:load",
+        "residual": "policies.residual:load",
+        "gaussian": "policies.gaussian_policy:load",
     },
     "learners": {
         "clone": "policies.clone:Clone",
@@ -45,6 +48,8 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "program_search": "policies.program_search:ProgramSearch",
         "sequence": "policies.sequence:Sequence",
         "lerobot": "policies.lerobot_learner:LerobotHabc",
+        "residual_td3": "policies.residual_learner:ResidualTd3",
+        "lerobot_sac": "policies.lerobot_sac:LerobotSac",
     },
     "agents": {"search": "agent_loop.agents.search:Search", "anthropic": "agent_loop.agents.anthropic:Anthropic"},
     "verifiers": {
@@ -128,4 +133,4 @@ def _explained(missing: ModuleNotFoundError, group: str, name: str, address: str
         return MissingExtra(
             f"{group} {name!r} needs the package {package}, which is not installed: pip install 'enpire[{extra}]'."
         )
-    return UnknownName(f"{group} {name!r} points to {address}, but the module {missing.name} cannot be found.")
+    return UnknownName(f"{name!r} of {group} leads to {address}, but the module {missing.name} cannot be found.")

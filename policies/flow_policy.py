@@ -24,7 +24,7 @@ BLOCK_ROWS = 8
 """Matrix products of different heights differ in the last bits: every product has exactly this many rows, so that a
 lane's chunk is the same whichever lanes decide with it."""
 TIME_OCTAVES = 3
-KINDS = frozenset({"flow", "best_of_n", "residual"})
+KINDS = frozenset({"flow", "best_of_n", "residual", "foreseeing"})
 """Kinds of versions whose actor is a flow policy: any of them can be the parent of a learner that trains one."""
 
 

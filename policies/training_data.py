@@ -11,7 +11,7 @@ import numpy as np
 from enpire.errors import LearningProblem
 from enpire.store.arrays import unpack
 from enpire.store.episodes import FolderStore
-from enpire.types import SOURCE_EXPERT, EpisodeArrays
+from enpire.types import SOURCE_EXPERT, Episode, EpisodeArrays
 
 LEARNED_FROM = frozenset({"success", "failure", "unsafe"})
 """Outcomes with a verdict; aborted, invalid and unknown episodes teach nothing about the policy."""
@@ -27,6 +27,8 @@ class Recorded:
     supervised: bool
     """An operator may have taken over."""
     arrays: EpisodeArrays
+    stands_for: float = 1.0
+    """How many rollouts it stands for: hopeless ones of the control arm also for those that were stopped."""
 
     @property
     def demonstration(self) -> bool:
@@ -82,7 +84,14 @@ def read_episode(folder: Path) -> Recorded | None:
         success=facts.outcome == "success",
         supervised=order.supervised,
         arrays=arrays,
+        stands_for=_stands_for(facts),
     )
+
+
+def _stands_for(facts: Episode) -> float:
+    """The inverse of the chance that a rollout like it was not stopped early (inverse-propensity weighting)."""
+    rule = facts.order.early_stop
+    return 1 / rule.control if rule is not None and facts.hopeless_at >= 0 else 1.0
 
 
 def stacked_states(episodes: Iterable[Recorded]) -> np.ndarray:

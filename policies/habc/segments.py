@@ -72,6 +72,8 @@ class Windows:
     """(N,), round in which the episode was recorded."""
     length: IntArray
     """(N,), windows that the episode has."""
+    stands_for: FloatArray
+    """(N,), rollouts that the episode stands for."""
 
     def __len__(self) -> int:
         """N."""
@@ -161,6 +163,7 @@ def _cut_one(episode: Recorded, index: int, how: Cut) -> Windows:
         episode=np.full(count, index),
         round=np.full(count, episode.round),
         length=np.full(count, count),
+        stands_for=np.full(count, episode.stands_for, np.float32),
     )
 
 

@@ -61,5 +61,6 @@ class Chain:
             episode=episode,
             round=np.ones(len(here), np.int64),
             length=length,
+            stands_for=np.ones(len(here), np.float32),
         )
         return windows, action
