@@ -1,4 +1,7 @@
-"""A flow policy that also says how likely its rollout is to succeed: HABC's viability head beside the actor. numpy only."""
+"""A flow policy that also says how likely its rollout is to succeed: HABC's viability head beside the actor.
+
+It is numpy only, like the flow policy itself.
+"""
 
 from __future__ import annotations
 
