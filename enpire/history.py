@@ -19,6 +19,9 @@ KINDS = (
     *(kind for kind in proposals.KINDS if kind.startswith(("hypothesis", "experiment", "finding"))),
 )  # fmt: skip
 
+LONGEST_S = 10.0
+"""Once the orchestrator has reported its clock, more seconds between two events are a jump of the wall clock."""
+
 
 @dataclass(slots=True)
 class GateRecord:
@@ -119,9 +122,14 @@ class History:
         return self.earlier_wall_s + self.session_wall_s or self.elapsed_s
 
     def apply(self, event: Event) -> None:
-        """Fold one event in. The time until a resume is nobody's."""
+        """Fold one event in. The time until a resume is nobody's.
+
+        Between two events the wall clock says how long it took, but it may jump: the orchestrator's own clock, which
+        cannot, is reported every few seconds and corrects it.
+        """
         if self.last_ns and event.kind != "campaign resumed":
-            self.elapsed_s += max(0, event.stamp_ns - self.last_ns) * 1e-9
+            step_s = max(0, event.stamp_ns - self.last_ns) * 1e-9
+            self.elapsed_s += min(step_s, LONGEST_S) if self.earlier_wall_s + self.session_wall_s else step_s
         self.last_ns = event.stamp_ns
         handler = self.HANDLERS.get(event.kind)
         if handler is not None:
@@ -219,6 +227,7 @@ class History:
 
     def _robot_time(self, body: Mapping[str, object]) -> None:
         self.session_wall_s, self.session_robot_s = number(body, "wall_s"), number(body, "robot_s")
+        self.elapsed_s = self.wall_s
         for name, seconds in mapping(body, "stations").items():
             station = self.stations.setdefault(name, StationRecord())
             station.session_s = {

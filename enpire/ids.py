@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Crockford's base 32: no I, L, O, U, so that a person can read an id aloud."""
@@ -20,7 +21,8 @@ class Mint:
     new random bits, so it never repeats its parent's sequence.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, wall_ns: Callable[[], int] = time.time_ns) -> None:
+        self._wall_ns = wall_ns
         self._lock = threading.Lock()
         self._last = 0
         self._pid = os.getpid()
@@ -30,7 +32,7 @@ class Mint:
         with self._lock:
             if self._pid != os.getpid():
                 self._pid, self._last = os.getpid(), 0
-            now_ms = time.time_ns() // 1_000_000 & ((1 << _MILLISECOND_BITS) - 1)
+            now_ms = self._wall_ns() // 1_000_000 & ((1 << _MILLISECOND_BITS) - 1)
             fresh = now_ms << RANDOM_BITS | int.from_bytes(os.urandom(RANDOM_BITS // 8), "big")
             same_moment = fresh >> RANDOM_BITS <= self._last >> RANDOM_BITS
             self._last = self._last + 1 if same_moment else fresh
