@@ -17,18 +17,16 @@ import numpy.typing as npt
 from scipy import stats
 
 from benchmarks.machine import describe
-from benchmarks.tasks import ExpertTask, rate
+from benchmarks.tasks import ExpertTask, resets
 from benchmarks.throughput import recorded
 from enpire import plugins
 from enpire.types import FloatArray, Start
 from sim.bimanual.rig import JOINTS, BimanualRig
 from sim.bimanual.station import SUBSTEPS
-from sim.rollouts import roll_out
 
 Joints = npt.NDArray[np.float64]
 _SCALE = np.tile([*[1.0] * JOINTS, 0.5e-3], 2)
 """From commands to set-point speeds, as in the rig."""
-_LONGEST_TICKS = 1800
 
 
 def by_rig(rig: BimanualRig, starts: list[Start], commands: list[FloatArray]) -> tuple[float, Joints]:
@@ -86,38 +84,6 @@ def stepping(task: ExpertTask, lanes: int, ticks: int, repeats: int) -> None:
         f"ratio     {ratios.mean():.2f} (95 % interval {ratios.mean() - half:.2f} to {ratios.mean() + half:.2f})",
         flush=True,
     )
-
-
-def resets(task: ExpertTask, count: int) -> None:
-    """Print how many resets by the robot, each after an expert's try, end at their start, and how long they take."""
-    reached, took_s = 0, []
-    for station in range(-(-count // 4)):
-        rig = cast(BimanualRig, task.rig(4, station))
-        roll_out(task, rig, task.expert(0), [task.start("train", 4 * station + lane, b"") for lane in range(4)])
-        rig.teleport = False
-        for lane, ticks in enumerate(_reset(task, rig, 1000 + 4 * station)):
-            near = task.start_error(rig.observe().state[lane], task.start("train", 1000 + 4 * station + lane, b""))[1]
-            reached += near and ticks < _LONGEST_TICKS
-            took_s.append(ticks * task.spec.period_s)
-    total = len(took_s)
-    print(f"resets    {rate(reached, total)} reach their start; median {np.median(took_s):.1f} s of robot time")
-
-
-def _reset(task: ExpertTask, rig: BimanualRig, first: int) -> npt.NDArray[np.int64]:
-    """Reset all lanes towards the train starts from `first` on; the periods each took."""
-    skill = task.reset_skill()
-    for lane in range(rig.lanes):
-        goal = task.start("train", first + lane, b"")
-        rig.place(lane, goal)
-        skill.begin(lane, goal)
-    done, took = np.zeros(rig.lanes, np.bool_), np.zeros(rig.lanes, np.int64)
-    while not done.all() and took.max() < _LONGEST_TICKS:
-        lanes = np.flatnonzero(~done)
-        wish = np.zeros((rig.lanes, task.spec.action_dim), np.float32)
-        wish[lanes], done[lanes] = skill.step(rig.observe().state[lanes], lanes)
-        took[lanes] += 1
-        rig.act(wish, ~done)
-    return took
 
 
 def main() -> None:

@@ -1,25 +1,33 @@
-"""How good the shipped experts and verifiers are: `python -m benchmarks.tasks [--starts 200] [--graded 500]`.
+"""How good the shipped experts, resets and verifiers are: `python -m benchmarks.tasks [--starts 200] [--graded 500]`.
 
 Experts run from hidden starts, a tenth of them on each of ten stations with their own physics; the verifier is graded
-against the simulator's truth on the demonstrations of the varied expert.
+against the simulator's truth on the demonstrations of the varied expert. `--resets N`: so many resets by the robot, all
+after a try of the varied expert. `--disturbed N`: so many episodes of good, clumsy and misled hands from other hidden
+starts, the verifier's sensors as built and disturbed, as `enpire verifier report` does it.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from typing import Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.machine import describe
 from enpire import plugins
-from enpire.interfaces import Evidence, Policy, Task
+from enpire.interfaces import Evidence, Policy, Rig, Task
 from enpire.intervals import wilson
+from enpire.types import Start
 from sim.rollouts import GradedRig, Rolled, roll_out
+from sim.verifiers.grading import report
 
 SECRET = b"the benchmark's own secret"
 STATIONS = 10
+LONGEST_TICKS = 1800
+"""A reset that takes longer (60 s at 30 Hz) has failed."""
 
 
 class ExpertTask(Task, Protocol):
@@ -72,21 +80,73 @@ def verifier_lines(task: Task, done: list[Rolled]) -> list[str]:
     ]
 
 
+def resets(task: Task, count: int) -> None:
+    """Print how many resets by the robot, each after an expert's try, end at their start, how near, and how soon."""
+    reached, took_s, off = 0, list[float](), list[npt.NDArray[np.float64]]()
+    each = -(-count // STATIONS)
+    for station in range(STATIONS):
+        tried = range(station * each, min((station + 1) * each, count))
+        if not len(tried):
+            continue
+        rig = cast(GradedRig, task.rig(len(tried), station))
+        roll_out(task, rig, task.expert(0), [task.start("train", index, b"") for index in tried])
+        rig.teleport = False  # pyright: ignore[reportAttributeAccessIssue]
+        goals = [task.start("train", count + index, b"") for index in tried]
+        for lane, ticks in enumerate(_reset(task, rig, goals)):
+            achieved, near = task.start_error(rig.observe().state[lane], goals[lane])
+            reached += near and ticks < LONGEST_TICKS
+            took_s.append(float(ticks) * task.spec.period_s)
+            off.append(np.abs(np.array(achieved) - np.array(goals[lane].values)))
+        rig.close()
+    print(f"  resets    {rate(reached, len(took_s))} reach their start; median {np.median(took_s):.1f} s of robot time")
+    figures = zip(task.spec.start_names, np.median(off, axis=0), np.percentile(off, 95, axis=0), strict=True)
+    print("            off by (median, 95 %): " + ", ".join(f"{name} {a:.2g}, {b:.2g}" for name, a, b in figures))
+
+
+def _reset(task: Task, rig: Rig, goals: Sequence[Start]) -> npt.NDArray[np.int64]:
+    """Reset all lanes towards their starts; the periods each took."""
+    skill = task.reset_skill()
+    for lane, goal in enumerate(goals):
+        rig.place(lane, goal)
+        skill.begin(lane, goal)
+    done, took = np.zeros(rig.lanes, np.bool_), np.zeros(rig.lanes, np.int64)
+    while not done.all() and took.max() < LONGEST_TICKS:
+        lanes = np.flatnonzero(~done)
+        wish = np.zeros((rig.lanes, task.spec.action_dim), np.float32)
+        wish[lanes], done[lanes] = skill.step(rig.observe().state[lanes], lanes)
+        took[lanes] += 1
+        rig.act(wish, ~done)
+    return took
+
+
+def measure(name: str, asked: argparse.Namespace) -> None:
+    """Measure one task."""
+    task = cast(ExpertTask, cast(type, plugins.load("tasks", name))())
+    print(f"{name}, limit {task.spec.limit_ticks} periods, success by the simulator's truth (95 % Wilson interval)")
+    if asked.starts:
+        print(expert_line("clean", tries(task, task.clean_expert(), asked.starts)), flush=True)
+    if asked.graded:
+        graded = tries(task, task.expert(0), asked.graded)
+        print(expert_line("varied", graded))
+        print("\n".join(verifier_lines(task, graded)), flush=True)
+    if asked.resets:
+        resets(task, asked.resets)
+    if asked.disturbed:
+        print(report(name, asked.disturbed).text, flush=True)
+
+
 def main() -> None:
     """Measure every task."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--starts", type=int, default=200)
     parser.add_argument("--graded", type=int, default=500)
+    parser.add_argument("--resets", type=int, default=0)
+    parser.add_argument("--disturbed", type=int, default=0)
     parser.add_argument("--tasks", nargs="*", default=["pin_insertion", "pin_insertion_blind", "push_t"])
     asked = parser.parse_args()
     print(describe(range(STATIONS)))
     for name in asked.tasks:
-        task = cast(ExpertTask, cast(type, plugins.load("tasks", name))())
-        print(f"{name}, limit {task.spec.limit_ticks} periods, success by the simulator's truth (95 % Wilson interval)")
-        print(expert_line("clean", tries(task, task.clean_expert(), asked.starts)), flush=True)
-        graded = tries(task, task.expert(0), asked.graded)
-        print(expert_line("varied", graded))
-        print("\n".join(verifier_lines(task, graded)), flush=True)
+        measure(name, asked)
 
 
 if __name__ == "__main__":

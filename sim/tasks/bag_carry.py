@@ -11,7 +11,7 @@ from sim.bimanual.hands import Hand
 from sim.bimanual.kinematics import Rows
 from sim.tasks.bag_rig import HOME, wrapped
 from sim.tasks.bag_scene import FLOOR_M, THINGS
-from sim.tasks.bag_world import BRISK_M_S, FIRM_N, HELD_N, PATIENCE_TICKS, TRAVEL_M, World, downward, travel
+from sim.tasks.bag_world import BRISK_M_S, FIRM_N, HELD_N, PATIENCE_TICKS, TRAVEL_M, World, downward, retreat, travel
 
 _EASY_RAD = -1.2
 """The right tool's yaw in the middle of its wrist's range."""
@@ -83,10 +83,7 @@ class Carry:
         if world.seen_s[self.thing] > 0.0:
             self._choose(world)
             return "over"
-        if float(hand.at_m[2]) < TRAVEL_M - 0.025:
-            hand.go(np.array([hand.at_m[0], hand.at_m[1], TRAVEL_M]), hand.turn)
-        else:
-            hand.go_joints(HOME["right"])
+        retreat(hand, HOME["right"])
         return "look"
 
     def over(self, world: World, hand: Hand, errand: Errand) -> str:

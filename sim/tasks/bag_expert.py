@@ -18,7 +18,7 @@ from sim.tasks.bag_carry import Carry, Errand
 from sim.tasks.bag_flap import Opener
 from sim.tasks.bag_rig import HOME, TIPPED_RAD
 from sim.tasks.bag_scene import FLOOR_M, SLOTS_M, THINGS
-from sim.tasks.bag_world import World
+from sim.tasks.bag_world import World, retreat
 
 CLEAN = Manner()
 VARIED = Manner(speed=(0.5, 1.0), pause=(0.0, 0.03), aim_m=0.01, tremor_rad_s=0.01)
@@ -62,7 +62,7 @@ class BagExpert(Demonstrator):
             # What the hand still hides is looked at last: going to another thing uncovers it.
             out = sorted((world.seen_s[thing] == 0.0, thing) for thing in range(3) if not world.inside(thing))
             if not out:
-                right.go_joints(HOME["right"])
+                retreat(right, HOME["right"])
                 return
             mood.carry = Carry(thing=out[0][1])
             mood.slip_m = mood.rng.normal(0.0, 1.0, 2) * self._manner.aim_m

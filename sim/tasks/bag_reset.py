@@ -15,7 +15,7 @@ from sim.tasks.bag_carry import Carry, Errand
 from sim.tasks.bag_flap import Opener, Shift
 from sim.tasks.bag_rig import HOME, TIPPED_RAD, wrapped
 from sim.tasks.bag_scene import THINGS
-from sim.tasks.bag_world import TRAVEL_M, World, downward, travel
+from sim.tasks.bag_world import TRAVEL_M, World, downward, retreat, travel
 
 _GOALS = (slice(3, 5), slice(6, 8), slice(8, 10))
 """Where the start's values say the place (mm) of each thing; then, except for the can, its turn (rad)."""
@@ -84,7 +84,7 @@ class BagReset:
     def step(self, state: FloatArray, lanes: IntArray) -> tuple[FloatArray, MaskArray]:
         """One period: (commands (n, 14), which lanes have rested at their start for three periods).
 
-        A lane whose bag has tipped holds still and is never done: that needs a person.
+        A bag that leans on a hand comes down again; one that has tipped over is never done: that needs a person.
         """
         done = np.zeros(len(lanes), dtype=np.bool_)
         if not len(lanes):
@@ -94,8 +94,11 @@ class BagReset:
         for row, lane in enumerate(int(lane) for lane in lanes):
             work = self._work[lane]
             work.world.sense(rows[row])
+            left, right = hands.of(row, "left"), hands.of(row, "right")
             if work.world.tilt_rad < TIPPED_RAD:
-                work.phase = self._phases[work.phase](work, hands.of(row, "left"), hands.of(row, "right"))
+                work.phase = self._phases[work.phase](work, left, right)
+            else:
+                _let_be(work, left, right)
             done[row] = work.phase == "done"
         commands = hands.commands()
         commands[done] = 0.0
@@ -125,9 +128,8 @@ def _clear(work: _Work, left: Hand, right: Hand) -> str:
         work.carry = None
     if work.carry is None:
         if not off:
-            away = right.go(np.array([*right.at_m[:2], TRAVEL_M]), right.turn) < 0.03
             work.rested = 0
-            return "shut" if away else "clear"
+            return "shut"
         work.carry = Carry(thing=off[0])
     # A thing that no camera finds may lie in the shut bag.
     sought = work.carry.phase == "look" and work.carry.ticks > _SOUGHT_TICKS
@@ -144,8 +146,8 @@ def _clear(work: _Work, left: Hand, right: Hand) -> str:
 
 def _shut(work: _Work, left: Hand, right: Hand) -> str:
     """The left arm lets the flap down; the right one goes home meanwhile."""
-    right.go_joints(HOME["right"])
-    if not work.opener.shut(work.world, left):
+    # A hand that is still in the bag would take it along.
+    if np.isinf(retreat(right, HOME["right"])) or not work.opener.shut(work.world, left):
         return "shut"
     work.shift, work.lost = Shift(), 0
     return "shift" if work.bag_off() else "home"
@@ -171,3 +173,12 @@ def _home(work: _Work, left: Hand, right: Hand) -> str:
         work.shift = Shift()
         return "shift"
     return "done"
+
+
+def _let_be(work: _Work, left: Hand, right: Hand) -> None:
+    """Let go of everything and go up, slowly: a bag that was lifted by a hand comes down."""
+    for hand in (left, right):
+        if hand.open_to(46.0):
+            hand.go(np.array([*hand.at_m[:2], TRAVEL_M]), hand.turn, 0.05)
+    work.opener, work.carry = Opener(), None
+    work.phase = "clear"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -96,3 +97,11 @@ def travel(hand: Hand, place_m: Rows, turn: Rows) -> float:
     x, y = hand.at_m[:2] if low else place_m[:2]
     far_m = hand.go(np.array([x, y, TRAVEL_M]), hand.turn if low else turn, BRISK_M_S)
     return far_m + (off_m if low else 0.0)
+
+
+def retreat(hand: Hand, home: Sequence[float]) -> float:
+    """Straight up, then home in joint space; how far it is (rad), or large while the hand is low."""
+    if float(hand.at_m[2]) < TRAVEL_M - 0.025:
+        hand.go(np.array([hand.at_m[0], hand.at_m[1], TRAVEL_M]), hand.turn)
+        return np.inf
+    return hand.go_joints(home)
