@@ -44,6 +44,10 @@ class LedgerProblem(EnpireError):
     """The ledger cannot be opened, is locked by another process, or does not verify."""
 
 
+class OldSchema(LedgerProblem):
+    """A ledger that an older version wrote; its next writer migrates it."""
+
+
 class StorageFull(EnpireError):
     """The disk refused a write that must not be lost."""
 

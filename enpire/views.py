@@ -36,7 +36,7 @@ from enpire.idea_tree import ideas_of
 from enpire.metrics import PhaseSeconds, robot_time
 from enpire.rounds import confirm_view, gate_view, rounds_of, success, tally_of
 from enpire.store.connection import run
-from enpire.store.ledger import SqliteLedger
+from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.reading import OPEN, Page, Reading
 from enpire.store.rows import OrderRow
 from enpire.types import MOVING, OUTCOME_KINDS, PHASES, Event, Purpose
@@ -60,7 +60,7 @@ class Records:
 @contextmanager
 def open_records(home: Path) -> Generator[Records]:
     """Open a home's ledger for reading, beside whoever writes it; LedgerProblem when it cannot be read."""
-    ledger = SqliteLedger(home / "ledger.db", read_only=True)
+    ledger = open_to_read(home / "ledger.db")
     try:
         yield Records(home, ledger, Reading(ledger.database))
     finally:
@@ -151,8 +151,8 @@ def _early_stops(records: Records, campaign_id: str) -> EarlyStopView | None:
         told += "; the control arm has not seen one yet, so nobody knows what that saved."
     else:
         told += (
-            f", which saved about {saved_s / 60:.1f} robot-minutes; {false_alarms} of {flagged} such rollouts that went "
-            f"on succeeded [{wrong.low:.1%}, {wrong.high:.1%}]."
+            f", which saved about {saved_s / 60:.1f} robot-minutes; {false_alarms} of {flagged} such rollouts that "
+            f"went on succeeded [{wrong.low:.1%}, {wrong.high:.1%}]."
         )
     return EarlyStopView(stopped=stopped, false_alarms=wrong, saved_robot_s=saved_s, sentence=told)
 

@@ -90,10 +90,10 @@ def replay(
     from enpire.commands.bars import Bar
     from enpire.films import film
     from enpire.home import open_home
-    from enpire.store.ledger import SqliteLedger
+    from enpire.store.ledger import open_to_read
 
     folder = open_home(existing_home(home))
-    ledger = SqliteLedger(folder.ledger, read_only=True)
+    ledger = open_to_read(folder.ledger)
     try:
         with Bar("running the episode again", folder.episodes):
             made = film(folder, ledger, episode)

@@ -23,7 +23,7 @@ DEMO = "pin_insertion"
 GOAL_MISSED = 3
 INTERRUPTED = 130
 
-Seed = Annotated[int | None, typer.Option(help="Seed of the campaign; the campaign file's when left out.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of the campaign; the campaign file's when left out.", min=0)]
 Headless = Annotated[bool, typer.Option("--headless", help="Without the web page.")]
 
 
@@ -80,9 +80,19 @@ def serve(
     from enpire.home import open_home
 
     folder = open_home(home)
+    _bring_up_to_date(folder)
     with _served(folder, None, host, port):
         while True:
             time.sleep(3600)
+
+
+def _bring_up_to_date(folder: Folder) -> None:
+    """A ledger that an older version wrote is migrated, unless a campaign holds it: the pages only read."""
+    from enpire import views
+    from enpire.store.ledger import SqliteLedger
+
+    if folder.ledger.is_file() and not views.is_driven(folder.root):
+        SqliteLedger(folder.ledger).close()
 
 
 def station(
@@ -167,10 +177,10 @@ def _require_unfinished(name: str, home: Path | None) -> None:
     from enpire.campaign import read_campaign
     from enpire.commands.options import existing_home
     from enpire.service import unfinished
-    from enpire.store.ledger import SqliteLedger
+    from enpire.store.ledger import open_to_read
 
     plan, folder = read_campaign(name), existing_home(home)
-    ledger = SqliteLedger(folder / "ledger.db", read_only=True)
+    ledger = open_to_read(folder / "ledger.db")
     try:
         found = unfinished(ledger, plan)
     finally:

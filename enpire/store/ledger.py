@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from enpire.errors import LedgerProblem, OutcomeUnknown
+from enpire.errors import LedgerProblem, OldSchema, OutcomeUnknown
 from enpire.store import connection, durable
 from enpire.store.connection import run
 from enpire.store.migrations import STEPS, migrate, require_known
@@ -165,7 +165,7 @@ class SqliteLedger:
         if not self.read_only:
             migrate(self._db, self.path)
         elif require_known(self._db, self.path) < len(STEPS):
-            raise LedgerProblem(f"The ledger {self.path} has an old schema: open it once for writing, to migrate it.")
+            raise OldSchema(f"The ledger {self.path} has an old schema: open it once for writing, to migrate it.")
 
     def _append(self, said: Sequence[tuple[str, str]]) -> list[Event]:
         seq, previous = run(self._db, "SELECT seq, hash FROM head").fetchone()
@@ -180,6 +180,15 @@ class SqliteLedger:
             appended.append(event_from(row))
         run(self._db, "UPDATE head SET seq = ?, hash = ?", (seq, previous))
         return appended
+
+
+def open_to_read(path: Path) -> SqliteLedger:
+    """A ledger for reading, beside whoever writes it; an old one is first brought up to this software, and copied."""
+    try:
+        return SqliteLedger(path, read_only=True)
+    except OldSchema:
+        SqliteLedger(path).close()
+        return SqliteLedger(path, read_only=True)
 
 
 def canonical(body: Mapping[str, object]) -> str:

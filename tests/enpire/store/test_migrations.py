@@ -11,7 +11,7 @@ from store_samples import a_closed_ledger, an_episode, an_order, ended, issued
 
 from enpire.errors import LedgerProblem
 from enpire.store import connection, durable, migrations
-from enpire.store.ledger import SqliteLedger
+from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.reading import Reading
 
 
@@ -32,7 +32,7 @@ def test_an_old_ledger_is_copied_then_migrated(tmp_path: Path) -> None:
     _old_schema(path, 1)
     with pytest.raises(LedgerProblem, match="has an old schema: open it once for writing"):
         SqliteLedger(path, read_only=True)
-    with closing(SqliteLedger(path)) as ledger:
+    with closing(open_to_read(path)) as ledger:
         assert ledger.verify() == 2
         assert [Reading(ledger.database).order(order.order_id) for order in orders] == before
     with closing(sqlite3.connect(tmp_path / "ledger.db.schema-1")) as copy:
