@@ -85,7 +85,7 @@ def told(kind: str, body: Mapping[str, object]) -> str:
 _TELLERS: Mapping[str, str] = {
     "campaign started": "campaign {campaign_id} begins",
     "campaign resumed": "campaign {campaign_id} goes on",
-    "campaign paused": "paused by {by}. {why}",
+    "campaign paused": "paused by {by}: {why}",
     "person judged": "{by} says that episode {order_id} was a {outcome}",
     "campaign continued": "continued by {by}",
     "campaign ended": "campaign ended: {reason}",

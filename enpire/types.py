@@ -151,6 +151,8 @@ class Verdict:
     confidence: float
     """Probability that `kind` is right, in [0, 1]. 1.0 when a person said it."""
     source: Literal["verifier", "operator", "guard"]
+    reason: str = ""
+    """In words, where the verifier gives one: for people, never read by a program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +176,7 @@ class Episode:
     order: Order
     outcome: OutcomeKind
     cause: str
-    """Why it was aborted or invalid; empty otherwise."""
+    """Why it was aborted or invalid; of a verdict its reason in words, where the verifier gave one."""
     confidence: float
     """Of the verdict, in [0, 1]; 0 where there is none."""
     ran_policy_id: str

@@ -329,7 +329,7 @@ class Lanes:
         except FOREIGN_FAULTS as problem:
             self._end(lane, "invalid", f"verifier failed: {' '.join(str(problem).split())[:500]}")
             return
-        self._end(lane, verdict.kind, "", confidence=verdict.confidence)
+        self._end(lane, verdict.kind, verdict.reason, confidence=verdict.confidence)
 
     def _end(self, lane: Lane, outcome: OutcomeKind, cause: str, confidence: float = 0.0) -> None:
         order = lane.order

@@ -92,10 +92,8 @@ def report(
     """
     task = cast("type[Task]", plugins.load("tasks", task_name))()
     verifier = open_verifier(task, plans)
-    if folder:
-        examples = sorted_by_hand(folder)
-    else:
-        examples = simulated(task, episodes, say=say, pictures=verifier.needs_images)
+    look = verifier.needs_images
+    examples = sorted_by_hand(folder) if folder else simulated(task, episodes, say=say, pictures=look)
     worse, rng = Disturbance(), np.random.default_rng(0)
     disturbed = [worse.on(example, task.spec, rng) for example in examples]
     took = latencies_ms(verifier, examples)
@@ -105,7 +103,7 @@ def report(
         episodes=len(examples),
         labelled_by="people" if folder else "the simulator's truth",
         grades=(
-            grade(verifier, examples, _BUILT[verifier.needs_images and not folder]),
+            grade(verifier, examples, _BUILT[look and not folder]),
             grade(verifier, disturbed, worse.line),
         ),
         p50_ms=float(np.percentile(took, 50)),

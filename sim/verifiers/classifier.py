@@ -1,0 +1,239 @@
+"""`classifier`: a small network that looks at the last pictures of a rollout. `enpire verifier fit` trains it.
+
+Each camera is one view with a network of its own part; a success needs every view to agree (the least probability
+counts), so that one view that is fooled or covered fools nobody. Torch is loaded when a verdict is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from enpire.errors import FileProblem, UsageError
+from enpire.files import parse
+from enpire.interfaces import Evidence, Task
+from enpire.store import durable
+from enpire.types import FloatArray, ImageArray, IntArray, MaskArray, Verdict
+from sim.verifiers.examples import Example
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+PIXELS = 112
+"""Pictures are averaged down to this width and height."""
+_FOLDER_FILES = ("classifier.json", "weights.npz")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassifierOptions:
+    """What a station or campaign file may say."""
+
+    folder: str
+    """Where `enpire verifier fit --out` wrote it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the network was made for."""
+
+    task: str
+    cameras: tuple[str, ...]
+    threshold: float
+    """Least probability that every view must give a success."""
+    examples: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schooling:
+    """How the network is trained."""
+
+    epochs: int = 25
+    batch: int = 32
+    rate: float = 2e-3
+    shift: int = 4
+    """Pixels by which a picture is moved at random: a camera that is not quite in its place."""
+    light: float = 0.35
+    """Its brightness is changed by up to this share at random."""
+    seed: int = 0
+
+
+class Classifier:
+    """Implements the Verifier protocol; when a rollout is finished is still the task's own verifier's to say."""
+
+    needs_images = True
+
+    def __init__(self, task: Task, facts: Facts, weights: Mapping[str, FloatArray]) -> None:
+        """Look through `weights`, one set a camera."""
+        self._own, self.facts, self._weights = task.verifier(), facts, dict(weights)
+        self._nets: dict[str, nn.Module] = {}
+        told = [canonical_bytes(facts), *(self._weights[name].tobytes() for name in sorted(self._weights))]
+        self.digest = hashlib.sha256(b"".join(told)).hexdigest()
+
+    def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
+        """Which lanes look done to the task's own verifier."""
+        return self._own.finished(state, ticks)
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        """The verdict of the view that is least sure of a success.
+
+        Raises:
+            UsageError: a picture is missing.
+        """
+        least = float(self.probabilities([evidence.images]).min())
+        success = least >= self.facts.threshold
+        return Verdict(kind="success" if success else "failure", confidence=max(least, 1.0 - least), source="verifier")
+
+    def probabilities(self, pictures: Sequence[Mapping[str, ImageArray]]) -> FloatArray:
+        """(n, cameras): how probable each view finds a success."""
+        import torch
+
+        views: list[FloatArray] = []
+        with torch.inference_mode():
+            for camera in self.facts.cameras:
+                missing = [1 for images in pictures if camera not in images]
+                if missing:
+                    raise UsageError(f"The classifier of {self.facts.task} needs pictures of {camera}, and got none.")
+                seen = torch.from_numpy(np.stack([small(images[camera]) for images in pictures]))
+                views.append(torch.sigmoid(self._net(camera)(seen)).numpy())
+        return np.stack(views, axis=1)
+
+    def write(self, folder: Path) -> None:
+        """Keep it in a folder, readable without pickle."""
+        durable.make_folder(folder)
+        with (folder / _FOLDER_FILES[1]).open("wb") as file:
+            np.savez(file, **self._weights)  # pyright: ignore[reportArgumentType]
+        durable.write(folder / _FOLDER_FILES[0], canonical_bytes(self.facts))
+
+    def _net(self, camera: str) -> nn.Module:
+        if camera not in self._nets:
+            import torch
+
+            net = network()
+            prefix = f"{camera}/"
+            mine = {name.removeprefix(prefix): torch.from_numpy(value) for name, value in self._weights.items()
+                    if name.startswith(prefix)}  # fmt: skip
+            net.load_state_dict(mine)
+            self._nets[camera] = net.eval()
+        return self._nets[camera]
+
+
+def open_verifier(task: Task, options: Mapping[str, object]) -> Classifier:
+    """The plug-in `classifier`.
+
+    Raises:
+        FileProblem: the folder holds no classifier, or one of another task.
+    """
+    folder = Path(parse(ClassifierOptions, options, "The options of the verifier classifier").folder)
+    try:
+        facts = parse(Facts, json.loads((folder / _FOLDER_FILES[0]).read_text("utf-8")), f"The classifier in {folder}")
+        with np.load(folder / _FOLDER_FILES[1], allow_pickle=False) as file:
+            weights = {name: cast(FloatArray, file[name]) for name in file.files}
+    except (OSError, ValueError, KeyError) as problem:
+        raise FileProblem(f"{folder} holds no classifier ({problem}); `enpire verifier fit` makes one.") from problem
+    if facts.task != task.spec.name:
+        raise FileProblem(f"The classifier in {folder} is of {facts.task}, not of {task.spec.name}.")
+    return Classifier(task, facts, weights)
+
+
+def train(task: Task, examples: Sequence[Example], schooling: Schooling | None = None) -> Classifier:
+    """Train one on labelled pictures; the threshold is chosen on a fifth of them that training does not see.
+
+    Raises:
+        UsageError: no pictures, or examples of one kind only.
+    """
+    truth = np.array([example.success for example in examples])
+    cameras = tuple(sorted(examples[0].evidence.images)) if examples else ()
+    if not cameras:
+        raise UsageError(f"The examples of {task.spec.name} have no pictures, and a classifier needs them.")
+    kept = np.arange(len(examples)) % 5 == 0
+    if min(truth[~kept].sum(), (~truth[~kept]).sum(), truth[kept].sum(), (~truth[kept]).sum()) < 2:
+        raise UsageError("A classifier needs at least ten examples of each kind, mixed.")
+    weights: dict[str, FloatArray] = {}
+    for camera in cameras:
+        views = np.stack([small(example.evidence.images[camera]) for example in examples])
+        learnt = _train_view(views[~kept], truth[~kept], schooling or Schooling())
+        weights |= {f"{camera}/{name}": value for name, value in learnt.items()}
+    facts = Facts(task=task.spec.name, cameras=cameras, threshold=0.5, examples=len(examples))
+    tried = Classifier(task, facts, weights)
+    least = tried.probabilities([example.evidence.images for example, one in zip(examples, kept, strict=True) if one])
+    threshold = _threshold(least.min(axis=1), truth[kept])
+    return Classifier(task, Facts(**{**asdict(facts), "threshold": threshold}), weights)
+
+
+def small(picture: ImageArray) -> FloatArray:
+    """A picture (height, width, 3) averaged down to (3, PIXELS, PIXELS), each channel relative to its own mean.
+
+    So a light that is brighter or darker as a whole changes little.
+    """
+    step = picture.shape[0] // PIXELS, picture.shape[1] // PIXELS
+    cut = picture[: step[0] * PIXELS, : step[1] * PIXELS].astype(np.float32)
+    mean = cut.reshape(PIXELS, step[0], PIXELS, step[1], 3).mean(axis=(1, 3)).transpose(2, 0, 1)
+    return np.ascontiguousarray((mean - mean.mean()) / (mean.std() + 1.0))
+
+
+def network() -> nn.Module:
+    """Four convolutions and two linear layers, 70 thousand numbers; (n, 3, PIXELS, PIXELS) -> logits (n,)."""
+    from torch import nn
+
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 5, stride=2, padding=2), nn.ReLU(), nn.Conv2d(16, 24, 3, stride=2, padding=1), nn.ReLU(),
+        nn.Conv2d(24, 32, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, stride=2, padding=1), nn.ReLU(),
+        nn.Flatten(), nn.Linear(32 * 7 * 7, 32), nn.ReLU(),
+        nn.Linear(32, 1), nn.Flatten(0),
+    )  # fmt: skip
+
+
+def canonical_bytes(facts: Facts) -> bytes:
+    """The facts as JSON, always the same."""
+    return json.dumps(asdict(facts), sort_keys=True).encode()
+
+
+def _train_view(views: FloatArray, truth: npt.NDArray[np.bool_], schooling: Schooling) -> Mapping[str, FloatArray]:
+    import torch
+    from torch import nn
+
+    torch.set_num_threads(1)  # So small a network is slower on several, and stations share their cores.
+    rng = np.random.default_rng(schooling.seed)
+    with torch.random.fork_rng():
+        torch.manual_seed(schooling.seed)
+        net = network()
+    labels, balance = torch.from_numpy(truth.astype(np.float32)), float((~truth).sum() / truth.sum())
+    loss_of = nn.BCEWithLogitsLoss(pos_weight=torch.tensor(balance))
+    steps = schooling.epochs * -(-len(views) // schooling.batch)
+    optimiser = torch.optim.AdamW(net.parameters(), lr=schooling.rate, weight_decay=1e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, schooling.rate, total_steps=steps)
+    for _ in range(schooling.epochs):
+        for rows in np.array_split(rng.permutation(len(views)), -(-len(views) // schooling.batch)):
+            optimiser.zero_grad()
+            loss_of(net(_varied(views[rows], rng, schooling)), labels[torch.from_numpy(rows)]).backward()
+            optimiser.step()
+            schedule.step()
+    return {name: value.detach().numpy().copy() for name, value in net.state_dict().items()}
+
+
+def _varied(views: FloatArray, rng: np.random.Generator, schooling: Schooling) -> torch.Tensor:
+    """Pictures moved and lit a little differently."""
+    import torch
+
+    reach = schooling.shift
+    moved = [
+        np.roll(view, rng.integers(-reach, reach, 2, endpoint=True), axis=(1, 2))
+        * (1.0 + schooling.light * rng.uniform(-1.0, 1.0))
+        for view in views
+    ]
+    return torch.from_numpy(np.stack(moved).astype(np.float32))
+
+
+def _threshold(least: FloatArray, truth: npt.NDArray[np.bool_]) -> float:
+    """The middle of the thresholds that make the fewest mistakes, a wrong success counted four times."""
+    tried = np.linspace(0.05, 0.95, 91)
+    costs = np.array([4 * ((least >= one) & ~truth).sum() + ((least < one) & truth).sum() for one in tried])
+    return float(tried[costs == costs.min()].mean())
