@@ -160,19 +160,23 @@ def draw_chances(windows: Windows, settings: RoundSettings, round_: int) -> Floa
 
 
 def course_of(job: ImprovementJob, settings: FlowSettings, windows: int) -> Course:
-    """How long to train; the digest makes a checkpoint of other data, settings or seed unusable."""
-    about = {
-        "recipe": job.recipe, "parent": str(job.parent), "episodes": [str(item) for item in job.episodes],
-        "round": job.round, "seed": job.seed,
-    }  # fmt: skip
-    digest = hashlib.sha256(canonical(about).encode()).hexdigest()
+    """How long to train, and where the checkpoint lies."""
     return Course(
         settings=settings,
         steps=settings.steps(windows),
         seed=job.seed,
         checkpoint=job.work / "checkpoint.safetensors",
-        job=digest,
+        job=job_digest(job),
     )
+
+
+def job_digest(job: ImprovementJob) -> str:
+    """Makes a checkpoint of other data, settings or seed unusable."""
+    about = {
+        "recipe": job.recipe, "parent": str(job.parent), "episodes": [str(item) for item in job.episodes],
+        "round": job.round, "seed": job.seed,
+    }  # fmt: skip
+    return hashlib.sha256(canonical(about).encode()).hexdigest()
 
 
 def write_version(version: FlowVersion, output: Path, beside: Addition | None = None) -> None:

@@ -69,8 +69,11 @@ class Descent:
             spread = self._square.sqrt().div_((1 - SQUARE_DECAY ** (step + 1)) ** 0.5).add_(1e-8)
             rate = self._schedule.at(step) / (1 - MEAN_DECAY ** (step + 1))
             self._row.addcdiv_(self._mean, spread, value=-rate)
-            # Early on the average follows fast, so that it does not remember the first weights.
-            self._average.lerp_(self._row, 1 - min(self._keep, (1 + step) / (10 + step)))
+            if self._keep:
+                # Early on the average follows fast, so that it does not remember the first weights.
+                self._average.lerp_(self._row, 1 - min(self._keep, (1 + step) / (10 + step)))
+            else:
+                self._average.copy_(self._row)
 
     def lend_average(self, twin: Iterable[nn.Parameter]) -> None:
         """Make the parameters of a second network of the same shape views of the average: a target network."""

@@ -21,10 +21,10 @@ from enpire.interfaces import ImprovementJob, Progress
 from enpire.store import durable
 from enpire.types import FloatArray
 from policies import lerobot_policy
-from policies.clone import draw_chances, prepare
+from policies.clone import prepare
 from policies.descent import Descent, Schedule, read_checkpoint, write_checkpoint
 from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS, Course
-from policies.habc.learner import Material, WeightTable, critic_training, gather, judged, rule_of
+from policies.habc.learner import Material, WeightTable, critic_training, gather, judged
 from policies.habc.segments import Windows
 from policies.habc.settings import HabcSettings
 from policies.habc.train import head_start
@@ -64,11 +64,12 @@ class LerobotHabc:
             settings = _fitted(settings, parts)
             material = gather(episodes, settings)
             training, course = critic_training(job, settings, material, scales[0])
+            report(Progress(stage="begin", done=0, total=1, figures={}))
             head_start(training, course)
-            figures = judged(material, training, scales[1].spread)
+            figures, rule = judged(material, training, scales[1].spread)
             report(Progress(stage="critics", done=training.done, total=max(1, training.done), figures=figures))
-            table = WeightTable(material.windows, training, rule_of(material, training, scales[1].spread))
-            chances = draw_chances(material.windows, settings, job.round) * (table.open > 0)
+            table = WeightTable(material.windows, training, rule)
+            chances = table.chances(material.windows, job.round)
             course = replace(course, steps=settings.steps(int((chances > 0).sum())))
             loss = math.nan
             for done, loss in _train(parts, _Study(material, table, chances, settings), course):

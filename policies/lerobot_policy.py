@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lerobot.policies.pretrained import PreTrainedPolicy
 
 BLOCK_ROWS = 8
-"""Lanes are decided in blocks of exactly this many rows, so that a lane's chunk is the same in any company."""
+"""ACT decides for blocks of exactly this many lanes, so that a lane's chunk is the same in any company."""
 IMAGES = "observation.images."
 
 
@@ -128,7 +128,8 @@ class LerobotPolicy:
     """A LeRobot policy that decides for several lanes.
 
     A policy with several observation steps sees the lane's last decisions, so `execute` 1 gives it LeRobot's own
-    spacing. Policies without noise, and diffusion under DDIM, decide in blocks; others lane by lane with a seed each.
+    spacing. ACT has no noise and decides in blocks; others decide lane by lane with a seed each (the convolutions of
+    diffusion give a row other last bits at another place in its block).
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -138,8 +139,7 @@ class LerobotPolicy:
         self._steps = int(getattr(self._config, "n_obs_steps", 1))
         self._noise: dict[int, np.random.Generator] = {}
         self._past: dict[int, deque[dict[str, Tensor]]] = {}
-        scheduler = getattr(self._config, "noise_scheduler_type", "")
-        self._blocks = self._config.type == "act" or (self._config.type == "diffusion" and scheduler == "DDIM")
+        self._blocks = self._config.type == "act"
         self.horizon = self._probe()
         self.execute = parts.about.execute
         if not 1 <= self.execute <= self.horizon:
@@ -199,20 +199,11 @@ class LerobotPolicy:
         }
         batch = {key: self._shaped(value) for key, value in stacked.items()}
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            chunk = self._decide(batch, [self._noise[lane] for lane in lanes], len(padded))
+            self._parts.policy.reset()
+            torch.manual_seed(int(self._noise[lanes[0]].integers(2**62)))
+            chunk = self._parts.policy.predict_action_chunk(batch)
             actions = self._parts.after(chunk.reshape(-1, chunk.shape[-1])).reshape(chunk.shape)
         return actions[: len(lanes)].numpy().astype(np.float32)
-
-    def _decide(self, batch: dict[str, Tensor], noises: list[np.random.Generator], rows: int) -> Tensor:
-        policy = self._parts.policy
-        policy.reset()
-        if self._config.type == "diffusion" and self._blocks:
-            size = (self._config.horizon, self._action_dim)
-            drawn = [noise.standard_normal(size, dtype=np.float32) for noise in noises]
-            drawn += [drawn[-1]] * (rows - len(drawn))
-            return policy.predict_action_chunk(batch, noise=torch.from_numpy(np.stack(drawn)))
-        torch.manual_seed(int(noises[0].integers(2**62)))
-        return policy.predict_action_chunk(batch)
 
     def _shaped(self, value: Tensor) -> Tensor:
         """(B, steps, ...) for policies with a history axis, (B, ...) for those without."""

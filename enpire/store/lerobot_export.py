@@ -1,6 +1,7 @@
 """Episodes to and from LeRobotDataset v3, the format that other tools of the field read.
 
-Exported with the standard keys (`observation.state`, `action`, `next.reward`, `next.done`, `next.success`,
+Exported with the standard keys (`observation.state`, the same as `observation.environment_state` because LeRobot's ACT
+and Diffusion insist on that or on a picture, `action`, `next.reward`, `next.done`, `next.success`,
 `intervention`, task) and with what makes the way back exact: `next.state`, `source`, `chunk`, `episode_uid`, `outcome`.
 A LeRobotDataset is not crash-safe while it is written, so it is written under a hidden name and renamed when complete.
 Reading goes to the files directly: LeRobot's own loader would ask the Hub when a file is broken.
@@ -119,6 +120,7 @@ def _features(spec: TaskSpec) -> dict[str, dict[str, object]]:
     one = {"shape": (1,), "names": None}
     return {
         "observation.state": _vector(spec.state),
+        "observation.environment_state": _vector(spec.state),
         "action": _vector(spec.action),
         "next.state": _vector(spec.state),
         "next.reward": {"dtype": "float32", **one},
@@ -153,6 +155,7 @@ def _frames(episode: Episode, spec: TaskSpec) -> Iterator[dict[str, object]]:
         human = bool(source == SOURCE_HUMAN)
         yield {
             "observation.state": recorded.state[tick],
+            "observation.environment_state": recorded.state[tick],
             "action": action,
             "next.state": recorded.state[tick + 1],
             "next.reward": np.array([won], np.float32),

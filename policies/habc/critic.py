@@ -31,23 +31,25 @@ class CriticShape:
 
 
 class Critics(nn.Module):
-    """f_v: state -> logit of success; f_e: state -> minus the decisions still to come on a successful way."""
+    """f_v: state -> logit of success; f_e: state -> minus the decisions still to come on a successful way.
+
+    Each layer of both heads is one stack of matrices, so that a training step is a few products for both.
+    """
 
     def __init__(self, shape: CriticShape, seed: int) -> None:
         """Draw the first weights from `seed` alone."""
         super().__init__()
         self.shape = shape
-        wide = shape.state_dim * (1 + 2 * shape.frequencies)
-        self.viability_encoder = _encoder(wide, shape.hidden)
-        self.efficiency_encoder = self.viability_encoder if shape.shared_encoder else _encoder(wide, shape.hidden)
-        self.viability_head, self.efficiency_head = nn.Linear(shape.hidden, 1), nn.Linear(shape.hidden, 1)
+        wide, hidden = shape.state_dim * (1 + 2 * shape.frequencies), shape.hidden
+        encoders = 1 if shape.shared_encoder else 2
         generator = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            for module in self.modules():
-                if isinstance(module, nn.Linear):
-                    bound = module.in_features**-0.5
-                    module.weight.uniform_(-bound, bound, generator=generator)
-                    module.bias.zero_()
+        sizes = ((encoders, wide, hidden), (encoders, hidden, hidden), (2, hidden, 1))
+        drawn = [torch.empty(size).uniform_(-(size[1] ** -0.5), size[1] ** -0.5, generator=generator) for size in sizes]
+        self.first, self.second, self.last = (nn.Parameter(weight) for weight in drawn)
+        """(encoders, features, hidden), (encoders, hidden, hidden), (2 heads, hidden, 1)."""
+        self.first_bias, self.second_bias, self.last_bias = (
+            nn.Parameter(torch.zeros(n, 1, out)) for n, _, out in sizes
+        )
 
     def features(self, state: Tensor) -> Tensor:
         """Normalised states (B, state_dim) -> (B, features)."""
@@ -55,16 +57,40 @@ class Critics(nn.Module):
 
     def viability(self, features: Tensor) -> Tensor:
         """z_v (B,), logits, not clipped."""
-        return self.viability_head(self.viability_encoder(features)).squeeze(-1)
+        return self._alone(features, 0)
 
     def efficiency(self, features: Tensor) -> Tensor:
         """V_e (B,), in decisions. The head works in units of T_max, so that its targets are of order one."""
-        said = self.efficiency_head(self.efficiency_encoder(features)).squeeze(-1)
+        return self._in_decisions(self._alone(features, 1))
+
+    def both(self, labelled: Tensor, timed: Tensor) -> tuple[Tensor, Tensor]:
+        """(z_v of `labelled`, V_e of `timed`), each (B,), from rows (B, features) of the same number."""
+        pair = (labelled, timed)
+        rows = torch.cat(pair)[None] if self.shape.shared_encoder else torch.stack(pair)
+        rows = nn.functional.silu(torch.baddbmm(self.first_bias, rows, self.first))
+        rows = nn.functional.silu(torch.baddbmm(self.second_bias, rows, self.second))
+        said = torch.baddbmm(self.last_bias, rows.view(2, len(labelled), -1), self.last).squeeze(-1)
+        return said[0], self._in_decisions(said[1])
+
+    def opinions(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """(z_v, V_e) of the same rows (B, features)."""
+        if not self.shape.shared_encoder:
+            return self.viability(features), self.efficiency(features)
+        said = torch.addmm(self.last_bias.view(2), self._encoded(features, 0), self.last.squeeze(-1).T)
+        return said[:, 0], self._in_decisions(said[:, 1])
+
+    def _alone(self, rows: Tensor, head: int) -> Tensor:
+        return torch.addmm(self.last_bias[head], self._encoded(rows, head), self.last[head]).squeeze(-1)
+
+    def _encoded(self, rows: Tensor, head: int) -> Tensor:
+        parts = (self.first_bias, self.first, self.second_bias, self.second)
+        # A squeezed view costs the gradient nothing, a selected one a copy.
+        shared = self.shape.shared_encoder
+        b1, w1, b2, w2 = (part.squeeze(0) if shared else part[head] for part in parts)
+        return nn.functional.silu(torch.addmm(b2, nn.functional.silu(torch.addmm(b1, rows, w1)), w2))
+
+    def _in_decisions(self, said: Tensor) -> Tensor:
         return self.shape.horizon_decisions * (-nn.functional.softplus(said - 1) if self.shape.bounded else said)
-
-
-def _encoder(wide: int, hidden: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(wide, hidden), nn.SiLU(), nn.Linear(hidden, hidden), nn.SiLU())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,28 +121,34 @@ def efficiency_targets(rows: Transitions, later_value: Tensor) -> Tensor:
     return (later_value.detach() * (1 - rows.ends) - rows.cost).detach()
 
 
-def efficiency_loss(value: Tensor, target: Tensor, unit: float) -> Tensor:
-    """Huber loss with threshold 1 on values in multiples of `unit` decisions.
+def efficiency_loss(value: Tensor, target: Tensor, unit: float, counted: Tensor | None = None) -> Tensor:
+    """Huber loss with threshold 1 on values in multiples of `unit` decisions, over the rows `counted` (B,) as 1.
 
     With `unit` 1 (the paper's letter) the rare terminal rows are clipped and V runs away: `check_efficiency` sees it.
     """
-    return nn.functional.huber_loss(value / unit, target / unit, delta=1.0)
+    if counted is None:
+        return nn.functional.huber_loss(value / unit, target / unit, delta=1.0)
+    losses = nn.functional.huber_loss(value / unit, target / unit, delta=1.0, reduction="none")
+    return (losses * counted).sum() / counted.sum().clamp(min=1)
 
 
 def advantages(critics: Critics, rows: Transitions) -> Advantages:
-    """What the critics say about decisions, without gradients: p_v, A_v = z(s') - z(s), A_e = target - V(s)."""
-    limit = critics.shape.logit_limit
+    """What the critics say about decisions, without gradients."""
     with torch.no_grad():
-        now, later = critics.viability(rows.features), critics.viability(rows.later)
-        if limit > 0:
-            now, later = now.clamp(-limit, limit), later.clamp(-limit, limit)
-        span = (-critics.shape.horizon_decisions, 0.0)
-        value = critics.efficiency(rows.features).clamp(*span)
-        target = efficiency_targets(rows, critics.efficiency(rows.later).clamp(*span))
+        return advantages_of(critics.shape, rows, critics.opinions(rows.features), critics.opinions(rows.later))
+
+
+def advantages_of(
+    shape: CriticShape, rows: Transitions, now: tuple[Tensor, Tensor], later: tuple[Tensor, Tensor]
+) -> Advantages:
+    """p_v, A_v = z(s') - z(s), A_e = target - V(s), from (z, V) at both ends of the temporal difference."""
+    limit, longest = shape.logit_limit, shape.horizon_decisions
+    before, after = (z.clamp(-limit, limit) if limit > 0 else z for z in (now[0], later[0]))
+    target = efficiency_targets(rows, later[1].clamp(-longest, 0.0))
     return Advantages(
-        viability=torch.sigmoid(now).numpy(),
-        viability_gain=(later - now).numpy(),
-        efficiency_gain=(target - value).numpy(),
+        viability=torch.sigmoid(before).numpy(),
+        viability_gain=(after - before).numpy(),
+        efficiency_gain=(target - now[1].clamp(-longest, 0.0)).numpy(),
     )
 
 

@@ -19,7 +19,7 @@ from policies.habc.opinions import write_opinions
 from policies.habc.segments import Windows, cut, fresh, interception
 from policies.habc.settings import HabcSettings
 from policies.habc.train import CriticTraining, critics_for, evidence_of, head_start
-from policies.habc.weights import WeightRule, actor_weights
+from policies.habc.weights import Advantages, WeightRule, actor_weights
 from policies.normalise import Scale
 from policies.training_data import Recorded, read_episodes
 
@@ -51,24 +51,29 @@ class Habc:
         training, course = critic_training(job, settings, material, pupil.scales[0])
         report(Progress(stage="critics", done=0, total=max(1, settings.critic_steps), figures={}))
         head_start(training, course)
-        figures: dict[str, float] = {}
-        if not settings.critic_beside:
-            figures = judged(material, training, pupil.scales[1].spread)
-            report(Progress(stage="critics", done=training.done, total=max(1, training.done), figures=figures))
-        taught = _teach(job, material, training, pupil, report)
+        spread, figures = pupil.scales[1].spread, dict[str, float]()
         if settings.critic_beside:
-            figures = judged(material, training, pupil.scales[1].spread)
+            rule = rule_of(material, training.advantages(), settings, spread)
+        else:
+            figures, rule = judged(material, training, spread)
+            report(Progress(stage="critics", done=training.done, total=max(1, training.done), figures=figures))
+        taught = _teach(job, material, WeightTable(material.windows, training, rule), pupil, report)
+        if settings.critic_beside:
+            figures, _ = judged(material, training, spread)
         write_opinions(material.episodes, material.windows, training, job.episodes)
         write_version(version_of(pupil.network, pupil.scales, pupil.temperature), job.output)
         return figures | taught
 
 
-def judged(material: Material, training: CriticTraining, spread: FloatArray) -> dict[str, float]:
-    """Guard against divergence, set the gates, and say how the critics do; `spread` (action_dim,) of the commands."""
+def judged(material: Material, training: CriticTraining, spread: FloatArray) -> tuple[dict[str, float], WeightRule]:
+    """Guard against divergence, set the gates, and say how the critics do and which rows they weigh.
+
+    `spread` (action_dim,) is that of the commands.
+    """
     windows, settings = material.windows, training.settings
     figures = _guard(settings, training)
     said = training.refresh()
-    rule = rule_of(material, training, spread)
+    rule = rule_of(material, said, settings, spread)
     figures |= {
         "n_episodes": float(len(material.episodes)),
         "n_success": float(training.evidence.successes),
@@ -78,57 +83,64 @@ def judged(material: Material, training: CriticTraining, spread: FloatArray) -> 
         "brier": diagnostics.held_out_brier(windows, said, material.held_out, settings.partition),
         "interventions_reweighted": float(rule.reweight_interventions),
     }
-    return figures | diagnostics.gate_figures(windows, said, actor_weights(windows, training.gates, rule))
+    return figures | diagnostics.gate_figures(windows, said, actor_weights(windows, training.gates, rule)), rule
 
 
 def _teach(
-    job: ImprovementJob,
-    material: Material,
-    training: CriticTraining,
-    pupil: Pupil,
-    report: Callable[[Progress], None],
+    job: ImprovementJob, material: Material, table: WeightTable, pupil: Pupil, report: Callable[[Progress], None]
 ) -> dict[str, float]:
     """Weighted flow matching from the parent's weights; the pupil's network holds the result."""
-    settings, windows = training.settings, material.windows
-    table = WeightTable(windows, training, rule_of(material, training, pupil.scales[1].spread))
-    draw = draw_chances(windows, settings, job.round) * (table.open > 0)
+    training, windows = table.training, material.windows
+    draw = table.chances(windows, job.round)
     lesson = Lesson.of(windows, pupil.network.shape, pupil.scales, draw)
-    course = course_of(job, settings, int((draw > 0).sum()))
+    course = course_of(job, training.settings, int((draw > 0).sum()))
     loss = math.nan
     for done, loss in train_actor(pupil.network, lesson, course, table.weights, training):
         report(Progress(stage="actor", done=done, total=course.steps, figures={"loss": loss}))
     return {"loss": loss, "steps": float(course.steps), "temperature": pupil.temperature}
 
 
-def rule_of(material: Material, training: CriticTraining, spread: FloatArray) -> WeightRule:
+def rule_of(material: Material, said: Advantages, settings: HabcSettings, spread: FloatArray) -> WeightRule:
     """Which rows the gate weighs; interventions only as the recipe says, or once A_e ranks held-out windows well."""
-    settings = training.settings
     reweight = settings.reweight_interventions == "always"
     if settings.reweight_interventions == "when_sure":
-        said = training.advantages()
         reweight = diagnostics.efficiency_ranking(material.windows, said, material.held_out, spread) >= SURE_AUC
     return WeightRule(reweight_interventions=bool(reweight), partition=settings.partition)
 
 
 class WeightTable:
-    """The weight of every window at every step: gates of 1 while warming up, then the critics'."""
+    """The weight of every window at every step: gates of 1 while warming up, then the critics'.
+
+    Critics beside the actor (the paper's way) learn from each minibatch when they are asked for its weights.
+    """
 
     def __init__(self, windows: Windows, training: CriticTraining, rule: WeightRule) -> None:
-        """`training` keeps the gates; they may change while the actor trains."""
-        self._windows, self._training, self._rule = windows, training, rule
+        """`training` keeps the gates. LearningProblem when no window may be imitated."""
+        self.training = training
+        self._least = actor_weights(windows, np.zeros(len(windows), np.float32), rule)
         self.open = actor_weights(windows, np.ones(len(windows), np.float32), rule)
         """(N,), weights with every gate at 1: above 0 wherever a weight can be."""
-        self._weighed_gates: FloatArray | None = None
-        self._weights = self.open
+        if not (self.open > 0).any():
+            raise LearningProblem(
+                "No window may be imitated: there is neither a demonstration nor a success; collect more."
+            )
+
+    def chances(self, windows: Windows, round_: int) -> FloatArray:
+        """How often each window is drawn (N,): those that may be imitated, and those that teach critics beside."""
+        settings = self.training.settings
+        wanted = self.open > 0
+        if settings.critic_beside:
+            wanted |= self.training.evidence.marks.any
+        return np.where(wanted, draw_chances(windows, settings, round_), np.float32(0))
 
     def weights(self, step: int, rows: IntArray) -> FloatArray:
-        """Weights (B,) of a minibatch, before normalisation."""
-        if step < self._training.settings.warmup_steps:
+        """Weights (B,) of a minibatch, before normalisation: a window counts 1, 0 or its gate."""
+        training = self.training
+        gates = training.learn_from(rows) if training.settings.critic_beside else training.gates[rows]
+        if step < training.settings.warmup_steps:
             return self.open[rows]
-        if self._weighed_gates is not self._training.gates:
-            self._weighed_gates = self._training.gates
-            self._weights = actor_weights(self._windows, self._weighed_gates, self._rule)
-        return self._weights[rows]
+        least = self._least[rows]
+        return least + (self.open[rows] - least) * gates
 
 
 def gather(episodes: list[Recorded], settings: HabcSettings) -> Material:

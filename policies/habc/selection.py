@@ -66,7 +66,7 @@ class BestOfN:
         training, course = critic_training(job, settings, material, version.state)
         head_start(training, course)
         report(Progress(stage="critics", done=training.done, total=max(1, training.done), figures={}))
-        figures = judged(material, training, version.action.spread)
+        figures, _ = judged(material, training, version.action.spread)
         aims = targets(material, training)
         network, agreement = train_score(version, material, aims, settings, job.seed)
         report(Progress(stage="score", done=settings.score_steps, total=settings.score_steps, figures=agreement))

@@ -16,12 +16,10 @@ class HabcSettings(RoundSettings):
     critic_steps: int = 500
     """Gradient steps of the critics before the actor begins."""
     critic_beside: bool = False
-    """The critics go on learning beside the actor, one step for one (the paper's way)."""
-    refresh_steps: int = 25
-    """Actor steps between two looks at critics that learn beside."""
+    """The critics go on learning beside the actor, one step for one, from its own minibatches (the paper's way)."""
     warmup_steps: int = 0
     """Actor steps during which the gate counts as 1."""
-    critic_batch: int = 256
+    critic_batch: int = 128
     critic_learning_rate: float = 1e-3
     critic_hidden: int = 128
     critic_frequencies: int = 0
@@ -59,9 +57,9 @@ class HabcSettings(RoundSettings):
     def __post_init__(self) -> None:
         """Say which value is not allowed."""
         RoundSettings.__post_init__(self)
-        if min(self.critic_steps, self.warmup_steps) < 0 or min(self.refresh_steps, self.multi_step) < 1:
-            raise ValueError(
-                "critic_steps and warmup_steps must be at least 0, refresh_steps and multi_step at least 1."
-            )
+        if min(self.critic_steps, self.warmup_steps) < 0 or min(self.critic_batch, self.multi_step) < 1:
+            raise ValueError("critic_steps and warmup_steps must be at least 0, critic_batch, multi_step at least 1.")
+        if self.critic_beside and self.label_ends:
+            raise ValueError("critics that learn beside the actor see no last states; say label_ends: false.")
         if not 0 < self.target_follow <= 1 or not 0 <= self.label_smoothing < 0.5:
             raise ValueError("target_follow must be in (0, 1], label_smoothing in [0, 0.5).")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from enpire.types import FloatArray, MaskArray
+from enpire.types import FloatArray, IntArray, MaskArray
 from policies.descent import Descent, Schedule, TensorTable, read_checkpoint, write_checkpoint
 from policies.flow_network import fourier
 from policies.flow_training import Course, Extra
@@ -20,6 +20,7 @@ from policies.habc.critic import (
     Soundness,
     Transitions,
     advantages,
+    advantages_of,
     check_efficiency,
     efficiency_loss,
     efficiency_targets,
@@ -44,6 +45,28 @@ class Labelled:
     """(V,), mean 1."""
 
 
+class Marks:
+    """What each of the N windows may teach, for critics that learn from the actor's own minibatches.
+
+    One packed table (N, 2 features + 5), so that a minibatch is gathered at once.
+    """
+
+    def __init__(self, every: Transitions, label: FloatArray, weight: FloatArray, timed: FloatArray) -> None:
+        """`label` in [0, 1] and its `weight`, 0 where there is none; `timed` 1 for the efficiency head; all (N,)."""
+        columns = (every.cost, every.ends, rows_of(label), rows_of(weight), rows_of(timed))
+        self._table = torch.cat((every.features, every.later, torch.stack(columns, dim=1)), dim=1)
+        self._wide = every.features.shape[1]
+        self.any: MaskArray = (weight > 0) | (timed > 0)
+        """(N,), windows that teach one of the heads."""
+
+    def at(self, drawn: IntArray) -> tuple[Transitions, tuple[Tensor, Tensor, Tensor]]:
+        """Rows of a minibatch and their (label, weight, timed), each (B,)."""
+        rows = self._table[torch.from_numpy(drawn)]
+        features, later, columns = rows.split((self._wide, self._wide, 5), dim=1)
+        cost, ends, *marks = columns.unbind(dim=1)
+        return Transitions(features=features, later=later, cost=cost, ends=ends), (marks[0], marks[1], marks[2])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """All that the critics see of the windows."""
@@ -54,6 +77,7 @@ class Evidence:
     labelled: Labelled
     timed: Transitions
     """The windows of the efficiency head."""
+    marks: Marks
     successes: int
     """Successful policy episodes."""
 
@@ -75,13 +99,13 @@ def evidence_of(windows: Windows, settings: HabcSettings, scale: Scale, kappa: f
     label = labels(windows, settings.partition)
     use = (label >= 0) & shown
     weight = label_weights(windows, settings, kappa)
-    features, target, heft = [every.features[_index(use)]], [label[use]], [weight[use]]
+    smooth = label.clip(settings.label_smoothing, 1 - settings.label_smoothing)
+    features, target, heft = [every.features[_index(use)]], [smooth[use]], [weight[use]]
     if settings.label_ends:
         last = use & windows.ends & (windows.cost == 0)
         features.append(every.later[_index(last)])
-        target.append(label[last])
+        target.append(smooth[last])
         heft.append(weight[last])
-    smooth = np.concatenate(target).clip(settings.label_smoothing, 1 - settings.label_smoothing)
     heavy = np.concatenate(heft)
     # Policy windows before an intervention are in successful episodes too, but they are a person's success.
     autonomous = windows.success & np.isin(windows.part, (Part.AUTONOMOUS, Part.SUFFIX))
@@ -94,10 +118,11 @@ def evidence_of(windows: Windows, settings: HabcSettings, scale: Scale, kappa: f
         every=every,
         labelled=Labelled(
             features=torch.cat(features),
-            label=rows_of(smooth),
+            label=rows_of(np.concatenate(target)),
             weight=rows_of(heavy / heavy.mean() if len(heavy) else heavy),
         ),
         timed=_rows(every, timed & shown),
+        marks=Marks(every, smooth, weight * use, (timed & shown).astype(np.float32)),
         successes=successes,
     )
 
@@ -128,7 +153,7 @@ def critics_for(windows: Windows, settings: HabcSettings, seed: int) -> Critics:
 
 
 class CriticTraining(Extra):
-    """Trains critics; as an `Extra` it goes on beside the actor and keeps the table of gates fresh."""
+    """Trains critics, before the actor or beside it; as an `Extra` it lies in the actor's checkpoint."""
 
     def __init__(self, critics: Critics, evidence: Evidence, settings: HabcSettings, seed: int) -> None:
         """Nothing is trained yet; the gates are all 1."""
@@ -148,35 +173,44 @@ class CriticTraining(Extra):
     def learn(self) -> None:
         """One gradient step of both heads, on its own minibatch."""
         random = np.random.default_rng((self._seed, 7, self._done))
-        loss = torch.zeros(())
-        labelled, timed = self.evidence.labelled, self.evidence.timed
-        if len(labelled.label):
-            rows = torch.from_numpy(random.integers(len(labelled.label), size=self.settings.critic_batch))
-            logits = self.critics.viability(labelled.features[rows])
-            loss = loss + viability_loss(logits, labelled.label[rows], labelled.weight[rows])
-        if len(timed.cost):
-            rows = torch.from_numpy(random.integers(len(timed.cost), size=self.settings.critic_batch))
-            loss = loss + self._efficiency_loss(_rows(timed, rows))
-        if loss.requires_grad:
+        labelled, timed, size = self.evidence.labelled, self.evidence.timed, self.settings.critic_batch
+        drawn = [
+            torch.from_numpy(random.integers(count, size=size)) if count else None
+            for count in (len(labelled.label), len(timed.cost))
+        ]
+        match drawn:
+            case [Tensor() as told, Tensor() as counted]:
+                rows = _rows(timed, counted)
+                logits, value = self.critics.both(labelled.features[told], rows.features)
+                loss = self._viability_loss(logits, told) + self._efficiency_loss(value, rows)
+            case [Tensor() as told, None]:
+                loss = self._viability_loss(self.critics.viability(labelled.features[told]), told)
+            case [None, Tensor() as counted]:
+                rows = _rows(timed, counted)
+                loss = self._efficiency_loss(self.critics.efficiency(rows.features), rows)
+            case _:
+                loss = None
+        if loss is not None:
             self._descent.down(loss, self._done)
         self._done += 1
 
-    def step(self, step: int) -> None:
-        """Beside the actor: learn when the recipe says so, and look at the critics again now and then."""
-        if not self.settings.critic_beside:
-            return
-        self.learn()
-        if step >= self.settings.warmup_steps and step % self.settings.refresh_steps == 0:
-            self.refresh()
+    def learn_from(self, drawn: IntArray) -> FloatArray:
+        """One gradient step on the actor's own minibatch; its gates (B,) by the critics as they were before."""
+        rows, (label, weight, timed) = self.evidence.marks.at(drawn)
+        logits, value = self.critics.opinions(rows.features)
+        with torch.no_grad():
+            later = self.critics.opinions(rows.later)
+            aim = later[1] if self.settings.target_follow == 1 else self._target.efficiency(rows.later)
+        loss = viability_loss(logits, label, weight)
+        loss = loss + efficiency_loss(value, efficiency_targets(rows, aim), self._unit, timed)
+        said = advantages_of(self.critics.shape, rows, (logits.detach(), value.detach()), later)
+        self._descent.down(loss, self._done)
+        self._done += 1
+        return gate(self._scaled(said), self.form)
 
     def refresh(self) -> Advantages:
         """Compute the gates of all windows from the critics as they are now."""
-        said = self.advantages()
-        scaled = Advantages(
-            viability=said.viability,
-            viability_gain=said.viability_gain,
-            efficiency_gain=said.efficiency_gain * np.float32(self._trust()),
-        )
+        scaled = self._scaled(self.advantages())
         self.gates = gate(scaled, self.form)
         return scaled
 
@@ -206,16 +240,25 @@ class CriticTraining(Extra):
         """Gradient steps so far."""
         return self._done
 
-    def _trust(self) -> float:
+    def _scaled(self, said: Advantages) -> Advantages:
+        """A_e counts less while few successes have taught it."""
         n = self.evidence.successes
-        return self.settings.efficiency_gain * n / (n + self.settings.shrink) if n else 0.0
+        trust = self.settings.efficiency_gain * n / (n + self.settings.shrink) if n else 0.0
+        return said if trust == 1 else replace(said, efficiency_gain=said.efficiency_gain * np.float32(trust))
 
-    def _efficiency_loss(self, rows: Transitions) -> Tensor:
+    def _viability_loss(self, logits: Tensor, rows: Tensor) -> Tensor:
+        labelled = self.evidence.labelled
+        return viability_loss(logits, labelled.label[rows], labelled.weight[rows])
+
+    def _efficiency_loss(self, value: Tensor, rows: Transitions) -> Tensor:
         asked = self.critics if self.settings.target_follow == 1 else self._target
         with torch.no_grad():
             later = asked.efficiency(rows.later)
-        unit = self.critics.shape.horizon_decisions if self.settings.efficiency_unit == "horizon" else 1.0
-        return efficiency_loss(self.critics.efficiency(rows.features), efficiency_targets(rows, later), unit)
+        return efficiency_loss(value, efficiency_targets(rows, later), self._unit)
+
+    @property
+    def _unit(self) -> float:
+        return self.critics.shape.horizon_decisions if self.settings.efficiency_unit == "horizon" else 1.0
 
 
 def head_start(training: CriticTraining, course: Course) -> None:

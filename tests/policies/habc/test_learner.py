@@ -114,7 +114,7 @@ def test_warming_up_equals_filtered_cloning_to_the_bit(fresh_job: Callable[..., 
 
 @pytest.mark.parametrize("beside", [False, True])
 def test_killed_training_resumes_to_the_same_bytes(fresh_job: Callable[..., ImprovementJob], beside: bool) -> None:
-    longer = {"least_steps": 600, "most_steps": 600, "critic_beside": beside, "refresh_steps": 7}
+    longer = {"least_steps": 600, "most_steps": 600, "critic_beside": beside, "label_ends": not beside}
     job = fresh_job("killed", **longer)
     program = (
         "import sys\nfrom pathlib import Path\nfrom enpire.interfaces import ImprovementJob\n"

@@ -1,0 +1,209 @@
+"""What a gradient step costs: HABC beside plain weighted cloning, and ACT beside LeRobot's own training loop.
+
+    python -m benchmarks.learning_cost              both comparisons, minutes
+    python -m benchmarks.learning_cost --only habc  the first alone
+    python -m benchmarks.learning_cost --only act   the second alone (needs LeRobot with accelerate)
+
+All sides take turns in one run, on one thread. HABC's seconds are those of its whole round divided by the actor's
+gradient steps: critics, gates and their refreshing are in them. Plain weighted cloning is the same training loop with
+fixed weights. LeRobot's samples per second are those that its loop logs by itself, data loading included.
+Intervals: 95 %, bootstrap over the turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+
+from benchmarks.improvement import Bench, Plan
+from benchmarks.improvement_table import bootstrap
+from benchmarks.machine import describe
+from benchmarks.rollouts import keep
+from enpire.files import parse
+from enpire.interfaces import ImprovementJob, Progress
+from enpire.recipe import read_recipe
+from enpire.store.lerobot_export import export_dataset
+from enpire.types import SOURCE_EXPERT, SOURCE_POLICY
+from policies.clone import course_of, prepare, pupil_of
+from policies.flow_training import Extra, Lesson, train_actor
+from policies.habc.learner import WeightTable, critic_training, gather, judged
+from policies.habc.settings import HabcSettings
+from policies.habc.train import head_start
+from policies.habc.weights import WeightRule
+from policies.lerobot_learner import LerobotHabc
+from policies.training_data import read_episodes
+
+MOST_COST, LEAST_SPEED = 1.3, 1.0
+TURNS = 8
+
+
+class Round:
+    """One round's job: the episodes of a teacher, and of a policy that is his with another name."""
+
+    def __init__(self, root: Path, demonstrations: int, rollouts: int) -> None:
+        """Record so many demonstrations, and so many rollouts of the teacher that count as the policy's."""
+        self.bench = Bench(Plan(starts=1), 0, root)
+        starts = self.bench.starts(0, demonstrations + rollouts)
+        shown = self.bench.collecting.run(self.bench.task.expert(0), starts, SOURCE_EXPERT)
+        own = [
+            replace(item, arrays=replace(item.arrays, source=np.full(item.ticks, SOURCE_POLICY, np.uint8)))
+            for item in shown[demonstrations:]
+        ]
+        self.folders = keep(self.bench.store, shown[:demonstrations], "scripted:expert", 0, "shown")
+        self.folders += keep(self.bench.store, own, "scripted:expert", 1, "own")
+
+    def job(self, recipe: str, root: Path, seed: int) -> ImprovementJob:
+        """A job of its own folder."""
+        return ImprovementJob(
+            recipe=read_recipe(recipe).mapping(), task=self.bench.plan.task, parent=None, episodes=self.folders,
+            work=root / "work", output=root / "out", round=1, seed=seed,
+        )  # fmt: skip
+
+
+def seconds_per_step(job: ImprovementJob, plain: bool) -> float:
+    """CPU seconds of a round per gradient step of the actor, without reading the episodes.
+
+    With `plain` the weights are fixed before the first step and there are no critics.
+    """
+    settings = parse(HabcSettings, job.recipe["settings"], "the recipe")
+    prepare(job)
+    material = gather(read_episodes(job.episodes), settings)
+    pupil = pupil_of(job, settings, material.episodes)
+    began = time.process_time()
+    training, course = critic_training(job, settings, material, pupil.scales[0])
+    rule = WeightRule()
+    if not plain:
+        head_start(training, course)
+        if not settings.critic_beside:
+            _, rule = judged(material, training, pupil.scales[1].spread)
+    table = WeightTable(material.windows, training, rule)
+    draw = table.chances(material.windows, job.round)
+    lesson = Lesson.of(material.windows, pupil.network.shape, pupil.scales, draw)
+    course = course_of(job, settings, int((draw > 0).sum()))
+    began = time.process_time() if plain else began
+    weights_of = (lambda _, rows: table.open[rows]) if plain else table.weights
+    for _ in train_actor(pupil.network, lesson, course, weights_of, Extra() if plain else training):
+        pass
+    if settings.critic_beside and not plain:
+        judged(material, training, pupil.scales[1].spread)
+    return (time.process_time() - began) / course.steps
+
+
+def compare_habc(root: Path, turns: int) -> list[str]:
+    """Lines of the first table."""
+    round_ = Round(root / "round", 60, 300)
+    lines = [f"{'recipe':12} {'ms per step':>12} {'plain':>8} {'ratio':>24}  at most {MOST_COST}"]
+    for recipe in ("habc_plus", "habc_paper"):
+        found: list[tuple[float, float]] = []
+        for turn in range(turns):
+            pair: list[float] = []
+            for plain in (False, True) if turn % 2 else (True, False):
+                folder = root / f"{recipe}-{turn}-{plain}"
+                pair.append(seconds_per_step(round_.job(recipe, folder, turn), plain))
+                shutil.rmtree(folder)
+            found.append((pair[0], pair[1]) if turn % 2 else (pair[1], pair[0]))
+        ours, plain_s = np.array(found).T
+        mean = f"{1e3 * ours.mean():12.2f} {1e3 * plain_s.mean():8.2f}"
+        lines.append(f"{recipe:12} {mean} {_ratio(ours / plain_s, most=MOST_COST)}")
+    return lines
+
+
+def compare_act(root: Path, turns: int) -> list[str]:
+    """Lines of the second table: samples per second, state only, the same episodes, network and minibatch."""
+    round_ = Round(root / "act", 40, 40)
+    store, task = round_.bench.store, round_.bench.task
+    data = root / "act" / "dataset"
+    export_dataset((store.get(folder.name) for folder in round_.folders), task.spec, data)
+    job = round_.job("lerobot_act", root / "act" / "base", 0)
+    short = {"most_steps": 20, "least_steps": 20, "critic_steps": 20}
+    job = replace(job, recipe={**job.recipe, "settings": {**_settings(job), **short}})
+    LerobotHabc().improve(job, lambda _: None)
+    found: list[tuple[float, float]] = []
+    for turn in range(turns):
+        if turn % 2:
+            ours = our_speed(job, root / "ours")
+            found.append((ours, their_speed(job, data)))
+        else:
+            theirs = their_speed(job, data)
+            found.append((our_speed(job, root / "ours"), theirs))
+    mine, others = np.array(found).T
+    head = f"{'':12} {'samples/s':>12} {'LeRobot':>8} {'ratio':>24}  at least {LEAST_SPEED}"
+    return [head, f"{'act':12} {mine.mean():12.0f} {others.mean():8.0f} {_ratio(mine / others, least=LEAST_SPEED)}"]
+
+
+def our_speed(job: ImprovementJob, root: Path) -> float:
+    """Samples per wall second of HABC on ACT, critics included, over a whole training run without its set-up."""
+    more = {"most_steps": 600, "least_steps": 600, "critic_steps": 500}
+    stamps: dict[str, float] = {}
+
+    def report(progress: Progress) -> None:
+        stamps.setdefault(progress.stage, time.perf_counter())
+        stamps["end"] = time.perf_counter()
+
+    settings = {**_settings(job), **more}
+    run = replace(job, parent=job.output, recipe={**job.recipe, "settings": settings}, work=root, output=root / "out")
+    LerobotHabc().improve(run, report)
+    shutil.rmtree(root)
+    return float(str(settings["batch"])) * more["most_steps"] / (stamps["end"] - stamps["begin"])
+
+
+def their_speed(job: ImprovementJob, data: Path) -> float:
+    """What `lerobot-train` logs as samples per second for the same policy on the same episodes."""
+    with tempfile.TemporaryDirectory() as folder:
+        asked = [
+            sys.executable, "-m", "lerobot.scripts.lerobot_train", f"--policy.path={job.output}",
+            "--policy.device=cpu", "--policy.push_to_hub=false", "--dataset.repo_id=enpire/cost",
+            f"--dataset.root={data}", f"--batch_size={_settings(job)['batch']}", "--steps=60", "--log_freq=20",
+            "--num_workers=0", "--save_checkpoint=false", "--wandb.enable=false", f"--output_dir={folder}/out",
+        ]  # fmt: skip
+        surroundings = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(asked, capture_output=True, text=True, env=surroundings, check=False)
+    speeds = [float(text) for text in re.findall(r"smp/s:([0-9.]+)", done.stdout + done.stderr)]
+    if done.returncode or len(speeds) < 2:
+        raise RuntimeError(f"lerobot-train did not run: {done.stderr[-2000:]}")
+    return float(np.mean(speeds[1:]))
+
+
+def _settings(job: ImprovementJob) -> dict[str, object]:
+    return dict(cast("Mapping[str, object]", job.recipe["settings"]))
+
+
+def _ratio(ratios: np.ndarray, *, most: float = np.inf, least: float = 0.0) -> str:
+    low, high = bootstrap(ratios)
+    verdict = "pass" if least <= ratios.mean() <= most else "FAIL"
+    return f"{ratios.mean():8.2f} [{low:.2f}, {high:.2f}]  {verdict}"
+
+
+def main() -> None:
+    """Parse the command line and run."""
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--only", choices=("habc", "act"), help="one of the two comparisons")
+    words.add_argument("--turns", type=int, default=TURNS)
+    given = words.parse_args()
+    torch.set_num_threads(1)
+    print(describe(range(given.turns)), flush=True)
+    root = Path(tempfile.mkdtemp(prefix="learning-cost-"))
+    try:
+        if given.only != "act":
+            print("\n" + "\n".join(compare_habc(root, given.turns)), flush=True)
+        if given.only != "habc":
+            print("\n" + "\n".join(compare_act(root, given.turns)), flush=True)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
