@@ -19,7 +19,9 @@ from sim.tasks.ziptie_rig import CUTTER, SEAT_M, TAIL, TURNED, WATCHING, YAW
 from sim.tasks.ziptie_scene import GRIP_TURN, MOUTH_M, OPEN_MM, SHUT_MM
 
 CLEAN = Manner()
-VARIED = Manner(speed=(0.45, 1.0), pause=(0.0, 0.08), loose=(1.0, 2.6), aim_m=0.0012, tremor_rad_s=0.02)
+VARIED = Manner(
+    speed=(0.25, 0.75), pause=(0.0, 0.12), pause_decisions=(2.0, 12.0), loose=(1.0, 3.5), aim_m=0.002, tremor_rad_s=0.02
+)
 
 HOLD_MM, HELD_N = 29.0, 3.0
 """Opening at which the cutter is carried: the blades stand apart, and the spring presses the handles on the pads."""
@@ -27,7 +29,7 @@ BITE_M = 0.062
 """Height of the cutter's middle over the tail that it cuts."""
 TRAVEL_M, CLEAR_M = 0.178, 0.028
 """Least height of the cutter's middle on its ways: over the table, and over the place of the bite."""
-FALLEN_MM = 40.0
+FALLEN_MM = 65.0
 """A tail that is seen so far below the mouth has been severed."""
 _ACROSS_M, _ALONG_M, _TURNED_RAD, _DEPTH_M = 0.0015, 0.004, 0.05, 0.004
 _SHUT_N = 14.0

@@ -22,8 +22,8 @@ from sim.tasks.ziptie_rig import SEAT_M, SEATED_MM, WATCHING, WATCHING_MM
 from sim.tasks.ziptie_scene import OPEN_MM
 
 _WIDE_MM = 46.0
-_OVER_M = np.array([0.0, 0.0, 0.095])
-"""From the seat to where the tips of the blades are clear of the holder."""
+_OVER_M = np.array([0.0, 0.0, 0.12])
+"""From the seat to where the tips of the blades are clear of the holder, and of a tail on the way."""
 _CLEAR_M = np.array([0.0, 0.0, 0.05])
 _LEAN_RAD, _LEAST_M, _SWING_M = 0.5, 0.0155, 0.16
 _SIDEWAYS = np.array([(0.0, -1.16, 2.19, -1.57, 1.57, -0.54), (-1.18, -1.29, 2.42, 1.93, 1.41, 0.41)])

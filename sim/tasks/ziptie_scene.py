@@ -15,7 +15,7 @@ from sim.bimanual.station import Station, scene_xml
 
 HOLDER_M = (0.10, 0.27, 0.075)
 """The middle of the holder's rim."""
-MOUTH_M = (0.0, 0.36, 0.095)
+MOUTH_M = (0.0, 0.36, 0.115)
 """The mouth of the nozzle, nominally; the tail leaves it towards -y."""
 TAIL_M = (0.006, 0.045, 0.0016)
 """Width, length and thickness of the tail."""

@@ -1,9 +1,9 @@
 """Says from the sensors whether the tail is severed. Frozen: the digest covers the thresholds and the rule's version.
 
 Four witnesses: pictures of the top camera and of the left wrist's, both of the place where the tail was presented; the
-camera that follows the tail; and the right gripper, which felt a bite that gave way. Two must say so, not only
-pictures, and no picture may show the tail: one alone can be fooled, as a hand hides the tail, and blades that slip off
-a tail give way, too.
+camera that follows the tail; and the right gripper, which felt a bite that gave way. At least two more must say so than
+there are pictures that show the tail, and not only pictures: one witness can be fooled, as a hand hides the tail from a
+camera, and blades that slip off a tail give way, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sim.bimanual.servo import reach_of
 from sim.tasks.ziptie_rig import GENTLE_N, TAIL, YAW
 from sim.tasks.ziptie_scene import CUT_AT_M, MOUTH_M, SHUT_MM, TAIL_M
 
-_RULE = "tail gone in two pictures, fallen, bite felt: two of four agree and no picture shows it; version 1"
+_RULE = "tail gone in two pictures, fallen, bite felt: of four witnesses two more for it than against; version 1"
 
 _TOP_PX, _WRIST_PX = (8, 1), (12, 12)
 """How far a camera that was moved shifts its picture across the tail; along it, half of the tail is room enough."""
@@ -44,7 +44,7 @@ class Thresholds:
     """How much greener than red and blue the tail is."""
     bite_n: float = 14.0
     """Force of the pads on handles that something stops: the spring alone presses with 11 N at most."""
-    fallen_mm: float = 45.0
+    fallen_mm: float = 65.0
     """How far below the mouth a tail was last seen that has fallen."""
     aside_m: float = 0.055
     """How far from the mouth, seen from above, the right gripper goes before the rollout is called finished."""
@@ -88,9 +88,13 @@ class ZiptieVerifier:
         fallen = bool(self._fallen(np.median(evidence.arrays.state[-limit.samples :], axis=0, keepdims=True))[0])
         felt = bitten(state, limit.bite_n)
         witnesses = said.count("gone") + felt + fallen
-        good = "there" not in said and witnesses >= 2 and (fallen or felt)
-        sure = witnesses >= 3 if good else witnesses == 0
-        return Verdict(kind="success" if good else "failure", confidence=0.995 if sure else 0.95, source="verifier")
+        balance = witnesses - said.count("there")
+        good = balance >= 2 and (fallen or felt)
+        return Verdict(
+            kind="success" if good else "failure",
+            confidence=0.995 if balance >= 3 or balance <= 0 else 0.95,
+            source="verifier",
+        )
 
     def views(self, state: Rows, images: Mapping[str, ImageArray]) -> list[Says]:
         """What each picture says of the place where the tail was in the first states."""
