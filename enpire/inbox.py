@@ -23,11 +23,15 @@ class Command:
     target: str = ""
     """A station's name (empty: all), a policy version, or an episode."""
     by: str = "operator"
+    reason: str = ""
+    """Why, in the person's words; kept in the ledger."""
 
 
-def leave(folder: Path, verb: str, target: str = "", by: str = "operator", command_id: str = "") -> str:
+def leave(  # noqa: PLR0913 - a command's own fields
+    folder: Path, verb: str, target: str = "", by: str = "operator", command_id: str = "", reason: str = ""
+) -> str:
     """Leave a command for the loop; returns its id. The same id again is the same command, carried out once."""
-    command = Command(command_id=command_id or mint(), verb=verb, target=target, by=by)
+    command = Command(command_id=command_id or mint(), verb=verb, target=target, by=by, reason=reason)
     if not command.command_id.isalnum():
         raise FileProblem(f"The command id {command.command_id!r} must consist of letters and digits.")
     waiting, carried = folder / f"{command.command_id}.json", folder / "done" / f"{command.command_id}.json"

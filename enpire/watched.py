@@ -13,6 +13,7 @@ from enpire.fleet.glance import Preview, Previews
 from enpire.home import Home
 from enpire.snapshot import LabSnapshot
 
+AT_STATIONS = ("pause", "resume", "stop")
 CommandState = Literal["requested", "accepted", "effective", "refused"]
 
 
@@ -53,17 +54,17 @@ class Watched:
         """The newest snapshot, at once."""
         return self._snapshot
 
-    def command(self, verb: str, station: str, by: str, key: str) -> str:
+    def command(self, verb: str, target: str, by: str, key: str, reason: str = "") -> str:
         """Leave a command for the loop; the same key again is the same command.
 
         Raises:
             UnknownName: no station has that name (an empty name means every one).
         """
         names = [line.name for line in self._snapshot.stations]
-        if station and station not in names:
-            raise UnknownName(f"There is no station {station!r} here; there are: {', '.join(names) or 'none yet'}.")
-        command_id = hashlib.sha256(f"{verb} {station} {by} {key}".encode()).hexdigest()[:26]
-        inbox.leave(self._home.inbox, verb, station, by, command_id)
+        if verb in AT_STATIONS and target and target not in names:
+            raise UnknownName(f"There is no station {target!r} here; there are: {', '.join(names) or 'none yet'}.")
+        command_id = hashlib.sha256(f"{verb} {target} {by} {key}".encode()).hexdigest()[:26]
+        inbox.leave(self._home.inbox, verb, target, by, command_id, reason)
         with self._guard:
             self._commands.setdefault(command_id, "requested")
         return command_id

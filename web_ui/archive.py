@@ -11,8 +11,9 @@ from pathlib import Path
 from enpire import views
 from enpire.documents import CampaignLine, CampaignView, EpisodePage, EpisodeView, VersionView
 from enpire.errors import UnknownName
+from enpire.relabel import Stake, stake
 from enpire.store.reading import Page
-from enpire.types import Event
+from enpire.types import Event, OutcomeKind
 from web_ui.problems import Problem
 from web_ui.series import Series, read_series
 
@@ -75,6 +76,14 @@ class Archive:
         if row is None:
             raise UnknownName(f"There is no episode {order_id[:40]!r}.")
         return read_series(self._folder(row.order.campaign_id, order_id), row, points)
+
+    def stake(self, order_id: str, outcome: OutcomeKind) -> Stake:
+        """What would become of the decision that counted an episode, were its verdict another."""
+        with views.open_records(self._home) as records:
+            row = records.reading.order(order_id)
+            if row is None:
+                raise UnknownName(f"There is no episode {order_id[:40]!r}.")
+            return stake(records.reading, views.history(records, row.order.campaign_id), row, outcome)
 
     def picture(self, order_id: str, name: str) -> Path:
         """The file of one picture; UnknownName when there is none."""

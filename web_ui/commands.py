@@ -21,11 +21,12 @@ class Request:
     """What somebody asked for."""
 
     verb: Verb
-    station: str
-    """Empty: every station."""
+    target: str
+    """A station (empty: every one), a policy version, an episode."""
     by: str
     key: str
     """Chosen by the client; the same again is the same command."""
+    reason: str = ""
 
 
 class CommandDesk:
@@ -53,10 +54,11 @@ class CommandDesk:
                     raise Problem(409, f"The key {request.key!r} was used for another command: draw a new one.")
                 return self.get(known[1])
             began_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
-            command_id = self._live.command(request.verb, request.station, request.by, f"{request.by}/{request.key}")
+            key = f"{request.by}/{request.key}"
+            command_id = self._live.command(request.verb, request.target, request.by, key, request.reason)
             document = CommandDocument(
-                id=command_id, verb=request.verb, station=request.station, by=request.by, state="requested",
-                requested_ms=now_ms,
+                id=command_id, verb=request.verb, target=request.target, by=request.by, reason=request.reason,
+                state="requested", requested_ms=now_ms,
             )  # fmt: skip
             with self._lock:
                 self._commands[command_id], self._began_s[command_id] = document, began_s

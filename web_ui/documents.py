@@ -117,9 +117,10 @@ class CommandDocument:
 
     id: str
     verb: str
-    station: str
-    """Empty: every station."""
+    target: str
+    """A station (empty: every one), a policy version, an episode."""
     by: str
+    reason: str
     state: CommandState
     requested_ms: int
     """Wall clock, milliseconds."""

@@ -7,9 +7,16 @@ from typing import Literal, Protocol, runtime_checkable
 from enpire.fleet.glance import Preview
 from enpire.snapshot import LabSnapshot
 
-Verb = Literal["pause", "resume", "stop", "pause campaign", "continue campaign", "end campaign", "rollback"]
-CAMPAIGN_VERBS: frozenset[Verb] = frozenset({"pause campaign", "continue campaign", "end campaign", "rollback"})
-"""They concern the campaign and its champion, never one station."""
+Verb = Literal[
+    "pause", "resume", "stop", "pause campaign", "continue campaign", "end campaign", "rollback", "promote",
+    "judge success", "judge failure", "judge unsafe",
+]  # fmt: skip
+STATION_VERBS: frozenset[Verb] = frozenset({"pause", "resume", "stop"})
+"""They concern one station, or all; the others the campaign, a policy version or an episode."""
+TARGETED: frozenset[Verb] = frozenset({"promote", "judge success", "judge failure", "judge unsafe"})
+"""They need a policy version or an episode."""
+REASONED: frozenset[Verb] = frozenset({"promote", "rollback"})
+"""They overrule the gate, so they need a reason."""
 CommandState = Literal["requested", "accepted", "effective", "refused"]
 """Written down; taken by the orchestrator; every station concerned says that it holds; will not happen."""
 
@@ -21,8 +28,8 @@ class LiveLab(Protocol):
         """The newest state, at once: never waits for a station, a disk or the learner."""
         ...
 
-    def command(self, verb: Verb, station: str, by: str, key: str) -> str:
-        """Ask for something; an empty `station` means every one. Returns the id of the command, at once.
+    def command(self, verb: Verb, target: str, by: str, key: str, reason: str = "") -> str:
+        """Ask for something of a station (empty: every one), a policy version or an episode; its id, at once.
 
         The same `key` again returns the same id and does nothing: a double click is one command. UnknownName when
         there is no such station.

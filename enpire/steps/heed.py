@@ -19,7 +19,7 @@ def heed(lab: Lab) -> None:
         return
     _see_effects(lab)
     for command in inbox.waiting(lab.home.inbox):
-        body = {"command_id": command.command_id, "verb": command.verb, "station": command.target, "by": command.by}
+        body = _body(command)
         refusal = _why_not(lab, command)
         if refusal:
             lab.write(("command requested", body), ("command refused", {**body, "why": refusal}))
@@ -80,12 +80,22 @@ def _mind_the_verifier(lab: Lab) -> None:
 
 
 def _promote(lab: Lab, command: Command) -> None:
-    swap(lab, command.target, f"promoted by {command.by}")
+    swap(lab, command.target, f"promoted by {command.by}{_because(command)}")
 
 
 def _roll_back(lab: Lab, command: Command) -> None:
     earlier = [version for version in lab.state.champions if version != lab.state.champion]
-    roll_back(lab, earlier[-1], f"rolled back by {command.by}")
+    roll_back(lab, earlier[-1], f"rolled back by {command.by}{_because(command)}")
+
+
+def _because(command: Command) -> str:
+    return f": {command.reason}" if command.reason else ""
+
+
+def _body(command: Command) -> dict[str, object]:
+    """What the ledger says of a command; `station` names whatever it concerns."""
+    said = {"command_id": command.command_id, "verb": command.verb, "station": command.target, "by": command.by}
+    return {**said, **({"reason": command.reason} if command.reason else {})}
 
 
 _AT_STATIONS = ("pause", "resume", "stop")
@@ -110,8 +120,7 @@ def _see_effects(lab: Lab) -> None:
             _obeys(lab, name, command.verb) for name in ([command.target] if command.target else lab.stations)
         ):
             continue
-        body = {"command_id": command.command_id, "verb": command.verb, "station": command.target, "by": command.by}
-        lab.write(("command effective", body))
+        lab.write(("command effective", _body(command)))
         lab.pending_commands.remove(command)
 
 

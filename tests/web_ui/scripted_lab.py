@@ -11,7 +11,7 @@ from enpire.fleet.glance import Preview
 from enpire.ids import mint
 from enpire.snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
 from enpire.types import Interval, Phase
-from web_ui.live import CommandState, Verb
+from web_ui.live import STATION_VERBS, CommandState, Verb
 
 BEGUN = time.monotonic()
 
@@ -59,14 +59,14 @@ class ScriptedLab:
             paused=self._campaign_paused(),
         )  # fmt: skip
 
-    def command(self, verb: Verb, station: str, by: str, key: str) -> str:
+    def command(self, verb: Verb, target: str, by: str, key: str, reason: str = "") -> str:
         """Take a command; it is effective `effective_s` later."""
-        if station and station not in self.names:
-            raise UnknownName(f"There is no station {station!r} here; there are: {', '.join(self.names)}.")
+        if verb in STATION_VERBS and target and target not in self.names:
+            raise UnknownName(f"There is no station {target!r} here; there are: {', '.join(self.names)}.")
         with self.lock:
             if key not in self.keys:
                 self.keys[key] = mint()
-                self.given[self.keys[key]] = (verb, station, time.monotonic() + self.effective_s)
+                self.given[self.keys[key]] = (verb, target, time.monotonic() + self.effective_s)
             return self.keys[key]
 
     def command_state(self, command_id: str) -> CommandState:

@@ -29,7 +29,7 @@ def until_settled(client: TestClient, command_id: str) -> dict[str, object]:
 
 def test_a_stop_is_accepted_then_effective_and_the_station_says_so(site: Site) -> None:
     client = site.enter("operator")
-    answer = client.post("/api/v1/commands", json={"verb": "stop", "station": "sim-2"}, headers=key("a"))
+    answer = client.post("/api/v1/commands", json={"verb": "stop", "target": "sim-2"}, headers=key("a"))
     assert answer.status_code == 202
     assert answer.json()["state"] == "requested"
     settled = until_settled(client, answer.json()["id"])
@@ -40,7 +40,7 @@ def test_a_stop_is_accepted_then_effective_and_the_station_says_so(site: Site) -
 
 def test_the_same_key_is_one_command_however_often_and_from_where(site: Site) -> None:
     client = site.enter("operator")
-    body = {"verb": "pause", "station": "sim-1"}
+    body = {"verb": "pause", "target": "sim-1"}
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: client.post("/api/v1/commands", json=body, headers=key("b")), range(40)))
     assert {answer.status_code for answer in answers} == {202}
@@ -50,8 +50,8 @@ def test_the_same_key_is_one_command_however_often_and_from_where(site: Site) ->
 
 def test_a_key_that_was_used_for_something_else_is_refused(site: Site) -> None:
     client = site.enter("operator")
-    client.post("/api/v1/commands", json={"verb": "pause", "station": "sim-1"}, headers=key("c"))
-    answer = client.post("/api/v1/commands", json={"verb": "resume", "station": "sim-1"}, headers=key("c"))
+    client.post("/api/v1/commands", json={"verb": "pause", "target": "sim-1"}, headers=key("c"))
+    answer = client.post("/api/v1/commands", json={"verb": "resume", "target": "sim-1"}, headers=key("c"))
     assert answer.status_code == 409
     assert len(site.lab.given) == 1
 
@@ -59,22 +59,24 @@ def test_a_key_that_was_used_for_something_else_is_refused(site: Site) -> None:
 @pytest.mark.parametrize(("role", "verb", "status"), [
     ("viewer", "stop", 202), ("viewer", "pause", 403), ("viewer", "resume", 403),
     ("operator", "pause", 202), ("operator", "resume", 202),
-    ("viewer", "end campaign", 403), ("operator", "rollback", 202), ("admin", "resume", 202),
+    ("viewer", "end campaign", 403), ("operator", "pause campaign", 202), ("admin", "resume", 202),
 ])  # fmt: skip
 def test_everybody_may_stop_and_operators_may_go_on(site: Site, role: str, verb: str, status: int) -> None:
     client = site.enter(role)  # pyright: ignore[reportArgumentType]
-    answer = client.post("/api/v1/commands", json={"verb": verb, "station": ""}, headers=key("d"))
+    answer = client.post("/api/v1/commands", json={"verb": verb, "target": ""}, headers=key("d"))
     assert answer.status_code == status
     assert len(site.lab.given) == (status == 202)
 
 
 @pytest.mark.parametrize(("body", "headers", "status"), [
-    ({"verb": "stop", "station": "nowhere"}, key("e"), 404),
-    ({"verb": "explode", "station": ""}, key("e"), 422),
-    ({"verb": "end campaign", "station": "sim-1"}, key("e"), 400),
-    ({"verb": "stop", "station": "", "force": True}, key("e"), 422),
-    ({"verb": "stop", "station": ""}, {}, 422),
-    ({"verb": "stop", "station": ""}, {"Idempotency-Key": "short"}, 400),
+    ({"verb": "stop", "target": "nowhere"}, key("e"), 404),
+    ({"verb": "rollback"}, key("e"), 400), ({"verb": "rollback", "reason": " "}, key("e"), 400),
+    ({"verb": "promote", "reason": "it is gentler"}, key("e"), 400), ({"verb": "judge success"}, key("e"), 400),
+    ({"verb": "explode", "target": ""}, key("e"), 422),
+    ({"verb": "end campaign", "target": "sim-1"}, key("e"), 400),
+    ({"verb": "stop", "target": "", "force": True}, key("e"), 422),
+    ({"verb": "stop", "target": ""}, {}, 422),
+    ({"verb": "stop", "target": ""}, {"Idempotency-Key": "short"}, 400),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused(
     site: Site, body: dict[str, object], headers: dict[str, str], status: int
@@ -85,10 +87,18 @@ def test_what_does_not_fit_is_refused(
     assert site.lab.given == {}
 
 
+def test_who_overrules_the_gate_says_why_and_the_page_shows_it(site: Site) -> None:
+    client = site.enter("operator")
+    body = {"verb": "promote", "target": "a" * 64, "reason": " it is gentler "}
+    answer = client.post("/api/v1/commands", json=body, headers=key("h"))
+    assert answer.status_code == 202
+    assert {name: answer.json()[name] for name in body} == {**body, "reason": "it is gentler"}
+
+
 def test_a_command_that_the_lab_forgot_is_refused_and_the_page_goes_on(site: Site) -> None:
     client = site.enter("operator")
     site.lab.effective_s = 60
-    answer = client.post("/api/v1/commands", json={"verb": "stop", "station": ""}, headers=key("g"))
+    answer = client.post("/api/v1/commands", json={"verb": "stop", "target": ""}, headers=key("g"))
     site.lab.given.clear()
     assert until_settled(client, answer.json()["id"])["state"] == "refused"
     assert client.get("/healthz").json()["status"] == "ok"
@@ -99,7 +109,7 @@ def test_an_unknown_command_is_not_found(site: Site) -> None:
 
 
 def test_without_a_lab_a_command_says_so(records_only: TestClient) -> None:
-    answer = records_only.post("/api/v1/commands", json={"verb": "stop", "station": ""}, headers=key("f"))
+    answer = records_only.post("/api/v1/commands", json={"verb": "stop", "target": ""}, headers=key("f"))
     assert answer.status_code == 503
     assert "No lab runs" in answer.json()["detail"]
     assert records_only.get("/api/v1/fleet").json()["connected"] is False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -38,6 +39,25 @@ def test_the_idea_tree_with_its_clock_and_the_climb(site: Site) -> None:
     assert [gate["decision"] for gate in view["gates"]] == ["promote", "reject"]
     assert [deployed["id"][0] for deployed in view["deployments"]] == ["a", "b"]
     assert view["deployments"][0]["at_s"] < view["gates"][0]["decided_s"] <= view["deployments"][1]["at_s"]
+
+
+def test_what_hangs_on_a_verdict_is_said_before_a_person_judges(site: Site) -> None:
+    client = site.enter("viewer")
+
+    def asked(purpose: str, outcome: str) -> Any:
+        wanted = {"purpose": purpose, "outcome": "success", "limit": 1}
+        (row,) = client.get("/api/v1/episodes", params=wanted).json()["rows"]
+        return client.get(f"/api/v1/episodes/{row['order_id']}/stake", params={"outcome": outcome})
+
+    assert asked("collect", "failure").json()["decision"] == ""
+    base = asked("base", "failure").json()
+    assert base["decision"].startswith("Measurement of the base: 38.3%")
+    assert "36.7%" in base["would"]
+    assert base["changes"] is False
+    gate = asked("gate", "failure").json()
+    assert gate["decision"] == "Gate of round 2: reject (fewer starts succeed)"
+    assert gate["would"].startswith("It would be")
+    assert asked("gate", "aborted").status_code == 422
 
 
 def test_pages_hold_every_episode_once_newest_first(site: Site) -> None:

@@ -15,7 +15,7 @@ from web_ui.commands import CommandDesk
 from web_ui.commands import Request as Wish
 from web_ui.documents import CommandDocument
 from web_ui.hub import Hub
-from web_ui.live import CAMPAIGN_VERBS, Verb
+from web_ui.live import REASONED, STATION_VERBS, TARGETED, Verb
 from web_ui.problems import Problem
 
 router = APIRouter(prefix="/commands", tags=["commands"])
@@ -26,14 +26,24 @@ IdempotencyKey = Annotated[
 
 
 class Command(BaseModel):
-    """What to do, and to which station; an empty station means every one."""
+    """What to do, and to which station, policy version or episode."""
 
     model_config = ConfigDict(
         extra="forbid",
-        json_schema_extra={"examples": [{"verb": "stop", "station": ""}, {"verb": "pause", "station": "sim-1"}]},
+        json_schema_extra={
+            "examples": [
+                {"verb": "stop"},
+                {"verb": "pause", "target": "sim-1"},
+                {"verb": "rollback", "reason": "it grips too hard"},
+                {"verb": "judge failure", "target": "01JD3Y6Z8Q4M0C5T9V2K7B1XNA"},
+            ]
+        },
     )
     verb: Verb
-    station: str = Field(default="", max_length=100)
+    target: str = Field(
+        default="", max_length=100, description="A station (empty: every one), a policy version, an episode."
+    )
+    reason: str = Field(default="", max_length=300, description="Needed to promote and to roll back.")
 
 
 @router.post("", status_code=202)
@@ -43,13 +53,23 @@ async def command(body: Command, key: IdempotencyKey, caller: Anybody, request: 
         raise Problem(403, f"To {body.verb} needs the role operator; {caller.user.name!r} is {caller.user.role}.")
     if not KEY.fullmatch(key):
         raise Problem(400, "Idempotency-Key has 8 to 100 of: letters, digits, dot, underscore, colon, dash.")
-    if body.verb in CAMPAIGN_VERBS and body.station:
-        raise Problem(400, f"{body.verb!r} concerns no single station: leave `station` empty.")
-    wish = Wish(verb=body.verb, station=body.station, by=caller.user.name, key=key)
+    _check(body)
+    wish = Wish(verb=body.verb, target=body.target, by=caller.user.name, key=key, reason=body.reason.strip())
     pool = cast(Executor, request.app.state.command_pool)  # its own threads: slow reads never delay a stop
     document = await asyncio.get_running_loop().run_in_executor(pool, _desk(request).hand_in, wish)
     cast(Hub, request.app.state.hub).post_commands()
     return document
+
+
+def _check(body: Command) -> None:
+    """Refuse what cannot be meant."""
+    if body.verb in TARGETED and not body.target:
+        wanted = "a policy version" if body.verb == "promote" else "an episode"
+        raise Problem(400, f"{body.verb!r} needs {wanted}: give its id as `target`.")
+    if body.verb not in STATION_VERBS | TARGETED and body.target:
+        raise Problem(400, f"{body.verb!r} concerns the whole campaign: leave `target` empty.")
+    if body.verb in REASONED and not body.reason.strip():
+        raise Problem(400, f"{body.verb!r} overrules the gate: say why in `reason`.")
 
 
 @router.get("")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated, Literal, cast
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import FileResponse
 
 from enpire.documents import EpisodePage, EpisodeView
+from enpire.relabel import Stake
 from enpire.store.reading import Page
 from web_ui.archive import Archive
 from web_ui.auth import Anybody
@@ -54,6 +55,12 @@ def series(
 ) -> Series:
     """What was sensed, sent and thought, on one time axis; 404 when nothing was recorded."""
     return _archive(request).series(order_id, points)
+
+
+@router.get("/{order_id}/stake")
+def stake(order_id: Id, _caller: Anybody, request: Request, outcome: Literal["success", "failure", "unsafe"]) -> Stake:
+    """Which decision counted the episode, and what it would be if a person says `outcome`. Nothing is changed."""
+    return _archive(request).stake(order_id, outcome)
 
 
 @router.get("/{order_id}/pictures/{name}", response_class=FileResponse)

@@ -4,6 +4,7 @@ import { CampaignsPage } from "./pages/Campaigns";
 import { EpisodePage } from "./pages/Episode";
 import { EpisodesPage } from "./pages/Episodes";
 import { FleetPage } from "./pages/Fleet";
+import { PoliciesPage } from "./pages/Policies";
 import { SettingsPage } from "./pages/Settings";
 import { SetUp, SignIn } from "./pages/SignIn";
 import { path } from "./router";
@@ -21,6 +22,7 @@ function page(address: string) {
   if (!first || first === "setup") return <FleetPage />;
   if (first === "campaigns") return id ? <CampaignPage key={id} id={id} /> : <CampaignsPage />;
   if (first === "episodes") return id ? <EpisodePage key={id} id={id} /> : <EpisodesPage />;
+  if (first === "policies") return <PoliciesPage />;
   if (first === "settings") return <SettingsPage />;
   return (
     <main>

@@ -3,7 +3,8 @@
 export type Phase =
   | "rollout" | "reset" | "verify" | "wait-order" | "wait-person" | "fault" | "stopped" | "offline";
 export type Verb =
-  | "pause" | "resume" | "stop" | "pause campaign" | "continue campaign" | "end campaign" | "rollback";
+  | "pause" | "resume" | "stop" | "pause campaign" | "continue campaign" | "end campaign" | "rollback" | "promote"
+  | "judge success" | "judge failure" | "judge unsafe";
 export type CommandState = "requested" | "accepted" | "effective" | "refused";
 export type Role = "viewer" | "operator" | "admin";
 
@@ -34,7 +35,7 @@ export interface FleetDocument {
 }
 
 export interface Command {
-  id: string; verb: Verb; station: string; by: string; state: CommandState; requested_ms: number; took_s?: number;
+  id: string; verb: Verb; target: string; by: string; reason: string; state: CommandState; requested_ms: number; took_s?: number;
 }
 
 export interface Success {
@@ -78,11 +79,12 @@ export interface CampaignView {
   search_gate_gap?: number | null; stations: StationView[]; ideas: Idea[];
 }
 export interface VersionView {
-  id: string; kind: string; parent: string; round: number; state: string; made_s: number; hidden: Success;
+  id: string; kind: string; parent: string; round: number; recipe_hash: string; data_hash: string; state: string;
+  made_s: number; hidden: Success;
 }
 
 export interface EpisodeLine {
-  order_id: string; campaign_id: string; outcome: string; cause: string; purpose: string; round: number;
+  order_id: string; campaign_id: string; outcome: string; cause: string; person_outcome?: string | null; purpose: string; round: number;
   station: string; policy_id: string; gate_id: string; pair: number; side: string; ticks: number; confidence: number;
 }
 export interface EpisodePage { rows: EpisodeLine[]; next?: number | null }

@@ -9,7 +9,7 @@ import { Empty, Failed, Interval, Pill, Rate, Stack } from "../parts/Pieces";
 import { useGet } from "../parts/use";
 import { mayCommand } from "../session";
 import { fleet, leave, watch } from "../socket";
-import type { CampaignView, GateView, Success, VersionView } from "../types";
+import type { CampaignView, GateView, Success } from "../types";
 import { decisionWord, outcomeWord, PHASE_ORDER, phaseWord, stateWord } from "../words";
 
 export function CampaignPage({ id }: { id: string }) {
@@ -27,7 +27,7 @@ export function CampaignPage({ id }: { id: string }) {
         <Pill of={stateWord(newest.state)} />
         <span class="soft">{newest.reason}</span>
         <span class="push soft small">
-          seed {newest.seed} · <a href={`/episodes?campaign=${id}`}>its episodes</a>
+          seed {newest.seed} · <a href={`/policies?campaign=${id}`}>its policies</a> · <a href={`/episodes?campaign=${id}`}>its episodes</a>
         </span>
       </div>
       <Acts id={id} />
@@ -50,7 +50,6 @@ export function CampaignPage({ id }: { id: string }) {
       </div>
       <Gates of={newest} />
       <Learning of={newest} />
-      <Versions id={id} champion={newest.champion?.id ?? ""} />
     </main>
   );
 }
@@ -65,7 +64,7 @@ function Acts({ id }: { id: string }) {
   });
   const back = () => (question.value = {
     title: "Roll the champion back?", text: "Every station returns to the champion before this one at its next episode; an open gate is dropped.",
-    act: "Roll back", verb: "rollback",
+    act: "Roll back", verb: "rollback", reasoned: true,
   });
   return (
     <div class="head" role="group" aria-label="Commands to the campaign">
@@ -212,30 +211,3 @@ function Learning({ of }: { of: CampaignView }) {
 }
 
 const figure = (value: number) => (Number.isInteger(value) ? whole(value) : Number(value.toPrecision(3)).toString());
-
-function Versions({ id, champion }: { id: string; champion: string }) {
-  const { value, problem } = useGet<VersionView[]>(`/campaigns/${id}/policies?champion=${champion}`);
-  if (problem) return <Failed sentence={problem} />;
-  if (!value?.length) return null;
-  return (
-    <section class="card">
-      <header><h2>Policy versions</h2><span class="soft small push">newest first; the parent is the version it learned from</span></header>
-      <div class="flush scroll">
-        <table>
-          <thead><tr><th>Version</th><th>Parent</th><th>Round</th><th>State</th><th>All trials on hidden starts</th></tr></thead>
-          <tbody>
-            {[...value].reverse().map((version) => (
-              <tr key={version.id}>
-                <td class="mono" title={version.id}>{short(version.id)}</td>
-                <td class="mono faint">{version.parent ? short(version.parent) : "base"}</td>
-                <td>{version.round}</td>
-                <td>{version.id === champion ? <Pill of={{ icon: "★", word: "Champion", tone: "ok" }} /> : <span class="soft">{version.state}</span>}</td>
-                <td><Rate of={version.hidden} /></td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-    </section>
-  );
-}

@@ -5,6 +5,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { stale } from "../clock";
 import { command } from "../command";
 import { percent, seconds, whole } from "../format";
+import { Attention } from "../parts/Attention";
 import { Chart } from "../parts/Chart";
 import { Deeds } from "../parts/Deeds";
 import { Empty, Interval } from "../parts/Pieces";
@@ -57,62 +58,6 @@ function Title({ now }: { now: FleetDocument }) {
   );
 }
 
-interface Cause { key: string; text: string; tone: string; verb?: Verb; act?: string; names: string[] }
-
-/** Stations that need a person, grouped by cause, each group with what may be done about it. */
-function causes(stations: Station[]): Cause[] {
-  const found = new Map<string, Cause>();
-  for (const station of stations) {
-    const cause = causeOf(station);
-    if (!cause) continue;
-    const group = found.get(cause.key) ?? { ...cause, names: [] };
-    group.names.push(station.name);
-    found.set(cause.key, group);
-  }
-  return [...found.values()];
-}
-
-function causeOf(station: Station): Omit<Cause, "names"> | undefined {
-  if (station.alarm) return { key: station.alarm, text: station.alarm, tone: "", verb: "pause", act: "Pause" };
-  if (station.phase === "fault") return { key: "fault", text: "A fault holds the robot", tone: "bad", verb: "stop", act: "Stop" };
-  if (station.phase === "offline") return { key: "offline", text: "Not heard from", tone: "bad" };
-  if (station.stopped || station.phase === "stopped") return { key: "stopped", text: "Stopped: stays so until resumed", tone: "bad", verb: "resume", act: "Resume" };
-  if (station.phase === "wait-person") return { key: "person", text: "Waits for a person", tone: "" };
-  if (station.paused) return { key: "paused", text: "Paused: takes no new orders", tone: "", verb: "resume", act: "Resume" };
-  return undefined;
-}
-
-function Attention({ stations }: { stations: Station[] }) {
-  const groups = causes(stations);
-  if (!stations.length) return null;
-  if (stale.value) {
-    return (
-      <section class="attention">
-        <div class="bad"><span aria-hidden="true">⚠</span> What you see is old and may no longer be true. Stop is sent again and again until it arrives, or says that it did not.</div>
-      </section>
-    );
-  }
-  if (!groups.length) return <span class="calm-line"><span aria-hidden="true">✓</span> Nothing needs you.</span>;
-  return (
-    <section class="attention" aria-label="Needs attention">
-      {groups.map((group) => (
-        <div class={group.tone} key={group.key}>
-          <span aria-hidden="true">⚠</span>
-          <span>{group.text}</span>
-          <span class="small">{group.names.join(", ")}</span>
-          {group.verb && (group.verb === "stop" || mayCommand.value) && (
-            <span class="push">
-              <button onClick={() => group.names.forEach((name) => void command(group.verb!, name))}>
-                {group.act}{group.names.length > 1 ? ` ${group.names.length}` : ""}
-              </button>
-            </span>
-          )}
-        </div>
-      ))}
-    </section>
-  );
-}
-
 function Figures({ of }: { of: Headline }) {
   const ended = Object.entries(of.episodes).reduce((sum, [kind, n]) => (kind === "open" || kind === "total" ? sum : sum + n), 0);
   const left = of.wall_budget_s ? of.wall_budget_s - of.elapsed_s : undefined;
@@ -138,7 +83,8 @@ function Figures({ of }: { of: Headline }) {
 }
 
 function Rounds({ rounds, goal }: { rounds: RoundPoint[]; goal: number }) {
-  const shown = rounds.filter((point) => point.success.n > 0);
+  const measured = rounds.some((point) => point.purpose === "base");
+  const shown = rounds.filter((point) => point.success.n > 0 && !(measured && point.round === 0 && point.purpose !== "base"));
   const chart = useMemo(
     () => ({
       x: shown.map((point) => point.round),

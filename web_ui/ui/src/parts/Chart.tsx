@@ -4,6 +4,9 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { colour, painted } from "../theme";
 
+/** Pixels beside the plot; what shares its time axis keeps the same. */
+export const LEFT = 52, RIGHT = 14;
+
 export interface Line { name: string; tone: string; values: (number | null)[]; dash?: number[]; points?: boolean }
 export interface Band { upper: number; lower: number; tone: string }
 export interface ChartProps {
@@ -13,6 +16,8 @@ export interface ChartProps {
   xLabel?: (value: number) => string; yLabel?: (value: number) => string; xStep?: number;
   /** Position of a vertical marker on the x axis. */
   at?: number; onPick?: (x: number) => void; goal?: number; label: string;
+  /** Without its own x axis: another chart below shows it. */
+  bare?: boolean;
 }
 
 export function Chart(props: ChartProps) {
@@ -64,7 +69,11 @@ function options(latest: { current: ChartProps }, width: number): uPlot.Options 
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { size: 7 }, y: false },
     scales: { x: { time: false, range: (_, low, high) => reach(latest.current, low, high) }, y: range ? { range: () => range } : {} },
-    axes: [{ ...axis, size: 30, ...xValues, ...incrs }, { ...axis, size: 52, ...yValues }],
+    padding: [8, RIGHT, props.bare ? 4 : 0, 0],
+    axes: [
+      { ...axis, size: props.bare ? 0 : 30, ...xValues, ...incrs, ...(props.bare ? { values: () => [] } : {}) },
+      { ...axis, size: LEFT, space: Math.min(30, (props.height ?? 200) / 4), ...yValues },
+    ],
     series: [
       {},
       ...props.lines.map((line): uPlot.Series => ({

@@ -2,8 +2,9 @@
 
 import { commands } from "../socket";
 import type { Command } from "../types";
-import { seconds } from "../format";
+import { seconds, short } from "../format";
 
+const AT_STATIONS = new Set(["pause", "resume", "stop"]);
 const WAY = ["requested", "accepted", "effective"] as const;
 
 export function Deeds() {
@@ -25,13 +26,19 @@ export function Deeds() {
   );
 }
 
+/** The last command of some verbs about one thing, on its way. */
+export function LastDeed({ verbs, target }: { verbs: string[]; target: string }) {
+  const last = Object.values(commands.value ?? {}).filter((one) => verbs.includes(one.verb) && one.target === target).at(-1);
+  return last ? <ul class="deeds"><Deed of={last} /></ul> : null;
+}
+
 function Deed({ of }: { of: Command }) {
   const reached = WAY.indexOf(of.state as (typeof WAY)[number]);
   const at = new Date(of.requested_ms).toLocaleTimeString("en-GB");
   return (
-    <li data-command={of.verb} data-state={of.state}>
+    <li data-command={of.verb} data-state={of.state} data-id={of.id}>
       <span class="faint small num">{at}</span>
-      <span><b>{of.verb[0]!.toUpperCase() + of.verb.slice(1)}</b> {of.station || (of.verb.includes(" ") || of.verb === "rollback" ? "" : "the whole fleet")} <span class="faint small">by {of.by}</span></span>
+      <span><b>{of.verb[0]!.toUpperCase() + of.verb.slice(1)}</b> {of.target ? (of.target.length > 20 ? short(of.target) : of.target) : AT_STATIONS.has(of.verb) ? "the whole fleet" : ""} <span class="faint small">by {of.by}{of.reason && `: ${of.reason}`}</span></span>
       <span class="steps push">
         {of.state === "refused" ? <b class="refused">✕ refused</b> : WAY.map((step, index) => (
           <>

@@ -5,6 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { age, labAge, STALE_S, stale } from "../clock";
 import { askToStop, command, question, refusal } from "../command";
 import { path } from "../router";
+import { causes } from "./Attention";
 import { signOut, standing } from "../session";
 import { fleet } from "../socket";
 import { nextTheme, theme } from "../theme";
@@ -13,6 +14,7 @@ const PAGES = [
   ["/", "Fleet"],
   ["/campaigns", "Campaigns"],
   ["/episodes", "Episodes"],
+  ["/policies", "Policies"],
   ["/settings", "Settings"],
 ] as const;
 const THEMES = { system: "◐ System", light: "☀ Light", dark: "☾ Dark" };
@@ -38,7 +40,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
         <a class="brand" href="/"><img src="/icon.svg" alt="" />ENPIRE</a>
         <nav class="tabs" aria-label="Pages">
           {PAGES.map(([address, name]) => (
-            <a href={address} aria-current={here(address) ? "page" : undefined}>{name}</a>
+            <a href={address} aria-current={here(address) ? "page" : undefined}>{name}{address === "/" && <Waiting />}</a>
           ))}
         </nav>
         <Age />
@@ -64,6 +66,13 @@ export function Shell({ children }: { children: ComponentChildren }) {
   );
 }
 
+/** How many stations need a person, on every page. */
+function Waiting() {
+  const names = causes(Object.values(fleet.value?.stations ?? {})).flatMap((cause) => cause.names);
+  if (!names.length || stale.value) return null;
+  return <span class="badge" title={`${names.join(", ")} need a person`}><span aria-hidden="true">⚠ </span>{names.length}<span class="visually-hidden"> need a person</span></span>;
+}
+
 function Age() {
   const old = stale.value;
   const silent = age.value > STALE_S ? age.value : labAge.value;
@@ -84,18 +93,23 @@ function Asked() {
     if (!asked && box.current?.open) box.current.close();
   }, [asked]);
   const close = () => (question.value = undefined);
-  const confirm = () => {
+  const confirm = (event: SubmitEvent) => {
+    event.preventDefault();
+    const reason = String(new FormData(event.target as HTMLFormElement).get("reason") ?? "");
     close();
-    if (asked) void command(asked.verb, "");
+    if (asked) void command(asked.verb, asked.target ?? "", reason);
   };
   return (
     <dialog ref={box} onClose={close} aria-labelledby="question">
-      <h2 id="question">{asked?.title}</h2>
-      <p class="soft">{asked?.text}</p>
-      <div class="row">
-        <button onClick={close}>Cancel</button>
-        <button class="danger" autofocus onClick={confirm}>{asked?.act}</button>
-      </div>
+      <form onSubmit={confirm} key={asked?.title}>
+        <h2 id="question">{asked?.title}</h2>
+        <p class="soft">{asked?.text}</p>
+        {asked?.reasoned && <label class="field">Why<input name="reason" required pattern=".*\S.*" maxLength={300} autocomplete="off" autofocus /></label>}
+        <div class="row">
+          <button type="button" onClick={close}>Cancel</button>
+          <button class="danger" autofocus={!asked?.reasoned}>{asked?.act}</button>
+        </div>
+      </form>
     </dialog>
   );
 }

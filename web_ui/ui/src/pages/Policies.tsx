@@ -1,0 +1,149 @@
+/** Policy versions: which one the stations run, what each proved, where it comes from; promote, roll back. */
+
+import { question } from "../command";
+import { percent, seconds, short } from "../format";
+import { Deeds } from "../parts/Deeds";
+import { Empty, Failed, Interval, Pill, Rate } from "../parts/Pieces";
+import { useGet } from "../parts/use";
+import { query, tune } from "../router";
+import { mayCommand } from "../session";
+import { fleet } from "../socket";
+import type { CampaignLine, CampaignView, GateView, VersionView } from "../types";
+import { decisionWord, type Word } from "../words";
+
+export function PoliciesPage() {
+  const campaigns = useGet<CampaignLine[]>("/campaigns");
+  const id = query.value.get("campaign") ?? campaigns.value?.[0]?.id ?? "";
+  if (campaigns.problem) return <main><Failed sentence={campaigns.problem} /></main>;
+  if (campaigns.value && !id) return <main><h1>Policies</h1><section class="card"><Empty title="No campaign has made a policy yet">Start one with <code>enpire demo</code></Empty></section></main>;
+  return (
+    <main>
+      <div class="head">
+        <h1>Policies</h1>
+        {(campaigns.value?.length ?? 0) > 1 && (
+          <select class="push" aria-label="Campaign" value={id} onChange={(event) => tune({ campaign: event.currentTarget.value })}>
+            {campaigns.value!.map((one) => <option value={one.id}>{one.name} {one.id.slice(-6)}</option>)}
+          </select>
+        )}
+      </div>
+      {id && <Of key={id} id={id} />}
+    </main>
+  );
+}
+
+function Of({ id }: { id: string }) {
+  const now = fleet.value?.campaign;
+  const running = now?.id === id;
+  // asked again when the champion changed or a gate ended
+  const turn = running ? `?champion=${now.champion}&round=${now.round}` : "";
+  const versions = useGet<VersionView[]>(`/campaigns/${id}/policies${turn}`);
+  const campaign = useGet<CampaignView>(`/campaigns/${id}${turn}`);
+  const problem = versions.problem ?? campaign.problem;
+  if (problem) return <Failed sentence={problem} />;
+  if (!versions.value || !campaign.value) return <section class="card"><Empty title="Reading the ledger…" /></section>;
+  if (!versions.value.length) return <section class="card"><Empty title="No version was made yet">The first one is learned from the demonstrations.</Empty></section>;
+  const champion = versions.value.find((one) => one.state === "champion");
+  return (
+    <>
+      <div class="columns">
+        <Champion of={champion} campaign={campaign.value} running={running} first={versions.value.length < 2} />
+        <Runs champion={champion?.id ?? ""} running={running} />
+      </div>
+      <Table versions={versions.value} campaign={campaign.value} running={running} />
+      {running && <Deeds />}
+    </>
+  );
+}
+
+interface ChampionProps { of: VersionView | undefined; campaign: CampaignView; running: boolean; first: boolean }
+
+function Champion({ of, campaign, running, first }: ChampionProps) {
+  if (!of) return <section class="card"><header><h2>Champion</h2></header><Empty title="No champion yet" /></section>;
+  const since = campaign.deployments.filter((one) => one.id === of.id).at(-1)?.at_s;
+  const back = () => (question.value = {
+    title: "Roll the champion back?", text: "Every station returns to the champion before this one at its next episode; an open gate is dropped.",
+    act: "Roll back", verb: "rollback", reasoned: true,
+  });
+  return (
+    <section class="card">
+      <header>
+        <h2>Champion</h2><span class="mono soft" title={of.id}>{short(of.id)}</span>
+        {running && mayCommand.value && <button class="push" onClick={back} disabled={first}>↶ Roll back</button>}
+      </header>
+      <div class="body champion">
+        <b>{percent(of.hidden.success)}</b>
+        <Interval low={of.hidden.low} high={of.hidden.high} at={of.hidden.success ?? null} goal={campaign.goal.success} />
+        <span class="faint small num">95 % interval {percent(of.hidden.low)} to {percent(of.hidden.high)}, {of.hidden.n} trials on hidden starts, goal {percent(campaign.goal.success, 0)}</span>
+        <dl class="pairs">
+          <dt>Champion since</dt><dd>{since === undefined ? "–" : `${seconds(since)} into the campaign`}</dd>
+          <dt>Learned from</dt><dd>{of.parent ? <span class="mono">{short(of.parent)}</span> : "demonstrations"}, round {of.round}</dd>
+          <dt>Recipe, data</dt><dd class="mono faint">{short(of.recipe_hash)}, {short(of.data_hash)}</dd>
+        </dl>
+      </div>
+    </section>
+  );
+}
+
+function Runs({ champion, running }: { champion: string; running: boolean }) {
+  const stations = Object.values(fleet.value?.stations ?? {}).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+  const word = (deployed: string): Word =>
+    !deployed ? { icon: "…", word: "Nothing yet", tone: "calm" } : deployed === champion ? { icon: "★", word: "The champion", tone: "ok" } : { icon: "↻", word: "Changes at its next episode", tone: "warn" };
+  return (
+    <section class="card">
+      <header><h2>What the stations run</h2></header>
+      {running && stations.length ? (
+        <div class="flush scroll">
+          <table><tbody>
+            {stations.map((one) => (
+              <tr key={one.name}><td>{one.name}</td><td class="mono faint">{one.deployed ? short(one.deployed) : "–"}</td><td class="right"><Pill of={word(one.deployed)} /></td></tr>
+            ))}
+          </tbody></table>
+        </div>
+      ) : <Empty title="No station runs now">This campaign is not the one that runs.</Empty>}
+    </section>
+  );
+}
+
+const STANDINGS: Record<string, Word> = {
+  champion: { icon: "★", word: "Champion", tone: "ok" }, "former champion": { icon: "☆", word: "Former champion", tone: "calm" },
+  rejected: { icon: "✕", word: "Rejected", tone: "bad" }, held: { icon: "=", word: "Held", tone: "warn" },
+  "in the gate": { icon: "◎", word: "In the gate", tone: "busy" }, candidate: { icon: "•", word: "Candidate", tone: "calm" },
+};
+
+function Table({ versions, campaign, running }: { versions: VersionView[]; campaign: CampaignView; running: boolean }) {
+  const gates = new Map(campaign.gates.map((gate) => [gate.candidate, gate]));
+  const idea = new Map(campaign.ideas.flatMap((one) => one.experiments.map((test) => [test.policy_id, one.statement])));
+  const promote = (version: VersionView) => (question.value = {
+    title: `Promote ${short(version.id)} without a gate?`, act: "Promote", verb: "promote", target: version.id, reasoned: true,
+    text: `Every station runs it from its next episode on. Its success on hidden starts: ${percent(version.hidden.success)} of ${version.hidden.n}.`,
+  });
+  return (
+    <section class="card">
+      <header><h2>Versions <span class="faint">{versions.length}</span></h2><span class="soft small push">newest first</span></header>
+      <div class="flush scroll">
+        <table>
+          <thead><tr><th>Version</th><th>Learned from</th><th class="right">Made</th><th>Standing</th><th>Its gate</th><th>All trials on hidden starts</th><th /></tr></thead>
+          <tbody>
+            {[...versions].reverse().map((version) => (
+              <tr key={version.id}>
+                <td class="nowrap"><span class="mono" title={version.id}>{short(version.id)}</span> <span class="faint small">round {version.round}</span></td>
+                <td class="small"><span class="mono">{version.parent ? short(version.parent) : "demonstrations"}</span>{idea.has(version.id) && <span class="faint"> · {idea.get(version.id)}</span>}</td>
+                <td class="right nowrap soft">{seconds(version.made_s)}</td>
+                <td class="nowrap"><Pill of={STANDINGS[version.state] ?? { icon: "•", word: version.state, tone: "calm" }} /></td>
+                <td class="nowrap"><Judged gate={gates.get(version.id)} /></td>
+                <td class="nowrap"><div class="beside"><Rate of={version.hidden} /></div></td>
+                <td class="right">{running && mayCommand.value && version.state !== "champion" && <button class="quiet" onClick={() => promote(version)} aria-label={`Promote ${short(version.id)}`}>↑ Promote</button>}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function Judged({ gate }: { gate: GateView | undefined }) {
+  if (!gate) return <span class="faint small">none</span>;
+  const word = decisionWord(gate.decision);
+  return <span class="small"><span aria-hidden="true">{word.icon}</span> {word.word}{gate.reason && ` (${gate.reason})`} <span class="faint num">{gate.wins} : {gate.losses} in {gate.pairs} pairs</span></span>;
+}
