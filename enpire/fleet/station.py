@@ -169,15 +169,30 @@ class Station:
 
     def leave(self) -> int:
         """Abort what runs, give back what has not begun, keep everything in the spool, say goodbye."""
-        cause = self._leaving or "its name was taken by another process"
-        self._robot.stop("the station, which leaves", f"the station left: {cause}")
+        self.rest()
+        while self.deliver():
+            pass
+        return self.part()
+
+    def rest(self) -> None:
+        """The robot holds still; every order ends, and is durable here."""
+        self._robot.stop("the station, which leaves", f"the station left: {self._why_it_leaves}")
         self._give_back([order.order_id for order in self._queue], "released: the station left")
         self.spool()
-        while len(self._spool) and self._courier.lease and self._clock() < self._leave_by_s:
-            self._courier.ship()
-            self._courier.hear(0.02)
-        self._courier.say_goodbye(cause)
-        self._say(f"left ({cause}); {len(self._spool)} episodes wait here; late periods: {self._pace.late}")
+
+    def deliver(self) -> bool:
+        """Ship what waits here for a moment; whether there is more, and time for it."""
+        if not (len(self._spool) and self._courier.lease and self._clock() < self._leave_by_s):
+            return False
+        self._courier.ship()
+        self._courier.hear(0.02)
+        return True
+
+    def part(self) -> int:
+        """The last word; the exit code of the process."""
+        self._courier.say_goodbye(self._why_it_leaves)
+        waiting = f"{len(self._spool)} episodes wait here; late periods: {self._pace.late}"
+        self._say(f"left ({self._why_it_leaves}); {waiting}")
         return 1 if self._courier.fenced else 0
 
     def close(self) -> None:
@@ -194,6 +209,10 @@ class Station:
         """The last words of a station that failed: the robot holds, its episodes end, and are durable."""
         self._robot.stop("a failure of the station", cause)
         self.spool()
+
+    @property
+    def _why_it_leaves(self) -> str:
+        return self._leaving or "its name was taken by another process"
 
     @property
     def _lanes(self) -> Lanes:
