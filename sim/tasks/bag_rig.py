@@ -32,6 +32,7 @@ _EACH = 9
 _PLACE_MM, _TURN_RAD = 0.5, 0.015
 """Noise of where a thing is seen (in an episode's light, half to twice as much), and of how it is turned."""
 _LONGEST_S = 1.0
+_STUCK_NM, _DRIFT_MM = 1.0, 2.0
 _BAG_NOISE = (0.3, 0.3, 0.003, 0.004, 0.006)
 
 
@@ -121,6 +122,7 @@ class BagRig(BimanualRig):
         self._eye = [model.camera(view).id for view in VIEWS]
         self._wrists, self._wrist_frames = scene.output("site_xpos"), scene.output("site_xmat")
         self._bodies, self._body_frames = scene.output("xpos"), scene.output("xmat")
+        self._push, self._flap_dof = scene.applied(), int(model.joint("flap").dofadr[0])
         self._bag, self._flap = model.body("bag").id, model.body("flap").id
         self._things = [model.body(thing.name).id for thing in THINGS]
 
@@ -141,6 +143,17 @@ class BagRig(BimanualRig):
         frames = [self._frame(where) for where in _THING_QPOS]
         return np.stack([_across_block(frames[0]), _across_long(frames[1], 2), _across_long(frames[2], 1)], axis=1)
 
+    def disturb(self, lane: int, kind: str, rng: np.random.Generator) -> None:
+        """The pads give way, the flap sticks, or the camera over the table drifts (for the whole station)."""
+        if kind == "slipping_gripper":
+            self.arm_setpoints[lane, [JOINTS, 2 * JOINTS + 1]] += rng.uniform(0.5, 1.0) * FINGER_REACH_M
+        elif kind == "jammed":
+            self._push[lane, self._flap_dof] = -_STUCK_NM
+        elif kind == "calibration_drift":
+            self._camera_bias[0, 0, :2] += np.sign(self._camera_bias[0, 0, :2]) * _DRIFT_MM
+        else:
+            super().disturb(lane, kind, rng)
+
     def _frame(self, where: slice) -> Rows:
         w, x, y, z = self.scene.qpos[:, where][:, 3:].T
         return np.stack(
@@ -156,6 +169,7 @@ class BagRig(BimanualRig):
         self._goal[lane] = start.values
         self.begin_episode(lane)
         self._light[lane] = rng.uniform(0.5, 2.0)
+        self._push[lane] = 0.0
         if not self.teleport:
             return
         goal, qpos = self._goal[lane], self.scene.qpos

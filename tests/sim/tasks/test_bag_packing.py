@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from enpire.errors import UsageError
 from enpire.interfaces import Evidence
 from enpire.types import EpisodeArrays, FloatArray
 from sim.bimanual.hands import Hands
@@ -145,6 +146,25 @@ def test_a_lane_is_the_same_alone_and_beside_others_bit_for_bit(bag: BagPacking)
         crowd.act(wish, np.array([tick % 2 == 0, tick < 9, True]))
         alone.act(wish[2:], np.ones(1, np.bool_))
         assert np.array_equal(crowd.observe().state[2], alone.observe().state[0])
+
+
+def test_a_flap_that_sticks_does_not_open_and_pads_that_give_way_lose_it(bag: BagPacking) -> None:
+    rig, rng = placed(bag, 2), np.random.default_rng(0)
+    rig.disturb(1, "jammed", rng)
+    opener, world = (Opener(), Opener()), (World(), World())
+    for _ in range(150):
+        state = rig.observe().state.astype(np.float64)
+        hands = Hands(state)
+        for lane in range(2):
+            world[lane].sense(state[lane])
+            opener[lane].step(world[lane], hands.of(lane, "left"))
+        rig.act(hands.commands(), np.ones(2, np.bool_))
+    state = rig.observe().state
+    assert state[0, FLAP] > AJAR_RAD > 0.5 > state[1, FLAP]
+    rig.disturb(0, "slipping_gripper", rng)
+    assert hold(rig, 60)[FLAP] < 0.2
+    with pytest.raises(UsageError, match="knows no fault"):
+        rig.disturb(0, "earthquake", rng)
 
 
 @pytest.mark.slow
