@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import cast
 
@@ -69,7 +69,7 @@ class Search:
         if step.adopted in peers:
             tools["adopt"](experiment_id=step.adopted)
         settings = cast("Mapping[str, object]", cast("Card", brief["recipe"])["settings"])
-        change = ", ".join(f"{name} from {settings[name]} to {value}" for name, value in step.changes.items())
+        change = ", ".join(f"{name} from {settings[name]} to {value}" for name, value in sorted(step.changes.items()))
         made = cast("Card", tools["propose_hypothesis"](
             statement=f"{step.operator}: {change} makes a better candidate",
             falsifier="The gate on hidden starts does not promote the candidate.",
@@ -90,9 +90,9 @@ def propose(known: Known, draw: Random, tried: set[str], stuck: bool) -> Step | 
         step = operator(known, draw)
         if step is None:
             continue
-        after = {**known.settings, **step.changes}
-        if canonical(after) != canonical(known.settings) and canonical(after) not in tried:
-            return step
+        changes = {name: value for name, value in step.changes.items() if value != known.settings[name]}
+        if changes and canonical({**known.settings, **changes}) not in tried:
+            return replace(step, changes=changes)
     return None
 
 
