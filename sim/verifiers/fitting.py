@@ -74,7 +74,9 @@ def fit(task_name: str, episodes: int, folder: Path | None = None, say: Say = la
     values = getattr(shipped, "thresholds", None)
     if values is None or not is_dataclass(values) or isinstance(values, type):
         raise UsageError(f"The verifier of {task_name} has no dataclass `thresholds`, so there is nothing to fit.")
-    examples = sorted_by_hand(folder) if folder else simulated(task, episodes, FITTING, say)
+    examples = (
+        sorted_by_hand(folder) if folder else simulated(task, episodes, FITTING, say, pictures=shipped.needs_images)
+    )
     good = sum(example.success for example in examples)
     if min(good, len(examples) - good) < 2 * LEAST:
         raise UsageError(
