@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from enpire.types import ImageArray
 from sim.bimanual.kinematics import TOOL_M, Rows, Side, reach
 from sim.bimanual.station import TOP_AXES, TOP_FOVY_DEG, TOP_M, WRIST_AXES, WRIST_FOVY_DEG, WRIST_M
 
@@ -21,6 +22,17 @@ def wrist_pixels(side: Side, joints: Rows, points_m: Rows, size: int) -> Rows:
     return _pixels(
         points_m, link + now.turn[0] @ np.array(WRIST_M), now.turn[0] @ _frame(WRIST_AXES), WRIST_FOVY_DEG, size
     )
+
+
+def cut_out(picture: ImageArray, pixels: Rows, margin_px: int) -> tuple[ImageArray, Rows]:
+    """The part of a picture around pixels (n, 2), by a margin, and where they are in it."""
+    limits = np.array([picture.shape[1], picture.shape[0]])
+    seen = pixels[np.asarray(np.isfinite(pixels)).all(axis=1)]
+    if not len(seen):
+        return picture[:1, :1], pixels
+    low = np.clip(seen.min(axis=0).astype(np.intp) - margin_px, 0, limits - 1)
+    high = np.clip(seen.max(axis=0).astype(np.intp) + margin_px + 1, low + 1, limits)
+    return picture[low[1] : high[1], low[0] : high[0]], pixels - low
 
 
 def share_at(mask: npt.NDArray[np.bool_], pixels: Rows, reach_px: tuple[int, int] = (0, 0)) -> float:
