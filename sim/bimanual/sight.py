@@ -43,9 +43,9 @@ def behind_boxes(eye: Rows, points: Rows, middles: Rows, halves: Rows) -> Mask:
     return ((enters < leaves) & (leaves > 0.0) & (enters < _BEFORE)).any(axis=-1)
 
 
-def behind_ball(eye: Rows, points: Rows, middle: Rows, radius: float) -> Mask:
-    """Whether a ball at `middle` (n, 3) stands between `eye` (n, 3) and points (n, k, 3)."""
-    way, off = points - eye[:, None], (middle - eye)[:, None]
+def behind_balls(eye: Rows, points: Rows, middles: Rows, radii: Rows) -> Mask:
+    """Whether any of the balls (n, b, 3), (b,) stands between `eye` (n, 3) and points (n, k, 3)."""
+    way, off = (points - eye[:, None])[:, :, None], (middles - eye[:, None])[:, None]
     share = (way * off).sum(axis=-1) / np.maximum((way * way).sum(axis=-1), 1e-12)
     nearest = off - np.clip(share, 0.0, _BEFORE)[..., None] * way
-    return (nearest * nearest).sum(axis=-1) < radius**2
+    return ((nearest * nearest).sum(axis=-1) < radii**2).any(axis=-1)

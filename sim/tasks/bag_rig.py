@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from enpire.types import Bounds, Start, TaskSpec
-from sim.bimanual.kinematics import JOINTS, Rows
+from sim.bimanual.kinematics import JOINTS, SIDES, Rows
 from sim.bimanual.rig import ARMS, ARMS_STATE, SENSOR_NOISE, BimanualRig
-from sim.bimanual.sight import behind_ball, behind_boxes, in_picture, into
+from sim.bimanual.sight import behind_balls, behind_boxes, in_picture, into
 from sim.bimanual.station import FINGER_REACH_M, draw_station
 from sim.rig import LaneArray
 from sim.scene import Scene
@@ -88,7 +88,9 @@ NEAR_MM, NEAR_RAD = 8.0, 0.15
 
 _BAG_QPOS, _FLAP_QPOS = slice(16, 23), 23
 _THING_QPOS = tuple(slice(24 + 7 * number, 31 + 7 * number) for number in range(3))
-_PALM_M, _PALM_RADIUS_M = 0.06, 0.034
+_PALM_M, _FOREARM = 0.06, np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+_ARM_RADII_M = np.array([0.034] * 2 + [0.026] * 2 * len(_FOREARM))
+"""What hides things: a ball for each palm, and some along each forearm."""
 _WIDEST = {"top": np.tan(np.deg2rad(55.0) / 2), "left_wrist": np.tan(np.deg2rad(70.0) / 2)}
 _NOISE = 5 + 3 + 2 * 3 * 3
 
@@ -124,6 +126,7 @@ class BagRig(BimanualRig):
         self._bodies, self._body_frames = scene.output("xpos"), scene.output("xmat")
         self._push, self._flap_dof = scene.applied(), int(model.joint("flap").dofadr[0])
         self._bag, self._flap = model.body("bag").id, model.body("flap").id
+        self._forearms = [[model.body(f"{side}_{joint}").id for side in SIDES] for joint in (2, 4)]
         self._things = [model.body(thing.name).id for thing in THINGS]
 
     def bag(self) -> Rows:
@@ -221,8 +224,7 @@ class BagRig(BimanualRig):
         points[..., 2] += np.array([0.8 * thing.half_m for thing in THINGS])
         bag, bag_frame = self._bodies[rows, self._bag], self._body_frames[rows, self._bag].reshape(-1, 3, 3)
         flap, flap_frame = self._bodies[rows, self._flap], self._body_frames[rows, self._flap].reshape(-1, 3, 3)
-        wrists, frames = self._wrists[rows], self._wrist_frames[rows].reshape(-1, 2, 3, 3)
-        palms = wrists + _PALM_M * frames[..., 0]
+        arms = self._arm_balls(rows)
         middle = np.array([[FLAP_HALF_M[0], 0.0, 0.0]])
         found: list[npt.NDArray[np.bool_]] = []
         for view, eye_of in zip(VIEWS, self._eye, strict=True):
@@ -234,10 +236,17 @@ class BagRig(BimanualRig):
             ):
                 local = into(frame, points - origin[:, None])
                 seen &= ~behind_boxes(into(frame, (eye - origin)[:, None])[:, 0], local, middles, halves)
-            for palm in range(2):
-                seen &= ~behind_ball(eye, points, palms[:, palm], _PALM_RADIUS_M)
+            seen &= ~behind_balls(eye, points, arms, _ARM_RADII_M)
             found.append(seen)
         return np.stack(found, axis=1)
+
+    def _arm_balls(self, rows: npt.NDArray[np.intp]) -> Rows:
+        """(len(rows), balls, 3): palms and forearms, as balls on a string."""
+        frames = self._wrist_frames[rows].reshape(-1, 2, 3, 3)
+        palms = self._wrists[rows] + _PALM_M * frames[..., 0]
+        elbows, wrists = (self._bodies[rows][:, ends] for ends in self._forearms)
+        along = elbows[:, :, None] + _FOREARM[:, None] * (wrists - elbows)[:, :, None]
+        return np.concatenate([palms, along.reshape(len(rows), -1, 3)], axis=1)
 
     def _arm_clocks(self, rows: npt.NDArray[np.intp]) -> None:
         if self.running.all():

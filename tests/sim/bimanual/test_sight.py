@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.bimanual.sight import behind_ball, behind_boxes, in_picture, into
+from sim.bimanual.sight import behind_balls, behind_boxes, in_picture, into
 
 EYE = np.array([[0.0, 0.0, 1.0]])
 POINTS = np.array([[[0.0, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, 0.0, 2.0]]])
@@ -21,7 +21,8 @@ def test_a_box_around_the_thing_itself_does_not_hide_it() -> None:
 
 
 def test_a_ball_hides_what_is_behind_it() -> None:
-    assert behind_ball(EYE, POINTS, np.array([[0.05, 0.0, 0.5]]), 0.06).tolist() == [[True, False, False]]
+    middles = np.array([[[0.05, 0.0, 0.5], [0.3, 0.0, 0.5]]])
+    assert behind_balls(EYE, POINTS, middles, np.array([0.06, 0.01])).tolist() == [[True, False, False]]
 
 
 def test_only_what_lies_before_the_camera_and_within_its_angle_is_in_the_picture() -> None:
