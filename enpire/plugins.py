@@ -12,7 +12,7 @@ import importlib.util
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 
-from enpire.errors import MissingExtra, UnknownName
+from enpire.errors import MissingExtra, UnknownName, UsageError
 
 BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "tasks": {
@@ -116,6 +116,8 @@ def load(group: str, name: str) -> object:
         found = importlib.import_module(module)
     except ModuleNotFoundError as missing:
         raise _explained(missing, group, name, address) from missing
+    except SyntaxError as wrong:
+        raise UsageError(f"{name!r} of {group} leads to {address}, which is not Python: {wrong}.") from wrong
     if not hasattr(found, attribute):
         raise UnknownName(f"{module} has no {attribute!r}, which {group} {name!r} names; check the spelling.")
     return getattr(found, attribute)

@@ -38,6 +38,7 @@ from enpire.state import CampaignState
 from enpire.steps.agent_process import require_agents
 from enpire.steps.deploy import swap
 from enpire.steps.ending import INTERRUPTED, Ending
+from enpire.steps.record import unfinished as unfinished_episode
 from enpire.steps.training_process import TrainingProcess
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
@@ -88,7 +89,11 @@ def run_campaign(name_or_path: str | Path, home: Home, choices: Choices | None =
     campaign = read_campaign(name_or_path)
     if chosen.seed is not None:
         campaign = replace(campaign, seed=chosen.seed)
-    load("tasks", campaign.task)  # an unknown task or a missing extra is said before anything is written
+    # What is unknown or missing is said before anything is written.
+    load("tasks", campaign.task)
+    load("hosts", chosen.on)
+    for recipe in (campaign.recipe, campaign.base.recipe):
+        load("learners", read_recipe(recipe).learner)
     require_agents(campaign)
     ledger = SqliteLedger(home.ledger)
     try:
@@ -101,6 +106,29 @@ def run_campaign(name_or_path: str | Path, home: Home, choices: Choices | None =
             state = _when_there_is_space(ledger, campaign, home)
     finally:
         ledger.close()
+
+
+def end_interrupted(home: Home, by: str) -> str:
+    """End the campaign that was interrupted in this home, without its goal; returns its id.
+
+    What a station may still hold of it ends as unknown, as at the end of any campaign.
+
+    Raises:
+        UsageError: no campaign of this home is unfinished.
+    """
+    ledger = SqliteLedger(home.ledger)
+    try:
+        open_ones = _unended(ledger)
+        if not open_ones:
+            raise UsageError(f"No campaign of {home.root} is unfinished, so there is none to end.")
+        campaign_id = max(open_ones)
+        orders = Reading(ledger.database).open_orders(campaign_id)
+        lost = [episode_body(unfinished_episode(order, "unknown", "the campaign ended first")) for order in orders]
+        ended = ("campaign ended", {"campaign_id": campaign_id, "reached": False, "reason": f"ended by {by}"})
+        ledger.append([*([("orders ended", {"campaign_id": campaign_id, "episodes": lost})] if lost else []), ended])
+    finally:
+        ledger.close()
+    return campaign_id
 
 
 def _session(campaign: Campaign, home: Home, ledger: Ledger, state: CampaignState, chosen: Choices) -> Ending:
@@ -163,14 +191,7 @@ def require_same_verifier(campaign: Campaign, began_with: str) -> None:
 
 def unfinished(ledger: Ledger, campaign: Campaign) -> str | None:
     """The id of the campaign of this name that has not ended; UsageError names each field that differs."""
-    started: dict[str, Mapping[str, object]] = {}
-    for event in ledger.events(kinds=("campaign started", "campaign ended")):
-        campaign_id = str(event.body["campaign_id"])
-        if event.kind == "campaign started":
-            started[campaign_id] = event.body
-        else:
-            started.pop(campaign_id, None)
-    for campaign_id, body in started.items():
+    for campaign_id, body in _unended(ledger).items():
         if body["name"] == campaign.name:
             now, then = (cast("Mapping[str, object]", plain(item)) for item in (campaign, _as_begun(body)))
             differing = [key for key in now if canonical(now[key]) != canonical(then[key])]
@@ -182,6 +203,18 @@ def unfinished(ledger: Ledger, campaign: Campaign) -> str | None:
                 )
             return campaign_id
     return None
+
+
+def _unended(ledger: Ledger) -> dict[str, Mapping[str, object]]:
+    """The campaigns that have not ended, with their first events, oldest first."""
+    started: dict[str, Mapping[str, object]] = {}
+    for event in ledger.events(kinds=("campaign started", "campaign ended")):
+        campaign_id = str(event.body["campaign_id"])
+        if event.kind == "campaign started":
+            started[campaign_id] = event.body
+        else:
+            started.pop(campaign_id, None)
+    return started
 
 
 def _as_begun(body: Mapping[str, object]) -> Campaign:

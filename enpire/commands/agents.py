@@ -42,7 +42,7 @@ def list_all(as_json: AsJson = False) -> None:
 def run(  # noqa: PLR0913 - the options of a verb are its parameters
     name: Annotated[str, typer.Argument(help="Agent, such as search.")],
     lane: Annotated[str, typer.Option(help="Name of the lane; NAME-hand when left out.")] = "",
-    seed: Annotated[int, typer.Option(help="Seed of the agent.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the agent.", min=0)] = 0,
     options: Annotated[str, typer.Option(help="What the agent reads, as JSON.")] = "{}",
     campaign: Campaign = "",
     home: Home = None,
@@ -86,7 +86,7 @@ def mcp(
         cast("Callable[[object], None]", load("tools", f"{server}:serve_stdio"))(desk)
         return
     host, _, port = http.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdigit() or int(port) > 65535:
         raise UsageError(f"{http!r} is no HOST:PORT, such as 127.0.0.1:8765.")
     token = os.environ.get(TOKEN) or _token(existing_home(home))
     tell(f"MCP: http://{http}/mcp")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from pathlib import Path
 from typing import Annotated
 
@@ -50,8 +51,17 @@ def resume(home: Home = None) -> None:
 
 
 def stop(home: Home = None) -> None:
-    """End the running campaign in good order; the state is kept."""
-    _command("end campaign", home)
+    """End the running campaign in good order, or one that was interrupted; the state is kept."""
+    from enpire.views import is_driven
+
+    folder = existing_home(home)
+    if is_driven(folder):
+        _command("end campaign", home)
+        return
+    from enpire.home import open_home
+    from enpire.service import end_interrupted
+
+    tell(f"Ended: campaign {end_interrupted(open_home(folder), getpass.getuser())}; nothing was running.")
 
 
 def report(

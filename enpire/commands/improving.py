@@ -48,7 +48,7 @@ def gate(  # noqa: PLR0913 - the options of a verb are its parameters
     task: Annotated[str, typer.Option(help="Task in which both are tried, in simulation.")] = "pin_insertion",
     pairs: Annotated[int, typer.Option(help="Pairs that may be spent.", min=1)] = 400,
     lanes: Annotated[int, typer.Option(help="Robots that move in step.", min=1)] = 16,
-    seed: Annotated[int | None, typer.Option(help="Repeat the starts of an earlier comparison.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Repeat the starts of an earlier comparison.", min=0)] = None,
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:

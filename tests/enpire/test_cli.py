@@ -118,10 +118,25 @@ def test_commands_wait_in_the_inbox_of_a_running_campaign_with_a_name(tmp_path: 
 def test_a_command_without_a_running_campaign_is_refused_and_left_nowhere(tmp_path: Path) -> None:
     home = open_home(tmp_path)
     begin(tmp_path).flush()
-    result = enpire("campaign", "stop", "--home", tmp_path)
+    result = enpire("campaign", "pause", "--home", tmp_path)
     assert result.exit_code == 1
     assert "No campaign runs" in result.stderr
     assert inbox.waiting(home.inbox) == []
+
+
+def test_an_interrupted_campaign_can_be_ended_although_nothing_runs(tmp_path: Path) -> None:
+    record = begin(tmp_path)
+    record.order("collect", "b" * 64, 1)
+    record.flush()
+    assert json.loads(enpire("campaign", "show", "--home", tmp_path, "--json").stdout)["state"] == "interrupted"
+    result = enpire("campaign", "stop", "--home", tmp_path)
+    assert result.exit_code == 0, result.stderr
+    shown = json.loads(enpire("campaign", "show", "--home", tmp_path, "--json").stdout)
+    assert (shown["state"], shown["episodes"]["open"], shown["episodes"]["unknown"]) == ("ended", 0, 1)
+    assert enpire("ledger", "verify", "--home", tmp_path).exit_code == 0
+    again = enpire("campaign", "stop", "--home", tmp_path)
+    assert again.exit_code == 1
+    assert "none to end" in again.stderr
 
 
 def test_a_decision_that_does_not_come_out_again_is_exit_code_1(tmp_path: Path) -> None:

@@ -57,6 +57,46 @@ def test_a_missing_file_an_unknown_task_and_a_wrong_key_word(tmp_path: Path) -> 
     is_a_sentence(enpire("run", campaign, "--home", tmp_path / "home"), "unknown key 'colour'", "allowed are")
 
 
+@pytest.mark.parametrize(
+    ("section", "value"),
+    [
+        ("stations", {"lanes": -2}), ("stations", {"count": -1}), ("budget", {"wall_s": -900}),
+        ("base", {"demonstrations": 0}), ("rounds", {"episodes": 0}), ("goal", {"confirm_starts": 0}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_number_that_cannot_be_is_said_before_anything_is_written(
+    tmp_path: Path, section: str, value: dict[str, int]
+) -> None:
+    campaign = changed(write_campaign(tmp_path), **{section: value})
+    done = enpire("run", campaign, "--home", tmp_path / "home", "--headless")
+    is_a_sentence(done, f"{section} {next(iter(value))} must be at least", f"not {next(iter(value.values()))}")
+    assert not (tmp_path / "home" / "ledger.db").exists()
+
+
+def test_an_unknown_recipe_or_host_leaves_no_campaign_behind(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    campaign = write_campaign(tmp_path)
+    is_a_sentence(enpire("run", campaign, "--home", home, "--headless", "--on", "mars"), "'mars'", "local, ray")
+    is_a_sentence(enpire("run", changed(campaign, recipe="soup"), "--home", home, "--headless"), "'soup'", "habc")
+    assert not (home / "ledger.db").exists()
+
+
+def test_a_task_file_that_is_not_python(tmp_path: Path) -> None:
+    (tmp_path / "halfway.py").write_text("class Reach(:\n")
+    command = [sys.executable, "-m", "enpire.cli", "task", "show", "halfway:Reach"]
+    surroundings = {**environment(), "PYTHONPATH": f"{environment().get('PYTHONPATH', '')}:{tmp_path}"}
+    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    is_a_sentence(done, "halfway:Reach", "not Python", "line 1")
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "pin_insertion", "--seed", "-1"], ["gate", "a", "b", "--seed", "-1"]], ids=" ".join
+)
+def test_a_negative_seed_is_wrong_usage(words: list[str]) -> None:
+    is_a_sentence(enpire(*words), "--seed", "-1", code=2)
+
+
 def test_a_port_that_is_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         campaign = write_campaign(tmp_path, bind=f"tcp://127.0.0.1:{taken.getsockname()[1]}")
