@@ -28,13 +28,13 @@ class Goal:
     """The confirmed rate must reach this."""
     confirm_starts: int = 400
     """Fresh starts of the confirmation, fixed before it begins."""
-    attempt_at: float = 0.975
-    """The champion's trials in its last gate must reach this rate before a confirmation is spent on it."""
+    attempt_chance: float = 0.9
+    """A confirmation is spent on a champion that passes it with this probability, by its trials on hidden starts."""
 
     def __post_init__(self) -> None:
         """Refuse what no campaign could reach or judge."""
-        if not 0 < self.success <= 1 or not 0 < self.attempt_at <= 1:
-            raise ValueError("goal success and attempt_at must lie in (0, 1].")
+        if not 0 < self.success <= 1 or not 0 < self.attempt_chance < 1:
+            raise ValueError("goal success must lie in (0, 1], and attempt_chance in (0, 1).")
         _at_least("goal", 1, confirm_starts=self.confirm_starts)
 
 

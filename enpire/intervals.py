@@ -72,6 +72,20 @@ def at_least(successes: int, n: int, rate: float) -> float:
     return math.fsum(math.exp(log_choose(n, k) + _log_likelihood(k, n - k, rate)) for k in terms)
 
 
+def predicted(successes: int, n: int, trials: int, rate: float) -> float:
+    """Probability that at least the share `rate` of `trials` further ones succeed, after `successes` of `n` did.
+
+    Beta-binomial with a uniform prior over the true rate: Laplace 1774, rule of succession, for many trials.
+    """
+    _check(successes, n, 0.5)
+    before = _log_beta(successes + 1, n - successes + 1)
+    terms = (
+        math.exp(log_choose(trials, k) + _log_beta(successes + k + 1, n - successes + trials - k + 1) - before)
+        for k in range(math.ceil(trials * rate - 1e-9), trials + 1)
+    )
+    return math.fsum(terms)
+
+
 def log_choose(n: int, k: int) -> float:
     """Natural logarithm of the number of ways to choose k of n."""
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

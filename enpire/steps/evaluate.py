@@ -5,9 +5,12 @@ from __future__ import annotations
 from enpire.files import plain
 from enpire.gate import confirm, judge, level, pairs_in_order
 from enpire.ids import mint
-from enpire.intervals import wilson
+from enpire.intervals import predicted, wilson
 from enpire.lab import Lab
 from enpire.steps.deploy import deployment, tell
+
+LEAST_TRIALS = 30
+"""Trials on hidden starts that a champion needs before a confirmation is thought of."""
 
 
 def evaluate(lab: Lab) -> None:
@@ -77,7 +80,9 @@ def _open_confirmation(lab: Lab) -> None:
     if state.confirmation or state.gate or not state.champion or state.champion in state.confirmed:
         return
     trials = state.trials.get(state.champion)
-    if trials is not None and trials.n >= 30 and trials.rate >= goal.attempt_at:
+    if trials is None or trials.n < LEAST_TRIALS:
+        return
+    if predicted(trials.successes, trials.n, goal.confirm_starts, goal.success) >= goal.attempt_chance:
         body = {"policy_id": state.champion, "n": goal.confirm_starts, "goal": goal.success}
         lab.write(("confirm opened", body))
 

@@ -26,7 +26,7 @@ from tests.enpire.pretend_fleet import Coin, PretendFleet
 
 CAMPAIGN = Campaign(
     name="coin", task="coin", recipe="poor",
-    goal=Goal(success=0.99, confirm_starts=30, attempt_at=1.0),
+    goal=Goal(success=0.99, confirm_starts=30, attempt_chance=0.99),
     stations=Stations(count=0, lanes=4, ahead=8),
     base=Base(demonstrations=4, evaluate_starts=1),
     rounds=Rounds(episodes=500, train_starts=50),

@@ -62,7 +62,7 @@ def write_campaign(folder: Path, *, stations: int = 2, bind: str = "tcp://127.0.
     recipe.write_text(yaml.safe_dump({"name": "reach", "learner": f"{HERE}:Reach"}))
     content: dict[str, object] = {
         "name": "chaos", "task": f"{point_task.HERE}:PointTask", "recipe": str(recipe),
-        "goal": {"success": 1.0, "confirm_starts": 100000, "attempt_at": 1.0},
+        "goal": {"success": 1.0, "confirm_starts": 100000, "attempt_chance": 0.9},
         "stations": {
             "count": stations, "lanes": 4, "driver": f"{point_task.HERE}:open_rig", "options": {"period_s": 0.01},
             "bind": bind, "ahead": 6,

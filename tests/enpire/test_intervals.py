@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from enpire.errors import UsageError
-from enpire.intervals import at_least, lower_bound, sequence, wilson
+from enpire.intervals import at_least, lower_bound, predicted, sequence, wilson
 
 counts = st.integers(0, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
@@ -81,3 +82,14 @@ def test_nonsense_is_refused(successes: int, n: int, confidence: float) -> None:
     for of in (wilson, sequence, lower_bound):
         with pytest.raises(UsageError, match="cannot be"):
             of(successes, n, confidence)
+
+
+def test_what_is_predicted_after_some_trials() -> None:
+    assert predicted(0, 0, 3, 1.0) == pytest.approx(1 / 4)  # a uniform rate: each count is as likely
+    assert predicted(9, 10, 1, 1.0) == pytest.approx(10 / 12)  # Laplace's rule of succession
+    assert predicted(5, 10, 20, 0.0) == pytest.approx(1.0)
+    random = np.random.default_rng(3)
+    rates = random.beta(98 + 1, 2 + 1, 200_000)
+    seen = (random.binomial(400, rates) >= 388).mean()
+    assert predicted(98, 100, 400, 0.97) == pytest.approx(seen, abs=0.01)
+    assert predicted(1711, 1740, 400, 0.97) > 0.95 > predicted(98, 100, 400, 0.97)

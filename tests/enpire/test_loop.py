@@ -25,7 +25,7 @@ from tests.enpire.pretend_fleet import Coin, PretendFleet, delivered
 
 CAMPAIGN = Campaign(
     name="coin", task="coin", recipe="better",
-    goal=Goal(success=0.9, confirm_starts=30, attempt_at=0.9),
+    goal=Goal(success=0.9, confirm_starts=30, attempt_chance=0.9),
     stations=Stations(count=0, lanes=4, ahead=8),
     base=Base(demonstrations=10, evaluate_starts=20),
     rounds=Rounds(episodes=20, train_starts=500),

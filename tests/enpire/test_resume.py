@@ -45,7 +45,7 @@ def test_a_campaign_goes_on_although_fields_were_added_since_it_began(ledger: Sq
 
 def test_what_was_changed_is_named_and_refused_and_nothing_else_is_named(ledger: SqliteLedger) -> None:
     old = written()
-    del old["agents"], old["goal"]["attempt_at"]
+    del old["agents"], old["goal"]["attempt_chance"]
     begin(ledger, old)
     with pytest.raises(UsageError, match=r"differs from the file: seed was 0 and is 4\. Put"):
         unfinished(ledger, replace(CAMPAIGN, seed=4))
