@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,6 +79,15 @@ class Critics(nn.Module):
             return self.viability(features), self.efficiency(features)
         said = torch.addmm(self.last_bias.view(2), self._encoded(features, 0), self.last.squeeze(-1).T)
         return said[:, 0], self._in_decisions(said[:, 1])
+
+    def viability_layers(self) -> Mapping[str, FloatArray]:
+        """The viability head as plain layers, `<i>.weight` (out, in) and `<i>.bias` (out,): state features to z_v."""
+        layers = ((self.first, self.first_bias), (self.second, self.second_bias), (self.last, self.last_bias))
+        found: dict[str, FloatArray] = {}
+        for i, (weight, bias) in enumerate(layers):
+            found[f"{i}.weight"] = weight[0].detach().numpy().T.copy()
+            found[f"{i}.bias"] = bias[0, 0].detach().numpy().copy()
+        return found
 
     def _alone(self, rows: Tensor, head: int) -> Tensor:
         return torch.addmm(self.last_bias[head], self._encoded(rows, head), self.last[head]).squeeze(-1)

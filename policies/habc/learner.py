@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from enpire.errors import LearningProblem
 from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.types import FloatArray, IntArray, MaskArray
+from policies import foresight
 from policies.clone import Pupil, course_of, cut_of, draw_chances, prepare, pupil_of, write_version
+from policies.flow_policy import Addition
 from policies.flow_training import Course, Lesson, train_actor, version_of
 from policies.habc import diagnostics
 from policies.habc.opinions import write_opinions
@@ -61,8 +63,18 @@ class Habc:
         if settings.critic_beside:
             figures, _ = judged(material, training, spread)
         write_opinions(material.episodes, material.windows, training, job.episodes)
-        write_version(version_of(pupil.network, pupil.scales, pupil.temperature), job.output)
+        write_version(version_of(pupil.network, pupil.scales, pupil.temperature), job.output, viability_of(training))
         return figures | taught
+
+
+def viability_of(training: CriticTraining) -> Addition | None:
+    """The viability head, to go into the version beside its actor; None where nothing taught it."""
+    if not training.done or not len(training.evidence.labelled.label):
+        return None
+    shape = training.critics.shape
+    about = foresight.Head(frequencies=shape.frequencies, logit_limit=shape.logit_limit)
+    layers = training.critics.viability_layers()
+    return Addition(kind=foresight.KIND, key=foresight.KEY, about=asdict(about), weights=layers)
 
 
 def judged(material: Material, training: CriticTraining, spread: FloatArray) -> tuple[dict[str, float], WeightRule]:
@@ -131,7 +143,7 @@ class WeightTable:
         wanted = self.open > 0
         if settings.critic_beside:
             wanted |= self.training.evidence.marks.any
-        return np.where(wanted, draw_chances(windows, settings, round_), np.float32(0))
+        return draw_chances(windows, settings, round_) * wanted.astype(np.float32)
 
     def weights(self, step: int, rows: IntArray) -> FloatArray:
         """Weights (B,) of a minibatch, before normalisation: a window counts 1, 0 or its gate."""

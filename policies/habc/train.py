@@ -83,8 +83,12 @@ class Evidence:
 
 
 def label_weights(windows: Windows, settings: HabcSettings, kappa: float) -> FloatArray:
-    """Weights (N,) of the viability labels; interception of a share kappa of the failures is made up for."""
-    weights = np.ones(len(windows), np.float32)
+    """Weights (N,) of the viability labels.
+
+    What is missing from the data is made up for: rollouts that were stopped early by those of the control arm, and the
+    share kappa of the failures that operators took away by the other failures.
+    """
+    weights = windows.stands_for.astype(np.float32)
     if settings.balance_length:
         weights /= windows.length
     if settings.correct_interception:

@@ -10,7 +10,17 @@ import numpy as np
 
 from enpire.store.arrays import pack
 from enpire.store.episodes import FolderStore
-from enpire.types import SOURCE_EXPERT, SOURCE_POLICY, Episode, EpisodeArrays, Order, OutcomeKind, Split, Start
+from enpire.types import (
+    SOURCE_EXPERT,
+    SOURCE_POLICY,
+    EarlyStop,
+    Episode,
+    EpisodeArrays,
+    Order,
+    OutcomeKind,
+    Split,
+    Start,
+)
 from policies.training_data import Recorded
 
 
@@ -51,7 +61,14 @@ def driven(seed: int, *, expert: bool, round_: int = 0) -> Recorded:
     return Recorded(order_id=f"d{seed}", round=round_, success=success, supervised=False, arrays=arrays)
 
 
-def write(root: Path, recorded: Recorded, split: Split = "train", outcome: OutcomeKind | None = None) -> Path:
+def write(
+    root: Path,
+    recorded: Recorded,
+    split: Split = "train",
+    outcome: OutcomeKind | None = None,
+    early_stop: EarlyStop | None = None,
+    hopeless_at: int = -1,
+) -> Path:
     """One episode as the store keeps it."""
     order = Order(
         order_id=recorded.order_id,
@@ -63,6 +80,7 @@ def write(root: Path, recorded: Recorded, split: Split = "train", outcome: Outco
         purpose="demonstrate" if recorded.demonstration else "collect",
         round=recorded.round,
         supervised=recorded.supervised,
+        early_stop=early_stop,
     )
     data = pack(recorded.arrays)
     episode = Episode(
@@ -74,6 +92,7 @@ def write(root: Path, recorded: Recorded, split: Split = "train", outcome: Outco
         ticks=recorded.ticks,
         began_s=0.0,
         ended_s=1.0,
+        hopeless_at=hopeless_at,
         sha256=hashlib.sha256(data).hexdigest(),
     )
     return FolderStore(root).put(episode, data)

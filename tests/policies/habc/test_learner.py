@@ -13,16 +13,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from enpire.errors import LearningProblem
 from enpire.files import find, parse
-from enpire.interfaces import ImprovementJob
+from enpire.interfaces import Foresees, ImprovementJob
 from enpire.recipe import read_recipe
 from enpire.store.arrays import unpack
-from policies.clone import Clone
+from enpire.types import EarlyStop, Observation
+from policies import flow_policy, foresight
+from policies.clone import Clone, pupil_of
 from policies.habc.diagnostics import ranking
-from policies.habc.learner import Habc
+from policies.habc.learner import Habc, critic_training, gather
+from policies.habc.segments import Cut, cut
 from policies.habc.settings import HabcSettings
+from policies.habc.train import head_start, label_weights
+from policies.training_data import read_episodes
 from tests.policies.recorded import driven, write
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -74,6 +80,10 @@ def run(job: ImprovementJob) -> dict[str, float]:
     return dict(Habc().improve(job, lambda _: None))
 
 
+def actor(folder: Path) -> dict[str, bytes]:
+    return {name: value.tobytes() for name, value in flow_policy.read(folder).weights.items()}
+
+
 def weights(folder: Path) -> bytes:
     return (folder / "weights.safetensors").read_bytes()
 
@@ -106,10 +116,10 @@ def test_warming_up_equals_filtered_cloning_to_the_bit(fresh_job: Callable[..., 
         work=warm.work.with_name("filtered.work"),
     )  # fmt: skip
     Clone().improve(filtered, lambda _: None)
-    assert weights(warm.output) == weights(filtered.output)
+    assert actor(warm.output) == actor(filtered.output)
     gated = fresh_job("gated")
     run(gated)
-    assert weights(gated.output) != weights(filtered.output)
+    assert actor(gated.output) != actor(filtered.output)
 
 
 @pytest.mark.parametrize("beside", [False, True])
@@ -197,3 +207,40 @@ def test_every_decision_of_an_untouched_episode_gets_its_figures(first: Improvem
     assert all(0 < g < 2 for g in figures["g"])
     assert all(0 <= p <= 1 for p in figures["p_v"])
     assert all(v <= 0 for v in figures["V_e"])
+
+
+def test_the_version_says_how_likely_success_is_and_acts_as_its_actor_alone(
+    fresh_job: Callable[..., ImprovementJob],
+) -> None:
+    job = fresh_job()
+    run(job)
+    foreseeing, alone = foresight.load(job.output), flow_policy.load(job.output)
+    assert isinstance(foreseeing, Foresees)
+    lanes = np.arange(5)
+    state = np.random.default_rng(1).uniform(-1, 1, (5, 3)).astype(np.float32)
+    seen = Observation(stamp_ns=0, state=state)
+    for policy in (foreseeing, alone):
+        for lane in lanes:
+            policy.begin(int(lane), 3)
+    np.testing.assert_array_equal(foreseeing.act(seen, lanes), alone.act(seen, lanes))
+    settings = parse(HabcSettings, job.recipe["settings"], "test")
+    material = gather(read_episodes(job.episodes), settings)
+    pupil = pupil_of(job, settings, material.episodes)
+    training, course = critic_training(job, settings, material, pupil.scales[0])
+    head_start(training, course)
+    rows = torch.from_numpy(pupil.scales[0].forward(state))
+    with torch.no_grad():
+        logits = training.critics.viability(training.critics.features(rows)).clamp(-6, 6)
+    np.testing.assert_allclose(foreseeing.viability(seen, lanes), torch.sigmoid(logits).numpy(), atol=1e-5)
+
+
+def test_a_flagged_rollout_of_the_control_arm_stands_for_those_that_were_stopped(tmp_path: Path) -> None:
+    rule = EarlyStop(below=0.1, control=0.25, armed=False)
+    plain, flagged = driven(1, expert=False, round_=1), driven(2, expert=False, round_=1)
+    folders = [write(tmp_path, plain), write(tmp_path, flagged, early_stop=rule, hopeless_at=8)]
+    episodes = read_episodes(folders)
+    assert [item.stands_for for item in episodes] == [1.0, 4.0]
+    windows = cut(episodes, Cut())
+    weight = label_weights(windows, HabcSettings(balance_length=True), 0.0)
+    heft = [weight[windows.episode == index].sum() for index in (0, 1)]
+    assert heft == pytest.approx([1.0, 4.0])
