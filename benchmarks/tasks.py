@@ -2,8 +2,9 @@
 
 Experts run from hidden starts, a tenth of them on each of ten stations with their own physics; the verifier is graded
 against the simulator's truth on the demonstrations of the varied expert. `--resets N`: so many resets by the robot, all
-after a try of the varied expert. `--disturbed N`: so many episodes of good, clumsy and misled hands from other hidden
-starts, the verifier's sensors as built and disturbed, as `enpire verifier report` does it.
+after a try of the varied expert, with `--clumsy` on every other station after a hand that knocks things about.
+`--disturbed N`: so many episodes of good, clumsy and misled hands from other hidden starts, the verifier's sensors as
+built and disturbed, as `enpire verifier report` does it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from enpire.interfaces import Evidence, Policy, Rig, Task
 from enpire.intervals import wilson
 from enpire.types import Start
 from sim.rollouts import GradedRig, Rolled, roll_out
+from sim.verifiers.examples import Clumsy
 from sim.verifiers.grading import report
 
 SECRET = b"the benchmark's own secret"
@@ -80,8 +82,8 @@ def verifier_lines(task: Task, done: list[Rolled]) -> list[str]:
     ]
 
 
-def resets(task: Task, count: int) -> None:
-    """Print how many resets by the robot, each after an expert's try, end at their start, how near, and how soon."""
+def resets(task: Task, count: int, clumsy: bool) -> None:
+    """Print how many resets by the robot, each after a try, end at their start, how near, and how soon."""
     reached, took_s, off = 0, list[float](), list[npt.NDArray[np.float64]]()
     each = -(-count // STATIONS)
     for station in range(STATIONS):
@@ -89,7 +91,8 @@ def resets(task: Task, count: int) -> None:
         if not len(tried):
             continue
         rig = cast(GradedRig, task.rig(len(tried), station))
-        roll_out(task, rig, task.expert(0), [task.start("train", index, b"") for index in tried])
+        hand = Clumsy(task.expert(0), task.spec) if clumsy and station % 2 else task.expert(0)
+        roll_out(task, rig, hand, [task.start("train", index, b"") for index in tried])
         rig.teleport = False  # pyright: ignore[reportAttributeAccessIssue]
         goals = [task.start("train", count + index, b"") for index in tried]
         for lane, ticks in enumerate(_reset(task, rig, goals)):
@@ -130,7 +133,7 @@ def measure(name: str, asked: argparse.Namespace) -> None:
         print(expert_line("varied", graded))
         print("\n".join(verifier_lines(task, graded)), flush=True)
     if asked.resets:
-        resets(task, asked.resets)
+        resets(task, asked.resets, asked.clumsy)
     if asked.disturbed:
         print(report(name, asked.disturbed).text, flush=True)
 
@@ -141,6 +144,7 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=200)
     parser.add_argument("--graded", type=int, default=500)
     parser.add_argument("--resets", type=int, default=0)
+    parser.add_argument("--clumsy", action="store_true")
     parser.add_argument("--disturbed", type=int, default=0)
     parser.add_argument("--tasks", nargs="*", default=["pin_insertion", "pin_insertion_blind", "push_t"])
     asked = parser.parse_args()

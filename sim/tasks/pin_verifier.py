@@ -12,8 +12,10 @@ from enpire.types import FloatArray, IntArray, MaskArray, Verdict
 from sim.tasks.pin_rig import FORCE, TILT, TIP, VELOCITY
 from sim.verifiers.sight import clear_rows
 
-_RULE = "pin seated: median depth, mean tilt, floor force, touch where it is hidden; version 2"
+_RULE = "pin seated: median depth, mean tilt, floor force, touch where it is hidden; version 3"
 _PERIOD_S, _FLOOR_MM = 1.0 / 30.0, 8.0
+_STOPPED = 0.6
+"""Share of the force of a press of three periods that says that the floor was reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,9 @@ class Thresholds:
     """Smoothed contact force from below: a pin that reached the floor and was pressed for some periods."""
     floor_n_s_mm: float = 0.13
     """The same for each mm/s that it is commanded to sink: a blow of one period does not reach it, a press does."""
-    samples: int = 6
+    still_mm_s: float = 3.5
+    """A pin that is commanded to sink faster at the end, and feels no floor, is on its way."""
+    samples: int = 5
     """How many of the last samples that were seen are looked at."""
     unsafe_n: float = 20.0
     """A contact force that no insertion may reach."""
@@ -72,9 +76,16 @@ class PinVerifier:
         tilt_rad = float(np.hypot(mean_tilt[0], mean_tilt[1]))
         needed_mm = limit.depth_mm if touching else limit.resting_mm
         margin = min((depth_mm - needed_mm) / 0.08, (limit.tilt_rad - tilt_rad) / 0.006)
+        if self._sinking(state[-1]):
+            margin = min(margin, -1.0)
         # Two-sided confidence of a threshold against the noise of its own measurement (logistic, for lack of tails).
         confidence = 1.0 / (1.0 + float(np.exp(-min(abs(margin), 30.0) - 1.0)))
         return Verdict(kind="success" if margin >= 0.0 else "failure", confidence=confidence, source="verifier")
+
+    def _sinking(self, last: FloatArray) -> bool:
+        """Whether the pin is still told to sink at the end, and nothing has stopped it yet."""
+        limit, speed = self.thresholds, -float(last[VELOCITY][2])
+        return speed > limit.still_mm_s and float(last[FORCE][2]) < _STOPPED * limit.floor_n_s_mm * speed
 
     def _depth_mm(self, state: FloatArray) -> float:
         """Depth at the end, from the last rows that were seen; each sank as commanded since, until something pressed.
