@@ -11,7 +11,7 @@ import numpy.typing as npt
 from enpire.types import Bounds, Start, TaskSpec
 from sim.bimanual.kinematics import JOINTS, READY, SIDES, Rows, from_angles, reach
 from sim.bimanual.rig import ARMS, ARMS_STATE, SENSOR_NOISE, BimanualRig
-from sim.bimanual.sight import behind_ball
+from sim.bimanual.sight import behind_balls
 from sim.bimanual.station import FINGER_REACH_M, draw_station
 from sim.rig import LaneArray
 from sim.scene import Scene
@@ -164,7 +164,9 @@ class ZiptieRig(BimanualRig):
             self._feed(int(lane))
         tail = self.tail()[rows]
         eye = np.broadcast_to(_EYE_M, (len(rows), 3))
-        hidden = behind_ball(eye, 1e-3 * tail[:, None, :3], self._palm(rows), _PALM_RADIUS_M)[:, 0]
+        hidden = behind_balls(eye, 1e-3 * tail[:, None, :3], self._palm(rows)[:, None], np.array([_PALM_RADIUS_M]))[
+            :, 0
+        ]
         self._seen[rows] = np.where(hidden[:, None], self._seen[rows], tail)
         super()._after(rows)
 

@@ -1,0 +1,212 @@
+"""Zip-tie cutting: expert, the bite that severs, the verifier's witnesses, marks, and the robot's own reset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from enpire.interfaces import Evidence, MarksSubtasks, Policy
+from enpire.metrics import retries
+from enpire.types import FloatArray, ImageArray, IntArray, Observation, Start
+from sim import cameras
+from sim.bimanual.rig import ACTION, force_of
+from sim.rollouts import Rolled, roll_out
+from sim.task_check.suite import check_made
+from sim.tasks.ziptie_cutting import ZiptieCutting
+from sim.tasks.ziptie_rig import GENTLE_N, SEAT_M, TAIL, ZiptieRig
+from sim.tasks.ziptie_scene import MOUTH_M
+
+SECRET = b"a secret of the tests"
+PICTURES = pytest.mark.skipif(bool(cameras.why()), reason="this machine makes no pictures")
+
+
+@pytest.fixture
+def ziptie() -> ZiptieCutting:
+    return ZiptieCutting()
+
+
+@pytest.fixture(scope="module")
+def shown() -> list[Rolled]:
+    """Rollouts of the clean expert."""
+    task = ZiptieCutting()
+    starts = [task.start("holdout", index, SECRET) for index in range(6)]
+    return roll_out(task, task.rig(6, 11), task.clean_expert(), starts)
+
+
+class Shifted:
+    """An expert that sees the tail some millimetres beside its place."""
+
+    def __init__(self, expert: Policy, aside_mm: float) -> None:
+        self.horizon, self.execute = expert.horizon, expert.execute
+        self._expert, self._aside_mm = expert, aside_mm
+
+    def begin(self, lane: int, seed: int) -> None:
+        self._expert.begin(lane, seed)
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        state = observation.state.copy()
+        state[:, TAIL.start] += self._aside_mm
+        return self._expert.act(replace(observation, state=state), lanes)
+
+
+def judged(ziptie: ZiptieCutting, tried: Rolled, images: Mapping[str, ImageArray]) -> str:
+    """The verdict on a rollout with these pictures at its end."""
+    return ziptie.verifier().judge(Evidence(arrays=tried.arrays, images=images)).kind
+
+
+def test_the_clean_expert_severs_every_tail_in_half_of_the_time(ziptie: ZiptieCutting, shown: list[Rolled]) -> None:
+    assert all(item.truth.success for item in shown)
+    assert np.mean([item.ticks for item in shown]) < 0.5 * ziptie.spec.limit_ticks
+    assert all(item.verdict.kind == "success" for item in shown)
+
+
+def test_subtasks_are_marked_in_their_order(ziptie: ZiptieCutting, shown: list[Rolled]) -> None:
+    assert isinstance(ziptie, MarksSubtasks)
+    for item in shown:
+        marks = ziptie.subtask_marks(item.arrays.state)
+        first = [int(np.argmax(marks[:, number])) for number in range(3)]
+        assert marks.any(axis=0).all()
+        assert 0 < first[0] < first[1] < first[2]
+        assert retries(marks) == ()
+
+
+def test_blades_that_close_beside_the_tail_sever_nothing_and_the_expert_tries_again(ziptie: ZiptieCutting) -> None:
+    hand = Shifted(ziptie.clean_expert(), 13.0)
+    tried = roll_out(ziptie, ziptie.rig(2, 3), hand, [ziptie.start("train", index, b"") for index in range(2)])
+    for item in tried:
+        assert item.ticks == ziptie.spec.limit_ticks
+        assert not item.truth.success
+        assert item.verdict.kind == "failure"
+        height_mm = item.arrays.state[-1, TAIL][2]
+        assert height_mm > 1e3 * MOUTH_M[2] - 15.0, "the tail still hangs in its feeder"
+
+
+def test_lost_alignment_counts_as_a_retry(ziptie: ZiptieCutting, shown: list[Rolled]) -> None:
+    marks = ziptie.subtask_marks(shown[0].arrays.state)
+    cut = int(np.argmax(marks[:, 2]))
+    again = np.concatenate([marks[:cut], np.zeros((12, 3), np.bool_), marks[cut - 20 :]])
+    assert len(retries(again)) == 1
+
+
+@PICTURES
+def test_pictures_of_a_whole_tail_outvote_the_gripper_and_hidden_views_do_not(
+    ziptie: ZiptieCutting, shown: list[Rolled]
+) -> None:
+    whole = ziptie.rig(1, 11)
+    whole.place(0, shown[0].start)
+    black = {name: np.zeros((224, 224, 3), np.uint8) for name in shown[0].images}
+    assert judged(ziptie, shown[0], shown[0].images) == "success"
+    assert judged(ziptie, shown[0], whole.look(0)) == "failure"
+    assert judged(ziptie, shown[0], black) == "success", "the gripper and the tracker agree"
+    assert judged(ziptie, shown[0], {}) == "success"
+
+
+@PICTURES
+def test_pictures_alone_are_no_cut(ziptie: ZiptieCutting, shown: list[Rolled]) -> None:
+    idle = replace(shown[0], arrays=replace(shown[0].arrays, state=shown[0].arrays.state[:60]))
+    assert judged(ziptie, idle, shown[0].images) == "failure"
+
+
+@PICTURES
+def test_a_worse_light_a_moved_camera_and_a_cover_change_no_verdict(ziptie: ZiptieCutting) -> None:
+    rig = ziptie.rig(1, 5)
+    tried = roll_out(ziptie, rig, ziptie.clean_expert(), [ziptie.start("train", 4, b"")])[0]
+    for trouble in (
+        cameras.Trouble(light=0.5),
+        cameras.Trouble(light=1.3, offset_m=(0.008, -0.006, 0.004)),
+        cameras.Trouble(offset_m=(-0.008, 0.006, 0.0)),
+        cameras.Trouble(cover=(0.0, 0.2, 0.3)),
+    ):
+        assert judged(ziptie, tried, rig.look(0, trouble)) == "success"
+
+
+def test_a_hard_push_is_unsafe(ziptie: ZiptieCutting, shown: list[Rolled]) -> None:
+    pushed = shown[1].arrays.state.copy()
+    pushed[5, force_of("left")] = (0.0, GENTLE_N + 1.0, 0.0)
+    hit = replace(shown[1], arrays=replace(shown[1].arrays, state=pushed))
+    assert judged(ziptie, hit, shown[1].images) == "unsafe"
+
+
+def test_a_cut_can_be_taken_back_and_done_again_bit_for_bit(ziptie: ZiptieCutting) -> None:
+    rig, start = ziptie.rig(1, 0), ziptie.start("train", 2, b"")
+    sent = roll_out(ziptie, rig, ziptie.clean_expert(), [start])[0].arrays.action
+    rig.place(0, start)
+    half = len(sent) // 2
+    ends: list[FloatArray] = []
+    for action in sent[:half]:
+        rig.act(action[None], np.ones(1, np.bool_))
+    before = rig.snapshot(0)
+    for _ in range(2):
+        rig.restore(0, before)
+        assert rig.truth(0).figures["severed"] == 0.0
+        for action in sent[half:]:
+            rig.act(action[None], np.ones(1, np.bool_))
+        assert rig.truth(0).figures["severed"] == 1.0
+        ends.append(rig.observe().state.copy())
+    assert np.array_equal(ends[0], ends[1])
+
+
+def test_a_lane_is_the_same_alone_and_beside_others_bit_for_bit(ziptie: ZiptieCutting) -> None:
+    crowd, alone = ziptie.rig(3, 1), ziptie.rig(1, 1)
+    start = ziptie.start("holdout", 7, SECRET)
+    for lane in range(3):
+        crowd.place(lane, start if lane == 2 else ziptie.start("train", lane, b""))
+    alone.place(0, start)
+    wishes = np.random.default_rng(0).uniform(-0.4, 0.4, (20, 3, len(ACTION))).astype(np.float32)
+    for tick, wish in enumerate(wishes):
+        crowd.act(wish, np.array([tick % 2 == 0, tick < 9, True]))
+        alone.act(wish[2:], np.ones(1, np.bool_))
+        assert np.array_equal(crowd.observe().state[2], alone.observe().state[0])
+
+
+def reset(ziptie: ZiptieCutting, rig: ZiptieRig, goals: list[Start], longest_ticks: int) -> int:
+    """Reset all lanes by the robot; how many periods that took."""
+    rig.teleport = False
+    skill = ziptie.reset_skill()
+    for lane, goal in enumerate(goals):
+        rig.place(lane, goal)
+        skill.begin(lane, goal)
+    done = np.zeros(rig.lanes, np.bool_)
+    for tick in range(longest_ticks):
+        lanes = np.flatnonzero(~done)
+        if not len(lanes):
+            return tick
+        wish = np.zeros((rig.lanes, len(ACTION)), np.float32)
+        wish[lanes], done[lanes] = skill.step(rig.observe().state[lanes], lanes)
+        rig.act(wish, ~done)
+    return longest_ticks
+
+
+def test_the_robot_puts_the_cutter_back_and_finds_a_new_tail(ziptie: ZiptieCutting) -> None:
+    rig = ziptie.rig(3, 4)
+    roll_out(ziptie, rig, ziptie.clean_expert(), [ziptie.start("train", index, b"") for index in range(3)])
+    assert all(rig.truth(lane).figures["severed"] for lane in range(3))
+    goals = [ziptie.start("train", 100 + lane, b"") for lane in range(3)]
+    assert reset(ziptie, rig, goals, 300) < 200
+    state = rig.observe().state
+    assert all(ziptie.start_error(state[lane], goal)[1] for lane, goal in enumerate(goals))
+    assert not any(rig.truth(lane).figures["severed"] for lane in range(3))
+    assert (state[:, -1] > 0.9).all(), "the clock starts at the start"
+
+
+@pytest.mark.slow
+def test_the_robot_picks_up_a_cutter_that_lies_on_either_of_its_sides(ziptie: ZiptieCutting) -> None:
+    rig = ziptie.rig(2, 6)
+    goals = [ziptie.start("train", index, b"") for index in range(2)]
+    for lane, (roll, pitch) in enumerate(((np.pi / 2, 0.0), (0.0, np.pi / 2))):
+        rig.place(lane, goals[lane])
+        half = [np.cos(roll / 2) * np.cos(pitch / 2), np.sin(roll / 2), np.sin(pitch / 2), 0.0]
+        rig.scene.qpos[lane, 16:23] = [0.02, 0.28, 0.03, *half]
+    rig.scene.step(None, 240)
+    assert (rig.cutter()[:, 2] < 25.0).all()
+    assert reset(ziptie, rig, goals, 900) < 900
+    assert np.abs(rig.cutter()[:, :3] - 1e3 * SEAT_M).max() < 5.0
+
+
+@pytest.mark.slow
+def test_it_keeps_the_contract_of_tasks() -> None:
+    report = check_made("ziptie_cutting", ZiptieCutting)
+    assert report.conforms, [finding.line for finding in report.findings if finding.result == "failed"]
