@@ -136,13 +136,15 @@ def test_commands_are_written_before_they_are_carried_out(home: Home) -> None:
     ledger = SqliteLedger(home.ledger)
     fleet = PretendFleet(home.versions)
     lab = lab_of(home, ledger, replace(CAMPAIGN, budget=Budget(wall_s=4, rounds=8)), fleet)
-    inbox.leave(home.inbox, "stop", "two", "anna", "A1")
-    inbox.leave(home.inbox, "stop", "two", "anna", "A1")
-    inbox.leave(home.inbox, "fly", "two", "anna", "A2")
     turns = [0]
 
     def tick() -> None:
         turns[0] += 1
+        if turns[0] == 1:
+            assert "two" in lab.stations
+            inbox.leave(home.inbox, "stop", "two", "anna", "A1")
+            inbox.leave(home.inbox, "stop", "two", "anna", "A1")
+            inbox.leave(home.inbox, "fly", "two", "anna", "A2")
         if turns[0] > 200 or "command effective" in kinds(ledger):
             lab.wanted = "seen"
 
