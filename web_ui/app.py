@@ -20,7 +20,7 @@ from web_ui.border import LOOPBACK, Border
 from web_ui.commands import CommandDesk
 from web_ui.hub import Hub
 from web_ui.live import LiveLab
-from web_ui.routes import campaigns, commands, episodes, fleet, page, sessions, socket, users
+from web_ui.routes import campaigns, commands, episodes, fleet, metrics, page, sessions, socket, users
 
 API = "/api/v1"
 ABOUT = "Watch and command a fleet of robots that improve their own policy. Errors are application/problem+json."
@@ -54,6 +54,7 @@ def create_app(home: Path, live: LiveLab | None, serving: Serving | None = None)
     for part in (sessions, users, commands, fleet, campaigns, episodes, socket):
         app.include_router(part.router, prefix=API)
     app.include_router(fleet.health_router)
+    app.include_router(metrics.router)
     app.include_router(page.router)
     problems.install(app)
     app.add_middleware(Border, hosts=chosen.hosts)
