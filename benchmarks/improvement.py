@@ -74,6 +74,10 @@ ARMS: Mapping[str, Arm] = {
     "no_cooling": Arm(recipe="habc_plus", changes={"cooling": 1.0}),
     "best_of_n": Arm(recipe="best_of_n", changes={}),
     "filtered_then_habc": Arm(recipe="filtered_then_habc", changes={}),
+    "residual_td3": Arm(recipe="residual_td3", changes={}),
+    "hil_serl": Arm(recipe="hil_serl", changes={}),
+    "awac": Arm(recipe="awac", changes={}),
+    "iql": Arm(recipe="iql", changes={}),
     "lerobot_act": Arm(recipe="lerobot_act", changes={}),
     "spiral_search": Arm(recipe="spiral_search", changes={}),
 }

@@ -93,7 +93,7 @@ def _parts(job: ImprovementJob, settings: LerobotSettings, scales: tuple[Scale, 
 def _fitted(settings: LerobotSettings, parts: Parts) -> LerobotSettings:
     """The settings with the policy's own chunk; LearningProblem for what episodes do not hold."""
     config: Any = parts.policy.config
-    if config.image_features or getattr(config, "n_obs_steps", 1) != 1:
+    if lerobot_policy.picture_inputs(config) or getattr(config, "n_obs_steps", 1) != 1:
         raise LearningProblem(
             f"This {config.type} policy reads pictures or several observation steps; episodes keep one state for each "
             "decision, so only policies of the state with n_obs_steps 1 can be improved here."

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from enpire.errors import MissingExtra, PolicyProblem
@@ -40,6 +41,8 @@ class About:
     """LeRobot's key -> the part of our state row that it gets, [first, last + 1)."""
     execute: int
     """Actions sent before the next decision."""
+    commands: int = 1
+    """Commands in one action of a policy that knows no chunks (LeRobot's gaussian_actor)."""
     task: str = ""
     """The instruction that a vision-language-action policy reads."""
 
@@ -108,6 +111,9 @@ def save(parts: Parts, folder: Path) -> None:
         # A trained network's parameters may be views of one row; a file wants each by itself.
         parameter.data = parameter.data.clone()
     parts.policy.save_pretrained(folder)
+    # Without metadata: names of shared tensors would stand there in another order each time.
+    weights = folder / "model.safetensors"
+    save_file(load_file(weights), weights, metadata={"format": "pt"})
     parts.before.save_pretrained(folder)
     parts.after.save_pretrained(folder)
     text = json.dumps(asdict(parts.about), indent=1, sort_keys=True) + "\n"
@@ -122,6 +128,11 @@ def batch_of(about: About, state: FloatArray) -> dict[str, Tensor]:
             raise PolicyProblem(f"{key} asks for the state's columns {first} to {last}; there are {state.shape[1]}.")
         found[key] = torch.from_numpy(np.ascontiguousarray(state[:, first:last], np.float32))
     return found
+
+
+def picture_inputs(config: Any) -> Mapping[str, Any]:
+    """LeRobot's key -> feature, for the inputs that are pictures."""
+    return {key: feature for key, feature in config.input_features.items() if feature.type.name == "VISUAL"}
 
 
 class LerobotPolicy:
@@ -168,12 +179,12 @@ class LerobotPolicy:
 
     @property
     def _action_dim(self) -> int:
-        return int(self._config.action_feature.shape[0])
+        return int(self._config.action_feature.shape[0]) // self._parts.about.commands
 
     def _rows(self, observation: Observation) -> dict[str, Tensor]:
         """Normalised inputs, one row for each lane."""
         rows = batch_of(self._parts.about, observation.state)
-        for key in self._config.image_features:
+        for key in picture_inputs(self._config):
             camera = key.removeprefix(IMAGES)
             if camera not in observation.images:
                 raise PolicyProblem(
@@ -201,9 +212,16 @@ class LerobotPolicy:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             self._parts.policy.reset()
             torch.manual_seed(int(self._noise[lanes[0]].integers(2**62)))
-            chunk = self._parts.policy.predict_action_chunk(batch)
-            actions = self._parts.after(chunk.reshape(-1, chunk.shape[-1])).reshape(chunk.shape)
-        return actions[: len(lanes)].numpy().astype(np.float32)
+            chunk = self._chunk(batch)
+            actions = self._parts.after(chunk.reshape(-1, chunk.shape[-1]))
+        found = actions.numpy().astype(np.float32)
+        return found.reshape(len(padded), -1, self._action_dim)[: len(lanes)]
+
+    def _chunk(self, batch: dict[str, Tensor]) -> Tensor:
+        """(B, steps, action width), normalised."""
+        if self._config.type == "gaussian_actor":
+            return self._parts.policy.select_action(batch)[:, None]
+        return self._parts.policy.predict_action_chunk(batch)
 
     def _shaped(self, value: Tensor) -> Tensor:
         """(B, steps, ...) for policies with a history axis, (B, ...) for those without."""
@@ -213,7 +231,7 @@ class LerobotPolicy:
         wide = max(last for _, last in self._parts.about.inputs.values())
         images = {
             key.removeprefix(IMAGES): np.zeros((1, *feature.shape[1:], feature.shape[0]), np.uint8)
-            for key, feature in self._config.image_features.items()
+            for key, feature in picture_inputs(self._config).items()
         }
         self.horizon = 0
         self.begin(-1, 0)

@@ -16,7 +16,7 @@ import torch
 
 from enpire import versions
 from enpire.errors import LearningProblem, PolicyProblem
-from enpire.interfaces import ImprovementJob
+from enpire.interfaces import ImprovementJob, Progress
 from enpire.plugins import load
 from enpire.types import Observation
 from policies import lerobot_policy
@@ -24,6 +24,7 @@ from policies.lerobot_base import LerobotShape, new_parts
 from policies.lerobot_learner import LerobotHabc
 from policies.lerobot_losses import mean_loss, row_losses
 from policies.lerobot_policy import Parts
+from policies.lerobot_sac import LerobotSac
 from policies.normalise import Scale
 from tests.policies.recorded import driven, write
 
@@ -162,6 +163,35 @@ def test_what_does_not_fit_is_named(folder: Path) -> None:
     (folder / "config.json").unlink()
     with pytest.raises(PolicyProblem, match="lacks config.json"):
         lerobot_policy.load(folder)
+
+
+def test_sac_with_demonstrations_goes_on_from_round_to_round(tmp_path: Path) -> None:
+    small = {"batch": 32, "hidden": 16, "least_steps": 260, "most_steps": 260}
+    job = job_in(tmp_path, "act")
+    job = replace(job, recipe={"name": "test", "learner": "lerobot_sac", "settings": small}, parent=None)
+    figures = LerobotSac().improve(job, lambda _: None)
+    assert 0 < figures["people"] < 1
+    assert np.isfinite(figures["loss_critic"])
+    policy = lerobot_policy.load(job.output)
+    assert (policy.horizon, policy.execute) == (4, 4)
+    policy.begin(0, seed=3)
+    policy.begin(1, seed=3)
+    both = policy.act(seen(np.zeros((2, 3))), np.array([0, 1]))
+    assert both.shape == (2, 4, 2)
+    np.testing.assert_array_equal(both[0], both[1])
+    twin = replace(job, work=tmp_path / "w2", output=tmp_path / "o2")
+
+    def cut(progress: Progress) -> None:
+        if progress.done == 250:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        LerobotSac().improve(twin, cut)
+    LerobotSac().improve(twin, lambda _: None)
+    assert versions.identify(twin.output) == versions.identify(job.output)
+    child = replace(job, parent=job.output, work=tmp_path / "w3", output=tmp_path / "o3")
+    LerobotSac().improve(child, lambda _: None)
+    assert versions.identify(child.output) != versions.identify(job.output)
 
 
 def test_no_success_and_no_demonstration_is_refused(tmp_path: Path) -> None:

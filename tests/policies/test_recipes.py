@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.offline_rl import OfflineSettings
 from enpire.errors import FileProblem
 from enpire.files import find, parse
 from enpire.plugins import load
@@ -15,8 +16,10 @@ from policies.clone import CloneSettings
 from policies.habc.selection import SelectionSettings
 from policies.habc.settings import HabcSettings
 from policies.lerobot_learner import LerobotSettings
+from policies.lerobot_sac import SacSettings
 from policies.program_search import SearchSettings
 from policies.recap import RecapSettings
+from policies.residual_learner import ResidualSettings
 from policies.sequence import SequenceSettings
 
 SETTINGS: dict[str, type] = {
@@ -27,6 +30,9 @@ SETTINGS: dict[str, type] = {
     "program_search": SearchSettings,
     "sequence": SequenceSettings,
     "lerobot": LerobotSettings,
+    "residual_td3": ResidualSettings,
+    "lerobot_sac": SacSettings,
+    "benchmarks.offline_rl:OfflineRl": OfflineSettings,
 }
 NAMES = sorted(path.stem for path in find("recipes", "habc_plus").parent.glob("*.yaml"))
 

@@ -8,16 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from enpire.errors import FileProblem, LearningProblem, PolicyProblem
-from enpire.interfaces import ImprovementJob, Learner
+from benchmarks import offline_rl
+from enpire.errors import FileProblem, LearningProblem, MissingExtra, PolicyProblem
+from enpire.interfaces import ImprovementJob, Learner, Progress
 from enpire.plugins import load
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, Observation
 from enpire.versions import manifest
-from policies import best_of_n, flow_policy
+from policies import best_of_n, flow_policy, gaussian_policy, residual
 from policies.clone import Clone
+from policies.gaussian_policy import GaussianVersion
 from policies.habc.segments import Cut, cut
 from policies.normalise import Scale
 from policies.recap import RecapSettings, indicator, rewards, value_gains
+from policies.replay import replay_of
+from policies.residual_learner import ResidualTd3
 from policies.sequence import SequenceSettings
 from policies.training_data import Recorded
 from tests.policies.recorded import driven, episode, write
@@ -164,3 +168,109 @@ def test_a_sequence_hands_the_job_to_the_learner_of_the_round(first: Improvement
 
 def test_helped_episodes_hold_both_hands() -> None:
     assert set(helped(60).arrays.source) == {SOURCE_POLICY, SOURCE_HUMAN}
+
+
+RL: dict[str, object] = {"batch": 64, "hidden": 32, "least_steps": 300, "most_steps": 300}
+
+
+def test_residual_rl_keeps_the_base_and_stays_within_its_reach(first: ImprovementJob, tmp_path: Path) -> None:
+    job = job_of(first, tmp_path, "residual_td3", reach=0.2, **RL)
+    figures = run(job)
+    assert figures["rewarded"] > 10
+    assert manifest(job.output)["kind"] == "residual"
+    assert first.parent is not None
+    base, kept = flow_policy.read(first.parent), flow_policy.read(job.output)
+    assert all(np.array_equal(base.weights[name], kept.weights[name]) for name in base.weights)
+    policy, plain = residual.load(job.output), flow_policy.load(first.parent)
+    states = np.random.default_rng(0).uniform(-1, 1, (9, 3)).astype(np.float32)
+    for lane in range(9):
+        policy.begin(lane, seed=lane)
+        plain.begin(lane, seed=lane)
+    seen = Observation(stamp_ns=0, state=states)
+    moved = base.action.forward(policy.act(seen, np.arange(9))) - base.action.forward(plain.act(seen, np.arange(9)))
+    assert 1e-4 < np.abs(moved[:, :4]).max() <= 0.2001
+    assert np.abs(moved[:, 4:]).max() < 1e-5
+    with pytest.raises(LearningProblem, match="clone a base first"):
+        run(replace(job, parent=None, output=tmp_path / "none"))
+
+
+def test_residual_rl_goes_on_from_its_parent_and_repeats_itself(first: ImprovementJob, tmp_path: Path) -> None:
+    one = job_of(first, tmp_path / "a", "residual_td3", **RL)
+    run(one)
+    twin = job_of(first, tmp_path / "b", "residual_td3", **RL)
+    run(twin)
+    assert weights(one.output) == weights(twin.output)
+    # Cut after its last checkpoint but one, it comes to the same end.
+    (twin.work / "checkpoint.safetensors").unlink()
+    again = replace(twin, output=tmp_path / "again")
+
+    def cut(progress: Progress) -> None:
+        if progress.done == 250:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ResidualTd3().improve(again, cut)
+    reports: list[int] = []
+    ResidualTd3().improve(again, lambda progress: reports.append(progress.done))
+    assert reports == [300]
+    assert weights(again.output) == weights(one.output)
+    child = replace(job_of(first, tmp_path / "c", "residual_td3", **RL), parent=one.output)
+    run(child)
+    assert weights(child.output) != weights(one.output)
+
+
+def test_the_replay_holds_every_decision_with_its_maker() -> None:
+    episodes = [driven(3, expert=True), helped(60)]
+    replay = replay_of(episodes, 4)
+    assert len(replay) == sum(-(-item.ticks // 4) for item in episodes)
+    assert replay.ends.sum() == 2
+    assert replay.reward.sum() == sum(item.success for item in episodes)
+    np.testing.assert_array_equal(replay.state[0], episodes[0].arrays.state[0])
+    np.testing.assert_array_equal(replay.later_state[0], episodes[0].arrays.state[4])
+    np.testing.assert_array_equal(replay.action[0], episodes[0].arrays.action[:4])
+    second = replay.person[replay.episode == 1]
+    assert replay.person[replay.episode == 0].all()
+    assert not second[0]
+    assert second[-1]
+
+
+def test_a_gaussian_policy_draws_around_its_mean(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    weights = {"0.weight": random.normal(size=(4, 3)).astype(np.float32), "0.bias": np.zeros(4, np.float32)}
+    unit = Scale(mean=np.zeros(3, np.float32), spread=np.ones(3, np.float32))
+    version = GaussianVersion(
+        execute=2, frequencies=0, temperature=0.0, deviation=np.full(4, 0.3, np.float32), state=unit,
+        action=Scale(mean=np.array([1, 2], np.float32), spread=np.array([2, 3], np.float32)), weights=weights,
+    )  # fmt: skip
+    gaussian_policy.save(version, tmp_path)
+    policy = gaussian_policy.load(tmp_path)
+    state = random.normal(size=(1, 3)).astype(np.float32)
+    policy.begin(0, seed=4)
+    mean = policy.act(Observation(stamp_ns=0, state=state), np.array([0]))
+    expected = np.tanh(state @ weights["0.weight"].T).reshape(2, 2) * (2, 3) + (1, 2)
+    np.testing.assert_allclose(mean[0], expected, rtol=1e-5)
+    noisy = gaussian_policy.GaussianPolicy(replace(version, temperature=1.0))
+    noisy.begin(0, seed=4)
+    assert not np.allclose(noisy.act(Observation(stamp_ns=0, state=state), np.array([0])), mean)
+    with pytest.raises(PolicyProblem, match="call begin"):
+        policy.act(Observation(stamp_ns=0, state=state), np.array([3]))
+    (tmp_path / "weights.safetensors").unlink()
+    with pytest.raises(PolicyProblem, match="fetch the version again"):
+        gaussian_policy.load(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("algorithm", ["awac", "iql"])
+def test_offline_rl_gives_a_version_that_runs_without_d3rlpy(
+    first: ImprovementJob, tmp_path: Path, algorithm: str
+) -> None:
+    if not offline_rl.FOLDER.is_dir():
+        with pytest.raises(MissingExtra, match="benchmarks/offline_rl.py"):
+            run(job_of(first, tmp_path, "benchmarks.offline_rl:OfflineRl", algorithm=algorithm, **RL))
+        return
+    job = job_of(first, tmp_path, "benchmarks.offline_rl:OfflineRl", algorithm=algorithm, **RL)
+    assert run(job)["decisions"] > 100
+    policy = gaussian_policy.load(job.output)
+    policy.begin(0, seed=0)
+    assert policy.act(Observation(stamp_ns=0, state=np.zeros((1, 3), np.float32)), np.array([0])).shape == (1, 4, 2)

@@ -1,0 +1,243 @@
+"""LeRobot's soft actor-critic with demonstrations and interventions (HIL-SERL, arXiv 2410.21845), in process.
+
+LeRobot 0.6.1 brings the networks and the updates (`lerobot.rl.algorithms.sac`); its actor, learner and transport are
+not used: a round's replay comes from the episode store. Half of every minibatch is what people did (demonstrations and
+interventions), half is everything else, as in RLPD (arXiv 2302.02948). An action is what is executed of one chunk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file, save_file
+from torch import Tensor
+
+from enpire.errors import LearningProblem
+from enpire.files import parse
+from enpire.interfaces import ImprovementJob, Progress
+from enpire.store import durable
+from policies import lerobot_policy
+from policies.clone import job_digest, prepare
+from policies.descent import TensorTable, read_checkpoint, write_checkpoint
+from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS
+from policies.lerobot_base import ACTION, STATE
+from policies.lerobot_policy import About, Parts, missing_extra
+from policies.replay import Replay, recent, replay_of
+from policies.training_data import read_episodes
+
+CRITICS = "sac.safetensors"
+"""Beside LeRobot's files: critics, targets and temperature, for the next round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SacSettings:
+    """What a recipe for SAC with demonstrations and interventions may say."""
+
+    execute: int = 4
+    discount: float = 0.97
+    """Per decision."""
+    batch: int = 256
+    least_steps: int = 300
+    most_steps: int = 1500
+    passes: float = 60.0
+    learning_rate: float = 3e-4
+    hidden: int = 128
+    temperature: float = 0.01
+    """Of the entropy, at first; it is tuned as it goes."""
+    people_share: float = 0.5
+    """Share of a minibatch that is demonstrations and interventions."""
+    window_rounds: int = 4
+
+    def __post_init__(self) -> None:
+        """Say which value is not allowed."""
+        if min(self.execute, self.least_steps, self.hidden, self.window_rounds) < 1 or self.batch < 2:
+            raise ValueError("execute, least_steps, hidden and window_rounds must be at least 1, batch at least 2.")
+        if (
+            not 0 < self.discount < 1
+            or not 0 <= self.people_share < 1
+            or min(self.learning_rate, self.temperature) <= 0
+        ):
+            raise ValueError("discount is in (0, 1), people_share in [0, 1), learning_rate and temperature above 0.")
+
+    def steps(self, decisions: int) -> int:
+        """Gradient steps for that many decisions."""
+        return min(self.most_steps, max(self.least_steps, math.ceil(self.passes * decisions / self.batch)))
+
+
+class LerobotSac:
+    """The learner for recipes of LeRobot's SAC."""
+
+    def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
+        """Go on from a parent of the same kind, or begin with fresh networks; the version is a LeRobot folder."""
+        where = f"The recipe {job.recipe.get('name')}, settings"
+        settings = parse(SacSettings, job.recipe.get("settings", {}), where)
+        prepare(job)
+        replay = replay_of(recent(read_episodes(job.episodes), settings.window_rounds), settings.execute)
+        if not replay.reward.any():
+            raise LearningProblem("No decision was ever rewarded: there is neither a demonstration nor a success.")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(job.seed)
+            parts, algorithm = _networks(job, settings, replay)
+            figures: dict[str, float] = {"decisions": float(len(replay)), "people": float(replay.person.mean())}
+            steps = settings.steps(len(replay))
+            for done, seen in _train(algorithm, _Mixer(parts, replay, settings, job.seed), job, steps):
+                figures |= seen
+                report(Progress(stage="actor", done=done, total=steps, figures=seen))
+        staged = durable.stage_folder(job.output)
+        lerobot_policy.save(parts, staged)
+        save_file(_plain(algorithm.state_dict()), staged / CRITICS)
+        durable.fill_folder(staged, {})
+        durable.reveal([(staged, job.output)])
+        return figures | {"steps": float(steps)}
+
+
+class _Mixer:
+    """Minibatches, half by people, as LeRobot's algorithm reads them."""
+
+    def __init__(self, parts: Parts, replay: Replay, settings: SacSettings, seed: int) -> None:
+        flat = replay.action.reshape(len(replay), -1)
+
+        def seen(state: np.ndarray) -> dict[str, Tensor]:
+            asked: dict[str, Any] = lerobot_policy.batch_of(parts.about, state)
+            return parts.before({**asked, ACTION: torch.from_numpy(flat), "task": [""] * len(state)})
+
+        now, later = seen(replay.state), seen(replay.later_state)
+        keys = list(parts.about.inputs)
+        self._now, self._later = ({key: table[key] for key in keys} for table in (now, later))
+        self._action, self._seed = now[ACTION], seed
+        self._reward, self._ends = torch.from_numpy(replay.reward), torch.from_numpy(replay.ends.astype(np.float32))
+        taught = np.flatnonzero(replay.person)
+        self._pools = taught, np.flatnonzero(~replay.person)
+        share = settings.people_share if len(taught) and len(self._pools[1]) else float(len(taught) > 0)
+        self._counts = round(settings.batch * share), settings.batch - round(settings.batch * share)
+
+    def batch(self, step: int) -> dict[str, Any]:
+        """The minibatch of a step."""
+        random = np.random.default_rng((self._seed, 29, step))
+        drawn = [
+            pool[random.integers(len(pool), size=count)]
+            for pool, count in zip(self._pools, self._counts, strict=True)
+            if count
+        ]
+        rows = torch.from_numpy(np.concatenate(drawn))
+        return {
+            "state": {key: value[rows] for key, value in self._now.items()},
+            "next_state": {key: value[rows] for key, value in self._later.items()},
+            ACTION: self._action[rows],
+            "reward": self._reward[rows],
+            "done": self._ends[rows],
+        }
+
+
+def _networks(job: ImprovementJob, settings: SacSettings, replay: Replay) -> tuple[Parts, Any]:
+    try:
+        from lerobot.policies.gaussian_actor.configuration_gaussian_actor import CriticNetworkConfig
+        from lerobot.rl.algorithms.sac import SACAlgorithm, SACAlgorithmConfig
+    except ImportError as missing:
+        raise missing_extra(missing) from missing
+    parts, before = _parent(job.parent), None
+    if parts is None:
+        parts = _fresh(settings, replay)
+    elif (path := Path(str(job.parent)) / CRITICS).is_file():
+        before = {name: torch.from_numpy(value) for name, value in load_file(path).items()}
+    config = SACAlgorithmConfig(
+        policy_config=parts.policy.config, actor_lr=settings.learning_rate, critic_lr=settings.learning_rate,
+        temperature_lr=settings.learning_rate, discount=settings.discount, temperature_init=settings.temperature,
+        critic_network_kwargs=CriticNetworkConfig(hidden_dims=[settings.hidden, settings.hidden]),
+    )  # fmt: skip
+    algorithm: Any = SACAlgorithm(parts.policy, config)  # pyright: ignore[reportArgumentType]
+    if before is not None:
+        algorithm.load_state_dict(before)
+    algorithm.make_optimizers_and_scheduler()
+    return parts, algorithm
+
+
+def _parent(folder: Path | None) -> Parts | None:
+    """The parent when it is a policy of this kind; any other (the cloned base) gives only its rollouts."""
+    if folder is None or not (folder / CRITICS).is_file():
+        return None
+    return lerobot_policy.open_parts(folder)
+
+
+def _fresh(settings: SacSettings, replay: Replay) -> Parts:
+    from lerobot.configs.types import FeatureType, PolicyFeature
+    from lerobot.policies.factory import get_policy_class, make_policy_config, make_pre_post_processors
+    from lerobot.policies.gaussian_actor.configuration_gaussian_actor import ActorNetworkConfig
+
+    flat = replay.action.reshape(len(replay), -1)
+    wide, out = replay.state.shape[1], flat.shape[1]
+    # A tenth of room, so that no recorded command lies where tanh is flat.
+    room = 0.05 * np.maximum(np.ptp(flat, axis=0), 1e-6)
+    stats = {
+        STATE: {"min": replay.state.min(axis=0), "max": replay.state.max(axis=0) + np.float32(1e-6)},
+        ACTION: {"min": flat.min(axis=0) - room, "max": flat.max(axis=0) + room},
+    }
+    config: Any = make_policy_config(
+        "gaussian_actor", device="cpu", push_to_hub=False, shared_encoder=False, latent_dim=settings.hidden,
+        input_features={STATE: PolicyFeature(type=FeatureType.STATE, shape=(wide,))},
+        output_features={ACTION: PolicyFeature(type=FeatureType.ACTION, shape=(out,))},
+        actor_network_kwargs=ActorNetworkConfig(hidden_dims=[settings.hidden, settings.hidden]),
+        dataset_stats={key: {name: row.tolist() for name, row in table.items()} for key, table in stats.items()},
+    )  # fmt: skip
+    policy = get_policy_class("gaussian_actor")(config)
+    before, after = make_pre_post_processors(config, dataset_stats=stats)  # pyright: ignore[reportArgumentType]
+    about = About(inputs={STATE: (0, wide)}, execute=settings.execute, commands=settings.execute)
+    return Parts(about=about, policy=policy, before=before, after=after)
+
+
+def _train(algorithm: Any, mixer: _Mixer, job: ImprovementJob, steps: int) -> Iterator[tuple[int, dict[str, float]]]:
+    """Train in place, yielding (steps done, figures); a killed run goes on to the same bytes."""
+    path, digest, begun = job.work / "checkpoint.safetensors", job_digest(job), 0
+    if (found := read_checkpoint(path, digest)) is not None:
+        table, begun = found
+        _restore(algorithm, table)
+    algorithm.policy.train()
+    for step in range(begun, steps):
+        torch.manual_seed((job.seed * 1_000_003 + step) % 2**62)
+        stats = algorithm.update(iter([mixer.batch(step)]))
+        done = step + 1
+        if done % CHECKPOINT_STEPS == 0 or done == steps:
+            write_checkpoint(path, _tensors(algorithm), digest, done)
+        if done % REPORT_STEPS == 0 or done == steps:
+            figures = {**stats.losses, **stats.extra}
+            if not all(math.isfinite(value) for value in figures.values()):
+                raise LearningProblem(f"SAC's figures are {figures} after {done} steps; lower learning_rate.")
+            yield done, figures
+    algorithm.policy.eval()
+
+
+def _tensors(algorithm: Any) -> TensorTable:
+    """Networks, targets, temperature and the optimizers' moments."""
+    table = {f"policy.{name}": value for name, value in _plain(algorithm.policy.state_dict()).items()}
+    table |= {f"sac.{name}": value for name, value in _plain(algorithm.state_dict()).items()}
+    for name, optimizer in algorithm.optimizers.items():
+        for index, state in optimizer.state_dict()["state"].items():
+            table |= {f"adam.{name}.{index}.{key}": np.array(value) for key, value in state.items()}
+    return table
+
+
+def _restore(algorithm: Any, table: TensorTable) -> None:
+    """Take up what `_tensors` gave."""
+    parts: dict[str, dict[str, Tensor]] = {"policy": {}, "sac": {}, "adam": {}}
+    for name, value in table.items():
+        head, _, rest = name.partition(".")
+        parts[head][rest] = torch.from_numpy(np.array(value))
+    algorithm.policy.load_state_dict(parts["policy"])
+    algorithm.load_state_dict(parts["sac"])
+    for name, optimizer in algorithm.optimizers.items():
+        moments: dict[int, dict[str, Tensor]] = {}
+        for full, value in parts["adam"].items():
+            owner, index, key = full.split(".")
+            if owner == name:
+                moments.setdefault(int(index), {})[key] = value
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+
+
+def _plain(tensors: Mapping[str, Tensor]) -> TensorTable:
+    return {name: np.ascontiguousarray(value.detach().numpy()).copy() for name, value in tensors.items()}
