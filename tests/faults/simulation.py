@@ -1,0 +1,399 @@
+"""One laboratory in one process and in virtual time, with everything going wrong by seed: `simulate`.
+
+The loop, the fleet, the stations, the ledger and the stores are the real ones, on a folder in memory. The clock, the
+sockets, the start of processes and their deaths are the simulation's. A safety phase breaks things; a liveness phase
+leaves the laboratory alone; then the campaign is ended and its records are audited.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast, override
+
+from enpire.campaign import Campaign, read_campaign
+from enpire.errors import StorageFull
+from enpire.files import plain
+from enpire.fleet.computer import Computer
+from enpire.fleet.station import Station
+from enpire.fleet.zmq_transport import ZmqFleet
+from enpire.home import Home, open_home
+from enpire.interfaces import ImprovementJob, Progress
+from enpire.lab import Lab
+from enpire.learner_process import run_job
+from enpire.loop import run
+from enpire.service import _begun, _lab
+from enpire.steps.training_process import TrainingProcess
+from enpire.store import durable
+from enpire.store.episodes import FolderStore, Recording
+from enpire.store.ledger import SqliteLedger
+from enpire.types import Event
+from tests.chaos.harness import Audit, Witness, audit
+from tests.chaos.point_lab import write_campaign
+from tests.enpire.fleet.point_task import HERE as POINT
+from tests.enpire.fleet.point_task import point_station
+from tests.faults.virtual_sockets import ADDRESS, Context, Killed, Network, Noise, Process, World
+
+PERIOD_S = 0.05
+LEARNING_S = 4.0
+HERE = "tests.faults.simulation"
+FULL = StorageFull("The disk refused to write: the simulation says that it is full.")
+
+
+class Quick:
+    """A learner of no time: each version shakes less than its parent."""
+
+    def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
+        noise = 0.02
+        if job.parent is not None:
+            noise = 0.6 * float(json.loads((job.parent / "policy.json").read_text())["noise"])
+        report(Progress(stage="guessing", done=1, total=1, figures={}))
+        if not job.output.is_dir():
+            staged = durable.stage_folder(job.output)
+            says = {"kind": f"{POINT}:load", "noise": noise, "round": job.round, "job": job.work.name}
+            durable.fill_folder(staged, {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64})
+            durable.reveal([(staged, job.output)])
+        return {"noise": noise}
+
+
+class AtOnce(Executor):
+    """The helper thread, without a thread."""
+
+    @override
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as problem:  # noqa: BLE001 - as an executor does
+            done.set_exception(problem)
+        return done
+
+
+class MortalLedger(SqliteLedger):
+    """The ledger of a process that may be killed before and after every transaction, and of a disk that may be full."""
+
+    def __init__(self, path: Path, process: Process, laboratory: Laboratory) -> None:
+        self._process, self._laboratory = process, laboratory
+        super().__init__(path, wall_ns=laboratory.wall_ns)
+
+    @override
+    def append(self, events: Iterable[tuple[str, Mapping[str, object]]]) -> Sequence[Event]:
+        self._process.act()
+        if self._laboratory.disk_is_full:
+            raise FULL
+        appended = super().append(events)
+        self._process.act()
+        return appended
+
+
+class MortalStore(FolderStore):
+    """The episode store of the same process and the same disk."""
+
+    def __init__(self, root: Path, process: Process, laboratory: Laboratory) -> None:
+        self._process, self._laboratory = process, laboratory
+        super().__init__(root)
+
+    @override
+    def put_many(self, recordings: Iterable[Recording]) -> list[Path]:
+        self._process.act()
+        listed = list(recordings)
+        if self._laboratory.disk_is_full and listed:
+            raise FULL
+        folders = super().put_many(listed)
+        self._process.act()
+        return folders
+
+
+@dataclass
+class VirtualLearner:
+    """Stands for the learner's process: done after a while, unless it is killed before."""
+
+    folder: Path
+    world: World
+    due_s: float
+    killed: bool = False
+    pid: int = 0
+    code: int | None = None
+
+    def poll(self) -> int | None:
+        if self.code is None and self.killed:
+            self.code = -9
+        elif self.code is None and self.world.now_s >= self.due_s:
+            run_job(self.folder)
+            self.code = 0
+        return self.code
+
+    def kill(self) -> None:
+        self.killed = True
+
+    def terminate(self) -> None:
+        self.killed = True
+
+    def wait(self, timeout: float | None = None) -> int:
+        return self.poll() or 0
+
+
+@dataclass
+class VirtualStation:
+    """One station's computer: its process, whoever runs on it now."""
+
+    name: str
+    process: Process
+    station: Station | None = None
+    frozen_until_s: float = 0.0
+    leaving: bool = False
+
+
+@dataclass
+class Laboratory:
+    """Everything that is simulated, and the faults that happen to it."""
+
+    root: Path
+    seed: int
+    names: tuple[str, ...] = ("alpha", "beta", "gamma")
+    faults: Counter[str] = field(default_factory=Counter)
+    trace: list[str] = field(default_factory=list)
+    """What was written to the ledger, in order, with numbers for the ids: the same for the same seed."""
+    disk_is_full: bool = False
+    wall_offset_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.world = World(self.seed)
+        self.network = Network(self.world)
+        self.home: Home = open_home(self.root / "home")
+        recipe = {"recipe": str(self.root / "files" / "quick.yaml")}
+        path = write_campaign(
+            self.root / "files", stations=0, bind=ADDRESS, gate={"pairs": 25},
+            base={**recipe, "demonstrations": 6, "evaluate_starts": 8}, rounds={"episodes": 12, "train_starts": 50},
+            **recipe,
+        )  # fmt: skip
+        Path(recipe["recipe"]).write_text(f"name: quick\nlearner: {HERE}:Quick\n")
+        self.campaign: Campaign = read_campaign(path)
+        self.witness = Witness([self.root / name / "spool" for name in self.names])
+        self.stations = [VirtualStation(name, Process(name)) for name in self.names]
+        self.orchestrator = Process("orchestrator")
+        self.learner: VirtualLearner | None = None
+        self.hang_s = 0.0
+        self.over_s = float("inf")
+        self._known: dict[str, str] = {}
+        for index, station in enumerate(self.stations):
+            self._start(station)
+            self.world.after(index * 0.013, lambda station=station: self._turn(station))
+
+    def wall_ns(self) -> int:
+        return int((1.7e9 + self.world.now_s + self.wall_offset_s) * 1e9)
+
+    def computer(self, process: Process) -> Computer:
+        sockets = cast("Any", lambda: Context(self.network, process))
+        return Computer(clock=self.world.clock, sockets=sockets, helper=AtOnce)
+
+    # Stations: each is given its turns, and is started again when it ended.
+
+    def _start(self, virtual: VirtualStation) -> None:
+        virtual.process = Process(virtual.name)
+        virtual.leaving = False
+        file = point_station(self.root, virtual.name, lanes=2, min_free_mb=0)
+        virtual.station = Station(file, ADDRESS, lambda line: None, self.computer(virtual.process))
+
+    def _turn(self, virtual: VirtualStation) -> None:
+        again_s = PERIOD_S
+        if virtual.station is None:
+            self._start(virtual)
+        elif self.world.now_s >= virtual.frozen_until_s:
+            try:
+                self._act(virtual, virtual.station)
+            except Killed:
+                virtual.station.close()
+                virtual.station = None
+                again_s = self.world.random.uniform(0.5, 3.0)
+        self.witness.look()
+        self.world.after(again_s, lambda: self._turn(virtual))
+
+    def _act(self, virtual: VirtualStation, station: Station) -> None:
+        """One turn of its loop; leaving takes several."""
+        if not virtual.leaving:
+            station.turn()
+            if not station.stays:
+                virtual.leaving = True
+                station.rest()
+        elif not station.deliver():
+            station.part()
+            raise Killed(virtual.name)
+
+    # The orchestrator: as `enpire.service.run_campaign`, with a death in between now and then.
+
+    def run_until(self, end_s: float, *, end_campaign: bool = False) -> None:
+        """Run the campaign up to a moment, through all restarts that it takes."""
+        self.over_s = end_s
+        while self.world.now_s < end_s:
+            self.orchestrator = Process("orchestrator")
+            ledger = MortalLedger(self.home.ledger, self.orchestrator, self)
+            try:
+                self._session(ledger, end_campaign=end_campaign)
+            except Killed:
+                self.world.run_for(self.world.random.choice((0.2, 1.0, 3.0, 12.0, 40.0)))
+            except StorageFull:
+                self.world.run_for(1.0, lambda: not self.disk_is_full)
+            finally:
+                ledger.close()
+
+    def _session(self, ledger: MortalLedger, *, end_campaign: bool) -> None:
+        self._begin(ledger)
+        state = _begun(ledger, self.campaign, self.home)
+        fleet = ZmqFleet(ADDRESS, self.home.versions, state.lease + 1, computer=self.computer(self.orchestrator))
+        try:
+            lab = _lab(self.campaign, self.home, ledger, state, fleet)
+            lab.clock, lab.began_s = self.world.clock, self.world.now_s
+            lab.store = MortalStore(self.home.episodes, self.orchestrator, self)
+            lab.train = self._train
+            lab.watchers.append(self._note)
+            lab.tick = lambda: self._tick(lab, end_campaign)
+            run(lab)
+        finally:
+            fleet.close()
+
+    def _begin(self, ledger: MortalLedger) -> None:
+        """The campaign's id is part of the seed of its draws, so it is not minted here."""
+        if next(iter(ledger.events(limit=1)), None) is None:
+            body = {
+                "campaign_id": "SIMULATED", "name": self.campaign.name, "task": self.campaign.task,
+                "campaign": plain(self.campaign), "goal": plain(self.campaign.goal), "seed": self.campaign.seed,
+                "home": str(self.home.root), "code": "0",
+            }  # fmt: skip
+            ledger.append([("campaign started", body)])
+
+    def _train(self, job: ImprovementJob) -> TrainingProcess:
+        job.work.mkdir(parents=True, exist_ok=True)
+        durable.write(job.work / "job.json", json.dumps(plain(job)).encode())
+        self.learner = VirtualLearner(job.work, self.world, self.world.now_s + LEARNING_S)
+        return TrainingProcess(folder=job.work, process=cast("Any", self.learner), module="", environment={})
+
+    def _tick(self, lab: Lab, end_campaign: bool) -> None:
+        if self.hang_s:
+            hang_s, self.hang_s = self.hang_s, 0.0
+            self.world.run_for(hang_s)
+        if self.world.now_s >= self.over_s:
+            lab.wanted, lab.for_good = "the simulation is over", end_campaign
+
+    def _note(self, kind: str, body: Mapping[str, object]) -> None:
+        if kind != "robot time":
+            self.trace.append(f"{self.world.now_s:.3f} {kind} {self._plain(body)}")
+
+    def _plain(self, value: object) -> object:
+        """A body with a number for every id."""
+        if isinstance(value, Mapping):
+            return {
+                key: self._plain(item)
+                for key, item in cast("Mapping[str, object]", value).items()
+                if not key.endswith("_s")
+            }
+        if isinstance(value, list | tuple):
+            return [self._plain(item) for item in cast("Sequence[object]", value)]
+        if isinstance(value, str) and len(value) in (26, 64):
+            return self._known.setdefault(value, f"#{len(self._known)}")
+        return value
+
+    # What goes wrong.
+
+    def break_things(self, until_s: float) -> None:
+        """One fault every second or so, up to a moment."""
+        if self.world.now_s < until_s:
+            draw = self.world.random
+            name, happen = draw.choice(list(self.possible().items()))
+            self.faults[name] += 1
+            happen()
+            self.world.after(draw.expovariate(1.0), lambda: self.break_things(until_s))
+
+    def possible(self) -> Mapping[str, Callable[[], None]]:
+        draw = self.world.random
+        some = draw.choice(self.stations)
+        seconds = draw.choice((0.3, 2.0, 4.0, 8.0, 35.0))
+        return {
+            "orchestrator killed": lambda: self._doom(self.orchestrator),
+            "station killed": lambda: self._doom(some.process),
+            "everything killed": lambda: [self._doom(it) for it in (self.orchestrator, *self._processes())],  # pyright: ignore[reportReturnType]
+            "learner killed": lambda: self.learner.kill() if self.learner else None,
+            "link cut": lambda: self._cut(some.name, seconds, up=False, down=False),
+            "link cut upwards": lambda: self._cut(some.name, seconds, up=False, down=True),
+            "link cut downwards": lambda: self._cut(some.name, seconds, up=True, down=False),
+            "station hangs": lambda: setattr(some, "frozen_until_s", self.world.now_s + seconds),
+            "orchestrator hangs": lambda: setattr(self, "hang_s", min(seconds, 8.0)),
+            "disk full": lambda: self._full(min(seconds, 8.0)),
+            "wall clock jumps": lambda: setattr(self, "wall_offset_s", draw.uniform(-3600, 3600)),
+            "noise": lambda: self._noise(draw.choice((0.05, 0.2, 0.5)), seconds),
+        }
+
+    def _processes(self) -> Iterable[Process]:
+        return (station.process for station in self.stations)
+
+    def _doom(self, process: Process) -> None:
+        process.dies_in = self.world.random.randrange(40)
+
+    def _cut(self, name: str, seconds: float, *, up: bool, down: bool) -> None:
+        link = self.network.links[name]
+        link.up, link.down, link.cut_s = up, down, self.world.now_s
+
+        def mend() -> None:
+            link.up = link.down = True
+
+        self.world.after(seconds, mend)
+
+    def _noise(self, share: float, seconds: float) -> None:
+        self.network.noise = Noise(lose=share, repeat=share, delay_s=0.2, in_order=False)
+        self.world.after(seconds, lambda: setattr(self.network, "noise", Noise()))
+
+    def _full(self, seconds: float) -> None:
+        self.disk_is_full = True
+        self.world.after(seconds, lambda: setattr(self, "disk_is_full", False))
+
+    def kept(self) -> Counter[str]:
+        """Episodes with a verdict in the ledger, by station."""
+        ledger = SqliteLedger(self.home.ledger, read_only=True)
+        try:
+            rows = ledger.database.execute("SELECT station, count(*) FROM orders WHERE sha256 <> '' GROUP BY station")
+            return Counter(dict(rows.fetchall()))
+        finally:
+            ledger.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What came of one seed."""
+
+    audit: Audit
+    faults: Mapping[str, int]
+    trace: Sequence[str]
+    grew: Mapping[str, int]
+    """Episodes that each station delivered in the liveness phase."""
+    messages: int
+    virtual_s: float
+
+    def problems(self) -> list[str]:
+        idle = [f"{name} delivered nothing after the faults" for name, more in self.grew.items() if not more]
+        return self.audit.problems() + idle
+
+
+def simulate(root: Path, seed: int, broken_s: float, quiet_s: float = 60.0) -> Result:
+    """Break things for a while, leave them alone for a while, end the campaign, audit."""
+    laboratory = Laboratory(root, seed)
+    world = laboratory.world
+    began_s = world.now_s
+    world.after(2.0, lambda: laboratory.break_things(began_s + broken_s))
+    laboratory.run_until(began_s + broken_s)
+    for process in (laboratory.orchestrator, *(station.process for station in laboratory.stations)):
+        process.dies_in = -1
+    before = laboratory.kept()
+    laboratory.run_until(world.now_s + quiet_s, end_campaign=True)
+    after = laboratory.kept()
+    for station in laboratory.stations:
+        if station.station is not None:
+            station.station.close()
+    return Result(
+        audit=audit(laboratory.home.root, laboratory.witness), faults=dict(laboratory.faults), trace=laboratory.trace,
+        grew={name: after[name] - before[name] for name in laboratory.names}, messages=laboratory.network.messages,
+        virtual_s=world.now_s - began_s,
+    )  # fmt: skip

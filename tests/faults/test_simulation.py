@@ -1,0 +1,72 @@
+"""Whatever goes wrong in a simulated laboratory: nothing is lost, nothing counts twice, and it goes on afterwards."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.enpire.fleet.point_task import environment
+from tests.faults.simulation import simulate
+from tests.faults.virtual_sockets import World
+
+
+@pytest.fixture
+def shelf() -> Iterator[Path]:
+    """A folder in memory where there is one: a simulated laboratory syncs thousands of files."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+def test_a_laboratory_in_which_everything_breaks_loses_and_doubles_nothing(shelf: Path) -> None:
+    result = simulate(shelf, seed=4, broken_s=40.0, quiet_s=45.0)
+    assert result.problems() == []
+    assert sum(result.faults.values()) > 20
+    assert result.audit.outcomes["success"] > 100
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(101, 109))
+def test_more_of_them(shelf: Path, seed: int) -> None:
+    result = simulate(shelf, seed, broken_s=300.0)
+    assert result.problems() == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_same_seed_is_the_same_story_in_another_process(shelf: Path) -> None:
+    told: list[str] = []
+    for hashing in ("1", "2"):
+        folder = shelf / "lab"  # the same place: paths are part of what is told
+        code = (
+            "import sys; from pathlib import Path; from tests.faults.simulation import simulate; "
+            "print('\\n'.join(simulate(Path(sys.argv[1]), 7, 40.0, 45.0).trace))"
+        )
+        around = {**environment(), "PYTHONHASHSEED": hashing}
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(folder)], env=around, capture_output=True, text=True, check=True
+        )
+        told.append(done.stdout)
+        shutil.rmtree(folder)
+    assert told[0].count("\n") > 100
+    assert told[0] == told[1]
+
+
+def test_what_happens_at_one_moment_happens_in_the_order_in_which_it_was_planned() -> None:
+    world, seen = World(1), list[str]()
+    for name in "abc":
+        world.after(1.0, lambda name=name: seen.append(name))
+    world.after(0.5, lambda: world.after(0.5, lambda: seen.append("d")))
+    world.run_for(0.75)
+    assert seen == []
+    world.run_for(10.0, lambda: len(seen) == 2)
+    assert (seen, world.now_s) == (["a", "b"], 1001.0)
+    world.run_for(10.0)
+    assert (seen, world.now_s) == (["a", "b", "c", "d"], 1011.0)
