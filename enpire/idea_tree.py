@@ -51,10 +51,16 @@ def told(changes: Mapping[str, object]) -> str:
 
 def outcome(view: ExperimentView) -> str:
     """What became of an experiment, in words and with its interval."""
-    if view.delta is None or view.low is None or view.high is None:
+    if view.delta is None:
         return view.phase + (f": {view.why}" if view.why else "")
-    points = f"{100 * view.delta:+.1f} points [{100 * view.low:+.1f}, {100 * view.high:+.1f}]"
-    return f"{view.decision} ({view.why}): {points}"
+    return f"{view.decision} ({view.why}): {points(view)}"
+
+
+def points(view: ExperimentView) -> str:
+    """Difference in success, candidate minus champion, with its interval: `+17.0 points [-0.7, +37.3]`."""
+    if view.delta is None or view.low is None or view.high is None:
+        return ""
+    return f"{100 * view.delta:+.1f} points [{100 * view.low:+.1f}, {100 * view.high:+.1f}]"
 
 
 def _idea(idea: Idea, depth: int, proposed_s: float, tests: Sequence[Experiment]) -> IdeaView:

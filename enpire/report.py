@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from enpire import idea_tree, report_pictures, views
+from enpire import idea_pictures, idea_tree, report_pictures, views
 from enpire.commands import texts
 from enpire.documents import CampaignView, EpisodeView, VersionView
 from enpire.errors import EnpireError, LedgerProblem
@@ -82,10 +82,14 @@ def render(records: Records, campaign_id: str) -> str:
     versions = views.versions(records, campaign_id)
     environment = Environment(loader=PackageLoader("enpire"), autoescape=True, undefined=StrictUndefined)
     environment.filters.update(rate=texts.rate, duration=texts.duration, short=texts.short, percent=_percent)  # pyright: ignore[reportUnknownMemberType]
-    environment.filters.update(told=idea_tree.told, outcome=idea_tree.outcome)  # pyright: ignore[reportUnknownMemberType]
+    environment.filters.update(told=idea_tree.told, points=idea_tree.points)  # pyright: ignore[reportUnknownMemberType]
+    environment.filters.update(mark=idea_pictures.mark, interval=idea_pictures.interval)  # pyright: ignore[reportUnknownMemberType]
+    reach = idea_pictures.reach(view.ideas)
     return environment.get_template("report.html.j2").render(
         view=view,
         versions=versions,
+        reach=reach,
+        scale=idea_pictures.scale(reach),
         headline=headline(view),
         curve=report_pictures.learning_curve(view),
         stack=report_pictures.stack(view.robot_time, "Robot time of all stations"),

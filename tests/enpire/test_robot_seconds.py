@@ -10,7 +10,9 @@ from enpire.types import Phase
 
 
 def beat(rollout: float, reset: float = 0.0) -> Beat:
-    seconds: dict[Phase, float] = {"rollout": rollout} | ({"reset": reset} if reset else {})
+    seconds: dict[Phase, float] = {"rollout": rollout}
+    if reset:
+        seconds["reset"] = reset
     return Beat(
         station="one", lease=1, phase="rollout", seconds=seconds, queued=0, running=0, deployed="", stopped=False
     )  # fmt: skip
