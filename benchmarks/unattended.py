@@ -1,0 +1,175 @@
+"""Simulated stations left alone, with faults: `python -m benchmarks.unattended --hours 8 [--tasks pin_insertion ...]`.
+
+For each task a real campaign (orchestrator, one station, reset by the robot, fast pace) has the varied expert work until
+so many hours of rollouts are recorded, resets not counted, while commands are dropped and delayed, grasps slip, things
+jam, calibrations drift and the power fails. When a lane calls for a person, the call is counted and answered with
+`resume`, a second later. At the end the ledger must say that every order ended, and none as unsafe. Interrupted, the same
+command goes on where the ledger stands (`--home`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import yaml
+
+from benchmarks.machine import describe
+from enpire import inbox, plugins
+from enpire.errors import UsageError
+from enpire.home import open_home
+from enpire.intervals import wilson
+from enpire.store.connection import run
+from enpire.store.ledger import SqliteLedger
+from enpire.store.reading import Reading
+from enpire.types import TaskSpec
+from sim.faults import Disturbable
+
+FAULTS: Mapping[str, float] = {
+    "dropped_command": 0.05, "delayed_command": 0.05, "slipping_gripper": 0.02, "jammed": 0.02,
+    "calibration_drift": 0.001, "lost_power": 0.004,
+}  # fmt: skip
+"""Fault -> probability that it strikes an episode."""
+LOOK_S, REST_S = 1.0, 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What the ledger says so far."""
+
+    hours: float
+    """Of rollouts, in simulated robot time."""
+    outcomes: Mapping[str, int]
+    causes: Mapping[str, int]
+    calls: int
+    """For a person."""
+
+
+def faults_of(name: str) -> Mapping[str, float]:
+    """The faults that the simulation of a task knows."""
+    rig = plugins.load("tasks", name)().rig(1, 0)  # type: ignore[operator]
+    known = dict(FAULTS)
+    for kind in ("slipping_gripper", "jammed", "calibration_drift"):
+        try:
+            cast(Disturbable, rig).disturb(0, kind, np.random.default_rng(0))
+        except UsageError:
+            del known[kind]
+    rig.close()
+    return known
+
+
+def campaign_file(name: str, lanes: int, folder: Path) -> Path:
+    """A campaign that demonstrates for ever."""
+    faults = " ".join(f"{kind}={share:g}" for kind, share in faults_of(name).items())
+    content = {
+        "name": f"unattended_{name}", "task": name, "recipe": "habc_plus", "budget": {"wall_s": 0.0},
+        "base": {"demonstrations": 10**9},
+        "stations": {"count": 1, "lanes": lanes, "reset": "robot", "options": {"faults": faults}},
+    }  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "campaign.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def account(home: Path, spec: TaskSpec) -> Account:
+    """Read the ledger, beside whoever writes it."""
+    if not (home / "ledger.db").exists():
+        return Account(hours=0.0, outcomes={}, causes={}, calls=0)
+    ledger = SqliteLedger(home / "ledger.db", read_only=True)
+    try:
+        outcomes, causes = Counter[str](), Counter[str]()
+        spans = Reading(ledger.database).campaigns()
+        for (outcome, cause), count in (Reading(ledger.database).causes(spans[0].campaign_id) if spans else {}).items():
+            outcomes[outcome] += count
+            if cause:
+                causes[f"{outcome}: {cause.split(':')[0][:60]}"] += count
+        (ticks,) = run(ledger.database, "SELECT coalesce(sum(ticks), 0) FROM orders").fetchone()
+        (calls,) = run(ledger.database, "SELECT count(*) FROM events WHERE kind = 'person needed'").fetchone()
+    finally:
+        ledger.close()
+    return Account(hours=ticks * spec.period_s / 3600, outcomes=outcomes, causes=causes, calls=calls)
+
+
+def leave_alone(name: str, asked: argparse.Namespace) -> bool:
+    """Run one task for so long; whether every order ended, and none unsafe."""
+    spec = cast(TaskSpec, plugins.load("tasks", name).spec)  # type: ignore[attr-defined]
+    folder = asked.home / name
+    home, path = open_home(folder / "home"), campaign_file(name, asked.lanes, folder)
+    began_s, answered = time.monotonic(), account(home.root, spec).calls
+    if account(home.root, spec).hours < asked.hours:
+        command = [sys.executable, "-m", "enpire.cli", "run", str(path), "--headless", "--home", str(home.root)]
+        with (folder / "log.txt").open("ab") as log:
+            lab = subprocess.Popen(command, stdout=log, stderr=log)
+            try:
+                _watch(lab, home.root, spec, asked.hours, answered)
+            finally:
+                _end(lab, home.root)
+    return say(name, account(home.root, spec), time.monotonic() - began_s)
+
+
+def _watch(lab: subprocess.Popen[bytes], home: Path, spec: TaskSpec, hours: float, answered: int) -> None:
+    """Answer calls until there is enough; SystemExit when the campaign ended by itself."""
+    while (now := account(home, spec)).hours < hours:
+        if lab.poll() is not None:
+            raise SystemExit(f"The campaign ended by itself (exit {lab.returncode}); see {home.parent / 'log.txt'}.")
+        if now.calls > answered:
+            answered = now.calls
+            inbox.leave(home / "inbox", "resume", by="the benchmark's person")
+        time.sleep(LOOK_S)
+    inbox.leave(home / "inbox", "end campaign", by="the benchmark")
+    lab.wait(REST_S)
+
+
+def _end(lab: subprocess.Popen[bytes], home: Path) -> None:
+    """An interrupted one is kept, to go on."""
+    if lab.poll() is None:
+        lab.send_signal(signal.SIGINT)
+        lab.wait(REST_S)
+
+
+def say(name: str, end: Account, wall_s: float) -> bool:
+    """Print the account of one task."""
+    orders = sum(end.outcomes.values())
+    good, judged = end.outcomes.get("success", 0), sum(end.outcomes.get(k, 0) for k in ("success", "failure", "unsafe"))
+    interval = wilson(good, judged)
+    missing, unsafe = end.outcomes.get("open", 0), end.outcomes.get("unsafe", 0)
+    print(
+        f"{name}: {end.hours:.2f} h of rollouts (in {wall_s / 60:.1f} min), {orders} orders; faults {faults_of(name)}"
+    )
+    print(f"  ends: {', '.join(f'{kind} {count}' for kind, count in sorted(end.outcomes.items()))}")
+    for cause, count in sorted(end.causes.items(), key=lambda item: -item[1])[:6]:
+        print(f"        {count:>6}  {cause}")
+    print(
+        f"  success {good}/{judged} = {100 * interval.rate:.1f} % ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
+    )
+    print(f"  orders without an outcome: {missing}; unsafe: {unsafe}; calls for a person: {end.calls}", flush=True)
+    return not missing and not unsafe
+
+
+def main() -> None:
+    """Leave every task alone, one after the other; exit code 1 when an order has no outcome or ended unsafe."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hours", type=float, default=8.0)
+    parser.add_argument("--lanes", type=int, default=8)
+    parser.add_argument("--home", type=Path, default=Path("unattended"))
+    parser.add_argument(
+        "--tasks", nargs="*", default=["pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion"]
+    )
+    asked = parser.parse_args()
+    print(describe((0,)))
+    if not all([leave_alone(name, asked) for name in asked.tasks]):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
