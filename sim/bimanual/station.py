@@ -76,7 +76,7 @@ def scene_xml(name: str, station: Station, bodies: str, constraints: str = "", s
 <mujoco model="{name}">
   <compiler angle="radian" autolimits="true"/>
   <option timestep="{STEP_S!r}" integrator="implicitfast" solver="Newton" cone="pyramidal" jacobian="dense"
-          impratio="10" iterations="20" tolerance="1e-8"/>
+          impratio="10" iterations="100" tolerance="1e-8"/>
   <visual><headlight ambient=".4 .4 .4" diffuse=".4 .4 .4"/><map znear=".01" zfar="20"/></visual>
   <statistic extent="0.6" center="0 0.25 0.1"/>
   <default>

@@ -73,7 +73,7 @@ def bag_scene_xml(station: Station) -> str:
     things = "".join(
         f'<body name="{thing.name}" pos="0.1 {0.2 + 0.1 * number} {thing.half_m}">'
         # Without this, a can that lies would roll off the table.
-        '<joint type="free" damping="0.0002"/>'
+        '<joint type="free" damping="0.001"/>'
         f'<geom {thing.shape} contype="1" conaffinity="1" mass="{thing.mass_kg * station.load!r}" '
         f'rgba="{thing.colour}"/></body>'
         for number, thing in enumerate(THINGS)
