@@ -3,7 +3,7 @@
 Every way of writing to a home folder is recorded once (system calls of the real process; and, over a write-ahead log,
 what a newer SQLite does with the same statements). From the record every kind of state is built that a crash could
 leave (docs/faults.md says by which rules), opened as the software does at its next start, and held against what had
-been acknowledged. The last lines leave out syncs on purpose: the violations that they find say that the states can show one.
+been acknowledged. The last lines leave out syncs on purpose: what they find says that the states can show a violation.
 """
 
 from __future__ import annotations

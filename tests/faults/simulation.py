@@ -311,15 +311,15 @@ class Laboratory:
     def possible(self) -> Mapping[str, Callable[[], None]]:
         draw = self.world.random
         some = draw.choice(self.stations)
-        seconds = draw.choice((0.3, 2.0, 4.0, 8.0, 35.0))
+        seconds = draw.choice((0.3, 2.0, 4.0, 8.0, 50.0))
         return {
             "orchestrator killed": lambda: self._doom(self.orchestrator),
             "station killed": lambda: self._doom(some.process),
             "everything killed": lambda: [self._doom(it) for it in (self.orchestrator, *self._processes())],  # pyright: ignore[reportReturnType]
             "learner killed": lambda: self.learner.kill() if self.learner else None,
-            "link cut": lambda: self._cut(some.name, seconds, up=False, down=False),
-            "link cut upwards": lambda: self._cut(some.name, seconds, up=False, down=True),
-            "link cut downwards": lambda: self._cut(some.name, seconds, up=True, down=False),
+            "link cut": lambda: self.cut(some.name, seconds, up=False, down=False),
+            "link cut upwards": lambda: self.cut(some.name, seconds, up=False, down=True),
+            "link cut downwards": lambda: self.cut(some.name, seconds, up=True, down=False),
             "station hangs": lambda: setattr(some, "frozen_until_s", self.world.now_s + seconds),
             "orchestrator hangs": lambda: setattr(self, "hang_s", min(seconds, 8.0)),
             "disk full": lambda: self._full(min(seconds, 8.0)),
@@ -333,12 +333,15 @@ class Laboratory:
     def _doom(self, process: Process) -> None:
         process.dies_in = self.world.random.randrange(40)
 
-    def _cut(self, name: str, seconds: float, *, up: bool, down: bool) -> None:
+    def cut(self, name: str, seconds: float, *, up: bool = False, down: bool = False) -> None:
+        """Cut a link, or one direction of it, for so long; it is mended with the last of several cuts."""
         link = self.network.links[name]
         link.up, link.down, link.cut_s = up, down, self.world.now_s
+        whole_s = link.whole_s = max(link.whole_s, self.world.now_s + seconds)
 
         def mend() -> None:
-            link.up = link.down = True
+            if link.whole_s == whole_s:
+                link.up = link.down = True
 
         self.world.after(seconds, mend)
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.harness import audit
 from tests.enpire.fleet.point_task import environment
-from tests.faults.simulation import simulate
+from tests.faults.simulation import Laboratory, simulate
 from tests.faults.virtual_sockets import World
 
 
@@ -25,10 +26,24 @@ def shelf() -> Iterator[Path]:
 
 
 def test_a_laboratory_in_which_everything_breaks_loses_and_doubles_nothing(shelf: Path) -> None:
-    result = simulate(shelf, seed=4, broken_s=40.0, quiet_s=45.0)
+    result = simulate(shelf, seed=4, broken_s=30.0, quiet_s=55.0)
     assert result.problems() == []
     assert sum(result.faults.values()) > 20
-    assert result.audit.outcomes["success"] > 100
+    assert result.audit.outcomes["success"] > 50
+
+
+def test_after_a_minute_without_network_the_orders_that_were_unknown_are_found(shelf: Path) -> None:
+    laboratory = Laboratory(shelf, seed=2)
+    began_s = laboratory.world.now_s
+    laboratory.world.after(6.0, lambda: laboratory.cut("alpha", 60.0))
+    laboratory.run_until(began_s + 85.0, end_campaign=True)
+    found = audit(laboratory.home.root, laboratory.witness)
+    assert found.problems() == []
+    assert found.refused == 0
+    unknown = [line for line in laboratory.trace if "orders ended" in line and "not heard for 30 s" in line]
+    assert len(unknown) == 1
+    assert any(" orders found " in line for line in laboratory.trace)
+    assert set(found.outcomes) <= {"success", "failure", "aborted"}, "nothing stays unknown"
 
 
 @pytest.mark.slow

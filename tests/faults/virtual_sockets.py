@@ -66,6 +66,8 @@ class Link:
     """What is said to it arrives."""
     cut_s: float = -1e9
     """When the last direction was cut."""
+    whole_s: float = 0.0
+    """When it is mended."""
 
     def connected(self, now_s: float) -> bool:
         """What both ends believe."""
