@@ -29,8 +29,10 @@ from web_ui.documents import (
 from web_ui.live import LiveCameras, LiveLab
 from web_ui.phases import PhaseClocks
 
-LOOK_EVERY_S = 0.1
-"""How often the lab is looked at: the station's beat is twice a second, a command shall show sooner."""
+LOOK_EVERY_S = 0.15
+"""How often the lab is looked at; a page that is drawn more often costs more than it shows."""
+FOLLOW_EVERY_S = 0.03
+"""How often it is asked about commands that are on their way."""
 READ_EVERY_S = 2.0
 """How often the ledger is read for a campaign that somebody watches."""
 
@@ -56,6 +58,7 @@ class Hub:
         self._phases = PhaseClocks()
         self._seen: LabSnapshot | None = None
         self._asked = asyncio.Event()
+        self._handed_in = asyncio.Event()
         self._moved_s = time.monotonic()
         self.looked_s = time.monotonic()
         """When the lab was last looked at; /healthz says how long ago."""
@@ -102,17 +105,25 @@ class Hub:
     async def _follow_lab(self) -> None:
         while True:
             if self._live is not None:
-                snapshot = self._live.snapshot()
-                if snapshot is not self._seen:
-                    self._seen, self._moved_s = snapshot, time.monotonic()
-                    self._post("fleet", plain(self._fleet(snapshot)))
+                if time.monotonic() >= self.looked_s + LOOK_EVERY_S or self._seen is None:
+                    self._look_at(self._live.snapshot())
                 if self._desk.refresh() or "commands" not in self._posted:
                     self.post_commands()
-            elif "fleet" not in self._posted:
-                self._post("fleet", plain(FleetDocument(connected=False)))
-                self.post_commands()
-            self.looked_s = time.monotonic()
-            await asyncio.sleep(LOOK_EVERY_S)
+            else:
+                self.looked_s = time.monotonic()
+                if "fleet" not in self._posted:
+                    self._post("fleet", plain(FleetDocument(connected=False)))
+                    self.post_commands()
+            with contextlib.suppress(TimeoutError):
+                pause_s = FOLLOW_EVERY_S if self._desk.open() else LOOK_EVERY_S
+                await asyncio.wait_for(self._handed_in.wait(), pause_s)
+            self._handed_in.clear()
+
+    def _look_at(self, snapshot: LabSnapshot) -> None:
+        self.looked_s = time.monotonic()
+        if snapshot is not self._seen:
+            self._seen, self._moved_s = snapshot, time.monotonic()
+            self._post("fleet", plain(self._fleet(snapshot)))
 
     async def _follow_ledger(self) -> None:
         """Read the campaigns that are watched, when the ledger grew; a broken ledger is shown, not hidden."""
@@ -133,8 +144,13 @@ class Hub:
                 await asyncio.wait_for(self._asked.wait(), READ_EVERY_S)
             self._asked.clear()
 
+    def handed_in(self) -> None:
+        """A command was handed in: show it at once, and follow it closely."""
+        self.post_commands()
+        self._handed_in.set()
+
     def post_commands(self) -> None:
-        """Show the commands as they are now, at once."""
+        """Show the commands as they are now."""
         self._post("commands", {document.id: plain(document) for document in self._desk.all()})
 
     def _post(self, topic: str, body: Json) -> None:

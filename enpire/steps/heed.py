@@ -15,9 +15,10 @@ from enpire.store.records import PERSON_JUDGED
 
 def heed(lab: Lab) -> None:
     """Carry out every command in the inbox, once, in the order of arrival."""
-    if not lab.due("inbox", 0.1):
+    if lab.pending_commands:
+        _see_effects(lab)
+    if not lab.due("inbox", 0.03):
         return
-    _see_effects(lab)
     for command in inbox.waiting(lab.home.inbox):
         body = _body(command)
         refusal = _why_not(lab, command)

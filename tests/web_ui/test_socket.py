@@ -52,7 +52,7 @@ def test_deltas_add_up_to_what_the_fleet_is(site: Site) -> None:
         document = message["body"]
         assert set(document["stations"]) == {"sim-1", "sim-2", "sim-3", "sim-4"}
         client.post(
-            "/api/v1/commands", json={"verb": "stop", "station": "sim-3"}, headers={"Idempotency-Key": "key-00001"}
+            "/api/v1/commands", json={"verb": "stop", "target": "sim-3"}, headers={"Idempotency-Key": "key-00001"}
         )
         for seq in range(2, 400):
             message = next_of(socket, "fleet")
@@ -70,7 +70,7 @@ def test_a_command_is_watched_until_it_is_effective(site: Site) -> None:
         socket.send_json({"subscribe": ["commands"]})
         document = next_of(socket, "commands")["body"]
         answer = client.post(
-            "/api/v1/commands", json={"verb": "pause", "station": ""}, headers={"Idempotency-Key": "key-00002"}
+            "/api/v1/commands", json={"verb": "pause", "target": ""}, headers={"Idempotency-Key": "key-00002"}
         )
         command_id, states = answer.json()["id"], []
         while "effective" not in states:

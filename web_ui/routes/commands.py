@@ -57,7 +57,7 @@ async def command(body: Command, key: IdempotencyKey, caller: Anybody, request: 
     wish = Wish(verb=body.verb, target=body.target, by=caller.user.name, key=key, reason=body.reason.strip())
     pool = cast(Executor, request.app.state.command_pool)  # its own threads: slow reads never delay a stop
     document = await asyncio.get_running_loop().run_in_executor(pool, _desk(request).hand_in, wish)
-    cast(Hub, request.app.state.hub).post_commands()
+    cast(Hub, request.app.state.hub).handed_in()
     return document
 
 

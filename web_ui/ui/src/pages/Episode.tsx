@@ -4,7 +4,7 @@ import { useEffect } from "preact/hooks";
 import { get } from "../api";
 import { percent, seconds, short } from "../format";
 import { Judging } from "../parts/Judging";
-import { Failed, Pill } from "../parts/Pieces";
+import { Empty, Failed, Pill } from "../parts/Pieces";
 import { useGet } from "../parts/use";
 import { Viewer } from "../parts/Viewer";
 import { go, query } from "../router";
@@ -30,6 +30,7 @@ export function EpisodePage({ id }: { id: string }) {
       </div>
       <Judging line={line} again={view.again} />
       {series.value && series.value.frames > 0 ? <Viewer id={id} series={series.value} view={view.value} /> : null}
+      {!series.value && !series.problem && <section class="card"><Empty title="Reading the recording…" /></section>}
       {series.problem && <div class="notice warn">{series.problem}</div>}
       <Facts view={view.value} />
     </main>

@@ -7,7 +7,7 @@ import { colour, painted } from "../theme";
 /** Pixels beside the plot; what shares its time axis keeps the same. */
 export const LEFT = 52, RIGHT = 14;
 
-export interface Line { name: string; tone: string; values: (number | null)[]; dash?: number[]; points?: boolean }
+export interface Line { name: string; tone: string; values: (number | null)[]; dash?: number[]; points?: boolean; /** Held until the next value. */ stepped?: boolean }
 export interface Band { upper: number; lower: number; tone: string }
 export interface ChartProps {
   x: number[]; lines: Line[]; bands?: Band[]; height?: number; range?: [number, number];
@@ -81,6 +81,7 @@ function options(latest: { current: ChartProps }, width: number): uPlot.Options 
         points: { show: line.points ?? false, size: 7, fill: colour("surface"), stroke: colour(line.tone), width: 2 },
         spanGaps: true,
         ...(line.dash ? { dash: line.dash } : {}),
+        ...(line.stepped ? { paths: uPlot.paths.stepped!({ align: 1 }) } : {}),
       })),
     ],
     bands: (props.bands ?? []).map((band) => ({ series: [band.upper, band.lower], fill: `${colour(band.tone)}2e` })),

@@ -122,7 +122,7 @@ const MEANING: Record<string, string> = {
 interface FigureProps { curve: Curve; tone: string; shown: number; shared: Shared; bare: boolean }
 
 function FigurePlot({ curve, tone, shown, shared, bare }: FigureProps) {
-  const lines = useMemo((): Line[] => [{ name: curve.name, tone, values: curve.values }], [curve]);
+  const lines = useMemo((): Line[] => [{ name: curve.name, tone, values: curve.values, stepped: true }], [curve]);
   const range: [number, number] | undefined = curve.name === "p_v" ? [0, 1] : curve.name === "g" ? [0, 2] : undefined;
   const value = curve.values[shown];
   return (
