@@ -33,6 +33,8 @@ _PLACE_MM, _TURN_RAD = 0.5, 0.015
 """Noise of where a thing is seen (in an episode's light, half to twice as much), and of how it is turned."""
 _LONGEST_S = 1.0
 _STUCK_NM, _DRIFT_MM = 1.0, 2.0
+_CLEAR_MM = 40.0
+"""How far over the rim the right hand is away."""
 _BAG_NOISE = (0.3, 0.3, 0.003, 0.004, 0.006)
 
 
@@ -82,7 +84,7 @@ START_NAMES = (
 HOME = {"left": (0.418, -1.738, 1.964, 0.0, 1.345, 0.418), "right": (-0.111, -1.799, 2.011, 0.0, 1.358, 1.46)}
 """Joints (rad) at the start: over the own side of the table, grippers down."""
 TIPPED_RAD, GENTLE_N = 0.3, 60.0
-"""Ground truth: a bag that leans further has tipped; no gripper may ever feel more force."""
+"""Ground truth: a bag that leans further has tipped; no gripper may ever feel more force; the right hand is away."""
 NEAR_MM, NEAR_RAD = 8.0, 0.15
 """How near to its start everything is when the clock starts after a reset by the robot."""
 
@@ -269,13 +271,22 @@ class BagRig(BimanualRig):
         local = within_bag(bag[None], things[None])[0]
         inside = (np.abs(local[:, :2]) < 1e3 * np.array(INNER_M)).all(axis=1)
         inside &= (local[:, 2] > 1e3 * FLOOR_M) & (local[:, 2] < 1e3 * RIM_M)
+        tool = 1e3 * self._tool(lane)
         held = self._pull[lane, 2 * JOINTS + 1] < -10.0 and bool(
-            (np.sqrt(((things - 1e3 * self._tool(lane)) ** 2).sum(axis=1)) < 30.0).any()
+            (np.sqrt(((things - tool) ** 2).sum(axis=1)) < 30.0).any()
         )
+        hand = within_bag(bag[None], tool[None, None])[0, 0]
+        away = bool((np.abs(hand[:2]) > 1e3 * np.array(INNER_M)).any() or hand[2] > 1e3 * RIM_M + _CLEAR_MM)
         tilt, peak_n = float(bag[3]), float(self.peak_n[lane])
         packed = int(inside.sum())
-        figures = {"packed": float(packed), "tilt_rad": tilt, "peak_n": peak_n, "held": float(held)}
-        success = packed == 3 and not held and tilt < TIPPED_RAD and peak_n <= GENTLE_N
+        figures = {
+            "packed": float(packed),
+            "tilt_rad": tilt,
+            "peak_n": peak_n,
+            "held": float(held),
+            "away": float(away),
+        }
+        success = packed == 3 and away and not held and tilt < TIPPED_RAD and peak_n <= GENTLE_N
         return Truth(success=success, figures=figures)
 
     def _tool(self, lane: int) -> Rows:
