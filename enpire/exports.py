@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
-from enpire.errors import UsageError
+from enpire.errors import FileProblem, UsageError
 from enpire.home import Home
 from enpire.interfaces import Task
 from enpire.plugins import load
 from enpire.store.episodes import FolderStore
-from enpire.store.lerobot_export import export_dataset
+from enpire.store.lerobot_export import FIGURES, Figures, export_dataset
 from enpire.types import Episode
 from enpire.views import Records
 
@@ -40,4 +41,18 @@ def export_episodes(
             yield store.get(order_id)
         say(len(order_ids), len(order_ids))
 
-    return export_dataset(read(), task.spec, target)
+    def figures(episode: Episode) -> Figures:
+        return read_figures(store.folder(episode.order.order_id))
+
+    return export_dataset(read(), task.spec, target, figures)
+
+
+def read_figures(folder: Path) -> Figures:
+    """What the critics thought of an episode's decisions; empty where nobody asked them."""
+    path = folder / "figures.json"
+    if not path.is_file():
+        return {}
+    found: object = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict) or not all(name in found for name in FIGURES):
+        raise FileProblem(f"{path} must hold {', '.join(FIGURES)}; remove it, the next round writes it again.")
+    return {name: tuple(cast("Sequence[float]", found[name])) for name in FIGURES}

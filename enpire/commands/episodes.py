@@ -1,4 +1,4 @@
-"""`enpire episodes list | show | replay | audit | judge | export`."""
+"""`enpire episodes list | show | replay | audit | judge | export | import`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; the lates
 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
-    group = typer.Typer(help="Episodes: list, show, replay, audit, judge, export.", no_args_is_help=True)
+    group = typer.Typer(help="Episodes: list, show, replay, audit, judge, export, import.", no_args_is_help=True)
     group.command("list")(list_page)
     group.command("show")(show)
     group.command("replay")(replay)
     group.command("audit")(audit)
     group.command("judge")(judge)
     group.command("export")(export)
+    group.command("import")(take)
     app.add_typer(group, name="episodes")
 
 
@@ -155,3 +156,31 @@ def export(
     with Bar("loading", target) as bar:
         written = export_episodes(folder, chosen, target, partial(bar.show, "episodes"))
     print(f"{written} episodes are in {target}.")
+
+
+def take(
+    source: Annotated[Path, typer.Argument(help="Folder of a LeRobotDataset v3.", metavar="DIR")],
+    campaign: Campaign = "",
+    unsaid: Annotated[
+        str, typer.Option(help="Outcome of episodes that do not say theirs: unknown, success or failure.")
+    ] = "unknown",
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take the episodes of a LeRobotDataset into a campaign that is not running, as demonstrations or rollouts."""
+    from enpire.commands.bars import Bar
+    from enpire.errors import UsageError
+    from enpire.home import open_home
+    from enpire.imports import import_episodes
+
+    if unsaid not in ("unknown", "success", "failure"):
+        raise UsageError(f"--unsaid cannot be {unsaid!r}; say unknown, success or failure.")
+    folder = open_home(existing_home(home))
+    with Bar("reading the dataset", folder.episodes):
+        taken = import_episodes(folder, source, campaign, unsaid)
+    text = f"{taken.episodes} episodes ({taken.demonstrations} demonstrations) are in campaign {taken.campaign_id}."
+    text += f" {taken.known} were known already." if taken.known else ""
+    text += (
+        f" {taken.without_verdict} have no verdict and teach nothing; see --unsaid." if taken.without_verdict else ""
+    )
+    answer(taken, as_json=as_json, text=text)

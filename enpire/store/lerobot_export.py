@@ -2,7 +2,8 @@
 
 Exported with the standard keys (`observation.state`, the same as `observation.environment_state` because LeRobot's ACT
 and Diffusion insist on that or on a picture, `action`, `next.reward`, `next.done`, `next.success`,
-`intervention`, task) and with what makes the way back exact: `next.state`, `source`, `chunk`, `episode_uid`, `outcome`.
+`intervention`, task), with what makes the way back exact (`next.state`, `source`, `chunk`, `episode_uid`, `outcome`),
+and with what HABC's critics thought (`p_v`, `V_e`, `g`, 0 where `judged` is false).
 A LeRobotDataset is not crash-safe while it is written, so it is written under a hidden name and renamed when complete.
 Reading goes to the files directly: LeRobot's own loader would ask the Hub when a file is broken.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -24,6 +25,9 @@ from enpire.store import arrays, durable
 from enpire.types import OUTCOME_KINDS, SOURCE_HUMAN, SOURCE_POLICY, Bounds, Episode, EpisodeArrays, TaskSpec
 
 _FORMAT = "v3.0"
+FIGURES = ("p_v", "V_e", "g")
+"""What HABC's critics say about every decision: chance of success, minus decisions to come, gate."""
+Figures = Mapping[str, Sequence[float]]
 Columns = Mapping[str, npt.NDArray[Any]]
 
 
@@ -37,11 +41,16 @@ class Imported:
     outcome: Literal["success", "failure", "unsafe", "aborted", "invalid", "unknown"]
     """`unknown` where the dataset does not say."""
     arrays: EpisodeArrays
+    figures: Figures
+    """`p_v`, `V_e`, `g`, one number per decision, as the critics gave them; empty where there are none."""
 
 
-def export_dataset(episodes: Iterable[Episode], spec: TaskSpec, target: Path) -> int:
+def export_dataset(
+    episodes: Iterable[Episode], spec: TaskSpec, target: Path, figures_of: Callable[[Episode], Figures] = lambda _: {}
+) -> int:
     """Write episodes (with arrays) as one dataset at `target`, which appears when it is complete; returns how many.
 
+    `figures_of` gives what the critics thought of an episode's decisions, where they did.
     UsageError when `target` exists or nothing was recorded; FileProblem when an episode does not fit the task;
     MissingExtra without LeRobot.
     """
@@ -49,7 +58,7 @@ def export_dataset(episodes: Iterable[Episode], spec: TaskSpec, target: Path) ->
         raise UsageError(f"{target} exists already: name a new folder for the dataset.")
     staged = durable.stage_folder(target)
     try:
-        written = _write(episodes, spec, staged / "dataset")
+        written = _write(((one, figures_of(one)) for one in episodes), spec, staged / "dataset")
         for file in sorted((staged / "dataset").rglob("*")):
             durable.sync(file)
         durable.reveal([(staged / "dataset", target)])
@@ -82,11 +91,11 @@ def import_dataset(root: Path, default_source: int = SOURCE_HUMAN) -> Iterator[I
         yield _imported(part, instructions[int(part["task_index"][0])], default_source)
 
 
-def _write(episodes: Iterable[Episode], spec: TaskSpec, root: Path) -> int:
+def _write(episodes: Iterable[tuple[Episode, Figures]], spec: TaskSpec, root: Path) -> int:
     dataset = _create(spec, root)
     written = 0
-    for episode in episodes:
-        for frame in _frames(episode, spec):
+    for episode, figures in episodes:
+        for frame in _frames(episode, spec, figures):
             dataset.add_frame(frame)
         dataset.save_episode()
         written += 1
@@ -130,6 +139,8 @@ def _features(spec: TaskSpec) -> dict[str, dict[str, object]]:
         "complementary_info.is_intervention": {"dtype": "float32", **one},
         "source": {"dtype": "int64", **one},
         "chunk": {"dtype": "int64", **one},
+        "judged": {"dtype": "bool", **one},
+        **{name: {"dtype": "float32", **one} for name in FIGURES},
         "episode_uid": {"dtype": "string", **one},
         "outcome": {"dtype": "string", **one},
     }
@@ -139,7 +150,7 @@ def _vector(bounds: Sequence[Bounds]) -> dict[str, object]:
     return {"dtype": "float32", "shape": (len(bounds),), "names": [one.name for one in bounds]}
 
 
-def _frames(episode: Episode, spec: TaskSpec) -> Iterator[dict[str, object]]:
+def _frames(episode: Episode, spec: TaskSpec, figures: Figures) -> Iterator[dict[str, object]]:
     recorded = episode.arrays
     uid = episode.order.order_id
     if recorded is None or not len(recorded.action):
@@ -153,7 +164,11 @@ def _frames(episode: Episode, spec: TaskSpec) -> Iterator[dict[str, object]]:
     for tick, (action, source) in enumerate(zip(recorded.action, recorded.source, strict=True)):
         won = tick == last and episode.outcome == "success"
         human = bool(source == SOURCE_HUMAN)
+        decision = int(recorded.chunk[tick])
+        judged = 0 <= decision < min(len(figures.get(name, ())) for name in FIGURES)
         yield {
+            "judged": np.array([judged]),
+            **{name: np.array([figures[name][decision] if judged else 0.0], np.float32) for name in FIGURES},
             "observation.state": recorded.state[tick],
             "observation.environment_state": recorded.state[tick],
             "action": action,
@@ -183,7 +198,15 @@ def _imported(part: Columns, instruction: str, default_source: int) -> Imported:
     )
     uid = str(part["episode_uid"][0]) if "episode_uid" in part else f"episode-{int(part['episode_index'][0])}"
     arrays.check(found, f"The arrays of {uid}")
-    return Imported(uid=uid, instruction=instruction, outcome=_outcome(part), arrays=found)
+    figures = _figures(part, found.chunk)
+    return Imported(uid=uid, instruction=instruction, outcome=_outcome(part), arrays=found, figures=figures)
+
+
+def _figures(part: Columns, chunk: npt.NDArray[np.int32]) -> Figures:
+    if not all(name in part for name in ("judged", *FIGURES)) or not part["judged"].astype(bool).all():
+        return {}
+    _, first = np.unique(chunk, return_index=True)
+    return {name: [float(value) for value in part[name].astype(np.float32)[first]] for name in FIGURES}
 
 
 def _source(part: Columns, default_source: int, ticks: int) -> npt.NDArray[np.uint8]:

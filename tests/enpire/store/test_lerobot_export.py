@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -35,11 +38,19 @@ def _episode(outcome: OutcomeKind, seed: int) -> Episode:
     return replace(episode, arrays=unpack(data))
 
 
+def thought(episode: Episode) -> dict[str, list[float]]:
+    """What critics may have thought of the first episode's decisions."""
+    if episode.outcome != "success" or episode.arrays is None:
+        return {}
+    count = int(episode.arrays.chunk.max()) + 1
+    return {name: [round(0.1 * n, 4) for n in range(count)] for name in ("p_v", "V_e", "g")}
+
+
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Episode]]:
     episodes = [_episode("success", 1), _episode("failure", 2), _episode("unsafe", 3)]
     root = tmp_path_factory.mktemp("lerobot") / "set"
-    assert export_dataset(iter(episodes), SPEC, root) == 3
+    assert export_dataset(iter(episodes), SPEC, root, thought) == 3
     assert [entry.name for entry in root.parent.iterdir()] == ["set"]
     return root, episodes
 
@@ -56,6 +67,28 @@ def test_the_way_back_is_exact(exported: tuple[Path, list[Episode]]) -> None:
             before, after = getattr(episode.arrays, name), getattr(one.arrays, name)
             assert before.dtype == after.dtype
             assert np.array_equal(before, after)
+        if (episode.arrays.chunk >= 0).all():
+            assert set(one.figures) == set(thought(episode))
+            for name, values in thought(episode).items():
+                np.testing.assert_allclose(one.figures[name], values, rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_lerobots_own_script_trains_act_on_it(exported: tuple[Path, list[Episode]], tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    asked = [
+        sys.executable, "-m", "lerobot.scripts.lerobot_train", "--policy.type=act", "--policy.device=cpu",
+        "--policy.push_to_hub=false", "--policy.chunk_size=4", "--policy.n_action_steps=4", "--policy.dim_model=32",
+        "--policy.dim_feedforward=64", "--policy.n_heads=2", "--policy.n_encoder_layers=1",
+        "--policy.pretrained_backbone_weights=null", "--dataset.repo_id=enpire/test",
+        f"--dataset.root={exported[0]}", "--steps=20", "--batch_size=4", "--num_workers=0", "--log_freq=10",
+        "--wandb.enable=false", f"--output_dir={tmp_path / 'out'}",
+    ]  # fmt: skip
+    surroundings = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(asked, capture_output=True, text=True, env=surroundings, check=False, timeout=580)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (tmp_path / "out/checkpoints/last/pretrained_model/model.safetensors").is_file()
 
 
 @pytest.mark.slow
