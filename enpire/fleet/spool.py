@@ -45,8 +45,11 @@ class Spool:
                 f"Another process runs the station that owns {folder}; end it, or give this station another name."
             ) from problem
         durable.sweep(folder)
-        # Ids are time-sortable, so the order of names is the order of minting.
-        self._ids = dict.fromkeys(sorted(path.stem for path in folder.glob(f"*{_SUFFIX}")))
+        try:
+            # Ids are time-sortable, so the order of names is the order of minting.
+            self._ids = dict.fromkeys(sorted(path.stem for path in folder.glob(f"*{_SUFFIX}")))
+        except OSError as problem:
+            raise durable.refusal(problem, folder) from problem
 
     def ids(self) -> tuple[str, ...]:
         """Ids of all episodes that wait here, oldest first."""

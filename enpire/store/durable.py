@@ -134,12 +134,15 @@ def sweep(folder: Path) -> list[str]:
     """Remove what was half-written in a folder (not below it); returns the names."""
     if not folder.is_dir():
         return []
-    left = sorted(entry for entry in folder.iterdir() if entry.name.startswith(STAGED))
-    for entry in left:
-        if entry.is_dir():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink()
+    try:
+        left = sorted(entry for entry in folder.iterdir() if entry.name.startswith(STAGED))
+        for entry in left:
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+    except OSError as error:
+        raise refusal(error, folder) from error
     return [entry.name for entry in left]
 
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast, override
+from typing import Any, cast
 
 from enpire.campaign import Campaign, read_campaign
 from enpire.errors import StorageFull
@@ -22,119 +21,22 @@ from enpire.fleet.computer import Computer
 from enpire.fleet.station import Station
 from enpire.fleet.zmq_transport import ZmqFleet
 from enpire.home import Home, open_home
-from enpire.interfaces import ImprovementJob, Progress
+from enpire.interfaces import ImprovementJob
 from enpire.lab import Lab
-from enpire.learner_process import run_job
 from enpire.loop import run
 from enpire.service import _begun, _lab
 from enpire.steps.training_process import TrainingProcess
 from enpire.store import durable
-from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
-from enpire.types import Event
 from tests.chaos.harness import Audit, Witness, audit
 from tests.chaos.point_lab import write_campaign
-from tests.enpire.fleet.point_task import HERE as POINT
 from tests.enpire.fleet.point_task import point_station
+from tests.faults.mortals import HERE as MORTALS
+from tests.faults.mortals import AtOnce, MortalLedger, MortalStore, VirtualLearner
 from tests.faults.virtual_sockets import ADDRESS, Context, Killed, Network, Noise, Process, World
 
-PERIOD_S = 0.05
+PERIOD_S = 0.1
 LEARNING_S = 4.0
-HERE = "tests.faults.simulation"
-FULL = StorageFull("The disk refused to write: the simulation says that it is full.")
-
-
-class Quick:
-    """A learner of no time: each version shakes less than its parent."""
-
-    def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
-        noise = 0.02
-        if job.parent is not None:
-            noise = 0.6 * float(json.loads((job.parent / "policy.json").read_text())["noise"])
-        report(Progress(stage="guessing", done=1, total=1, figures={}))
-        if not job.output.is_dir():
-            staged = durable.stage_folder(job.output)
-            says = {"kind": f"{POINT}:load", "noise": noise, "round": job.round, "job": job.work.name}
-            durable.fill_folder(staged, {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64})
-            durable.reveal([(staged, job.output)])
-        return {"noise": noise}
-
-
-class AtOnce(Executor):
-    """The helper thread, without a thread."""
-
-    @override
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        try:
-            done.set_result(fn(*args, **kwargs))
-        except Exception as problem:  # noqa: BLE001 - as an executor does
-            done.set_exception(problem)
-        return done
-
-
-class MortalLedger(SqliteLedger):
-    """The ledger of a process that may be killed before and after every transaction, and of a disk that may be full."""
-
-    def __init__(self, path: Path, process: Process, laboratory: Laboratory) -> None:
-        self._process, self._laboratory = process, laboratory
-        super().__init__(path, wall_ns=laboratory.wall_ns)
-
-    @override
-    def append(self, events: Iterable[tuple[str, Mapping[str, object]]]) -> Sequence[Event]:
-        self._process.act()
-        if self._laboratory.disk_is_full:
-            raise FULL
-        appended = super().append(events)
-        self._process.act()
-        return appended
-
-
-class MortalStore(FolderStore):
-    """The episode store of the same process and the same disk."""
-
-    def __init__(self, root: Path, process: Process, laboratory: Laboratory) -> None:
-        self._process, self._laboratory = process, laboratory
-        super().__init__(root)
-
-    @override
-    def put_many(self, recordings: Iterable[Recording]) -> list[Path]:
-        self._process.act()
-        listed = list(recordings)
-        if self._laboratory.disk_is_full and listed:
-            raise FULL
-        folders = super().put_many(listed)
-        self._process.act()
-        return folders
-
-
-@dataclass
-class VirtualLearner:
-    """Stands for the learner's process: done after a while, unless it is killed before."""
-
-    folder: Path
-    world: World
-    due_s: float
-    killed: bool = False
-    pid: int = 0
-    code: int | None = None
-
-    def poll(self) -> int | None:
-        if self.code is None and self.killed:
-            self.code = -9
-        elif self.code is None and self.world.now_s >= self.due_s:
-            run_job(self.folder)
-            self.code = 0
-        return self.code
-
-    def kill(self) -> None:
-        self.killed = True
-
-    def terminate(self) -> None:
-        self.killed = True
-
-    def wait(self, timeout: float | None = None) -> int:
-        return self.poll() or 0
 
 
 @dataclass
@@ -171,7 +73,7 @@ class Laboratory:
             base={**recipe, "demonstrations": 6, "evaluate_starts": 8}, rounds={"episodes": 12, "train_starts": 50},
             **recipe,
         )  # fmt: skip
-        Path(recipe["recipe"]).write_text(f"name: quick\nlearner: {HERE}:Quick\n")
+        Path(recipe["recipe"]).write_text(f"name: quick\nlearner: {MORTALS}:Quick\n")
         self.campaign: Campaign = read_campaign(path)
         self.witness = Witness([self.root / name / "spool" for name in self.names])
         self.stations = [VirtualStation(name, Process(name)) for name in self.names]

@@ -33,7 +33,7 @@ def test_a_laboratory_in_which_everything_breaks_loses_and_doubles_nothing(shelf
 
 
 def test_after_a_minute_without_network_the_orders_that_were_unknown_are_found(shelf: Path) -> None:
-    laboratory = Laboratory(shelf, seed=2)
+    laboratory = Laboratory(shelf, seed=2, names=("alpha", "beta"))
     began_s = laboratory.world.now_s
     laboratory.world.after(6.0, lambda: laboratory.cut("alpha", 60.0))
     laboratory.run_until(began_s + 85.0, end_campaign=True)

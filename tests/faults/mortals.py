@@ -1,0 +1,124 @@
+"""What dies in a simulation, or stands for what does: ledger, store, learner, helper thread."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, override
+
+from enpire.errors import StorageFull
+from enpire.interfaces import ImprovementJob, Progress
+from enpire.learner_process import run_job
+from enpire.store import durable
+from enpire.store.episodes import FolderStore, Recording
+from enpire.store.ledger import SqliteLedger
+from enpire.types import Event
+from tests.enpire.fleet.point_task import HERE as POINT
+from tests.faults.virtual_sockets import Process, World
+
+HERE = "tests.faults.mortals"
+FULL = StorageFull("The disk refused to write: the simulation says that it is full.")
+
+
+class Disk(Protocol):
+    """Where they write, and the wall clock beside it."""
+
+    disk_is_full: bool
+
+    def wall_ns(self) -> int: ...
+
+
+class Quick:
+    """A learner of no time: each version shakes less than its parent."""
+
+    def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
+        noise = 0.02
+        if job.parent is not None:
+            noise = 0.6 * float(json.loads((job.parent / "policy.json").read_text())["noise"])
+        report(Progress(stage="guessing", done=1, total=1, figures={}))
+        if not job.output.is_dir():
+            staged = durable.stage_folder(job.output)
+            says = {"kind": f"{POINT}:load", "noise": noise, "round": job.round, "job": job.work.name}
+            durable.fill_folder(staged, {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64})
+            durable.reveal([(staged, job.output)])
+        return {"noise": noise}
+
+
+class AtOnce(Executor):
+    """The helper thread, without a thread."""
+
+    @override
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as problem:  # noqa: BLE001 - as an executor does
+            done.set_exception(problem)
+        return done
+
+
+class MortalLedger(SqliteLedger):
+    """The ledger of a process that may be killed before and after every transaction, and of a disk that may be full."""
+
+    def __init__(self, path: Path, process: Process, laboratory: Disk) -> None:
+        self._process, self._laboratory = process, laboratory
+        super().__init__(path, wall_ns=laboratory.wall_ns)
+
+    @override
+    def append(self, events: Iterable[tuple[str, Mapping[str, object]]]) -> Sequence[Event]:
+        self._process.act()
+        if self._laboratory.disk_is_full:
+            raise FULL
+        appended = super().append(events)
+        self._process.act()
+        return appended
+
+
+class MortalStore(FolderStore):
+    """The episode store of the same process and the same disk."""
+
+    def __init__(self, root: Path, process: Process, laboratory: Disk) -> None:
+        self._process, self._laboratory = process, laboratory
+        super().__init__(root)
+
+    @override
+    def put_many(self, recordings: Iterable[Recording]) -> list[Path]:
+        self._process.act()
+        listed = list(recordings)
+        if self._laboratory.disk_is_full and listed:
+            raise FULL
+        folders = super().put_many(listed)
+        self._process.act()
+        return folders
+
+
+@dataclass
+class VirtualLearner:
+    """Stands for the learner's process: done after a while, unless it is killed before."""
+
+    folder: Path
+    world: World
+    due_s: float
+    killed: bool = False
+    pid: int = 0
+    code: int | None = None
+
+    def poll(self) -> int | None:
+        if self.code is None and self.killed:
+            self.code = -9
+        elif self.code is None and self.world.now_s >= self.due_s:
+            run_job(self.folder)
+            self.code = 0
+        return self.code
+
+    def kill(self) -> None:
+        self.killed = True
+
+    def terminate(self) -> None:
+        self.killed = True
+
+    def wait(self, timeout: float | None = None) -> int:
+        return self.poll() or 0

@@ -1,0 +1,59 @@
+"""docs/faults.md says which test injects which fault: every row is there, and every test that it names exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ROWS = 40
+NOT_YET = {29, 32, 33, 37, 39}
+"""Faults that no test injects; the table must say so, and this set shrinks."""
+OF_INJECTORS = {
+    "test_the_states_of_two_sectors_are_all_there_are",
+    "test_a_name_is_durable_with_its_folder_and_a_rename_is_whole",
+    "test_what_happens_at_one_moment_happens_in_the_order_in_which_it_was_planned",
+    "test_the_same_seed_is_the_same_story_in_another_process",
+    "test_more_of_them",
+}
+"""Tests of the injectors themselves, and more seeds of a test that stands in the table."""
+
+
+def rows() -> dict[int, list[str]]:
+    """Row of the table -> the tests in its last column."""
+    found: dict[int, list[str]] = {}
+    for line in (ROOT / "docs" / "faults.md").read_text(encoding="utf-8").splitlines():
+        if row := re.match(r"\| (\d+) \|", line):
+            number = int(row[1])
+            assert number not in found, f"row {number} is there twice"
+            assert len(line.split(" | ")) == 4, line
+            found[number] = re.findall(r"`(tests/[^`]+)`", line.split(" | ")[-1])
+    return found
+
+
+def names_in(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+
+
+def test_every_fault_has_its_row_and_every_row_has_tests_or_says_that_it_has_none() -> None:
+    assert sorted(rows()) == list(range(1, ROWS + 1))
+    assert {number for number, tests in rows().items() if not tests} == NOT_YET
+
+
+def test_every_test_in_the_table_exists() -> None:
+    for number, tests in rows().items():
+        for named in tests:
+            path, _, name = named.partition("::")
+            assert (ROOT / path).is_file(), f"row {number} names {path}, which is not there"
+            assert name in names_in(ROOT / path), f"row {number} names {name}, which is not in {path}"
+
+
+def test_every_test_of_faults_stands_in_the_table() -> None:
+    named = {test.partition("::")[2] for tests in rows().values() for test in tests}
+    own = {Path(__file__).name}
+    there = {
+        name for path in Path(__file__).parent.glob("test_*.py") if path.name not in own for name in names_in(path)
+    }
+    assert there - named == OF_INJECTORS
