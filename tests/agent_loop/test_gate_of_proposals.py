@@ -110,8 +110,9 @@ def test_a_worse_and_a_better_recipe_of_a_client(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_worse_and_a_better_recipe_in_the_simulator(tmp_path: Path) -> None:
-    """The shipped campaign with the deliberately bad recipe, whose own rounds change next to nothing.
+    """The shipped campaign with the deliberately bad recipe, whose own rounds change little.
 
     It runs in lockstep with a secret that is given, so it is the same campaign each time.
     """
@@ -150,7 +151,7 @@ def campaign_file(folder: Path) -> Path:
         "stations": {"count": 2, "lanes": 16, "ahead": 12},
         "base": {"demonstrations": 80, "evaluate_starts": 20},
         "rounds": {"episodes": 100, "practised": 0.0, "lockstep": True},
-        "gate": {"pairs": 200}, "budget": {"wall_s": 900, "rounds": 40},
+        "gate": {"pairs": 150}, "budget": {"wall_s": 900, "rounds": 40},
     }  # fmt: skip
     path = folder / "campaign.yaml"
     path.write_text(yaml.safe_dump(campaign))
