@@ -134,7 +134,6 @@ def test_an_operators_first_minutes(
     _scrub_an_episode(page, artefacts)
     page.click("nav >> text=Campaigns")
     page.click("tr.pick a")
-    expect(page.get_by_text("Policy versions")).to_be_visible()
     expect(page.locator(".pill", has_text="Promoted")).to_be_visible()
     page.get_by_role("button", name="Idea 1: warmer noise finds more successes; Kept").press("Enter")
     expect(page.get_by_text("the gate does not promote it")).to_be_visible()
@@ -142,6 +141,7 @@ def test_an_operators_first_minutes(
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
     page.get_by_role("button", name="Continue").click()
     page.screenshot(path=artefacts / "campaign.png", full_page=True)
+    _promote_with_a_reason(page, artefacts)
 
     page.click("text=Sign out")
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
@@ -177,10 +177,33 @@ def _stop_the_fleet_by_keyboard(page: Page, artefacts: Path) -> None:
     expect(page.locator(".tile .pill.bad")).to_have_count(0)
 
 
+def _promote_with_a_reason(page: Page, artefacts: Path) -> None:
+    expect = playwright.expect
+    page.click("nav >> text=Policies")
+    expect(page.locator(".pill", has_text="The champion")).to_have_count(4)
+    page.get_by_role("button", name="Promote aaaaaaaa").click()
+    page.get_by_role("button", name="Promote", exact=True).click()
+    expect(page.locator("dialog[open]")).to_be_visible()
+    page.get_by_label("Why").fill("it is gentler")
+    page.screenshot(path=artefacts / "promote-question.png")
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-command=promote][data-state=effective]")).to_contain_text("by ada: it is gentler")
+    page.screenshot(path=artefacts / "policies.png", full_page=True)
+
+
+def _judge_the_episode(page: Page) -> None:
+    expect = playwright.expect
+    page.keyboard.press("1")
+    expect(page.get_by_role("status")).to_contain_text("No decision counted it")
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-command='judge success'][data-state=effective]")).to_have_count(1)
+
+
 def _scrub_an_episode(page: Page, artefacts: Path) -> None:
     expect = playwright.expect
     page.click("nav >> text=Episodes")
     page.get_by_label("Outcome").select_option("failure")
+    page.get_by_label("Purpose").select_option("collect")
     expect(page.locator("tr.pick .pill").first).to_contain_text("Failure")
     page.screenshot(path=artefacts / "episodes.png")
     page.locator("tr.pick a").first.click()
@@ -195,6 +218,7 @@ def _scrub_an_episode(page: Page, artefacts: Path) -> None:
     page.screenshot(path=artefacts / "episode.png", full_page=True)
     page.reload()
     expect(page.get_by_text("frame 41")).to_be_visible()
+    _judge_the_episode(page)
 
 
 @pytest.mark.slow
@@ -231,6 +255,7 @@ def _watch_the_real_fleet(link: str, context: BrowserContext, artefacts: Path) -
     page.get_by_role("button", name="Stop sim-1").click()
     expect(page.locator("[data-station=sim-1] .pill")).to_contain_text("Stopped")
     expect(page.locator("[data-command=stop][data-state=effective]")).to_have_count(1)
+    expect(page.locator(".picture img, .picture p.small")).to_have_count(4)
     page.screenshot(path=artefacts / "real-fleet.png", full_page=True)
     page.get_by_role("button", name="Resume sim-1").click()
     expect(page.locator("[data-command=resume][data-state=effective]")).to_have_count(1)

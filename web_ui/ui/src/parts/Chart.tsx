@@ -68,7 +68,7 @@ function options(latest: { current: ChartProps }, width: number): uPlot.Options 
     height: props.height ?? 200,
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { size: 7 }, y: false },
-    scales: { x: { time: false, range: (_, low, high) => reach(latest.current, low, high) }, y: range ? { range: () => range } : {} },
+    scales: { x: { time: false, range: () => reach(latest.current) }, y: range ? { range: () => range } : {} },
     padding: [8, RIGHT, props.bare ? 4 : 0, 0],
     axes: [
       { ...axis, size: props.bare ? 0 : 30, ...xValues, ...incrs, ...(props.bare ? { values: () => [] } : {}) },
@@ -89,9 +89,10 @@ function options(latest: { current: ChartProps }, width: number): uPlot.Options 
   };
 }
 
-function reach(props: ChartProps, low: number | null, high: number | null): [number, number] {
-  const first = Math.min(0, low ?? 0);
-  return [first, Math.max(high ?? first, props.xTo ?? first + 1e-6)];
+/** From the data alone: uPlot would stretch a single point over a hundred. */
+function reach(props: ChartProps): [number, number] {
+  const first = Math.min(0, props.x[0] ?? 0);
+  return [first, Math.max(props.x.at(-1) ?? first, props.xTo ?? first + 1e-6)];
 }
 
 /** The goal as a dashed line, the moment shown as a vertical one. */

@@ -15,6 +15,7 @@ import { Pill, Verdicts } from "./Pieces";
 const ASSUMED: Record<string, [number, number]> = {
   rollout: [60, 180], reset: [30, 90], verify: [10, 30], "wait-order": [30, 120], "wait-person": [60, 600], offline: [2, 10],
 };
+const MOVING = new Set(["rollout", "reset", "verify"]);
 /** Below this no phase is called slow: lanes change phase many times a second. */
 const FLOOR_S = 5;
 
@@ -57,7 +58,8 @@ export function Tile({ station, chosen, toggle }: { station: Station; chosen: bo
 function Clock({ station }: { station: Station }) {
   const spent = since(station.since_ms);
   const [slow, stuck] = fleet.value?.usual[station.phase] ?? ASSUMED[station.phase] ?? [Infinity, Infinity];
-  const tone = spent < FLOOR_S ? "" : spent > stuck ? "stuck" : spent > slow ? "slow" : "";
+  const many = station.lanes > 1 && MOVING.has(station.phase); // while one lane ends another begins: no stay is too long
+  const tone = spent < FLOOR_S || many ? "" : spent > stuck ? "stuck" : spent > slow ? "slow" : "";
   return <span class={`clock ${tone}`} title={tone ? "longer in this phase than 95 of 100 times" : "time in this phase"}>{spent < 100 ? spent.toFixed(0) : whole(Math.round(spent))} s</span>;
 }
 
