@@ -62,6 +62,24 @@ def from_angles(angles_rad: Rows) -> Rows:
     return yaw @ pitch @ roll
 
 
+def angles_of(quaternion: Rows) -> Rows:
+    """Roll, pitch, yaw (n, 3) of unit quaternions (n, 4), w first, as yaw after pitch after roll."""
+    w, x, y, z = quaternion.T
+    roll = np.arctan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y))
+    pitch = np.arcsin(np.clip(2 * (w * y - z * x), -1.0, 1.0))
+    yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+    return np.stack([roll, pitch, yaw], axis=1)
+
+
+def quaternion_of(angles_rad: Rows) -> Rows:
+    """The unit quaternion (4,) of roll, pitch, yaw (3,)."""
+    cr, cp, cy = np.cos(0.5 * angles_rad)
+    sr, sp, sy = np.sin(0.5 * angles_rad)
+    w, x = cr * cp * cy + sr * sp * sy, sr * cp * cy - cr * sp * sy
+    y, z = cr * sp * cy + sr * cp * sy, cr * cp * sy - sr * sp * cy
+    return np.array([w, x, y, z])
+
+
 def rotation_between(now: Rows, goal: Rows) -> Rows:
     """The rotation vector (n, 3), in the world, that turns `now` into `goal` (both (n, 3, 3))."""
     off = goal @ np.swapaxes(now, 1, 2)

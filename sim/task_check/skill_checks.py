@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from enpire.interfaces import Evidence, Policy, Rig
+from enpire.interfaces import Evidence, MarksSubtasks, Policy, Rig
 from enpire.intervals import wilson
 from enpire.types import EpisodeArrays, FloatArray, Observation
 from sim.task_check.bench import LANES, Bench, CheckFailed, DoesNotApply, Idle, limits, need
@@ -94,6 +94,19 @@ def check_verdicts_agree_with_the_truth(bench: Bench) -> None:
     agreed = wilson(len(tried) - wrong, len(tried))
     bench.notes.append(f"verdicts agree with the truth {agreed.successes} of {agreed.n} times")
     need(wrong <= 0.1 * len(tried), f"{wrong} of {len(tried)} verdicts were wrong.")
+
+
+def check_marks_follow_the_subtasks(bench: Bench) -> None:
+    """Where a task marks its subtasks, none is done at a start, and the last one is in every success."""
+    if not isinstance(bench.task, MarksSubtasks):
+        raise DoesNotApply("it marks none, so retries within an episode are not counted")
+    for tried in bench.shown:
+        marks = bench.task.subtask_marks(tried.arrays.state)
+        wanted = (len(tried.arrays.state), len(bench.spec.subtasks))
+        need(marks.shape == wanted and marks.dtype == np.bool_, f"Marks are {marks.dtype} of {marks.shape}.")
+        need(not marks[0].any(), f"At its start, {marks[0].tolist()} of the subtasks are marked as done.")
+        missing = tried.verdict.kind == "success" and not marks[:, -1].any()
+        need(not missing, f"A success never had {bench.spec.subtasks[-1]}.")
 
 
 def check_expert_chunks(bench: Bench) -> None:
@@ -203,6 +216,7 @@ def _evidence(bench: Bench, rig: Rig, lane: int, states: FloatArray, sent: Float
 CHECKS = (
     check_verifier_is_frozen, check_nothing_is_finished_at_its_start, check_a_start_is_no_success,
     check_idleness_fails_at_the_limit, check_expert_succeeds, check_success_ends_before_the_limit,
-    check_verdicts_are_sane, check_verdicts_repeat, check_verdicts_agree_with_the_truth, check_expert_chunks,
-    check_expert_repeats, check_reset_reaches_the_start, check_gymnasium, check_gymnasium_tells_no_truth,
+    check_verdicts_are_sane, check_verdicts_repeat, check_verdicts_agree_with_the_truth,
+    check_marks_follow_the_subtasks, check_expert_chunks, check_expert_repeats, check_reset_reaches_the_start,
+    check_gymnasium, check_gymnasium_tells_no_truth,
 )  # fmt: skip

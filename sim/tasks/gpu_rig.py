@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from enpire.types import Bounds, Start, TaskSpec
-from sim.bimanual.kinematics import JOINTS, PARKED, READY, Rows, from_angles, turning
+from sim.bimanual.kinematics import JOINTS, PARKED, READY, Rows, angles_of, from_angles, quaternion_of, turning
 from sim.bimanual.rig import ARMS, ARMS_STATE, SENSOR_NOISE, BimanualRig
 from sim.bimanual.station import draw_station
 from sim.rig import LaneArray
@@ -44,24 +44,6 @@ _HALF_MM = 40.0
 _QPOS = slice(16, 23)
 GRIP_TURN = (turning(2, np.array([np.pi])) @ turning(1, np.array([np.pi / 2])))[0]
 """The tool's axes in the frame of an upright card: pointing down, fingers on both faces."""
-
-
-def angles_of(quaternion: Rows) -> Rows:
-    """Roll, pitch, yaw (n, 3) of unit quaternions (n, 4), w first, as yaw after pitch after roll."""
-    w, x, y, z = quaternion.T
-    roll = np.arctan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y))
-    pitch = np.arcsin(np.clip(2 * (w * y - z * x), -1.0, 1.0))
-    yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
-    return np.stack([roll, pitch, yaw], axis=1)
-
-
-def quaternion_of(angles_rad: Rows) -> Rows:
-    """The unit quaternion (4,) of roll, pitch, yaw (3,)."""
-    cr, cp, cy = np.cos(0.5 * angles_rad)
-    sr, sp, sy = np.sin(0.5 * angles_rad)
-    w, x = cr * cp * cy + sr * sp * sy, sr * cp * cy - cr * sp * sy
-    y, z = cr * sp * cy + sr * cp * sy, cr * cp * sy - sr * sp * cy
-    return np.array([w, x, y, z])
 
 
 class GpuRig(BimanualRig):

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from enpire.types import Bounds, Start, TaskSpec
-from sim.bimanual.kinematics import JOINTS, READY, SIDES, Rows, from_angles, reach
-from sim.bimanual.rig import ARMS, ARMS_STATE, SENSOR_NOISE, BimanualRig
+from sim.bimanual.kinematics import JOINTS, READY, SIDES, Rows, angles_of, from_angles, quaternion_of, reach
+from sim.bimanual.rig import ARMS, ARMS_STATE, SENSOR_NOISE, SIDE_ACTION, BimanualRig
 from sim.bimanual.sight import behind_balls
 from sim.bimanual.station import FINGER_REACH_M, draw_station
 from sim.rig import LaneArray
@@ -73,15 +73,7 @@ _CUTTER_QPOS, _BLADES_QPOS, _TAIL_QPOS = slice(16, 23), 23, slice(24, 31)
 _PALM_M, _PALM_RADIUS_M, _AWAY_M = 0.06, 0.045, 0.1
 _EYE_M = np.array([0.0, 0.12, 0.62])
 _REST_TICKS = 8
-
-
-def angles_of(quaternion: Rows) -> Rows:
-    """Roll, pitch, yaw (n, 3) of unit quaternions (n, 4), w first, as yaw after pitch after roll."""
-    w, x, y, z = quaternion.T
-    roll = np.arctan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y))
-    pitch = np.arcsin(np.clip(2 * (w * y - z * x), -1.0, 1.0))
-    yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
-    return np.stack([roll, pitch, yaw], axis=1)
+_DRIFT_MM, _TOO_TOUGH_N = 0.4, 60.0
 
 
 class ZiptieRig(BimanualRig):
@@ -100,7 +92,10 @@ class ZiptieRig(BimanualRig):
         """Whether the feeder waits for the grippers to be away, to present a new tail."""
         self._bitten = np.zeros(lanes, dtype=np.intp)
         """Periods for which the blades have bitten hard enough without a break."""
-        self.remember(goal=self._goal, seen=self._seen, feeding=self._feeding, bitten=self._bitten)
+        self._toughness_n = np.full(lanes, self.ties.toughness_n)
+        self.remember(
+            goal=self._goal, seen=self._seen, feeding=self._feeding, bitten=self._bitten, tough=self._toughness_n
+        )
         self._strip = scene.model.geom("tail").id
         self._touched = slice(SENSOR_NOISE, SENSOR_NOISE + 2)
         self._held, self._mouths, self._turns = scene.equalities(), *scene.mocap()
@@ -120,9 +115,21 @@ class ZiptieRig(BimanualRig):
         along = (from_angles(angles) @ np.array([0.0, -CUT_AT_M, 0.0])[:, None])[:, :, 0]
         return np.concatenate([1e3 * (pose[:, :3] + along), angles[:, 2:]], axis=1)
 
+    def disturb(self, lane: int, kind: str, rng: np.random.Generator) -> None:
+        """The pads give way, the tie is too tough, or the cameras drift in x and y (for the whole station)."""
+        if kind == "slipping_gripper":
+            self.arm_setpoints[lane, SIDE_ACTION + JOINTS] += rng.uniform(0.2, 0.5) * FINGER_REACH_M
+        elif kind == "jammed":
+            self._toughness_n[lane] = _TOO_TOUGH_N
+        elif kind == "calibration_drift":
+            self._bias[[0, 1, 6, 7]] += np.sign(self._bias[[0, 1, 6, 7]]) * _DRIFT_MM
+        else:
+            super().disturb(lane, kind, rng)
+
     def _prepare(self, lane: int, start: Start, rng: np.random.Generator) -> None:
         self._goal[lane] = start.values
         self.begin_episode(lane)
+        self._toughness_n[lane] = self.ties.toughness_n
         slack = rng.uniform(-1.0, 1.0, 2) * (0.0015, 0.0015)
         self._feeding[lane] = not self.teleport
         if not self.teleport:
@@ -141,7 +148,7 @@ class ZiptieRig(BimanualRig):
         """The feeder throws away what it holds and presents a whole tail at the place of the start."""
         goal = self._goal[lane]
         mouth = np.array(MOUTH_M) + 1e-3 * goal[:3]
-        turn = [np.cos(0.5 * goal[3]), 0.0, 0.0, np.sin(0.5 * goal[3])]
+        turn = quaternion_of(np.array([0.0, 0.0, goal[3]]))
         self._mouths[lane, 0], self._turns[lane, 0] = mouth, turn
         self.scene.qpos[lane, _TAIL_QPOS] = [*mouth, *turn]
         self.scene.qvel[lane, -6:] = 0.0
@@ -184,7 +191,7 @@ class ZiptieRig(BimanualRig):
 
     def _sever(self, rows: npt.NDArray[np.intp]) -> None:
         """Let go of the tails that the blades bite hard enough, from both sides and within their length."""
-        hard = self._felt[rows, self._touched].min(axis=1) >= self.ties.toughness_n
+        hard = self._felt[rows, self._touched].min(axis=1) >= self._toughness_n[rows]
         self._bitten[rows] = np.where(hard, self._bitten[rows] + 1, 0)
         for lane in rows[(self._bitten[rows] >= BITE_TICKS) & (self._held[rows, -1] > 0.0)]:
             if self._between(int(lane)):

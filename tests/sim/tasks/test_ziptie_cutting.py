@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from enpire.errors import UsageError
 from enpire.interfaces import Evidence, MarksSubtasks, Policy
 from enpire.metrics import retries
 from enpire.types import FloatArray, ImageArray, IntArray, Observation, Start
@@ -147,6 +148,30 @@ def test_a_cut_can_be_taken_back_and_done_again_bit_for_bit(ziptie: ZiptieCuttin
         assert rig.truth(0).figures["severed"] == 1.0
         ends.append(rig.observe().state.copy())
     assert np.array_equal(ends[0], ends[1])
+
+
+def test_what_befalls_a_station_is_felt(ziptie: ZiptieCutting) -> None:
+    rig, rng = ziptie.rig(2, 8), np.random.default_rng(0)
+    for lane in range(2):
+        rig.place(lane, ziptie.start("train", lane, b""))
+    before = rig.observe().state[0]
+    rig.disturb(0, "calibration_drift", rng)
+    drifted_mm = np.abs(rig.observe().state[0] - before)[TAIL][:2]
+    assert (drifted_mm > 0.3).all()
+    assert (drifted_mm < 0.5).all()
+    with pytest.raises(UsageError, match="lost_power"):
+        rig.disturb(0, "lost_power", rng)
+
+
+def test_a_tie_that_is_too_tough_is_not_cut(ziptie: ZiptieCutting) -> None:
+    rig = ziptie.rig(1, 8)
+    start = ziptie.start("train", 0, b"")
+    sent = roll_out(ziptie, rig, ziptie.clean_expert(), [start])[0].arrays.action
+    rig.place(0, start)
+    rig.disturb(0, "jammed", np.random.default_rng(0))
+    for action in sent:
+        rig.act(action[None], np.ones(1, np.bool_))
+    assert rig.truth(0).figures["severed"] == 0.0
 
 
 def test_a_lane_is_the_same_alone_and_beside_others_bit_for_bit(ziptie: ZiptieCutting) -> None:
