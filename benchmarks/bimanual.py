@@ -2,6 +2,7 @@
 
 First how much of raw `mj_step` the rig keeps: both sides step the same lanes through an expert's commands and
 must end in the same joints, bit for bit. Then how often the robot's own reset reaches its start, and how long it takes.
+Between them, how many pairs of pictures a second its cameras give.
 How often experts succeed is `python -m benchmarks.tasks --tasks gpu_insertion`.
 """
 
@@ -21,6 +22,7 @@ from benchmarks.tasks import ExpertTask, resets
 from benchmarks.throughput import recorded
 from enpire import plugins
 from enpire.types import FloatArray, Start
+from sim import cameras
 from sim.bimanual.rig import JOINTS, BimanualRig
 from sim.bimanual.station import SUBSTEPS
 
@@ -86,6 +88,31 @@ def stepping(task: ExpertTask, lanes: int, ticks: int, repeats: int) -> None:
     )
 
 
+def pictures(task: ExpertTask, repeats: int) -> None:
+    """Print how many pairs of pictures a second this process draws of a scene that moves, and what a verifier pays."""
+    rig = cast(BimanualRig, task.rig(2, 0))
+    for lane in range(2):
+        rig.place(lane, task.start("train", lane, b""))
+    if why := cameras.why():
+        print(f"pictures  {why}")
+        return
+    pairs = [rig.scene.materialise(lane) for lane in range(2)]
+    names, took_s, looked_s = task.spec.cameras[:2], list[float](), list[float]()
+    for repeat in range(repeats + 5):
+        began_s = time.perf_counter()
+        cameras.render(*pairs[repeat % 2], names)
+        middle_s = time.perf_counter()
+        rig.look(repeat % 2)
+        took_s.append(middle_s - began_s)
+        looked_s.append(time.perf_counter() - middle_s)
+    pair_s, look_ms = np.array(took_s[5:]), 1e3 * np.array(looked_s[5:])
+    print(
+        f"pictures  {names[0]} and {names[1]}, {cameras.WIDTH} x {cameras.HEIGHT}, one process: "
+        f"{1 / np.median(pair_s):.0f} pairs/s (median), {1 / np.percentile(pair_s, 95):.0f} in the slowest 5 %; "
+        f"all {len(task.spec.cameras)} cameras of a moving lane: {np.median(look_ms):.1f} ms"
+    )
+
+
 def main() -> None:
     """Measure stepping, then resets."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -98,6 +125,7 @@ def main() -> None:
     task = cast(ExpertTask, cast(type, plugins.load("tasks", asked.task))())
     print(describe((0,)))
     stepping(task, asked.lanes, asked.ticks, asked.repeats)
+    pictures(task, 200)
     if asked.resets:
         resets(task, asked.resets)
 

@@ -1,10 +1,10 @@
 """Simulated stations left alone, with faults: `python -m benchmarks.unattended --hours 8 [--tasks pin_insertion ...]`.
 
-For each task a real campaign (orchestrator, one station, reset by the robot, fast pace) has the varied expert work until
-so many hours of rollouts are recorded, resets not counted, while commands are dropped and delayed, grasps slip, things
-jam, calibrations drift and the power fails. When a lane calls for a person, the call is counted and answered with
-`resume`, a second later. At the end the ledger must say that every order ended, and none as unsafe. Interrupted, the same
-command goes on where the ledger stands (`--home`).
+For each task a real campaign (orchestrator, one station, reset by the robot, fast pace) has the varied expert work
+until so many hours of rollouts are recorded, resets not counted, while commands are dropped and delayed, grasps slip,
+things jam, calibrations drift and the power fails. When a lane calls for a person, the call is counted and answered
+with `resume`, a second later. At the end the ledger must say that every order ended, and none as unsafe. Interrupted,
+the same command goes on where the ledger stands (`--home`).
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ FAULTS: Mapping[str, float] = {
 }  # fmt: skip
 """Fault -> probability that it strikes an episode."""
 LOOK_S, REST_S = 1.0, 60.0
+TASKS = ["pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting", "bag_packing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +150,8 @@ def say(name: str, end: Account, wall_s: float) -> bool:
     print(f"  ends: {', '.join(f'{kind} {count}' for kind, count in sorted(end.outcomes.items()))}")
     for cause, count in sorted(end.causes.items(), key=lambda item: -item[1])[:6]:
         print(f"        {count:>6}  {cause}")
-    print(
-        f"  success {good}/{judged} = {100 * interval.rate:.1f} % ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
-    )
+    low, high = 100 * interval.low, 100 * interval.high
+    print(f"  success {good}/{judged} = {100 * interval.rate:.1f} % ({low:.1f} to {high:.1f})")
     print(f"  orders without an outcome: {missing}; unsafe: {unsafe}; calls for a person: {end.calls}", flush=True)
     return not missing and not unsafe
 
@@ -162,12 +162,11 @@ def main() -> None:
     parser.add_argument("--hours", type=float, default=8.0)
     parser.add_argument("--lanes", type=int, default=8)
     parser.add_argument("--home", type=Path, default=Path("unattended"))
-    parser.add_argument(
-        "--tasks", nargs="*", default=["pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion"]
-    )
+    parser.add_argument("--tasks", nargs="*", default=TASKS)
     asked = parser.parse_args()
     print(describe((0,)))
-    if not all([leave_alone(name, asked) for name in asked.tasks]):
+    kept = [leave_alone(name, asked) for name in asked.tasks]
+    if not all(kept):
         raise SystemExit(1)
 
 

@@ -34,7 +34,7 @@ _HELD_N, _OPEN_MM, _REST_TICKS, _SQUEEZE_TICKS = 10.0, 36.0, 3, 12
 _PATIENCE_TICKS = 210
 """Periods after which a phase that usually takes half as long is given up."""
 _ASKEW_M, _ASKEW_RAD = 0.005, 0.03
-_STEEP_RAD = 0.2
+_STEEP_RAD, _LYING_RAD = 0.2, 1.2
 _LOST_M, _SLIPPED_M = 0.03, 0.075
 """How far the card may be from the gripper that holds it: with pads apart, and with pads that pinch something."""
 _NEAR = np.array([0.6, 0.6, 0.6, 0.014, 0.014, 0.014])
@@ -64,7 +64,7 @@ class GpuReset:
         self._phases: dict[str, Callable[[_Work, Rows], str]] = {
             "ready": _ready, "lift": _lift, "reach": _reach, "offer": _offer, "approach": _approach, "take": _take,
             "let_go": _let_go, "regrasp": _regrasp, "close": _close, "release": _release, "withdraw": _withdraw,
-            "hover": _hover, "done": _hover, "unwind": _unwind,
+            "hover": _hover, "done": _hover, "unwind": _unwind, "beyond": _beyond,
         }  # fmt: skip
 
     def begin(self, lane: int, start: Start) -> None:
@@ -72,7 +72,7 @@ class GpuReset:
         self._work[lane] = _Work(goal=np.array(start.values)[None])
 
     def step(self, state: FloatArray, lanes: IntArray) -> tuple[FloatArray, MaskArray]:
-        """One period: (commands (n, 14), which lanes have rested at their start for three periods)."""
+        """One period: (commands (n, 14), which lanes have rested at their start for three periods, or are given up)."""
         commands = np.zeros((len(lanes), len(ACTION)), dtype=np.float32)
         done = np.zeros(len(lanes), dtype=np.bool_)
         for row, lane in enumerate(int(lane) for lane in lanes):
@@ -81,7 +81,7 @@ class GpuReset:
             after = self._phases[work.phase](work, state[row : row + 1].astype(np.float64))
             work.ticks = work.ticks + 1 if after == work.phase else 0
             work.phase = after
-            done[row] = after == "done"
+            done[row] = after in ("done", "beyond")
             if not done[row]:
                 commands[row] = work.command
         return commands, done
@@ -183,11 +183,22 @@ def _lift(work: _Work, state: Rows) -> str:
 
 
 def _reach(work: _Work, state: Rows) -> str:
-    """A card that was lost: open over it, then grasp it where it stands."""
+    """A card that was lost: open over it, then grasp it where it stands.
+
+    One that lies on its face is beyond the grippers, which take it by its thickness alone: the reset gives up at once,
+    so that its check fails and a person is called soon.
+    """
+    if np.abs(state[0, ANGLES][:2]).max() > _LYING_RAD and work.ticks > _REST_TICKS:
+        return "beyond"
     _grip(work, "right", 1.0)
     at, turn = _on_card(state, np.array([0.0, 0.0, GRASP_M + 0.05]), GRIP_TURN)
     there = _to_pose(work, "right", _right(state), at, turn)
     return "regrasp" if there and float(state[0, opening_of("right")]) > _OPEN_MM else "reach"
+
+
+def _beyond(work: _Work, state: Rows) -> str:
+    del work, state  # Nothing more is tried.
+    return "beyond"
 
 
 def _offer(work: _Work, state: Rows) -> str:
