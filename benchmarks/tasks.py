@@ -82,7 +82,7 @@ def verifier_lines(task: Task, done: list[Rolled]) -> list[str]:
     ]
 
 
-def resets(task: Task, count: int, clumsy: bool) -> None:
+def resets(task: Task, count: int, clumsy: bool = False) -> None:
     """Print how many resets by the robot, each after a try, end at their start, how near, and how soon."""
     reached, took_s, off = 0, list[float](), list[npt.NDArray[np.float64]]()
     each = -(-count // STATIONS)
