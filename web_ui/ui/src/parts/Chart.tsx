@@ -5,7 +5,7 @@ import uPlot from "uplot";
 import { colour, painted } from "../theme";
 
 /** Pixels beside the plot; what shares its time axis keeps the same. */
-export const LEFT = 52, RIGHT = 14;
+export const LEFT = 52, RIGHT = 26;
 
 export interface Line { name: string; tone: string; values: (number | null)[]; dash?: number[]; points?: boolean; /** Held until the next value. */ stepped?: boolean }
 export interface Band { upper: number; lower: number; tone: string }
