@@ -39,7 +39,7 @@ FAULTS: Mapping[str, float] = {
     "calibration_drift": 0.001, "lost_power": 0.004,
 }  # fmt: skip
 """Fault -> probability that it strikes an episode."""
-LOOK_S, REST_S = 1.0, 60.0
+LOOK_S, REST_S, STALLED_S = 1.0, 60.0, 10.0
 TASKS = ["pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting", "bag_packing"]
 
 
@@ -120,11 +120,15 @@ def leave_alone(name: str, asked: argparse.Namespace) -> bool:
 
 def _watch(lab: subprocess.Popen[bytes], home: Path, spec: TaskSpec, hours: float, answered: int) -> None:
     """Answer calls until there is enough; SystemExit when the campaign ended by itself."""
+    seen, moved_s = -1, time.monotonic()
     while (now := account(home, spec)).hours < hours:
         if lab.poll() is not None:
             raise SystemExit(f"The campaign ended by itself (exit {lab.returncode}); see {home.parent / 'log.txt'}.")
-        if now.calls > answered:
-            answered = now.calls
+        if sum(now.outcomes.values()) != seen:
+            seen, moved_s = sum(now.outcomes.values()), time.monotonic()
+        # The same call again is no new event: a lab that stands still is one whose call was not yet answered.
+        if now.calls > answered or time.monotonic() - moved_s > STALLED_S:
+            answered, moved_s = now.calls, time.monotonic()
             inbox.leave(home / "inbox", "resume", by="the benchmark's person")
         time.sleep(LOOK_S)
     inbox.leave(home / "inbox", "end campaign", by="the benchmark")
