@@ -8,7 +8,7 @@ from tests.web_ui.conftest import ADDRESS, Site
 from web_ui.border import BODY_LIMIT
 
 KEY = {"Idempotency-Key": "test-key-0001"}
-STOP = {"verb": "stop", "station": ""}
+STOP = {"verb": "stop", "target": ""}
 
 
 @pytest.mark.parametrize(
