@@ -78,7 +78,8 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
 
 EXTRAS: Mapping[str, str] = {
     "mujoco": "sim", "gymnasium": "sim", "PIL": "sim", "torch": "learn", "safetensors": "learn", "cma": "heuristics",
-    "lerobot": "lerobot", "cyclonedds": "ros2", "rclpy": "ros2", "ray": "ray", "anthropic": "agents", "mcp": "agents",
+    "lerobot": "lerobot", "diffusers": "lerobot", "transformers": "vla", "cyclonedds": "ros2", "rclpy": "ros2",
+    "ray": "ray", "anthropic": "agents", "mcp": "agents",
 }  # fmt: skip
 """Package -> the extra of ENPIRE that brings it."""
 

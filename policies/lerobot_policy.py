@@ -100,8 +100,9 @@ def _opened(folder: Path, about: About) -> Parts:
 
 def missing_extra(missing: ImportError) -> MissingExtra:
     """The sentence for a LeRobot that is not there, or lacks what one family of policies needs."""
+    extra = "vla" if "transformers" in str(missing) else "lerobot"
     return MissingExtra(
-        f"This LeRobot policy needs a package that is not installed ({missing}): pip install 'enpire[lerobot]'."
+        f"This LeRobot policy needs a package that is not installed ({missing}): pip install 'enpire[{extra}]'."
     )
 
 
