@@ -12,7 +12,7 @@ from enpire.types import Bounds, Start, TaskSpec
 from sim.bimanual.kinematics import JOINTS, READY, SIDES, Rows, angles_of, from_angles, quaternion_of, reach
 from sim.bimanual.rig import ARMS, ARMS_STATE, SENSOR_NOISE, SIDE_ACTION, BimanualRig
 from sim.bimanual.sight import behind_balls
-from sim.bimanual.station import FINGER_REACH_M, draw_station
+from sim.bimanual.station import FINGER_REACH_M, TOP_M, draw_station
 from sim.rig import LaneArray
 from sim.scene import Scene
 from sim.tasks.ziptie_scene import (
@@ -71,7 +71,6 @@ WATCHING_MM = 20.0
 
 _CUTTER_QPOS, _BLADES_QPOS, _TAIL_QPOS = slice(16, 23), 23, slice(24, 31)
 _PALM_M, _PALM_RADIUS_M, _AWAY_M = 0.06, 0.045, 0.1
-_EYE_M = np.array([0.0, 0.12, 0.62])
 _REST_TICKS = 8
 _DRIFT_MM, _TOO_TOUGH_N = 0.4, 60.0
 
@@ -170,7 +169,7 @@ class ZiptieRig(BimanualRig):
         for lane in waiting[self._away(waiting)]:
             self._feed(int(lane))
         tail = self.tail()[rows]
-        eye = np.broadcast_to(_EYE_M, (len(rows), 3))
+        eye = np.broadcast_to(np.array(TOP_M), (len(rows), 3))
         hidden = behind_balls(eye, 1e-3 * tail[:, None, :3], self._palm(rows)[:, None], np.array([_PALM_RADIUS_M]))[
             :, 0
         ]
