@@ -152,7 +152,7 @@ class WeightTable:
         if step < training.settings.warmup_steps:
             return self.open[rows]
         least = self._least[rows]
-        return least + (self.open[rows] - least) * gates
+        return (least + (self.open[rows] - least) * gates).astype(np.float32, copy=False)
 
 
 def gather(episodes: list[Recorded], settings: HabcSettings) -> Material:
