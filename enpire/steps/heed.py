@@ -15,8 +15,7 @@ from enpire.store.records import PERSON_JUDGED
 
 def heed(lab: Lab) -> None:
     """Carry out every command in the inbox, once, in the order of arrival."""
-    if lab.pending_commands:
-        _see_effects(lab)
+    see_effects(lab)
     if not lab.due("inbox", 0.03):
         return
     for command in inbox.waiting(lab.home.inbox):
@@ -114,7 +113,7 @@ _CARRY_OUT: Mapping[str, Callable[[Lab, Command], None]] = {
 }
 
 
-def _see_effects(lab: Lab) -> None:
+def see_effects(lab: Lab) -> None:
     """A command at stations is effective when every station that it names says so in its beat."""
     for command in list(lab.pending_commands):
         if command.verb in _AT_STATIONS and not all(
