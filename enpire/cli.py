@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from typing import Annotated
@@ -31,7 +32,11 @@ class Verbs(TyperGroup):
     def invoke(self, ctx: typer.Context) -> object:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Run a verb; an EnpireError is one sentence on stderr and exit code 1."""
         try:
-            return super().invoke(ctx)
+            done = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _reader_left()
+            raise typer.Exit from None
         except EnpireError as problem:
             if ctx.params.get("debug"):
                 traceback.print_exc()
@@ -41,6 +46,18 @@ class Verbs(TyperGroup):
             kept = "interrupted; what was recorded is kept: the same command goes on from there"
             print(f"enpire: {kept}.", file=sys.stderr)
             raise typer.Exit(130) from None
+        return done
+
+
+def _reader_left() -> None:
+    """Whoever read stdout (`| head`) has what they wanted; BrokenPipeError again when it was another pipe."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still buffered has nowhere to go, also when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    else:
+        raise  # noqa: PLE0704 - called while a BrokenPipeError is handled.
 
 
 app = typer.Typer(

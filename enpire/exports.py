@@ -10,7 +10,7 @@ from typing import cast
 from enpire.errors import FileProblem, UsageError
 from enpire.home import Home
 from enpire.interfaces import Task
-from enpire.plugins import load
+from enpire.plugins import make
 from enpire.store.episodes import FolderStore
 from enpire.store.lerobot_export import FIGURES, Figures, export_dataset
 from enpire.types import Episode
@@ -33,7 +33,7 @@ def export_episodes(
         raise UsageError("No recorded episode of this campaign may be exported; see `enpire episodes list`.")
     store = FolderStore(home.episodes)
     first = store.get(order_ids[0])
-    task = cast("Callable[[], Task]", load("tasks", first.order.task))()
+    task = cast("Task", make("tasks", first.order.task))
 
     def read() -> Iterator[Episode]:
         for done, order_id in enumerate(order_ids):

@@ -12,7 +12,7 @@ from enpire.files import parse
 from enpire.fleet.local import station_files
 from enpire.home import Home
 from enpire.interfaces import Ledger, Task
-from enpire.plugins import load
+from enpire.plugins import load, make
 from enpire.store.episodes import FolderStore
 from enpire.types import Episode
 
@@ -49,7 +49,7 @@ def film(home: Home, ledger: Ledger, order_id: str) -> Film:
     driver, seed = _station(ledger, home, episode)
     if driver != "mujoco":
         raise UsageError(f"Episode {order_id} was recorded by a {driver} robot, not a simulation: it cannot run again.")
-    task = cast("Callable[[], Task]", load("tasks", episode.order.task))()
+    task = cast("Task", make("tasks", episode.order.task))
     replay = cast("Callable[[Task, int, Episode], Replayed]", load("replays", driver))
     again = replay(task, seed, episode)
     folder = store.folder(order_id, episode.order.campaign_id) / "pictures"

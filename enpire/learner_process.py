@@ -10,14 +10,13 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 from enpire.errors import EnpireError, LearningProblem
 from enpire.files import parse, plain
 from enpire.interfaces import ImprovementJob, Learner, Progress
-from enpire.plugins import load
+from enpire.plugins import make
 from enpire.processes import die_with_parent
 from enpire.store import durable
 
@@ -25,7 +24,7 @@ from enpire.store import durable
 def run_job(folder: Path) -> None:
     """Carry out the job of a folder; LearningProblem and other EnpireErrors are for the caller."""
     job = read_job(folder)
-    learner = cast("Callable[[], Learner]", load("learners", str(job.recipe["learner"])))()
+    learner = cast("Learner", make("learners", str(job.recipe["learner"])))
     with (folder / "progress.jsonl").open("a", encoding="utf-8", buffering=1) as lines:
 
         def report(progress: Progress) -> None:

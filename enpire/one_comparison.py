@@ -16,7 +16,7 @@ from enpire.errors import UnknownName
 from enpire.gate import Decision, GateRule, Trial, judge, pairs_in_order
 from enpire.home import Home
 from enpire.interfaces import Evidence, Policy, Rig, Task
-from enpire.plugins import load
+from enpire.plugins import load, make
 from enpire.types import SOURCE_POLICY, EpisodeArrays, FloatArray, ImageArray, Observation, Start, Verdict
 
 EXPERT = "scripted:expert"
@@ -39,7 +39,7 @@ class Comparison:
 
 def compare(home: Home, asked: Comparison, say: Callable[[Decision], None]) -> Decision:
     """Run pairs, `lanes` at a time, until the gate's rule decides; `say` hears every reading of the evidence."""
-    task = cast("Callable[[], Task]", load("tasks", asked.task))()
+    task = cast("Task", make("tasks", asked.task))
     sides: dict[Side, Policy] = {
         "champion": open_policy(home, asked.champion, task),
         "candidate": open_policy(home, asked.candidate, task),

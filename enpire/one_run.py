@@ -13,7 +13,7 @@ from enpire.home import open_home
 from enpire.ids import mint
 from enpire.interfaces import ImprovementJob, Learner, Progress
 from enpire.one_comparison import find_version
-from enpire.plugins import load
+from enpire.plugins import make
 from enpire.recipe import read_recipe
 
 
@@ -50,7 +50,7 @@ def learn(home: Path, recipe_name: str, parent: str, campaign: str, report: Call
         recipe=recipe.mapping(), task=view.task, parent=before, episodes=folders, work=work, output=work / "version",
         round=max(1, len(view.rounds)) if parent else 0, seed=view.seed,
     )  # fmt: skip
-    figures = cast("Callable[[], Learner]", load("learners", recipe.learner))().improve(job, report)
+    figures = cast("Learner", make("learners", recipe.learner)).improve(job, report)
     policy_id = versions.publish(job.output, place.versions)
     return Made(
         policy_id=policy_id, folder=str(place.versions / policy_id), parent=before.name if before else "",

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
+from typing import cast
 
-from enpire.errors import MissingExtra, UnknownName, UsageError
+from enpire.errors import EnpireError, MissingExtra, UnknownName, UsageError
 
 BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "tasks": {
@@ -63,6 +65,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "verifier": "sim.verifiers.grading:report",
         "thresholds": "sim.verifiers.fitting:fit",
         "classifier": "sim.verifiers.fitting:fit_classifier",
+        "stop": "robot_drivers.stop_latency:measure",
     },
     "replays": {"mujoco": "sim.replay:replay"},
     "doors": {"zmq": "enpire.fleet.door:door"},
@@ -107,6 +110,7 @@ def load(group: str, name: str) -> object:
     Raises:
         UnknownName: nothing has that name; the sentence lists what there is.
         MissingExtra: the part's module needs a package that is not installed; the sentence names the extra.
+        UsageError: the part's module cannot be imported, or what the name leads to cannot be called.
     """
     address = BUILT_IN.get(group, {}).get(name) or _installed(group, name) or (name if ":" in name else "")
     if not address:
@@ -119,9 +123,39 @@ def load(group: str, name: str) -> object:
         raise _explained(missing, group, name, address) from missing
     except SyntaxError as wrong:
         raise UsageError(f"{name!r} of {group} leads to {address}, which is not Python: {wrong}.") from wrong
+    except EnpireError:
+        raise
+    except Exception as problem:
+        raise UsageError(f"{name!r} of {group} leads to {module}, which fails on import: {_said(problem)}") from problem
     if not hasattr(found, attribute):
         raise UnknownName(f"{module} has no {attribute!r}, which {group} {name!r} names; check the spelling.")
-    return getattr(found, attribute)
+    part: object = getattr(found, attribute)
+    if group in BUILT_IN and not callable(part):
+        raise UsageError(
+            f"{name!r} of {group} leads to {address}, which is {type(part).__name__}: name a class or a function."
+        )
+    return part
+
+
+def make(group: str, name: str, *arguments: object) -> object:
+    """What the part behind a name makes of some arguments.
+
+    Raises:
+        EnpireError: what `load` and the part itself say; UsageError when the part fails in another way.
+    """
+    part = cast("Callable[..., object]", load(group, name))
+    try:
+        return part(*arguments)
+    except EnpireError:
+        raise
+    except Exception as problem:
+        raise UsageError(f"{name!r} of {group} cannot be made: {_said(problem)}") from problem
+
+
+def _said(problem: Exception) -> str:
+    """What an exception says, and where it was raised, as the end of a sentence."""
+    place = traceback.extract_tb(problem.__traceback__)[-1]
+    return f"{type(problem).__name__}: {problem} ({place.filename}, line {place.lineno}; --debug shows the rest)."
 
 
 def _installed(group: str, name: str) -> str:

@@ -31,7 +31,7 @@ from enpire.interfaces import Ledger, Task, Verifier
 from enpire.lab import Lab
 from enpire.live import snapshot
 from enpire.loop import run
-from enpire.plugins import load
+from enpire.plugins import load, make
 from enpire.recipe import read_recipe
 from enpire.snapshot import LabSnapshot
 from enpire.state import CampaignState
@@ -174,7 +174,7 @@ def _begun(ledger: Ledger, campaign: Campaign, home: Home) -> CampaignState:
 
 
 def _verifier(campaign: Campaign) -> Verifier:
-    task = cast("Callable[[], Task]", load("tasks", campaign.task))()
+    task = cast("Task", make("tasks", campaign.task))
     return open_verifier(task, campaign.verifiers)
 
 
@@ -224,7 +224,7 @@ def _as_begun(body: Mapping[str, object]) -> Campaign:
 
 
 def _lab(campaign: Campaign, home: Home, ledger: Ledger, state: CampaignState, fleet: Fleet) -> Lab:
-    task = cast("Callable[[], Task]", load("tasks", campaign.task))()
+    task = cast("Task", make("tasks", campaign.task))
     lab = Lab(
         campaign=campaign, recipe=read_recipe(campaign.recipe), base_recipe=read_recipe(campaign.base.recipe),
         home=home, ledger=ledger, store=FolderStore(home.episodes), fleet=fleet, task=task,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from enpire.errors import FileProblem
+from enpire.errors import EnpireError, FileProblem
 from enpire.interfaces import Robot
 
 MEMBERS = ("spec", "connect", "observe", "act", "stop", "close")
@@ -25,6 +25,10 @@ def load_robot(path: Path, options: Mapping[str, object]) -> Robot:
         make = runpy.run_path(str(path)).get("robot")
     except SyntaxError as problem:
         raise FileProblem(f"The driver file {path} is not Python: {problem}.") from problem
+    except EnpireError:
+        raise
+    except Exception as problem:
+        raise FileProblem(f"The driver file {path} fails: {type(problem).__name__}: {problem}.") from problem
     if not callable(make):
         raise FileProblem(f"The driver file {path} needs a function robot(**options) that returns the robot.")
     try:

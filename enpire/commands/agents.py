@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, cast
@@ -12,7 +13,7 @@ from typing import Annotated, cast
 import typer
 
 from enpire.commands.options import AsJson, Home, answer, existing_home, table, tell
-from enpire.errors import UsageError
+from enpire.errors import TransportProblem, UsageError
 
 NEEDS: Mapping[str, tuple[str, str]] = {"search": ("", ""), "anthropic": ("anthropic", "ANTHROPIC_API_KEY")}
 """Agent -> the package and the environment variable that it needs, empty for nothing."""
@@ -88,6 +89,10 @@ def mcp(
     host, _, port = http.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise UsageError(f"{http!r} is no HOST:PORT, such as 127.0.0.1:8765.")
+    try:
+        socket.create_server((host, int(port))).close()
+    except OSError as problem:
+        raise TransportProblem(f"Cannot listen on {http} ({problem.strerror}); choose another port.") from problem
     token = os.environ.get(TOKEN) or _token(existing_home(home))
     tell(f"MCP: http://{http}/mcp")
     cast("Callable[..., None]", load("tools", f"{server}:serve_http"))(desk, host, int(port), token)

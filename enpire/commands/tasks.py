@@ -82,7 +82,7 @@ def show(task: TaskName, as_json: AsJson = False) -> None:
     """Show one task: the instruction, what is sensed, what may be commanded, how long an episode may take."""
     from enpire import plugins
 
-    spec = cast("Callable[[], Task]", plugins.load("tasks", task))().spec
+    spec = cast("Task", plugins.make("tasks", task)).spec
     rows = [
         (part, bounds.name, bounds.unit, f"{bounds.low:g}", f"{bounds.high:g}")
         for part, many in (("state", spec.state), ("action", spec.action))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
 from enpire import plugins
 from enpire.fleet.arrivals import Beat
 from enpire.types import Episode
+
+_SHOW_S = 0.5
+"""How often the state is shown."""
 
 Options = Mapping[str, bool | int | float | str]
 
@@ -36,6 +39,37 @@ class OpenFace(Protocol):
         ...
 
 
-def open_faces(station: str, wanted: Mapping[str, Options]) -> Sequence[Face]:
-    """The faces that a station file names."""
-    return [cast(OpenFace, plugins.load("faces", name))(station, options) for name, options in wanted.items()]
+class Faces:
+    """All faces of one station.
+
+    Args:
+        station: its name.
+        wanted: what its file says: plug-in -> options.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, station: str, wanted: Mapping[str, Options], clock: Callable[[], float]) -> None:
+        self._faces = [cast(OpenFace, plugins.load("faces", name))(station, given) for name, given in wanted.items()]
+        self._clock, self._shown_s = clock, clock()
+
+    def show(self, beat: Callable[[], Beat]) -> None:
+        """Tell whoever else watches the state of the station, when it is time to."""
+        if self._faces and self._clock() - self._shown_s > _SHOW_S:
+            self._shown_s = self._clock()
+            for face in self._faces:
+                face.show(beat())
+
+    def ended(self, episode: Episode) -> None:
+        """An episode ended; without arrays."""
+        for face in self._faces:
+            face.ended(episode)
+
+    def hear(self, stop: Callable[[str], None]) -> None:
+        """Stop for whoever wishes it."""
+        for face in self._faces:
+            face.hear(stop)
+
+    def close(self) -> None:
+        """Leave."""
+        for face in self._faces:
+            face.close()

@@ -176,7 +176,7 @@ class RobotKeeper:
 
     def _opened(self) -> Rig:
         file = self._file
-        rig = cast(OpenRig, plugins.load("drivers", file.driver))(self._task, file.lanes, file.seed, file.options)
+        rig = cast("Rig", plugins.make("drivers", file.driver, self._task, file.lanes, file.seed, file.options))
         if isinstance(rig, Teleporting):
             rig.set_teleport(file.reset == "teleport")
         return rig

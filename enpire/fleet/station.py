@@ -10,36 +10,35 @@ keeps the episodes, and says hello again.
 from __future__ import annotations
 
 import argparse
-import platform
 import signal
 import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import cast
 
 from enpire import plugins
-from enpire.errors import EnpireError, PolicyProblem, StorageFull
+from enpire.errors import EnpireError, PolicyProblem
 from enpire.fleet.arrivals import Beat
 from enpire.fleet.chunks import LoadedPolicy
 from enpire.fleet.computer import HERE, Computer
 from enpire.fleet.courier import Courier
 from enpire.fleet.curve_keys import station_keys
-from enpire.fleet.faces import open_faces
+from enpire.fleet.faces import Faces
 from enpire.fleet.lanes import Lanes
-from enpire.fleet.messages import Command, Hello, Message, Orders, Parcel, PolicyMissing, PolicyPart, Release
+from enpire.fleet.messages import Command, Hello, Message, Orders, PolicyMissing, PolicyPart, Release
+from enpire.fleet.outbox import Outbox
 from enpire.fleet.pace import Pace
 from enpire.fleet.policy_shelf import PolicyShelf
 from enpire.fleet.preview_camera import PreviewCamera
 from enpire.fleet.robot_keeper import RobotKeeper
 from enpire.fleet.spool import Spool
-from enpire.fleet.station_file import StationFile, read_station
+from enpire.fleet.station_file import StationFile, facts, read_station
 from enpire.fleet.zmq_link import StationLink
 from enpire.interfaces import Task
 from enpire.processes import die_with_parent
-from enpire.types import Episode, Order
+from enpire.types import Order
 from enpire.verifiers import judged_by
 
 _IDLE_S = 0.02
@@ -48,10 +47,6 @@ _LAST_WORDS_S, _HURRY_S = 8.0, 0.8
 """How long a station that leaves goes on delivering: when the orchestrator told it to, when a signal did."""
 _LOOK_S = 0.25
 """How often the robot's own stop is looked at."""
-_SHOW_S = 0.5
-"""How often other tooling is told the station's state."""
-_SPACE_AGAIN_S = 2.0
-"""How long after a refused write, or a look at the free space, the disk is asked again."""
 
 
 class Station:
@@ -66,21 +61,20 @@ class Station:
 
     def __init__(self, file: StationFile, address: str, say: Callable[[str], None], computer: Computer = HERE) -> None:
         self._file, self._say, self._clock = file, say, computer.clock
-        self._task = judged_by(cast(Callable[[], Task], plugins.load("tasks", file.task))(), file.verifiers)
+        self._task = judged_by(cast("Task", plugins.make("tasks", file.task)), file.verifiers)
         self._spool = Spool(file.home / "spool", file.min_free_mb * 2**20)
+        self._outbox = Outbox(self._spool, computer.clock, say)
         self._shelf = PolicyShelf(file.home / "policies", self._task, file.seed, computer)
         self._robot = RobotKeeper(file, self._task, say, computer.clock)
         keys = station_keys(file.key_file, file.server_key) if file.key_file else None
         self._link = StationLink(address, file.name, keys, computer)
         self._preview = PreviewCamera(file.name, address, keys)
         self._courier = Courier(self._link, self._spool, self._hello, computer.clock)
-        self._faces, self._shown_s = open_faces(file.name, file.faces), self._clock()
+        self._faces = Faces(file.name, file.faces, computer.clock)
         self._queue: deque[Order] = deque()
-        self._unspooled: deque[Parcel] = deque()
         self._champion, self._deployed = "", ""
         self._paused = False
         self._leaving, self._leave_by_s = "", float("inf")
-        self._space_checked_s, self._space = -1e9, True
         self._pace = Pace(0.0 if file.pace == "fast" else self._task.spec.period_s, computer.clock)
         self._resting = True
         self._looked_s = self._clock()
@@ -109,8 +103,7 @@ class Station:
         """Do what the orchestrator says; while robots move, only what it has said already."""
         for message in self._courier.hear(self._spare_s()):
             self._obey(message)
-        for face in self._faces:
-            face.hear(self._robot.stop)
+        self._faces.hear(self._robot.stop)
 
     def take_orders(self) -> None:
         """Give waiting orders to free lanes and begin their resets; orders whose policy is not here yet wait."""
@@ -136,25 +129,15 @@ class Station:
 
     def spool(self) -> None:
         """Make the episodes that ended durable here, before anybody hears of them."""
-        self._unspooled.extend(self._lanes.take_ended())
-        refused = not self._space and self._clock() - self._space_checked_s < _SPACE_AGAIN_S
-        while self._unspooled and not refused:
-            try:
-                self._spool.put(self._unspooled[0])
-            except StorageFull as full:
-                self._space = False
-                self._space_checked_s = self._clock()
-                self._say(str(full))
-                return
-            parcel = self._unspooled.popleft()
-            for face in self._faces:
-                face.ended(parcel.episode)
+        self._outbox.add(self._lanes.take_ended())
+        for episode in self._outbox.spool():
+            self._faces.ended(episode)
 
     def ship(self) -> None:
         """Deliver what is spooled, beat, and ask for policies."""
         self._look_around()
         self._courier.keep_contact(self._beat)
-        self._show()
+        self._faces.show(lambda: self._beat(self._courier.lease))
         if self._courier.lease != self._asked_under:
             self._asked_under = self._courier.lease
             self._shelf.ask_again()
@@ -199,8 +182,7 @@ class Station:
         """Let the robot, the sockets and the spool go. Allowed after a failure."""
         self._preview.close()
         self._robot.close()
-        for face in self._faces:
-            face.close()
+        self._faces.close()
         self._shelf.close()
         self._link.close()
         self._spool.close()
@@ -237,7 +219,9 @@ class Station:
                 self._give_back(order_ids, "released")
             case Command():
                 self._carry_out(message)
+                # At once: what a stop ended is made durable afterwards, and somebody waits for the word.
                 self._courier.beat_now()
+                self._courier.keep_contact(self._beat)
             case PolicyPart():
                 self._shelf.arrived(message)
             case PolicyMissing():
@@ -265,9 +249,9 @@ class Station:
             if order.order_id in held:
                 continue
             if order.task not in (self._file.task, self._task.spec.name):
-                self._refuse(order, f"this station does the task {self._file.task}")
-            elif not self._has_space():
-                self._refuse(order, "the station's disk is nearly full")
+                self._outbox.refuse(order, f"this station does the task {self._file.task}")
+            elif not self._outbox.room():
+                self._outbox.refuse(order, "the station's disk is nearly full")
             else:
                 self._queue.append(order)
 
@@ -279,7 +263,7 @@ class Station:
                     ready[order.policy_id] = self._shelf.find(order.policy_id)
             except PolicyProblem as problem:
                 self._queue.remove(order)
-                self._refuse(order, str(problem))
+                self._outbox.refuse(order, str(problem))
                 continue
             if ready[order.policy_id] is not None:
                 self._queue.remove(order)
@@ -292,13 +276,6 @@ class Station:
             self._looked_s = self._clock()
             self._robot.look()
         self._load_champion()
-
-    def _show(self) -> None:
-        """Tell whoever else watches this station."""
-        if self._faces and self._clock() - self._shown_s > _SHOW_S:
-            self._shown_s = self._clock()
-            for face in self._faces:
-                face.show(self._beat(self._courier.lease))
 
     def _load_champion(self) -> None:
         if self._champion and self._deployed != self._champion:
@@ -313,43 +290,21 @@ class Station:
     def _give_back(self, order_ids: Sequence[str], cause: str) -> None:
         for order in [order for order in self._queue if order.order_id in set(order_ids)]:
             self._queue.remove(order)
-            self._refuse(order, cause)
-
-    def _refuse(self, order: Order, cause: str) -> None:
-        """End an order that never began."""
-        now = self._clock()
-        episode = Episode(
-            order=order, outcome="aborted", cause=cause[:1000], confidence=0.0, ran_policy_id="", ticks=0, began_s=now,
-            ended_s=now,
-        )  # fmt: skip
-        self._unspooled.append(Parcel(episode=episode, arrays_file=b""))
-
-    def _has_space(self) -> bool:
-        now = self._clock()
-        if now - self._space_checked_s > _SPACE_AGAIN_S:
-            self._space_checked_s = now
-            self._space = not self._unspooled and self._spool.room()
-        return self._space
+            self._outbox.refuse(order, cause)
 
     def _held(self) -> Sequence[str]:
         """Ids of the orders that are neither ended nor given back."""
         running = [order.order_id for order in self._lanes.running()]
-        waiting = [parcel.episode.order.order_id for parcel in self._unspooled]
-        return [*running, *(order.order_id for order in self._queue), *waiting]
+        return [*running, *(order.order_id for order in self._queue), *self._outbox.order_ids()]
 
     def _alarm(self) -> str:
-        full = "" if self._has_space() else f"The disk of {self._file.home} is nearly full; free some space."
+        full = "" if self._outbox.room() else f"The disk of {self._file.home} is nearly full; free some space."
         return self._robot.alarm or full or self._shelf.alarm
 
     def _hello(self, greeting: int) -> Hello:
-        facts = {
-            "task": self._file.task, "driver": self._file.driver, "pace": self._file.pace, "reset": self._file.reset,
-            "verifier": self._task.verifier().digest,
-            "enpire": _version("enpire"), "python": platform.python_version(), "host": platform.node(),
-        }  # fmt: skip
         return Hello(
             station=self._file.name, greeting=greeting, lanes=self._file.lanes, running=tuple(self._held()),
-            spooled=self._spool.ids(), facts=facts,
+            spooled=self._spool.ids(), facts=facts(self._file, self._task.verifier().digest),
         )  # fmt: skip
 
     def _beat(self, lease: int) -> Beat:
@@ -390,13 +345,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EnpireError as problem:
         print(problem, file=sys.stderr)
         return 1
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"
 
 
 if __name__ == "__main__":

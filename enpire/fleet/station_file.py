@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
@@ -81,3 +83,15 @@ def write_station(file: StationFile, path: Path) -> None:
     content = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(file).items()}
     durable.make_folder(path.parent)
     durable.write(path, yaml.safe_dump(content, sort_keys=False).encode())
+
+
+def facts(file: StationFile, verifier: str) -> Mapping[str, str]:
+    """What a station says about itself when it greets; `verifier` is the digest of who judges there."""
+    try:
+        software = version("enpire")
+    except PackageNotFoundError:
+        software = "unknown"
+    return {
+        "task": file.task, "driver": file.driver, "pace": file.pace, "reset": file.reset, "verifier": verifier,
+        "enpire": software, "python": platform.python_version(), "host": platform.node(),
+    }  # fmt: skip

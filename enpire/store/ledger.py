@@ -164,7 +164,9 @@ class SqliteLedger:
     def _prepare(self) -> None:
         if not self.read_only:
             migrate(self._db, self.path)
-        elif require_known(self._db, self.path) < len(STEPS):
+        elif not (version := require_known(self._db, self.path)):
+            raise LedgerProblem(f"{self.path} is an empty database, no ledger: start a campaign, or name another home.")
+        elif version < len(STEPS):
             raise OldSchema(f"The ledger {self.path} has an old schema: open it once for writing, to migrate it.")
 
     def _append(self, said: Sequence[tuple[str, str]]) -> list[Event]:

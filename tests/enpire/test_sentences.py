@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -88,6 +89,99 @@ def test_a_task_file_that_is_not_python(tmp_path: Path) -> None:
     surroundings = {**environment(), "PYTHONPATH": f"{environment().get('PYTHONPATH', '')}:{tmp_path}"}
     done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     is_a_sentence(done, "halfway:Reach", "not Python", "line 1")
+
+
+def with_file(folder: Path, name: str, text: str, *words: object) -> subprocess.CompletedProcess[str]:
+    """A verb where Python also finds one more file."""
+    (folder / f"{name}.py").write_text(text)
+    surroundings = {**environment(), "PYTHONPATH": f"{environment().get('PYTHONPATH', '')}:{folder}"}
+    command = [sys.executable, "-m", "enpire.cli", *map(str, words)]
+    return subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1 / 0\n", ("fails on import", "division by zero", "line 1")),
+        ("def Task():\n    raise KeyError('gripper')\n", ("cannot be made", "KeyError", "gripper", "line 2")),
+        ("Task = 3\n", ("is int", "class or a function")),
+    ],
+    ids=["import", "construction", "no callable"],
+)
+def test_a_task_file_that_raises(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
+    is_a_sentence(with_file(tmp_path, "mine", text, "task", "show", "mine:Task"), "'mine:Task'", *words)
+
+
+def test_a_learner_that_raises_on_import_is_said_before_anything_is_written(tmp_path: Path) -> None:
+    recipe = tmp_path / "own.yaml"
+    recipe.write_text(yaml.safe_dump({"name": "own", "learner": "own:Learner"}))
+    campaign = changed(write_campaign(tmp_path / "files"), recipe=str(recipe))
+    done = with_file(tmp_path, "own", "1 / 0\n", "run", campaign, "--home", tmp_path / "home", "--headless")
+    is_a_sentence(done, "'own:Learner'", "fails on import", "division by zero")
+    assert not (tmp_path / "home" / "ledger.db").exists()
+
+
+def test_a_driver_file_that_raises(tmp_path: Path) -> None:
+    driver = tmp_path / "arm.py"
+    driver.write_text("1 / 0\n")
+    is_a_sentence(enpire("robot", "check", driver), "arm.py", "division by zero")
+
+
+def test_a_database_that_is_no_ledger(tmp_path: Path) -> None:
+    for name, statement, said in (("foreign", "CREATE TABLE a (b)", "not an ENPIRE"), ("empty", "VACUUM", "is empty")):
+        (tmp_path / name).mkdir()
+        database = sqlite3.connect(tmp_path / name / "ledger.db")
+        database.execute(statement)
+        database.close()
+        before = (tmp_path / name / "ledger.db").read_bytes()
+        is_a_sentence(enpire("campaign", "list", "--home", tmp_path / name), *said.split()[-1:], "ledger.db")
+        assert (tmp_path / name / "ledger.db").read_bytes() == before
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with one campaign that has a hundred events and one version."""
+    home = tmp_path_factory.mktemp("recorded")
+    ledger = SqliteLedger(home / "ledger.db")
+    started = {"campaign_id": "c1", "name": "reach", "task": "reach", "goal": {"success": 0.9, "confirm_starts": 5}}
+    ledger.append([("campaign started", started), *[("note", {"campaign_id": "c1", "number": n}) for n in range(100)]])
+    ledger.close()
+    return home
+
+
+def test_a_reader_that_has_enough(recorded: Path) -> None:
+    tail = f"{sys.executable} -m enpire.cli ledger tail -n 100 --home {recorded}"
+    command = ["bash", "-c", f"{tail} | head -1 > /dev/null; echo ${{PIPESTATUS[0]}}"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_a_tool_server_on_a_port_that_is_in_use(recorded: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = enpire("mcp", "--http", f"127.0.0.1:{taken.getsockname()[1]}", "--home", recorded)
+    is_a_sentence(done, "Cannot listen", "choose another port")
+
+
+def test_places_that_cannot_be_written(recorded: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path, tmp_path / "file" / "below.html"):
+        is_a_sentence(enpire("report", "--home", recorded, "-o", place), str(tmp_path))
+    is_a_sentence(enpire("policy", "export", "abc", tmp_path, "--home", recorded), "no version begins with 'abc'")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_home_that_can_only_be_read(recorded: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    subprocess.run(["mount", "--bind", recorded, home], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", home], check=True)
+        assert enpire("campaign", "list", "--home", home).returncode == 0
+        is_a_sentence(enpire("report", "--home", home), str(home))
+        done = enpire("run", write_campaign(tmp_path / "files"), "--home", home, "--headless")
+        is_a_sentence(done, str(home), "--home")
+    finally:
+        subprocess.run(["umount", "-l", home], check=True)
 
 
 @pytest.mark.parametrize(
