@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import shutil
@@ -14,9 +15,10 @@ from ctypes.util import find_library
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from enpire.errors import EnpireError, UsageError
+from enpire.plugins import make
 from enpire.store.connection import SAFE_WAL, open_writer, run
 
 Level = Literal["OK", "WARN", "FAIL"]
@@ -25,6 +27,8 @@ WARN: Level = "WARN"
 FAIL: Level = "FAIL"
 
 PYTHON = ((3, 12), (3, 13))
+STOP_MS = 100.0
+"""A robot that stops later than this is too late for a person beside it."""
 FREE_WARN_BYTES = 5_000_000_000
 FREE_FAIL_BYTES = 500_000_000
 EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -67,6 +71,19 @@ def examine(home: Path) -> tuple[Finding, ...]:
         cores(len(os.sched_getaffinity(0))),
         port(),
     )
+
+
+def stopping(trials: int = 20) -> Finding:
+    """How long a stop takes from asking to zero velocity, measured with a fake arm behind its guard."""
+    try:
+        took_ms = sorted(cast("Sequence[float]", make("inspections", "stop", trials)))
+    except EnpireError as problem:
+        return Finding(level=WARN, subject="stop", found=f"not measured: {problem}", fix="enpire doctor again")
+    middle, late = took_ms[len(took_ms) // 2], took_ms[math.ceil(0.99 * len(took_ms)) - 1]
+    told = f"p50 {middle:.1f} ms, p99 {late:.1f} ms from asking to standing still, {len(took_ms)} stops of a fake arm"
+    if late <= STOP_MS:
+        return Finding(level=OK, subject="stop", found=told)
+    return Finding(level=WARN, subject="stop", found=told, fix="end what else keeps this machine busy, then ask again")
 
 
 def require_ready(findings: Sequence[Finding]) -> None:

@@ -15,10 +15,10 @@ def add_to(app: typer.Typer) -> None:
 def doctor(home: Home = None, as_json: AsJson = False) -> None:
     """Say what this machine has, and the exact fix for what it lacks; exit code 1 when something must be fixed."""
     from enpire.commands import texts
-    from enpire.doctor import FAIL, examine
+    from enpire.doctor import FAIL, examine, stopping
     from enpire.home import find_home
 
-    findings = examine(find_home(home))
+    findings = (*examine(find_home(home)), stopping())
     answer(findings, as_json=as_json, text=texts.findings(findings))
     if any(finding.level == FAIL for finding in findings):
         raise typer.Exit(1)

@@ -1,7 +1,8 @@
-"""`enpire policy list | show | promote | rollback`."""
+"""`enpire policy list | show | promote | rollback | export`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,8 +15,9 @@ Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; the lates
 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
-    group = typer.Typer(help="Policy versions: list, show, promote, rollback.", no_args_is_help=True)
-    for verb, function in (("list", list_all), ("show", show), ("promote", promote), ("rollback", rollback)):
+    group = typer.Typer(help="Policy versions: list, show, promote, rollback, export.", no_args_is_help=True)
+    verbs = (("list", list_all), ("show", show), ("promote", promote), ("rollback", rollback), ("export", export))
+    for verb, function in verbs:
         group.command(verb)(function)
     app.add_typer(group, name="policy")
 
@@ -58,3 +60,24 @@ def promote(policy: PolicyId, campaign: Campaign = "", home: Home = None) -> Non
 def rollback(home: Home = None) -> None:
     """Ask the running campaign to go back to the champion before this one; recorded with your name."""
     tell(f"Requested: rollback (command {request(existing_home(home), 'rollback')}).")
+
+
+def export(
+    policy: PolicyId,
+    target: Annotated[Path, typer.Argument(help="New folder for the version's files.", metavar="DIR")],
+    campaign: Campaign = "",
+    home: Home = None,
+) -> None:
+    """Copy the files of a version to a new folder, checked against its hash; they are what stations run."""
+    from enpire import versions, views
+    from enpire.errors import FileProblem, UsageError
+
+    folder = existing_home(home)
+    with views.open_records(folder) as records:
+        wanted = views.find_version(records, views.find_campaign(records, campaign), policy).id
+    if target.exists():
+        raise UsageError(f"{target} exists already: name a new folder for the version.")
+    packed = versions.pack(folder / "versions" / wanted)
+    if versions.unpack(packed, target.absolute()) != wanted:
+        raise FileProblem(f"The files of {wanted} in {folder / 'versions'} were changed: {target} is not that version.")
+    print(f"Version {wanted} is in {target}.")
