@@ -138,13 +138,16 @@ def clock(seconds: float) -> str:
 
 def standing(snapshot: LabSnapshot) -> str:
     """Where the campaign stands, on one line."""
-    ended = sum(count for kind, count in snapshot.episodes.items() if kind != "open")
-    facts = [f"round {snapshot.round}", snapshot.phase_text, f"{ended} episodes"]
+    facts = [f"round {snapshot.round}", snapshot.phase_text, work_done(snapshot)]
     if snapshot.champion_interval is not None:
         facts.append(f"champion {success_text(snapshot)}")
-    if snapshot.mru is not None:
-        facts.append(f"robots {snapshot.mru:.0%} busy")
     return " | ".join(facts)
+
+
+def work_done(snapshot: LabSnapshot) -> str:
+    """How many episodes ended, and how busy the robots were."""
+    ended = sum(count for kind, count in snapshot.episodes.items() if kind != "open")
+    return f"{ended} episodes" + ("" if snapshot.mru is None else f" | robots {snapshot.mru:.0%} busy")
 
 
 def success_text(snapshot: LabSnapshot) -> str:
@@ -162,7 +165,8 @@ def screen(title: str, snapshot: LabSnapshot, events: list[str]) -> RenderableTy
 
     left_s = max(0.0, snapshot.wall_budget_s - snapshot.elapsed_s)
     time_text = clock(snapshot.elapsed_s) + (f", {clock(left_s)} left" if snapshot.wall_budget_s else "")
-    head = Text.assemble((title, "bold"), f"   {time_text}   round {snapshot.round}   ", (snapshot.phase_text, "cyan"))
+    phase = f"round {snapshot.round}: {snapshot.phase_text}"
+    head = Text.assemble((title, "bold"), f"   {time_text}\n", (phase, "cyan"))
     champion = Text(f"champion {snapshot.champion[:12] or '-'}: {success_text(snapshot)}")
     parts: list[RenderableType] = [head, champion, _stations(snapshot.stations)]
     if snapshot.rounds:
@@ -170,9 +174,10 @@ def screen(title: str, snapshot: LabSnapshot, events: list[str]) -> RenderableTy
     if snapshot.learner is not None:
         parts.append(_bar(f"learner: {snapshot.learner.stage}", snapshot.learner.done, snapshot.learner.total))
     if snapshot.gate is not None:
-        parts.append(_bar(gate_text(snapshot.gate), snapshot.gate.pairs, snapshot.gate.max_pairs))
+        parts += [Text(gate_text(snapshot.gate)), _bar("gate: pairs", snapshot.gate.pairs, snapshot.gate.max_pairs)]
     parts.append(Text("\n".join(events), style="dim"))
-    parts.append(Text(f"{standing(snapshot)}\nfiles: {snapshot.home}   Ctrl-C stops and keeps the state", style="dim"))
+    last = f"{work_done(snapshot)} | Ctrl-C stops and keeps the state\nfiles: {snapshot.home}"
+    parts.append(Text(last, style="dim"))
     return Group(*parts)
 
 
@@ -233,6 +238,7 @@ def _bar(label: str, done: int, total: int) -> Table:
 
     grid = Table.grid(padding=(0, 1))
     grid.add_row(
-        ProgressBar(total=max(1, total), completed=min(done, total), width=40), Text(f"{label} {done}/{total}")
+        ProgressBar(total=max(1, total), completed=min(done, total), width=40),
+        Text(f"{label} {done}/{total}"),
     )
     return grid

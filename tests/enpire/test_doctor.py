@@ -84,3 +84,9 @@ def test_what_must_be_fixed_stops_a_run_and_warnings_do_not(tmp_path: Path) -> N
     doctor.require_ready([fine])
     with pytest.raises(UsageError, match=r"disk: 0.1 GB free .*\(fix: free some space"):
         doctor.require_ready([fine, doctor.disk(tmp_path, 10**8)])
+
+
+def test_a_stop_is_measured_through_a_guard() -> None:
+    finding = doctor.stopping(trials=3)
+    assert finding.level in (OK, WARN)
+    assert "3 stops of a fake arm" in finding.found, finding.found
