@@ -61,7 +61,7 @@ class StationSeat:
         """Take a beat. The time of one process never falls, so where it does another process speaks from now on."""
         if sum(beat.seconds.values()) < sum(self.spoken_s.values()):
             self.earlier_s = self.seconds()
-        self.spoken_s = dict(beat.seconds)
+        self.spoken_s = {str(phase): seconds for phase, seconds in beat.seconds.items()}
         self.last_beat, self.heard_s, self.away_since_s = beat, now_s, None
 
 

@@ -42,8 +42,8 @@ class Bounds:
     low: float
     high: float
     sight: float = 0.0
-    """Standard deviation, in the unit, of a number that a camera estimates: light, a camera that was moved and things in
-    its way disturb it. 0 for what the robot's own body senses."""
+    """Standard deviation, in the unit, of a number that a camera estimates: light, a camera that was moved and things
+    in its way disturb it. 0 for what the robot's own body senses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A campaign on a Ray cluster of several machines (all of them this one): stations and learner there, one ledger here."""
+"""A campaign on a Ray cluster of two machines (both are this one): stations and learner there, one ledger here."""
 
 from __future__ import annotations
 
