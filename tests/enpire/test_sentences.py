@@ -251,6 +251,7 @@ def test_a_policy_that_answers_with_nan_moves_no_robot_and_ends_no_campaign(tmp_
     lab = Orchestrator(changed(campaign, base={"recipe": str(recipe)}), tmp_path / "home")
     lab.start()
     try:
+        until(lambda: "joined" in lab.said(), "a station, so that the ledger has been made")
         until(
             lambda: ("aborted", "policy returned a value that is not finite") in ends(lab.home), "the policy's trials"
         )
