@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import traceback
 from typing import Annotated
@@ -51,13 +52,12 @@ class Verbs(TyperGroup):
 
 def _reader_left() -> None:
     """Whoever read stdout (`| head`) has what they wanted; BrokenPipeError again when it was another pipe."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # What is still buffered has nowhere to go, also when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    else:
+    stdout = select.poll()
+    stdout.register(sys.stdout.fileno(), 0)
+    if not any(event & select.POLLERR for _, event in stdout.poll(0)):
         raise  # noqa: PLE0704 - called while a BrokenPipeError is handled.
+    # What is still buffered has nowhere to go, also when the interpreter ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 app = typer.Typer(

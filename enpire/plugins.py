@@ -62,6 +62,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "operators": {"simulated": "sim.operator:open_operator"},
     "inspections": {
         "task": "sim.task_check.suite:check_task",
+        "checks": "sim.task_check.suite:count_checks",
         "verifier": "sim.verifiers.grading:report",
         "thresholds": "sim.verifiers.fitting:fit",
         "classifier": "sim.verifiers.fitting:fit_classifier",

@@ -136,7 +136,6 @@ class _Studio:
         for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
             self._scene.flags[flag] = 0
         self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
-        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
         self._option = mujoco.MjvOption()
         self._camera = mujoco.MjvCamera()
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
@@ -149,6 +148,8 @@ class _Studio:
         mujoco.mjv_updateScene(model, data, self._option, None, self._camera, everything, self._scene)
         if trouble is not CLEAR:
             self._worsen(trouble)
+        # Every studio draws into a buffer of its own: another one may have drawn since.
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
         mujoco.mjr_render(self._frame, self._scene, self._context)
         picture = np.empty((HEIGHT, WIDTH, 3), dtype=np.uint8)
         mujoco.mjr_readPixels(picture, None, self._frame, self._context)

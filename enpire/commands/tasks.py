@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -157,7 +157,7 @@ def _checked(name: str, shown: Callable[[str], bool]) -> Checked:
     from enpire.plugins import load
 
     run = cast("Callable[[str, Callable[[FindingLine], None]], Checked]", load("inspections", "task"))
-    rules = len(cast("Sequence[object]", load("inspections", "sim.task_check.suite:CHECKS")))
+    rules = cast("Callable[[], int]", load("inspections", "checks"))()
     seen = count(1)
     with Bar(f"checks of {name}") as bar:
 

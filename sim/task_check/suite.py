@@ -16,6 +16,11 @@ Check = Callable[[Bench], None]
 CHECKS: tuple[Check, ...] = (*spec_checks.CHECKS, *rig_checks.CHECKS, *skill_checks.CHECKS)
 
 
+def count_checks() -> int:
+    """How many checks the suite has."""
+    return len(CHECKS)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """What one check found."""

@@ -43,7 +43,9 @@ def test_a_terminal_gets_a_bar_and_the_last_one_stays() -> None:
             time.sleep(bars.DELAY_S + 0.5)
             bar(gate(20))
             bar(gate(40))
-        shown = os.read(reader, 1 << 16).decode()
+        shown = ""
+        while not shown.endswith("\x1b[?25h"):
+            shown += os.read(reader, 1 << 16).decode()
     os.close(reader)
     assert "Files go to /somewhere" in shown
     assert "loading" in shown

@@ -68,10 +68,13 @@ class Nobody:
 def test_the_same_campaign_again_on_a_fleet_that_answers_in_another_order(tmp_path: Path) -> None:
     first, again = run(tmp_path / "one", PretendFleet), run(tmp_path / "two", Hurried)
     changes, gates, learned = first
-    assert len(changes) >= 2
     assert len(gates) >= 4
     assert len(set(learned)) > 2
-    assert first == again
+    assert again[1:] == (gates, learned)
+    # When the test ends the campaign, the agent may or may not have said what it would try next.
+    both = min(len(changes), len(again[0]))
+    assert both >= 2
+    assert again[0][:both] == changes[:both]
 
 
 def test_a_lockstep_that_cannot_keep_step_is_refused() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from sim import cameras
 from sim.tasks.pin_insertion import PinInsertion
+from sim.tasks.push_t import PushT
 
 ROOT = Path(__file__).parents[2]
 SAY = (
@@ -54,6 +55,17 @@ def test_pictures_show_the_lane_that_was_asked(pin: PinInsertion) -> None:
         assert picture.std() > 10.0, f"{name} shows nothing"
         assert not np.array_equal(picture, second[name])
     assert np.array_equal(rig.look(0)["top"], first["top"])
+
+
+def test_scenes_that_are_drawn_in_turn_keep_their_own_pictures(pin: PinInsertion) -> None:
+    if cameras.why():
+        pytest.skip(cameras.why())
+    rigs = [pin.rig(1, 0), PushT().rig(1, 0), pin.rig(1, 0)]
+    for rig, task in zip(rigs, (pin, PushT(), pin), strict=True):
+        rig.place(0, task.start("train", 0, b""))
+    first, _, again = (rig.look(0) for rig in rigs)
+    for name, picture in first.items():
+        np.testing.assert_array_equal(picture, again[name])
 
 
 def test_pictures_get_worse_as_it_is_said(pin: PinInsertion) -> None:
