@@ -1,4 +1,8 @@
-"""What people ask for: pause, resume, stop, promote, roll back. Read from the inbox, written to the ledger first."""
+"""What people ask for: pause, resume, stop, promote, roll back. Read from the inbox, written to the ledger first.
+
+A stop alone goes out before it is written down: a robot may always stand still, and the file in the inbox stays until
+the ledger has it.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +28,11 @@ def heed(lab: Lab) -> None:
         if refusal:
             lab.write(("command requested", body), ("command refused", {**body, "why": refusal}))
         else:
+            if command.verb == "stop":
+                _to_stations(lab, command)  # nobody waits for a disk to stop a robot
             lab.write(("command requested", body), ("command accepted", body))
-            _CARRY_OUT[command.verb](lab, command)
+            if command.verb != "stop":
+                _CARRY_OUT[command.verb](lab, command)
             lab.pending_commands.append(command)
         inbox.done(lab.home.inbox, command)
     _mind_the_verifier(lab)

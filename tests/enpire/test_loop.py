@@ -132,7 +132,7 @@ def test_a_campaign_that_a_person_ends_is_over(home: Home) -> None:
     ledger.close()
 
 
-def test_commands_are_written_before_they_are_carried_out(home: Home) -> None:
+def test_commands_are_carried_out_once_and_written_down(home: Home) -> None:
     ledger = SqliteLedger(home.ledger)
     fleet = PretendFleet(home.versions)
     lab = lab_of(home, ledger, replace(CAMPAIGN, budget=Budget(wall_s=4, rounds=8)), fleet)
