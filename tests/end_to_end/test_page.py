@@ -23,7 +23,7 @@ from web_ui.routes.page import BUILT
 from web_ui.server import Server
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Page, Route
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium")
@@ -288,6 +288,40 @@ def test_a_dead_server_is_never_shown_as_live(
     page.get_by_role("button", name="Pause sim-1").click()
     expect(page.get_by_role("alert")).to_contain_text("does not answer")
     page.screenshot(path=artefacts / "stale.png", full_page=True)
+
+
+def test_a_stop_is_sent_again_until_it_arrives(
+    server: tuple[Server, ScriptedLab], context: BrowserContext, artefacts: Path
+) -> None:
+    running, lab = server
+    expect, page = playwright.expect, context.new_page()
+    _set_up(page, running)
+    seen: list[str | None] = []
+
+    def hang(route: Route) -> None:
+        seen.append(route.request.header_value("idempotency-key"))
+        if len(seen) > 3:
+            route.continue_()
+
+    page.route("**/api/v1/commands", hang)
+    stop = page.get_by_role("button", name="Stop sim-1")
+    stop.dblclick()
+    expect(page.get_by_role("alert")).to_contain_text("The stop of sim-1 has not arrived and is sent again")
+    page.screenshot(path=artefacts / "stop-again.png")
+    stop.click()
+    expect(page.locator("[data-station=sim-1] .pill")).to_contain_text("Stopped")
+    expect(stop).to_be_enabled()
+    assert seen[0] == seen[1], "a double click is one command"
+    assert len(set(seen)) == 2, "a later click is a command of its own"
+    assert [verb for verb, _, _ in lab.given.values()][:1] == ["stop"]
+
+
+def _set_up(page: Page, running: Server) -> None:
+    page.goto(running.setup_link)
+    page.fill("[name=name]", "ada")
+    page.fill("[name=password]", PASSWORD)
+    page.click("text=Create the admin")
+    playwright.expect(page.locator(".tile")).to_have_count(4, timeout=PATIENCE_MS)
 
 
 def test_dark_narrow_and_empty(tmp_path: Path, browser: Browser, artefacts: Path) -> None:

@@ -9,21 +9,26 @@ export class Problem extends Error {
   }
 }
 
-async function call<T>(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
-  let response: Response;
+/** Long enough to read a large ledger. */
+const PATIENCE_MS = 30_000;
+
+interface More { headers?: Record<string, string>; patience_ms?: number }
+
+async function call<T>(method: string, path: string, body?: unknown, { headers = {}, patience_ms = PATIENCE_MS }: More = {}): Promise<T> {
+  let response: Response, answer: unknown;
   try {
     response = await fetch(`/api/v1${path}`, {
       method,
       headers: body === undefined ? headers : { "content-type": "application/json", ...headers },
       body: body === undefined ? null : JSON.stringify(body),
       credentials: "same-origin",
+      signal: AbortSignal.timeout(patience_ms),
     });
-  } catch {
-    throw new Problem(0, "The server does not answer: check that it still runs.");
+    answer = response.headers.get("content-type")?.includes("json") ? await response.json() : undefined;
+  } catch (error) {
+    const late = error instanceof DOMException && error.name === "TimeoutError";
+    throw new Problem(0, `The server does not answer${late ? ` within ${patience_ms / 1000} s` : ""}: check that it still runs.`);
   }
-  if (response.status === 204) return undefined as T;
-  const type = response.headers.get("content-type") ?? "";
-  const answer: unknown = type.includes("json") ? await response.json() : undefined;
   if (response.ok) return answer as T;
   throw new Problem(response.status, sentenceOf(answer) ?? `The server answered ${response.status}.`);
 }
@@ -34,8 +39,7 @@ function sentenceOf(answer: unknown): string | undefined {
 }
 
 export const get = <T>(path: string) => call<T>("GET", path);
-export const post = <T>(path: string, body: unknown, headers?: Record<string, string>) =>
-  call<T>("POST", path, body, headers);
+export const post = <T>(path: string, body: unknown, more?: More) => call<T>("POST", path, body, more);
 export const put = (path: string, body: unknown) => call<void>("PUT", path, body);
 export const del = (path: string) => call<void>("DELETE", path);
 

@@ -46,7 +46,7 @@ export function Tile({ station, chosen, toggle }: { station: Station; chosen: bo
         {mayCommand.value && !station.stopped && !station.paused && (
           <button onClick={() => void command("pause", station.name)} aria-label={`Pause ${station.name}`}>‖ Pause</button>
         )}
-        <button onClick={() => void command("stop", station.name)} disabled={station.stopped} aria-label={`Stop ${station.name}`}>■ Stop</button>
+        <button onClick={() => void command("stop", station.name)} aria-label={`Stop ${station.name}`}>■ Stop</button>
         <span class="faint small mono" style={{ alignSelf: "center" }} title={`runs the version ${station.deployed}`}>
           {station.deployed ? short(station.deployed) : ""}
         </span>
