@@ -180,7 +180,10 @@ def _give_up(desk: Desk, surrender: Surrender) -> dict[str, object]:
 
 
 def _wait(desk: Desk, pause: Pause) -> dict[str, object]:
-    began = pause.after or desk.newest()
+    newest = desk.newest()
+    if not 0 <= pause.after <= newest:
+        raise UsageError(f"`after` is the number that the last wait answered, from 0 to {newest}; 0 is now.")
+    began = pause.after or newest
     newest = desk.wait(began, min(max(0.0, pause.seconds), WAIT_S))
     mine = [briefs.card(item) for item in desk.ideas().experiments.values() if item.lane == desk.sender.lane]
     return {"something_happened": newest > began, "after": newest, "over": desk.over(), "your_experiments": mine[-3:]}

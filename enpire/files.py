@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ from enpire.errors import FileProblem
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 """The shipped files of a checkout; an installed wheel keeps them inside the package."""
+LARGEST_WHOLE = 2**63 - 1
+"""The largest whole number that every reader of what is stored can hold."""
 
 
 def configs_root() -> Path:
@@ -62,7 +65,7 @@ def read_yaml(path: Path) -> Mapping[str, object]:
 def parse[T](cls: type[T], mapping: object, where: str) -> T:
     """A dataclass from a mapping, checked field by field; `where` begins the sentence of an error."""
     if not isinstance(mapping, Mapping):
-        raise FileProblem(f"{where} must be a mapping of keys to values, not {_shown(mapping)}.")
+        raise FileProblem(f"{where} must be a mapping of keys to values, not {shown(mapping)}.")
     given = cast("Mapping[str, object]", mapping)
     fields = {item.name: item for item in dataclasses.fields(cast(Any, cls))}
     unknown = [str(key) for key in given if key not in fields]
@@ -105,7 +108,7 @@ def _value(hint: object, value: object, where: str) -> object:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
         if value not in arguments:
-            raise FileProblem(f"{where} must be one of {', '.join(map(str, arguments))}, not {_shown(value)}.")
+            raise FileProblem(f"{where} must be one of {', '.join(map(str, arguments))}, not {shown(value)}.")
         return value
     if origin in {types.UnionType, typing.Union}:
         return _union(arguments, value, where)
@@ -115,7 +118,7 @@ def _value(hint: object, value: object, where: str) -> object:
         return _tuple((*arguments, ...), value, where)
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
         if not isinstance(value, Mapping):
-            raise FileProblem(f"{where} must be a mapping of keys to values, not {_shown(value)}.")
+            raise FileProblem(f"{where} must be a mapping of keys to values, not {shown(value)}.")
         items = cast("Mapping[object, object]", value).items()
         return {_key(key, where): _value(arguments[1], item, f"{where}, key {str(key)!r}") for key, item in items}
     return _scalar(cast(type, hint), value, where)
@@ -140,7 +143,7 @@ def _union(arguments: tuple[object, ...], value: object, where: str) -> object:
 
 def _tuple(arguments: tuple[object, ...], value: object, where: str) -> tuple[object, ...]:
     if not isinstance(value, list | tuple):
-        raise FileProblem(f"{where} must be a list, not {_shown(value)}.")
+        raise FileProblem(f"{where} must be a list, not {shown(value)}.")
     items = cast("list[object]", value)
     if len(arguments) == 2 and arguments[1] is Ellipsis:
         return tuple(_value(arguments[0], item, f"{where}, item {index}") for index, item in enumerate(items))
@@ -151,20 +154,23 @@ def _tuple(arguments: tuple[object, ...], value: object, where: str) -> tuple[ob
 
 def _scalar(hint: type, value: object, where: str) -> object:
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        if value != value or value in {float("inf"), float("-inf")}:
-            raise FileProblem(f"{where} must be a finite number, not {value}.")
+        if not -sys.float_info.max <= value <= sys.float_info.max:
+            raise FileProblem(f"{where} must be a finite number, not {shown(value)}.")
         return float(value)
     if hint is Path and isinstance(value, str):
         return Path(value)
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise FileProblem(f"{where} must be whole Unicode characters, not {_shown(value)}; leave out the halves.")
+            raise FileProblem(f"{where} must be whole Unicode characters, not {shown(value)}; leave out the halves.")
         return value
     kinds: dict[object, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
     kind = kinds.get(hint, hint.__name__)
-    raise FileProblem(f"{where} must be {kind}, not {_shown(value)}.")
+    raise FileProblem(f"{where} must be {kind}, not {shown(value)}.")
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value in the sentence of an error: at most 60 characters of it."""
+    if isinstance(value, int) and not -LARGEST_WHOLE <= value <= LARGEST_WHOLE:
+        return f"a whole number of {value.bit_length()} bits"
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 from enpire.errors import UsageError
+from enpire.files import shown
 
 if TYPE_CHECKING:
     from enpire.recipe import Recipe, Setting
@@ -32,7 +33,7 @@ class Range:
 
     def holds(self, value: object) -> bool:
         """Whether a setting may have this value."""
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float):
             return False
         return self.low <= value <= self.high and not (self.whole and value != int(value))
 
@@ -66,8 +67,11 @@ def axis_of(name: str, written: tuple[Plain, ...]) -> Axis:
         return Choice(options=written)
     low, high = written[0], written[1]
     numbers = [item for item in (low, high) if isinstance(item, int | float) and not isinstance(item, bool)]
-    if len(numbers) < 2 or not numbers[0] < numbers[1] or (written[2] == "log" and numbers[0] <= 0):
-        raise ValueError(f"the space of {name} must be [low, high, scale] with low < high, and low > 0 on a log scale.")
+    most = sys.float_info.max
+    if len(numbers) < 2 or not -most <= numbers[0] < numbers[1] <= most or (written[2] == "log" and numbers[0] <= 0):
+        raise ValueError(
+            f"the space of {name} must be [low, high, scale] with low < high, both finite, and low > 0 on a log scale."
+        )
     whole = all(isinstance(item, int) for item in numbers)
     return Range(low=numbers[0], high=numbers[1], scale=written[2], whole=whole)
 
@@ -92,7 +96,7 @@ def changed(recipe: Recipe, changes: Mapping[str, object], name: str) -> Recipe:
             allowed = ", ".join(known) or "none: the recipe declares no `space`"
             raise UsageError(f"The setting {setting!r} is not in the search space; these may be changed: {allowed}.")
         if not axis.holds(value):
-            raise UsageError(f"The setting {setting!r} cannot be {value!r}; allowed are {axis}.")
+            raise UsageError(f"The setting {setting!r} cannot be {shown(value)}; allowed are {axis}.")
     settings = {**recipe.settings, **{key: _typed(known[key], value) for key, value in changes.items()}}
     made = replace(recipe, name=name, settings=settings)
     if made.hash == recipe.hash:

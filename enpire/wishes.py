@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from enpire.errors import FileProblem, UsageError
-from enpire.files import parse, plain
+from enpire.files import LARGEST_WHOLE, canonical, parse, plain
 from enpire.ids import mint
 from enpire.store import durable
 
@@ -21,6 +21,8 @@ Verb = Literal["hypothesis", "experiment", "adopt", "finding", "give up", "finis
 VERBS: tuple[Verb, ...] = get_args(Verb)
 LARGEST = 16 * 1024
 """Bytes of one wish."""
+LONGEST_WHOLE = 20
+"""Characters of a whole number, with its sign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +53,17 @@ class Sender:
 
 
 def leave(inbox: Path, sender: Sender, verb: Verb, said: Mapping[str, object]) -> str:
-    """Leave a wish; returns its id. UsageError when it is too large."""
+    """Leave a wish; returns its id. UsageError when it is too large, or holds what the ledger cannot."""
     wish = Wish(
         wish_id=mint(), campaign_id=sender.campaign_id, verb=verb, author=sender.author, lane=sender.lane, said=said
     )  # fmt: skip
-    data = json.dumps(plain(wish), allow_nan=False).encode()
-    if len(data) > LARGEST:
-        raise UsageError(f"What you say has {len(data)} bytes; at most {LARGEST} are taken: shorten it.")
+    try:
+        data = json.dumps(plain(wish), allow_nan=False).encode()
+        if len(data) > LARGEST:
+            raise UsageError(f"What you say has {len(data)} bytes; at most {LARGEST} are taken: shorten it.")
+        _decoded(data)
+    except (ValueError, RecursionError) as problem:
+        raise UsageError(f"What you say cannot be kept: {problem}.") from problem
     folder = folder_of(inbox)
     durable.make_folder(folder)
     durable.write(folder / f"{wish.wish_id}.json", data)
@@ -83,13 +89,26 @@ def _read(path: Path) -> Wish:
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
-        content = json.loads(data) if len(data) <= LARGEST else None
+        content = _decoded(data) if len(data) <= LARGEST else None
     except (OSError, ValueError, RecursionError) as problem:
         raise FileProblem(f"The wish {path.name} cannot be read: {problem}.") from problem
     wish = parse(Wish, content, f"The wish {path.name}")
     if wish.wish_id != path.stem:
         raise FileProblem(f"The wish {path.name} says that its id is {wish.wish_id!r}.")
     return wish
+
+
+def _decoded(data: bytes) -> object:
+    """JSON that the ledger can hold: finite numbers, whole ones of 64 bits, whole characters; else ValueError."""
+    content = json.loads(data, parse_int=_whole)
+    canonical(content).encode()
+    return content
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > LONGEST_WHOLE or not -LARGEST_WHOLE <= int(digits) <= LARGEST_WHOLE:
+        raise ValueError(f"a whole number of {len(digits)} digits is too large")
+    return int(digits)
 
 
 def _away(path: Path, where: str) -> None:

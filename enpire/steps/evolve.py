@@ -127,6 +127,9 @@ def _answer(lab: Lab, wish: Wish) -> Sequence[Entry]:
     except EnpireError as problem:
         reply.entries.clear()
         reply.say("wish refused", verb=wish.verb, why=str(problem))
+    except Exception as mistake:  # noqa: BLE001  whatever an agent says, the loop goes on and the ledger tells why
+        reply.entries.clear()
+        reply.say("wish refused", verb=wish.verb, why=f"It cannot be judged ({type(mistake).__name__}): {mistake}.")
     return reply.entries
 
 

@@ -46,6 +46,9 @@ def test_the_official_client_round_trips_every_tool(tmp_path: Path) -> None:
             await use("get_brief")
             made = await use("propose_hypothesis", **CLAIM)
             sent = await use("submit_candidate", hypothesis_id=made["hypothesis_id"], changes={"skill": 0.9})
+            huge = {"hypothesis_id": made["hypothesis_id"], "changes": {"skill": 10**400}}
+            refused = answered(await client.call_tool("submit_candidate", huge))
+            assert "a whole number of 401 digits is too large" in refused["problem"]
             await use("get_experiment", experiment_id=sent["experiment_id"])
             await use("get_diff", experiment_id=sent["experiment_id"], against="in_force")
             await use("list_experiments")

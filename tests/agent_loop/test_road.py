@@ -193,6 +193,29 @@ def test_spoilt_wishes_and_wishes_for_another_campaign_do_not_stop_the_loop(home
         assert any("not the one that runs" in why for why in refused)
 
 
+@pytest.mark.parametrize("skill", ["1" + "0" * 400, "1e400", "NaN", '"\\ud83d"', "9223372036854775808"])
+def test_a_number_that_nobody_can_hold_is_set_aside_and_the_loop_goes_on(home: Home, skill: str) -> None:
+    folder = home.inbox / "agents"
+    folder.mkdir()
+    said = f'{{"hypothesis_id": "x", "changes": {{"skill": {skill}}}}}'
+    wish = f'{{"wish_id": "e", "campaign_id": "C1", "verb": "experiment", "author": "x", "lane": "y", "said": {said}}}'
+    (folder / "e.json").write_text(wish)
+    with Running(home, paused=True) as lab:
+        lab.until(lambda lab: not list(folder.glob("*.json")))
+        assert (folder / "bad" / "e.json").exists()
+        told = [str(event.body["why"]) for event in lab.ledger.events(kinds=("wish refused",))]
+        assert ["The wish e.json cannot be read" in why for why in told] == [True]
+
+
+def test_a_wish_that_breaks_its_reader_is_refused_with_the_reason(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(recipe: object, changes: object, name: object) -> None:
+        raise OverflowError("too large for this reader")
+
+    monkeypatch.setattr("enpire.steps.evolve.changed", broken)
+    with Running(home, paused=True) as lab, pytest.raises(EnpireError, match="OverflowError.*too large for this"):
+        lab.beside(lambda: submit(lab.desk("one"), skill=0.5))
+
+
 def test_a_wish_is_answered_once_when_the_loop_dies_before_it_puts_it_away(home: Home) -> None:
     with Running(home, paused=True) as lab:
         lab.beside(lambda: tools.call(lab.desk(), "propose_hypothesis", CLAIM))

@@ -52,6 +52,15 @@ def test_wrong_arguments_are_refused_in_a_sentence(desk: Desk) -> None:
         tools.call(desk, "get_experiment", {"experiment_id": "x"})
 
 
+def test_numbers_without_bound_are_refused_in_a_sentence(desk: Desk) -> None:
+    huge = 10**400
+    for after in (10**30, -1, huge):
+        with pytest.raises(UsageError, match="the number that the last wait answered, from 0 to"):
+            tools.call(desk, "wait", {"seconds": 0.0, "after": after})
+    with pytest.raises(FileProblem, match="must be a finite number, not a whole number of 1329 bits"):
+        tools.call(desk, "wait", {"seconds": huge})
+
+
 def test_half_a_character_cannot_reach_the_records_and_spoil_every_brief(desk: Desk) -> None:
     with pytest.raises(FileProblem, match="whole Unicode characters"):
         tools.call(desk, "post_finding", {"text": "half \ud83d of it"})

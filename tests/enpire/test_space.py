@@ -9,7 +9,7 @@ import pytest
 from enpire.errors import FileProblem, UsageError
 from enpire.files import parse, plain
 from enpire.recipe import Recipe, read_recipe
-from enpire.space import Choice, Range, axes, changed
+from enpire.space import Choice, Range, axes, axis_of, changed
 
 WRITTEN = {
     "name": "r", "learner": "habc", "settings": {"rate": 0.001, "steps": 4, "gate": "soft"},
@@ -69,3 +69,11 @@ def test_every_shipped_recipe_of_a_round_declares_a_space(tmp_path: Path) -> Non
         shipped = read_recipe(name)
         assert len(shipped.space) >= 3
         assert all(axis.holds(shipped.settings[setting]) for setting, axis in axes(shipped).items())
+
+
+def test_a_whole_number_that_no_float_holds_is_outside_every_range_and_named_by_its_size() -> None:
+    for axis in (axis_of("skill", (0.1, 0.9, "linear")), axis_of("steps", (1, 8, "log"))):
+        for value in (10**400, -(10**400), float("inf"), float("nan")):
+            assert not axis.holds(value)
+    with pytest.raises(ValueError, match="both finite"):
+        axis_of("steps", (1, 10**400, "linear"))
