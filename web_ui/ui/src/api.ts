@@ -24,7 +24,8 @@ async function call<T>(method: string, path: string, body?: unknown, { headers =
       credentials: "same-origin",
       signal: AbortSignal.timeout(patience_ms),
     });
-    answer = response.headers.get("content-type")?.includes("json") ? await response.json() : undefined;
+    const told = response.status !== 204 && response.headers.get("content-type")?.includes("json");
+    answer = told ? await response.json() : undefined;
   } catch (error) {
     const late = error instanceof DOMException && error.name === "TimeoutError";
     throw new Problem(0, `The server does not answer${late ? ` within ${patience_ms / 1000} s` : ""}: check that it still runs.`);
