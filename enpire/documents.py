@@ -59,7 +59,7 @@ class GateView:
     both: int
     neither: int
     log_e: float
-    """Evidence that the candidate succeeds more often, in nats."""
+    """Evidence that its decision rests on (of faster, where that promoted it), in nats."""
     log_need: float
     """Evidence that promotes it, in nats."""
     difference_low: float | None

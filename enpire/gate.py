@@ -68,6 +68,19 @@ def never_began(outcome: OutcomeKind, cause: str) -> bool:
     return outcome == "aborted" and cause.partition(":")[0] == "released"
 
 
+REPLACED = 200
+"""At most so many interrupted trials of one measure, or one confirmation, are given again; further ones count."""
+
+
+def interrupted(outcome: OutcomeKind, cause: str) -> bool:
+    """Whether a trial was cut off with its whole station, however it went: a process that ended, a session that did.
+
+    The base's measure and a confirmation give such a trial again, from another start. A gate does not: there both sides
+    bear it alike. An operator's stop is none: people stop what they see go wrong.
+    """
+    return outcome == "aborted" and cause.startswith(("the station's process ended", "the station left"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
     """Both sides from one hidden start."""
@@ -145,6 +158,11 @@ class Decision:
 
 
 _FIGURES = ("level", "log_need", "log_e", "log_e_worse", "log_e_faster", "low", "high", "more")
+
+
+def weighed(reason: str) -> str:
+    """Name of the figure that a decision of this reason rests on, in nats."""
+    return {"faster": "log_e_faster", "worse": "log_e_worse"}.get(reason, "log_e")
 
 
 def level(alpha: float, k: int, promoted: int) -> float:

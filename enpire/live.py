@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 from enpire.drift import drift
@@ -120,7 +121,8 @@ def _gate(lab: Lab) -> GateLine | None:
         return None
     decision: Decision | None = gate.decision
     if decision is None:
-        return GateLine(pairs=0, max_pairs=lab.campaign.gate.pairs, wins=0, losses=0, log_e=0.0, need=1.0)
+        need = -math.log(gate.level)
+        return GateLine(pairs=0, max_pairs=lab.campaign.gate.pairs, wins=0, losses=0, log_e=0.0, need=need)
     tally = decision.tally
     return GateLine(
         pairs=tally.pairs, max_pairs=lab.campaign.gate.pairs, wins=tally.wins, losses=tally.losses,

@@ -7,12 +7,25 @@ comes out different means that the ledger, the gate or this file is wrong; each 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
 from enpire.files import parse
-from enpire.gate import Decision, GateRule, Trial, confirm, judge, level, never_began, pairs_in_order
+from enpire.gate import (
+    REPLACED,
+    Decision,
+    GateRule,
+    Trial,
+    confirm,
+    interrupted,
+    judge,
+    level,
+    never_began,
+    pairs_in_order,
+    weighed,
+)
 from enpire.interfaces import Ledger
 from enpire.intervals import wilson
 from enpire.proposals import Ideas, verdict
@@ -87,6 +100,8 @@ class _Records:
     found: int = 0
     counted: int = 0
     """Found after a gate had counted them as unknown."""
+    replaced: Counter[str] = field(default_factory=Counter[str])
+    """Version -> interrupted trials that were given again."""
     base: list[bool] = field(default_factory=list[bool])
     gates: dict[str, _Gate] = field(default_factory=dict[str, _Gate])
     opened: int = 0
@@ -174,15 +189,21 @@ class _Records:
             gate.trials.append(
                 Trial(pair=order.pair, side=side, outcome=episode.outcome, ticks=episode.ticks, cause=episode.cause)
             )
-        elif never_began(episode.outcome, episode.cause):
+        elif never_began(episode.outcome, episode.cause) or self._given_again(order, episode):
             if order.purpose == "confirm" and self.confirmations:
                 self.confirmations[-1].starts.discard(order.start.index)
         elif order.purpose == "base":
             self.base.append(success)
-        elif order.purpose == "confirm" and self.confirmations:
+        elif self.confirmations and order.policy_id == self.confirmations[-1].opened["policy_id"]:
             last = self.confirmations[-1]
             last.ended, last.successes = last.ended + 1, last.successes + success
             last.strange += strange
+
+    def _given_again(self, order: Order, episode: Episode) -> bool:
+        if not interrupted(episode.outcome, episode.cause) or self.replaced[order.policy_id] >= REPLACED:
+            return False
+        self.replaced[order.policy_id] += 1
+        return True
 
     def _base_measured(self, event: Event) -> list[Check]:
         interval = wilson(sum(self.base), len(self.base))
@@ -235,6 +256,7 @@ class _Records:
         again = {
             "policy_id": last.opened["policy_id"], "successes": last.successes, "n": n, "passed": result.passed,
             "low": result.interval.low, "high": result.interval.high,
+            "given_again": self.replaced[str(last.opened["policy_id"])],
         }  # fmt: skip
         strange = list(last.strange)
         if last.ended != n or len(last.starts) != n:
@@ -292,10 +314,10 @@ class _Records:
 def _told(decision: Decision) -> str:
     """A decision in numbers, with the evidence that its reason rests on."""
     tally = decision.tally
-    weighed = {"faster": decision.log_e_faster, "worse": decision.log_e_worse}.get(decision.reason, decision.log_e)
+    evidence: float = getattr(decision, weighed(decision.reason))
     return (
         f"{decision.kind} ({decision.reason}) after {tally.pairs} pairs: {tally.wins} won, {tally.losses} lost, "
-        f"{tally.faster} faster, {tally.slower} slower, log E {weighed:.2f}, promoted from {decision.log_need:.2f}"
+        f"{tally.faster} faster, {tally.slower} slower, log E {evidence:.2f}, promoted from {decision.log_need:.2f}"
     )
 
 

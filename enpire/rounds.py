@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from enpire.documents import Confirm, GateView, LearnerView, RoundView, Success
+from enpire.gate import weighed
 from enpire.history import GateRecord, History, LearnerRecord, mapping, number, text
 from enpire.intervals import wilson
 from enpire.store.reading import Reading, Tally
@@ -61,7 +62,7 @@ def gate_view(record: GateRecord) -> GateView:
         losses=losses,
         both=both,
         neither=neither,
-        log_e=number(decided, "log_e"),
+        log_e=number(decided, weighed(text(decided, "reason"))),
         log_need=number(decided, "log_need"),
         difference_low=number(decided, "low") if decided else None,
         difference_high=number(decided, "high") if decided else None,

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from enpire.gate import Decision, Trial, never_began
+from enpire.gate import REPLACED, Decision, Trial, interrupted, never_began
 from enpire.intervals import lower_bound
 from enpire.proposals import Ideas
 from enpire.types import Episode, Order, OutcomeKind, Purpose
@@ -73,7 +73,6 @@ class Confirmation:
 
     policy_id: str
     n: int
-    issued: int = 0
     ended: Count = field(default_factory=Count)
 
 
@@ -162,6 +161,10 @@ class CampaignState:
     base: Count = field(default_factory=Count)
     base_policy: str = ""
     base_issued: int = 0
+    replaced: Counter[str] = field(default_factory=Counter[str])
+    """Version -> interrupted trials of its measure or confirmation that were given again."""
+    confirm_issued: Counter[str] = field(default_factory=Counter[str])
+    """Version -> starts of its confirmations that were ordered; none is ever used twice."""
     base_measured: bool = False
     practice: dict[int, Count] = field(default_factory=dict[int, Count])
     """Train start -> how the last policies did on it."""
@@ -208,8 +211,8 @@ class CampaignState:
         self.open[order.order_id] = order
         if order.purpose == "gate" and self.gate is not None and order.gate_id == self.gate.gate_id:
             self.gate.issued = max(self.gate.issued, order.pair + 1)
-        elif order.purpose == "confirm" and self.confirmation is not None:
-            self.confirmation.issued += 1
+        elif order.purpose == "confirm":
+            self.confirm_issued[order.policy_id] += 1
         elif order.purpose == "base":
             self.base_issued += 1
 
@@ -225,12 +228,19 @@ class CampaignState:
             self._gather(order, episode)
         elif order.purpose == "gate":
             self._trial(order, episode)
-        elif never_began(episode.outcome, episode.cause):
+        elif never_began(episode.outcome, episode.cause) or self._given_again(order, episode):
             return
         elif order.purpose == "base":
             self.base.add(success)
-        elif self.confirmation is not None:
+        elif self.confirmation is not None and order.policy_id == self.confirmation.policy_id:
             self.confirmation.ended.add(success)
+
+    def _given_again(self, order: Order, episode: Episode) -> bool:
+        """Whether a trial of a measure that is read once was interrupted, and another takes its place."""
+        if not interrupted(episode.outcome, episode.cause) or self.replaced[order.policy_id] >= REPLACED:
+            return False
+        self.replaced[order.policy_id] += 1
+        return True
 
     def find(self, episode: Episode) -> None:
         """An order that had ended as unknown is known after all.

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from enpire.gate import weighed
 from enpire.snapshot import GateLine, LabSnapshot, RoundLine, StationLine
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class TerminalView:
 def told(kind: str, body: Mapping[str, object]) -> str:
     """One line about a notable event; empty for the rest."""
     teller = _TELLERS.get(kind)
+    if kind == "gate decided":
+        body = {**body, "evidence": body.get(weighed(str(body.get("reason"))))}
     return teller.format_map(_Facts(body)).rstrip(": ") if teller else ""
 
 
@@ -98,7 +101,7 @@ _TELLERS: Mapping[str, str] = {
     "learner failed": "the learner failed: {why}",
     "base measured": "base policy {policy_id}: {successes} of {n} succeed [{low}, {high}]",
     "gate opened": "gate {k}: candidate {candidate} against champion {champion}",
-    "gate decided": "gate decided: {decision} ({reason}), +{wins} -{losses} in {pairs} pairs, evidence {log_e}",
+    "gate decided": "gate: {decision} ({reason}), +{wins} -{losses} of {pairs} pairs, {evidence} of {log_need} nats",
     "deployed": "deployed {policy_id}: {reason}",
     "rolled back": "rolled back to {to}: {reason}",
     "confirm opened": "confirming {policy_id} on {n} fresh starts",

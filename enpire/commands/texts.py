@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from enpire.documents import CampaignView, Confirm, EpisodeView, IdeaView, RoundView, Success, VersionView
+from enpire.documents import CampaignView, Confirm, EpisodeView, GateView, IdeaView, RoundView, Success, VersionView
+from enpire.gate import weighed
 from enpire.idea_tree import outcome, told
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def decision(item: Decision) -> str:
             ("only candidate", str(tally.wins)), ("only champion", str(tally.losses)),
             ("faster / slower", f"{tally.faster} / {tally.slower} where both succeed"),
             ("difference", f"between {100 * item.low:+.1f} and {100 * item.high:+.1f} points"),
-            ("evidence", f"{item.log_e:.2f} of {item.log_need:.2f} nats"),
+            ("evidence", f"{getattr(item, weighed(item.reason)):.2f} of {item.log_need:.2f} nats"),
         ]
     )  # fmt: skip
 
@@ -131,13 +132,19 @@ def _confirmed(confirm: Confirm | None) -> str:
     return f"{rate(confirm)}: {verdict}"
 
 
+def _between(gate: GateView) -> str:
+    if gate.difference_low is None or gate.difference_high is None:
+        return ""
+    return f", {100 * gate.difference_low:+.1f} to {100 * gate.difference_high:+.1f} points"
+
+
 def _rounds(rounds: Iterable[RoundView]) -> str:
     lines = ["round  success in collection                gate"]
     for item in rounds:
         gate = item.gate
         told = "-" if gate is None else (
             f"{gate.decision} ({gate.reason or 'open'}): +{gate.wins} -{gate.losses} in {gate.pairs} pairs, "
-            f"evidence {gate.log_e:.1f}"
+            f"evidence {gate.log_e:.1f} of {gate.log_need:.1f}{_between(gate)}"
         )  # fmt: skip
         lines.append(f"{item.round:>5}  {rate(item.collection):<35}  {told}")
     return "\n".join(lines)

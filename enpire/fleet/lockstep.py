@@ -44,7 +44,7 @@ class Lockstep(Scheduler):
         return [self._order(state, seat, "demonstrate", start, EXPERT)]
 
     def _confirm(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
-        issued = state.confirmation.issued if state.confirmation else 0
+        issued = state.confirm_issued[state.confirmation.policy_id] if state.confirmation else 0
         mine = self._turn_of(seat, issued + _count(drawn, "confirm"))
         return super()._confirm(state, seat, drawn) if mine else []
 

@@ -75,7 +75,7 @@ class Scheduler:
         waiting = sum(order.purpose == "confirm" for order in drawn)
         if confirmation.ended.n + flying(state, "confirm") + waiting >= confirmation.n:
             return []
-        index = confirmation.issued + waiting
+        index = state.confirm_issued[confirmation.policy_id] + waiting
         start = self.starts("confirm", index, confirmation.policy_id)
         return [self._order(state, seat, "confirm", start, confirmation.policy_id)]
 

@@ -67,12 +67,12 @@ def wind_up(lab: Lab) -> None:
     delivers it to whoever runs next in this home. After an interruption it stays open: what the stations still hold,
     in a spool on their own disks, is delivered when the same command goes on.
     """
+    for station in lab.stations.values():
+        lab.fleet.command(station.name, "leave")
     if lab.learner is not None:
         lab.learner.end()
     for lane in lab.agent_lanes:
         lane.end()
-    for station in lab.stations.values():
-        lab.fleet.command(station.name, "leave")
     began_s = lab.clock()
     while lab.state.open and lab.clock() - began_s < _patience_s(lab):
         record(lab)

@@ -95,5 +95,6 @@ def _read_confirmation(lab: Lab) -> None:
     body = {
         "policy_id": confirmation.policy_id, "successes": confirmation.ended.successes, "n": confirmation.n,
         "low": result.interval.low, "high": result.interval.high, "passed": result.passed,
+        "given_again": lab.state.replaced[confirmation.policy_id],
     }  # fmt: skip
     lab.write(("confirmed", body))

@@ -12,16 +12,19 @@ from enpire import inbox
 from enpire.campaign import Base, Budget, Campaign, Goal, Rounds, Stations
 from enpire.fleet.arrivals import Delivered
 from enpire.fold import rebuilt
-from enpire.gate import GateRule
+from enpire.gate import REPLACED, GateRule
 from enpire.home import Home, open_home
 from enpire.lab import Lab
 from enpire.loop import run, turn
 from enpire.recipe import Recipe
 from enpire.recompute import recompute
+from enpire.state import CampaignState, Confirmation, Count
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
+from enpire.store.records import order_from
 from enpire.types import Order
 from tests.enpire.pretend_fleet import Coin, PretendFleet, delivered
+from tests.enpire.store.store_samples import an_order
 
 CAMPAIGN = Campaign(
     name="coin", task="coin", recipe="better",
@@ -198,4 +201,76 @@ def test_what_was_taken_back_before_it_began_is_given_again_and_counts_for_nobod
     assert next(iter(ledger.events(kinds=("base measured",)))).body["n"] == 20
     assert list(ledger.events(kinds=("confirmed",)))[-1].body["n"] == 30
     assert [check for check in recompute(ledger) if not check.equal] == []
+    ledger.close()
+
+
+def test_a_confirmation_that_is_interrupted_gives_those_trials_again_and_is_recomputed_the_same(home: Home) -> None:
+    ledger = SqliteLedger(home.ledger)
+    fleet = PretendFleet(home.versions)
+    cut: list[Order] = []
+
+    def ending(order: Order) -> Delivered:
+        if order.purpose in {"base", "confirm"} and sum(o.purpose == order.purpose for o in cut) < 8:
+            cut.append(order)
+            return delivered(order, "aborted", 0, "the station left: told to")
+        return fleet.finish(order)
+
+    fleet.ending = ending
+    end = run(lab_of(home, ledger, fleet=fleet))
+    assert end.reached, "sixteen interruptions are not sixteen failures"
+    assert {order.purpose for order in cut} == {"base", "confirm"}
+    confirmed = next(iter(ledger.events(kinds=("confirmed",)))).body
+    assert (confirmed["n"], confirmed["given_again"]) == (30, 8)
+    issued = [event.body["orders"] for event in ledger.events(kinds=("order issued",))]
+    orders = [order_from(item) for items in issued for item in cast("list[dict[str, object]]", items)]
+    starts = [order.start.index for order in orders if order.purpose == "confirm"]
+    assert len(starts) == len(set(starts)) >= 38
+    assert all(check.equal for check in recompute(ledger))
+    ledger.close()
+
+
+def test_a_person_who_stops_a_robot_in_a_confirmation_does_not_take_the_trial_away(home: Home) -> None:
+    state = CampaignState(confirmation=Confirmation(policy_id="p" * 64, n=30))
+    order = replace(an_order(), purpose="confirm", policy_id="p" * 64)
+    for cause in ("stopped by anna", "policy failed: ValueError", "the station left: told to"):
+        state.issue(order)
+        state.end(delivered(order, "aborted", 0, cause).episode)
+    state.end(delivered(replace(order, policy_id="q" * 64), "success", 9, "").episode)
+    assert state.confirmation is not None
+    assert state.confirmation.ended == Count(0, 2), "and another version's trials are not its own"
+    assert state.replaced["p" * 64] == 1
+    state.replaced["p" * 64] = REPLACED
+    state.end(delivered(order, "aborted", 0, "the station left: told to").episode)
+    assert state.confirmation.ended == Count(0, 3), "not without end"
+
+
+def test_a_champion_that_regresses_is_rolled_back_by_itself(home: Home) -> None:
+    ledger = SqliteLedger(home.ledger)
+    fleet = PretendFleet(home.versions)
+
+    def ending(order: Order) -> Delivered:
+        worn = len(fleet_champions()) > 1 and order.policy_id == fleet_champions()[1] and order.purpose == "collect"
+        return delivered(order, "failure", 20, "") if worn else fleet.finish(order)
+
+    def fleet_champions() -> list[str]:
+        return lab.state.champions
+
+    fleet.ending = ending
+    campaign = replace(
+        CAMPAIGN, goal=Goal(success=1.0, confirm_starts=5000), budget=Budget(wall_s=60, rounds=3),
+        rounds=Rounds(episodes=900, train_starts=500, practised=0.0),
+    )  # fmt: skip
+    lab = lab_of(home, ledger, campaign, fleet)
+
+    def tick() -> None:
+        if "rolled back" in kinds(ledger):
+            lab.wanted = "seen"
+
+    lab.tick = tick
+    run(lab)
+    assert "rolled back" in kinds(ledger), (lab.state.collected, lab.state.champions)
+    back = next(iter(ledger.events(kinds=("rolled back",)))).body
+    assert back["to"] == lab.state.champions[0]
+    assert lab.state.champion == lab.state.champions[0]
+    assert any(verb == "deploy" and version == back["to"] for _, verb, version in fleet.commands[-8:])
     ledger.close()
