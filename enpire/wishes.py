@@ -77,7 +77,7 @@ def waiting(inbox: Path, most: int = 20) -> Iterator[Wish | FileProblem]:
             yield _read(path)
         except FileProblem as problem:
             _away(path, "bad")
-            yield problem
+            yield FileProblem(str(problem).encode(errors="replace").decode())
 
 
 def done(inbox: Path, wish: Wish) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 
 from enpire import inbox
 from enpire.drift import BY, drift
-from enpire.inbox import Command
-from enpire.lab import Lab
+from enpire.inbox import Command, Spoilt
+from enpire.lab import Entry, Lab
 from enpire.state import JUDGED
 from enpire.steps.deploy import roll_back, swap
 from enpire.store.records import PERSON_JUDGED
@@ -23,6 +23,9 @@ def heed(lab: Lab) -> None:
     if not lab.due("inbox", 0.03):
         return
     for command in inbox.waiting(lab.home.inbox):
+        if isinstance(command, Spoilt):
+            lab.write(_set_aside(command))
+            continue
         body = _body(command)
         refusal = _why_not(lab, command)
         if refusal:
@@ -36,6 +39,11 @@ def heed(lab: Lab) -> None:
             lab.pending_commands.append(command)
         inbox.done(lab.home.inbox, command)
     _mind_the_verifier(lab)
+
+
+def _set_aside(spoilt: Spoilt) -> Entry:
+    body = {"command_id": spoilt.command_id, "verb": "an unreadable file", "station": "", "by": "somebody"}
+    return "command refused", {**body, "why": spoilt.why}
 
 
 def _why_not(lab: Lab, command: Command) -> str:

@@ -107,7 +107,7 @@ def test_commands_wait_in_the_inbox_of_a_running_campaign_with_a_name(tmp_path: 
         assert enpire("policy", "promote", "bbbb", "--home", tmp_path).exit_code == 0
     finally:
         driver.close()
-    found = inbox.waiting(home.inbox)
+    found = [command for command in inbox.waiting(home.inbox) if isinstance(command, inbox.Command)]
     verbs = {command.verb: command.target for command in found}
     assert verbs == {
         "pause campaign": "", "continue campaign": "", "end campaign": "", "rollback": "", "promote": "b" * 64,
@@ -121,7 +121,7 @@ def test_a_command_without_a_running_campaign_is_refused_and_left_nowhere(tmp_pa
     result = enpire("campaign", "pause", "--home", tmp_path)
     assert result.exit_code == 1
     assert "No campaign runs" in result.stderr
-    assert inbox.waiting(home.inbox) == []
+    assert list(inbox.waiting(home.inbox)) == []
 
 
 def test_an_interrupted_campaign_can_be_ended_although_nothing_runs(tmp_path: Path) -> None:
