@@ -1,6 +1,6 @@
 /** What a person says about an episode: first what hangs on it, then the label. A label never changes a verdict. */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { command } from "../command";
 import { mayCommand } from "../session";
 import { commands, fleet } from "../socket";
@@ -19,7 +19,8 @@ export function Judging({ line, again }: { line: EpisodeLine; again: () => void 
   const possible = mayCommand.value && fleet.value?.campaign?.id === line.campaign_id && JUDGED.includes(line.outcome);
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
-      if (!possible || event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey || event.altKey) return;
+      const inField = event.target instanceof HTMLInputElement && event.target.type !== "range";
+      if (!possible || inField || event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.key === "1") say("success");
       else if (event.key === "2") say("failure");
       else if (event.key === "Escape" && !event.shiftKey) say("");
@@ -48,13 +49,15 @@ export function Judging({ line, again }: { line: EpisodeLine; again: () => void 
 function AtStake({ line, said, hand }: { line: EpisodeLine; said: Said; hand: (verb: Verb) => void }) {
   const { value, problem } = useGet<Stake>(`/episodes/${line.order_id}/stake?outcome=${said}`);
   const same = said === line.outcome;
+  const act = useRef<HTMLButtonElement>(null);
+  useLayoutEffect(() => act.current?.focus({ preventScroll: true }), [said]);
   return (
     <>
       <span class="small" role="status">
         {problem ?? (same ? "The verifier says the same." : value ? `${value.decision && `${value.decision}. `}${value.would}` : "…")}
         {value?.changes && !same && <b class="changes"> The decision would be another one; it stands until somebody rolls back.</b>}
       </span>
-      <button class="primary" autofocus onClick={() => hand(`judge ${said}`)}>Say {said}</button>
+      <button class="primary" ref={act} onClick={() => hand(`judge ${said}`)}>Say {said}</button>
     </>
   );
 }
