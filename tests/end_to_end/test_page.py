@@ -131,6 +131,7 @@ def test_an_operators_first_minutes(
 
     _stop_one_and_resume(page, artefacts)
     _stop_the_fleet_by_keyboard(page, artefacts)
+    _stop_the_fleet_from_another_question(page)
     _scrub_an_episode(page, artefacts)
     page.click("nav >> text=Campaigns")
     page.click("tr.pick a")
@@ -177,6 +178,24 @@ def _stop_the_fleet_by_keyboard(page: Page, artefacts: Path) -> None:
     expect(page.locator(".tile .pill.bad")).to_have_count(0)
 
 
+def _stop_the_fleet_from_another_question(page: Page) -> None:
+    expect = playwright.expect
+    page.click("nav >> text=Policies")
+    for asked in ("Promote aaaaaaaa", "Stop fleet"):
+        page.get_by_role("button", name=asked).click()
+        if asked.startswith("Promote"):
+            page.get_by_role("button", name="Promote", exact=True).click()
+        expect(page.locator("dialog[open]")).to_be_visible()
+        page.keyboard.press("Shift+Escape")
+        expect(page.locator("dialog[open]")).to_contain_text("Stop every robot now?")
+        page.keyboard.press("Enter")
+        expect(page.locator("dialog[open]")).to_have_count(0)
+        page.click("nav >> text=Fleet")
+        expect(page.locator(".tile .pill.bad")).to_have_count(4)
+        page.locator(".attention").get_by_role("button", name="Resume 4").click()
+        expect(page.locator(".tile .pill.bad")).to_have_count(0)
+
+
 def _promote_with_a_reason(page: Page, artefacts: Path) -> None:
     expect = playwright.expect
     page.click("nav >> text=Policies")
@@ -216,9 +235,10 @@ def _scrub_an_episode(page: Page, artefacts: Path) -> None:
     expect(page.get_by_text("frame 41")).to_be_visible()
     assert "t=2.05" in page.url
     page.screenshot(path=artefacts / "episode.png", full_page=True)
+    page.get_by_label("Moment of the episode").focus()
+    _judge_the_episode(page)
     page.reload()
     expect(page.get_by_text("frame 41")).to_be_visible()
-    _judge_the_episode(page)
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 /** What every page has: the pages, how fresh the picture is, Stop fleet, who is signed in. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { age, labAge, STALE_S, stale } from "../clock";
 import { askToStop, command, question, refusal } from "../command";
 import { path } from "../router";
@@ -88,8 +88,9 @@ function Age() {
 function Asked() {
   const box = useRef<HTMLDialogElement>(null);
   const asked = question.value;
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (asked && !box.current?.open) box.current?.showModal();
+    if (asked) box.current?.querySelector<HTMLElement>("[data-first]")?.focus();
     if (!asked && box.current?.open) box.current.close();
   }, [asked]);
   const close = () => (question.value = undefined);
@@ -100,14 +101,14 @@ function Asked() {
     if (asked) void command(asked.verb, asked.target ?? "", reason);
   };
   return (
-    <dialog ref={box} onClose={close} aria-labelledby="question">
+    <dialog ref={box} onClose={() => box.current?.open || close()} aria-labelledby="question">
       <form onSubmit={confirm} key={asked?.title}>
         <h2 id="question">{asked?.title}</h2>
         <p class="soft">{asked?.text}</p>
-        {asked?.reasoned && <label class="field">Why<input name="reason" required pattern=".*\S.*" maxLength={300} autocomplete="off" autofocus /></label>}
+        {asked?.reasoned && <label class="field">Why<input name="reason" required pattern=".*\S.*" maxLength={300} autocomplete="off" data-first /></label>}
         <div class="row">
           <button type="button" onClick={close}>Cancel</button>
-          <button class="danger" autofocus={!asked?.reasoned}>{asked?.act}</button>
+          <button class="danger" data-first={asked?.reasoned ? undefined : ""}>{asked?.act}</button>
         </div>
       </form>
     </dialog>
