@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import re
 import shutil
 import threading
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+from PIL import Image
 
+from enpire.fleet.glance import Preview
 from enpire.home import open_home
 from enpire.service import Choices, run_campaign
 from enpire.watched import Watched
@@ -334,6 +337,32 @@ def test_a_stop_is_sent_again_until_it_arrives(
     assert seen[0] == seen[1], "a double click is one command"
     assert len(set(seen)) == 2, "a later click is a command of its own"
     assert [verb for verb, _, _ in lab.given.values()][:1] == ["stop"]
+
+
+def test_a_dead_camera_is_never_shown_as_live(
+    server: tuple[Server, ScriptedLab], context: BrowserContext, artefacts: Path
+) -> None:
+    running, lab = server
+    expect, page = playwright.expect, context.new_page()
+    lab.pictures["sim-1", "front"] = Preview(jpeg=_gray_picture())
+    _set_up(page, running)
+    picture = page.locator("[data-station=sim-1] .picture")
+    for _ in range(2):  # the same reason counts each time
+        lab.pictures["sim-1", "front"] = Preview(jpeg=_gray_picture())
+        expect(picture.get_by_alt_text("sim-1, camera front, now")).to_be_visible()
+        lab.pictures["sim-1", "front"] = Preview(why="The cable is out.")
+        expect(picture.get_by_text("The cable is out.")).to_be_visible()
+        expect(picture.locator("img")).to_have_count(0)
+    lab.pictures["sim-1", "front"] = Preview(jpeg=_gray_picture())
+    expect(picture.get_by_text(re.compile(r"no newer picture for \d+ s"))).to_be_visible()
+    expect(picture.get_by_alt_text(re.compile(r"sim-1, camera front, \d+ s ago"))).to_be_visible()
+    page.screenshot(path=artefacts / "old-picture.png")
+
+
+def _gray_picture() -> bytes:
+    encoded = io.BytesIO()
+    Image.new("L", (16, 10), 128).save(encoded, "jpeg")
+    return encoded.getvalue()
 
 
 def _set_up(page: Page, running: Server) -> None:

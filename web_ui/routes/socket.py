@@ -150,7 +150,7 @@ class Line:
             return await self._send_body(topic, state, {"why": newest.why})
         if not newest.jpeg or newest.jpeg is state.picture:
             return False
-        state.picture = newest.jpeg
+        state.picture, state.body = newest.jpeg, {}  # a picture takes back the reason; the same one may come again
         head = json.dumps({"topic": topic}).encode()
         await self._websocket.send_bytes(len(head).to_bytes(2, "big") + head + newest.jpeg)
         return True

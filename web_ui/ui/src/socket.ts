@@ -5,6 +5,8 @@ import type { Command, FleetDocument } from "./types";
 
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 interface Message { kind: string; topic?: string; seq?: number; body?: Json; detail?: string; at_ms?: number; lab_s?: number }
+/** A picture as an object address, and performance.now() of when it came. */
+export interface Shown { address: string; at: number }
 interface Topic { document: Signal<unknown>; seq: number; users: number; topic: string }
 
 /** performance.now() of the last message of any kind; 0 before the first. */
@@ -18,7 +20,7 @@ export const clockSkew = signal(0);
 export const onSignedOut: { run: () => void } = { run: () => undefined };
 
 const topics = new Map<string, Topic>();
-const pictures = new Map<string, Signal<string>>();
+const pictures = new Map<string, Signal<Shown | undefined>>();
 let socket: WebSocket | undefined;
 let wanted = false;
 let delay = 250;
@@ -81,16 +83,16 @@ export function leave(name: string): void {
   topics.delete(name);
   say({ unsubscribe: [name] });
   const shown = pictures.get(name);
-  if (shown?.value) URL.revokeObjectURL(shown.value);
+  if (shown?.value) URL.revokeObjectURL(shown.value.address);
   pictures.delete(name);
 }
 
-/** The newest picture of a camera as an object address (empty before the first), and why there is none. */
-export function picture(station: string, camera: string): { shown: Signal<string>; why: Signal<{ why: string } | undefined> } {
+/** The newest picture of a camera (undefined before the first), and why there is none now. */
+export function picture(station: string, camera: string): { shown: Signal<Shown | undefined>; why: Signal<{ why: string } | undefined> } {
   const name = `camera/${station}/${camera}`;
   let shown = pictures.get(name);
   if (!shown) {
-    shown = signal("");
+    shown = signal<Shown | undefined>(undefined);
     pictures.set(name, shown);
   }
   return { shown, why: watch<{ why: string }>(name) };
@@ -117,8 +119,11 @@ function takePicture(data: ArrayBuffer): void {
   const shown = pictures.get(head.topic);
   if (!shown) return;
   const before = shown.value;
-  shown.value = URL.createObjectURL(new Blob([new Uint8Array(data, 2 + size)], { type: "image/jpeg" }));
-  if (before) setTimeout(() => URL.revokeObjectURL(before), 1000);
+  const address = URL.createObjectURL(new Blob([new Uint8Array(data, 2 + size)], { type: "image/jpeg" }));
+  shown.value = { address, at: performance.now() };
+  const topic = topics.get(head.topic);
+  if (topic) topic.document.value = undefined; // the reason why there was none holds no longer
+  if (before) setTimeout(() => URL.revokeObjectURL(before.address), 1000);
 }
 
 /** A JSON merge patch (RFC 7396), without touching what stays the same. */

@@ -1,8 +1,8 @@
 /** One station: what it does, for how long, how it did lately; and what may be asked of it. */
 
-import { signal } from "@preact/signals";
+import { signal, useComputed } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { since } from "../clock";
+import { now, since } from "../clock";
 import { command } from "../command";
 import { short, whole } from "../format";
 import { mayCommand } from "../session";
@@ -71,6 +71,9 @@ export function togglePictures(): void {
   localStorage.setItem("enpire-pictures", showPictures.value ? "on" : "off");
 }
 
+/** Stations send two pictures a second: one this old shows what was. */
+const OLD_PICTURE_S = 3;
+
 /** A frame of fixed shape that asks for pictures only while it can be seen. */
 function Thumbnail({ station, camera }: { station: string; camera: string }) {
   const box = useRef<HTMLDivElement>(null);
@@ -95,6 +98,14 @@ function Thumbnail({ station, camera }: { station: string; camera: string }) {
 function Picture({ station, camera }: { station: string; camera: string }) {
   const { shown, why } = useMemo(() => picture(station, camera), [station, camera]);
   useEffect(() => () => leave(`camera/${station}/${camera}`), [station, camera]);
-  if (why.value?.why && !shown.value) return <p class="faint small">{why.value.why}</p>;
-  return shown.value ? <img src={shown.value} alt={`${station}, camera ${camera}, now`} /> : <p class="faint small">waiting for {camera}</p>;
+  const old = useComputed(() => (shown.value ? Math.floor((now.value - shown.value.at) / 1000) : 0)).value;
+  if (why.value?.why) return <p class="faint small">{why.value.why}</p>;
+  if (!shown.value) return <p class="faint small">waiting for {camera}</p>;
+  const late = old >= OLD_PICTURE_S;
+  return (
+    <>
+      <img class={late ? "old" : ""} src={shown.value.address} alt={`${station}, camera ${camera}, ${late ? `${old} s ago` : "now"}`} />
+      {late && <span class="age num">no newer picture for {old} s</span>}
+    </>
+  );
 }
