@@ -59,7 +59,7 @@ function Acts({ id }: { id: string }) {
   const running = fleet.value?.campaign;
   if (running?.id !== id || !mayCommand.value) return null;
   const end = () => (question.value = {
-    title: "End this campaign?", text: "The stations finish and leave. Everything recorded stays; it can be resumed with the same command.",
+    title: "End this campaign?", text: "The stations finish and leave. Everything recorded stays. It cannot be resumed: the same command then begins a new campaign. To go on later, pause it.",
     act: "End the campaign", verb: "end campaign",
   });
   const back = () => (question.value = {
