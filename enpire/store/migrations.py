@@ -9,45 +9,48 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from enpire.errors import LedgerProblem
 from enpire.store import durable
-from enpire.store.connection import atomic, run
+from enpire.store.connection import run
 from enpire.store.projection import ORDERS_SCHEMA, replay
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
 
 APPLICATION_ID = 0x454E5052
 """SQLite's application_id of a ledger: the letters ENPR."""
 
-type Step = Callable[[sqlite3.Connection], None]
+type Step = Callable[[Database], None]
 
 
-def _events(db: sqlite3.Connection) -> None:
+def _events(ledger: Database) -> None:
     """The history, and where it ends: a cut tail is found although the rest of the chain is whole."""
+    texts = ("campaign_id", "kind", "body", "previous", "hash")
+    events = ledger.table("events")
+    columns = {"seq": int, "stamp_ns": int, "kind": str, "campaign_id": str, "body": str, "previous": str, "hash": str}
+    events.create(columns, pk="seq", not_null=("stamp_ns", *texts), strict=True)
+    events.create_index(["campaign_id", "seq"], index_name="events_by_campaign")
+    events.create_index(["kind", "seq"], index_name="events_by_kind")
     run(
-        db,
-        "CREATE TABLE events (seq INTEGER PRIMARY KEY, stamp_ns INTEGER NOT NULL, kind TEXT NOT NULL, "
-        "campaign_id TEXT NOT NULL, body TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL) STRICT",
-    )
-    run(db, "CREATE INDEX events_by_campaign ON events (campaign_id, seq)")
-    run(db, "CREATE INDEX events_by_kind ON events (kind, seq)")
-    run(
-        db,
+        ledger.conn,
         "CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL, hash TEXT NOT NULL) STRICT",
     )
-    run(db, "INSERT INTO head VALUES (1, 0, '')")
+    run(ledger.conn, "INSERT INTO head VALUES (1, 0, '')")
 
 
-def _orders(db: sqlite3.Connection) -> None:
+def _orders(ledger: Database) -> None:
     """One row per order, replayed from the events."""
     for statement in ORDERS_SCHEMA:
-        run(db, statement)
-    replay(db, db)
+        run(ledger.conn, statement)
+    replay(ledger.conn, ledger.conn)
 
 
-def _orders_anew(db: sqlite3.Connection) -> None:
+def _orders_anew(ledger: Database) -> None:
     """The orders table once more: it has columns that it did not have."""
-    run(db, "DROP TABLE orders")
-    _orders(db)
+    ledger.table("orders").drop()
+    _orders(ledger)
 
 
 STEPS: tuple[Step, ...] = (_events, _orders, _orders_anew, _orders_anew)
@@ -60,9 +63,13 @@ def migrate(db: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -
         return
     if version:
         _copy(db, path, version)
+    # Here and not above: it loads pandas where that is installed, and readers need neither.
+    from sqlite_utils import Database
+
+    ledger = Database(db, execute_plugins=False)
     for number, step in enumerate(steps[version:], start=version + 1):
-        with atomic(db):
-            step(db)
+        with ledger.atomic():
+            step(ledger)
             run(db, f"PRAGMA user_version = {number}")
             run(db, f"PRAGMA application_id = {APPLICATION_ID}")
 
