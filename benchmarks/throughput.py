@@ -1,4 +1,8 @@
-"""How much of raw `mj_step` a vectorised task keeps: `python -m benchmarks.throughput [--lanes 16] [--repeats 12]`.
+"""How fast robots are simulated: `python -m benchmarks.throughput [--lanes 16] [--repeats 12] [--seconds 30]`.
+
+Three figures: how much of raw `mj_step` a vectorised task keeps, what a batched decision of the flow policy costs
+beside the stepping that it decides, and how many orders a whole campaign (four stations, ledger, learner) ends in a
+second.
 
 Both sides step the same lanes through the same commands with the same per-lane models, and must end in the same state
 bit for bit; only then are they compared. Time is the CPU time of the process, so that neighbours on the machine do not
@@ -8,21 +12,33 @@ count. The task's side is all of `act` and `observe`: limits, latency, sensors, 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import cast
 
 import mujoco
 import numpy as np
 import numpy.typing as npt
+import yaml
 from scipy import stats
 
 from benchmarks.machine import describe
 from enpire import plugins
+from enpire.files import find
 from enpire.interfaces import Policy, Task
-from enpire.types import FloatArray, Start
+from enpire.types import FloatArray, Observation, Start
+from policies.flow_network import FlowNetwork
+from policies.flow_policy import FlowPolicy, FlowShape, FlowVersion
+from policies.normalise import Scale
 from sim.rig import SimRig
 
 SUBSTEPS = 8
+LEAST = 0.6
+"""Share of raw `mj_step` that a task must keep."""
 Joints = npt.NDArray[np.float64]
 
 
@@ -72,13 +88,55 @@ def by_mujoco(rig: SimRig, starts: list[Start], commands: list[FloatArray], late
     return time.process_time() - began, np.stack([data.qpos for _, data in pairs])
 
 
-def main() -> None:
-    """Measure, check that both sides did the same, print the ratio with its interval."""
+def decision_s(task: Task, lanes: int, repeats: int) -> tuple[float, int]:
+    """(CPU seconds of one decision for all lanes, commands that it gives): the shipped size, random weights."""
+    shape = FlowShape(state_dim=task.spec.state_dim, action_dim=task.spec.action_dim)
+    state, action = (Scale(mean=np.zeros(n, np.float32), spread=np.ones(n, np.float32)) for n in _widths(shape))
+    weights = FlowNetwork(shape, 0).weights()
+    policy = FlowPolicy(FlowVersion(shape=shape, state=state, action=action, temperature=1.0, weights=weights))
+    seen = Observation(stamp_ns=0, state=np.zeros((lanes, shape.state_dim), np.float32))
+    rows = np.arange(lanes)
+    for lane in range(lanes):
+        policy.begin(lane, lane)
+    policy.act(seen, rows)
+    began = time.process_time()
+    for _ in range(repeats):
+        policy.act(seen, rows)
+    return (time.process_time() - began) / repeats, shape.execute
+
+
+def orders_per_s(seconds: float) -> tuple[float, int]:
+    """(orders ended in a second of wall clock, how many in all) by the shipped campaign in a fresh home."""
+    with tempfile.TemporaryDirectory() as folder:
+        campaign = yaml.safe_load(find("campaigns", "pin_insertion").read_text(encoding="utf-8"))
+        campaign["budget"] |= {"wall_s": seconds}
+        path, home = Path(folder) / "timed.yaml", Path(folder) / "home"
+        path.write_text(yaml.safe_dump(campaign), encoding="utf-8")
+        verbs = ("run", str(path), "--headless"), ("campaign", "show", "--json")
+        said = [
+            subprocess.run(
+                [sys.executable, "-m", "enpire.cli", *verb, "--home", str(home)], capture_output=True, text=True,
+                check=False,
+            ).stdout
+            for verb in verbs
+        ]  # fmt: skip
+    view = json.loads(said[-1])
+    ended = view["episodes"]["total"] - view["episodes"].get("open", 0)
+    return ended / view["wall_s"], ended
+
+
+def _widths(shape: FlowShape) -> tuple[int, int]:
+    return shape.state_dim, shape.action_dim
+
+
+def main() -> int:
+    """Measure, check that both sides did the same, print the figures; 1 when the ratio is surely below its limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--task", default="pin_insertion")
     parser.add_argument("--lanes", type=int, default=16)
     parser.add_argument("--ticks", type=int, default=48)
     parser.add_argument("--repeats", type=int, default=12)
+    parser.add_argument("--seconds", type=float, default=30.0, help="of the campaign that counts orders; 0: none")
     asked = parser.parse_args()
     task = cast(Task, cast(type, plugins.load("tasks", asked.task))())
     seed = 0
@@ -101,8 +159,22 @@ def main() -> None:
     print(f"raw       {np.median(raw[1:]) / 1e3:.0f} thousand mj_step/s of CPU time")
     print(f"task      {np.median(ours[1:]) / 1e3:.0f} thousand steps/s of CPU time, act and observe included")
     low, high = ratios.mean() - half, ratios.mean() + half
-    print(f"ratio     {ratios.mean():.2f} (95 % interval {low:.2f} to {high:.2f}, {asked.repeats} repeats)")
+    kept = high >= LEAST
+    print(
+        f"{'PASS' if kept else 'FAIL'}      {ratios.mean():.2f} of raw (95 % interval {low:.2f} to {high:.2f}, "
+        f"{asked.repeats} repeats; limit {LEAST})"
+    )
+    cost_s, execute = decision_s(task, asked.lanes, 200)
+    stepping_s = execute * asked.lanes * SUBSTEPS / float(np.median(ours[1:]))
+    print(
+        f"policy    {1e3 * cost_s:.2f} ms of CPU time for a decision of {asked.lanes} lanes, "
+        f"{cost_s / stepping_s:.2f} of the stepping of its {execute} periods"
+    )
+    if asked.seconds:
+        rate, ended = orders_per_s(asked.seconds)
+        print(f"orders    {rate:.0f} ended in a second of wall clock ({ended} in all), learner and gates beside them")
+    return 0 if kept else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
