@@ -25,6 +25,7 @@ class Watched:
         self._home = home
         self._snapshot = LabSnapshot(home=str(home.root))
         self._commands: dict[str, CommandState] = {}
+        self._refusals: dict[str, str] = {}
         self._guard = threading.Lock()
         self._previews: Previews | None = None
 
@@ -49,6 +50,8 @@ class Watched:
         if kind in states:
             with self._guard:
                 self._commands[str(body["command_id"])] = states[kind]
+                if kind == "command refused":
+                    self._refusals[str(body["command_id"])] = str(body["why"])
 
     def snapshot(self) -> LabSnapshot:
         """The newest snapshot, at once."""
@@ -64,7 +67,7 @@ class Watched:
         if verb in AT_STATIONS and target and target not in names:
             raise UnknownName(f"There is no station {target!r} here; there are: {', '.join(names) or 'none yet'}.")
         command_id = hashlib.sha256(f"{verb} {target} {by} {key}".encode()).hexdigest()[:26]
-        inbox.leave(self._home.inbox, verb, target, by, command_id, reason)
+        inbox.leave(self._home.inbox, verb, target, by, command_id, reason, self._snapshot.campaign_id)
         with self._guard:
             self._commands.setdefault(command_id, "requested")
         return command_id
@@ -76,3 +79,8 @@ class Watched:
         if state is None:
             raise UnknownName(f"There is no command {command_id!r} in this session.")
         return state
+
+    def refusal(self, command_id: str) -> str:
+        """Why a command was refused; empty where it was not."""
+        with self._guard:
+            return self._refusals.get(command_id, "")

@@ -72,23 +72,24 @@ class CommandDesk:
             return False
         changed = False
         for document in self.open():
-            state = self._state(document.id)
+            state, why = self._state(document.id)
             if state == document.state:
                 continue
             settled = state in ("effective", "refused")
             took_s = round(time.monotonic() - self._began_s[document.id], 3) if settled else None
             with self._lock:
-                self._commands[document.id] = dataclasses.replace(document, state=state, took_s=took_s)
+                self._commands[document.id] = dataclasses.replace(document, state=state, took_s=took_s, why=why)
             changed = True
         return changed
 
-    def _state(self, command_id: str) -> CommandState:
-        """How far the lab says a command is; one that the lab does not know will never be effective."""
+    def _state(self, command_id: str) -> tuple[CommandState, str]:
+        """How far the lab says a command is, and why if refused; one that it does not know is never effective."""
         assert self._live is not None  # only asked where there is a lab
         try:
-            return self._live.command_state(command_id)
-        except UnknownName:
-            return "refused"
+            state = self._live.command_state(command_id)
+        except UnknownName as problem:
+            return "refused", str(problem)
+        return state, self._live.refusal(command_id) if state == "refused" else ""
 
     def open(self) -> list[CommandDocument]:
         """Commands that are neither effective nor refused."""

@@ -126,6 +126,8 @@ class CommandDocument:
     """Wall clock, milliseconds."""
     took_s: float | None = None
     """From the request until it was effective, as this server saw it."""
+    why: str = ""
+    """Why it was refused."""
 
 
 def rate_of(interval: Interval) -> Rate:

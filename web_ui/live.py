@@ -40,6 +40,10 @@ class LiveLab(Protocol):
         """How far a command is; UnknownName for an id that was never given."""
         ...
 
+    def refusal(self, command_id: str) -> str:
+        """Why a command was refused; empty where it was not."""
+        ...
+
 
 @runtime_checkable
 class LiveCameras(Protocol):

@@ -113,7 +113,7 @@ def artefacts() -> Path:
 def test_an_operators_first_minutes(
     server: tuple[Server, ScriptedLab], context: BrowserContext, artefacts: Path
 ) -> None:
-    running, _ = server
+    running, lab = server
     watch, page = Watch(), context.new_page()
     watch.follow(page)
     expect = playwright.expect
@@ -144,6 +144,7 @@ def test_an_operators_first_minutes(
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
     page.get_by_role("button", name="Continue").click()
+    _read_why_a_command_was_refused(page, lab)
     page.screenshot(path=artefacts / "campaign.png", full_page=True)
     _promote_with_a_reason(page, artefacts)
 
@@ -197,6 +198,15 @@ def _stop_the_fleet_from_another_question(page: Page) -> None:
         expect(page.locator(".tile .pill.bad")).to_have_count(4)
         page.locator(".attention").get_by_role("button", name="Resume 4").click()
         expect(page.locator(".tile .pill.bad")).to_have_count(0)
+
+
+def _read_why_a_command_was_refused(page: Page, lab: ScriptedLab) -> None:
+    lab.refusals["rollback"] = "there is no earlier champion to go back to"
+    page.get_by_role("button", name="Roll back the champion").click()
+    page.get_by_label("Why").fill("it shakes")
+    page.keyboard.press("Enter")
+    refused = page.locator("[data-command=rollback][data-state=refused]")
+    playwright.expect(refused).to_contain_text("refused: there is no earlier champion to go back to")
 
 
 def _promote_with_a_reason(page: Page, artefacts: Path) -> None:

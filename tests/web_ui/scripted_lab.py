@@ -28,6 +28,8 @@ class ScriptedLab:
     given: dict[str, tuple[Verb, str, float]] = field(default_factory=dict)
     """command id -> verb, station, when it takes effect."""
     keys: dict[str, str] = field(default_factory=dict)
+    refusals: dict[Verb, str] = field(default_factory=dict[Verb, str])
+    """Verbs that are refused, and why."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     frozen: LabSnapshot | None = None
     """Set it, and the lab hangs: the same snapshot for ever."""
@@ -74,8 +76,16 @@ class ScriptedLab:
         with self.lock:
             if command_id not in self.given:
                 raise UnknownName(f"There is no command {command_id!r}.")
-            left_s = self.given[command_id][2] - time.monotonic()
+            verb, _, effective_s = self.given[command_id]
+        if verb in self.refusals:
+            return "refused"
+        left_s = effective_s - time.monotonic()
         return "effective" if left_s <= 0 else "accepted" if left_s < self.effective_s / 2 else "requested"
+
+    def refusal(self, command_id: str) -> str:
+        """What `refusals` says of the command's verb."""
+        with self.lock:
+            return self.refusals.get(self.given[command_id][0], "")
 
     def picture(self, station: str, camera: str) -> Preview:
         """What a test put there."""

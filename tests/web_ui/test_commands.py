@@ -73,6 +73,9 @@ def test_everybody_may_stop_and_operators_may_go_on(site: Site, role: str, verb:
     ({"verb": "rollback"}, key("e"), 400), ({"verb": "rollback", "reason": " "}, key("e"), 400),
     ({"verb": "promote", "reason": "it is gentler"}, key("e"), 400), ({"verb": "judge success"}, key("e"), 400),
     ({"verb": "explode", "target": ""}, key("e"), 422),
+    ({"verb": "promote", "target": ".", "reason": "it is gentler"}, key("e"), 422),
+    ({"verb": "promote", "target": "G" * 64, "reason": "it is gentler"}, key("e"), 422),
+    ({"verb": "judge failure", "target": "../.."}, key("e"), 422),
     ({"verb": "end campaign", "target": "sim-1"}, key("e"), 400),
     ({"verb": "stop", "target": "", "force": True}, key("e"), 422),
     ({"verb": "stop", "target": ""}, {}, 422),
@@ -100,8 +103,18 @@ def test_a_command_that_the_lab_forgot_is_refused_and_the_page_goes_on(site: Sit
     site.lab.effective_s = 60
     answer = client.post("/api/v1/commands", json={"verb": "stop", "target": ""}, headers=key("g"))
     site.lab.given.clear()
-    assert until_settled(client, answer.json()["id"])["state"] == "refused"
+    settled = until_settled(client, answer.json()["id"])
+    assert settled["state"] == "refused"
+    assert "There is no command" in str(settled["why"])
     assert client.get("/healthz").json()["status"] == "ok"
+
+
+def test_a_refused_command_says_why(site: Site) -> None:
+    client = site.enter("operator")
+    site.lab.refusals["pause campaign"] = "the campaign is over"
+    answer = client.post("/api/v1/commands", json={"verb": "pause campaign", "target": ""}, headers=key("h"))
+    settled = until_settled(client, answer.json()["id"])
+    assert (settled["state"], settled["why"]) == ("refused", "the campaign is over")
 
 
 def test_an_unknown_command_is_not_found(site: Site) -> None:

@@ -35,7 +35,7 @@ export interface FleetDocument {
 }
 
 export interface Command {
-  id: string; verb: Verb; target: string; by: string; reason: string; state: CommandState; requested_ms: number; took_s?: number;
+  id: string; verb: Verb; target: string; by: string; reason: string; state: CommandState; requested_ms: number; took_s?: number; why: string;
 }
 
 export interface Success {

@@ -4,6 +4,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { command, question } from "../command";
 import { percent, seconds, short, whole } from "../format";
 import { Chart } from "../parts/Chart";
+import { Deeds } from "../parts/Deeds";
 import { Ideas } from "../parts/Ideas";
 import { Empty, Failed, Interval, Pill, Rate, Stack } from "../parts/Pieces";
 import { useGet } from "../parts/use";
@@ -50,6 +51,7 @@ export function CampaignPage({ id }: { id: string }) {
       </div>
       <Gates of={newest} />
       <Learning of={newest} />
+      {fleet.value?.campaign?.id === id && <Deeds />}
     </main>
   );
 }

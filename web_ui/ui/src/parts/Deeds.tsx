@@ -40,7 +40,7 @@ function Deed({ of }: { of: Command }) {
       <span class="faint small num">{at}</span>
       <span><b>{of.verb[0]!.toUpperCase() + of.verb.slice(1)}</b> {of.target ? (of.target.length > 20 ? short(of.target) : of.target) : AT_STATIONS.has(of.verb) ? "the whole fleet" : ""} <span class="faint small">by {of.by}{of.reason && `: ${of.reason}`}</span></span>
       <span class="steps push">
-        {of.state === "refused" ? <b class="refused">✕ refused</b> : WAY.map((step, index) => (
+        {of.state === "refused" ? <b class="refused">✕ refused{of.why && `: ${of.why}`}</b> : WAY.map((step, index) => (
           <>
             {index > 0 && <span aria-hidden="true">→</span>}
             <b class={index <= reached ? "done" : ""}>{index <= reached ? "✓ " : ""}{step}</b>
