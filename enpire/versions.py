@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -15,6 +16,8 @@ from enpire.store import durable
 
 MANIFEST = "policy.json"
 """The file that every version has: a JSON object with `kind`, the name of the policy plug-in that loads it."""
+ID = re.compile(r"[0-9a-f]{64}")
+"""The form of a policy_id."""
 _SCHEMA = 1
 
 

@@ -10,6 +10,8 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Header, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from enpire import versions
+from enpire.ids import is_id
 from web_ui.auth import Anybody
 from web_ui.commands import CommandDesk
 from web_ui.commands import Request as Wish
@@ -68,6 +70,10 @@ def _check(body: Command) -> None:
         raise Problem(400, f"{body.verb!r} needs {wanted}: give its id as `target`.")
     if body.verb not in STATION_VERBS | TARGETED and body.target:
         raise Problem(400, f"{body.verb!r} concerns the whole campaign: leave `target` empty.")
+    if body.verb == "promote" and not versions.ID.fullmatch(body.target):
+        raise Problem(422, "The `target` of 'promote' is a policy version: 64 digits, 0 to 9 and a to f.")
+    if body.verb.startswith("judge ") and not is_id(body.target):
+        raise Problem(422, f"The `target` of {body.verb!r} is an episode's id: 26 capital letters and digits.")
     if body.verb in REASONED and not body.reason.strip():
         raise Problem(400, f"{body.verb!r} overrules the gate: say why in `reason`.")
 
