@@ -38,6 +38,7 @@ from enpire.state import CampaignState
 from enpire.steps.agent_process import require_agents
 from enpire.steps.deploy import swap
 from enpire.steps.ending import INTERRUPTED, Ending
+from enpire.steps.heed import refused_before
 from enpire.steps.record import unfinished as unfinished_episode
 from enpire.steps.training_process import TrainingProcess
 from enpire.store.episodes import FolderStore
@@ -74,9 +75,12 @@ class Choices:
     views: tuple[View, ...] = ()
 
 
-def command(home: Home, verb: str, target: str = "", by: str = "operator", command_id: str = "") -> str:
-    """Leave a wish for the loop; returns the command's id, under which the ledger says what became of it."""
-    return inbox.leave(home.inbox, verb, target, by, command_id)
+def command(home: Home, verb: str, target: str = "", by: str = "operator", campaign_id: str = "") -> str:
+    """Leave a wish for the loop; returns the command's id, under which the ledger says what became of it.
+
+    With a campaign_id, only that campaign carries it out.
+    """
+    return inbox.leave(home.inbox, verb, target, by, campaign_id=campaign_id)
 
 
 def run_campaign(name_or_path: str | Path, home: Home, choices: Choices | None = None) -> Ending:
@@ -165,7 +169,7 @@ def _begun(ledger: Ledger, campaign: Campaign, home: Home) -> CampaignState:
             "goal": plain(campaign.goal), "seed": campaign.seed, "home": str(home.root), "code": __version__,
             "verifier": _verifier(campaign).digest,
         }  # fmt: skip
-        ledger.append([("campaign started", body)])
+        ledger.append([("campaign started", body), *refused_before(home.inbox, campaign_id)])
         return rebuilt(ledger, campaign_id)
     state = rebuilt(ledger, found)
     require_same_verifier(campaign, state.verifier)

@@ -271,6 +271,12 @@ def _state(records: Records, past: History) -> str:
     return "paused" if past.paused else "running"
 
 
+def latest_begun(records: Records) -> str:
+    """The campaign that was started or resumed last: the one that runs, where one runs; empty where none ever did."""
+    begun = records.ledger.events(kinds=("campaign started", "campaign resumed"))
+    return next((text(event.body, "campaign_id") for event in reversed(list(begun))), "")
+
+
 def is_driven(home: Path) -> bool:
     """Whether an orchestrator holds the ledger: looks at the lock without taking it, so that none is ever refused."""
     lock, table = home / "ledger.lock", Path("/proc/locks")

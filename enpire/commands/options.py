@@ -65,10 +65,12 @@ def request(home: Path, verb: str, target: str = "") -> str:
     UsageError when no campaign runs: left lying, the command would hit the next one.
     """
     from enpire import inbox
-    from enpire.views import is_driven
+    from enpire.views import is_driven, latest_begun, open_records
 
     if not is_driven(home):
         raise UsageError(
             f"No campaign runs in {home}, so nobody would carry out {verb!r}: `enpire run` starts or resumes one."
         )
-    return inbox.leave(home / "inbox", verb, target, getpass.getuser())
+    with open_records(home) as records:
+        campaign_id = latest_begun(records)
+    return inbox.leave(home / "inbox", verb, target, getpass.getuser(), campaign_id=campaign_id)

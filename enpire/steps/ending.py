@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enpire.lab import Lab
+from enpire.steps.heed import heed_stops
 from enpire.steps.improve import PATIENCE
 from enpire.steps.record import end_orders, record, robot_time
 
@@ -74,8 +75,10 @@ def wind_up(lab: Lab) -> None:
     for lane in lab.agent_lanes:
         lane.end()
     began_s = lab.clock()
+    heed_stops(lab)
     while lab.state.open and lab.clock() - began_s < _patience_s(lab):
         record(lab)
+        heed_stops(lab)
     if lab.state.over:
         end_orders(lab, list(lab.state.open.values()), "unknown", "the campaign ended first")
     lab.write(robot_time(lab))

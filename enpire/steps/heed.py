@@ -7,9 +7,11 @@ the ledger has it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from enpire import inbox
+from enpire import inbox, versions
 from enpire.drift import BY, drift
+from enpire.errors import FileProblem
 from enpire.inbox import Command, Spoilt
 from enpire.lab import Entry, Lab
 from enpire.state import JUDGED
@@ -25,20 +27,46 @@ def heed(lab: Lab) -> None:
     for command in inbox.waiting(lab.home.inbox):
         if isinstance(command, Spoilt):
             lab.write(_set_aside(command))
-            continue
-        body = _body(command)
-        refusal = _why_not(lab, command)
-        if refusal:
-            lab.write(("command requested", body), ("command refused", {**body, "why": refusal}))
         else:
-            if command.verb == "stop":
-                _to_stations(lab, command)  # nobody waits for a disk to stop a robot
-            lab.write(("command requested", body), ("command accepted", body))
-            if command.verb != "stop":
-                _CARRY_OUT[command.verb](lab, command)
-            lab.pending_commands.append(command)
-        inbox.done(lab.home.inbox, command)
+            _heed_one(lab, command)
     _mind_the_verifier(lab)
+
+
+def heed_stops(lab: Lab) -> None:
+    """Send a stop to the stations although the campaign winds up; what else was asked for waits."""
+    see_effects(lab)
+    for command in inbox.waiting(lab.home.inbox):
+        if isinstance(command, Command) and command.verb == "stop":
+            _heed_one(lab, command)
+
+
+def refused_before(folder: Path, campaign_id: str) -> list[Entry]:
+    """Put away what was left before a campaign began: the events that refuse it, for the campaign's begin."""
+    entries: list[Entry] = []
+    for command in list(inbox.waiting(folder)):
+        if isinstance(command, Spoilt):
+            entries.append(_set_aside(command))
+            continue
+        inbox.done(folder, command)
+        body = _body(command)
+        why = "it was left before this campaign began: ask again if it is still meant"
+        entries += [("command requested", body), ("command refused", {**body, "why": why})]
+    return [(kind, {"campaign_id": campaign_id, **body}) for kind, body in entries]
+
+
+def _heed_one(lab: Lab, command: Command) -> None:
+    body = _body(command)
+    refusal = _why_not(lab, command)
+    if refusal:
+        lab.write(("command requested", body), ("command refused", {**body, "why": refusal}))
+    else:
+        if command.verb == "stop":
+            _to_stations(lab, command)  # nobody waits for a disk to stop a robot
+        lab.write(("command requested", body), ("command accepted", body))
+        if command.verb != "stop":
+            _CARRY_OUT[command.verb](lab, command)
+        lab.pending_commands.append(command)
+    inbox.done(lab.home.inbox, command)
 
 
 def _set_aside(spoilt: Spoilt) -> Entry:
@@ -49,15 +77,35 @@ def _set_aside(spoilt: Spoilt) -> Entry:
 def _why_not(lab: Lab, command: Command) -> str:
     if command.verb not in _CARRY_OUT:
         return f"there is no verb {command.verb!r}; there are {', '.join(_CARRY_OUT)}"
+    if command.campaign_id and command.campaign_id != lab.state.campaign_id:
+        return f"it was for campaign {command.campaign_id}, and {lab.state.campaign_id} is the one that runs"
     if command.verb in _AT_STATIONS and command.target and command.target not in lab.stations:
         return f"there is no station {command.target!r} here; there are {', '.join(lab.stations) or 'none'}"
-    if command.verb == "promote" and not (lab.home.versions / command.target).is_dir():
-        return f"there is no policy version {command.target!r}"
+    if command.verb in _AT_STATIONS and not lab.stations:
+        return f"no station has joined yet, so there is none to {command.verb}"
+    if command.verb == "promote":
+        return _why_not_promoted(lab, command.target)
     if command.verb in _JUDGE and lab.state.ended.get(command.target) not in JUDGED:
         return f"{command.target!r} is no episode of this campaign that ended with a verdict"
     if command.verb == "rollback" and len(lab.state.champions) < 2:
         return "there is no earlier champion to go back to"
     return ""
+
+
+def _why_not_promoted(lab: Lab, policy_id: str) -> str:
+    if not versions.ID.fullmatch(policy_id):
+        return f"a policy version is named by 64 hexadecimal digits, which {policy_id[:70]!r} is not"
+    try:
+        versions.manifest(lab.home.versions / policy_id)
+    except (FileProblem, OSError):
+        return f"there is no policy version {policy_id!r}"
+    own = {lab.campaign.base.policy, *lab.state.champions}
+    if policy_id in own or any(
+        (event.body["campaign_id"], event.body["policy_id"]) == (lab.state.campaign_id, policy_id)
+        for event in lab.ledger.events(kinds=("version made",))
+    ):
+        return ""
+    return f"the version {policy_id!r} was neither made in this campaign nor named as its base"
 
 
 def _to_stations(lab: Lab, command: Command) -> None:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from enpire import inbox
+from enpire.campaign import Campaign
+from enpire.files import parse, plain
 from enpire.home import open_home
 from enpire.lab import Lab
+from enpire.loop import turn
+from enpire.service import _begun
 from enpire.steps.ending import wind_up
 from enpire.steps.heed import heed
 from enpire.store.ledger import SqliteLedger
-from tests.enpire.test_loop import lab_of
+from tests.enpire.pretend_fleet import PretendFleet, delivered
+from tests.enpire.test_loop import CAMPAIGN, lab_of
 
 
 @pytest.fixture
@@ -56,3 +64,84 @@ def test_a_file_that_is_no_command_is_set_aside_in_a_sentence_and_the_next_is_ca
     assert "set aside" in why
     assert lab.state.paused
     assert len(list(lab.ledger.events(kinds=("command requested",)))) == 1
+
+
+def test_a_command_for_another_campaign_is_refused_and_one_for_this_is_carried_out(lab: Lab) -> None:
+    inbox.leave(lab.home.inbox, "end campaign", by="anna", campaign_id="another")
+    inbox.leave(lab.home.inbox, "pause campaign", by="anna", campaign_id=lab.state.campaign_id)
+    heeded(lab)
+    assert not lab.wanted
+    assert lab.state.paused
+    (why,) = refusals(lab)
+    assert "it was for campaign another" in why
+
+
+def test_what_was_left_before_a_campaign_began_is_refused_and_after_an_interruption_it_is_heeded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enpire.service._verifier", lambda campaign: SimpleNamespace(digest=""))  # the coin has none
+    home = open_home(tmp_path / "home")
+    inbox.leave(home.inbox, "end campaign", by="anna")
+    (home.inbox / "spoilt.json").write_text("{")
+    ledger = SqliteLedger(home.ledger)
+    campaign = parse(Campaign, plain(CAMPAIGN), "the campaign")
+    began = _begun(ledger, campaign, home)
+    assert [event.kind for event in ledger.events()] == [
+        "campaign started", "command requested", "command refused", "command refused"
+    ]  # fmt: skip
+    refused = [event.body for event in ledger.events(kinds=("command refused",))]
+    assert {body["campaign_id"] for body in refused} == {began.campaign_id}
+    assert any("left before this campaign began" in str(body["why"]) for body in refused)
+    lab = lab_of(home, ledger)
+    heeded(lab)
+    assert not lab.wanted
+    inbox.leave(home.inbox, "end campaign", by="anna", campaign_id=began.campaign_id)
+    assert _begun(ledger, campaign, home).campaign_id == began.campaign_id
+    lab = lab_of(home, ledger)
+    heeded(lab)
+    assert lab.for_good
+    ledger.close()
+
+
+def test_a_stop_during_the_wind_up_goes_to_the_stations_and_nothing_else_does(lab: Lab) -> None:
+    fleet = cast("PretendFleet", lab.fleet)
+    fleet.ending = lambda order: delivered(order, "aborted", 0, "released")
+    turn(lab)
+    turn(lab)
+    assert lab.state.open
+    inbox.leave(lab.home.inbox, "stop", "two", "anna")
+    inbox.leave(lab.home.inbox, "pause", "one", "anna")
+    wind_up(lab)
+    assert ("two", "stop", "anna") in fleet.commands
+    assert ("one", "pause", "anna") not in fleet.commands
+    assert [event.body["verb"] for event in lab.ledger.events(kinds=("command effective",))] == ["stop"]
+
+
+def test_a_stop_of_a_fleet_without_stations_is_refused(lab: Lab) -> None:
+    inbox.leave(lab.home.inbox, "stop", by="anna")
+    heeded(lab)
+    heeded(lab)
+    (why,) = refusals(lab)
+    assert "no station has joined" in why
+    assert not list(lab.ledger.events(kinds=("command effective",)))
+
+
+def test_only_a_version_of_this_campaign_can_be_promoted(lab: Lab) -> None:
+    foreign, made, base = (character * 64 for character in "abc")
+    for policy_id in (foreign, made, base):
+        (lab.home.versions / policy_id).mkdir()
+        (lab.home.versions / policy_id / "policy.json").write_text('{"kind": "chance", "chance": 1}')
+    lab.campaign = replace(lab.campaign, base=replace(lab.campaign.base, policy=base))
+    lab.write(("version made", {"policy_id": made, "round": 1}))
+    empty = "d" * 64
+    (lab.home.versions / empty).mkdir()
+    for target in (".", "..", "a", "A" * 64, empty, "e" * 64, foreign):
+        inbox.leave(lab.home.inbox, "promote", target, "anna")
+        heeded(lab)
+    told = refusals(lab)
+    assert [why.split(" ")[0] for why in told] == ["a"] * 4 + ["there"] * 2 + ["the"]
+    assert not lab.state.champion
+    for target in (base, made):
+        inbox.leave(lab.home.inbox, "promote", target, "anna", reason="it is gentler")
+        heeded(lab)
+        assert lab.state.champion == target
