@@ -139,6 +139,7 @@ class Hub:
                     read[topic] = newest
                     self._post(topic, plain(body))
                 except EnpireError as problem:
+                    read.pop(topic, None)  # once it can be read again, that is news even if it did not grow
                     self._post(topic, {"problem": str(problem)})
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._asked.wait(), READ_EVERY_S)

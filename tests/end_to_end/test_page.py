@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import importlib.util
-import io
 import re
-import shutil
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from PIL import Image
 
-from enpire.fleet.glance import Preview
 from enpire.home import open_home
 from enpire.service import Choices, run_campaign
 from enpire.watched import Watched
-from tests.web_ui.recorded import record
+from tests.end_to_end.conftest import NEEDED, PASSWORD, PATIENCE_MS
 from tests.web_ui.scripted_lab import ScriptedLab
-from web_ui.routes.page import BUILT
 from web_ui.server import Server
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page, Route
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium")
-ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--no-first-run",
-]  # fmt: skip
-PATIENCE_MS = 30_000
-PASSWORD = "correct horse"
 SMALL = """
 name: small
 task: pin_insertion
@@ -44,22 +32,7 @@ base: {recipe: clone_demonstrations, demonstrations: 400, evaluate_starts: 20}
 budget: {wall_s: 400}
 """
 """Four stations that demonstrate for longer than the test looks at them."""
-pytestmark = [
-    pytest.mark.timeout(240),
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
-    pytest.mark.skipif(not (BUILT / "index.html").is_file(), reason="the page is not built: make ui"),
-]
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """One Chromium for all tests of a worker; it ends with the session, whatever happened."""
-    with playwright.sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=60_000)
-        try:
-            yield launched
-        finally:
-            launched.close()
+pytestmark = [pytest.mark.timeout(240), *NEEDED]
 
 
 @dataclass(slots=True)
@@ -75,39 +48,6 @@ class Watch:
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self.hosts.add(urlsplit(request.url).hostname or ""))
         page.on("websocket", lambda socket: self.hosts.add(urlsplit(socket.url).hostname or ""))
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[tuple[Server, ScriptedLab]]:
-    """A server over a recorded home, with a scripted lab behind it."""
-    past = record(tmp_path / "home")
-    lab = ScriptedLab(campaign_id=past.campaign_id)
-    running = Server(tmp_path / "home", lab)
-    running.start()
-    try:
-        yield running, lab
-    finally:
-        running.stop()
-        past.ledger.close()
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    """A fresh profile."""
-    opened = browser.new_context(viewport={"width": 1360, "height": 900})
-    opened.set_default_timeout(PATIENCE_MS)
-    try:
-        yield opened
-    finally:
-        opened.close()
-
-
-@pytest.fixture
-def artefacts() -> Path:
-    """Where screenshots are kept to be looked at."""
-    folder = Path(__file__).resolve().parents[2] / "test-artefacts" / "page"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def test_an_operators_first_minutes(
@@ -303,84 +243,6 @@ def _watch_the_real_fleet(link: str, context: BrowserContext, artefacts: Path) -
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
     assert [said for said in watch.complaints if "401" not in said] == []
     assert watch.hosts == {"127.0.0.1"}
-
-
-def test_a_dead_server_is_never_shown_as_live(
-    server: tuple[Server, ScriptedLab], context: BrowserContext, artefacts: Path
-) -> None:
-    running, _ = server
-    expect, page = playwright.expect, context.new_page()
-    page.goto(running.setup_link)
-    page.fill("[name=name]", "ada")
-    page.fill("[name=password]", PASSWORD)
-    page.click("text=Create the admin")
-    expect(page.locator(".tile")).to_have_count(4)
-    running.stop()
-    expect(page.locator(".live")).to_have_text(re.compile("stale"), timeout=PATIENCE_MS)
-    expect(page.locator(".greyed")).to_be_visible()
-    page.get_by_role("button", name="Pause sim-1").click()
-    expect(page.get_by_role("alert")).to_contain_text("does not answer")
-    page.screenshot(path=artefacts / "stale.png", full_page=True)
-
-
-def test_a_stop_is_sent_again_until_it_arrives(
-    server: tuple[Server, ScriptedLab], context: BrowserContext, artefacts: Path
-) -> None:
-    running, lab = server
-    expect, page = playwright.expect, context.new_page()
-    _set_up(page, running)
-    seen: list[str | None] = []
-
-    def hang(route: Route) -> None:
-        seen.append(route.request.header_value("idempotency-key"))
-        if len(seen) > 3:
-            route.continue_()
-
-    page.route("**/api/v1/commands", hang)
-    stop = page.get_by_role("button", name="Stop sim-1")
-    stop.dblclick()
-    expect(page.get_by_role("alert")).to_contain_text("The stop of sim-1 has not arrived and is sent again")
-    page.screenshot(path=artefacts / "stop-again.png")
-    stop.click()
-    expect(page.locator("[data-station=sim-1] .pill")).to_contain_text("Stopped")
-    expect(stop).to_be_enabled()
-    assert seen[0] == seen[1], "a double click is one command"
-    assert len(set(seen)) == 2, "a later click is a command of its own"
-    assert [verb for verb, _, _ in lab.given.values()][:1] == ["stop"]
-
-
-def test_a_dead_camera_is_never_shown_as_live(
-    server: tuple[Server, ScriptedLab], context: BrowserContext, artefacts: Path
-) -> None:
-    running, lab = server
-    expect, page = playwright.expect, context.new_page()
-    lab.pictures["sim-1", "front"] = Preview(jpeg=_gray_picture())
-    _set_up(page, running)
-    picture = page.locator("[data-station=sim-1] .picture")
-    for _ in range(2):  # the same reason counts each time
-        lab.pictures["sim-1", "front"] = Preview(jpeg=_gray_picture())
-        expect(picture.get_by_alt_text("sim-1, camera front, now")).to_be_visible()
-        lab.pictures["sim-1", "front"] = Preview(why="The cable is out.")
-        expect(picture.get_by_text("The cable is out.")).to_be_visible()
-        expect(picture.locator("img")).to_have_count(0)
-    lab.pictures["sim-1", "front"] = Preview(jpeg=_gray_picture())
-    expect(picture.get_by_text(re.compile(r"no newer picture for \d+ s"))).to_be_visible()
-    expect(picture.get_by_alt_text(re.compile(r"sim-1, camera front, \d+ s ago"))).to_be_visible()
-    page.screenshot(path=artefacts / "old-picture.png")
-
-
-def _gray_picture() -> bytes:
-    encoded = io.BytesIO()
-    Image.new("L", (16, 10), 128).save(encoded, "jpeg")
-    return encoded.getvalue()
-
-
-def _set_up(page: Page, running: Server) -> None:
-    page.goto(running.setup_link)
-    page.fill("[name=name]", "ada")
-    page.fill("[name=password]", PASSWORD)
-    page.click("text=Create the admin")
-    playwright.expect(page.locator(".tile")).to_have_count(4, timeout=PATIENCE_MS)
 
 
 def test_dark_narrow_and_empty(tmp_path: Path, browser: Browser, artefacts: Path) -> None:

@@ -1,6 +1,6 @@
 /** One campaign: how far from its goal, by which steps, at what cost, and why that can be believed. */
 
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { command, question } from "../command";
 import { percent, seconds, short, whole } from "../format";
 import { Chart } from "../parts/Chart";
@@ -18,11 +18,16 @@ export function CampaignPage({ id }: { id: string }) {
   const first = useGet<CampaignView>(`/campaigns/${id}`);
   const live = useMemo(() => watch<CampaignView | { problem: string }>(topic), [topic]);
   useEffect(() => () => leave(topic), [topic]);
-  const newest = live.value && !("problem" in live.value) ? live.value : first.value;
-  if (first.problem && !newest) return <main><Failed sentence={first.problem} /></main>;
+  const read = useRef<CampaignView | undefined>(undefined);
+  const told = live.value;
+  if (told && !("problem" in told)) read.current = told;
+  const newest = read.current ?? first.value;
+  const problem = told && "problem" in told ? told.problem : told ? undefined : first.problem;
+  if (problem && !newest) return <main><Failed sentence={problem} /></main>;
   if (!newest) return <main><Empty title="Reading the ledger…" /></main>;
   return (
     <main>
+      {problem && <Failed sentence={`${problem} What stands below was read before.`} />}
       <div class="head">
         <h1>{newest.name}</h1>
         <Pill of={stateWord(newest.state)} />
