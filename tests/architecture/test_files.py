@@ -82,3 +82,11 @@ def test_an_installed_wheel_carries_every_package_and_the_configurations() -> No
     wheel = build["targets"]["wheel"]
     assert set(wheel["packages"]) == {"enpire", "robot_drivers", "sim", "policies", "agent_loop", "web_ui"}
     assert wheel["force-include"] == {"configs": "enpire/_configs"}
+
+
+def test_wheel_and_source_archive_carry_the_built_page_although_git_does_not() -> None:
+    targets = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
+    assert "/web_ui/static/" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert {kind: target["artifacts"] for kind, target in targets.items()} == {
+        "wheel": ["web_ui/static/**"], "sdist": ["web_ui/static/**"],
+    }  # fmt: skip
