@@ -140,6 +140,16 @@ class GoalView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetView:
+    """What the campaign may spend; 0 is without a limit."""
+
+    wall_s: float
+    rounds: int
+    robot_s: float
+    """Robot seconds over all lanes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
     """Tokens of coding agents."""
 
@@ -292,6 +302,8 @@ class CampaignView:
     """What people's labels say about the verifier; None without labels."""
     paused_why: str = ""
     """One sentence where the campaign paused itself."""
+    budget: BudgetView | None = None
+    """None where an older ledger does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import cast, get_args
 
 from enpire.documents import (
+    BudgetView,
     CampaignLine,
     CampaignView,
     Deployment,
@@ -137,7 +138,13 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         early_stops=_early_stops(records, campaign_id),
         labels=_labels(records, past),
         paused_why=past.paused_why,
+        budget=_budget(mapping(mapping(past.started, "campaign"), "budget")),
     )
+
+
+def _budget(said: Mapping[str, object]) -> BudgetView | None:
+    rounds = int(number(said, "rounds"))
+    return BudgetView(wall_s=number(said, "wall_s"), rounds=rounds, robot_s=number(said, "robot_s")) if said else None
 
 
 def _early_stops(records: Records, campaign_id: str) -> EarlyStopView | None:

@@ -33,6 +33,7 @@ NEEDED = (
 def browser() -> Iterator[Browser]:
     """One Chromium for all tests of a worker; it ends with the session, whatever happened."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    playwright.expect.set_options(timeout=PATIENCE_MS)
     with playwright.sync_playwright() as driver:
         launched = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=60_000)
         try:

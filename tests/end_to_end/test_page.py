@@ -84,6 +84,7 @@ def test_an_operators_first_minutes(
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
     page.get_by_role("button", name="Continue").click()
+    expect(page.locator(".budget")).to_contain_text("of 2 h 00 min")
     _read_why_a_command_was_refused(page, lab)
     page.screenshot(path=artefacts / "campaign.png", full_page=True)
     _promote_with_a_reason(page, artefacts)

@@ -98,7 +98,8 @@ def record(home: Path) -> History:
     """A campaign that made a base, promoted one candidate and rejected one; the ledger stays open for writing."""
     past = History(home)
     past.say(
-        "campaign started", name="pin_insertion", task=ADDRESS, campaign={}, seed=1, code="0.1.0",
+        "campaign started", name="pin_insertion", task=ADDRESS, seed=1, code="0.1.0",
+        campaign={"budget": {"wall_s": 7200.0, "rounds": 14, "robot_s": 0.0}},
         goal={"success": 0.97, "confirm_starts": 400}, home=str(home),
     )  # fmt: skip
     for number in range(1, 5):

@@ -72,6 +72,8 @@ export interface CampaignLine { id: string; name: string; task: string; state: s
 export interface CampaignView {
   id: string; name: string; task: string; state: string; reason: string; began: string; seed: number;
   goal: { success: number; confirm_starts: number };
+  /** 0 is without a limit. */
+  budget?: { wall_s: number; rounds: number; robot_s: number } | null;
   rounds: RoundView[]; gates: GateView[]; deployments: { at_s: number; id: string }[]; base?: Success | null; champion?: Success | null; confirm?: Confirm | null;
   episodes: Record<string, number>; worst_case?: Success | null; mru?: number | null;
   robot_time: Record<string, number>; robot_h: number; wall_s: number; time_to_goal_s?: number | null;

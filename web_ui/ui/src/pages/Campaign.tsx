@@ -106,7 +106,24 @@ function Figures({ of }: { of: CampaignView }) {
       <div><dt>Search-gate gap</dt><dd>{points(of.search_gate_gap)}</dd><span class="note">training minus hidden starts</span></div>
       <div><dt>Robot use</dt><dd>{percent(of.mru)}</dd><span class="note">{of.stations.length} stations</span></div>
       <div><dt>Wall clock</dt><dd>{seconds(of.wall_s)}</dd><span class="note">{of.time_to_goal_s ? `goal after ${seconds(of.time_to_goal_s)}` : "goal not reached"}</span></div>
+      <Budget of={of} />
     </dl>
+  );
+}
+
+/** Spent of what may be spent; the campaign ends when one of them is used up. */
+function Budget({ of }: { of: CampaignView }) {
+  if (!of.budget) return null;
+  const limit = (most: number, unit: (value: number) => string) => (most ? unit(most) : "no limit");
+  return (
+    <div class="spent">
+      <dt>Spent of its budget</dt>
+      <dd class="budget">
+        <span>Wall clock {seconds(of.wall_s)} <small>of {limit(of.budget.wall_s, seconds)}</small></span>
+        <span>Robot time {seconds(3600 * of.robot_h)} <small>of {limit(of.budget.robot_s, seconds)}</small></span>
+        <span>Rounds {Math.max(0, ...of.rounds.map((one) => one.round))} <small>of {of.budget.rounds}</small></span>
+      </dd>
+    </div>
   );
 }
 
