@@ -112,7 +112,7 @@ function Users({ attempt }: { attempt: Attempt }) {
   };
   return (
     <section class="card">
-      <header><h2>Users</h2><span class="soft small push">viewer: watch and stop · operator: also pause and resume · admin: also accounts</span></header>
+      <header><h2>Users</h2><span class="soft small push">viewer: watch and stop · operator: also pause, resume, promote, roll back, judge, end · admin: also accounts</span></header>
       <div class="flush scroll">
         <table>
           <thead><tr><th>Name</th><th>Role</th><th /></tr></thead>

@@ -57,10 +57,11 @@ export function Tile({ station, chosen, toggle }: { station: Station; chosen: bo
 
 function Clock({ station }: { station: Station }) {
   const spent = since(station.since_ms);
-  const [slow, stuck] = fleet.value?.usual[station.phase] ?? ASSUMED[station.phase] ?? [Infinity, Infinity];
+  const known = fleet.value?.usual[station.phase];
+  const [slow, stuck] = known ?? ASSUMED[station.phase] ?? [Infinity, Infinity];
   const many = station.lanes > 1 && MOVING.has(station.phase); // while one lane ends another begins: no stay is too long
   const tone = spent < FLOOR_S || many ? "" : spent > stuck ? "stuck" : spent > slow ? "slow" : "";
-  return <span class={`clock ${tone}`} title={tone ? "longer in this phase than 95 of 100 times" : "time in this phase"}>{spent < 100 ? spent.toFixed(0) : whole(Math.round(spent))} s</span>;
+  return <span class={`clock ${tone}`} title={!tone ? "time in this phase" : known ? `longer than ${tone === "stuck" ? 99 : 95} of 100 earlier stays in this phase` : "longer than we assume for this phase, until enough stays were seen"}>{spent < 100 ? spent.toFixed(0) : whole(Math.round(spent))} s</span>;
 }
 
 /** Whether tiles show live pictures; remembered by the browser. */
