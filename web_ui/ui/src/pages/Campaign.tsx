@@ -114,13 +114,13 @@ function Figures({ of }: { of: CampaignView }) {
 /** Spent of what may be spent; the campaign ends when one of them is used up. */
 function Budget({ of }: { of: CampaignView }) {
   if (!of.budget) return null;
-  const limit = (most: number, unit: (value: number) => string) => (most ? unit(most) : "no limit");
+  const limit = (most: number, unit: (value: number) => string) => (most ? `of ${unit(most)}` : "without a limit");
   return (
     <div class="spent">
       <dt>Spent of its budget</dt>
       <dd class="budget">
-        <span>Wall clock {seconds(of.wall_s)} <small>of {limit(of.budget.wall_s, seconds)}</small></span>
-        <span>Robot time {seconds(3600 * of.robot_h)} <small>of {limit(of.budget.robot_s, seconds)}</small></span>
+        <span>Wall clock {seconds(of.wall_s)} <small>{limit(of.budget.wall_s, seconds)}</small></span>
+        <span>Robot time {seconds(3600 * of.robot_h)} <small>{limit(of.budget.robot_s, seconds)}</small></span>
         <span>Rounds {Math.max(0, ...of.rounds.map((one) => one.round))} <small>of {of.budget.rounds}</small></span>
       </dd>
     </div>
