@@ -352,3 +352,8 @@ class EpisodeView:
     folder: str
     """Empty when nothing was recorded."""
     pictures: tuple[str, ...]
+
+
+def weighed(reason: str) -> str:
+    """Name of the figure that a decision of this reason rests on, in nats."""
+    return {"faster": "log_e_faster", "worse": "log_e_worse"}.get(reason, "log_e")

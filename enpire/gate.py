@@ -160,11 +160,6 @@ class Decision:
 _FIGURES = ("level", "log_need", "log_e", "log_e_worse", "log_e_faster", "low", "high", "more")
 
 
-def weighed(reason: str) -> str:
-    """Name of the figure that a decision of this reason rests on, in nats."""
-    return {"faster": "log_e_faster", "worse": "log_e_worse"}.get(reason, "log_e")
-
-
 def level(alpha: float, k: int, promoted: int) -> float:
     """The level of the k-th gate of a campaign (k from 1) after `promoted` promotions: e-LOND.
 

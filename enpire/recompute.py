@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
+from enpire.documents import weighed
 from enpire.files import parse
 from enpire.gate import (
     REPLACED,
@@ -24,7 +25,6 @@ from enpire.gate import (
     level,
     never_began,
     pairs_in_order,
-    weighed,
 )
 from enpire.interfaces import Ledger
 from enpire.intervals import wilson
@@ -256,8 +256,9 @@ class _Records:
         again = {
             "policy_id": last.opened["policy_id"], "successes": last.successes, "n": n, "passed": result.passed,
             "low": result.interval.low, "high": result.interval.high,
-            "given_again": self.replaced[str(last.opened["policy_id"])],
         }  # fmt: skip
+        if "given_again" in event.body:  # an older version did not say it
+            again["given_again"] = self.replaced[str(last.opened["policy_id"])]
         strange = list(last.strange)
         if last.ended != n or len(last.starts) != n:
             strange.append(f"{last.ended} trials on {len(last.starts)} starts where {n} were announced")

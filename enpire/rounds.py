@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from enpire.documents import Confirm, GateView, LearnerView, RoundView, Success
-from enpire.gate import weighed
+from enpire.documents import Confirm, GateView, LearnerView, RoundView, Success, weighed
 from enpire.history import GateRecord, History, LearnerRecord, mapping, number, text
 from enpire.intervals import wilson
 from enpire.store.reading import Reading, Tally

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from enpire.gate import weighed
+from enpire.documents import weighed
 from enpire.snapshot import GateLine, LabSnapshot, RoundLine, StationLine
 
 if TYPE_CHECKING:

@@ -6,8 +6,17 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from enpire.documents import CampaignView, Confirm, EpisodeView, GateView, IdeaView, RoundView, Success, VersionView
-from enpire.gate import weighed
+from enpire.documents import (
+    CampaignView,
+    Confirm,
+    EpisodeView,
+    GateView,
+    IdeaView,
+    RoundView,
+    Success,
+    VersionView,
+    weighed,
+)
 from enpire.idea_tree import outcome, told
 
 if TYPE_CHECKING:
