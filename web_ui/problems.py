@@ -75,6 +75,11 @@ def install(app: FastAPI) -> None:
         detail = f"{request.method} {request.url.path}: {error.detail}."
         return answer(error.status_code, detail, error.headers)
 
+    async def unexpected(request: Request, error: Exception) -> Response:
+        told = f"{request.method} {request.url.path} failed ({type(error).__name__}); the server's log says more."
+        return answer(500, told)
+
+    app.add_exception_handler(Exception, unexpected)
     app.add_exception_handler(EnpireError, enpire_error)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)

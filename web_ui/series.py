@@ -10,6 +10,7 @@ import functools
 import itertools
 import json
 import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -141,13 +142,28 @@ def _decisions(arrays: EpisodeArrays) -> npt.NDArray[np.int_]:
     return begins[chunk[begins] >= 0]
 
 
+def _is_row(row: object, decided: int) -> bool:
+    most = sys.float_info.max
+    return (
+        isinstance(row, list)
+        and len(row) == decided
+        and all(
+            value is None or isinstance(value, float) or (isinstance(value, int) and abs(value) <= most)
+            for value in row
+        )
+    )
+
+
 def _figures(path: Path, arrays: EpisodeArrays, shown: npt.NDArray[np.int_]) -> tuple[Curve, ...]:
     """The critics' figures, one value per decision, held until the next."""
     if not path.is_file():
         return ()
-    said = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as problem:
+        raise FileProblem(f"{path} cannot be read: {problem}.") from problem
     decided = len(_decisions(arrays))
-    if not isinstance(said, dict) or any(not isinstance(row, list) or len(row) != decided for row in said.values()):
+    if not isinstance(said, dict) or not all(_is_row(row, decided) for row in said.values()):
         raise FileProblem(f"{path} must hold one list of {decided} numbers per figure: record it again.")
     index = np.cumsum(np.isin(np.arange(len(arrays.chunk)), _decisions(arrays))) - 1
     curves: list[Curve] = []

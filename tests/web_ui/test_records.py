@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +167,17 @@ def test_an_empty_home_is_shown_as_empty(tmp_path: Path) -> None:
         assert client.get("/api/v1/episodes").json() == {"rows": [], "next": None}
         assert client.get("/api/v1/events").json() == {"rows": [], "next": 0}
         assert client.get("/api/v1/campaigns/none").status_code in (404, 503)
+
+
+@pytest.mark.parametrize("spoilt", ["{", "[" * 9000, '{"p_v": 3}', "FILL1" + "0" * 400, 'FILL"x"'])
+def test_spoilt_figures_of_an_episode_are_told_in_a_sentence(site: Site, spoilt: str) -> None:
+    client = site.enter("viewer")
+    files = {path.parent.name: path for path in (site.home / "episodes").rglob("figures.json")}
+    rows = client.get("/api/v1/episodes").json()["rows"]
+    order_id = next(row["order_id"] for row in rows if row["order_id"] in files)
+    decided = len(json.loads(files[order_id].read_text())["p_v"])
+    row = f'{{"p_v": [{", ".join([spoilt.removeprefix("FILL")] * decided)}]}}'
+    files[order_id].write_text(row if spoilt.startswith("FILL") else spoilt)
+    answer = client.get(f"/api/v1/episodes/{order_id}/series")
+    assert answer.status_code == 400
+    assert "figures.json" in answer.json()["detail"]

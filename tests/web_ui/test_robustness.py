@@ -119,6 +119,21 @@ def test_no_request_that_the_document_allows_is_a_mistake_of_the_server(
     assert answer.status_code != 401 or operation.path == "/api/v1/session", "the token was not sent"
 
 
+def test_a_mistake_of_the_server_is_a_problem_document_too(tmp_path: Path) -> None:
+    app = create_app(tmp_path, None)
+
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    app.get("/api/v1/broken")(broken)
+    app.router.routes.insert(0, app.router.routes.pop())
+    with TestClient(app, base_url=ADDRESS, raise_server_exceptions=False) as client:
+        answer = client.get("/api/v1/broken")
+    assert answer.status_code == 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "GET /api/v1/broken failed (ZeroDivisionError)" in answer.json()["detail"]
+
+
 def test_a_stop_gets_through_a_flood(recorded: tuple[Path, str], tmp_path: Path) -> None:
     accounts = Accounts(tmp_path / "web.db")
     accounts.add_user("ada", "viewer", PASSWORD)
