@@ -8,6 +8,7 @@ is not better (Ville's inequality). docs/gate.md explains the rule; `benchmarks/
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
@@ -16,7 +17,7 @@ from typing import Literal
 from enpire.errors import UsageError
 from enpire.evidence import NO_END, difference, log_e, log_e_above, pairs_until
 from enpire.intervals import lower_bound, wilson
-from enpire.types import Interval, OutcomeKind
+from enpire.types import Episode, Interval, OutcomeKind
 
 DecisionKind = Literal["promote", "reject", "hold", "continue"]
 Reason = Literal["better", "faster", "worse", "unsafe", "spent", "hopeless", "undecided"]
@@ -79,6 +80,15 @@ def interrupted(outcome: OutcomeKind, cause: str) -> bool:
     bear it alike. An operator's stop is none: people stop what they see go wrong.
     """
     return outcome == "aborted" and cause.startswith(("the station's process ended", "the station left"))
+
+
+def given_again(episode: Episode, replaced: Counter[str]) -> bool:
+    """Whether an interrupted trial of a measure that is read once is given again; counts it under its version."""
+    version = episode.order.policy_id
+    if not interrupted(episode.outcome, episode.cause) or replaced[version] >= REPLACED:
+        return False
+    replaced[version] += 1
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,12 +15,11 @@ from typing import ClassVar, cast
 from enpire.documents import weighed
 from enpire.files import parse
 from enpire.gate import (
-    REPLACED,
     Decision,
     GateRule,
     Trial,
     confirm,
-    interrupted,
+    given_again,
     judge,
     level,
     never_began,
@@ -189,7 +188,7 @@ class _Records:
             gate.trials.append(
                 Trial(pair=order.pair, side=side, outcome=episode.outcome, ticks=episode.ticks, cause=episode.cause)
             )
-        elif never_began(episode.outcome, episode.cause) or self._given_again(order, episode):
+        elif never_began(episode.outcome, episode.cause) or given_again(episode, self.replaced):
             if order.purpose == "confirm" and self.confirmations:
                 self.confirmations[-1].starts.discard(order.start.index)
         elif order.purpose == "base":
@@ -198,12 +197,6 @@ class _Records:
             last = self.confirmations[-1]
             last.ended, last.successes = last.ended + 1, last.successes + success
             last.strange += strange
-
-    def _given_again(self, order: Order, episode: Episode) -> bool:
-        if not interrupted(episode.outcome, episode.cause) or self.replaced[order.policy_id] >= REPLACED:
-            return False
-        self.replaced[order.policy_id] += 1
-        return True
 
     def _base_measured(self, event: Event) -> list[Check]:
         interval = wilson(sum(self.base), len(self.base))

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from enpire.gate import REPLACED, Decision, Trial, interrupted, never_began
+from enpire.gate import Decision, Trial, given_again, never_began
 from enpire.intervals import lower_bound
 from enpire.proposals import Ideas
 from enpire.types import Episode, Order, OutcomeKind, Purpose
@@ -228,19 +228,12 @@ class CampaignState:
             self._gather(order, episode)
         elif order.purpose == "gate":
             self._trial(order, episode)
-        elif never_began(episode.outcome, episode.cause) or self._given_again(order, episode):
+        elif never_began(episode.outcome, episode.cause) or given_again(episode, self.replaced):
             return
         elif order.purpose == "base":
             self.base.add(success)
         elif self.confirmation is not None and order.policy_id == self.confirmation.policy_id:
             self.confirmation.ended.add(success)
-
-    def _given_again(self, order: Order, episode: Episode) -> bool:
-        """Whether a trial of a measure that is read once was interrupted, and another takes its place."""
-        if not interrupted(episode.outcome, episode.cause) or self.replaced[order.policy_id] >= REPLACED:
-            return False
-        self.replaced[order.policy_id] += 1
-        return True
 
     def find(self, episode: Episode) -> None:
         """An order that had ended as unknown is known after all.
