@@ -33,7 +33,7 @@ def heed(lab: Lab) -> None:
 
 
 def heed_stops(lab: Lab) -> None:
-    """Send a stop to the stations although the campaign winds up; what else was asked for waits."""
+    """Send stops to the stations, and see what became of commands; what else was asked for waits."""
     see_effects(lab)
     for command in inbox.waiting(lab.home.inbox):
         if isinstance(command, Command) and command.verb == "stop":

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from enpire.fleet.arrivals import Beat, Delivered, Joined, Left, Refused
 from enpire.lab import Entry, Lab, StationSeat
-from enpire.steps.heed import see_effects
+from enpire.steps.heed import heed_stops
 from enpire.store.episodes import Recording
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
@@ -36,7 +36,7 @@ def record(lab: Lab) -> None:
                 lab.write(("peer refused", {"peer": arrival.peer, "why": arrival.why}))
             case Delivered():
                 delivered.append(arrival)
-    see_effects(lab)  # a beat that somebody waits for must not wait for the disk
+    heed_stops(lab)  # neither a stop nor the word that it holds waits for the episodes' disk
     _keep(lab, delivered)
     _give_up_the_silent(lab)
     if lab.due("robot time", 5.0):

@@ -23,6 +23,7 @@ const PATIENCE_MS = 2000;
 export async function command(verb: Verb, target: string, reason = ""): Promise<void> {
   const same = `${verb} ${target}`;
   if (verb !== "stop" && underway.has(same)) return;
+  if (verb === "resume") stops.clear(); // what is stopped after a resume is a new stop, however soon
   underway.add(same);
   try {
     await insist({ verb, target, reason }, verb === "stop" ? stopKey(target) : freshKey());
@@ -45,7 +46,7 @@ export function askToStop(stations: number): void {
   };
 }
 
-/** The two clicks of a double click are one stop; a later click is a new one, for somebody may have resumed between. */
+/** The two clicks of a double click are one stop; a later click, or one after a resume, is a new one. */
 function stopKey(target: string): string {
   const last = stops.get(target), at = performance.now();
   if (last && at - last.at < DOUBLE_CLICK_MS) return last.key;
