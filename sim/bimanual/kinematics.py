@@ -64,11 +64,13 @@ def from_angles(angles_rad: Rows) -> Rows:
 
 def angles_of(quaternion: Rows) -> Rows:
     """Roll, pitch, yaw (n, 3) of unit quaternions (n, 4), w first, as yaw after pitch after roll."""
-    w, x, y, z = quaternion.T
-    roll = np.arctan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y))
-    pitch = np.arcsin(np.clip(2 * (w * y - z * x), -1.0, 1.0))
-    yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
-    return np.stack([roll, pitch, yaw], axis=1)
+    twice = 2.0 * quaternion[:, :, None] * quaternion[:, None]
+    w, x, y, z = range(4)
+    angles = np.empty((len(quaternion), 3))
+    angles[:, 0] = np.arctan2(twice[:, w, x] + twice[:, y, z], 1.0 - (twice[:, x, x] + twice[:, y, y]))
+    angles[:, 1] = np.arcsin(np.minimum(np.maximum(twice[:, w, y] - twice[:, z, x], -1.0), 1.0))
+    angles[:, 2] = np.arctan2(twice[:, w, z] + twice[:, x, y], 1.0 - (twice[:, y, y] + twice[:, z, z]))
+    return angles
 
 
 def quaternion_of(angles_rad: Rows) -> Rows:

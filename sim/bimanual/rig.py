@@ -25,7 +25,8 @@ _LEASH_RAD, _LEASH_M = 0.035, 0.027
 An arm that pushes against something gives way before what it holds slips out of the pads.
 """
 _FORCE_NOISE_N, _FORCE_SMOOTHING = 0.15, 0.35
-_WEIGHT_N = GRIPPER_KG * 9.81
+_WEIGHT = np.array([0.0, 0.0, GRIPPER_KG * 9.81])
+"""What a free gripper's force sensor feels (N)."""
 
 
 def joints_of(side: Side) -> slice:
@@ -163,15 +164,15 @@ class BimanualRig(SimRig):
         frames = self._frames[rows, : len(SIDES)].reshape(len(rows), 2, 3, 3)
         felt = self._felt[rows, :SENSOR_NOISE].reshape(len(rows), 2, 3)
         # Written out, so that a row's sum does not depend on the others.
-        force = frames[..., 0] * felt[..., :1] + frames[..., 1] * felt[..., 1:2] + frames[..., 2] * felt[..., 2:]
-        force = -force
-        force[..., 2] += _WEIGHT_N
+        pull = frames[..., 0] * felt[..., :1] + frames[..., 1] * felt[..., 1:2] + frames[..., 2] * felt[..., 2:]
         noise = self._noise[rows, self._sensed_at[rows], :SENSOR_NOISE].reshape(len(rows), 2, 3)
-        self._force[rows] += _FORCE_SMOOTHING * (force + _FORCE_NOISE_N * noise - self._force[rows])
+        before = self._force[rows]
+        force = before + _FORCE_SMOOTHING * (_WEIGHT - pull + _FORCE_NOISE_N * noise - before)
+        self._force[rows] = force
         self._arm_clocks(rows)
         running = self.running[rows]
-        size = np.sqrt((self._force[rows] ** 2).sum(axis=2)).max(axis=1)
-        self.peak_n[rows] = np.where(running, np.maximum(self.peak_n[rows], size), 0.0)
+        peak = np.sqrt((force * force).sum(axis=2).max(axis=1))
+        self.peak_n[rows] = np.where(running, np.maximum(self.peak_n[rows], peak), 0.0)
         self._ticks[rows] += running
 
     def _arm_clocks(self, rows: npt.NDArray[np.intp]) -> None:

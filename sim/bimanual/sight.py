@@ -22,8 +22,8 @@ def into(frame: Rows, vectors: Rows) -> Rows:
     return axes[..., 0, :] * x + axes[..., 1, :] * y + axes[..., 2, :] * z
 
 
-def in_picture(eye: Rows, frame: Rows, points: Rows, widest: float) -> Mask:
-    """Whether points (n, k, 3) lie in a square picture; `widest` is the tangent of half the angle of view.
+def in_picture(eye: Rows, frame: Rows, points: Rows, widest: Rows | float) -> Mask:
+    """Whether points (n, k, 3) lie in a square picture; `widest`: tangent of half the angle of view, (n, 1) or one.
 
     The camera stands at `eye` (n, 3) and looks along minus z of `frame` (n, 3, 3), as MuJoCo's cameras do.
     """

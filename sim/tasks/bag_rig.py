@@ -94,6 +94,10 @@ _PALM_M, _FOREARM = 0.06, np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 _ARM_RADII_M = np.array([0.034] * 2 + [0.026] * 2 * len(_FOREARM))
 """What hides things: a ball for each palm, and some along each forearm."""
 _WIDEST = {"top": np.tan(np.deg2rad(55.0) / 2), "left_wrist": np.tan(np.deg2rad(70.0) / 2)}
+_UPPER_SIDE_M = np.array([0.8 * thing.half_m for thing in THINGS])
+"""What of a thing must be seen, over its middle."""
+_WALLS = walls()
+_FLAP_BOX = np.array([[FLAP_HALF_M[0], 0.0, 0.0]]), np.array([FLAP_HALF_M])
 _NOISE = 5 + 3 + 2 * 3 * 3
 
 
@@ -145,7 +149,7 @@ class BagRig(BimanualRig):
 
     def turns(self) -> Rows:
         """(lanes, 3): across which direction pads best hold each thing (rad). Simulator only."""
-        frames = [self._frame(where) for where in _THING_QPOS]
+        frames = [self._body_frames[:, thing].reshape(-1, 3, 3) for thing in self._things]
         return np.stack([_across_block(frames[0]), _across_long(frames[1], 2), _across_long(frames[2], 1)], axis=1)
 
     def disturb(self, lane: int, kind: str, rng: np.random.Generator) -> None:
@@ -158,17 +162,6 @@ class BagRig(BimanualRig):
             self._camera_bias[0, 0, :2] += np.sign(self._camera_bias[0, 0, :2]) * _DRIFT_MM
         else:
             super().disturb(lane, kind, rng)
-
-    def _frame(self, where: slice) -> Rows:
-        w, x, y, z = self.scene.qpos[:, where][:, 3:].T
-        return np.stack(
-            [
-                np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)], axis=-1),
-                np.stack([2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)], axis=-1),
-                np.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=-1),
-            ],
-            axis=1,
-        )
 
     def _prepare(self, lane: int, start: Start, rng: np.random.Generator) -> None:
         self._goal[lane] = start.values
@@ -195,12 +188,10 @@ class BagRig(BimanualRig):
     def _sense(self, noise: LaneArray) -> LaneArray:
         row, drawn = self.sense_arms(noise), noise[:, SENSOR_NOISE:]
         row[:, BAG.start : FLAP + 1] = self.bag() + self._bag_bias + np.array(_BAG_NOISE) * drawn[:, :5]
-        turns = self.turns()
-        for thing in range(3):
-            for number, view in enumerate(VIEWS):
-                row[:, place_of(view, thing)] = self._places[:, number, thing]
-                row[:, seen_of(view, thing)] = self._seen_s[:, number, thing]
-            row[:, turn_of(thing)] = turns[:, thing] + _TURN_RAD * drawn[:, 5 + thing]
+        things = row[:, FLAP + 1 : -1].reshape(self.lanes, 3, _EACH)
+        things[..., :6] = self._places.swapaxes(1, 2).reshape(self.lanes, 3, 6)
+        things[..., 6:8] = self._seen_s.swapaxes(1, 2)
+        things[..., 8] = self.turns() + _TURN_RAD * drawn[:, 5:8]
         return row
 
     def _after(self, rows: npt.NDArray[np.intp]) -> None:
@@ -223,24 +214,19 @@ class BagRig(BimanualRig):
     def _sees(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
         """(len(rows), 2, 3): whether a camera sees the upper side of a thing."""
         points = 1e-3 * self.things()[rows]
-        points[..., 2] += np.array([0.8 * thing.half_m for thing in THINGS])
-        bag, bag_frame = self._bodies[rows, self._bag], self._body_frames[rows, self._bag].reshape(-1, 3, 3)
-        flap, flap_frame = self._bodies[rows, self._flap], self._body_frames[rows, self._flap].reshape(-1, 3, 3)
-        arms = self._arm_balls(rows)
-        middle = np.array([[FLAP_HALF_M[0], 0.0, 0.0]])
-        found: list[npt.NDArray[np.bool_]] = []
-        for view, eye_of in zip(VIEWS, self._eye, strict=True):
-            eye = self._eyes[rows, eye_of]
-            seen = in_picture(eye, self._eye_frames[rows, eye_of].reshape(-1, 3, 3), points, _WIDEST[view])
-            for frame, origin, middles, halves in (
-                (bag_frame, bag, *walls()),
-                (flap_frame, flap, middle, np.array([FLAP_HALF_M])),
-            ):
-                local = into(frame, points - origin[:, None])
-                seen &= ~behind_boxes(into(frame, (eye - origin)[:, None])[:, 0], local, middles, halves)
-            seen &= ~behind_balls(eye, points, arms, _ARM_RADII_M)
-            found.append(seen)
-        return np.stack(found, axis=1)
+        points[..., 2] += _UPPER_SIDE_M
+        # Every lane has a row for each camera: the first one's rows, then the other's.
+        lanes = np.concatenate([rows] * len(VIEWS))
+        points, arms = np.concatenate([points] * len(VIEWS)), np.concatenate([self._arm_balls(rows)] * len(VIEWS))
+        eye = np.concatenate([self._eyes[rows, camera] for camera in self._eye])
+        frames = np.concatenate([self._eye_frames[rows, camera] for camera in self._eye]).reshape(-1, 3, 3)
+        widest = np.repeat([_WIDEST[view] for view in VIEWS], len(rows))
+        seen = in_picture(eye, frames, points, widest[:, None]) & ~behind_balls(eye, points, arms, _ARM_RADII_M)
+        for body, boxes in ((self._bag, _WALLS), (self._flap, _FLAP_BOX)):
+            frame, origin = self._body_frames[lanes, body].reshape(-1, 3, 3), self._bodies[lanes, body][:, None]
+            local = into(frame, np.concatenate([eye[:, None], points], axis=1) - origin)
+            seen &= ~behind_boxes(local[:, 0], local[:, 1:], *boxes)
+        return seen.reshape(len(VIEWS), len(rows), -1).swapaxes(0, 1)
 
     def _arm_balls(self, rows: npt.NDArray[np.intp]) -> Rows:
         """(len(rows), balls, 3): palms and forearms, as balls on a string."""

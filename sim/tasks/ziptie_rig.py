@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from enpire.types import Bounds, Start, TaskSpec
-from sim.bimanual.kinematics import JOINTS, READY, SIDES, Rows, angles_of, from_angles, quaternion_of, reach
+from sim.bimanual.kinematics import JOINTS, READY, SIDES, TOOL_M, Rows, angles_of, from_angles, quaternion_of, reach
 from sim.bimanual.rig import ARMS, ARMS_STATE, SENSOR_NOISE, SIDE_ACTION, BimanualRig
 from sim.bimanual.sight import behind_balls
 from sim.bimanual.station import FINGER_REACH_M, TOP_M, draw_station
@@ -98,6 +98,7 @@ class ZiptieRig(BimanualRig):
         self._strip = scene.model.geom("tail").id
         self._touched = slice(SENSOR_NOISE, SENSOR_NOISE + 2)
         self._held, self._mouths, self._turns = scene.equalities(), *scene.mocap()
+        self._wrists = scene.output("site_xpos")
 
     def cutter(self) -> Rows:
         """(lanes, 6): the cutter's middle in mm, and its angles. Simulator only."""
@@ -166,14 +167,13 @@ class ZiptieRig(BimanualRig):
     def _after(self, rows: npt.NDArray[np.intp]) -> None:
         self._sever(rows)
         waiting = rows[self._feeding[rows]]
-        for lane in waiting[self._away(waiting)]:
-            self._feed(int(lane))
+        if len(waiting):
+            for lane in waiting[self._away(waiting)]:
+                self._feed(int(lane))
         tail = self.tail()[rows]
         eye = np.broadcast_to(np.array(TOP_M), (len(rows), 3))
-        hidden = behind_balls(eye, 1e-3 * tail[:, None, :3], self._palm(rows)[:, None], np.array([_PALM_RADIUS_M]))[
-            :, 0
-        ]
-        self._seen[rows] = np.where(hidden[:, None], self._seen[rows], tail)
+        hidden = behind_balls(eye, 1e-3 * tail[:, None, :3], self._palm(rows), np.array([_PALM_RADIUS_M]))
+        self._seen[rows] = np.where(hidden, self._seen[rows], tail)
         super()._after(rows)
 
     def _away(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
@@ -185,8 +185,10 @@ class ZiptieRig(BimanualRig):
         return found
 
     def _palm(self, rows: npt.NDArray[np.intp]) -> Rows:
-        now = reach("right", self.scene.qpos[rows, 8 : 8 + JOINTS])
-        return now.at_m - _PALM_M * now.turn[:, :, 0]
+        """(len(rows), 1, 3): the middle of the right palm (m)."""
+        side = SIDES.index("right")
+        along = self._frames[rows, side].reshape(-1, 3, 3)[:, :, 0]
+        return (self._wrists[rows, side] + (TOOL_M - _PALM_M) * along)[:, None]
 
     def _sever(self, rows: npt.NDArray[np.intp]) -> None:
         """Let go of the tails that the blades bite hard enough, from both sides and within their length."""
