@@ -69,6 +69,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "stop": "robot_drivers.stop_latency:measure",
     },
     "replays": {"mujoco": "sim.replay:replay"},
+    "films": {"mujoco": "sim.replay:frames"},
     "doors": {"zmq": "enpire.fleet.door:door"},
     "transports": {
         "zmq": "enpire.fleet.zmq_transport:ZmqFleet",
@@ -136,6 +137,14 @@ def load(group: str, name: str) -> object:
             f"{name!r} of {group} leads to {address}, which is {type(part).__name__}: name a class or a function."
         )
     return part
+
+
+def bring_in(module: str) -> None:
+    """Import a module for what its import registers; MissingExtra when it needs a package that is not installed."""
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as missing:
+        raise _explained(missing, "drivers", module, module) from missing
 
 
 def make(group: str, name: str, *arguments: object) -> object:

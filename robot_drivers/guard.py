@@ -20,13 +20,13 @@ from pathlib import Path
 from enpire.errors import EnpireError, RobotProblem, TransportProblem
 from enpire.files import parse
 from enpire.fleet.fields import Fields
+from enpire.fleet.questions import SCHEMA, Message, decode, encode, error_out
 from robot_drivers.guard_rules import GuardRules, Ticket
 from robot_drivers.guard_settings import GuardSettings, open_guarded_rig
 from robot_drivers.guard_worker import GuardWorker, Job
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.latch import Latch
 from robot_drivers.streams import FrameStream
-from robot_drivers.wire import SCHEMA, Message, decode, encode, error_out
 
 LEAST_PERIODS = 0.5
 """Least time between two commands in real time; a quicker runner would outrun the limits on steps."""

@@ -17,13 +17,7 @@ import numpy as np
 from enpire.errors import RobotProblem, UsageError
 from enpire.files import parse, plain
 from enpire.fleet.fields import Fields
-from enpire.interfaces import Task
-from enpire.store import durable
-from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
-from robot_drivers.guard_settings import GuardSettings
-from robot_drivers.latch import Latch
-from robot_drivers.streams import exchange
-from robot_drivers.wire import (
+from enpire.fleet.questions import (
     Message,
     array_out,
     check_answer,
@@ -33,8 +27,14 @@ from robot_drivers.wire import (
     mask_in,
     observation_in,
     pictures_in,
-    spec_in,
 )
+from enpire.interfaces import Task
+from enpire.store import durable
+from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
+from robot_drivers.guard_settings import GuardSettings
+from robot_drivers.latch import Latch
+from robot_drivers.streams import exchange
+from robot_drivers.wire import spec_in
 
 STARTING_S = 60.0
 """How long a guard may take to start and open its driver."""

@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from enpire.errors import EnpireError, RobotProblem
 from enpire.fleet.fields import Fields
+from enpire.fleet.questions import Message, array_out, error_out
 from enpire.interfaces import Rig
 from enpire.types import MaskArray
-from robot_drivers.wire import Message, answer, array_out, error_out
+from robot_drivers.wire import answer
 
 
 class Watched(Rig, Protocol):

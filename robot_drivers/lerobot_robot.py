@@ -118,7 +118,7 @@ def make_lerobot(config: object) -> LeRobot:
     # LeRobot knows a type only after its package was imported.
     for package in pkgutil.iter_modules(robots.__path__):
         if package.ispkg:
-            plugins.load("drivers", f"lerobot.robots.{package.name}:__name__")
+            plugins.bring_in(f"lerobot.robots.{package.name}")
     register_third_party_plugins()
     try:
         return robots.make_robot_from_config(draccus.decode(robots.RobotConfig, dict(config)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,20 +11,17 @@ import numpy as np
 from enpire.errors import RobotProblem, TransportProblem, UsageError
 from enpire.files import plain
 from enpire.fleet.fields import Fields
-from enpire.interfaces import Task
-from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
-from robot_drivers.wire import (
-    LARGEST,
+from enpire.fleet.questions import (
+    Line,
     array_out,
-    check_answer,
-    decode,
-    encode,
     floats_in,
     mask_in,
     observation_in,
     pictures_in,
-    spec_in,
 )
+from enpire.interfaces import Task
+from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
+from robot_drivers.wire import spec_in
 
 if TYPE_CHECKING:
     from enpire.fleet.curve_keys import StationKeys
@@ -34,61 +29,12 @@ if TYPE_CHECKING:
 OPTIONS = frozenset({"address", "key_file", "server_key", "answer_s"})
 
 
-class _Line:
-    """One DEALER socket: ask, and wait for the answer with the same number. Any thread, one at a time."""
-
-    def __init__(self, address: str, keys: StationKeys | None, answer_s: float) -> None:
-        import zmq
-
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._socket = self._context.socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.setsockopt(zmq.MAXMSGSIZE, LARGEST)
-        if keys is not None:
-            from enpire.fleet.curve_keys import encrypt
-
-            encrypt(self._socket, keys)
-        self._socket.connect(address)
-        self._address, self._answer_s = address, answer_s
-        self._lock = threading.Lock()
-        self._sequence = 0
-        self.closed = False
-
-    def ask(self, verb: str, **content: object) -> Fields:
-        with self._lock:
-            if self.closed:
-                raise RobotProblem(f"The connection to the robot at {self._address} is closed; open it again.")
-            self._sequence += 1
-            self._socket.send(encode({"verb": verb, "sequence": self._sequence, **content}))
-            return check_answer(self._answer())
-
-    def close(self) -> None:
-        with self._lock:
-            if not self.closed:
-                self.closed = True
-                self._socket.close()
-                self._context.term()
-
-    def _answer(self) -> Fields:
-        until_s = time.monotonic() + self._answer_s
-        while (left_s := until_s - time.monotonic()) > 0:
-            if not self._socket.poll(max(1, round(1e3 * left_s))):
-                break
-            answer = decode(self._socket.recv())
-            if answer.whole("sequence") == self._sequence:
-                return answer
-            # The late answer to a question that was given up: nobody waits for it any more.
-        raise RobotProblem(
-            f"The robot at {self._address} did not answer within {self._answer_s:.1f} s; is its server running?"
-        )
-
-
 class RemoteRig:
     """The Rig at the other end. `stop` has its own connection, so that it never waits for a command."""
 
     def __init__(self, address: str, keys: StationKeys | None = None, answer_s: float = 10.0) -> None:
-        self._talk = _Line(address, keys, answer_s)
-        self._brake = _Line(address, keys, answer_s)
+        self._talk = _line(address, keys, answer_s)
+        self._brake = _line(address, keys, answer_s)
         try:
             answer = self._talk.ask("spec")
             self.spec = spec_in(answer.get("spec"))
@@ -163,6 +109,10 @@ def open_rig(task: Task | None, lanes: int, seed: int, options: Mapping[str, obj
         rig.close()
         raise
     return rig
+
+
+def _line(address: str, keys: StationKeys | None, answer_s: float) -> Line:
+    return Line(address, keys, answer_s, "the robot", RobotProblem)
 
 
 def _keys(options: Mapping[str, object]) -> StationKeys | None:

@@ -13,8 +13,8 @@ import zmq
 from enpire.errors import EnpireError, RobotProblem, TransportProblem, UsageError
 from enpire.fleet.curve_keys import Doorkeeper
 from enpire.fleet.fields import Fields
+from enpire.fleet.questions import LARGEST, Message, decode, encode, error_out
 from robot_drivers.guard_worker import GuardWorker, Job, Watched
-from robot_drivers.wire import LARGEST, Message, decode, encode, error_out
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 TURN_MS = 200

@@ -8,7 +8,7 @@ import time
 from collections import deque
 
 from enpire.errors import RobotProblem, TransportProblem
-from robot_drivers.wire import LARGEST
+from enpire.fleet.questions import LARGEST
 
 _HEAD = struct.Struct("!I")
 UNREAD_MAX = 2 * LARGEST

@@ -1,4 +1,4 @@
-"""`enpire policy list | show | promote | rollback | export`."""
+"""`enpire policy list | show | promote | rollback | export | serve`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; the lates
 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
-    group = typer.Typer(help="Policy versions: list, show, promote, rollback, export.", no_args_is_help=True)
-    verbs = (("list", list_all), ("show", show), ("promote", promote), ("rollback", rollback), ("export", export))
+    group = typer.Typer(help="Policy versions: list, show, promote, rollback, export, serve.", no_args_is_help=True)
+    verbs = (
+        ("list", list_all), ("show", show), ("promote", promote), ("rollback", rollback), ("export", export),
+        ("serve", serve),
+    )  # fmt: skip
     for verb, function in verbs:
         group.command(verb)(function)
     app.add_typer(group, name="policy")
@@ -81,3 +84,33 @@ def export(
     if versions.unpack(packed, target.absolute()) != wanted:
         raise FileProblem(f"The files of {wanted} in {folder / 'versions'} were changed: {target} is not that version.")
     print(f"Version {wanted} is in {target}.")
+
+
+def serve(
+    bind: Annotated[
+        str, typer.Option(help="Where stations ask, tcp://ADDRESS:PORT; encrypted unless it stays on this machine.")
+    ] = "tcp://127.0.0.1:7100",
+    home: Home = None,
+) -> None:
+    """Think for the policies of several stations: put this on the computer with the GPU (docs/fleet.md)."""
+    import signal
+    import threading
+
+    from enpire.fleet.policy_server import PolicyServer
+    from enpire.fleet.zmq_link import stays_here
+    from enpire.home import open_home
+
+    root, ended = open_home(home), threading.Event()
+    server = PolicyServer(root.root / "served", bind, None if stays_here(bind) else root.keys, tell)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _, __: ended.set())
+    tell(f"Stations ask here: `policy_server: {server.address}` in their files. Ctrl-C ends it.")
+    if not stays_here(bind):
+        from enpire.fleet.curve_keys import server_keys
+
+        tell(f"Enrolled stations only; `policy_server_key: {server_keys(root.keys).public.decode('ascii')}`.")
+    try:
+        server.run(ended)
+    finally:
+        server.close()
+    tell(f"Answered {server.answered} questions with {server.calls} calls of policies.")

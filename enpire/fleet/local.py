@@ -9,6 +9,7 @@ from enpire.campaign import Campaign
 from enpire.fleet.door import from_here, own_key
 from enpire.fleet.processes import LocalStations
 from enpire.fleet.station_file import StationFile
+from enpire.fleet.zmq_link import stays_here
 from enpire.home import Home
 
 
@@ -25,6 +26,8 @@ def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
             lanes=wanted.lanes,
             pace=wanted.pace,
             inference=wanted.inference,
+            policy_server=wanted.policy_server,
+            policy_server_key=wanted.policy_server_key,
             reset=wanted.reset,
             operator=wanted.operator,
             verifiers=campaign.verifiers,
@@ -43,6 +46,10 @@ def start_local(campaign: Campaign, home: Home, address: str, say: Callable[[str
 
 
 def with_key(file: StationFile, address: str, home: Home) -> StationFile:
-    """The file with the keys that it needs at this address."""
+    """The file with the keys that it needs: for the orchestrator at this address, and for its policy server."""
     key_file, server_key = own_key(address, home.keys, file.name)
-    return replace(file, key_file=key_file, server_key=server_key)
+    thinker, thinker_key = file.policy_server, file.policy_server_key
+    if thinker and not stays_here(thinker):
+        key_file, lab_key = own_key(thinker, home.keys, file.name)
+        thinker_key = thinker_key or lab_key
+    return replace(file, key_file=key_file, server_key=server_key, policy_server_key=thinker_key)

@@ -1,4 +1,7 @@
-"""Policy versions at a station: fetched by hash, checked, loaded beside the control loop, kept for the next time."""
+"""Policy versions at a station: fetched by hash, checked, loaded beside the control loop, kept for the next time.
+
+Where a policy server thinks for the station, `make` asks it to load the version instead.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast, runtime_checkable
 
 from enpire import plugins, versions
-from enpire.errors import EnpireError, PolicyProblem
+from enpire.errors import EnpireError, PolicyProblem, TransportProblem
 from enpire.fleet.chunks import FOREIGN_FAULTS, LoadedPolicy
 from enpire.fleet.computer import HERE, Computer
 from enpire.fleet.messages import PolicyMissing, PolicyPart, WantPolicy
@@ -25,6 +28,18 @@ _LOADED, _KEPT = 4, 16
 _ASK_AGAIN_S = 3.0
 _REFUSED_S = 30.0
 """How long a version that could not be had is not asked for again."""
+_KNOCK_S = 2.0
+"""How often a policy server that is away is tried again."""
+
+
+@runtime_checkable
+class Losable(Protocol):
+    """A policy that lives elsewhere."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether it has to be made anew before another episode begins."""
+        ...
 
 
 @dataclass(slots=True)
@@ -51,9 +66,13 @@ class PolicyShelf:
         task: gives the expert.
         seed: of the expert.
         computer: its clock and its helping hand.
+        make: (checked folder, policy_id) -> the policy; TransportProblem while whoever makes it is away.
     """
 
-    def __init__(self, folder: Path, task: Task, seed: int, computer: Computer = HERE) -> None:
+    def __init__(
+        self, folder: Path, task: Task, seed: int, computer: Computer = HERE,
+        make: Callable[[Path, str], Policy] | None = None,
+    ) -> None:  # fmt: skip
         durable.make_folder(folder)
         for left in folder.glob("incoming-*"):
             shutil.rmtree(left)
@@ -63,12 +82,18 @@ class PolicyShelf:
         self._fetching: dict[str, _Fetch] = {}
         self._refused: dict[str, _Refusal] = {}
         self._clock, self._loader = computer.clock, computer.helper()
+        self._make = make or load_version
+        self._away, self._knock_s = "", -1e9
+        """Why the policies cannot be made now, and when that is tried again."""
 
     def find(self, policy_id: str) -> LoadedPolicy | None:
         """The policy if it is ready; None while it is on its way. PolicyProblem when it cannot be had or loaded."""
-        if policy_id in self._loaded:
+        ready = self._loaded.get(policy_id)
+        if ready is not None and isinstance(ready.policy, Losable) and ready.policy.lost:
+            del self._loaded[policy_id]
+        elif ready is not None:
             self._loaded.move_to_end(policy_id)
-            return self._loaded[policy_id]
+            return ready
         refusal = self._refused.get(policy_id)
         if refusal is not None and self._clock() < refusal.until_s:
             raise PolicyProblem(refusal.why)
@@ -76,8 +101,10 @@ class PolicyShelf:
             return self._finish(policy_id)
         if policy_id == EXPERT:
             self._start(policy_id, self._expert)
+        elif self._away and self._clock() < self._knock_s:
+            return None
         elif (self._folder / policy_id).is_dir():
-            self._start(policy_id, lambda: _load(self._folder / policy_id, policy_id))
+            self._start(policy_id, lambda: self._made(policy_id))
         else:
             self._fetching.setdefault(policy_id, _Fetch())
         return None
@@ -89,7 +116,7 @@ class PolicyShelf:
         for refusal in self._refused.values():
             if now < refusal.until_s and not refusal.fetched:
                 return refusal.why
-        return ""
+        return self._away
 
     def ask_again(self) -> None:
         """Whatever was asked for may be lost: the orchestrator is another one now, or the wire was."""
@@ -135,10 +162,15 @@ class PolicyShelf:
         del self._loading[policy_id]
         try:
             loaded = future.result()
+        except TransportProblem as problem:
+            self._away, self._knock_s = str(problem), self._clock() + _KNOCK_S
+            return None
         except (*FOREIGN_FAULTS, OSError, ImportError) as problem:
             text = f"policy {policy_id[:12]} refused: {' '.join(str(problem).split())}"[:1000]
             self._refuse(policy_id, text, fetched=(self._folder / policy_id).is_dir() or policy_id == EXPERT)
             raise PolicyProblem(text) from problem
+        if policy_id != EXPERT:
+            self._away = ""
         self._loaded[policy_id] = loaded
         while len(self._loaded) > _LOADED:
             self._loaded.popitem(last=False)
@@ -159,7 +191,10 @@ class PolicyShelf:
         finally:
             shutil.rmtree(incoming, ignore_errors=True)
         self._forget_old()
-        return _load(self._folder / policy_id, policy_id)
+        return self._made(policy_id)
+
+    def _made(self, policy_id: str) -> LoadedPolicy:
+        return _checked(policy_id, self._make(self._folder / policy_id, policy_id), SOURCE_POLICY)
 
     def _forget_old(self) -> None:
         kept = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime_ns, reverse=True)
@@ -167,18 +202,16 @@ class PolicyShelf:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _load(folder: Path, policy_id: str) -> LoadedPolicy:
+def load_version(folder: Path, policy_id: str) -> Policy:
+    """The policy of a folder; PolicyProblem when its files are not those of the hash, which removes them."""
     try:
         found = versions.identify(folder)
     except EnpireError:
         found = "nothing that can be read"
     if found != policy_id:
         shutil.rmtree(folder, ignore_errors=True)
-        raise PolicyProblem(
-            f"its files on this station's disk were changed (hash {found[:12]}); they are fetched again"
-        )
-    load = cast(Callable[[Path], Policy], plugins.load("policies", str(versions.manifest(folder)["kind"])))
-    return _checked(policy_id, load(folder), SOURCE_POLICY)
+        raise PolicyProblem(f"its files on this disk were changed (hash {found[:12]}); they are fetched again")
+    return cast(Callable[[Path], Policy], plugins.load("policies", str(versions.manifest(folder)["kind"])))(folder)
 
 
 def _checked(policy_id: str, policy: Policy, source: int) -> LoadedPolicy:

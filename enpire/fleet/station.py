@@ -30,8 +30,9 @@ from enpire.fleet.lanes import Lanes
 from enpire.fleet.messages import Command, Hello, Message, Orders, PolicyMissing, PolicyPart, Release
 from enpire.fleet.outbox import Outbox
 from enpire.fleet.pace import Pace
-from enpire.fleet.policy_shelf import PolicyShelf
+from enpire.fleet.policy_shelf import PolicyShelf, load_version
 from enpire.fleet.preview_camera import PreviewCamera
+from enpire.fleet.remote_policy import policy_server
 from enpire.fleet.robot_keeper import RobotKeeper
 from enpire.fleet.spool import Spool
 from enpire.fleet.station_file import StationFile, facts, read_station
@@ -64,9 +65,11 @@ class Station:
         self._task = judged_by(cast("Task", plugins.make("tasks", file.task)), file.verifiers)
         self._spool = Spool(file.home / "spool", file.min_free_mb * 2**20)
         self._outbox = Outbox(self._spool, computer.clock, say)
-        self._shelf = PolicyShelf(file.home / "policies", self._task, file.seed, computer)
+        self._thinker = policy_server(file)
+        make = self._thinker.make if self._thinker is not None else load_version
+        self._shelf = PolicyShelf(file.home / "policies", self._task, file.seed, computer, make)
         self._robot = RobotKeeper(file, self._task, say, computer.clock)
-        keys = station_keys(file.key_file, file.server_key) if file.key_file else None
+        keys = station_keys(file.key_file, file.server_key) if file.key_file and file.server_key else None
         self._link = StationLink(address, file.name, keys, computer)
         self._preview = PreviewCamera(file.name, address, keys)
         self._courier = Courier(self._link, self._spool, self._hello, computer.clock)
@@ -184,6 +187,8 @@ class Station:
         self._robot.close()
         self._faces.close()
         self._shelf.close()
+        if self._thinker is not None:
+            self._thinker.close()
         self._link.close()
         self._spool.close()
 

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from enpire.errors import EnvelopeViolation, RobotProblem, UsageError
+from enpire.fleet.questions import array_out, encode
 from enpire.types import Start
 from robot_drivers.guard_client import Control, GuardedClient, open_guarded, start_guard
 from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.latch import Latch
-from robot_drivers.wire import array_out, encode
 
 ONE = np.ones(1, np.bool_)
 HOME = Start(split="train", index=0, values=(0.0, 0.0), seed=0)

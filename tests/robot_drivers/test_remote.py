@@ -13,6 +13,7 @@ import zmq
 
 from enpire.errors import RobotProblem, TransportProblem, UsageError
 from enpire.fleet.curve_keys import enroll, server_keys
+from enpire.fleet.questions import decode, encode
 from enpire.types import Start
 from robot_drivers import fake_robot
 from robot_drivers.conformance import check, starts_of
@@ -20,7 +21,6 @@ from robot_drivers.conformance_bench import Subject
 from robot_drivers.fake_robot import FAKE_SPEC
 from robot_drivers.remote import RemoteRig, open_rig
 from robot_drivers.served_robot import RigServer
-from robot_drivers.wire import decode, encode
 
 LOOPBACK = "tcp://127.0.0.1:*"
 

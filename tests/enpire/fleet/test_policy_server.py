@@ -1,0 +1,276 @@
+import hashlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zmq
+
+from enpire import versions
+from enpire.errors import PolicyProblem, TransportProblem
+from enpire.fleet.chunks import LoadedPolicy
+from enpire.fleet.curve_keys import StationKeys, enroll, read_pair, server_keys
+from enpire.fleet.lanes import Lanes
+from enpire.fleet.policy_server import PolicyServer
+from enpire.fleet.questions import decode, encode, observation_out
+from enpire.fleet.remote_policy import PolicyServerLink
+from enpire.interfaces import Continues, Foresees, Policy
+from enpire.types import FloatArray, IntArray, Observation
+from tests.chaos.harness import free_port
+from tests.enpire.fleet.bench import WAIT_S, Bench
+from tests.enpire.fleet.point_task import (
+    PointPolicy,
+    PointRig,
+    PointTask,
+    environment,
+    point_order,
+    point_station,
+    write_policy,
+)
+from tests.enpire.fleet.test_lanes import run_all
+
+HERE = "tests.enpire.fleet.test_policy_server"
+
+
+class Gifted(PointPolicy):
+    """Foresees, and goes on from what is left."""
+
+    def viability(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        return np.abs(observation.state[:, 0]).astype(np.float32)
+
+    def act_along(self, observation: Observation, lanes: IntArray, left: FloatArray, delay: int) -> FloatArray:
+        chunks = self.act(observation, lanes)
+        chunks[:, :delay] = left[:, :delay]
+        return chunks
+
+
+def load_gifted(folder: Path) -> Gifted:
+    return Gifted()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    opened = Bench(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[PolicyServer]:
+    """Answers in a thread."""
+    opened, ended = PolicyServer(tmp_path / "served", "tcp://127.0.0.1:*", say=lambda _: None), threading.Event()
+    thread = threading.Thread(target=opened.run, args=(ended,))
+    thread.start()
+    yield opened
+    ended.set()
+    thread.join()
+    opened.close()
+
+
+@pytest.fixture
+def link(server: PolicyServer) -> Iterator[PolicyServerLink]:
+    opened = PolicyServerLink(server.address)
+    yield opened
+    opened.close()
+
+
+def made(link: PolicyServerLink, tmp_path: Path, kind: str) -> Policy:
+    folder = write_policy(tmp_path / f"files-{kind}", kind=kind)
+    return link.make(folder, versions.identify(folder))
+
+
+def looked(*states: tuple[float, float]) -> Observation:
+    return Observation(stamp_ns=1, state=np.asarray(states, np.float32))
+
+
+def test_two_stations_roll_out_as_if_they_thought_themselves(
+    bench: Bench, server: PolicyServer, tmp_path: Path
+) -> None:
+    policy_id = bench.policy("p")
+    names = ("alpha", "beta")
+    for name in names:
+        bench.start(point_station(tmp_path, name, policy_server=server.address))
+    bench.until(lambda: len({joined.station for joined in bench.joined()}) == 2)
+    leases = {joined.station: joined.lease for joined in bench.joined()}
+    orders = {
+        name: [point_order(policy_id, index, name, leases[name]) for index in range(12)] for name in names
+    }  # fmt: skip
+    for name in names:
+        bench.fleet.send(name, orders[name])
+    everything = [*orders["alpha"], *orders["beta"]]
+    found = bench.until_all(everything)
+    assert {item.episode.outcome for item in found.values()} == {"success"}
+    here = run_all(
+        Lanes(PointTask(), PointRig(PointTask.spec, 1)), everything,
+        LoadedPolicy(policy_id=policy_id, policy=PointPolicy(), source=0),
+    )  # fmt: skip
+    for order in everything:
+        assert here[order.order_id].arrays_file == found[order.order_id].arrays_file
+    assert (tmp_path / "served" / policy_id).is_dir()
+
+
+def test_a_server_that_is_killed_costs_only_what_ran_and_nothing_waits_in_vain(bench: Bench, tmp_path: Path) -> None:
+    address = f"tcp://127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "enpire.cli", "policy", "serve", "--bind", address, "--home", str(tmp_path / "h")]
+    begin = lambda: subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL)  # noqa: E731
+    thinker = begin()
+    policy_id = bench.policy("p")
+    bench.start(point_station(tmp_path, lanes=2, policy_server=address, options={"period_s": 0.01}))
+    lease = bench.join()
+    orders = [point_order(policy_id, index, lease=lease) for index in range(30)]
+    bench.fleet.send("alpha", orders)
+    bench.until(lambda: len(bench.delivered()) >= 5)
+    thinker.kill()
+    thinker.wait()
+    bench.until(lambda: (beat := bench.beat()) is not None and "the policy server" in beat.alarm.lower())
+    thinker = begin()
+    found = bench.until_all(orders)
+    ended = Counter(item.episode.outcome for item in found.values())
+    assert ended["aborted"] <= 2 * 2  # both lanes, and once more when a new episode was about to begin
+    assert ended["success"] == 30 - ended["aborted"]
+    assert all(
+        "policy failed" in item.episode.cause for item in found.values() if item.episode.outcome == "aborted"
+    )  # fmt: skip
+    bench.until(lambda: (beat := bench.beat()) is not None and not beat.alarm)
+    thinker.send_signal(signal.SIGINT)
+    assert thinker.wait(WAIT_S) == 0
+
+
+def test_what_waits_for_one_version_is_answered_by_one_call(tmp_path: Path) -> None:
+    server = PolicyServer(tmp_path / "served", "tcp://127.0.0.1:*", say=lambda _: None)
+    folder = write_policy(tmp_path / "files", kind=f"{HERE}:load_gifted")
+    policy_id = versions.publish(folder, tmp_path / "served")
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    here = {name: Gifted() for name in "abc"}
+    lines = {name: context.socket(zmq.DEALER) for name in here}
+
+    def question(name: str, verb: str, **more: object) -> dict[str, object]:
+        rows = observation_out(looked((0.5, 0.1), (0.2, ord(name) / 1000)))
+        return {"verb": verb, "policy_id": policy_id, "client": name, "lanes": [7, 3], "observation": rows, **more}
+
+    try:
+        for line in lines.values():
+            line.connect(server.address)
+        asked(server, lines["a"], {"verb": "open", "policy_id": policy_id, "client": "a"}, until="ready")
+        for number, (name, line) in enumerate(lines.items()):
+            begins = [[7, 10 + number], [3, 20 + number]]
+            line.send(encode({**question(name, "act", begins=begins), "sequence": 1}))
+        deadline_s = time.monotonic() + WAIT_S
+        while server.answered < 3 and time.monotonic() < deadline_s:
+            time.sleep(0.1)  # so that all three wait
+            server.turn()
+        assert (server.answered, server.calls) == (3, 1)
+        for number, (name, line) in enumerate(lines.items()):
+            assert line.poll(10_000)
+            for lane, seed in ((7, 10 + number), (3, 20 + number)):
+                here[name].begin(lane, seed)
+            wanted = here[name].act(looked((0.5, 0.1), (0.2, ord(name) / 1000)), np.asarray([7, 3]))
+            array = decode(line.recv()).mapping("answer")
+            assert np.frombuffer(array["data"], np.float32).reshape(wanted.shape).tolist() == wanted.tolist()  # pyright: ignore[reportArgumentType, reportCallIssue]
+    finally:
+        context.destroy(linger=0)
+        server.close()
+
+
+def asked(server: PolicyServer, line: "zmq.Socket[bytes]", message: dict[str, object], until: str) -> None:
+    deadline_s, sequence = time.monotonic() + WAIT_S, 1000
+    while time.monotonic() < deadline_s:
+        sequence += 1
+        line.send(encode({**message, "sequence": sequence}))
+        while not line.poll(20):
+            server.turn()
+        if decode(line.recv()).text("state") == until:
+            return
+    raise AssertionError(f"the server never said {until}")
+
+
+def test_it_has_the_gifts_of_the_version_and_no_others(link: PolicyServerLink, tmp_path: Path) -> None:
+    plain = made(link, tmp_path, "tests.enpire.fleet.point_task:load")
+    gifted = made(link, tmp_path, f"{HERE}:load_gifted")
+    assert not isinstance(plain, Foresees | Continues)
+    assert (gifted.horizon, gifted.execute) == (PointPolicy.horizon, PointPolicy.execute)
+    assert isinstance(gifted, Foresees)
+    assert isinstance(gifted, Continues)
+    gifted.begin(2, 5)
+    lanes, here = np.asarray([2]), Gifted()
+    here.begin(2, 5)
+    assert gifted.act(looked((1.0, 2.0)), lanes).tolist() == here.act(looked((1.0, 2.0)), lanes).tolist()
+    assert gifted.viability(looked((0.25, 2.0)), lanes).tolist() == [0.25]
+    left = np.full((1, 4, 2), 0.5, np.float32)
+    assert gifted.act_along(looked((1.0, 2.0)), lanes, left, 2)[0, :2].tolist() == left[0, :2].tolist()
+
+
+@pytest.mark.parametrize(
+    ("message", "word"),
+    [
+        ({"verb": "sing", "policy_id": "0" * 64}, "verb"),
+        ({"verb": "open", "policy_id": "../secret"}, "policy_id"),
+        ({"verb": "act", "policy_id": "0" * 64, "lanes": [0, 0]}, "observation"),
+        ({"verb": "act", "policy_id": "0" * 64, "lanes": [1], "observation": observation_out(looked((0, 0), (1, 1)))},
+         "lanes"),
+        ({"verb": "act", "policy_id": "0" * 64, "lanes": [1], "begins": [], "client": "a",
+          "observation": observation_out(looked((0, 0)))}, "does not hold"),
+        ({"verb": "part", "policy_id": "0" * 64, "part": 0, "parts": 1, "data": b"not a version"}, "not a packed"),
+        ({"verb": "part", "policy_id": "1" * 64, "part": 3, "parts": 9, "data": b""}, "the next one"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_in_a_sentence(
+    server: PolicyServer, message: dict[str, object], word: str
+) -> None:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    line = context.socket(zmq.DEALER)
+    line.connect(server.address)
+    line.send_multipart([b"", b"\xff" * 50, b"x"])
+    line.send(b"garbage")
+    line.send(encode({**message, "sequence": 4}))
+    assert line.poll(10_000)
+    answer = decode(line.recv())
+    context.destroy(linger=0)
+    assert answer.whole("sequence") == 4
+    assert word in answer.text("text")
+
+
+def test_files_that_are_not_those_of_the_hash_are_not_kept(link: PolicyServerLink, tmp_path: Path) -> None:
+    folder = write_policy(tmp_path / "files")
+    wrong = hashlib.sha256(b"another").hexdigest()
+    with pytest.raises(PolicyProblem, match="damaged"):
+        link.make(folder, wrong)
+    assert not (tmp_path / "served" / wrong).exists()
+    broken = write_policy(tmp_path / "broken", kind="no.such.module:load")
+    with pytest.raises(PolicyProblem, match="cannot load"):
+        link.make(broken, versions.identify(broken))
+
+
+def test_only_enrolled_stations_are_answered_on_another_address(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    card = enroll(keys, "alpha")
+    server, ended = PolicyServer(tmp_path / "s", "tcp://127.0.0.1:*", keys, say=lambda _: None), threading.Event()
+    thread = threading.Thread(target=server.run, args=(ended,))
+    thread.start()
+    folder = write_policy(tmp_path / "files")
+    public, secret = zmq.curve_keypair()
+    lab = server_keys(keys).public
+    try:
+        known = PolicyServerLink(server.address, StationKeys(pair=read_pair(card), server=lab))
+        assert known.make(folder, versions.identify(folder)).horizon == PointPolicy.horizon
+        known.close()
+        stranger = read_pair(card).__class__(public=public, secret=secret)
+        for given in (StationKeys(pair=stranger, server=lab), None):
+            barred = PolicyServerLink(server.address, given, answer_s=0.5)
+            with pytest.raises(TransportProblem, match="did not answer"):
+                barred.make(folder, versions.identify(folder))
+            barred.close()
+    finally:
+        ended.set()
+        thread.join()
+        server.close()
+    with pytest.raises(TransportProblem, match="encryption"):
+        PolicyServerLink("tcp://gpu.example:7100")
+    with pytest.raises(TransportProblem, match="encryption"):
+        PolicyServer(tmp_path / "t", "tcp://0.0.0.0:7100")
