@@ -2,15 +2,15 @@
 
 For each task a real campaign (orchestrator, one station, reset by the robot, fast pace) has the varied expert work
 until so many hours of rollouts are recorded, resets not counted, while commands are dropped and delayed, grasps slip,
-things jam, calibrations drift and the power fails. When a lane calls for a person, the call is counted and answered
-with `resume`, a second later. At the end the ledger must say that every order ended, and none as unsafe. Interrupted,
-the same command goes on where the ledger stands (`--home`).
+things jam, calibrations drift and the power fails. A call for a person is answered with `resume`, a second later: the
+person puts in order the things of the lanes that could not reset. Calls are counted by what the ledger says: every
+lane whose reset was given up, however many were answered at once, and every other alarm. At the end every order must
+have ended, and none as unsafe. Interrupted, the same command goes on where the ledger stands (`--home`).
 """
 
 from __future__ import annotations
 
 import argparse
-import signal
 import subprocess
 import sys
 import time
@@ -51,8 +51,10 @@ class Account:
     """Of rollouts, in simulated robot time."""
     outcomes: Mapping[str, int]
     causes: Mapping[str, int]
-    calls: int
-    """For a person."""
+    alarms: int
+    """Of stations, that a person must answer; one may name several lanes."""
+    calls: Mapping[str, int]
+    """For a person: why -> how many."""
 
 
 def faults_of(name: str) -> Mapping[str, float]:
@@ -84,8 +86,6 @@ def campaign_file(name: str, lanes: int, folder: Path) -> Path:
 
 def account(home: Path, spec: TaskSpec) -> Account:
     """Read the ledger, beside whoever writes it."""
-    if not (home / "ledger.db").exists():
-        return Account(hours=0.0, outcomes={}, causes={}, calls=0)
     ledger = SqliteLedger(home / "ledger.db", read_only=True)
     try:
         outcomes, causes = Counter[str](), Counter[str]()
@@ -95,10 +95,14 @@ def account(home: Path, spec: TaskSpec) -> Account:
             if cause:
                 causes[f"{outcome}: {cause.split(':')[0][:60]}"] += count
         (ticks,) = run(ledger.database, "SELECT coalesce(sum(ticks), 0) FROM orders").fetchone()
-        (calls,) = run(ledger.database, "SELECT count(*) FROM events WHERE kind = 'person needed'").fetchone()
+        alarms = [str(event.body["alarm"]) for event in ledger.events(kinds=("person needed",))]
     finally:
         ledger.close()
-    return Account(hours=ticks * spec.period_s / 3600, outcomes=outcomes, causes=causes, calls=calls)
+    calls = Counter(alarm.split(":")[0] for alarm in alarms if not alarm.startswith("The reset of lane"))
+    calls["a lane cannot reset"] = causes["aborted: reset failed"]
+    return Account(
+        hours=ticks * spec.period_s / 3600, outcomes=outcomes, causes=causes, alarms=len(alarms), calls=calls
+    )
 
 
 def leave_alone(name: str, asked: argparse.Namespace) -> bool:
@@ -106,7 +110,8 @@ def leave_alone(name: str, asked: argparse.Namespace) -> bool:
     spec = cast(TaskSpec, plugins.load("tasks", name).spec)  # type: ignore[attr-defined]
     folder = asked.home / name
     home, path = open_home(folder / "home"), campaign_file(name, asked.lanes, folder)
-    began_s, answered = time.monotonic(), account(home.root, spec).calls
+    SqliteLedger(home.root / "ledger.db").close()
+    began_s, answered = time.monotonic(), account(home.root, spec).alarms
     if account(home.root, spec).hours < asked.hours:
         command = [sys.executable, "-m", "enpire.cli", "run", str(path), "--headless", "--home", str(home.root)]
         with (folder / "log.txt").open("ab") as log:
@@ -126,9 +131,9 @@ def _watch(lab: subprocess.Popen[bytes], home: Path, spec: TaskSpec, hours: floa
             raise SystemExit(f"The campaign ended by itself (exit {lab.returncode}); see {home.parent / 'log.txt'}.")
         if sum(now.outcomes.values()) != seen:
             seen, moved_s = sum(now.outcomes.values()), time.monotonic()
-        # The same call again is no new event: a lab that stands still is one whose call was not yet answered.
-        if now.calls > answered or time.monotonic() - moved_s > STALLED_S:
-            answered, moved_s = now.calls, time.monotonic()
+        # The same alarm again is no new event: a lab that stands still is one whose call was not yet answered.
+        if now.alarms > answered or time.monotonic() - moved_s > STALLED_S:
+            answered, moved_s = now.alarms, time.monotonic()
             inbox.leave(home / "inbox", "resume", by="the benchmark's person")
         time.sleep(LOOK_S)
     inbox.leave(home / "inbox", "end campaign", by="the benchmark")
@@ -138,7 +143,8 @@ def _watch(lab: subprocess.Popen[bytes], home: Path, spec: TaskSpec, hours: floa
 def _end(lab: subprocess.Popen[bytes], home: Path) -> None:
     """An interrupted one is kept, to go on."""
     if lab.poll() is None:
-        lab.send_signal(signal.SIGINT)
+        # Not SIGINT: what a shell starts in the background ignores that.
+        lab.terminate()
         lab.wait(REST_S)
 
 
@@ -156,7 +162,9 @@ def say(name: str, end: Account, wall_s: float) -> bool:
         print(f"        {count:>6}  {cause}")
     low, high = 100 * interval.low, 100 * interval.high
     print(f"  success {good}/{judged} = {100 * interval.rate:.1f} % ({low:.1f} to {high:.1f})")
-    print(f"  orders without an outcome: {missing}; unsafe: {unsafe}; calls for a person: {end.calls}", flush=True)
+    calls = "; ".join(f"{why}: {count}" for why, count in sorted(end.calls.items()) if count)
+    print(f"  orders without an outcome: {missing}; unsafe: {unsafe}")
+    print(f"  calls for a person: {sum(end.calls.values())} ({calls or 'nothing failed'})", flush=True)
     return not missing and not unsafe
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from enpire.errors import UsageError
-from enpire.interfaces import Task
+from enpire.interfaces import Rig, Task
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.safety import Envelope, Limits
 from sim.faults import FaultyRig, read_faults
@@ -13,7 +13,28 @@ from sim.faults import FaultyRig, read_faults
 OPTIONS = frozenset({"envelope", "faults"})
 
 
-def open_rig(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -> GuardedRig:
+class SimulatedRig(GuardedRig):
+    """A simulation inside its envelope. Its things lie where a person put them when it is opened."""
+
+    def __init__(self, task: Task, world: Rig, rig: Rig, envelope: Envelope) -> None:
+        """`world` is the task's own rig; `rig` is what commands pass on their way to it (`world`, or its faults)."""
+        super().__init__(rig, envelope)
+        self._task, self._world = task, world
+        for lane in range(world.lanes):
+            self.lay_out(lane)
+
+    def lay_out(self, lane: int) -> None:
+        """Put the things of one lane by hand, at a train start of the task; the robot's reset starts from there.
+
+        For the person who comes to a robot that cannot reset its scene. No episode begins.
+        """
+        teleport = getattr(self._world, "teleport", True)
+        setattr(self._world, "teleport", True)  # noqa: B010  only some simulations have it
+        self._world.place(lane, self._task.start("train", lane, b""))
+        setattr(self._world, "teleport", teleport)  # noqa: B010
+
+
+def open_rig(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -> SimulatedRig:
     """The rig of a simulated station.
 
     Args:
@@ -29,10 +50,10 @@ def open_rig(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -
     if lanes < 1:
         raise UsageError(f"A simulated station needs at least 1 lane, not {lanes}.")
     limits = envelope_limits(options, OPTIONS)
-    rig = task.rig(lanes, seed)
-    if faults := read_faults(str(options.get("faults", ""))):
-        rig = FaultyRig(rig, faults, seed)
-    return GuardedRig(rig, Envelope(task.spec, limits))
+    world = task.rig(lanes, seed)
+    faults = read_faults(str(options.get("faults", "")))
+    rig = FaultyRig(world, faults, seed) if faults else world
+    return SimulatedRig(task, world, rig, Envelope(task.spec, limits))
 
 
 def envelope_limits(options: Mapping[str, object], allowed: frozenset[str]) -> Limits:

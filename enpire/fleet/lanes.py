@@ -64,6 +64,15 @@ class Watchful(Protocol):
         ...
 
 
+@runtime_checkable
+class Simulated(Protocol):
+    """What a rig also has where nobody can walk up to the robot."""
+
+    def lay_out(self, lane: int) -> None:
+        """Do what a called person does at a real one: put a lane's things in order, ready for a reset."""
+        ...
+
+
 @dataclass(slots=True)
 class Lane:
     """One robot of the rig and the order that it works on."""
@@ -261,9 +270,11 @@ class Lanes:
         self._moving[:] = False
 
     def unstick(self) -> None:
-        """A person looked at the lanes whose reset failed: they may go on."""
+        """A person looked at the lanes whose reset failed, and put their things in order: they may go on."""
         for lane in self._lanes:
             if lane.stage == "stuck":
+                if isinstance(self._rig, Simulated):
+                    self._rig.lay_out(lane.index)
                 lane.stage, lane.failed_resets = "free", 0
                 self.time.switch([lane.index], "wait-order")
 

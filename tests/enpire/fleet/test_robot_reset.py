@@ -2,29 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
+import pytest
 
+from enpire import plugins
+from enpire.fleet.chunks import LoadedPolicy
+from enpire.fleet.lanes import TRIES, Lanes
+from enpire.fleet.messages import Parcel
 from enpire.fleet.robot_keeper import RobotKeeper
 from enpire.fleet.station_file import StationFile
-from enpire.types import Order
+from enpire.interfaces import Task
+from enpire.types import SOURCE_EXPERT, Order
 from sim.tasks.pin_insertion import PinInsertion
+from sim.tasks.push_t import PushT
+
+
+def opened(task: Task, home: Path, reset: str = "robot") -> RobotKeeper:
+    """A simulated station of two lanes, just switched on."""
+    file = StationFile(name="s", task=task.spec.name, home=home, lanes=2, reset=reset, seed=1, reset_limit_s=20.0)  # pyright: ignore[reportArgumentType]
+    return RobotKeeper(file, task, print)
+
+
+def order(task: Task, order_id: str, index: int) -> Order:
+    """To collect from a train start."""
+    return Order(
+        order_id=order_id, campaign_id="c", station="s", task=task.spec.name, policy_id="p",
+        start=task.start("train", index, b""), purpose="collect", round=0,
+    )  # fmt: skip
+
+
+def ended(lanes: Lanes, given: Order, task: Task) -> Sequence[Parcel]:
+    """Carry out one order in the first lane, by the expert."""
+    lanes.begin(0, given, LoadedPolicy(policy_id="p", policy=task.expert(0), source=SOURCE_EXPERT))
+    while lanes.busy:
+        for step in (lanes.sense, lanes.reset, lanes.verify, lanes.decide, lanes.act):
+            step()
+    return lanes.take_ended()
 
 
 def first_state(tmp_path: Path, reset: str) -> np.ndarray:
     """What the station senses right after an order began."""
     task = PinInsertion()
-    file = StationFile(name="s", task="pin_insertion", home=tmp_path, lanes=2, reset=reset, seed=1)  # pyright: ignore[reportArgumentType]
-    keeper = RobotKeeper(file, task, print)
-    start = task.start("train", 5, b"")
-    order = Order(
-        order_id="o", campaign_id="c", station="s", task="pin_insertion", policy_id="p", start=start,
-        purpose="collect", round=0,
-    )  # fmt: skip
+    keeper, start = opened(task, tmp_path, reset), task.start("train", 5, b"")
     rig = keeper._rig
     before = rig.observe().state[0].copy()
-    rig.place(0, order.start)
+    rig.place(0, start)
     after = rig.observe().state[0].copy()
     rig.close()
     return np.stack([before, after])
@@ -37,3 +63,24 @@ def test_a_teleport_moves_the_scene_at_once_and_a_reset_by_the_robot_does_not(tm
     by_robot = first_state(tmp_path / "b", "robot")
     assert task.start_error(teleported[1], start)[1]
     assert not task.start_error(by_robot[1], start)[1]
+
+
+@pytest.mark.parametrize("name", ["push_t", pytest.param("gpu_insertion", marks=pytest.mark.slow)])
+def test_a_station_that_was_just_opened_resets_by_itself(tmp_path: Path, name: str) -> None:
+    task = cast("Task", plugins.make("tasks", name))
+    lanes = opened(task, tmp_path).lanes
+    assert [parcel.episode.reset_attempts for parcel in ended(lanes, order(task, "o", 5), task)] == [1]
+    assert lanes.alarm == ""
+
+
+def test_a_person_who_was_called_puts_the_things_in_order(tmp_path: Path) -> None:
+    task = PushT()
+    keeper = opened(task, tmp_path)
+    keeper._rig._world.scene.qpos[0, :2] = 0.9  # pyright: ignore[reportAttributeAccessIssue]  where no pusher comes
+    [given_up] = ended(keeper.lanes, order(task, "first", 5), task)
+    assert (given_up.episode.cause, given_up.episode.reset_attempts) == ("reset failed", TRIES)
+    assert "lane 0" in keeper.alarm
+    keeper.resume()
+    assert keeper.alarm == ""
+    [after] = ended(keeper.lanes, order(task, "second", 6), task)
+    assert (after.episode.outcome, after.episode.reset_attempts) == ("success", 1)
