@@ -4,7 +4,7 @@ Experts run from hidden starts, a tenth of them on each of ten stations with the
 against the simulator's truth on the demonstrations of the varied expert. `--resets N`: so many resets by the robot, all
 after a try of the varied expert, with `--clumsy` on every other station after a hand that knocks things about.
 `--disturbed N`: so many episodes of good, clumsy and misled hands from other hidden starts, the verifier's sensors as
-built and disturbed, as `enpire verifier report` does it.
+built and disturbed, as `enpire verifier report` does it (`--draw N`: another set of them, on other stations).
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def measure(name: str, asked: argparse.Namespace) -> None:
     if asked.resets:
         resets(task, asked.resets, asked.clumsy)
     if asked.disturbed:
-        print(report(name, asked.disturbed).text, flush=True)
+        print(report(name, asked.disturbed, draw=asked.draw).text, flush=True)
 
 
 def main() -> None:
@@ -146,6 +146,7 @@ def main() -> None:
     parser.add_argument("--resets", type=int, default=0)
     parser.add_argument("--clumsy", action="store_true")
     parser.add_argument("--disturbed", type=int, default=0)
+    parser.add_argument("--draw", type=int, default=0)
     parser.add_argument("--tasks", nargs="*", default=["pin_insertion", "pin_insertion_blind", "push_t"])
     asked = parser.parse_args()
     print(describe(range(STATIONS)))

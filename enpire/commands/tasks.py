@@ -124,6 +124,9 @@ def report(  # noqa: PLR0913 - the options of a verb are its parameters
         Path | None, typer.Option(help="Measure the classifier in this folder, and not the task's verifier.")
     ] = None,
     agree: Annotated[bool, typer.Option("--agree", help="Measure both, where both must agree.")] = False,
+    draw: Annotated[
+        int, typer.Option(help="Another set of starts and stations: one that nobody has looked at yet.", min=0)
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Measure a verifier: precision, recall, false positives and latency against the truth."""
@@ -132,7 +135,7 @@ def report(  # noqa: PLR0913 - the options of a verb are its parameters
     plans = [VerifierPlan(name=OWN)] if agree else []
     if classifier is not None:
         plans.append(VerifierPlan(name="classifier", options={"folder": str(classifier)}))
-    _tell("verifier", (task, episodes, examples), as_json, plans=plans)
+    _tell("verifier", (task, episodes, examples), as_json, plans=plans, draw=draw)
 
 
 def fit(

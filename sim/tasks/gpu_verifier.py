@@ -13,23 +13,29 @@ from sim.bimanual.kinematics import JOINTS, Rows, rotation_between
 from sim.bimanual.rig import force_of, joints_of
 from sim.bimanual.servo import reach_of
 from sim.tasks.gpu_rig import ANGLES, CARD, GENTLE_N
-from sim.tasks.gpu_scene import SLOT_M
+from sim.tasks.gpu_scene import DEPTH_M, SLOT_M
 from sim.verifiers.sight import clear_rows
 
-_RULE = "card home: depth of both ends, roll, force; carried by the gripper; version 2"
-_HALF_MM = 40.0
+_RULE = "card home: depth of both ends, roll, force; carried by the gripper; on the floor by touch; version 3"
+_HALF_MM, _FLOOR_MM = 40.0, 1e3 * DEPTH_M
+_NOISE_MM = 0.15
+"""Of one sample of a depth; a sample from before the gripper moved errs by about as much as it moved, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
     """Where the verifier draws its lines; `enpire verifier fit` may search for better ones."""
 
-    depth_mm: float = 7.3
-    """Least depth of the higher end, mean of the last samples: the truth asks for 7.5, the floor is at 8."""
-    margin_mm: float = 0.45
-    """A rollout is called finished only this much deeper."""
+    depth_mm: float = 7.4
+    """Least depth of the higher end, by the last samples: the truth asks for 7.5, the floor is at 8."""
+    standing_mm: float = 7.3
+    """The same of a card that is pressed at the end: what holds it in the slot is the floor."""
+    standing_n: float = 8.0
+    """Smoothed force from below that says so."""
+    finished_mm: float = 7.75
+    """A rollout is called finished at this sensed depth only."""
     roll_rad: float = 0.06
-    aside_mm: float = 2.0
+    aside_mm: float = 2.3
     pressed_n: float = 10.0
     """Smoothed force from below of a card that stands on the floor of the slot and is pressed."""
     samples: int = 5
@@ -41,7 +47,7 @@ class Thresholds:
 
 
 class GpuVerifier:
-    """Depth, tilt and force of the card over the last samples of a rollout."""
+    """Depth, tilt and force of the card at the end of a rollout."""
 
     needs_images = False
 
@@ -54,7 +60,7 @@ class GpuVerifier:
         """Which lanes look done: deep, upright, and pressed against the floor for some periods."""
         limit = self.thresholds
         higher = state[:, CARD][:, 2] + _HALF_MM * np.abs(state[:, ANGLES][:, 1])
-        deep = (higher <= -limit.depth_mm - limit.margin_mm) & (np.abs(state[:, ANGLES][:, 0]) <= limit.roll_rad)
+        deep = (higher <= -limit.finished_mm) & (np.abs(state[:, ANGLES][:, 0]) <= limit.roll_rad)
         pressed = state[:, force_of("right")][:, 2] >= limit.pressed_n
         done = deep & pressed & (ticks >= limit.samples)
         rows = np.flatnonzero(done)
@@ -68,9 +74,14 @@ class GpuVerifier:
         if float(np.linalg.norm(state[:, force_of("right")], axis=1).max()) >= limit.unsafe_n:
             return Verdict(kind="unsafe", confidence=1.0, source="verifier")
         last = self._at_the_end(state)
-        higher = float(last[2]) + _HALF_MM * abs(float(last[4]))
+        depth_mm = -float(last[2]) - _HALF_MM * abs(float(last[4]))
         aside, roll = float(np.abs(last[:2]).max()), abs(float(last[3]))
-        margin = min((-higher - limit.depth_mm) / 0.08, (limit.roll_rad - roll) / 0.004, limit.aside_mm - aside)
+        needed_mm = limit.depth_mm
+        if float(state[-1, force_of("right")][2]) > limit.standing_n:
+            # It stands on its lower end, so its middle says how deep the higher end is: a second view of its tilt.
+            needed_mm, by_touch_mm = limit.standing_mm, -2.0 * float(last[2]) - _FLOOR_MM
+            depth_mm = max(depth_mm, min(by_touch_mm, _FLOOR_MM))
+        margin = min((depth_mm - needed_mm) / 0.08, (limit.roll_rad - roll) / 0.004, limit.aside_mm - aside)
         # Two-sided confidence of a threshold against the noise of its own measurement (logistic, for lack of tails).
         confidence = 1.0 / (1.0 + float(np.exp(-min(abs(margin), 30.0) - 1.0)))
         return Verdict(kind="success" if margin >= 0.0 else "failure", confidence=confidence, source="verifier")
@@ -84,9 +95,10 @@ class GpuVerifier:
         return (1e3 * np.abs(twist[:, 2]) <= limit.rest_mm_s) & (np.abs(twist[:, 3:]).max(axis=1) <= limit.rest_rad_s)
 
     def _at_the_end(self, state: Rows) -> Rows:
-        """The card (6,) at the end: its mean in the frame of the gripper that holds it, carried on by the gripper.
+        """The card (6,) at the end: where it was seen last, each time carried on by the gripper that holds it.
 
         So the arm's joints are a second view: of a card that something hides at the end, and of one that still moved.
+        A card may also slip or stand while the gripper moves on: the further that moved, the less a sample counts.
         """
         seen = state[:, CARD.start : ANGLES.stop]
         rows = clear_rows(seen.astype(np.float32))[-self.thresholds.samples :]
@@ -94,5 +106,7 @@ class GpuVerifier:
         back = now.turn[-1] @ np.swapaxes(now.turn[:-1], 1, 2)
         at_m = np.array(SLOT_M) + 1e-3 * seen[rows, :3]
         carried_m = now.at_m[-1] + (back @ (at_m - now.at_m[:-1])[:, :, None])[:, :, 0]
-        turned = seen[rows, 3:] + rotation_between(now.turn[:-1], now.turn[-1:])
-        return np.concatenate([1e3 * (carried_m.mean(axis=0) - SLOT_M), turned.mean(axis=0)])
+        way = np.concatenate([1e3 * (carried_m - at_m), rotation_between(now.turn[:-1], now.turn[-1:])], axis=1)
+        err_mm = np.hypot(_NOISE_MM, np.abs(way[:, 2]) + _HALF_MM * np.abs(way[:, 4]))
+        weights = err_mm**-2 / (err_mm**-2).sum()
+        return (weights[:, None] * (seen[rows] + way)).sum(axis=0)

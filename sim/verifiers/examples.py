@@ -17,12 +17,29 @@ from sim import cameras
 from sim.rig import SimRig
 from sim.rollouts import Rolled, roll_out
 
-SECRET, FITTING = b"starts that only grade verifiers", b"starts that only fit verifiers"
-"""No start that thresholds are fitted on is one that they are graded on."""
 Say = Callable[[int, int], None]
 STATIONS = 10
 """Stations over which the episodes are spread; each has its own physics, latency and sensor bias."""
 LANES = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """A set of hidden starts, and the stations that they are tried on."""
+
+    secret: bytes
+    first_station: int = 0
+
+
+FITTING = Draw(secret=b"starts that only fit verifiers")
+"""No start that thresholds are fitted on is one that they are graded on."""
+
+
+def grading(number: int = 0) -> Draw:
+    """The number-th set to grade with: what was changed after a look at one can be measured on the next."""
+    return Draw(
+        secret=b"starts that only grade verifiers" + b" %d" % number * (number > 0), first_station=STATIONS * number
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,19 +145,25 @@ class Misled(Clumsy):
 
 
 def simulated(
-    task: Task, count: int, secret: bytes = SECRET, say: Say = lambda done, total: None, *, pictures: bool = False
+    task: Task,
+    count: int,
+    draw: Draw | None = None,
+    say: Say = lambda done, total: None,
+    *,
+    pictures: bool = False,
 ) -> list[Example]:
     """`count` rollouts of good, varied, clumsy and misled hands, labelled by the simulator's truth.
 
-    `say` hears how many are done, and of how many. `pictures` takes the last ones too, in the light and from the place
-    of camera that the episode draws, and sometimes with something before them.
+    `draw` says from which starts, on which stations; left out, the first set that grades. `say` hears how many are
+    done, and of how many. `pictures` takes the last ones too, in the light and from the place of camera that the
+    episode draws, and sometimes with something before them.
 
     Raises:
         UsageError: the task's rig knows no truth.
         FileProblem: pictures are wanted, and this machine makes none.
     """
     made: list[Example] = []
-    for rolled, images in _rolled(task, count, secret, pictures):
+    for rolled, images in _rolled(task, count, draw or grading(), pictures):
         if pictures and not images:
             raise FileProblem(f"Pictures of {task.spec.name} are needed. {cameras.why() or 'Its rig makes none.'}")
         made.append(Example(evidence=Evidence(arrays=rolled.arrays, images=images), success=rolled.truth.success))
@@ -187,7 +210,7 @@ def _pictures_of(path: Path) -> dict[str, ImageArray]:
     return {camera: np.asarray(Image.open(one).convert("RGB")) for camera, one in files.items()}
 
 
-def _rolled(task: Task, count: int, secret: bytes, pictures: bool) -> Iterator[tuple[Rolled, Mapping[str, ImageArray]]]:
+def _rolled(task: Task, count: int, draw: Draw, pictures: bool) -> Iterator[tuple[Rolled, Mapping[str, ImageArray]]]:
     clean = getattr(task, "clean_expert", None)
     best: Policy = clean() if callable(clean) else task.expert(1)  # pyright: ignore[reportAssignmentType]
     hands: tuple[Policy, ...] = (
@@ -198,8 +221,8 @@ def _rolled(task: Task, count: int, secret: bytes, pictures: bool) -> Iterator[t
     while done < count:
         batch = done // LANES
         lanes = min(LANES, count - done)
-        rig = task.rig(lanes, batch % STATIONS)
-        starts = [task.start("holdout", done + lane, secret) for lane in range(lanes)]
+        rig = task.rig(lanes, draw.first_station + batch % STATIONS)
+        starts = [task.start("holdout", done + lane, draw.secret) for lane in range(lanes)]
         for lane, rolled in enumerate(roll_out(task, rig, hands[batch % len(hands)], starts)):
             yield rolled, _looked(rig, lane, rolled) if pictures else {}
         rig.close()

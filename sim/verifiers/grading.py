@@ -16,7 +16,7 @@ from enpire.interfaces import Task, Verifier
 from enpire.intervals import wilson
 from enpire.types import Interval
 from enpire.verifiers import VerifierPlan, open_verifier
-from sim.verifiers.examples import Disturbance, Example, Say, simulated, sorted_by_hand
+from sim.verifiers.examples import Disturbance, Example, Say, grading, simulated, sorted_by_hand
 
 _BUILT = ("sensors as built", "pictures in any light, from moved cameras, at times covered")
 BUDGET_MS = 150.0
@@ -71,12 +71,13 @@ class VerifierReport:
         )
 
 
-def report(
+def report(  # noqa: PLR0913 - the options of a verb are its parameters
     task_name: str,
     episodes: int,
     folder: Path | None = None,
     say: Say = lambda done, total: None,
     plans: Sequence[VerifierPlan] = (),
+    draw: int = 0,
 ) -> VerifierReport:
     """Grade a task's shipped verifier, or the one that plans ask for.
 
@@ -86,6 +87,7 @@ def report(
         folder: examples that a person sorted into success and failure.
         say: hears how many rollouts are done, and of how many.
         plans: verifiers that must agree, instead of the task's own.
+        draw: which set of starts, stations and disturbances; each is another one.
 
     Raises:
         EnpireError: no such task, no truth, or no examples.
@@ -93,8 +95,8 @@ def report(
     task = cast("type[Task]", plugins.load("tasks", task_name))()
     verifier = open_verifier(task, plans)
     look = verifier.needs_images
-    examples = sorted_by_hand(folder) if folder else simulated(task, episodes, say=say, pictures=look)
-    worse, rng = Disturbance(), np.random.default_rng(0)
+    examples = sorted_by_hand(folder) if folder else simulated(task, episodes, grading(draw), say, pictures=look)
+    worse, rng = Disturbance(), np.random.default_rng(draw)
     disturbed = [worse.on(example, task.spec, rng) for example in examples]
     took = latencies_ms(verifier, examples)
     return VerifierReport(
