@@ -94,6 +94,8 @@ def _row(host: Host, lab: Orchestrator, seconds: float) -> str:
     began, spent, before = time.monotonic(), cpu_s(lab.pid), memory_mb(lab.pid)
     ended = sum(station.ended for station in host.stations)
     stacks = {station.name: station.time.seconds() for station in host.stations}
+    host.run_until(began + seconds / 2)
+    halfway = memory_mb(lab.pid)
     host.run_until(began + seconds)
     wall = time.monotonic() - began
     moved: dict[str, PhaseSeconds] = {
@@ -110,7 +112,7 @@ def _row(host: Host, lab: Orchestrator, seconds: float) -> str:
         f"{len(host.stations):8d}  {mru:6.1%}  {load:6.1%}  {rate:8.1f}  "
         f"{_p99([value for item in delays for value in item.beat])}  "
         f"{_p99([value for item in delays for value in item.keep])}  "
-        f"{_p99([value for item in delays for value in item.refill])}  {before:6.0f}  {memory_mb(lab.pid):6.0f}"
+        f"{_p99([value for item in delays for value in item.refill])}  {before:6.0f} {halfway:5.0f} {memory_mb(lab.pid):5.0f}"
     )
 
 
@@ -131,7 +133,7 @@ def main() -> None:
     asked = parser.parse_args()
     print(describe())
     print("          robots  of a                message       episode kept  next orders   orchestrator")
-    print("stations  busy    core    episode/s  p50 / p99 ms  p50 / p99 ms  p50 / p99 ms  MB before, after")
+    print("stations  busy    core    episode/s  p50 / p99 ms  p50 / p99 ms  p50 / p99 ms  MB before, halfway, after")
     for number in asked.stations:
         print(measure(number, asked.seconds, asked.episode_s), flush=True)
 
