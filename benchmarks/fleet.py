@@ -112,7 +112,8 @@ def _row(host: Host, lab: Orchestrator, seconds: float) -> str:
         f"{len(host.stations):8d}  {mru:6.1%}  {load:6.1%}  {rate:8.1f}  "
         f"{_p99([value for item in delays for value in item.beat])}  "
         f"{_p99([value for item in delays for value in item.keep])}  "
-        f"{_p99([value for item in delays for value in item.refill])}  {before:6.0f} {halfway:5.0f} {memory_mb(lab.pid):5.0f}"
+        f"{_p99([value for item in delays for value in item.refill])}  "
+        f"{before:6.0f} {halfway:5.0f} {memory_mb(lab.pid):5.0f}"
     )
 
 
