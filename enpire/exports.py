@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from enpire.errors import FileProblem, UsageError
+from enpire.films import frames
 from enpire.home import Home
 from enpire.interfaces import Task
 from enpire.plugins import make
 from enpire.store.episodes import FolderStore
-from enpire.store.lerobot_export import FIGURES, Figures, export_dataset
+from enpire.store.ledger import open_to_read
+from enpire.store.lerobot_export import FIGURES, Beside, Figures, export_dataset
+from enpire.store.pictures import Seen
 from enpire.types import Episode
 from enpire.views import Records
 
@@ -22,29 +26,66 @@ def wanted(records: Records, campaign_id: str, limit: int) -> list[str]:
     return records.reading.training_episodes(campaign_id)[-limit:]
 
 
-def export_episodes(
-    home: Home, order_ids: Sequence[str], target: Path, say: Callable[[int, int], None] = lambda done, total: None
-) -> int:
-    """Write episodes as one LeRobotDataset v3 at `target`; returns how many. UsageError when there are none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What an export did."""
 
-    `say` hears how many are written, and of how many.
+    written: int
+    left_out: Mapping[str, str]
+    """Episode -> why there are no pictures of it; empty when none were asked for."""
+
+
+def export_episodes(
+    home: Home,
+    order_ids: Sequence[str],
+    target: Path,
+    say: Callable[[int, int], None] = lambda done, total: None,
+    cameras: bool = False,
+) -> Exported:
+    """Write episodes as one LeRobotDataset v3 at `target`.
+
+    Args:
+        home: where they lie.
+        order_ids: which; UsageError when there are none.
+        target: a new folder.
+        say: hears how many are written, and of how many.
+        cameras: with what the cameras saw: as recorded, or taken while a simulated episode runs again; episodes
+            without either are left out, and UsageError says why when that leaves none.
     """
     if not order_ids:
         raise UsageError("No recorded episode of this campaign may be exported; see `enpire episodes list`.")
     store = FolderStore(home.episodes)
-    first = store.get(order_ids[0])
-    task = cast("Task", make("tasks", first.order.task))
+    task = cast("Task", make("tasks", store.get(order_ids[0]).order.task))
+    filmed: dict[str, Iterator[Seen]] = {}
+    left_out: dict[str, str] = {}
 
     def read() -> Iterator[Episode]:
         for done, order_id in enumerate(order_ids):
             say(done, len(order_ids))
-            yield store.get(order_id)
+            episode = store.get(order_id)
+            if cameras:
+                try:
+                    filmed[order_id] = frames(home, ledger, episode)
+                except UsageError as why:
+                    left_out[order_id] = str(why)
+                    continue
+            yield episode
         say(len(order_ids), len(order_ids))
+        if len(left_out) == len(order_ids):
+            raise UsageError(f"There are no pictures of any of these episodes. {next(iter(left_out.values()))}")
 
     def figures(episode: Episode) -> Figures:
         return read_figures(store.folder(episode.order.order_id))
 
-    return export_dataset(read(), task.spec, target, figures)
+    beside = Beside(figures=figures)
+    if cameras:
+        beside = Beside(figures=figures, pictures=lambda episode: filmed.pop(episode.order.order_id))
+    ledger = open_to_read(home.ledger)
+    try:
+        written = export_dataset(read(), task.spec, target, beside)
+    finally:
+        ledger.close()
+    return Exported(written=written, left_out=left_out)
 
 
 def read_figures(folder: Path) -> Figures:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
@@ -13,6 +13,7 @@ from enpire.fleet.local import station_files
 from enpire.home import Home
 from enpire.interfaces import Ledger, Task
 from enpire.plugins import load, make
+from enpire.store import pictures
 from enpire.store.episodes import FolderStore
 from enpire.types import Episode
 
@@ -46,9 +47,7 @@ def film(home: Home, ledger: Ledger, order_id: str) -> Film:
     """
     store = FolderStore(home.episodes)
     episode = store.get(order_id)
-    driver, seed = _station(ledger, home, episode)
-    if driver != "mujoco":
-        raise UsageError(f"Episode {order_id} was recorded by a {driver} robot, not a simulation: it cannot run again.")
+    driver, seed = _simulation(ledger, home, episode)
     task = cast("Task", make("tasks", episode.order.task))
     replay = cast("Callable[[Task, int, Episode], Replayed]", load("replays", driver))
     again = replay(task, seed, episode)
@@ -59,12 +58,35 @@ def film(home: Home, ledger: Ledger, order_id: str) -> Film:
     return Film(folder=folder, count=len(again.pictures), largest_difference=again.largest_difference, why=again.why)
 
 
+def frames(home: Home, ledger: Ledger, episode: Episode) -> Iterator[pictures.Seen]:
+    """camera -> picture before every command of an episode: as recorded, or taken while it runs again in simulation.
+
+    Raises:
+        UsageError: nothing was recorded with it and it cannot run again, or not to the same sensor values.
+    """
+    folder = FolderStore(home.episodes).folder(episode.order.order_id, episode.order.campaign_id)
+    if cameras := pictures.cameras_of(folder):
+        return ({name: pictures.picture(folder, name, tick) for name in cameras} for tick in range(episode.ticks))
+    driver, seed = _simulation(ledger, home, episode)
+    make_frames = cast("Callable[[Task, int, Episode], Iterator[pictures.Seen]]", load("films", driver))
+    return make_frames(cast("Task", make("tasks", episode.order.task)), seed, episode)
+
+
 def film_or_reason(home: Home, ledger: Ledger, order_id: str) -> str:
     """Make the film of an episode; why there is none, in one sentence, or nothing."""
     try:
         return film(home, ledger, order_id).why
     except EnpireError as problem:
         return str(problem)
+
+
+def _simulation(ledger: Ledger, home: Home, episode: Episode) -> tuple[str, int]:
+    driver, seed = _station(ledger, home, episode)
+    if driver != "mujoco":
+        raise UsageError(
+            f"Episode {episode.order.order_id} was recorded by a {driver} robot, not a simulation: it cannot run again."
+        )
+    return driver, seed
 
 
 def _station(ledger: Ledger, home: Home, episode: Episode) -> tuple[str, int]:

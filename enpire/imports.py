@@ -17,11 +17,11 @@ from enpire.home import Home
 from enpire.ids import mint
 from enpire.interfaces import Task
 from enpire.plugins import load
-from enpire.store import durable, records
+from enpire.store import durable, pictures, records
 from enpire.store.arrays import pack
 from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
-from enpire.store.lerobot_export import Imported, import_dataset
+from enpire.store.lerobot_import import Imported, import_dataset
 from enpire.types import SOURCE_EXPERT, Episode, Order, OutcomeKind, Purpose, Start, TaskSpec
 
 STATION, POLICY = "imported", "imported"
@@ -44,9 +44,10 @@ class Taken:
 def import_episodes(home: Home, root: Path, campaign: str, unsaid: OutcomeKind = "unknown") -> Taken:
     """Take the episodes of a LeRobotDataset v3 into a campaign that is not running; the latest when it is empty.
 
-    Who held the robot and how decisions were cut comes along; frames of a dataset that does not say are a teacher's,
-    so that its episodes are demonstrations. `unsaid` is the outcome of episodes that do not say theirs. What ran from
-    hidden starts never was in a dataset, so all of them count as from train starts.
+    What the cameras saw is kept beside them, as its video has it. Who held the robot and how decisions were cut comes
+    along; frames of a dataset that does not say are a teacher's, so that its episodes are demonstrations. `unsaid` is
+    the outcome of episodes that do not say theirs. What ran from hidden starts never was in a dataset, so all of them
+    count as from train starts.
 
     Raises:
         FileProblem: the dataset is damaged or has other widths than the campaign's task.
@@ -89,6 +90,8 @@ def _keep(home: Home, store: FolderStore, campaign_id: str, made: list[tuple[Rec
         for folder, (_, one) in zip(folders, made, strict=True):
             if one.figures:
                 durable.write(folder / "figures.json", json.dumps(dict(one.figures)).encode())
+            if one.pictures is not None:
+                pictures.keep(folder, one.pictures())
         ledger.append([(records.ORDERS_ENDED, {"campaign_id": campaign_id, "episodes": ends})])
     finally:
         ledger.close()

@@ -134,11 +134,14 @@ def judge(
     tell(f"Said: {outcome} (command {command_id}); `enpire ledger tail` shows whether the campaign took it.")
 
 
-def export(
+def export(  # noqa: PLR0913 - the options of a verb are its parameters
     target: Annotated[Path, typer.Argument(help="New folder for the dataset.", metavar="DIR")],
     campaign: Campaign = "",
     limit: Annotated[int, typer.Option(help="The newest so many.", min=1)] = 1000,
     form: Annotated[str, typer.Option("--format", help="Only lerobot: LeRobotDataset v3.")] = "lerobot",
+    cameras: Annotated[
+        bool, typer.Option("--cameras", help="With what the cameras saw; simulated episodes run again for it.")
+    ] = False,
     home: Home = None,
 ) -> None:
     """Write demonstrations and data collection as a LeRobotDataset; hidden starts never leave the lab."""
@@ -154,8 +157,10 @@ def export(
     with views.open_records(folder.root) as records:
         chosen = wanted(records, views.find_campaign(records, campaign), limit)
     with Bar("loading", target) as bar:
-        written = export_episodes(folder, chosen, target, partial(bar.show, "episodes"))
-    print(f"{written} episodes are in {target}.")
+        made = export_episodes(folder, chosen, target, partial(bar.show, "episodes"), cameras)
+    print(f"{made.written} episodes are in {target}.")
+    for why in sorted(set(made.left_out.values())):
+        tell(f"Left out: {why}")
 
 
 def take(

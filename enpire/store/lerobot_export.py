@@ -1,56 +1,50 @@
-"""Episodes to and from LeRobotDataset v3, the format that other tools of the field read.
+"""Episodes to LeRobotDataset v3, the format that other tools of the field read; `lerobot_import` is the way back.
 
 Exported with the standard keys (`observation.state`, the same as `observation.environment_state` because LeRobot's ACT
 and Diffusion insist on that or on a picture, `action`, `next.reward`, `next.done`, `next.success`,
 `intervention`, task), with what makes the way back exact (`next.state`, `source`, `chunk`, `episode_uid`, `outcome`),
-and with what HABC's critics thought (`p_v`, `V_e`, `g`, 0 where `judged` is false).
+and with what HABC's critics thought (`p_v`, `V_e`, `g`, 0 where `judged` is false). Pictures, where asked for, are
+`observation.images.<camera>`, as videos in LeRobot's own codec.
 A LeRobotDataset is not crash-safe while it is written, so it is written under a hidden name and renamed when complete.
-Reading goes to the files directly: LeRobot's own loader would ask the Hub when a file is broken.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from enpire.errors import FileProblem, MissingExtra, UsageError
-from enpire.store import arrays, durable
-from enpire.types import OUTCOME_KINDS, SOURCE_HUMAN, SOURCE_POLICY, Bounds, Episode, EpisodeArrays, TaskSpec
+from enpire.store import durable
+from enpire.store.lerobot_video import IMAGES
+from enpire.store.pictures import Seen
+from enpire.types import SOURCE_HUMAN, Bounds, Episode, ImageArray, TaskSpec
 
-_FORMAT = "v3.0"
+FORMAT = "v3.0"
 FIGURES = ("p_v", "V_e", "g")
 """What HABC's critics say about every decision: chance of success, minus decisions to come, gate."""
 Figures = Mapping[str, Sequence[float]]
-Columns = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """One episode of a dataset. It becomes part of a campaign only through an order of its own."""
+class Beside:
+    """What goes into a dataset beside the arrays of an episode."""
 
-    uid: str
-    """The order_id that it was recorded under, or the number of the episode in a foreign dataset."""
-    instruction: str
-    outcome: Literal["success", "failure", "unsafe", "aborted", "invalid", "unknown"]
-    """`unknown` where the dataset does not say."""
-    arrays: EpisodeArrays
-    figures: Figures
-    """`p_v`, `V_e`, `g`, one number per decision, as the critics gave them; empty where there are none."""
+    figures: Callable[[Episode], Figures] = lambda _: {}
+    """What the critics thought of its decisions, where they did."""
+    pictures: Callable[[Episode], Iterator[Seen]] = lambda _: repeat({})
+    """camera -> picture before every command, the same cameras and sizes for all; nothing without cameras."""
 
 
-def export_dataset(
-    episodes: Iterable[Episode], spec: TaskSpec, target: Path, figures_of: Callable[[Episode], Figures] = lambda _: {}
-) -> int:
+def export_dataset(episodes: Iterable[Episode], spec: TaskSpec, target: Path, beside: Beside | None = None) -> int:
     """Write episodes (with arrays) as one dataset at `target`, which appears when it is complete; returns how many.
 
-    `figures_of` gives what the critics thought of an episode's decisions, where they did.
     UsageError when `target` exists or nothing was recorded; FileProblem when an episode does not fit the task;
     MissingExtra without LeRobot.
     """
@@ -58,7 +52,7 @@ def export_dataset(
         raise UsageError(f"{target} exists already: name a new folder for the dataset.")
     staged = durable.stage_folder(target)
     try:
-        written = _write(((one, figures_of(one)) for one in episodes), spec, staged / "dataset")
+        written = _write(episodes, spec, staged / "dataset", beside or Beside())
         for file in sorted((staged / "dataset").rglob("*")):
             durable.sync(file)
         durable.reveal([(staged / "dataset", target)])
@@ -67,47 +61,45 @@ def export_dataset(
     return written
 
 
-def import_dataset(root: Path, default_source: int = SOURCE_HUMAN) -> Iterator[Imported]:
-    """The episodes of a LeRobotDataset v3 of numbers (pictures are not read), in its order.
-
-    A foreign dataset does not say what was sensed after the last command, so its last state is repeated; where it does
-    not say who held the robot, `default_source` did (SOURCE_POLICY in frames that its `intervention` column denies).
-    FileProblem names what is missing.
-    """
-    info = _json(root / "meta" / "info.json")
-    if info.get("codebase_version") != _FORMAT:
-        raise FileProblem(f"{root} is LeRobotDataset {info.get('codebase_version')}; only {_FORMAT} can be read.")
-    instructions = _instructions(root)
-    columns = _columns(root)
-    for needed in ("observation.state", "action", "episode_index", "task_index"):
-        if needed not in columns:
-            raise FileProblem(f"{root} has no column {needed}; it has {sorted(columns)}.")
-    numbers = columns["episode_index"]
-    if len(numbers) != info.get("total_frames"):
-        raise FileProblem(f"{root} holds {len(numbers)} frames, its info.json says {info.get('total_frames')}.")
-    cuts = np.flatnonzero(np.diff(numbers)) + 1
-    for rows in np.split(np.arange(len(numbers)), cuts) if len(numbers) else []:
-        part = {name: column[rows] for name, column in columns.items()}
-        yield _imported(part, instructions[int(part["task_index"][0])], default_source)
-
-
-def _write(episodes: Iterable[tuple[Episode, Figures]], spec: TaskSpec, root: Path) -> int:
-    dataset = _create(spec, root)
+def _write(episodes: Iterable[Episode], spec: TaskSpec, root: Path, beside: Beside) -> int:
+    dataset: Any = None
     written = 0
-    for episode, figures in episodes:
-        for frame in _frames(episode, spec, figures):
-            dataset.add_frame(frame)
-        dataset.save_episode()
-        written += 1
-    dataset.finalize()
+    try:
+        for episode in episodes:
+            seen = beside.pictures(episode)
+            first = next(seen)
+            if dataset is None:
+                dataset = _create(spec, root, first)
+            wanted = {key: tuple(of["shape"]) for key, of in dataset.features.items() if key.startswith(IMAGES)}
+            frames = _frames(episode, spec, beside.figures(episode))
+            for frame, now in zip(frames, chain([first], seen), strict=False):
+                images = {f"{IMAGES}{camera}": image for camera, image in now.items()}
+                _check_same(episode, {key: image.shape for key, image in images.items()}, wanted)
+                dataset.add_frame(frame | images)
+            dataset.save_episode()
+            written += 1
+    finally:
+        if dataset is not None:
+            # Otherwise its threads and its files come back after their folder was removed.
+            dataset.clear_episode_buffer()
+            dataset.finalize()
     if not written:
         raise UsageError("There is no recorded episode to export; the filter may be too narrow.")
     return written
 
 
-def _create(spec: TaskSpec, root: Path) -> Any:
+def _check_same(episode: Episode, found: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]]) -> None:
+    if found != wanted:
+        raise FileProblem(
+            f"Episode {episode.order.order_id} has the pictures {dict(found)}, the first one {dict(wanted)}; export "
+            "episodes of the same cameras."
+        )
+
+
+def _create(spec: TaskSpec, root: Path, seen: Seen) -> Any:
     if spec.rate_hz != round(spec.rate_hz):
         raise UsageError(f"LeRobotDataset needs a whole number of frames a second; {spec.name} runs at {spec.rate_hz}.")
+    os.environ.setdefault("SVT_LOG", "1")  # the encoder of LeRobot's codec speaks only of errors
     try:
         from datasets import disable_progress_bars  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
         from lerobot.datasets.lerobot_dataset import LeRobotDataset  # pyright: ignore[reportMissingTypeStubs]
@@ -118,11 +110,19 @@ def _create(spec: TaskSpec, root: Path) -> Any:
     return maker.create(
         repo_id=f"enpire/{spec.name}",
         fps=round(spec.rate_hz),
-        features=_features(spec),
+        features=_features(spec) | {f"{IMAGES}{camera}": _filmed(image) for camera, image in seen.items()},
         root=root,
         robot_type=spec.name,
-        use_videos=False,
+        use_videos=bool(seen),
+        streaming_encoding=bool(seen),
+        # A full queue would drop pictures and keep their rows; an episode never has more.
+        encoder_queue_maxsize=spec.limit_ticks + 1,
+        video_backend="pyav",
     )
+
+
+def _filmed(image: ImageArray) -> dict[str, object]:
+    return {"dtype": "video", "shape": image.shape, "names": ["height", "width", "channels"]}
 
 
 def _features(spec: TaskSpec) -> dict[str, dict[str, object]]:
@@ -184,93 +184,3 @@ def _frames(episode: Episode, spec: TaskSpec, figures: Figures) -> Iterator[dict
             "outcome": episode.outcome,
             "task": spec.instruction,
         }
-
-
-def _imported(part: Columns, instruction: str, default_source: int) -> Imported:
-    state = part["observation.state"].astype(np.float32)
-    after = part["next.state"][-1:].astype(np.float32) if "next.state" in part else state[-1:]
-    ticks = len(state)
-    found = EpisodeArrays(
-        state=np.concatenate([state, after]),
-        action=part["action"].astype(np.float32),
-        source=_source(part, default_source, ticks),
-        chunk=part["chunk"].astype(np.int32) if "chunk" in part else np.full(ticks, -1, np.int32),
-    )
-    uid = str(part["episode_uid"][0]) if "episode_uid" in part else f"episode-{int(part['episode_index'][0])}"
-    arrays.check(found, f"The arrays of {uid}")
-    figures = _figures(part, found.chunk)
-    return Imported(uid=uid, instruction=instruction, outcome=_outcome(part), arrays=found, figures=figures)
-
-
-def _figures(part: Columns, chunk: npt.NDArray[np.int32]) -> Figures:
-    if not all(name in part for name in ("judged", *FIGURES)) or not part["judged"].astype(bool).all():
-        return {}
-    _, first = np.unique(chunk, return_index=True)
-    return {name: [float(value) for value in part[name].astype(np.float32)[first]] for name in FIGURES}
-
-
-def _source(part: Columns, default_source: int, ticks: int) -> npt.NDArray[np.uint8]:
-    if "source" in part and np.issubdtype(part["source"].dtype, np.integer):
-        return part["source"].astype(np.uint8)
-    if "intervention" in part:
-        return np.where(part["intervention"].astype(bool), SOURCE_HUMAN, SOURCE_POLICY).astype(np.uint8)
-    return np.full(ticks, default_source, np.uint8)
-
-
-def _outcome(part: Columns) -> Literal["success", "failure", "unsafe", "aborted", "invalid", "unknown"]:
-    said = str(part["outcome"][0]) if "outcome" in part else ""
-    for kind in OUTCOME_KINDS:
-        if kind == said:
-            return kind
-    if "next.success" in part:
-        return "success" if bool(part["next.success"].astype(bool).any()) else "failure"
-    return "unknown"
-
-
-def _columns(root: Path) -> dict[str, npt.NDArray[Any]]:
-    parquet, broken = _parquet()
-    files = sorted((root / "data").rglob("*.parquet"))
-    if not files:
-        raise FileProblem(f"{root} has no parquet file below data: it is not a complete LeRobotDataset.")
-    gathered: dict[str, list[npt.NDArray[Any]]] = {}
-    for file in files:
-        try:
-            table = parquet.read_table(file)
-        except (broken, OSError) as error:
-            raise FileProblem(
-                f"{file} cannot be read: {error}. A recording that was killed leaves such files."
-            ) from error
-        for name in table.column_names:
-            column = np.asarray(table[name].to_pylist())
-            gathered.setdefault(name, []).append(column)
-    return {name: np.concatenate(parts) for name, parts in gathered.items()}
-
-
-def _instructions(root: Path) -> dict[int, str]:
-    parquet, broken = _parquet()
-    path = root / "meta" / "tasks.parquet"
-    try:
-        table = parquet.read_table(path)
-    except (broken, OSError) as error:
-        raise FileProblem(f"{path} cannot be read: {error}.") from error
-    (texts,) = (name for name in table.column_names if name != "task_index")
-    return dict(zip(table["task_index"].to_pylist(), table[texts].to_pylist(), strict=True))
-
-
-def _parquet() -> tuple[Any, type[Exception]]:
-    try:
-        import pyarrow  # pyright: ignore[reportMissingTypeStubs]
-        from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"LeRobot's files need pyarrow ({error}): pip install 'enpire[lerobot]'.") from error
-    return parquet, cast(Any, pyarrow).ArrowException
-
-
-def _json(path: Path) -> Mapping[str, object]:
-    try:
-        content: object = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise FileProblem(f"{path} cannot be read: {error}. It must be a LeRobotDataset {_FORMAT}.") from error
-    if not isinstance(content, dict):
-        raise FileProblem(f"{path} must be a JSON object.")
-    return cast(dict[str, object], content)

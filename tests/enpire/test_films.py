@@ -1,8 +1,11 @@
-"""A recorded episode of a simulated station runs again, exactly, and gives pictures."""
+"""A recorded episode of a simulated station runs again, exactly, and gives pictures, also to a LeRobotDataset."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +13,16 @@ import pytest
 
 from enpire.campaign import read_campaign
 from enpire.errors import UsageError
+from enpire.exports import export_episodes
 from enpire.files import plain
-from enpire.films import film
+from enpire.films import film, frames
 from enpire.home import Home, open_home
-from enpire.store import arrays
+from enpire.imports import import_episodes
+from enpire.store import arrays, pictures
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.types import Episode, EpisodeArrays, Order
+from tests.enpire.recorded_campaign import CAMPAIGN, begin
 
 TICKS = 12
 
@@ -78,3 +84,88 @@ def test_a_station_that_the_campaign_did_not_start_has_no_film(tmp_path: Path) -
     with pytest.raises(UsageError, match="did not start"):
         film(home, ledger, "E1")
     ledger.close()
+
+
+def seen_live(home: Home) -> list[dict[str, np.ndarray]]:
+    """What cameras see before every command of the episode, while its commands are sent."""
+    from sim.tasks.pin_insertion import PinInsertion
+
+    episode = FolderStore(home.episodes).get("E1")
+    assert episode.arrays is not None
+    rig = PinInsertion().rig(1, read_campaign("pin_insertion").seed * 1000 + 1)
+    rig.place(0, episode.order.start)
+    found: list[dict[str, np.ndarray]] = []
+    for action in episode.arrays.action:
+        found.append(dict(rig.look(0)))
+        rig.act(action[None], np.ones(1, np.bool_))
+    rig.close()
+    return found
+
+
+def test_frames_are_what_a_camera_would_have_seen_bit_for_bit(tmp_path: Path) -> None:
+    from sim import cameras
+
+    home = open_home(tmp_path)
+    ledger = recorded(home, "sim-1")
+    episode = FolderStore(home.episodes).get("E1")
+    if why := cameras.why():
+        with pytest.raises(UsageError, match="No pictures"):
+            frames(home, ledger, episode)
+        pytest.skip(why)
+    again, live = list(frames(home, ledger, episode)), seen_live(home)
+    assert len(again) == len(live) == TICKS
+    for now, then in zip(again, live, strict=True):
+        assert set(now) == {"top", "side"}
+        assert all(np.array_equal(now[camera], then[camera]) for camera in now)
+    assert not np.array_equal(again[0]["top"], again[-1]["top"])
+    ledger.close()
+
+
+def test_no_frames_of_a_world_that_went_another_way(tmp_path: Path) -> None:
+    home = open_home(tmp_path)
+    ledger = recorded(home, "sim-2")
+    with pytest.raises(UsageError, match="say something else when it runs again"):
+        frames(home, ledger, FolderStore(home.episodes).get("E1"))
+    ledger.close()
+    with pytest.raises(UsageError, match="no pictures of any of these"):
+        export_episodes(home, ["E1"], tmp_path / "set", cameras=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.filterwarnings("ignore")
+def test_act_of_lerobot_learns_from_the_pictures_and_they_come_back(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    from sim import cameras
+
+    if why := cameras.why():
+        pytest.skip(why)
+    home = open_home(tmp_path / "home")
+    recorded(home, "sim-1").close()
+    made = export_episodes(home, ["E1"], tmp_path / "set", cameras=True)
+    assert (made.written, dict(made.left_out)) == (1, {})
+    asked = [
+        sys.executable, "-m", "lerobot.scripts.lerobot_train", "--policy.type=act", "--policy.device=cpu",
+        "--policy.push_to_hub=false", "--policy.chunk_size=4", "--policy.n_action_steps=4", "--policy.dim_model=32",
+        "--policy.dim_feedforward=64", "--policy.n_heads=2", "--policy.n_encoder_layers=1",
+        "--policy.pretrained_backbone_weights=null", "--dataset.repo_id=enpire/test", "--dataset.video_backend=pyav",
+        f"--dataset.root={tmp_path / 'set'}", "--steps=3", "--batch_size=2", "--num_workers=0", "--log_freq=1",
+        "--wandb.enable=false", f"--output_dir={tmp_path / 'out'}",
+    ]  # fmt: skip
+    surroundings = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(asked, capture_output=True, text=True, env=surroundings, check=False, timeout=800)
+    assert done.returncode == 0, done.stderr[-3000:]
+    trained = tmp_path / "out/checkpoints/last/pretrained_model"
+    assert '"observation.images.top"' in (trained / "config.json").read_text()
+    other = open_home(tmp_path / "other")
+    begin(other.root).flush()
+    import_episodes(other, tmp_path / "set", CAMPAIGN)
+    store = FolderStore(other.episodes)
+    (taken,) = store.ids()
+    folder = store.folder(taken)
+    assert pictures.cameras_of(folder) == ("side", "top")
+    for tick, then in enumerate(seen_live(home)):
+        for camera, image in then.items():
+            assert np.abs(pictures.picture(folder, camera, tick).astype(int) - image).mean() < 4
+    again = export_episodes(other, [taken], tmp_path / "again", cameras=True)
+    assert again.written == 1

@@ -89,7 +89,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Home:
 @pytest.fixture(scope="module")
 def dataset(lab: Home, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("set") / "set"
-    assert export_episodes(lab, [episode.order.order_id for episode, _ in EPISODES], target) == 3
+    assert export_episodes(lab, [episode.order.order_id for episode, _ in EPISODES], target).written == 3
     return target
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from enpire.store.lerobot_export import import_dataset
+from enpire.store.lerobot_import import import_dataset
 from enpire.views import open_records
 from tests.enpire.test_films import recorded
 
@@ -47,7 +47,7 @@ def test_hidden_starts_never_leave_the_lab_and_the_rest_does(tmp_path: Path) -> 
     with open_records(home.root) as records:
         chosen = wanted(records, "C1", 10)
     assert chosen == ["E1"]
-    assert export_episodes(home, chosen, tmp_path / "dataset") == 1
+    assert export_episodes(home, chosen, tmp_path / "dataset").written == 1
     back = list(import_dataset(tmp_path / "dataset"))
     assert [item.uid for item in back] == ["E1"]
     assert back[0].outcome == "failure"

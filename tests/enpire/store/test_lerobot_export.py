@@ -17,8 +17,10 @@ import pytest
 from store_samples import a_recording, an_order
 
 from enpire.errors import FileProblem, UsageError
+from enpire.store import pictures
 from enpire.store.arrays import unpack
-from enpire.store.lerobot_export import export_dataset, import_dataset
+from enpire.store.lerobot_export import Beside, export_dataset
+from enpire.store.lerobot_import import import_dataset
 from enpire.types import SOURCE_HUMAN, Bounds, Episode, OutcomeKind, TaskSpec
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -50,7 +52,7 @@ def thought(episode: Episode) -> dict[str, list[float]]:
 def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Episode]]:
     episodes = [_episode("success", 1), _episode("failure", 2), _episode("unsafe", 3)]
     root = tmp_path_factory.mktemp("lerobot") / "set"
-    assert export_dataset(iter(episodes), SPEC, root, thought) == 3
+    assert export_dataset(iter(episodes), SPEC, root, Beside(figures=thought)) == 3
     assert [entry.name for entry in root.parent.iterdir()] == ["set"]
     return root, episodes
 
@@ -185,3 +187,87 @@ def test_a_foreign_dataset_is_read_with_what_it_says(tmp_path: Path) -> None:
     assert first.arrays.state[:, 0].tolist() == [0, 1, 2, 2]
     assert first.arrays.source.tolist() == [0, 1, 0]
     assert second.arrays.chunk.tolist() == [-1, -1]
+
+
+def _filmed(ticks: int, phase: int) -> list[dict[str, np.ndarray]]:
+    """A disc that moves over a soft background, seen by two cameras."""
+    y, x = np.mgrid[:64, :96]
+    found = []
+    for tick in range(ticks):
+        soft = np.stack([x * 2, y * 3, 40 + 0 * x], axis=-1).astype(np.float64)
+        disc = (x - 14 - 10 * tick) ** 2 + (y - 30 - phase) ** 2 < 120
+        top = np.where(disc[..., None], [220, 60, 60], soft).clip(0, 255).astype(np.uint8)
+        found.append({"top": top, "left_wrist": np.ascontiguousarray(top[::-1])})
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_pictures_come_back_within_the_loss_of_the_codec(tmp_path: Path) -> None:
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    episodes = [_episode("success", 1), _episode("failure", 2)]
+    shown = {one.order.order_id: _filmed(one.ticks, 9 * n) for n, one in enumerate(episodes)}
+    root = tmp_path / "set"
+    beside = Beside(pictures=lambda episode: iter(shown[episode.order.order_id]))
+    assert export_dataset(iter(episodes), SPEC, root, beside) == 2
+    dataset: Any = LeRobotDataset("enpire/pin_insertion", root=root, video_backend="pyav")
+    assert set(dataset.meta.video_keys) == {"observation.images.top", "observation.images.left_wrist"}
+    theirs = np.rint(dataset[3]["observation.images.top"].numpy().transpose(1, 2, 0) * 255)
+    for one, episode in zip(import_dataset(root), episodes, strict=True):
+        assert episode.arrays is not None
+        assert np.array_equal(one.arrays.state, episode.arrays.state)
+        assert one.pictures is not None
+        kept = tmp_path / one.uid
+        assert pictures.keep(kept, one.pictures()) == episode.ticks
+        assert pictures.cameras_of(kept) == ("left_wrist", "top")
+        for tick, seen in enumerate(shown[one.uid]):
+            for camera, image in seen.items():
+                back = pictures.picture(kept, camera, tick)
+                assert np.abs(back.astype(int) - image).mean() < 6
+                others = [np.abs(back.astype(int) - other[camera]).mean() for other in shown[one.uid]]
+                assert int(np.argmin(others)) == tick
+    ours = pictures.picture(tmp_path / episodes[0].order.order_id, "top", 3)
+    assert np.array_equal(ours, theirs)
+    (video, *_) = (root / "videos").rglob("*.mp4")
+    video.write_bytes(video.read_bytes()[:200])
+    first = next(import_dataset(root))
+    assert first.pictures is not None
+    with pytest.raises(FileProblem, match="cannot be read"):
+        list(first.pictures())
+
+
+def test_a_foreign_dataset_may_hold_its_pictures_one_by_one(tmp_path: Path) -> None:
+    from pyarrow import parquet, table
+
+    (image,) = ({**seen}["top"] for seen in _filmed(1, 0))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "meta").mkdir()
+    cameras = {"observation.images.top": {"dtype": "image", "shape": [64, 96, 3]}}
+    about = {"codebase_version": "v3.0", "total_frames": 2, "fps": 20, "features": cameras}
+    (tmp_path / "meta" / "info.json").write_text(json.dumps(about))
+    parquet.write_table(table({"task_index": [0], "task": ["stack"]}), tmp_path / "meta" / "tasks.parquet")
+    cell = {"bytes": pictures.png(image), "path": "0.png"}
+    columns = {
+        "observation.state": [[0.0], [1.0]],
+        "observation.images.top": [cell, cell],
+        "action": [[1.0]] * 2,
+        "episode_index": [0, 0],
+        "task_index": [0, 0],
+    }
+    parquet.write_table(table(columns), tmp_path / "data" / "file-000.parquet")
+    (one,) = import_dataset(tmp_path)
+    assert one.pictures is not None
+    found = list(one.pictures())
+    assert len(found) == 2
+    assert np.array_equal(found[1]["top"], image)
+
+
+@pytest.mark.slow
+def test_episodes_of_other_cameras_do_not_share_a_dataset(tmp_path: Path) -> None:
+    episodes = [_episode("success", 1), _episode("failure", 2)]
+    few = [[{"top": seen["top"]} for seen in _filmed(episodes[0].ticks, 0)], _filmed(episodes[1].ticks, 0)]
+    beside = Beside(pictures=lambda _: iter(few.pop(0)))
+    with pytest.raises(FileProblem, match="same cameras"):
+        export_dataset(iter(episodes), SPEC, tmp_path / "set", beside)
+    assert list(tmp_path.iterdir()) == []
