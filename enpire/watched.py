@@ -8,13 +8,17 @@ from collections.abc import Mapping
 from typing import Literal
 
 from enpire import inbox
-from enpire.errors import UnknownName
+from enpire.errors import UnknownName, UsageError
 from enpire.fleet.glance import Preview, Previews
 from enpire.home import Home
 from enpire.snapshot import LabSnapshot
 
 AT_STATIONS = ("pause", "resume", "stop")
 CommandState = Literal["requested", "accepted", "effective", "refused"]
+FATES: Mapping[str, CommandState] = {
+    "command accepted": "accepted", "command effective": "effective", "command refused": "refused",
+}  # fmt: skip
+"""What an event says of its command."""
 
 
 class Watched:
@@ -23,14 +27,14 @@ class Watched:
     def __init__(self, home: Home) -> None:
         """Nothing has been seen yet."""
         self._home = home
-        self._snapshot = LabSnapshot(home=str(home.root))
+        self._snapshot: LabSnapshot | None = LabSnapshot(home=str(home.root))
         self._commands: dict[str, CommandState] = {}
         self._refusals: dict[str, str] = {}
         self._guard = threading.Lock()
         self._previews: Previews | None = None
 
-    def update(self, snapshot: LabSnapshot) -> None:
-        """The lab as it is now; from the loop's thread."""
+    def update(self, snapshot: LabSnapshot | None) -> None:
+        """The lab as it is now, None while none runs; from the loop's thread, or whoever follows the loop."""
         self._snapshot = snapshot
 
     def look_through(self, previews: Previews) -> None:
@@ -43,31 +47,32 @@ class Watched:
         return previews.look(station, camera) if previews is not None else Preview(why="No station shows pictures now.")
 
     def note(self, kind: str, body: Mapping[str, object]) -> None:
-        """Follow what becomes of commands; from the loop's thread."""
-        states: Mapping[str, CommandState] = {
-            "command accepted": "accepted", "command effective": "effective", "command refused": "refused",
-        }  # fmt: skip
-        if kind in states:
+        """Follow what becomes of commands; from the same thread."""
+        if kind in FATES:
             with self._guard:
-                self._commands[str(body["command_id"])] = states[kind]
+                self._commands[str(body["command_id"])] = FATES[kind]
                 if kind == "command refused":
                     self._refusals[str(body["command_id"])] = str(body["why"])
 
-    def snapshot(self) -> LabSnapshot:
-        """The newest snapshot, at once."""
+    def snapshot(self) -> LabSnapshot | None:
+        """The newest snapshot, at once; None while no lab runs."""
         return self._snapshot
 
     def command(self, verb: str, target: str, by: str, key: str, reason: str = "") -> str:
         """Leave a command for the loop; the same key again is the same command.
 
         Raises:
+            UsageError: no lab runs, so nobody would carry it out.
             UnknownName: no station has that name (an empty name means every one).
         """
-        names = [line.name for line in self._snapshot.stations]
+        now = self._snapshot
+        if now is None:
+            raise UsageError(f"No campaign runs in {self._home.root}, so nobody would carry out {verb!r}: start one.")
+        names = [line.name for line in now.stations]
         if verb in AT_STATIONS and target and target not in names:
             raise UnknownName(f"There is no station {target!r} here; there are: {', '.join(names) or 'none yet'}.")
         command_id = hashlib.sha256(f"{verb} {target} {by} {key}".encode()).hexdigest()[:26]
-        inbox.leave(self._home.inbox, verb, target, by, command_id, reason, self._snapshot.campaign_id)
+        inbox.leave(self._home.inbox, verb, target, by, command_id, reason, now.campaign_id)
         with self._guard:
             self._commands.setdefault(command_id, "requested")
         return command_id

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from enpire.errors import FileProblem, UsageError
 from enpire.files import LARGEST_WHOLE, canonical, parse, plain
@@ -18,7 +18,6 @@ from enpire.ids import mint
 from enpire.store import durable
 
 Verb = Literal["hypothesis", "experiment", "adopt", "finding", "give up", "finish", "brief", "tokens", "turn"]
-VERBS: tuple[Verb, ...] = get_args(Verb)
 LARGEST = 16 * 1024
 """Bytes of one wish."""
 LONGEST_WHOLE = 20

@@ -36,8 +36,8 @@ class Serving:
     """The folder of the built page."""
 
 
-def create_app(home: Path, live: LiveLab | None, serving: Serving | None = None) -> FastAPI:
-    """The application over one home folder. `live` is the running lab in this process; None only shows the records."""
+def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> FastAPI:
+    """The application over one home folder, and the lab that runs in it."""
     chosen = serving or Serving()
     app = FastAPI(
         title="ENPIRE", version="1", description=ABOUT, lifespan=_life, openapi_url=f"{API}/openapi.json",

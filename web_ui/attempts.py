@@ -1,41 +1,86 @@
-"""Slows down whoever guesses passwords."""
+"""Slows down whoever guesses passwords, and nobody else: what one address does never keeps another from signing in."""
 
 from __future__ import annotations
 
+import ipaddress
 import threading
 import time
-from collections import defaultdict, deque
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
 
-ALLOWED = 8
-WINDOW_S = 60.0
-REMEMBERED = 10_000
-"""Names and addresses kept; a flood of names cannot fill the memory."""
+FREE, FREE_OF_ADDRESS = 5, 40
+"""Failures without a delay: of one name from one address, and of all names from one address."""
+FIRST_S, LONGEST_S = 2.0, 300.0
+"""The delay after the first failure that is not free; each further one doubles it, up to the longest."""
+FORGOTTEN_S = 3600.0
+"""A key that did not fail for so long begins anew."""
+REMEMBERED = 20_000
+"""Keys kept, the newest; a flood of names cannot fill the memory."""
+
+
+@dataclass(slots=True)
+class Failed:
+    """The failures of one key."""
+
+    count: int = 0
+    last_s: float = 0.0
 
 
 class Attempts:
-    """Counts failed sign-ins by key over the last minute. Safe to call from several threads."""
+    """Counts failed sign-ins by address, and by address and name. Safe to call from several threads."""
 
-    def __init__(self) -> None:
-        self._failed: defaultdict[str, deque[float]] = defaultdict(deque)
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failed: OrderedDict[tuple[str, str], Failed] = OrderedDict()
         self._lock = threading.Lock()
 
-    def wait_s(self, key: str) -> float:
-        """Seconds until this key may try again; 0 when it may now."""
-        now = time.monotonic()
+    def enter(self, address: str, name: str) -> float:
+        """Try: seconds until this may be done, 0 when now; then it counts as failed until `passed` takes it back."""
+        keys = _keys(address, name)
         with self._lock:
-            failed = self._failed.get(key)
-            while failed and failed[0] < now - WINDOW_S:
-                failed.popleft()
-            return failed[0] + WINDOW_S - now if failed and len(failed) >= ALLOWED else 0.0
+            wait_s = max(self._wait_s(key) for key in keys)
+            if wait_s <= 0:
+                for key in keys:
+                    self._count(key)
+        return max(0.0, wait_s)
 
-    def failed(self, key: str) -> None:
-        """One more failed sign-in of this key."""
+    def passed(self, address: str, name: str) -> None:
+        """The try was right: the name begins anew there; to the address it was no failure, and others stay counted."""
+        whole, own = _keys(address, name)
         with self._lock:
-            if len(self._failed) > REMEMBERED:
-                self._failed.clear()
-            self._failed[key].append(time.monotonic())
+            self._failed.pop(own, None)
+            if whole in self._failed:
+                self._failed[whole].count -= 1
 
-    def succeeded(self, key: str) -> None:
-        """Forget the failures of this key."""
-        with self._lock:
-            self._failed.pop(key, None)
+    def _wait_s(self, key: tuple[str, str]) -> float:
+        failed = self._failed.get(key)
+        over = failed.count - (FREE if key[1] else FREE_OF_ADDRESS) if failed else -1
+        if failed is None or over < 0:
+            return 0.0
+        return failed.last_s + min(LONGEST_S, FIRST_S * 2.0 ** min(over, 30)) - self._clock()
+
+    def _count(self, key: tuple[str, str]) -> None:
+        now_s = self._clock()
+        failed = self._failed.setdefault(key, Failed())
+        failed.count = 1 if now_s > failed.last_s + FORGOTTEN_S else failed.count + 1
+        failed.last_s = now_s
+        self._failed.move_to_end(key)
+        while len(self._failed) > REMEMBERED:
+            self._failed.popitem(last=False)
+
+
+def _keys(address: str, name: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    whose = _network(address)
+    return (whose, ""), (whose, f"name {name}")
+
+
+def _network(address: str) -> str:
+    """An address; of IPv6 the network of 64 bits, which one machine may have all of."""
+    try:
+        known = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(known, ipaddress.IPv4Address) or known.is_loopback:
+        return str(known)
+    return str(known.ipv4_mapped or ipaddress.IPv6Network((known, 64), strict=False))

@@ -6,6 +6,7 @@ route runs. Rules: OWASP ASVS 4.0 sections 13 and 14.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
@@ -18,6 +19,8 @@ from web_ui import problems
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 BODY_LIMIT = 256 * 1024
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+EVERYWHERE = ("0.0.0.0", "::")
+"""Listening on these is listening on every address of the machine."""
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -42,11 +45,16 @@ HEADERS = {
 
 
 class Border:
-    """ASGI middleware. `hosts` are the host names (without port) under which this server may be addressed."""
+    """ASGI middleware. `hosts` are the host names (without port) under which this server may be addressed.
+
+    With one of EVERYWHERE among them, any address in figures will do: behind a forwarded port it is none of this
+    machine's, and rebinding needs a name.
+    """
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str] = LOOPBACK) -> None:
         self.app = app
         self.hosts = frozenset(hosts)
+        self.any_address = not self.hosts.isdisjoint(EVERYWHERE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on with the headers added."""
@@ -79,8 +87,9 @@ class Border:
 
     def _refusal(self, headers: Headers, *, unsafe: bool) -> tuple[int, str] | None:
         host = headers.get("host", "")
-        if _name(host) not in self.hosts:
-            return 421, f"{host[:80]!r} is not served here; allowed: {', '.join(sorted(self.hosts))}."
+        if not self._is_served(_name(host)):
+            known = ", ".join(sorted(self.hosts.difference(EVERYWHERE)))
+            return 421, f"{host[:80]!r} is not served here; allowed: {known}; `enpire serve --name NAME` adds one."
         if not unsafe:
             return None
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
@@ -93,6 +102,17 @@ class Border:
         elif site is None and "cookie" in headers:
             return 403, "A request with a cookie must say its Origin; scripts use a bearer token instead."
         return None
+
+    def _is_served(self, name: str) -> bool:
+        return name in self.hosts or (self.any_address and _is_address(name))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _name(host: str) -> str:

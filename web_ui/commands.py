@@ -32,7 +32,7 @@ class Request:
 class CommandDesk:
     """Commands of this server, newest last. Safe to call from several threads."""
 
-    def __init__(self, live: LiveLab | None) -> None:
+    def __init__(self, live: LiveLab) -> None:
         self._live = live
         self._lock = threading.Lock()
         """For the dictionaries alone; never held while the lab is asked, which may wait for a disk."""
@@ -43,7 +43,7 @@ class CommandDesk:
 
     def hand_in(self, request: Request) -> CommandDocument:
         """Ask the lab, once for each key; 503 when no lab runs, 409 when the key was used for something else."""
-        if self._live is None:
+        if self._live.snapshot() is None:
             raise Problem(503, "No lab runs behind this page, so nothing can be commanded; start a campaign first.")
         if not request.key:
             raise UsageError("A command needs an idempotency key.")
@@ -68,8 +68,6 @@ class CommandDesk:
 
     def refresh(self) -> bool:
         """Ask the lab how far the open commands are; whether anything changed."""
-        if self._live is None:
-            return False
         changed = False
         for document in self.open():
             state, why = self._state(document.id)
@@ -84,7 +82,6 @@ class CommandDesk:
 
     def _state(self, command_id: str) -> tuple[CommandState, str]:
         """How far the lab says a command is, and why if refused; one that it does not know is never effective."""
-        assert self._live is not None  # only asked where there is a lab
         try:
             state = self._live.command_state(command_id)
         except UnknownName as problem:

@@ -101,7 +101,9 @@ class FleetDocument:
     """Everything that the Fleet page shows."""
 
     connected: bool
-    """Whether a running lab is behind this server; without one the figures come from the ledger."""
+    """Whether a lab runs behind this server, in its process or beside it; without one only the records are shown."""
+    why: str = ""
+    """What keeps the lab from being shown, one sentence; empty where nothing does."""
     campaign: Headline | None = None
     learner: LearnerBar | None = None
     gate: GateBar | None = None

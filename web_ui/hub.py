@@ -48,7 +48,7 @@ class Posted:
 class Hub:
     """One per server; its methods belong to the server's event loop."""
 
-    def __init__(self, live: LiveLab | None, desk: CommandDesk, archive: Archive) -> None:
+    def __init__(self, live: LiveLab, desk: CommandDesk, archive: Archive) -> None:
         self._live = live
         self._desk = desk
         self._archive = archive
@@ -98,30 +98,22 @@ class Hub:
 
     def look(self) -> FleetDocument:
         """The fleet as it is now."""
-        if self._live is None:
-            return FleetDocument(connected=False)
         return self._fleet(self._live.snapshot())
 
     async def _follow_lab(self) -> None:
         while True:
-            if self._live is not None:
-                if time.monotonic() >= self.looked_s + LOOK_EVERY_S or self._seen is None:
-                    self._look_at(self._live.snapshot())
-                if self._desk.refresh() or "commands" not in self._posted:
-                    self.post_commands()
-            else:
-                self.looked_s = time.monotonic()
-                if "fleet" not in self._posted:
-                    self._post("fleet", plain(FleetDocument(connected=False)))
-                    self.post_commands()
+            if time.monotonic() >= self.looked_s + LOOK_EVERY_S or "fleet" not in self._posted:
+                self._look_at(self._live.snapshot())
+            if self._desk.refresh() or "commands" not in self._posted:
+                self.post_commands()
             with contextlib.suppress(TimeoutError):
                 pause_s = FOLLOW_EVERY_S if self._desk.open() else LOOK_EVERY_S
                 await asyncio.wait_for(self._handed_in.wait(), pause_s)
             self._handed_in.clear()
 
-    def _look_at(self, snapshot: LabSnapshot) -> None:
+    def _look_at(self, snapshot: LabSnapshot | None) -> None:
         self.looked_s = time.monotonic()
-        if snapshot is not self._seen:
+        if snapshot is not self._seen or "fleet" not in self._posted:
             self._seen, self._moved_s = snapshot, time.monotonic()
             self._post("fleet", plain(self._fleet(snapshot)))
 
@@ -162,10 +154,13 @@ class Hub:
         for event in self._watchers:
             event.set()
 
-    def _fleet(self, snapshot: LabSnapshot) -> FleetDocument:
+    def _fleet(self, snapshot: LabSnapshot | None) -> FleetDocument:
+        if snapshot is None:
+            return FleetDocument(connected=False)
         learner, gate = snapshot.learner, snapshot.gate
         return FleetDocument(
             connected=True,
+            why="" if snapshot.campaign_id else snapshot.phase_text,
             campaign=_headline(snapshot) if snapshot.campaign_id else None,
             learner=LearnerBar(stage=learner.stage, done=learner.done, total=learner.total) if learner else None,
             gate=GateBar(

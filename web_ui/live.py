@@ -22,17 +22,17 @@ CommandState = Literal["requested", "accepted", "effective", "refused"]
 
 
 class LiveLab(Protocol):
-    """A running orchestrator, as the web server's thread sees it. Every method may be called from any thread."""
+    """An orchestrator as the web server's thread sees it. Every method may be called from any thread."""
 
-    def snapshot(self) -> LabSnapshot:
-        """The newest state, at once: never waits for a station, a disk or the learner."""
+    def snapshot(self) -> LabSnapshot | None:
+        """The newest state, at once: never waits for a station, a disk or the learner. None while no lab runs."""
         ...
 
     def command(self, verb: Verb, target: str, by: str, key: str, reason: str = "") -> str:
         """Ask for something of a station (empty: every one), a policy version or an episode; its id, at once.
 
         The same `key` again returns the same id and does nothing: a double click is one command. UnknownName when
-        there is no such station.
+        there is no such station, UsageError when no lab runs.
         """
         ...
 

@@ -6,6 +6,7 @@ import ipaddress
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import uvicorn
@@ -13,7 +14,7 @@ import uvicorn
 from enpire.errors import TransportProblem, UsageError
 from web_ui.accounts import Accounts
 from web_ui.app import Serving, create_app
-from web_ui.border import LOOPBACK
+from web_ui.border import EVERYWHERE, LOOPBACK
 from web_ui.live import LiveLab
 
 START_S = 20.0
@@ -23,11 +24,15 @@ STOP_S = 5.0
 class Server:
     """Serves one home. `start` returns the address, `stop` is allowed twice."""
 
-    def __init__(self, home: Path, live: LiveLab | None, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self, home: Path, live: LiveLab, host: str = "127.0.0.1", port: int = 0, names: Sequence[str] = ()
+    ) -> None:
+        """Serve `home` on `host`; `names` are host names under which it is reached beside those of this machine."""
         self._home = home
         self._live = live
         self._host = host
         self._port = port
+        self._names = names
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self.address = ""
@@ -43,12 +48,12 @@ class Server:
         """
         secret = self._setup_secret()
         listener = _listen(self._host, self._port)
-        shown = f"[{self._host}]" if ":" in self._host else self._host
+        here = socket.gethostname().lower() if self._host in EVERYWHERE else self._host
+        shown = f"[{here}]" if ":" in here else here
         self.address = f"http://{shown}:{listener.getsockname()[1]}"
         # in the fragment: browsers neither send it nor pass it on to another page
         self.setup_link = f"{self.address}/setup#{secret}" if secret else ""
-        hosts = (*LOOPBACK, self._host, socket.gethostname().lower())
-        app = create_app(self._home, self._live, Serving(hosts=hosts))
+        app = create_app(self._home, self._live, Serving(hosts=_hosts(self._host, self._names)))
         settings = uvicorn.Config(
             app, log_config=None, access_log=False, ws="websockets-sansio", ws_max_size=64 * 1024, server_header=False,
             timeout_graceful_shutdown=1, timeout_keep_alive=20, limit_concurrency=2000, lifespan="on",
@@ -92,6 +97,12 @@ class Server:
             if time.monotonic() > deadline_s or self._thread is None or not self._thread.is_alive():
                 raise TransportProblem(f"The web server did not start on {self.address}; see the log for the cause.")
             time.sleep(0.01)
+
+
+def _hosts(host: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The names of this machine: its own, the one it has in the local network (mDNS), and the given ones."""
+    own = socket.gethostname().lower()
+    return (*LOOPBACK, host.lower(), own, f"{own.partition('.')[0]}.local", *map(str.lower, names))
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, cast
 
@@ -25,6 +26,16 @@ INTERRUPTED = 130
 
 Seed = Annotated[int | None, typer.Option(help="Seed of the campaign; the campaign file's when left out.", min=0)]
 Headless = Annotated[bool, typer.Option("--headless", help="Without the web page.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where the pages are reached; by default on a free port of this machine alone."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    names: tuple[str, ...] = ()
+    """Host names beside those of this machine."""
 
 
 class Pages(Protocol):
@@ -75,13 +86,19 @@ def serve(
     home: Home = None,
     host: Annotated[str, typer.Option(help="Address to listen on; keep it on the loopback.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port of the pages; 0 takes a free one.", min=0, max=65535)] = 8000,
+    name: Annotated[
+        list[str] | None, typer.Option(help="A further host name under which it is reached; may be given again.")
+    ] = None,
 ) -> None:
-    """Serve the pages and the API over a home, with no campaign of its own; Ctrl-C ends it."""
+    """Serve the pages and the API over a home, beside the campaign that runs in it, if one does; Ctrl-C ends it."""
+    from enpire.beside import Beside
     from enpire.home import open_home
+    from enpire.watched import Watched
 
     folder = open_home(home)
     _bring_up_to_date(folder)
-    with _served(folder, None, host, port):
+    live = Watched(folder)
+    with Beside(folder, live), _served(folder, live, Listening(host, port, tuple(name or ()))):
         while True:
             time.sleep(3600)
 
@@ -143,6 +160,7 @@ def learner(folder: Annotated[Path, typer.Argument(help="Folder with the job.jso
 
 def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on: str = "local") -> None:
     """Run a campaign with the live view, write its report, and end with the right exit code."""
+    from enpire.beside import Told
     from enpire.campaign import read_campaign
     from enpire.doctor import examine, require_ready
     from enpire.home import open_home
@@ -154,9 +172,9 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
     plan, folder = read_campaign(name), open_home(home)
     require_ready(examine(folder.root))
     live = Watched(folder)
-    with _served(folder, live, "127.0.0.1", 0, show=True) if pages else nullcontext():
+    with _served(folder, live, Listening(), show=True) if pages else nullcontext():
         view = TerminalView(plan.name, plan.goal.success, plan.budget.wall_s, folder.root)
-        views: tuple[View, ...] = (view, live)
+        views: tuple[View, ...] = (view, live, Told(folder))
         try:
             ending = run_campaign(name, folder, Choices(seed=seed, on=on, views=views))
         finally:
@@ -190,7 +208,7 @@ def _require_unfinished(name: str, home: Path | None) -> None:
 
 
 @contextmanager
-def _served(folder: Folder, live: object, host: str, port: int, *, show: bool = False) -> Generator[None]:
+def _served(folder: Folder, live: object, at: Listening, *, show: bool = False) -> Generator[None]:
     """The web pages beside the loop; without their package it says so and goes on."""
     from enpire.plugins import load
 
@@ -202,7 +220,7 @@ def _served(folder: Folder, live: object, host: str, port: int, *, show: bool = 
         return
     import webbrowser
 
-    pages = server(folder.root, live, host=host, port=port)
+    pages = server(folder.root, live, host=at.host, port=at.port, names=at.names)
     address = pages.start()
     tell(f"Page: {pages.setup_link or address}")
     try:

@@ -126,10 +126,11 @@ class PretendFleet:
         return delivered(order, "success" if luck < chance else "failure", 20, "")
 
     def _beat(self, name: str, index: int) -> Beat:
-        stopped = any(verb == "stop" and station == name for station, verb, _ in self.commands)
+        said = [verb for station, verb, _ in self.commands if station == name and verb in ("pause", "resume", "stop")]
+        last = said[-1] if said else ""
         return Beat(
             station=name, lease=self.lease + index, phase="rollout", seconds={"rollout": 1.0}, queued=0, running=4,
-            deployed="", stopped=stopped,
+            deployed="", stopped=last == "stop", paused=last == "pause",
         )  # fmt: skip
 
 

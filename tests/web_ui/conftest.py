@@ -68,7 +68,7 @@ def site(recorded: tuple[Path, str], tmp_path: Path) -> Iterator[Site]:
 @pytest.fixture
 def records_only(tmp_path: Path) -> Iterator[TestClient]:
     """The application without a running lab, signed in as admin."""
-    app = create_app(tmp_path, None)
+    app = create_app(tmp_path, ScriptedLab(gone=True))
     app.state.accounts.add_user("root", "admin", PASSWORD)
     with TestClient(app, base_url=ADDRESS, headers={"origin": ADDRESS}) as client:
         client.post("/api/v1/session", json={"name": "root", "password": PASSWORD})

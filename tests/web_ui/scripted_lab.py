@@ -31,12 +31,16 @@ class ScriptedLab:
     refusals: dict[Verb, str] = field(default_factory=dict[Verb, str])
     """Verbs that are refused, and why."""
     lock: threading.Lock = field(default_factory=threading.Lock)
+    gone: bool = False
+    """Whether no lab runs."""
     frozen: LabSnapshot | None = None
     """Set it, and the lab hangs: the same snapshot for ever."""
     pictures: dict[tuple[str, str], Preview] = field(default_factory=dict)
 
-    def snapshot(self) -> LabSnapshot:
+    def snapshot(self) -> LabSnapshot | None:
         """A fresh snapshot; the figures move with the clock."""
+        if self.gone:
+            return None
         if self.frozen is not None:
             return self.frozen
         elapsed_s = time.monotonic() - BEGUN

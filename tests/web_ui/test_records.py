@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from enpire.types import OUTCOME_KINDS
 from tests.web_ui.conftest import ADDRESS, PASSWORD, Site
+from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.app import create_app
 
 
@@ -159,7 +160,7 @@ def test_events_in_order_and_in_pages(site: Site) -> None:
 
 
 def test_an_empty_home_is_shown_as_empty(tmp_path: Path) -> None:
-    app = create_app(tmp_path, None)
+    app = create_app(tmp_path, ScriptedLab(gone=True))
     app.state.accounts.add_user("root", "admin", PASSWORD)
     with TestClient(app, base_url=ADDRESS, headers={"origin": ADDRESS}) as client:
         client.post("/api/v1/session", json={"name": "root", "password": PASSWORD})

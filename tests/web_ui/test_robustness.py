@@ -120,7 +120,7 @@ def test_no_request_that_the_document_allows_is_a_mistake_of_the_server(
 
 
 def test_a_mistake_of_the_server_is_a_problem_document_too(tmp_path: Path) -> None:
-    app = create_app(tmp_path, None)
+    app = create_app(tmp_path, ScriptedLab(gone=True))
 
     def broken() -> None:
         raise ZeroDivisionError

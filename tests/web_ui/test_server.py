@@ -29,11 +29,11 @@ def test_it_starts_on_a_free_port_and_stops_twice(tmp_path: Path) -> None:
 
 
 def test_the_set_up_link_is_given_until_there_is_an_admin(tmp_path: Path) -> None:
-    first = Server(tmp_path, None)
+    first = Server(tmp_path, ScriptedLab(gone=True))
     first.start()
     old = first.setup_link
     first.stop()
-    second = Server(tmp_path, None)
+    second = Server(tmp_path, ScriptedLab(gone=True))
     address = second.start()
     body = {"name": "ada", "password": PASSWORD}
     with httpx.Client(base_url=address, timeout=20) as client:
@@ -41,7 +41,7 @@ def test_the_set_up_link_is_given_until_there_is_an_admin(tmp_path: Path) -> Non
         made = client.post("/api/v1/setup", json={**body, "secret": second.setup_link.partition("#")[2]})
         assert made.status_code == 201
     second.stop()
-    third = Server(tmp_path, None)
+    third = Server(tmp_path, ScriptedLab(gone=True))
     third.start()
     assert third.setup_link == ""
     third.stop()
@@ -49,14 +49,28 @@ def test_the_set_up_link_is_given_until_there_is_an_admin(tmp_path: Path) -> Non
 
 def test_it_listens_on_loopback_only_until_an_admin_exists(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no admin yet"):
-        Server(tmp_path, None, host="0.0.0.0").start()
+        Server(tmp_path, ScriptedLab(gone=True), host="0.0.0.0").start()
     accounts = Accounts(tmp_path / "web.db")
     accounts.add_user("root", "admin", PASSWORD)
     accounts.close()
-    server = Server(tmp_path, None, host="0.0.0.0")
+    server = Server(tmp_path, ScriptedLab(gone=True), host="0.0.0.0", names=("Lab.example",))
     try:
         port = server.start().rpartition(":")[2]
         assert httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=20).status_code == 200
+        here = socket.gethostname().lower()
+        assert server.address == f"http://{here}:{port}"
+        asked = {
+            host: httpx.get(f"http://127.0.0.1:{port}/healthz", headers={"host": host}, timeout=20).status_code
+            for host in (
+                f"{here}:{port}",
+                "192.168.7.9:80",
+                "[fd00::9]:80",
+                "lab.example",
+                "rebound.example",
+                "1.2.3.4.nip.example",
+            )
+        }
+        assert [host for host, status in asked.items() if status == 421] == ["rebound.example", "1.2.3.4.nip.example"]
     finally:
         server.stop()
 
@@ -67,4 +81,4 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(TransportProblem, match=str(port)):
-            Server(tmp_path, None, port=port).start()
+            Server(tmp_path, ScriptedLab(gone=True), port=port).start()

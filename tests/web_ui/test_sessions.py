@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
+from fastapi.testclient import TestClient
 
 from enpire.errors import UnknownName, UsageError
-from tests.web_ui.conftest import PASSWORD, Site
+from tests.web_ui.conftest import ADDRESS, PASSWORD, Site
 from web_ui import passwords
 from web_ui.accounts import Accounts
-from web_ui.attempts import ALLOWED
+from web_ui.attempts import FIRST_S, FORGOTTEN_S, FREE, FREE_OF_ADDRESS, LONGEST_S, Attempts
 
 
 def test_set_up_link_makes_one_admin_and_is_void_afterwards(site: Site) -> None:
@@ -60,10 +63,64 @@ def test_guessing_is_stopped_and_says_for_how_long(site: Site) -> None:
     site.accounts.add_user("ada", "viewer", PASSWORD)
     tries = [
         site.client.post("/api/v1/session", json={"name": "ada", "password": f"guess number {index}"})
-        for index in range(ALLOWED + 1)
+        for index in range(FREE + 1)
     ]
-    assert [answer.status_code for answer in tries] == [401] * ALLOWED + [429]
-    assert int(tries[-1].headers["retry-after"]) > 0
+    assert [answer.status_code for answer in tries] == [401] * FREE + [429]
+    assert 0 < int(tries[-1].headers["retry-after"]) <= FIRST_S + 1
+
+
+def test_a_stranger_locks_nobody_out_at_another_address(site: Site) -> None:
+    site.accounts.add_user("ada", "admin", PASSWORD)
+    right, wrong = {"name": "ada", "password": PASSWORD}, {"name": "ada", "password": "a guess of it"}
+
+    def sign_in(address: str, body: dict[str, str]) -> int:
+        return (
+            TestClient(site.app, base_url=ADDRESS, client=(address, 50000))
+            .post("/api/v1/session", json=body)
+            .status_code
+        )
+
+    assert {sign_in("203.0.113.9", wrong) for _ in range(FREE)} == {401}
+    assert sign_in("203.0.113.9", right) == 429, "also the right one, or it could be told by the answer"
+    assert sign_in("127.0.0.1", right) == 201
+
+
+@dataclass
+class Hands:
+    """A clock that is moved by hand."""
+
+    now_s: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_each_failure_doubles_the_delay_and_time_heals() -> None:
+    clock = Hands()
+    attempts, waited = Attempts(clock), [0.0]
+    while waited[-1] < LONGEST_S:
+        wait_s = attempts.enter("10.0.0.1", "ada")
+        if wait_s:
+            waited.append(wait_s)
+            clock.now_s += wait_s
+            assert attempts.enter("10.0.0.1", "ada") == 0
+    grown = [wait_s for wait_s in waited if wait_s]
+    assert grown[:3] == [FIRST_S, 2 * FIRST_S, 4 * FIRST_S]
+    assert attempts.enter("10.0.0.1", "ada") == LONGEST_S
+    assert attempts.enter("10.0.0.2", "ada") == 0, "another address is another guesser"
+    assert attempts.enter("10.0.0.1", "grace") == 0, "and another name there another person"
+    clock.now_s += FORGOTTEN_S + 1
+    assert [attempts.enter("10.0.0.1", "ada") for _ in range(FREE)] == [0.0] * FREE
+
+
+def test_whoever_tries_many_names_is_slowed_down_and_a_success_in_between_does_not_help() -> None:
+    attempts = Attempts(Hands())
+    for index in range(FREE_OF_ADDRESS):
+        assert attempts.enter("2001:db8::1", "mallory") == 0
+        attempts.passed("2001:db8::1", "mallory")
+        assert attempts.enter(f"2001:db8::{index:x}", f"name-{index}") == 0, "one network of 64 bits is one address"
+    assert attempts.enter("2001:db8::abcd", "one more") > 0
+    assert attempts.enter("2001:db8:0:1::1", "one more") == 0
 
 
 def test_a_token_calls_without_cookie_and_origin_and_can_be_ended(site: Site) -> None:

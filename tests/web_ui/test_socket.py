@@ -15,6 +15,7 @@ from starlette.websockets import WebSocketDisconnect
 from enpire.fleet.glance import Preview
 from tests.web_ui.conftest import Site
 from web_ui.documents import delta
+from web_ui.routes.socket import MOST_TOPICS
 
 SOCKET = "ws://127.0.0.1:8421/api/v1/socket"
 
@@ -138,6 +139,20 @@ def test_a_camera_without_pictures_says_why_once(site: Site) -> None:
         assert (answer.status_code, answer.json()["detail"]) == (404, "No GL library is installed.")
         beats = [json.loads(socket.receive_text())["kind"] for _ in range(2)]
         assert beats == ["beat", "beat"]
+
+
+def test_a_topic_too_many_is_refused_by_name_and_had_once_another_is_left(site: Site) -> None:
+    site.lab.pictures["sim-1", "front"] = Preview(why="The cable is out.")
+    many = [f"camera/sim-9/{number}" for number in range(MOST_TOPICS)]
+    with site.enter("viewer").websocket_connect(SOCKET) as socket:
+        socket.send_json({"subscribe": [*many, "camera/sim-1/front"]})
+        message = json.loads(socket.receive_text())
+        while message["kind"] != "problem":
+            message = json.loads(socket.receive_text())
+        assert message["topics"] == ["camera/sim-1/front"]
+        assert f"At most {MOST_TOPICS} topics" in message["detail"]
+        socket.send_json({"unsubscribe": many[:1], "subscribe": ["camera/sim-1/front"]})
+        assert next_of(socket, "camera/sim-1/front")["body"] == {"why": "The cable is out."}
 
 
 def client_picture(site: Site) -> Any:

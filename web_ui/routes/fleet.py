@@ -12,7 +12,7 @@ from starlette.responses import Response
 from web_ui.auth import Anybody
 from web_ui.documents import FleetDocument, StationTile
 from web_ui.hub import Hub
-from web_ui.live import LiveCameras
+from web_ui.live import LiveCameras, LiveLab
 from web_ui.problems import Problem
 
 router = APIRouter(tags=["fleet"])
@@ -68,7 +68,7 @@ async def healthz(request: Request) -> Health:
     ago_s = time.monotonic() - _hub(request).looked_s
     return Health(
         status="ok" if ago_s < 5 else "stale",
-        connected=request.app.state.live is not None,
+        connected=cast(LiveLab, request.app.state.live).snapshot() is not None,
         looked_s_ago=round(ago_s, 3),
     )
 

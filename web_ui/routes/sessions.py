@@ -110,7 +110,7 @@ async def set_up(body: Setup, request: Request, response: Response) -> Standing:
 
 @router.post("/session", status_code=201)
 async def sign_in(body: Credentials, request: Request, response: Response) -> Standing:
-    """Start a session. 401 for a wrong name or password, 429 after eight failures in a minute."""
+    """Start a session. 401 for a wrong name or password, 429 when this address failed too often just now."""
     guard = _Guard(request, f"user {body.name}")
     guard.enter()
     user = await asyncio.to_thread(accounts_of(request).check, body.name, body.password)
@@ -171,24 +171,20 @@ async def revoke(key_id: KeyId, caller: Anybody, request: Request) -> None:
 
 
 class _Guard:
-    """Counts this try as failed, for the name and for the address, until it is known to have passed."""
+    """Counts this try as failed, for the address and for the name there, until it is known to have passed."""
 
     def __init__(self, request: Request, name: str) -> None:
-        address = request.client.host if request.client else "?"
         self._attempts = cast(Attempts, request.app.state.attempts)
-        self._keys = (name, f"address {address}")
+        self._who = (request.client.host if request.client else "?", name)
 
     def enter(self) -> None:
-        wait_s = max(self._attempts.wait_s(key) for key in self._keys)
+        wait_s = self._attempts.enter(*self._who)
         if wait_s > 0:
             seconds = int(wait_s) + 1
-            raise Problem(429, f"Too many tries: wait {seconds} s.", {"retry-after": str(seconds)})
-        for key in self._keys:
-            self._attempts.failed(key)
+            raise Problem(429, f"Too many wrong tries from here: wait {seconds} s.", {"retry-after": str(seconds)})
 
     def passed(self) -> None:
-        for key in self._keys:
-            self._attempts.succeeded(key)
+        self._attempts.passed(*self._who)
 
 
 def _begin(user: User, request: Request, response: Response) -> Standing:

@@ -3,9 +3,10 @@
 Client: {"subscribe": ["fleet", "campaign/ID"], "unsubscribe": [...]}. Server, as text:
 {"topic", "kind": "snapshot" | "delta", "seq", "at_ms", "body"}; `seq` rises by one per message of a topic, a delta is a
 JSON merge patch (RFC 7396). {"kind": "beat", "at_ms", "lab_s"} at least once a second; `lab_s` is the age of the lab's
-newest state, so that a lab that hangs behind a server that lives is not shown as live. {"kind": "problem", "detail"}
-for what was not understood. Pictures are binary: two bytes of length (big endian), that many bytes of JSON {"topic"},
-the JPEG; where a camera gives none, its topic has a document with the reason: {"why"}.
+newest state, so that a lab that hangs behind a server that lives is not shown as live. {"kind": "problem", "detail",
+"topics"} for what was not understood (no topics), or for topics beyond the most that one tab may have. Pictures are
+binary: two bytes of length (big endian), that many bytes of JSON {"topic"}, the JPEG; where a camera gives none, its
+topic has a document with the reason: {"why"}.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ async def socket(websocket: WebSocket) -> None:
         await websocket.close(4401, "Sign in first.")
         return
     await websocket.accept()
-    line = Line(websocket, cast(Hub, websocket.app.state.hub), cast("LiveLab | None", websocket.app.state.live))
+    line = Line(websocket, cast(Hub, websocket.app.state.hub), cast(LiveLab, websocket.app.state.live))
     sender = asyncio.create_task(line.send())
     try:
         await line.listen()
@@ -68,13 +69,13 @@ async def socket(websocket: WebSocket) -> None:
 class Line:
     """One connection: what it wants, what it was sent. A slow client gets the newest state, not every one."""
 
-    def __init__(self, websocket: WebSocket, hub: Hub, live: LiveLab | None) -> None:
+    def __init__(self, websocket: WebSocket, hub: Hub, live: LiveLab) -> None:
         self._websocket = websocket
         self._hub = hub
         self._live = live
         self._topics: dict[str, Sent] = {}
         self._event = hub.watch()
-        self._replies: list[str] = []
+        self._replies: list[Json] = []
 
     async def listen(self) -> None:
         """Read what the client wants until it goes."""
@@ -84,7 +85,7 @@ class Line:
                 return
             problem = self._understand(message.get("text"))
             if problem:
-                self._replies.append(json.dumps({"kind": "problem", "detail": problem}))
+                self._replies.append({"kind": "problem", "detail": problem, "topics": []})
             self._event.set()
 
     async def send(self) -> None:
@@ -115,7 +116,7 @@ class Line:
     async def _send_all(self) -> int:
         replies, self._replies = self._replies, []
         for reply in replies:
-            await self._websocket.send_text(reply)
+            await self._websocket.send_text(json.dumps(reply))
         sent = len(replies)
         for topic, state in list(self._topics.items()):
             if topic.startswith("camera/"):
@@ -171,17 +172,23 @@ class Line:
             ):
                 return "A topic is fleet, commands, campaign/ID or camera/STATION/NAME."
         self._change(cast("dict[str, list[str]]", wish))
-        return "" if len(self._topics) <= MOST_TOPICS else f"At most {MOST_TOPICS} topics at a time."
+        return ""
 
     def _change(self, wish: dict[str, list[str]]) -> None:
+        refused: list[Json] = []
         for topic in wish.get("unsubscribe", []):
             if self._topics.pop(topic, None) is not None:
                 self._hub.unwant(topic)
         for topic in wish.get("subscribe", []):
-            if len(self._topics) <= MOST_TOPICS:
-                if topic not in self._topics:
-                    self._hub.want(topic)
-                self._topics[topic] = Sent()
+            if topic not in self._topics and len(self._topics) >= MOST_TOPICS:
+                refused.append(topic)
+                continue
+            if topic not in self._topics:
+                self._hub.want(topic)
+            self._topics[topic] = Sent()
+        if refused:
+            detail = f"At most {MOST_TOPICS} topics at a time, pictures among them: close another view first."
+            self._replies.append({"kind": "problem", "detail": detail, "topics": refused})
 
 
 def _now_ms() -> int:

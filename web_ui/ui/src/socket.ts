@@ -4,7 +4,7 @@ import { type Signal, signal } from "@preact/signals";
 import type { Command, FleetDocument } from "./types";
 
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
-interface Message { kind: string; topic?: string; seq?: number; body?: Json; detail?: string; at_ms?: number; lab_s?: number }
+interface Message { kind: string; topic?: string; topics?: string[]; seq?: number; body?: Json; detail?: string; at_ms?: number; lab_s?: number }
 /** A picture as an object address, and performance.now() of when it came. */
 export interface Shown { address: string; at: number }
 interface Topic { document: Signal<unknown>; seq: number; users: number; topic: string }
@@ -21,6 +21,8 @@ export const onSignedOut: { run: () => void } = { run: () => undefined };
 
 const topics = new Map<string, Topic>();
 const pictures = new Map<string, Signal<Shown | undefined>>();
+/** Topics that the server refused, because this tab has as many as it may: asked for again when one is left. */
+const refused = new Set<string>();
 let socket: WebSocket | undefined;
 let wanted = false;
 let delay = 250;
@@ -35,6 +37,7 @@ export function open(): void {
   line.onopen = () => {
     delay = 250;
     connected.value = true;
+    refused.clear();
     const names = [...topics.keys()];
     if (names.length) line.send(JSON.stringify({ subscribe: names }));
   };
@@ -81,7 +84,7 @@ export function leave(name: string): void {
   const topic = topics.get(name);
   if (!topic || --topic.users > 0) return;
   topics.delete(name);
-  say({ unsubscribe: [name] });
+  if (!refused.delete(name)) say({ unsubscribe: [name], subscribe: [...refused] });
   const shown = pictures.get(name);
   if (shown?.value) URL.revokeObjectURL(shown.value.address);
   pictures.delete(name);
@@ -105,12 +108,22 @@ function say(wish: { subscribe?: string[]; unsubscribe?: string[] }): void {
 function take(message: Message): void {
   if (message.at_ms !== undefined) clockSkew.value = message.at_ms - Date.now();
   if (message.lab_s !== undefined) labMoved.value = message.lab_s ? performance.now() - 1000 * message.lab_s : Infinity;
+  for (const name of message.topics ?? []) refuse(name, message.detail ?? "");
   const topic = message.topic === undefined ? undefined : topics.get(message.topic);
   if (!topic || message.seq === undefined) return;
+  refused.delete(topic.topic);
   if (message.kind === "snapshot") topic.document.value = message.body;
   else if (message.seq === topic.seq + 1) topic.document.value = patched(topic.document.value as Json, message.body);
   else return say({ subscribe: [topic.topic] }); // a message was lost: begin with a fresh snapshot
   topic.seq = message.seq;
+}
+
+/** Whoever watches a topic reads why there is nothing: a picture's `why`, a campaign's `problem`. */
+function refuse(name: string, why: string): void {
+  const topic = topics.get(name);
+  if (!topic) return;
+  refused.add(name);
+  topic.document.value = { why, problem: why };
 }
 
 function takePicture(data: ArrayBuffer): void {
@@ -118,6 +131,7 @@ function takePicture(data: ArrayBuffer): void {
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 2, size))) as { topic: string };
   const shown = pictures.get(head.topic);
   if (!shown) return;
+  refused.delete(head.topic);
   const before = shown.value;
   const address = URL.createObjectURL(new Blob([new Uint8Array(data, 2 + size)], { type: "image/jpeg" }));
   shown.value = { address, at: performance.now() };

@@ -28,7 +28,7 @@ export interface GateBar {
 }
 
 export interface FleetDocument {
-  connected: boolean; campaign?: Headline; learner?: LearnerBar; gate?: GateBar; rounds: RoundPoint[];
+  connected: boolean; why: string; campaign?: Headline; learner?: LearnerBar; gate?: GateBar; rounds: RoundPoint[];
   stations: Record<string, Station>;
   /** phase -> seconds at its 95th and 99th percentile, once enough were seen. */
   usual: Record<string, [number, number]>;

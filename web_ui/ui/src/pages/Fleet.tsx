@@ -52,7 +52,7 @@ function Title({ now }: { now: FleetDocument }) {
       {campaign ? (
         <span class="soft"><a href={`/campaigns/${campaign.id}`}>{campaign.name}</a> · {campaign.phase_text}</span>
       ) : (
-        <span class="soft">{now.connected ? "no campaign yet" : "no laboratory runs behind this page"}</span>
+        <span class="soft">{now.why || (now.connected ? "no campaign yet" : "no campaign runs in this home")}</span>
       )}
     </div>
   );
@@ -185,7 +185,7 @@ function Stations({ stations, connected }: { stations: Station[]; connected: boo
             {connected ? (
               <span>They appear by themselves. On a robot's computer: <code>enpire station FILE</code></span>
             ) : (
-              <span>Start one with <code>enpire demo</code>; its records stay readable under <a href="/campaigns">Campaigns</a>.</span>
+              <span>Start one in this home, as with <code>enpire demo</code>: it appears here by itself. Earlier ones are under <a href="/campaigns">Campaigns</a>.</span>
             )}
           </Empty>
         </div>
