@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,10 @@ import pytest
 
 from enpire.errors import TransportProblem, UsageError
 from enpire.fleet import on_ray
+from enpire.fleet.curve_keys import enroll, server_keys
+from enpire.fleet.station_file import write_station
 from enpire.store.ledger import SqliteLedger
-from tests.chaos.harness import Orchestrator, Witness, audit, until
+from tests.chaos.harness import Orchestrator, Witness, audit, free_port, until
 from tests.chaos.point_lab import write_campaign
 from tests.enpire.fleet.point_task import environment, point_station
 
@@ -32,28 +37,25 @@ def cluster() -> Iterator[Any]:
     made.shutdown()
 
 
-def kinds(home: Path) -> set[str]:
+def shape(home: Path) -> dict[str, set[str]]:
+    """Kind of event -> what its body says in every one of them."""
+    found: dict[str, set[str]] = {}
     ledger = SqliteLedger(home / "ledger.db", read_only=True)
     try:
-        return {event.kind for event in ledger.events()}
+        for event in ledger.events():
+            found[event.kind] = found.get(event.kind, set(event.body)) & set(event.body)
     finally:
         ledger.close()
+    return found
 
 
-@pytest.mark.parametrize("lost", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_campaign_runs_on_a_cluster_and_goes_on_when_a_machine_of_it_is_lost(
-    tmp_path: Path, cluster: Any, lost: bool
-) -> None:
-    home = tmp_path / "home"
-    campaign = write_campaign(tmp_path / "files", budget={"wall_s": 0, "rounds": 1})
-    lab = Orchestrator(campaign, home, "--on", "ray", RAY_ADDRESS=cluster.address)
+def run(lab: Orchestrator, home: Path, meanwhile: Callable[[Witness], None]) -> dict[str, set[str]]:
+    """One campaign to the end of its budget; the shape of its ledger, in which nothing is lost or doubled."""
     witness = Witness([home / "stations" / f"sim-{number}" / "spool" for number in (1, 2)])
     witness.start()
     lab.start()
     try:
-        until(lambda: len(witness.seen) > 10 or not lab.alive, "episodes from the cluster")
-        if lost:
-            cluster.remove_node(cluster.second, allow_graceful=False)
+        meanwhile(witness)
         assert lab.process is not None
         assert lab.process.wait(120) == 3, lab.said()[-3000:]
     finally:
@@ -62,8 +64,68 @@ def test_a_campaign_runs_on_a_cluster_and_goes_on_when_a_machine_of_it_is_lost(
     found = audit(home, witness)
     assert found.problems() == []
     assert found.outcomes["success"] > 10
-    assert {"learner ended", "deployed", "gate decided"} <= kinds(home)
+    return shape(home)
+
+
+def one_round(tmp_path: Path, **more: object) -> Path:
+    return write_campaign(tmp_path / "files", budget={"wall_s": 0, "rounds": 1}, **more)  # pyright: ignore[reportArgumentType]
+
+
+def test_the_same_file_runs_here_over_another_address_and_on_a_cluster_with_one_shape_of_ledger(
+    tmp_path: Path, cluster: Any
+) -> None:
+    port = free_port()
+    campaign = one_round(tmp_path, bind=f"tcp://0.0.0.0:{port}")
+    homes = {name: tmp_path / name / "home" for name in ("here", "far", "ray")}
+    for home in homes.values():
+        home.mkdir(parents=True)
+    here = run(Orchestrator(campaign, homes["here"]), homes["here"], lambda _: None)
+    joined: list[subprocess.Popen[bytes]] = []
+
+    def join_from_far(_: Witness) -> None:
+        keys = homes["far"] / "keys"
+        until((keys / "sim-1.secret").is_file, "the keys of the laboratory")
+        file = point_station(
+            tmp_path, "far-1", key_file=enroll(keys, "far-1"), server_key=server_keys(keys).public.decode(),
+            connect=f"tcp://{own_address()}:{port}",
+        )  # fmt: skip
+        write_station(file, tmp_path / "far-1.yaml")
+        command = [sys.executable, "-m", "enpire.cli", "station", str(tmp_path / "far-1.yaml")]
+        joined.append(subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL))
+
+    far = run(Orchestrator(campaign, homes["far"]), homes["far"], join_from_far)
+    assert joined[0].wait(30) == 0
+    assert (tmp_path / "far-1" / "spool").is_dir()
+    lab = Orchestrator(campaign, homes["ray"], "--on", "ray", RAY_ADDRESS=cluster.address)
+    on_cluster = run(lab, homes["ray"], lambda _: None)
     assert "2 node(s), 4 cores" in lab.said()
+    needed = {"campaign started", "order issued", "orders ended", "learner ended", "version made", "gate decided",
+              "deployed", "station joined", "campaign ended"}  # fmt: skip
+    for found in (far, on_cluster):
+        assert needed <= set(found)
+        assert {kind: found[kind] for kind in needed} == {kind: here[kind] for kind in needed}
+
+
+def own_address() -> str:
+    """An address of this machine that is not the loopback, where it has one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            asking.connect(("192.0.2.1", 9))  # sends nothing: it only asks for a route
+        except OSError:
+            return "127.0.0.1"
+        return str(asking.getsockname()[0])
+
+
+@pytest.mark.slow
+def test_a_campaign_goes_on_when_a_machine_of_its_cluster_is_lost(tmp_path: Path, cluster: Any) -> None:
+    home = tmp_path / "home"
+    lab = Orchestrator(one_round(tmp_path), home, "--on", "ray", RAY_ADDRESS=cluster.address)
+
+    def lose(witness: Witness) -> None:
+        until(lambda: len(witness.seen) > 10 or not lab.alive, "episodes from the cluster")
+        cluster.remove_node(cluster.second, allow_graceful=False)
+
+    assert {"learner ended", "deployed", "gate decided"} <= set(run(lab, home, lose))
 
 
 def test_an_address_that_other_machines_cannot_reach_is_refused() -> None:
