@@ -52,14 +52,14 @@ def commands_of(side: Side) -> slice:
     return slice(first, first + JOINTS)
 
 
-def _arm_state(side: Side) -> tuple[Bounds, ...]:
+def _arm_state(side: Side, reach_m: float) -> tuple[Bounds, ...]:
     return (
         *(
             Bounds(name=f"{side}_joint_{j}_rad", unit="rad", low=low - 0.1, high=high + 0.1)
             for j, (low, high) in enumerate(RANGES_RAD)
         ),
         *(Bounds(name=f"{side}_speed_{j}_rad_s", unit="rad/s", low=-4.0, high=4.0) for j in range(JOINTS)),
-        Bounds(name=f"{side}_opening_mm", unit="mm", low=-3.0, high=2e3 * FINGER_REACH_M + 3.0),
+        Bounds(name=f"{side}_opening_mm", unit="mm", low=-3.0, high=2e3 * reach_m + 3.0),
         Bounds(name=f"{side}_pads_n", unit="N", low=-80.0, high=80.0),
         *(Bounds(name=f"{side}_force_{axis}_n", unit="N", low=-200.0, high=200.0) for axis in "xyz"),
     )
@@ -72,7 +72,12 @@ def _arm_action(side: Side) -> tuple[Bounds, ...]:
     return (*speeds, Bounds(name=f"{side}_open_mm_s", unit="mm/s", low=-GRIP_MM_S, high=GRIP_MM_S))
 
 
-ARMS = tuple(bound for side in SIDES for bound in _arm_state(side))
+def arms_state(finger_reach_m: float = FINGER_REACH_M) -> tuple[Bounds, ...]:
+    """The part of the state that all bimanual tasks share, for grippers whose fingers open so far each."""
+    return tuple(bound for side in SIDES for bound in _arm_state(side, finger_reach_m))
+
+
+ARMS = arms_state()
 ACTION = tuple(bound for side in SIDES for bound in _arm_action(side))
 _SCALE = np.tile([*[1.0] * JOINTS, 0.5e-3], 2)
 """From commands to set-point speeds; each finger does half of the opening."""

@@ -50,6 +50,8 @@ class Station:
     """Physics steps (of 8 in a period) before a command takes effect."""
     bias_mm: tuple[float, float, float]
     """Constant error of the camera's calibration."""
+    finger_reach_m: float = FINGER_REACH_M
+    """How far each finger opens; a task may ask for wider grippers."""
 
 
 def draw_station(seed: int) -> Station:
@@ -124,7 +126,7 @@ def _arm(side: Side, station: Station) -> str:
         )
         if joint < JOINTS - 1:
             opened.append(_link(joint))
-    opened.append(_gripper(side, comp))
+    opened.append(_gripper(side, comp, station.finger_reach_m))
     return "".join(opened) + "</body>" * (JOINTS + 1)
 
 
@@ -137,11 +139,11 @@ def _link(joint: int) -> str:
     )
 
 
-def _gripper(side: Side, comp: str) -> str:
+def _gripper(side: Side, comp: str, reach_m: float) -> str:
     palm = GRIPPER_KG - 2 * _FINGER_KG
     fingers = "".join(
         f'<body name="{side}_{name}" pos="{TOOL_M} 0 0" {comp}>'
-        f'<joint name="{side}_{name}" type="slide" axis="0 {sign} 0" range="0 {FINGER_REACH_M}" '
+        f'<joint name="{side}_{name}" type="slide" axis="0 {sign} 0" range="0 {reach_m!r}" '
         f'armature="1.0" damping="1"/>'
         f'<geom class="pad" size="0.012 0.004 0.011" pos="0 {sign * 0.004} 0" mass="{_FINGER_KG}"/>'
         f'<geom class="drawn" type="box" size="0.03 0.003 0.008" pos="-0.03 {sign * 0.008} 0" '
@@ -151,8 +153,8 @@ def _gripper(side: Side, comp: str) -> str:
     return (
         f'<site name="{side}_wrist" pos="0 0 0"/>'
         f"{_camera(f'{side}_wrist', WRIST_M, WRIST_AXES, WRIST_FOVY_DEG)}"
-        f'<geom type="box" contype="0" conaffinity="0" size="0.022 0.036 0.02" pos="0.025 0 0" mass="{palm}" '
-        f'rgba=".35 .35 .4 1"/>{fingers}'
+        f'<geom type="box" contype="0" conaffinity="0" size="0.022 {reach_m + 0.01:.3f} 0.02" pos="0.025 0 0" '
+        f'mass="{palm}" rgba=".35 .35 .4 1"/>{fingers}'
     )
 
 
@@ -169,5 +171,7 @@ def _servos(side: Side, station: Station) -> str:
         f'forcerange="{-TORQUES_NM[joint]} {TORQUES_NM[joint]}"/>'
         for joint in range(JOINTS)
     )
-    grip = f'kp="4000" kv="180" actrange="-0.03 {FINGER_REACH_M}" forcerange="{-2 * SQUEEZE_N} {2 * SQUEEZE_N}"'
+    grip = (
+        f'kp="4000" kv="180" actrange="-0.03 {station.finger_reach_m!r}" forcerange="{-2 * SQUEEZE_N} {2 * SQUEEZE_N}"'
+    )
     return arms + f'<intvelocity joint="{side}_near" {grip}/>'

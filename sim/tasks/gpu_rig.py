@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
 from enpire.types import Bounds, Start, TaskSpec
 from sim.bimanual.kinematics import JOINTS, PARKED, READY, Rows, angles_of, from_angles, quaternion_of, turning
-from sim.bimanual.rig import ARMS, ARMS_STATE, SENSOR_NOISE, BimanualRig
+from sim.bimanual.rig import ARMS_STATE, SENSOR_NOISE, BimanualRig, arms_state
 from sim.bimanual.station import draw_station
 from sim.rig import LaneArray
 from sim.scene import Scene
-from sim.tasks.gpu_scene import BODY_HALF_M, GRASP_M, SLOT_M, card_scene_xml
+from sim.tasks.gpu_scene import BODY_HALF_M, FINGER_REACH_M, GRASP_M, SLOT_M, card_scene_xml
 from sim.truth import Truth
 
 CARD = slice(ARMS_STATE, ARMS_STATE + 3)
@@ -23,7 +25,7 @@ _NOISE = (0.1, 0.1, 0.1, 0.003, 0.003, 0.002)
 """Of the camera's estimate of the card, as the state says it."""
 
 STATE = (
-    *ARMS,
+    *arms_state(FINGER_REACH_M),
     *(
         Bounds(name=f"card_{axis}_mm", unit="mm", low=-400.0, high=400.0, sight=_NOISE[i])
         for i, axis in enumerate("xyz")
@@ -51,7 +53,7 @@ class GpuRig(BimanualRig):
 
     def __init__(self, spec: TaskSpec, lanes: int, seed: int) -> None:
         """Build the scene of one station; `seed` draws the station's own physics."""
-        station = draw_station(seed)
+        station = replace(draw_station(seed), finger_reach_m=FINGER_REACH_M)
         super().__init__(spec, Scene(card_scene_xml(station), lanes), station, noise_width=6)
         self._bias = np.array([*station.bias_mm, 0.0, 0.0, 0.0])
         self._goal = np.zeros((lanes, 6))

@@ -10,6 +10,8 @@ from sim.bimanual.station import Station, scene_xml
 SLOT_M = (0.0, 0.32, 0.08)
 DEPTH_M = 0.008
 CARD_KG = 0.3
+FINGER_REACH_M = 0.04
+"""The grippers of this task are wide: one can take a card that lies on its face, across blade and body."""
 GRASP_M = 0.058
 """Height of the gripper's point over the lower edge of the card."""
 BODY_HALF_M = (0.05, 0.008, 0.03)
@@ -31,8 +33,8 @@ def card_scene_xml(station: Station) -> str:
     half = " ".join(str(v) for v in BODY_HALF_M)
     bodies = f"""
     <body name="board" pos="{x} {y} {z}">
-      <geom class="drawn" type="box" size="0.11 0.07 0.005" pos="0 0 -0.0145" rgba=".1 .3 .2 1"/>
-      <geom class="drawn" type="box" size="0.12 0.08 0.03" pos="0 0 -0.05" rgba=".6 .62 .66 1"/>
+      <geom type="box" size="0.11 0.07 0.005" pos="0 0 -0.0145" contype="0" conaffinity="7" rgba=".1 .3 .2 1"/>
+      <geom type="box" size="0.12 0.08 0.03" pos="0 0 -0.05" contype="0" conaffinity="7" rgba=".6 .62 .66 1"/>
       {_walls()}
     </body>
     <body name="card" pos="{x} {y} 0.1">

@@ -1,0 +1,129 @@
+"""What the skills of the reset of GPU insertion share: one lane's work, motions of its arms, and who holds the card."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from enpire.types import FloatArray
+from sim.bimanual.kinematics import Reach, Rows, Side, from_angles, rotation_between
+from sim.bimanual.rig import ACTION, GRIP_MM_S, JOINT_RAD_S, commands_of, joints_of, opening_of
+from sim.bimanual.servo import reach_of, speeds_for, towards
+from sim.tasks.gpu_rig import ANGLES, CARD, GRIP_TURN
+from sim.tasks.gpu_scene import BODY_HALF_M, GRASP_M, SLOT_M
+
+OFFER_MM = 60.0
+"""Height over the slot at which the card is handed over."""
+TAKEN_M = np.array([-0.042, 0.0, 0.033])
+"""Where the left gripper takes the card, in the card's frame."""
+REST_TICKS = 3
+PATIENCE_TICKS = 210
+"""Periods after which a phase that usually takes half as long is given up."""
+_HELD_N, _SQUEEZE_TICKS = 10.0, 12
+_ASKEW_M, _ASKEW_RAD = 0.005, 0.03
+_FLAT = 0.75
+_LOST_M, _SLIPPED_M = 0.03, 0.075
+"""How far the card may be from the gripper that holds it: with pads apart, and with pads that pinch something."""
+
+
+@dataclass(slots=True)
+class Work:
+    """How far one lane's reset is."""
+
+    goal: Rows
+    phase: str = "ready"
+    ticks: int = 0
+    """Periods in this phase."""
+    rested: int = 0
+    raised: bool = False
+    unwound: bool = False
+    """Whether the arms have begun again from good postures."""
+    gone: int = 0
+    """Periods for which a card that the right gripper holds has seemed lost."""
+    tries: int = 0
+    """How often the card was taken up from where it lay."""
+    face: int = 0
+    """Of a card that is held flat, which face is above: 1 the one towards its y, -1 the other; 0: it is not flat."""
+    flip: int = 1
+    """Which way round the gripper takes a card that lies."""
+    joints: tuple[float, ...] = ()
+    """Where an arm goes in joint space."""
+    aim_m: Rows = field(default_factory=lambda: np.zeros((1, 3)))
+    """Where a gripper goes in a straight line."""
+    command: FloatArray = field(default_factory=lambda: np.zeros(len(ACTION), dtype=np.float32))
+
+
+def arm(work: Work, side: Side, speeds: Rows) -> None:
+    """Command joint speeds (1, 6) within the limits."""
+    work.command[commands_of(side)] = np.clip(speeds, -JOINT_RAD_S, JOINT_RAD_S)[0]
+
+
+def grip(work: Work, side: Side, direction: float) -> None:
+    """Open (1) or close (-1) a gripper, or slower."""
+    work.command[commands_of(side).stop] = direction * GRIP_MM_S
+
+
+def to_joints(work: Work, side: Side, state: Rows, joints: tuple[float, ...]) -> float:
+    """Move an arm in joint space; the largest error (rad)."""
+    error = np.array(joints) - state[:, joints_of(side)]
+    arm(work, side, 4.0 * error)
+    return float(np.abs(error).max())
+
+
+def to_pose(work: Work, side: Side, now: Reach, at_m: Rows, turn: Rows) -> bool:
+    """Move a gripper towards a pose; whether it is there."""
+    arm(work, side, speeds_for(now, towards(now, at_m, turn, 0.15)))
+    off_m = float(np.abs(at_m - now.at_m).max())
+    return off_m < 1.2e-3 and float(np.abs(rotation_between(now.turn, turn)).max()) < 0.015
+
+
+def card_pose(state: Rows) -> tuple[Rows, Rows]:
+    """The card's place (1, 3) in m and its axes (1, 3, 3), in the world."""
+    return np.array(SLOT_M) + 1e-3 * state[:, CARD], from_angles(state[:, ANGLES])
+
+
+def on_card(state: Rows, place_m: Rows, frame: Rows) -> tuple[Rows, Rows]:
+    """A pose that is given in the frame of the card, in the world."""
+    at, turn = card_pose(state)
+    return at + (turn @ place_m[:, None])[:, :, 0], turn @ frame
+
+
+def right_reach(state: Rows) -> Reach:
+    """Where the right gripper is."""
+    return reach_of("right", state.astype(np.float32))
+
+
+def lost(state: Rows) -> bool:
+    """Whether the card is not in the right gripper."""
+    wanted, _ = on_card(state, np.array([0.0, 0.0, GRASP_M]), GRIP_TURN)
+    away_m = float(np.sqrt(((right_reach(state).at_m - wanted) ** 2).sum()))
+    return away_m > (_SLIPPED_M if pinched(state, "right") else _LOST_M)
+
+
+def pinched(state: Rows, side: Side, wide_mm: float = 2e3 * BODY_HALF_M[1]) -> bool:
+    """Whether the pads of a gripper press on something as wide as the card is thick, or as `wide_mm`."""
+    opening_mm, pads_n = state[0, opening_of(side) : opening_of(side) + 2]
+    return abs(float(opening_mm) - wide_mm) < 3.0 and float(pads_n) < -_HELD_N
+
+
+def squeezed(work: Work, state: Rows, side: Side, wide_mm: float = 2e3 * BODY_HALF_M[1]) -> bool:
+    """Close a gripper; whether it has pinched the card for long enough to hold it firmly."""
+    grip(work, side, -1.0)
+    work.rested = work.rested + 1 if work.ticks and pinched(state, side, wide_mm) else 0
+    return work.rested >= _SQUEEZE_TICKS
+
+
+def askew(state: Rows) -> bool:
+    """Whether the right gripper holds the card far off its middle, or at an angle."""
+    wanted, frame = on_card(state, np.array([0.0, 0.0, GRASP_M]), GRIP_TURN)
+    now = right_reach(state)
+    off_m = float(np.abs(now.at_m - wanted).max())
+    return off_m > _ASKEW_M or float(np.abs(rotation_between(now.turn, frame)).max()) > _ASKEW_RAD
+
+
+def face_up(state: Rows) -> int:
+    """Which face of the card is above: 1 the one towards its y, -1 the other; 0: it stands or leans steeply."""
+    _, turn = card_pose(state)
+    upward = float(turn[0, 2, 1])
+    return int(np.sign(upward)) if abs(upward) > _FLAT else 0

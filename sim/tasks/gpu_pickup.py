@@ -1,0 +1,172 @@
+"""How the robot takes up a card that lies on its face: across its width, then the left hand turns it upright.
+
+The right gripper opens wide, takes the card by both of its long edges and shows it flat to the left one, which takes it
+by its end, as at every hand-over, and turns it upright; then the right one takes it by its upper edge.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.bimanual.kinematics import PARKED, READY, Rows, from_angles, reach, rotation_between, solve
+from sim.bimanual.rig import opening_of
+from sim.bimanual.servo import reach_of
+from sim.tasks.gpu_moves import (
+    OFFER_MM,
+    PATIENCE_TICKS,
+    REST_TICKS,
+    TAKEN_M,
+    Work,
+    card_pose,
+    face_up,
+    grip,
+    right_reach,
+    squeezed,
+    to_joints,
+    to_pose,
+)
+from sim.tasks.gpu_scene import BODY_HALF_M, SLOT_M
+
+_MOST_TRIES = 4
+_ACROSS_M, _HELD_M = 0.0375, 0.045
+"""Middle of blade and body, over which the open gripper goes down, and of the body, where its pads close."""
+_OVER_M, _DOWN_M = 0.09, 0.0065
+"""Heights of the gripper's point over the middle of the card: before, and at the grasp."""
+_UP_M = np.array([[0.0, 0.0, 0.12]])
+"""How the gripper goes up with the card, and away from it."""
+_WIDE_MM, _GONE_MM = 2e3 * BODY_HALF_M[2], 50.0
+_NEAR_M, _NEAR_RAD, _NEAR_JOINTS_RAD = 0.004, 0.05, 0.03
+
+
+def grasp_frame(face: int, flip: int) -> Rows:
+    """The tool's axes in the frame of a card that lies: pointing at its upper face, fingers along its height."""
+    return np.array([[0.0, 0.0, -face * flip], [-face, 0.0, 0.0], [0.0, flip, 0.0]], dtype=np.float64)
+
+
+def flat_pose(face: int) -> Rows:
+    """The pose (1, 6) in mm and rad at which a card is shown flat: the left hand takes it where it always does."""
+    beside = 1e3 * (_HELD_M - TAKEN_M[2])
+    return np.array([[0.0, face * beside, OFFER_MM + 1e3 * TAKEN_M[2], face * np.pi / 2, 0.0, 0.0]])
+
+
+def over(work: Work, state: Rows) -> str:
+    """First over the table's middle, then over the card: open, in the posture that suits both grasp and hand-over."""
+    grip(work, "right", 1.0)
+    grip(work, "left", 1.0)
+    if not work.joints:
+        parked = to_joints(work, "left", state, PARKED["left"])
+        ready = to_joints(work, "right", state, READY["right"])
+        if max(parked, ready) > 0.1 and work.ticks < PATIENCE_TICKS:
+            return "over"
+        work.tries += 1
+        if work.tries > _MOST_TRIES or not _plan(work, state):
+            return "beyond"
+    there = to_joints(work, "right", state, work.joints) < _NEAR_JOINTS_RAD
+    open_wide = float(state[0, opening_of("right")]) > _WIDE_MM + 15.0
+    if work.ticks > 2 * PATIENCE_TICKS:
+        return "ready"
+    return "down" if there and open_wide else "over"
+
+
+def _plan(work: Work, state: Rows) -> bool:
+    """Choose which way round to take the card; whether the arm can, and comes to the hand-over with it."""
+    work.face, best = face_up(state), np.inf
+    at, turn = card_pose(state)
+    above = at + (turn @ np.array([0.0, work.face * _OVER_M, _ACROSS_M])[:, None])[:, :, 0]
+    for flip in (work.face, -work.face) if work.face else ():
+        taken = _posture(above, turn @ grasp_frame(work.face, flip))
+        shown = _posture(*_shown(work.face, flip))
+        wound = max(abs(joints[-1]) for joints in (taken, shown)) if taken and shown else np.inf
+        if wound < best:
+            best, work.flip, work.joints = wound, flip, taken
+    return bool(best < np.inf)
+
+
+def _shown(face: int, flip: int) -> tuple[Rows, Rows]:
+    """Where the right gripper is (1, 3), (1, 3, 3), when it shows a card flat."""
+    pose = flat_pose(face)
+    turn = from_angles(pose[:, 3:])
+    middle = np.array(SLOT_M) + 1e-3 * pose[:, :3] + (turn @ np.array([0.0, 0.0, _HELD_M])[:, None])[:, :, 0]
+    return middle, turn @ grasp_frame(face, flip)
+
+
+def _posture(at_m: Rows, turn: Rows) -> tuple[float, ...]:
+    """Joints of the right arm for a pose, its last one as little wound as can be; none: it does not get there."""
+    found: list[tuple[float, ...]] = []
+    for wound in (0.0, 1.5, -1.5, 2.5, -2.5):
+        joints = solve("right", at_m, turn, np.array([[*READY["right"][:-1], wound]]))
+        now = reach("right", joints)
+        near = np.abs(now.at_m - at_m).max() < _NEAR_M
+        if near and np.abs(rotation_between(now.turn, turn)).max() < _NEAR_RAD:
+            found.append(tuple(float(v) for v in joints[0]))
+    return min(found, key=lambda joints: abs(joints[-1]), default=())
+
+
+def down(work: Work, state: Rows) -> str:
+    """Straight down over the card, a finger beside each of its long edges."""
+    if work.face == 0 or face_up(state) != work.face:
+        return "ready"
+    at, turn = card_pose(state)
+    place = at + (turn @ np.array([0.0, work.face * _DOWN_M, _ACROSS_M])[:, None])[:, :, 0]
+    there = to_pose(work, "right", right_reach(state), place, turn @ grasp_frame(work.face, work.flip))
+    grip(work, "right", 1.0)
+    return "clasp" if there or work.ticks > PATIENCE_TICKS // 2 else "down"
+
+
+def clasp(work: Work, state: Rows) -> str:
+    """Close on the long edges."""
+    if squeezed(work, state, "right", _WIDE_MM):
+        work.aim_m = right_reach(state).at_m + _UP_M
+        return "up"
+    return "clasp" if work.ticks < PATIENCE_TICKS else _again(work)
+
+
+def up(work: Work, state: Rows) -> str:
+    """Straight up with the card, then as a hand-over shows it."""
+    grip(work, "right", -0.2)
+    now = right_reach(state)
+    if to_pose(work, "right", now, work.aim_m, now.turn):
+        return "present"
+    return "up" if _still_held(state) and work.ticks < PATIENCE_TICKS else _again(work)
+
+
+def present(work: Work, state: Rows) -> str:
+    """In joint space to where the card is offered, flat."""
+    grip(work, "right", -0.2)
+    if work.ticks == 0:
+        work.joints = _posture(*_shown(work.face, work.flip))
+    if to_joints(work, "right", state, work.joints) < _NEAR_JOINTS_RAD:
+        work.rested, work.raised = 0, False
+        return "offer"
+    return "present" if _still_held(state) and work.ticks < PATIENCE_TICKS else _again(work)
+
+
+def clear(work: Work, state: Rows) -> str:
+    """The right hand opens wide and goes up; the left one holds the card."""
+    now = right_reach(state)
+    if float(state[0, opening_of("right")]) < _WIDE_MM + 12.0:
+        grip(work, "right", 1.0)
+        work.aim_m = now.at_m + _UP_M
+        return "clear"
+    there = to_pose(work, "right", now, work.aim_m, now.turn)
+    return "upright" if there or work.ticks > PATIENCE_TICKS else "clear"
+
+
+def upright(work: Work, state: Rows) -> str:
+    """The left hand turns the card upright, where it is always handed over."""
+    place = np.array([SLOT_M]) + TAKEN_M + (0.0, 0.0, 1e-3 * OFFER_MM)
+    there = to_pose(work, "left", reach_of("left", state.astype(np.float32)), place, np.eye(3)[None])
+    work.rested = work.rested + 1 if there else 0
+    if work.rested < REST_TICKS and work.ticks < PATIENCE_TICKS:
+        return "upright"
+    work.face, work.rested = 0, 0
+    return "reach"
+
+
+def _still_held(state: Rows) -> bool:
+    return float(state[0, opening_of("right")]) > _GONE_MM
+
+
+def _again(work: Work) -> str:
+    work.face, work.joints, work.rested = 0, (), 0
+    return "ready"
