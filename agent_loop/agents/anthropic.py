@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-from agent_loop.agents.model import KEY, Block, Model, Question
+from agent_loop.agents.model import KEY, Block, BudgetSpent, Model, Question
 from agent_loop.tools import anthropic_schemas
 from agent_loop.workplace import DONE, Workplace
 from enpire.errors import EnpireError
@@ -32,8 +32,8 @@ class AnthropicOptions:
 
     model: str
     tokens: int = 300_000
-    """Tokens (fresh, cached and output) that this lane may spend in the campaign; the last call may exceed them by
-    what it reads."""
+    """Tokens (fresh, cached and output) that this lane may spend in the campaign; no call begins that would
+    exceed them with its longest answer."""
     answer_tokens: int = 4096
     """Of one answer."""
     answer_s: float = 300.0
@@ -66,10 +66,11 @@ class Anthropic:
         """One conversation; its last words."""
         left = self._options.tokens - cast("Mapping[str, int]", brief["left"])["tokens_spent_by_this_lane"]
         messages: list[Block] = [{"role": "user", "content": [{"type": "text", "text": _json(brief)}]}]
-        for _ in range(self._options.steps):
-            if left <= 0:
-                return f"{DONE}the budget of {self._options.tokens} tokens is spent"
-            answer, cost = self._model.ask(messages, left)
+        for call in range(self._options.steps):
+            try:
+                answer, cost = self._model.ask(messages, left)
+            except BudgetSpent as spent:  # a new conversation is shorter, so only its first question ends the lane
+                return f"{'' if call else DONE}of the budget of {self._options.tokens} tokens {spent}"
             left -= cost
             messages.append({"role": "assistant", "content": answer.blocks})
             self._note(messages[-2:])

@@ -6,6 +6,7 @@ for too long). An answer that began and then broke off, or that makes no sense, 
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +25,10 @@ ATTEMPTS = 4
 """How often the client asks again before an answer begins."""
 PAUSES_S = (0.5, 2.0)
 """Seconds before an answer that broke off is asked for again."""
+USEFUL_TOKENS = 256
+"""An answer that may not be this long is not asked for."""
+COUNT_MARGIN = 1.05
+"""The API calls its count of a question an estimate that a call may differ from by a little."""
 NONSENSE = (ValueError, TypeError, RuntimeError, LookupError, AttributeError, AssertionError)
 """What the client raises while it reads an answer that is not as the API promises."""
 Block = dict[str, Any]
@@ -31,6 +36,10 @@ Block = dict[str, Any]
 
 class ModelProblem(EnpireError):
     """The language model cannot be reached, refuses, or gives no whole answer."""
+
+
+class BudgetSpent(EnpireError):
+    """What is left of the tokens is not enough for the next question and a useful answer."""
 
 
 class BrokenOff(Exception):
@@ -92,24 +101,41 @@ class Model:
         self._client = _client(question.answer_s)
 
     def ask(self, messages: list[Block], left: int) -> tuple[Answer, int]:
-        """The answer to a conversation, and the tokens that it cost with every attempt; `left` bounds its length.
+        """The answer to a conversation, and the tokens that it cost with every attempt: at most `left`.
 
         Raises:
+            BudgetSpent: `left` does not hold the question and a useful answer.
             ModelProblem: the model does not answer, or never to the end.
         """
-        cost, pauses = 0, list(PAUSES_S)
+        cost, pauses, read = 0, list(PAUSES_S), self._count(messages)
         while True:
-            call = Cost()
+            call, room = Cost(), left - cost - read
+            if room < min(self._question.answer_tokens, USEFUL_TOKENS):
+                raise BudgetSpent(f"{left - cost} are left, and the next question alone has about {read}")
             try:
-                answer = self._streamed(messages, left - cost, call)
+                answer = self._streamed(messages, room, call)
                 return answer, cost + self._account(call)
             except BrokenOff as broken:
                 cost += self._account(call)
-                if not pauses or cost >= left:
+                if not pauses:
                     raise ModelProblem(f"The model {self._question.model} gave no whole answer: {broken}") from broken
                 time.sleep(pauses.pop(0))
 
-    def _streamed(self, messages: list[Block], left: int, call: Cost) -> Answer:
+    def _count(self, messages: list[Block]) -> int:
+        """Tokens that the API will read for the next answer; asking for the count is free of charge."""
+        import anthropic
+        import httpx2
+
+        asked = self._question
+        try:
+            counted = self._client.messages.count_tokens(
+                model=asked.model, system=asked.system, tools=cast("Any", asked.tools), messages=cast("Any", messages)
+            )  # fmt: skip
+            return math.ceil(COUNT_MARGIN * counted.input_tokens)
+        except (anthropic.AnthropicError, httpx2.HTTPError, *NONSENSE) as problem:
+            raise ModelProblem(f"The model {asked.model} did not count a question: {problem}") from problem
+
+    def _streamed(self, messages: list[Block], room: int, call: Cost) -> Answer:
         """One streamed answer; tools, system and the conversation so far are cached by the API."""
         import anthropic
         import httpx2
@@ -118,7 +144,7 @@ class Model:
         system = [{"type": "text", "text": asked.system, "cache_control": {"type": "ephemeral"}}]
         try:
             with self._client.messages.stream(
-                model=asked.model, max_tokens=min(asked.answer_tokens, left), system=cast("Any", system),
+                model=asked.model, max_tokens=min(asked.answer_tokens, room), system=cast("Any", system),
                 tools=cast("Any", asked.tools), messages=cast("Any", cached(messages)),
             ) as stream:  # fmt: skip
                 call.began = True

@@ -15,6 +15,8 @@ from typing import Any
 Block = dict[str, Any]
 SILENCE_S = 1.0
 USAGE = {"input_tokens": 20, "cache_creation_input_tokens": 80, "cache_read_input_tokens": 400, "output_tokens": 1}
+READ, SAID = 500, 50
+"""Tokens that the API reads and answers in every call."""
 
 
 @dataclass
@@ -50,6 +52,12 @@ def served(recording: Recording) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            if self.path.startswith("/v1/messages/count_tokens") and not recording.refuse:
+                self._send(200, "application/json", json.dumps({"input_tokens": READ}))
+            else:
+                self._answer(body)
+
+        def _answer(self, body: Block) -> None:
             recording.asked.append(body)
             recording.headers.append({key.lower(): value for key, value in self.headers.items()})
             fault = recording.spoilt.get(len(recording.asked) - 1, recording.refuse)
@@ -62,15 +70,10 @@ def served(recording: Recording) -> Iterator[str]:
         def _stream(self, text: str, fault: str) -> None:
             if fault == "silent":
                 time.sleep(SILENCE_S)
-            elif fault == "overloaded":
-                problem = {"type": "overloaded_error", "message": "too many people ask"}
-                text = text[: text.index("event: content_block_start")] + sent("error", error=problem)
-            elif fault == "nonsense":
-                text = text.replace('"delta"', '"other"', 1)
             elif fault == "cut":
                 self._send(200, "text/event-stream", text[: len(text) // 2], length=len(text.encode()))
                 return
-            self._send(200, "text/event-stream", text)
+            self._send(200, "text/event-stream", spoilt(text, fault))
 
         def _send(self, status: int, kind: str, text: str, length: int = 0) -> None:
             data = text.encode()
@@ -97,6 +100,14 @@ def served(recording: Recording) -> Iterator[str]:
         server.server_close()
 
 
+def spoilt(text: str, fault: str) -> str:
+    """What the API sends of an answer that goes wrong in its middle."""
+    if fault == "overloaded":
+        problem = {"type": "overloaded_error", "message": "too many people ask"}
+        return text[: text.index("event: content_block_start")] + sent("error", error=problem)
+    return text.replace('"delta"', '"other"', 1) if fault == "nonsense" else text
+
+
 def events(blocks: list[Block], model: str) -> Iterator[str]:
     """One answer as the API streams it."""
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": [],
@@ -113,7 +124,7 @@ def events(blocks: list[Block], model: str) -> Iterator[str]:
         yield sent("content_block_stop", index=index)
     uses = any(block["type"] == "tool_use" for block in blocks)
     end = {"stop_reason": "tool_use" if uses else "end_turn", "stop_sequence": None}
-    yield sent("message_delta", delta=end, usage={"output_tokens": 50})
+    yield sent("message_delta", delta=end, usage={"output_tokens": SAID})
     yield sent("message_stop")
 
 

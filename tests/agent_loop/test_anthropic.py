@@ -16,7 +16,7 @@ from enpire.errors import FileProblem, UsageError
 from enpire.home import open_home
 from enpire.wishes import Sender
 from tests.agent_loop.pretend_lab import Running
-from tests.agent_loop.recorded_model import SILENCE_S, Recording, served, tool_use, words
+from tests.agent_loop.recorded_model import READ, SAID, SILENCE_S, Recording, served, tool_use, words
 from tests.agent_loop.test_road import CLAIM
 
 BRIEF: Mapping[str, object] = {"goal": 0.97, "left": {"tokens_spent_by_this_lane": 0}}
@@ -69,14 +69,28 @@ def test_tools_and_conversation_are_marked_for_the_cache(recording: Recording, t
     assert "not a key" in str(recording.headers[0])
 
 
-def test_the_budget_of_tokens_ends_the_lane(recording: Recording, tmp_path: Path) -> None:
-    recording.answers = [[tool_use("nothing")]] * 9
-    said = agent(tmp_path, [], tokens=1000).turn({}, BRIEF)
-    assert said == "done: the budget of 1000 tokens is spent"
-    assert len(recording.asked) == 2
-    spent: Mapping[str, object] = {"left": {"tokens_spent_by_this_lane": 1000}}
-    assert agent(tmp_path, [], tokens=1000).turn({}, spent).startswith("done: ")
-    assert len(recording.asked) == 2
+def test_no_call_begins_that_could_exceed_the_budget(recording: Recording, tmp_path: Path) -> None:
+    recording.answers = [[tool_use("nothing")]] * 99
+    spent: list[Mapping[str, object]] = []
+    one = agent(tmp_path, spent, tokens=5000)
+    assert one.turn({}, BRIEF) == "of the budget of 5000 tokens 600 are left, and the next question alone has about 525"
+    total = sum(int(str(call[kind])) for call in spent for kind in ("fresh", "cached", "output"))
+    assert total == len(recording.asked) * (READ + SAID) == 4400
+    for before, request in enumerate(recording.asked):
+        assert before * (READ + SAID) + READ + request["max_tokens"] <= 5000
+    used: Mapping[str, object] = {"left": {"tokens_spent_by_this_lane": total}}
+    assert one.turn({}, used).startswith("done: of the budget of 5000 tokens 600 are left")
+    assert len(spent) == len(recording.asked) == 8
+
+
+def test_an_answer_that_broke_off_is_not_asked_for_again_beyond_the_budget(
+    recording: Recording, tmp_path: Path
+) -> None:
+    recording.answers, recording.spoilt = [[words("at last")]], {0: "cut"}
+    assert (
+        agent(tmp_path, [], tokens=1200).turn({}, BRIEF).startswith("done: of the budget of 1200 tokens 699 are left")
+    )
+    assert len(recording.asked) == 1
 
 
 def test_a_turn_has_so_many_calls_at_most(recording: Recording, tmp_path: Path) -> None:
@@ -130,8 +144,8 @@ def test_answers_that_make_no_sense_go_back_to_the_model(recording: Recording, t
 
 def test_an_answer_may_not_be_longer_than_what_is_left(recording: Recording, tmp_path: Path) -> None:
     recording.answers = [[tool_use("nothing")], [words("done")]]
-    agent(tmp_path, [], tokens=1000, answer_tokens=600).turn({}, BRIEF)
-    assert [request["max_tokens"] for request in recording.asked] == [600, 450]
+    agent(tmp_path, [], tokens=1600, answer_tokens=600).turn({}, BRIEF)
+    assert [request["max_tokens"] for request in recording.asked] == [600, 1600 - READ - SAID - 525]
 
 
 def test_a_model_that_refuses_is_a_problem_of_the_turn(recording: Recording, tmp_path: Path) -> None:
