@@ -116,7 +116,9 @@ def _called(desk: Desk, name: str, arguments: Mapping[str, object]) -> types.Cal
         answer = tools.call(desk, name, arguments)
     except EnpireError as problem:
         return types.CallToolResult(content=[types.TextContent(text=str(problem))], is_error=True)
-    pictures = cast("list[Mapping[str, str]]", answer.pop("pictures", []))
+    pictures = cast("list[Mapping[str, str]]", answer.get("pictures", []))
+    if pictures:  # they follow as pictures, in this order
+        answer["pictures"] = [item["name"] for item in pictures]
     content: list[types.ContentBlock] = [types.TextContent(text=json.dumps(answer, ensure_ascii=False))]
     content += [types.ImageContent(data=item["base64"], mime_type=item["media_type"]) for item in pictures]
     return types.CallToolResult(content=content)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,20 +11,18 @@ from typing import Any
 
 import anyio
 import pytest
-import yaml
 from mcp import Client, StdioServerParameters
 
 from agent_loop.mcp_server import tool_server
 from enpire import views
 from enpire.commands import texts
 from enpire.documents import ExperimentView
-from enpire.files import plain
 from enpire.home import open_home
-from enpire.recipe import read_recipe
 from enpire.recompute import recompute
 from enpire.report import write_report
+from tests.agent_loop.mcp_clients import answered
 from tests.agent_loop.pretend_lab import Running, with_skill
-from tests.agent_loop.test_mcp import answered
+from tests.agent_loop.simulated_campaign import running
 
 Use = Callable[..., Awaitable[Mapping[str, Any]]]
 
@@ -118,13 +112,10 @@ def test_a_worse_and_a_better_recipe_in_the_simulator(tmp_path: Path) -> None:
     """
     home = open_home(tmp_path / "home").root
     (home / "secret").write_text("e2" * 32)
-    enpire = [sys.executable, "-m", "enpire.cli"]
-    with (tmp_path / "run.txt").open("wb") as log:
-        command = [*enpire, "run", str(campaign_file(tmp_path)), "--home", str(home), "--headless"]
-        campaign = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
     async def talk() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        server = StdioServerParameters(command=enpire[0], args=[*enpire[1:], "mcp", "--home", str(home)])
+        command = ["-m", "enpire.cli", "mcp", "--home", str(home)]
+        server = StdioServerParameters(command=sys.executable, args=command)
         async with Client(server) as client:
             wild = {"learning_rate": 0.3, "most_steps": 300}
             worse = await tried(client, Proposed(statement="huge steps learn faster", changes=wild), 300)
@@ -132,39 +123,6 @@ def test_a_worse_and_a_better_recipe_in_the_simulator(tmp_path: Path) -> None:
             better = await tried(client, Proposed(statement="steps that change something", changes=sound), 300)
             return worse, better
 
-    try:
-        until_it_runs(home, campaign, 120)
+    with running(tmp_path, home):
         worse, better = anyio.run(talk)
-    finally:
-        campaign.send_signal(signal.SIGINT)
-        campaign.wait(60)
     seen_by_everybody(home, worse, better)
-
-
-def campaign_file(folder: Path) -> Path:
-    """search_alone without its agent: two stations, and a space in which a destructive learning rate is possible."""
-    recipe = json.loads(json.dumps(plain(read_recipe("habc_timid"))))
-    recipe["space"]["learning_rate"] = [1e-7, 1.0, "log"]
-    (folder / "timid.yaml").write_text(yaml.safe_dump(recipe))
-    campaign = {
-        "name": "worse_and_better", "task": "pin_insertion", "recipe": str(folder / "timid.yaml"),
-        "stations": {"count": 2, "lanes": 16, "ahead": 12},
-        "base": {"demonstrations": 80, "evaluate_starts": 20},
-        "rounds": {"episodes": 100, "practised": 0.0, "lockstep": True},
-        "gate": {"pairs": 150}, "budget": {"wall_s": 900, "rounds": 40},
-    }  # fmt: skip
-    path = folder / "campaign.yaml"
-    path.write_text(yaml.safe_dump(campaign))
-    return path
-
-
-def until_it_runs(home: Path, campaign: subprocess.Popen[bytes], patience_s: float) -> None:
-    """Wait until the recipe's search space is declared, which is when proposals are taken."""
-    deadline = time.monotonic() + patience_s
-    while time.monotonic() < deadline and campaign.poll() is None:
-        if (home / "ledger.db").exists() and views.is_driven(home):
-            with views.open_records(home) as records:
-                if next(iter(records.ledger.events(kinds=("recipe declared",))), None):
-                    return
-        time.sleep(0.5)
-    raise AssertionError(f"the campaign did not come up within {patience_s:.0f} s (exit code {campaign.poll()})")

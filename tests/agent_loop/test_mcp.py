@@ -2,116 +2,221 @@
 
 from __future__ import annotations
 
-import json
+import os
 import socket
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx
-import mcp_types as types
 import pytest
 import uvicorn
 from mcp import Client, StdioServerParameters
+from PIL import Image
 
 from agent_loop import tools
-from agent_loop.mcp_server import http_app, open_desk, tool_server
-from enpire.home import open_home
+from agent_loop.desk import Desk
+from agent_loop.mcp_server import App, http_app, open_desk, tool_server
+from enpire import inbox, views
+from enpire.documents import EpisodeLine
+from enpire.films import film
+from enpire.home import Home, open_home
+from enpire.lab import Lab
+from enpire.store.ledger import open_to_read
+from enpire.store.reading import Page
+from enpire.wishes import Sender
+from tests.agent_loop.mcp_clients import Known, answered, check_answers, every_tool, over_http
 from tests.agent_loop.pretend_lab import Running
-from tests.agent_loop.test_road import CLAIM
+from tests.agent_loop.simulated_campaign import running
+from tests.agent_loop.test_road import submit
+from tests.enpire.pretend_fleet import delivered
 from tests.enpire.recorded_campaign import record_campaign
 
-
-def answered(result: types.CallToolResult) -> Mapping[str, Any]:
-    block = result.content[0]
-    assert isinstance(block, types.TextContent)
-    return {"problem": block.text} if result.is_error else json.loads(block.text)
+TOKEN = "a secret"
+WORDS = "cold gripper"
+NOTE = "The gripper of station 3 slips when it is cold.\n"
 
 
-def test_the_official_client_round_trips_every_tool(tmp_path: Path) -> None:
-    async def talk() -> dict[str, Mapping[str, Any]]:
-        said: dict[str, Mapping[str, Any]] = {}
-        async with Client(tool_server(lab.desk("mcp"))) as client:
-            listed = await client.list_tools()
-            assert [tool.name for tool in listed.tools] == [tool.name for tool in tools.TOOLS]
-
-            async def use(name: str, **arguments: object) -> Mapping[str, Any]:
-                said[name] = answered(await client.call_tool(name, arguments))
-                return said[name]
-
-            await use("get_brief")
-            made = await use("propose_hypothesis", **CLAIM)
-            sent = await use("submit_candidate", hypothesis_id=made["hypothesis_id"], changes={"skill": 0.9})
-            huge = {"hypothesis_id": made["hypothesis_id"], "changes": {"skill": 10**400}}
-            refused = answered(await client.call_tool("submit_candidate", huge))
-            assert "a whole number of 401 digits is too large" in refused["problem"]
-            await use("get_experiment", experiment_id=sent["experiment_id"])
-            await use("get_diff", experiment_id=sent["experiment_id"], against="in_force")
-            await use("list_experiments")
-            await use("post_finding", text="it waits", about=sent["experiment_id"])
-            await use("query_findings", words="waiting")
-            await use("search_notes", words="friction")
-            await use("get_episode", episode_id="none")
-            await use("adopt", experiment_id=sent["experiment_id"])
-            await use("wait", seconds=0.1)
-            await use("give_up", reason="the end of the test", about=sent["experiment_id"])
-            await use("finish", summary="one proposal, taken back")
-        return said
-
-    with Running(open_home(tmp_path / "home"), paused=True) as lab:
-        lab.until(lambda lab: lab.state.ideas.declared)
-        said = lab.beside(lambda: anyio.run(talk))
-        assert set(said) == set(tools.BY_NAME)
-        problems = {name for name, answer in said.items() if "problem" in answer}
-        assert problems == {"get_episode", "adopt", "search_notes"}
-        assert said["get_diff"]["settings"] == {"skill": {"from": 0.3, "to": 0.9}}
-        assert [item["text"] for item in said["query_findings"]["findings"]] == ["it waits"]
-        assert said["get_experiment"]["phase"] == "queued"
-        assert next(iter(lab.lab.state.ideas.experiments.values())).phase == "cancelled"
-
-
-def test_http_needs_the_token(tmp_path: Path) -> None:
-    record_campaign(tmp_path)
+@contextmanager
+def served(app: App) -> Iterator[str]:
+    """An app on a free port of the loopback; its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    config = uvicorn.Config(http_app(open_desk(tmp_path), "a secret"), port=port, log_level="error", ws="none")
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", ws="none"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
         deadline = time.monotonic() + 30
         while not server.started and time.monotonic() < deadline:
             time.sleep(0.02)
-        url = f"http://127.0.0.1:{port}/mcp"
-        for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "a secret"}):
-            refused = httpx.post(url, json={}, headers=headers)
-            assert refused.status_code == 401
-            assert refused.headers["content-type"] == "application/problem+json"
-        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-        ask = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
-        headers = {"authorization": "Bearer a secret", "accept": "application/json, text/event-stream"}
-        welcome = httpx.post(url, json=ask, headers=headers)
-        assert welcome.status_code == 200
-        assert "enpire" in welcome.text
-        large = httpx.post(url, content=b"x" * 400_000, headers=headers)
-        assert 400 <= large.status_code < 500
+        yield f"http://127.0.0.1:{port}/mcp"
     finally:
         server.should_exit = True
         thread.join(30)
 
 
-@pytest.mark.slow
-def test_stdio_serves_the_command_line(tmp_path: Path) -> None:
+def command_line(home: Path, *more: str) -> StdioServerParameters:
+    """`enpire mcp` as a child of the client."""
+    return StdioServerParameters(
+        command=sys.executable, args=["-m", "enpire.cli", "mcp", "--home", str(home), *more]
+    )  # fmt: skip
+
+
+def keep_note(home: Path) -> None:
+    (home / "notes").mkdir()
+    (home / "notes" / "grip.md").write_text(NOTE)
+
+
+@pytest.mark.parametrize("transport", ["in process", "http", "stdio"])
+def test_the_official_client_gets_an_answer_from_every_tool(tmp_path: Path, transport: str) -> None:
+    home = open_home(tmp_path / "home")
+    keep_note(home.root)
+
+    async def talk(known: Known) -> dict[str, Mapping[str, Any]]:
+        async with AsyncExitStack() as stack:
+            if transport == "http":
+                url = stack.enter_context(served(http_app(lab.desk("mcp"), TOKEN)))
+                client = await stack.enter_async_context(over_http(url, TOKEN))
+            else:
+                server = command_line(home.root) if transport == "stdio" else tool_server(lab.desk("mcp"))
+                client = await stack.enter_async_context(Client(server))
+            listed = await client.list_tools()
+            assert [tool.name for tool in listed.tools] == [tool.name for tool in tools.TOOLS]
+            huge = {"hypothesis_id": "x", "changes": {"skill": 10**400}}
+            refused = answered(await client.call_tool("submit_candidate", huge))["problem"]
+            assert "a whole number of 401 digits is too large" in refused
+            return await every_tool(client, known)
+
+    with Running(home) as lab:
+        known = begin(lab)
+        said = lab.beside(lambda: anyio.run(talk, known))
+        check_answers(said, known, FRAMES)
+        assert set(said) == set(tools.BY_NAME)
+        mine = said["submit_candidate"]["experiment_id"]
+        assert lab.lab.state.ideas.experiments[mine].phase == "cancelled"
+        assert set(lab.lab.state.ideas.finished) == {"mcp"}
+
+
+FRAMES = 120
+
+
+def begin(lab: Running) -> Known:
+    """Let the campaign collect its first episodes and pause it; one of them gets pictures, and a peer proposes."""
+    lab.lab.fleet.ending = lambda order: delivered(order, "failure", FRAMES, "")  # pyright: ignore[reportAttributeAccessIssue]
+    lab.until(lambda lab: any(order.purpose == "collect" for order in recorded(lab)))
+    lab.lab.write(("campaign paused", {"by": "the test", "why": ""}))
+    episode = next(order for order in recorded(lab.lab) if order.purpose == "collect")
+    folder = lab.home.episodes / episode.campaign_id / episode.order_id / "pictures"
+    folder.mkdir()
+    for tick in range(0, FRAMES, 15):
+        Image.new("L", (16, 10), 128).save(folder / f"front_{tick:04}.jpg")
+    peer = lab.beside(lambda: submit(lab.desk("peer"), skill=0.5))
+    return Known(episode_id=episode.order_id, peer=peer, words=WORDS, changes={"skill": 0.9})
+
+
+def recorded(lab: Lab) -> list[EpisodeLine]:
+    with views.open_records(lab.home.root) as records:
+        return list(views.episodes(records, Page(campaign_id=lab.state.campaign_id, outcome="failure")).rows)
+
+
+def test_what_cannot_be_answered_is_said_in_a_sentence(tmp_path: Path) -> None:
+    record_campaign(tmp_path).flush()
+
+    async def talk() -> list[str]:
+        async with Client(tool_server(open_desk(tmp_path))) as client:
+            asked = (
+                ("get_episode", {"episode_id": "none"}),
+                ("search_notes", {"words": "x"}),
+                ("post_finding", {"text": "x"}),
+            )
+            return [answered(await client.call_tool(name, said))["problem"] for name, said in asked]
+
+    no_episode, no_notes, nobody = anyio.run(talk)
+    assert "There is no episode 'none'" in no_episode
+    assert "This lab keeps no notes" in no_notes
+    assert "No campaign runs" in nobody
+
+
+def test_http_needs_the_token(tmp_path: Path) -> None:
     record_campaign(tmp_path)
+    with served(http_app(open_desk(tmp_path), TOKEN)) as url:
+        for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": TOKEN}):
+            refused = httpx.post(url, json={}, headers=headers)
+            assert refused.status_code == 401
+            assert refused.headers["content-type"] == "application/problem+json"
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        ask = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        headers = {"authorization": f"Bearer {TOKEN}", "accept": "application/json, text/event-stream"}
+        welcome = httpx.post(url, json=ask, headers=headers)
+        assert welcome.status_code == 200
+        assert "enpire" in welcome.text
+        large = httpx.post(url, content=b"x" * 400_000, headers=headers)
+        assert 400 <= large.status_code < 500
 
-    async def talk() -> Mapping[str, Any]:
-        arguments = ["-m", "enpire.cli", "mcp", "--home", str(tmp_path)]
-        async with Client(StdioServerParameters(command=sys.executable, args=arguments)) as client:
-            return answered(await client.call_tool("list_experiments", {}))
 
-    assert anyio.run(talk)["experiments"] == []
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_every_tool_answers_beside_simulated_robots(tmp_path: Path) -> None:
+    """A campaign of pin_insertion in another process; both servers as the command line starts them."""
+    home = open_home(tmp_path / "home")
+    keep_note(home.root)
+    with running(tmp_path, home.root) as campaign_id:
+        episode_id, frames = filmed(home, campaign_id)
+        changes = {"learning_rate": 0.0005}
+        peer = submit(Desk(home.root, Sender(campaign_id=campaign_id, author="test", lane="peer")), passes=14.0)
+        known = Known(episode_id=episode_id, peer=peer, words=WORDS, changes=changes)
+
+        async def talk() -> list[dict[str, Mapping[str, Any]]]:
+            async with Client(command_line(home.root)) as client:
+                local = await every_tool(client, known)
+            with listening(home.root) as url:
+                async with over_http(url, TOKEN) as client:
+                    return [local, await every_tool(client, known)]
+
+        for said in anyio.run(talk):
+            check_answers(said, known, frames)
+
+
+def filmed(home: Home, campaign_id: str) -> tuple[str, int]:
+    """Wait for a demonstration, pause the campaign, and take the episode's pictures; its id and number of frames."""
+    page, deadline = Page(campaign_id=campaign_id, purpose="demonstrate", outcome="success"), time.monotonic() + 200
+    rows: list[EpisodeLine] = []
+    while not rows and time.monotonic() < deadline:
+        time.sleep(0.5)
+        with views.open_records(home.root) as records:
+            rows = list(views.episodes(records, page).rows)
+    inbox.leave(home.inbox, "pause campaign", campaign_id=campaign_id)
+    ledger = open_to_read(home.ledger)
+    made = film(home, ledger, rows[0].order_id)
+    ledger.close()
+    assert made.count > 4, made.why
+    return rows[0].order_id, rows[0].ticks
+
+
+@contextmanager
+def listening(home: Path) -> Iterator[str]:
+    """`enpire mcp --http` as a process; its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    parameters = command_line(home, "--http", f"127.0.0.1:{port}", "--lane", "web")
+    environment = {**os.environ, "ENPIRE_MCP_TOKEN": TOKEN}
+    server = subprocess.Popen([parameters.command, *parameters.args], env=environment)
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with socket.socket() as line:
+                if line.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        server.terminate()
+        server.wait(30)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import importlib.util
 import re
 import threading
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -16,6 +14,7 @@ from enpire.home import open_home
 from enpire.service import Choices, run_campaign
 from enpire.watched import Watched
 from tests.end_to_end.conftest import NEEDED, PASSWORD, PATIENCE_MS
+from tests.end_to_end.watch import Watch
 from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.server import Server
 
@@ -33,21 +32,6 @@ budget: {wall_s: 400}
 """
 """Four stations that demonstrate for longer than the test looks at them."""
 pytestmark = [pytest.mark.timeout(240), *NEEDED]
-
-
-@dataclass(slots=True)
-class Watch:
-    """Everything that a page must not do."""
-
-    complaints: list[str] = field(default_factory=list)
-    hosts: set[str] = field(default_factory=set)
-
-    def follow(self, page: Page) -> None:
-        """Note errors of the console, uncaught exceptions, and every host that is asked for something."""
-        page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: self.hosts.add(urlsplit(request.url).hostname or ""))
-        page.on("websocket", lambda socket: self.hosts.add(urlsplit(socket.url).hostname or ""))
 
 
 def test_an_operators_first_minutes(

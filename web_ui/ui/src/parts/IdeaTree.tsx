@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { percent, seconds } from "../format";
 import type { CampaignView, GateView, Success } from "../types";
 import { decisionWord, ideaWord } from "../words";
-import { type Edge, laidOut, newest, type Node, stateOf, told } from "./ideaLayout";
+import { type Edge, ideaOfGate, laidOut, newest, type Node, stateOf, told } from "./ideaLayout";
 
 const LEFT = 56, RIGHT = 22, ROW = 40, TOP = 26, CLIMB = 150, GAP = 30, FOOT = 24, RADIUS = 11;
 
@@ -12,7 +12,7 @@ export function IdeaTree({ of, chosen, choose }: { of: CampaignView; chosen: str
   const box = useRef<HTMLDivElement>(null);
   const [width, measure] = useState(900);
   useEffect(() => {
-    const watcher = new ResizeObserver(([entry]) => measure(Math.max(320, entry!.contentRect.width)));
+    const watcher = new ResizeObserver(([entry]) => measure(Math.max(560, entry!.contentRect.width)));
     watcher.observe(box.current!);
     return () => watcher.disconnect();
   }, []);
@@ -21,12 +21,12 @@ export function IdeaTree({ of, chosen, choose }: { of: CampaignView; chosen: str
   const { nodes, edges, rows } = useMemo(() => laidOut(of.ideas, put, width - RIGHT), [of.ideas, width, end]);
   const floor = TOP + rows * ROW + GAP, height = floor + CLIMB + FOOT;
   return (
-    <div ref={box}>
+    <div class="scroll" ref={box}>
       <svg class="ideas" width={width} height={height} viewBox={`0 0 ${width} ${height}`} role="group" aria-label="Idea tree over time; the table below says the same">
         <Clock end={end} put={put} top={TOP - 12} bottom={floor + CLIMB} />
         {edges.map((edge) => <Line edge={edge} />)}
         {nodes.map((node) => <Dot key={node.idea.id} node={node} chosen={node.idea.id === chosen} choose={choose} />)}
-        <Climb of={of} put={put} top={floor} numbers={new Map(nodes.flatMap((node) => node.idea.experiments.map((one) => [one.gate_id, node.number])))} />
+        <Climb of={of} put={put} top={floor} numbers={ideaOfGate(of.ideas)} />
       </svg>
     </div>
   );
@@ -81,12 +81,10 @@ function Dot({ node, chosen, choose }: { node: Node; chosen: boolean; choose: (i
 
 /** Success on hidden starts: the champion as a staircase, every candidate of a gate as a point with its interval. */
 function Climb({ of, put, top, numbers }: { of: CampaignView; put: (at: number) => number; top: number; numbers: Map<string, number> }) {
-  const known = new Map<string, Success>();
-  if (of.base?.n) known.set(of.base.id, of.base);
   const gates = of.gates.filter((gate) => gate.decision !== "open" && gate.candidate_success.n);
-  for (const gate of gates) known.set(gate.candidate, gate.candidate_success);
+  const known = onHiddenStarts(of.base, gates);
   const up = (rate: number) => top + (1 - rate) * CLIMB;
-  const steps = of.deployments.flatMap(({ at_s, id }) => (known.has(id) ? [[put(at_s), up(known.get(id)!.success ?? 0)] as const] : []));
+  const steps = of.deployments.flatMap(({ at_s, id }) => (known.has(id) ? [[put(at_s), up(known.get(id)!)] as const] : []));
   const stairs = steps.map(([x, y], index) => (index ? `H${x}V${y}` : `M${x} ${y}`)).join("") + (steps.length ? `H${put(of.wall_s)}` : "");
   return (
     <g class="climb" role="img" aria-label={`Climb: ${gates.map((gate) => percent(gate.candidate_success.success)).join(", ")}; the table of gates says the same`}>
@@ -103,15 +101,25 @@ function Climb({ of, put, top, numbers }: { of: CampaignView; put: (at: number) 
   );
 }
 
+/** Version -> its success over all its trials on hidden starts: as the base, as a candidate, as the champion of gates. */
+function onHiddenStarts(base: Success | null | undefined, gates: GateView[]): Map<string, number> {
+  const tally = new Map<string, [number, number]>();
+  for (const one of [...(base ? [base] : []), ...gates.flatMap((gate) => [gate.candidate_success, gate.champion_success])]) {
+    const [successes, n] = tally.get(one.id) ?? [0, 0];
+    tally.set(one.id, [successes + one.successes, n + one.n]);
+  }
+  return new Map([...tally].filter(([, [, n]]) => n).map(([id, [successes, n]]) => [id, successes / n]));
+}
+
 function Judged({ gate, x, up, number }: { gate: GateView; x: number; up: (rate: number) => number; number: number | undefined }) {
   const { success, low, high, n } = gate.candidate_success;
   const word = decisionWord(gate.decision);
   return (
     <g class={`judged ${word.tone}`}>
-      <title>{`${number ? `Idea ${number}` : `Round ${gate.round}`}: ${percent(success)} of ${n} pairs, ${word.word.toLowerCase()}`}</title>
+      <title>{`${number ? `Idea ${number}` : `Round ${gate.round}`}: ${percent(success)} of ${n} pairs, ${word.word.toLowerCase()} (${gate.reason})`}</title>
       <line x1={x} x2={x} y1={up(high)} y2={up(low)} />
       <circle cx={x} cy={up(success ?? 0)} r={4.5} />
-      {number && <text x={x + 7} y={up(success ?? 0) + 14}>{number}</text>}
+      {number && <text x={x + 8} y={up(success ?? 0) + ((success ?? 0) < 0.2 ? -6 : 14)}>{number}</text>}
     </g>
   );
 }

@@ -2,10 +2,10 @@
 
 import { useState } from "preact/hooks";
 import { whole } from "../format";
-import type { CampaignView, Experiment, Idea } from "../types";
-import { ideaWord } from "../words";
+import type { CampaignView, Experiment, GateView, Idea } from "../types";
+import { decisionWord, ideaWord } from "../words";
 import { IdeaTree } from "./IdeaTree";
-import { newest, stateOf, told } from "./ideaLayout";
+import { newest, numbered, stateOf, told } from "./ideaLayout";
 import { Pill } from "./Pieces";
 
 const EDGES: Record<string, string> = {
@@ -28,7 +28,8 @@ export function Ideas({ of }: { of: CampaignView }) {
         <span class="soft small">{spent ? `${whole(spent)} tokens, ${whole(of.tokens.cached)} of them cached` : "no tokens spent"}</span>
         <span class="legend push">
           {kinds.map((kind) => <span><svg width="26" height="8" aria-hidden="true"><path class={`edge ${kind}`} d="M1 4H25" /></svg>{EDGES[kind] ?? kind}</span>)}
-          <span><i class="stairs" />champion</span>
+          <span><i class="stairs" />champion, all its hidden starts</span>
+          <span><b aria-hidden="true">○</b> a candidate in its gate, with its idea's number</span>
           <span><i style={{ background: "var(--ok)" }} />goal</span>
         </span>
       </header>
@@ -39,11 +40,12 @@ export function Ideas({ of }: { of: CampaignView }) {
 }
 
 function Table({ of, chosen, choose }: { of: CampaignView; chosen: string; choose: (id: string) => void }) {
-  const numbers = new Map([...of.ideas].sort((a, b) => a.proposed_s - b.proposed_s).map((idea, index) => [idea.id, index + 1]));
+  const numbers = new Map(numbered(of.ideas).map(([idea, number]) => [idea.id, number]));
+  const gates = new Map(of.gates.map((gate) => [gate.id, gate]));
   const most = Math.max(0.1, ...of.ideas.flatMap((idea) => [newest(idea)?.low ?? 0, newest(idea)?.high ?? 0]).map(Math.abs));
   return (
     <table>
-      <thead><tr><th class="right">#</th><th>Idea</th><th>Lane</th><th>State</th><th class="right">Effect on hidden starts</th><th>95 % interval</th></tr></thead>
+      <thead><tr><th class="right">#</th><th>Idea</th><th>Lane</th><th>State</th><th>Gate</th><th class="right">Effect on hidden starts</th><th>95 % interval</th></tr></thead>
       <tbody>
         {of.ideas.map((idea) => (
           <>
@@ -54,7 +56,7 @@ function Table({ of, chosen, choose }: { of: CampaignView; chosen: string; choos
                 <span class="faint small"> {lines(idea, numbers)}</span>
               </td>
               <td class="soft nowrap">{idea.lane}</td>
-              <td><Pill of={ideaWord(stateOf(idea))} /> <span class="soft small">{newest(idea)?.why}</span></td>
+              <Standing idea={idea} gate={gates.get(newest(idea)?.gate_id ?? "")} />
               <Effect of={newest(idea)} most={most} />
             </tr>
             {idea.id === chosen && <Details idea={idea} campaign={of.id} />}
@@ -62,6 +64,21 @@ function Table({ of, chosen, choose }: { of: CampaignView; chosen: string; choos
         ))}
       </tbody>
     </table>
+  );
+}
+
+/** What became of an idea, and what its gate said. */
+function Standing({ idea, gate }: { idea: Idea; gate: GateView | undefined }) {
+  const decided = gate && gate.decision !== "open";
+  return (
+    <>
+      <td class="nowrap"><Pill of={ideaWord(stateOf(idea))} /> {!gate && <span class="soft small">{newest(idea)?.why}</span>}</td>
+      <td class="small num">
+        {gate ? (
+          <>{decisionWord(gate.decision).word}{decided && <span class="soft">: {gate.reason}, {gate.wins} won, {gate.losses} lost of {gate.pairs} pairs</span>}</>
+        ) : <span class="faint">–</span>}
+      </td>
+    </>
   );
 }
 
@@ -101,9 +118,9 @@ function Details({ idea, campaign }: { idea: Idea; campaign: string }) {
   return (
     <tr class="details">
       <td />
-      <td colSpan={5}>
+      <td colSpan={6}>
         <dl class="pairs">{rows.map(([name, value]) => <><dt>{name}</dt><dd>{value}</dd></>)}</dl>
-        {trained && <p class="small"><a href={`/episodes?campaign=${campaign}&policy=${trained}&purpose=gate`}>Its trials in the gate</a></p>}
+        {trained && <p class="small" style={{ marginTop: "0.4rem" }}><a href={`/episodes?campaign=${campaign}&policy=${trained}&purpose=gate`}>Its trials in the gate</a></p>}
       </td>
     </tr>
   );

@@ -11,13 +11,13 @@ const APART = 34;
 export function laidOut(ideas: Idea[], put: (seconds: number) => number, width: number): { nodes: Node[]; edges: Edge[]; rows: number } {
   const byId = new Map<string, Node>();
   const last: Node[] = [];
-  [...ideas].sort((a, b) => a.proposed_s - b.proposed_s).forEach((idea, index) => {
+  numbered(ideas).forEach(([idea, number]) => {
     const x = put(idea.proposed_s);
     const free = (row: number) => !last[row] || last[row]!.x + APART <= x;
     const parent = byId.get(idea.parents[0] ?? "");
     let row = parent && last[parent.row] === parent && free(parent.row) ? parent.row : last.length;
     if (row === last.length && parent) row = Math.max(row, parent.row + 1);
-    const node = { idea, number: index + 1, x, row, room: width - x };
+    const node = { idea, number, x, row, room: width - x };
     if (last[row]) last[row]!.room = x - last[row]!.x;
     last[row] = node;
     byId.set(idea.id, node);
@@ -30,6 +30,12 @@ export function laidOut(ideas: Idea[], put: (seconds: number) => number, width: 
   ]);
   return { nodes, edges, rows: last.length };
 }
+
+/** Ideas counted in the order in which they were proposed, from 1. */
+export const numbered = (ideas: Idea[]): [Idea, number][] => [...ideas].sort((a, b) => a.proposed_s - b.proposed_s).map((idea, index) => [idea, index + 1]);
+/** gate id -> number of the idea that it judged. */
+export const ideaOfGate = (ideas: Idea[]): Map<string, number> =>
+  new Map(numbered(ideas).flatMap(([idea, number]) => idea.experiments.map((one): [string, number] => [one.gate_id, number])));
 
 /** The newest experiment of an idea; what its state is read from. */
 export const newest = (idea: Idea) => idea.experiments.at(-1);

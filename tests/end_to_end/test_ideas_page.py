@@ -1,0 +1,115 @@
+"""A finished campaign in the browser: what agents proposed, what the gate said of it, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+from mcp import Client
+
+from agent_loop.mcp_server import tool_server
+from enpire import inbox, views
+from enpire.documents import CampaignView, ExperimentView
+from enpire.home import Home, open_home
+from enpire.loop import run
+from enpire.watched import Watched
+from tests.agent_loop.pretend_lab import Running, with_skill
+from tests.agent_loop.test_gate_of_proposals import Proposed, tried
+from tests.end_to_end.conftest import NEEDED, PASSWORD
+from tests.end_to_end.watch import Watch
+from web_ui.server import Server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = [pytest.mark.timeout(300), *NEEDED]
+WORSE, BETTER = "less skill is enough", "more skill helps"
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Home:
+    """A campaign in which an MCP client proposed a worse and a better recipe, and which was then ended."""
+    home = open_home(tmp_path / "home")
+
+    async def talk() -> None:
+        async with Client(tool_server(lab.desk("mcp"))) as client:
+            await tried(client, Proposed(statement=WORSE, changes={"skill": 0.05}), 200)
+            await tried(client, Proposed(statement=BETTER, changes={"skill": 0.95, "steps": 6}), 200)
+
+    with Running(home, recipe=with_skill(0.5)) as lab:
+        lab.beside(lambda: anyio.run(talk))
+        inbox.leave(home.inbox, "end campaign", by="ada")
+        assert run(lab.lab).over
+    return home
+
+
+@pytest.fixture
+def site(finished: Home) -> Iterator[Server]:
+    """The pages over its records; nothing runs any more."""
+    live = Watched(finished)
+    live.update(None)
+    server = Server(finished.root, live)
+    server.start()
+    yield server
+    server.stop()
+
+
+def test_the_idea_tree_shows_what_was_rejected_and_what_was_promoted(
+    finished: Home, site: Server, context: BrowserContext, artefacts: Path
+) -> None:
+    view = campaign(finished)
+    watch, page = Watch(), context.new_page()
+    watch.follow(page)
+    expect = playwright.expect
+    page.goto(site.setup_link)
+    page.fill("[name=name]", "ada")
+    page.fill("[name=password]", PASSWORD)
+    page.click("text=Create the admin")
+    expect(page.get_by_text("no campaign runs in this home")).to_be_visible()
+    page.click("nav >> text=Campaigns")
+    page.click("tr.pick a")
+    expect(page.locator("h1 + .pill")).to_contain_text("Ended without its goal")
+    for number, (idea, state, decision) in enumerate(
+        zip(view.ideas, ("Reverted", "Kept"), ("Rejected", "Promoted"), strict=True), 1
+    ):
+        one = idea.experiments[-1]
+        gate = next(gate for gate in view.gates if gate.id == one.gate_id)
+        row = page.locator(f"#idea-{idea.id}")
+        expect(row).to_contain_text(idea.statement)
+        expect(row.locator(".pill")).to_contain_text(state)
+        expect(row).to_contain_text(
+            f"{decision}: {gate.reason}, {gate.wins} won, {gate.losses} lost of {gate.pairs} pairs"
+        )
+        expect(row).to_contain_text(interval(one))
+        expect(page.get_by_role("button", name=f"Idea {number}: {idea.statement}; {state}")).to_be_visible()
+        judged = page.locator(".judged", has=page.locator("text", has_text=str(number)))
+        expect(judged.locator("title")).to_contain_text(f"Idea {number}: ")
+        in_gates = page.locator("tr", has_text=f"idea {number}").locator(".pill")
+        expect(in_gates).to_contain_text(decision)
+    page.get_by_role("button", name=f"Idea 2: {BETTER}; Kept").press("Enter")
+    expect(page.locator("tr.details")).to_contain_text("skill 0.95")
+    expect(page.get_by_role("link", name="Its trials in the gate")).to_be_visible()
+    page.evaluate("scrollTo(0, 0)")
+    page.screenshot(path=artefacts / "ideas.png", full_page=True)
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size({"width": 900, "height": 900})
+    page.locator("section[aria-label=Ideas]").screenshot(path=artefacts / "ideas-dark.png")
+    assert watch.complaints == []
+    assert watch.hosts == {"127.0.0.1"}
+
+
+def campaign(home: Home) -> CampaignView:
+    with views.open_records(home.root) as records:
+        return views.campaign_view(records, views.find_campaign(records, ""))
+
+
+def interval(one: ExperimentView) -> str:
+    """As the page writes it, in points."""
+    assert one.low is not None
+    assert one.high is not None
+    low, high = (f"{100 * value:+.1f}".replace("-", "\N{MINUS SIGN}") for value in (one.low, one.high))
+    return f"{low} … {high}"
