@@ -94,6 +94,12 @@ def _not_learned(state: CampaignState, body: Mapping[str, object]) -> None:
     state.training, state.failures_in_a_row = None, state.failures_in_a_row + own
 
 
+def _accepted(state: CampaignState, body: Mapping[str, object]) -> None:
+    verb = _text(body, "verb")
+    if verb in ("stop", "pause", "resume"):
+        state.holds.ask(verb, _text(body, "station"), _text(body, "by"))
+
+
 def _base_measured(state: CampaignState, body: Mapping[str, object]) -> None:
     state.base_measured = True
 
@@ -115,6 +121,11 @@ def _gate_decided(state: CampaignState, body: Mapping[str, object]) -> None:
 
 def _deployed(state: CampaignState, body: Mapping[str, object]) -> None:
     state.champion = _text(body, "policy_id")
+    if state.gate is not None:  # a person was quicker: the candidate is judged anew, against the new champion
+        state.candidates.insert(0, (state.gate.candidate, state.gate.round))
+        state.gate = None
+    if state.confirmation is not None and state.confirmation.policy_id != state.champion:
+        state.confirmation = None
     state.candidates = [item for item in state.candidates if item[0] != state.champion]
     state.champions.append(state.champion)
     state.base_policy = state.base_policy or state.champion
@@ -159,6 +170,7 @@ _HANDLERS = {
     "orders ended": _orders_ended,
     "orders found": _orders_found,
     "campaign started": _started,
+    "command accepted": _accepted,
     "campaign resumed": _resumed,
     "person judged": _judged,
     "campaign paused": _paused,

@@ -109,8 +109,8 @@ class Lab:
     scheduler: Scheduler = field(init=False)
     secret: bytes = field(init=False, repr=False)
     """The laboratory's secret, read once: every start is keyed by it."""
-    pending_commands: list[Command] = field(default_factory=list[Command])
-    """Commands that were accepted and are not yet seen to be effective."""
+    pending_commands: dict[str, tuple[Command, float]] = field(default_factory=dict[str, tuple[Command, float]])
+    """Commands that were accepted and are not yet seen to be effective, by id; since when."""
     agent_lanes: list[AgentLane] = field(default_factory=list[AgentLane])
     timer_s: dict[str, float] = field(default_factory=dict[str, float])
 

@@ -11,6 +11,7 @@ from enpire.intervals import wilson
 from enpire.lab import Lab, StationSeat
 from enpire.snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
 from enpire.state import CampaignState
+from enpire.steps.heed import waited_for
 from enpire.types import MOVING, Interval, Phase
 
 _LETTERS = {"success": "s", "failure": "f", "unsafe": "u", "aborted": "a", "invalid": "i", "unknown": "?"}
@@ -40,6 +41,7 @@ def snapshot(lab: Lab) -> LabSnapshot:
         paused=state.paused,
         paused_why=state.paused_why,
         labels=drift(state.labels.values(), lab.campaign.drift).sentence if state.labels else "",
+        waited_for=waited_for(lab),
         stopped=bool(lab.stations) and all(seat.last_beat and seat.last_beat.stopped for seat in lab.stations.values()),
     )
 

@@ -23,7 +23,7 @@ KINDS = (
     "hypothesis proposed", "experiment submitted", "experiment checked", "experiment refused", "experiment cancelled",
     "experiment decided", "experiment adopted", "finding posted", "given up", "wish refused", "brief read",
     "lane finished", "agent turned", "agent started", "agent ended", "tokens spent", "learner started", "learner ended",
-    "learner failed", "gate opened", "gate decided", "rolled back", "campaign ended", "recipe declared",
+    "learner failed", "gate opened", "gate decided", "deployed", "rolled back", "campaign ended", "recipe declared",
 )  # fmt: skip
 
 
@@ -220,6 +220,14 @@ class Ideas:
             if experiment.phase == "gate" and experiment.gate_id == body["gate_id"]:
                 experiment.gate = body
 
+    def _deployed(self, body: Mapping[str, object]) -> None:
+        """A person was quicker than a gate: what it judged is judged anew, unless it is what was promoted."""
+        for experiment in self.experiments.values():
+            if experiment.phase == "gate" and experiment.gate_id and experiment.gate is None:
+                experiment.gate_id = ""
+            if experiment.phase == "gate" and experiment.gate is None and experiment.policy_id == body["policy_id"]:
+                experiment.phase, experiment.why = "cancelled", "a person promoted it without a gate"
+
     def _decided(self, body: Mapping[str, object]) -> None:
         experiment = self._named(body)
         if experiment is None:
@@ -286,6 +294,7 @@ class Ideas:
         "learner failed": _not_learned,
         "gate opened": _gate_opened,
         "gate decided": _gate_decided,
+        "deployed": _deployed,
         "rolled back": _rolled_back,
         "campaign ended": _ended,
         "tokens spent": _spent,

@@ -102,4 +102,6 @@ class LabSnapshot:
     """One sentence where the campaign paused itself."""
     labels: str = ""
     """What people's labels say about the verifier, one sentence; empty without labels."""
+    waited_for: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Commands that stations should have obeyed by now: id -> which ones have not, in a sentence."""
     stopped: bool = False

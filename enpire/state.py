@@ -136,6 +136,33 @@ class EarlyStops:
 
 
 @dataclass(slots=True)
+class Holds:
+    """Stops and pauses of stations that people asked for and nobody took back."""
+
+    asked: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    """(verb, station or empty for all, by), oldest first."""
+
+    def ask(self, verb: str, station: str, by: str) -> None:
+        """`stop`, `pause` or `resume` was accepted."""
+        if verb == "resume":
+            self.asked = [wish for wish in self.asked if station and wish[1] != station]
+        self.asked = [wish for wish in self.asked if wish[:2] != (verb, station)]
+        if self.asked or verb != "resume":
+            self.asked.append((verb, station, by))
+
+    def at(self, station: str) -> Mapping[str, str]:
+        """What holds a station now: `stop` and `pause` -> by whom."""
+        found: dict[str, str] = {}
+        for verb, where, by in self.asked:
+            if where in ("", station):
+                if verb == "resume":
+                    found.clear()
+                else:
+                    found[verb] = by
+        return found
+
+
+@dataclass(slots=True)
 class CampaignState:
     """Everything that the steps decide on."""
 
@@ -174,7 +201,7 @@ class CampaignState:
     """Round -> its data collection."""
     early_stops: EarlyStops = field(default_factory=EarlyStops)
     trials: dict[str, Count] = field(default_factory=dict[str, Count])
-    """Version -> its trials on hidden starts, in gates."""
+    """Version -> its trials on hidden starts in gates, without those that came to no verdict (an operator's stop)."""
     training: Training | None = None
     failures_in_a_row: int = 0
     """Training runs of the campaign's own recipe that failed since the last that did not."""
@@ -204,6 +231,7 @@ class CampaignState:
     """One sentence where the campaign paused itself."""
     wrong_accepted: int = 0
     """False successes that were known when a person last continued the campaign."""
+    holds: Holds = field(default_factory=Holds)
     over: bool = False
 
     def issue(self, order: Order) -> None:
@@ -288,5 +316,5 @@ class CampaignState:
         self.gate.trials.append(trial)
         if trial.released:
             self.gate.returned.add(trial.pair)
-        else:
+        if episode.outcome in JUDGED:
             self.trials.setdefault(order.policy_id, Count()).add(episode.outcome == "success")

@@ -94,6 +94,7 @@ _TELLERS: Mapping[str, str] = {
     "campaign ended": "campaign ended: {reason}",
     "station joined": "station {station} joined with {lanes} lanes",
     "station left": "station {station} left: {cause}",
+    "station held": "station {station} holds still again: {verb} by {by}; `enpire campaign resume --stations` ends it",
     "orders found": "{episodes} orders that had ended as unknown were found at their station",
     "episode refused": "an episode of {station} was refused: {why}",
     "learner started": "round {round}: {learner} learns from {episodes} episodes",

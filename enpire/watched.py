@@ -85,7 +85,9 @@ class Watched:
             raise UnknownName(f"There is no command {command_id!r} in this session.")
         return state
 
-    def refusal(self, command_id: str) -> str:
-        """Why a command was refused; empty where it was not."""
+    def why(self, command_id: str) -> str:
+        """Why a command was refused, or what it still waits for; empty otherwise."""
         with self._guard:
-            return self._refusals.get(command_id, "")
+            refused = self._refusals.get(command_id, "")
+        now = self._snapshot
+        return refused or (now.waited_for.get(command_id, "") if now is not None else "")

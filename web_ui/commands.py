@@ -71,7 +71,7 @@ class CommandDesk:
         changed = False
         for document in self.open():
             state, why = self._state(document.id)
-            if state == document.state:
+            if (state, why) == (document.state, document.why):
                 continue
             settled = state in ("effective", "refused")
             took_s = round(time.monotonic() - self._began_s[document.id], 3) if settled else None
@@ -81,12 +81,12 @@ class CommandDesk:
         return changed
 
     def _state(self, command_id: str) -> tuple[CommandState, str]:
-        """How far the lab says a command is, and why if refused; one that it does not know is never effective."""
+        """How far the lab says a command is, and why; one that it does not know is never effective."""
         try:
             state = self._live.command_state(command_id)
         except UnknownName as problem:
             return "refused", str(problem)
-        return state, self._live.refusal(command_id) if state == "refused" else ""
+        return state, self._live.why(command_id) if state in ("accepted", "refused") else ""
 
     def open(self) -> list[CommandDocument]:
         """Commands that are neither effective nor refused."""

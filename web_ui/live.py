@@ -40,8 +40,8 @@ class LiveLab(Protocol):
         """How far a command is; UnknownName for an id that was never given."""
         ...
 
-    def refusal(self, command_id: str) -> str:
-        """Why a command was refused; empty where it was not."""
+    def why(self, command_id: str) -> str:
+        """Why a command was refused, or what it still waits for; empty otherwise."""
         ...
 
 

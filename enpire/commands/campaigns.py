@@ -45,9 +45,14 @@ def pause(home: Home = None) -> None:
     _command("pause campaign", home)
 
 
-def resume(home: Home = None) -> None:
+def resume(
+    home: Home = None,
+    stations: Annotated[bool, typer.Option("--stations", help="And every station that was stopped or paused.")] = False,
+) -> None:
     """Let a paused campaign go on."""
     _command("continue campaign", home)
+    if stations:
+        _command("resume", home)
 
 
 def stop(home: Home = None) -> None:

@@ -24,6 +24,7 @@ def deploy(lab: Lab) -> None:
 
 def swap(lab: Lab, policy_id: str, reason: str) -> None:
     """Make a version the champion; stations load it now and change at an episode's boundary."""
+    _release_gate(lab)
     lab.write(deployment(lab.state, policy_id, reason))
     tell(lab)
 
@@ -36,8 +37,27 @@ def deployment(state: CampaignState, policy_id: str, reason: str) -> Entry:
 
 def roll_back(lab: Lab, to: str, reason: str) -> None:
     """Make an earlier version the champion again; what was trained from the other is dropped."""
+    _release_gate(lab)
     lab.write(("rolled back", {"policy_id": lab.state.champion, "to": to, "reason": reason}))
     tell(lab)
+
+
+def release(lab: Lab, gate_id: str) -> None:
+    """What a gate no longer needs goes back, as far as it has not begun."""
+    for station in lab.stations.values():
+        left = [
+            order.order_id
+            for order in lab.state.open.values()
+            if order.gate_id == gate_id and order.station == station.name
+        ]
+        if left:
+            lab.fleet.release(station.name, left)
+
+
+def _release_gate(lab: Lab) -> None:
+    """A person overrules the gate that is open, if one is."""
+    if lab.state.gate is not None:
+        release(lab, lab.state.gate.gate_id)
 
 
 def tell(lab: Lab) -> None:

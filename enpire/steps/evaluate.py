@@ -7,7 +7,7 @@ from enpire.gate import confirm, judge, level, pairs_in_order
 from enpire.ids import mint
 from enpire.intervals import predicted, wilson
 from enpire.lab import Lab
-from enpire.steps.deploy import deployment, tell
+from enpire.steps.deploy import deployment, release, tell
 
 LEAST_TRIALS = 30
 """Trials on hidden starts that a champion needs before a confirmation is thought of."""
@@ -59,19 +59,7 @@ def _read_gate(lab: Lab) -> None:
             tell(lab)
         else:
             lab.write(decided)
-        _release(lab, gate.gate_id)
-
-
-def _release(lab: Lab, gate_id: str) -> None:
-    """What a decided gate no longer needs goes back, as far as it has not begun."""
-    for station in lab.stations.values():
-        left = [
-            order.order_id
-            for order in lab.state.open.values()
-            if order.gate_id == gate_id and order.station == station.name
-        ]
-        if left:
-            lab.fleet.release(station.name, left)
+        release(lab, gate.gate_id)
 
 
 def _open_confirmation(lab: Lab) -> None:

@@ -18,6 +18,9 @@ from enpire.state import JUDGED
 from enpire.steps.deploy import roll_back, swap
 from enpire.store.records import PERSON_JUDGED
 
+PATIENCE_S = 1.0
+"""After so long a command that stations have not obeyed says which ones."""
+
 
 def heed(lab: Lab) -> None:
     """Carry out every command in the inbox, once, in the order of arrival."""
@@ -65,7 +68,7 @@ def _heed_one(lab: Lab, command: Command) -> None:
         lab.write(("command requested", body), ("command accepted", body))
         if command.verb != "stop":
             _CARRY_OUT[command.verb](lab, command)
-        lab.pending_commands.append(command)
+        lab.pending_commands[command.command_id] = command, lab.clock()
     inbox.done(lab.home.inbox, command)
 
 
@@ -87,7 +90,7 @@ def _why_not(lab: Lab, command: Command) -> str:
         return _why_not_promoted(lab, command.target)
     if command.verb in _JUDGE and lab.state.ended.get(command.target) not in JUDGED:
         return f"{command.target!r} is no episode of this campaign that ended with a verdict"
-    if command.verb == "rollback" and len(lab.state.champions) < 2:
+    if command.verb == "rollback" and not _earlier(lab):
         return "there is no earlier champion to go back to"
     return ""
 
@@ -147,8 +150,13 @@ def _promote(lab: Lab, command: Command) -> None:
 
 
 def _roll_back(lab: Lab, command: Command) -> None:
-    earlier = [version for version in lab.state.champions if version != lab.state.champion]
-    roll_back(lab, earlier[-1], f"rolled back by {command.by}{_because(command)}")
+    roll_back(lab, _earlier(lab)[-1], f"rolled back by {command.by}{_because(command)}")
+
+
+def _earlier(lab: Lab) -> list[str]:
+    """The champions before this one first was it: going back twice goes back two steps."""
+    champions = lab.state.champions
+    return champions[: champions.index(lab.state.champion)] if champions else []
 
 
 def _because(command: Command) -> str:
@@ -178,13 +186,41 @@ _CARRY_OUT: Mapping[str, Callable[[Lab, Command], None]] = {
 
 def see_effects(lab: Lab) -> None:
     """A command at stations is effective when every station that it names says so in its beat."""
-    for command in list(lab.pending_commands):
-        if command.verb in _AT_STATIONS and not all(
-            _obeys(lab, name, command.verb) for name in ([command.target] if command.target else lab.stations)
-        ):
-            continue
-        lab.write(("command effective", _body(command)))
-        lab.pending_commands.remove(command)
+    for command, _ in list(lab.pending_commands.values()):
+        if not _still_to_obey(lab, command):
+            lab.write(("command effective", _body(command)))
+            del lab.pending_commands[command.command_id]
+
+
+def hold_again(lab: Lab, station: str) -> None:
+    """A station that is there (again) hears what people ask of it: words to one that was away were lost."""
+    holds = lab.state.holds.at(station)
+    for verb, by in holds.items():
+        lab.fleet.command(station, verb, by)
+        lab.write(("station held", {"station": station, "verb": verb, "by": by}))
+    waiting = [command for command, _ in lab.pending_commands.values() if command.target in ("", station)]
+    if not holds and (resumed := [command for command in waiting if command.verb == "resume"]):
+        lab.fleet.command(station, "resume", resumed[-1].by)
+
+
+def waited_for(lab: Lab) -> Mapping[str, str]:
+    """Commands that stations should have obeyed by now: id -> which ones have not, in a sentence."""
+    found: dict[str, str] = {}
+    for command, since_s in lab.pending_commands.values():
+        late = _still_to_obey(lab, command)
+        if late and lab.clock() > since_s + PATIENCE_S:
+            away = [name for name in late if lab.stations[name].away_since_s is not None]
+            told = f"; not heard from: {', '.join(away)}, told again when back" if away else ""
+            found[command.command_id] = f"not done yet by {', '.join(late)}{told}"
+    return found
+
+
+def _still_to_obey(lab: Lab, command: Command) -> list[str]:
+    """Stations that a command names and that do not say yet that it holds."""
+    if command.verb not in _AT_STATIONS:
+        return []
+    named = [command.target] if command.target else list(lab.stations)
+    return [name for name in named if not _obeys(lab, name, command.verb)]
 
 
 def _obeys(lab: Lab, station: str, verb: str) -> bool:

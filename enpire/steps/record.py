@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from enpire.fleet.arrivals import Beat, Delivered, Joined, Left, Refused
 from enpire.lab import Entry, Lab, StationSeat
-from enpire.steps.heed import heed_stops
+from enpire.steps.heed import heed_stops, hold_again
 from enpire.store.episodes import Recording
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
@@ -168,6 +168,7 @@ def _joined(lab: Lab, joined: Joined) -> None:
         lab.fleet.release(joined.station, too_late)  # nothing begins under an order that has ended
     if lab.state.champion:
         lab.fleet.command(joined.station, "deploy", lab.state.champion)
+    hold_again(lab, joined.station)
 
 
 def _left(lab: Lab, left: Left) -> None:

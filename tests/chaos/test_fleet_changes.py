@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from enpire import inbox
 from enpire.errors import LedgerProblem
 from enpire.fleet.curve_keys import enroll, server_keys
 from enpire.fleet.station_file import StationFile, write_station
@@ -115,6 +116,29 @@ def test_stations_join_and_leave_at_any_time(lab: Lab) -> None:
     lab.station("alpha")
     lab.works("alpha")
     assert lab.count("station joined", "alpha") == 2
+    lab.nothing_is_lost()
+
+
+def test_a_stop_that_was_asked_while_a_station_was_away_holds_it_when_it_is_back(lab: Lab) -> None:
+    lab.station("alpha")
+    lab.works("alpha")
+    os.kill(lab.stations["alpha"].pid, signal.SIGSTOP)
+    until(lambda: lab.count("station left", "alpha"), "the loss of alpha")
+    inbox.leave(lab.home / "inbox", "stop", "alpha", "anna")
+    until(lambda: lab.count("command accepted"), "the stop to be written down")
+    assert not lab.count("command effective")
+    os.kill(lab.stations["alpha"].pid, signal.SIGCONT)
+    until(lambda: lab.count("command effective"), "the stop to hold")
+    lab.stations["alpha"].kill()
+    lab.stations["alpha"].wait()
+    lab.station("alpha")
+    until(lambda: lab.count("station held", "alpha") >= 2, "the new process to hear of the stop")
+    time.sleep(1.0)  # what had ended before the stop came still arrives
+    held = lab.kept("alpha")
+    time.sleep(1.5)
+    assert lab.kept("alpha") == held
+    inbox.leave(lab.home / "inbox", "resume", "alpha", "anna")
+    lab.works("alpha")
     lab.nothing_is_lost()
 
 

@@ -68,7 +68,7 @@ def test_commands_from_beside_are_followed_until_they_are_effective(bench: Bench
         bench.until(lambda seen, now=(paused, stopped): (seen.stations[0].paused, seen.stations[0].stopped) == now)
     refused = bench.live.command("rollback", "", "ada", "key-4", "it shakes")
     bench.until(lambda _: bench.live.command_state(refused) == "refused")
-    assert "no earlier champion" in bench.live.refusal(refused)
+    assert "no earlier champion" in bench.live.why(refused)
     with pytest.raises(UnknownName, match="no station 'nine'"):
         bench.live.command("stop", "nine", "ada", "key-5")
 

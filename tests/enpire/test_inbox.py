@@ -14,12 +14,15 @@ import pytest
 from enpire import inbox
 from enpire.campaign import Campaign
 from enpire.files import parse, plain
+from enpire.fleet.arrivals import Joined
+from enpire.fold import rebuilt
 from enpire.home import open_home
 from enpire.lab import Lab
 from enpire.loop import turn
 from enpire.service import _begun
+from enpire.steps import record
 from enpire.steps.ending import wind_up
-from enpire.steps.heed import heed
+from enpire.steps.heed import heed, see_effects, waited_for
 from enpire.store.ledger import SqliteLedger
 from tests.enpire.pretend_fleet import PretendFleet, delivered
 from tests.enpire.test_loop import CAMPAIGN, lab_of
@@ -145,3 +148,81 @@ def test_only_a_version_of_this_campaign_can_be_promoted(lab: Lab) -> None:
         inbox.leave(lab.home.inbox, "promote", target, "anna", reason="it is gentler")
         heeded(lab)
         assert lab.state.champion == target
+
+
+class Dropping(PretendFleet):
+    """Words to a station that is away are lost, as on a real wire."""
+
+    away: str = ""
+
+    def command(self, station: str, verb: str, argument: str = "") -> None:
+        if station != self.away:
+            super().command(station, verb, argument)
+
+
+def test_what_is_asked_of_a_station_that_is_away_is_asked_again_when_it_is_back(tmp_path: Path) -> None:
+    home = open_home(tmp_path / "home")
+    ledger, fleet = SqliteLedger(home.ledger), Dropping(home.versions)
+    lab = lab_of(home, ledger, fleet=fleet)
+    turn(lab)
+    now_s, lab.clock = lab.clock(), lambda: now_s
+    asked = lambda verb, target="": inbox.leave(home.inbox, verb, target, "anna")  # noqa: E731
+
+    def comes_back(station: str) -> list[str]:
+        fleet.away = ""
+        fleet.commands.clear()
+        record._joined(lab, Joined(station=station, lanes=4, lease=9, running=(), spooled=()))
+        return [verb for name, verb, _ in fleet.commands if name == station and verb != "deploy"]
+
+    fleet.away = "two"
+    lab.stations["two"].away_since_s = now_s
+    stop = asked("stop")
+    heeded(lab)
+    see_effects(lab)
+    assert stop in lab.pending_commands
+    now_s += 2.0
+    assert "two" in waited_for(lab)[stop]
+    assert "not heard from: two" in waited_for(lab)[stop]
+    assert comes_back("two") == ["stop"]
+    assert comes_back("three") == ["stop"]  # another process of its name, say: the stop still holds
+    assert rebuilt(ledger, "C1").holds.at("four") == {"stop": "anna"}  # and after a crash of the orchestrator
+    fleet.away = "two"
+    asked("resume")
+    heeded(lab)
+    assert comes_back("two") == ["resume"]
+    for verb, station, back in (
+        ("pause", "one", ["pause"]), ("stop", "", ["pause", "stop"]), ("resume", "one", ["resume"]),
+    ):  # fmt: skip
+        fleet.away = "one"
+        asked(verb, station)
+        heeded(lab)
+        assert comes_back("one") == back
+    assert lab.state.holds.at("one") == {}
+    assert lab.state.holds.at("two") == {"stop": "anna"}
+    ledger.close()
+
+
+def deployed(lab: Lab, *versions: str) -> None:
+    for version in versions:
+        lab.write(("deployed", {"policy_id": version, "previous": lab.state.champion, "reason": "", "round": 1}))
+
+
+def test_going_back_twice_goes_back_two_steps(lab: Lab) -> None:
+    deployed(lab, "a", "b", "c")
+    for wanted in ("b", "a", "a"):
+        inbox.leave(lab.home.inbox, "rollback", by="anna", reason="it shakes")
+        heeded(lab)
+        assert lab.state.champion == wanted
+    assert "no earlier champion" in refusals(lab)[-1]
+
+
+def test_a_person_who_promotes_is_not_overruled_by_the_gate_that_was_open(lab: Lab) -> None:
+    deployed(lab, "a")
+    sides = {"champion": "a", "candidate": "b", "round": 1, "promoted": 0, "alpha": 0.02}
+    lab.write(("gate opened", {"gate_id": "G1", "k": 1, **sides}))
+    deployed(lab, "c")
+    assert lab.state.gate is None
+    assert lab.state.candidates == [("b", 1)]  # to be judged anew, against what the person chose
+    lab.write(("gate opened", {"gate_id": "G2", "k": 2, **sides, "champion": "c"}))
+    deployed(lab, "b")
+    assert (lab.state.gate, lab.state.candidates) == (None, [])

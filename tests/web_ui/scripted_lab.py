@@ -86,7 +86,7 @@ class ScriptedLab:
         left_s = effective_s - time.monotonic()
         return "effective" if left_s <= 0 else "accepted" if left_s < self.effective_s / 2 else "requested"
 
-    def refusal(self, command_id: str) -> str:
+    def why(self, command_id: str) -> str:
         """What `refusals` says of the command's verb."""
         with self.lock:
             return self.refusals.get(self.given[command_id][0], "")

@@ -46,6 +46,7 @@ function Deed({ of }: { of: Command }) {
             <b class={index <= reached ? "done" : ""}>{index <= reached ? "✓ " : ""}{step}</b>
           </>
         ))}
+        {of.state === "accepted" && of.why && <b class="refused">{of.why}</b>}
         {of.state === "effective" && <span class="num">in {seconds(of.took_s)}</span>}
       </span>
     </li>
