@@ -24,6 +24,7 @@ from typing import Protocol
 
 import mujoco
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from enpire.types import ImageArray
 
@@ -62,8 +63,14 @@ class Trouble:
 
     light: float = 1.0
     """Factor on the brightness of all lights."""
+    tint: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """Factors on red, green and blue of all lights."""
+    lamp_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """How far every lamp was moved, in the world; it still shines at the same place. The camera's own light stays."""
     offset_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """How far every camera was moved, in its parent's frame."""
+    """How far every camera was moved, in the world."""
+    turned_rad: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """By how much every camera was turned, about axes of the world."""
     cover: tuple[float, float, float] | None = None
     """Something before the camera: its middle, right and up of the line of sight, and its half width, all as shares of
     half the picture. None: nothing."""
@@ -156,12 +163,19 @@ class _Studio:
         return np.ascontiguousarray(picture[::-1])
 
     def _worsen(self, trouble: Trouble) -> None:
-        """Dim the lights, move the camera, hang something before it; only in this scene, which is updated anew."""
+        """Change the lights, move the camera, hang something before it; only in this scene, which is updated anew."""
         for light in self._scene.lights[: self._scene.nlight]:
             for part in (light.ambient, light.diffuse, light.specular):
-                part[:] = np.clip(trouble.light * np.asarray(part), 0.0, 1.0)
+                part[:] = np.clip(trouble.light * np.array(trouble.tint) * part, 0.0, 1.0)
+            if not light.headlight:
+                high = abs(float(light.pos[2] / light.dir[2])) if light.dir[2] else 1.0
+                way = high * np.asarray(light.dir) - trouble.lamp_m
+                light.pos[:] = np.asarray(light.pos) + trouble.lamp_m
+                light.dir[:] = way / np.linalg.norm(way)
+        turn = Rotation.from_rotvec(trouble.turned_rad)
         for eye in self._scene.camera:
             eye.pos[:] = np.asarray(eye.pos) + trouble.offset_m
+            eye.forward[:], eye.up[:] = turn.apply(eye.forward), turn.apply(eye.up)
         if trouble.cover is not None:
             self._hang(*trouble.cover)
 

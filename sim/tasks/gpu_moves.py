@@ -37,6 +37,8 @@ class Work:
     """Periods in this phase."""
     rested: int = 0
     raised: bool = False
+    backed: bool = False
+    """Whether the left gripper has gone back from the card that it held."""
     unwound: bool = False
     """Whether the arms have begun again from good postures."""
     gone: int = 0

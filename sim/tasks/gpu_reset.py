@@ -48,12 +48,14 @@ _BACK_M = 0.07
 _ASIDE = turning(2, np.array([0.0]))[0]
 """The left tool's axes at the hand-over: pointing along the card, fingers on both faces."""
 _OPEN_MM = 36.0
-_STEEP_RAD = 0.2
+_STEEP_RAD, _TOO_STEEP_RAD = 0.2, 0.8
+_AWAY_RAD = 0.4
+"""Yaw of the left arm at which it is clear of a card at the hand-over."""
 _NEAR = np.array([0.6, 0.6, 0.6, 0.014, 0.014, 0.014])
 _LAY_MM = np.array([0.0, -130.0])
 """Where a card that cannot be handed over is laid down, before the slot."""
-_TOUCH_N = 8.0
-_HOLDS = frozenset({"lift", "offer", "hover", "carry_off", "lay"})
+_TOUCH_N, _TIP_TICKS = 8.0, 36
+_HOLDS = frozenset({"lift", "offer", "hover", "carry_off", "lay", "tip"})
 """Phases in which the right gripper holds the card, upright or nearly so."""
 _LOSES = 6
 """Periods for which a card that it holds must seem lost."""
@@ -69,7 +71,7 @@ class GpuReset:
             "ready": _ready, "lift": _lift, "reach": _reach, "offer": _offer, "approach": _approach, "take": _take,
             "let_go": _let_go, "regrasp": _regrasp, "close": _close, "release": _release, "withdraw": _withdraw,
             "hover": _hover, "done": _hover, "unwind": _unwind, "beyond": _beyond, "carry_off": _carry_off,
-            "lay": _lay, "back_off": _back_off, "over": gpu_pickup.over, "down": gpu_pickup.down,
+            "lay": _lay, "tip": _tip, "back_off": _back_off, "over": gpu_pickup.over, "down": gpu_pickup.down,
             "clasp": gpu_pickup.clasp, "up": gpu_pickup.up, "present": gpu_pickup.present,
             "clear": gpu_pickup.clear, "upright": gpu_pickup.upright,
         }  # fmt: skip
@@ -126,6 +128,8 @@ def _lift(work: Work, state: Rows) -> str:
     odd = np.abs(np.array(READY["right"]) - state[:, joints_of("right")]).max() > 0.35
     if odd and not work.unwound:
         return "unwind"
+    if abs(_swing_rad(state)) > _TOO_STEEP_RAD:
+        return "carry_off"
     return "offer" if askew(state) else "withdraw"
 
 
@@ -139,7 +143,7 @@ def _reach(work: Work, state: Rows) -> str:
     there = to_pose(work, "right", right_reach(state), at, turn)
     if there and float(state[0, opening_of("right")]) > _OPEN_MM:
         return "regrasp"
-    return "reach" if work.ticks < 2 * PATIENCE_TICKS else "unwind"
+    return "reach" if work.ticks < PATIENCE_TICKS else "unwind"
 
 
 def _beyond(work: Work, state: Rows) -> str:
@@ -214,11 +218,18 @@ def _release(work: Work, state: Rows) -> str:
 def _withdraw(work: Work, state: Rows) -> str:
     """The left gripper goes back along the card, if it is near; the card goes up out of the slot, if it is in."""
     now = reach_of("left", state.astype(np.float32))
-    parked = np.abs(np.array(PARKED["left"]) - state[0, joints_of("left")]).max() < 0.5
-    if not parked and float(now.at_m[0, 0]) > SLOT_M[0] + TAKEN_M[0] - _BACK_M + 0.005:
-        back = np.concatenate([np.array([[-0.12, 0.0, 0.0]]), np.zeros((1, 3))], axis=1)
-        arm(work, "left", speeds_for(now, back))
-        return "withdraw"
+    left = state[0, joints_of("left")]
+    if np.abs(np.array(PARKED["left"]) - left).max() > 0.5:
+        if not work.backed and float(now.at_m[0, 0]) > SLOT_M[0] + TAKEN_M[0] - _BACK_M + 0.005:
+            back = np.concatenate([np.array([[-0.12, 0.0, 0.0]]), np.zeros((1, 3))], axis=1)
+            arm(work, "left", speeds_for(now, back))
+            return "withdraw"
+        # Then the way that it came, its wrist as it is: turning that first, it would strike the card.
+        work.backed = True
+        to_joints(work, "left", state, _RAISED)
+        if float(left[0]) > _AWAY_RAD:
+            return "withdraw"
+    work.backed = False
     return "lift" if float(state[0, CARD.start + 2]) < 5.0 else "hover"
 
 
@@ -259,7 +270,14 @@ def _lay(work: Work, state: Rows) -> str:
     """Down until it touches the table."""
     arm(work, "right", carry(state, np.array([[0.0, 0.0, -0.04, 0.0, 0.0, 0.0]])))
     touches = float(state[0, force_of("right")][2]) > _TOUCH_N
-    return "back_off" if touches or work.ticks > PATIENCE_TICKS else "lay"
+    return "tip" if touches or work.ticks > PATIENCE_TICKS else "lay"
+
+
+def _tip(work: Work, state: Rows) -> str:
+    """Lean it over to one of its faces, so that it falls on that."""
+    lean = 0.6 * right_reach(state).turn[:, :, 2]
+    arm(work, "right", carry(state, np.concatenate([np.array([[0.0, 0.0, 0.01]]), lean], axis=1)))
+    return "back_off" if work.ticks > _TIP_TICKS else "tip"
 
 
 def _back_off(work: Work, state: Rows) -> str:

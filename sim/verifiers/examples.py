@@ -21,6 +21,8 @@ Say = Callable[[int, int], None]
 STATIONS = 10
 """Stations over which the episodes are spread; each has its own physics, latency and sensor bias."""
 LANES = 25
+_TURNED_RAD = 0.005
+"""Standard deviation, per axis, of how a camera that was moved is turned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,8 +178,17 @@ def drawn_trouble(rng: np.random.Generator, extent_m: float) -> cameras.Trouble:
     x, y, z = (float(v) for v in rng.normal(0.0, 0.01 * extent_m, 3))
     right, up, half = float(rng.uniform(-0.8, 0.8)), float(rng.uniform(-0.8, 0.8)), float(rng.uniform(0.1, 0.3))
     covered = rng.random() < 0.2
+    brightness = float(rng.uniform(0.5, 1.3))
+    red, green, blue = (float(v) for v in rng.uniform(0.9, 1.1, 3))
+    aside, ahead, above = (float(v) for v in extent_m * rng.uniform(-0.5, 0.5, 3))
+    one, two, three = (float(v) for v in rng.normal(0.0, _TURNED_RAD, 3))
     return cameras.Trouble(
-        light=float(rng.uniform(0.5, 1.3)), offset_m=(x, y, z), cover=(right, up, half) if covered else None
+        light=brightness,
+        tint=(red, green, blue),
+        lamp_m=(aside, ahead, above),
+        offset_m=(x, y, z),
+        turned_rad=(one, two, three),
+        cover=(right, up, half) if covered else None,
     )
 
 

@@ -76,9 +76,16 @@ def test_pictures_get_worse_as_it_is_said(pin: PinInsertion) -> None:
     clear = rig.look(0)["top"].astype(float)
     dark = rig.look(0, cameras.Trouble(light=0.4))["top"].astype(float)
     moved = rig.look(0, cameras.Trouble(offset_m=(0.005, 0.0, 0.0)))["top"].astype(float)
+    turned = rig.look(0, cameras.Trouble(turned_rad=(0.0, 0.0, 0.05)))["top"].astype(float)
+    warm = rig.look(0, cameras.Trouble(tint=(1.1, 1.0, 0.8)))["top"].astype(float)
+    lit = rig.look(0, cameras.Trouble(lamp_m=(0.3, 0.0, 0.0)))["top"].astype(float)
     covered = rig.look(0, cameras.Trouble(cover=(0.0, 0.0, 0.5)))["top"].astype(float)
     assert dark.mean() < 0.8 * clear.mean()
     assert np.abs(moved - clear).mean() > 2.0
+    assert np.abs(turned - clear).mean() > 2.0
+    red, _, blue = warm.mean(axis=(0, 1)) / clear.mean(axis=(0, 1))
+    assert blue < 0.95 < red
+    assert np.abs(lit - clear).mean() > 0.5
     changed = np.abs(covered - clear).max(axis=2) > 8.0
     assert 0.15 < changed.mean() < 0.35, "half of the width and of the height is a quarter of the picture"
     assert np.array_equal(rig.look(0)["top"], clear), "trouble is over with its picture"

@@ -7,12 +7,13 @@ import pytest
 
 from enpire.interfaces import Evidence, Policy
 from enpire.types import EpisodeArrays, FloatArray, Start
+from sim.bimanual.kinematics import READY, quaternion_of
 from sim.bimanual.rig import ACTION, commands_of, force_of, opening_of
 from sim.rollouts import Rolled, roll_out
 from sim.task_check.suite import check_made
 from sim.tasks.gpu_expert import carry
 from sim.tasks.gpu_insertion import GpuInsertion
-from sim.tasks.gpu_rig import CARD, GENTLE_N, GpuRig
+from sim.tasks.gpu_rig import ANGLES, CARD, GENTLE_N, GpuRig
 
 SECRET = b"a secret of the tests"
 
@@ -121,6 +122,61 @@ def test_the_robot_unplugs_hands_over_and_hovers(gpu: GpuInsertion) -> None:
     state = rig.observe().state
     assert all(gpu.start_error(state[lane], goal)[1] for lane, goal in enumerate(goals))
     assert (state[:, -1] > 0.9).all(), "the clock starts at the start"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("face", [1, -1])
+def test_a_card_that_lies_on_its_face_is_taken_up_and_turned_upright(gpu: GpuInsertion, face: int) -> None:
+    rig, skill = gpu.rig(1, 3), gpu.reset_skill()
+    rig.place(0, gpu.start("train", 0, b""))
+    rig.pose_arm(0, "right", np.array(READY["right"]), 0.03)
+    rig.scene.qpos[0, 16:23] = [0.05, 0.14, 0.03, *quaternion_of(np.array([face * np.pi / 2, 0.0, 2.0]))]
+    rig.teleport = False
+    goal = gpu.start("train", 1, b"")
+    rig.place(0, goal)
+    hold(rig, 20)
+    skill.begin(0, goal)
+    assert abs(float(rig.observe().state[0, ANGLES][0])) > 1.4, "it must lie"
+    for _ in range(1300):
+        wish, done = skill.step(rig.observe().state, np.arange(1))
+        if done[0]:
+            break
+        rig.act(wish, np.ones(1, np.bool_))
+    assert gpu.start_error(rig.observe().state[0], goal)[1]
+
+
+def test_a_card_out_of_reach_is_left_to_a_person_soon(gpu: GpuInsertion) -> None:
+    rig, skill = gpu.rig(1, 3), gpu.reset_skill()
+    rig.place(0, gpu.start("train", 0, b""))
+    rig.pose_arm(0, "right", np.array(READY["right"]), 0.03)
+    rig.scene.qpos[0, 16:23] = [-0.5, 0.0, 0.03, *quaternion_of(np.array([np.pi / 2, 0.0, 0.0]))]
+    rig.teleport = False
+    goal = gpu.start("train", 1, b"")
+    rig.place(0, goal)
+    hold(rig, 20)
+    skill.begin(0, goal)
+    ticks = 0
+    wish, done = skill.step(rig.observe().state, np.arange(1))
+    while not done[0]:
+        rig.act(wish, np.ones(1, np.bool_))
+        ticks += 1
+        assert ticks < 150
+        wish, done = skill.step(rig.observe().state, np.arange(1))
+    assert not gpu.start_error(rig.observe().state[0], goal)[1]
+
+
+def test_a_pressed_card_is_home_even_where_the_camera_doubts_its_tilt(gpu: GpuInsertion) -> None:
+    arrays = rolled(gpu, gpu.clean_expert(), 1)[0].arrays
+    doubted = arrays.state.copy()
+    doubted[:, ANGLES][:, 1] += 0.03
+    judge = gpu.verifier().judge
+    assert float(doubted[-1, force_of("right")][2]) > 8.0
+    assert judge(Evidence(arrays=shown(arrays, doubted), images={})).kind == "success"
+    doubted[-1, force_of("right")] = 0.0
+    assert judge(Evidence(arrays=shown(arrays, doubted), images={})).kind == "failure"
+    shallow = arrays.state.copy()
+    shallow[:, CARD][:, 2] += 1.0
+    assert judge(Evidence(arrays=shown(arrays, shallow), images={})).kind == "failure"
 
 
 @pytest.mark.slow
