@@ -39,16 +39,18 @@ class Lane:
     lane: str
     agent: str
     """Plug-in name."""
+    work: Path
+    """Folder for its own notes."""
     seed: int = 0
     options: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
 
 
-def work(lane: Lane, folder: Path, say: Callable[[str], None] = print) -> int:
+def work(lane: Lane, say: Callable[[str], None] = print) -> int:
     """Let the agent take turns until the campaign is over, or it has nothing left to do; the exit code."""
     desk = Desk(lane.home, Sender(campaign_id=lane.campaign_id, author=lane.agent, lane=lane.lane))
     make = cast("Callable[[Workplace, Mapping[str, object]], Agent]", load("agents", lane.agent))
     place = Workplace(
-        seed=lane.seed, lane=lane.lane, work=folder, spent=lambda said: desk.tell("tokens", dict(said))
+        seed=lane.seed, lane=lane.lane, work=lane.work, spent=lambda said: desk.tell("tokens", dict(said))
     )  # fmt: skip
     agent, tools, failed = make(place, lane.options), in_process(desk), 0
     while not desk.over():
@@ -76,7 +78,7 @@ def main(arguments: list[str]) -> int:
         die_with_parent()
     try:
         lane = parse(Lane, json.loads((folder / "lane.json").read_text(encoding="utf-8")), f"The lane {folder}")
-        return work(lane, folder, lambda line: print(line, flush=True))
+        return work(lane, lambda line: print(line, flush=True))
     except EnpireError as problem:
         print(problem, file=sys.stderr)
         return 1

@@ -63,7 +63,7 @@ def examine(home: Path) -> tuple[Finding, ...]:
         tool("uv", "installs ENPIRE's environment", "pip install uv", apt=False),
         graphics(),
         browser(),
-        tool("bwrap", "sandbox of coding agents; without it they need --unsandboxed", "bubblewrap"),
+        tool("bwrap", "sandbox of agents; without it they run in the open", "bubblewrap"),
         tool("ffmpeg", "videos of exported datasets", "ffmpeg"),
         sqlite(sqlite3.sqlite_version_info),
         writable(home),

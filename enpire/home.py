@@ -62,9 +62,24 @@ class Home:
         """The lab's own papers and notes, which agents may search; people put them there."""
         return self.root / "notes"
 
+    def private(self) -> tuple[Path, ...]:
+        """What no agent may read: keys, the secret behind the hidden starts, people's accounts, spools of stations.
+
+        All of it is there afterwards: a room hides only what exists when it is made.
+        """
+        accounts = self.root / "web.db"
+        self.secret()
+        durable.make_folder(self.keys)
+        accounts.touch(mode=0o600)
+        return self.keys, self._secret, accounts, self.stations
+
+    @property
+    def _secret(self) -> Path:
+        return self.root / "secret"
+
     def secret(self) -> bytes:
         """The laboratory's secret, from which hidden starts are derived; made once, readable by the owner only."""
-        path = self.root / "secret"
+        path = self._secret
         if not path.exists():
             durable.write(path, secrets.token_hex(32).encode())
             path.chmod(0o600)

@@ -8,14 +8,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from enpire.credentials import without_credentials
+from enpire.sandbox import Room, bubblewrap, inside
 from enpire.store import durable
 
 _PR_SET_PDEATHSIG = 1
 _PARENT = "ENPIRE_PARENT"
+_EXPENDABLE = '{ echo "$0" > /proc/self/oom_score_adj; } 2> /dev/null; exec "$@"'
+"""Says so before it becomes the command; nothing where the system has no such file."""
 
 
 class Running(Protocol):
@@ -55,8 +59,24 @@ def one_core(*own: str, **more: str) -> Mapping[str, str]:
     return {**without_credentials(os.environ, own), **threads, **more}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How much a child process may, beside others."""
+
+    nice: int = 0
+    """Added to its niceness."""
+    expendable: int = 0
+    """Its `oom_score_adj`, 0 to 1000: when memory runs out, Linux kills the highest first."""
+    room: Room | None = None
+    """Where bubblewrap can make rooms, it runs in this one."""
+
+
 def start_python(
-    module: str, arguments: list[str], log: Path, *, nice: int = 0, environment: Mapping[str, str] | None = None
+    module: str,
+    arguments: list[str],
+    log: Path,
+    standing: Standing = Standing(),
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start `python -m module arguments` in the background, its output appended to `log`.
 
@@ -64,17 +84,22 @@ def start_python(
     """
     durable.make_folder(log.parent)
     command = [sys.executable, "-m", module, *arguments]
-    if nice:
-        command = ["nice", "-n", str(nice), *command]
+    around = {**(environment or one_core()), _PARENT: str(os.getpid())}
+    if standing.room is not None and bubblewrap():
+        command = inside(standing.room, command)
+        del around[_PARENT]  # which is another one inside
+    if standing.nice:
+        command = ["nice", "-n", str(standing.nice), *command]
+    if standing.expendable:
+        command = ["sh", "-c", _EXPENDABLE, str(standing.expendable), *command]
     try:
         output = log.open("ab")
     except OSError as error:
         raise durable.refusal(error, log) from error
     with output:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, process_group=0,
-            env={**(environment or one_core()), _PARENT: str(os.getpid())},
-        )  # fmt: skip
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, process_group=0, env=around
+        )
 
 
 def end_process(process: Running, patience_s: float = 1.0) -> None:

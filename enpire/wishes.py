@@ -7,6 +7,8 @@ carries the wish's id, and puts the file away. Nothing that is left here can sto
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,7 +88,10 @@ def done(inbox: Path, wish: Wish) -> None:
 
 def _read(path: Path) -> Wish:
     try:
-        with path.open("rb") as file:
+        # Neither a link nor a pipe that somebody planted: one leads elsewhere, the other keeps its reader waiting.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise FileProblem(f"The wish {path.name} is no plain file.")
             data = file.read(LARGEST + 1)
         content = _decoded(data) if len(data) <= LARGEST else None
     except (OSError, ValueError, RecursionError) as problem:
@@ -111,6 +116,10 @@ def _whole(digits: str) -> int:
 
 
 def _away(path: Path, where: str) -> None:
-    target = path.parent / where
+    """Move it, whatever it is, to a place and a name that its author cannot have prepared."""
+    target = path.parent.with_name(f"agents-{where}")
     target.mkdir(exist_ok=True)
-    path.replace(target / path.name)
+    try:
+        path.rename(target / f"{mint()}.json")
+    except FileNotFoundError:
+        return  # its author took it back

@@ -10,13 +10,15 @@ from pathlib import Path
 from types import MappingProxyType
 
 from enpire.fleet.station_file import StationFile, write_station
-from enpire.processes import Running, end_process, one_core, start_python
+from enpire.processes import Running, Standing, end_process, start_python
 
 _FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 0.5, 30.0
 _STEADY_S = 60.0
 """A station that ran so long has earned a quick restart again."""
 _PATIENCE_S = 1.6
 """From SIGTERM to SIGKILL, for all stations together."""
+_EXPENDABLE = 300
+"""When memory runs out a station goes after agents and learners, before the orchestrator and a robot's guard."""
 
 
 @dataclass(slots=True)
@@ -105,5 +107,5 @@ def start_station(file: StationFile, address: str, logs: Path) -> subprocess.Pop
     write_station(file, path)
     arguments = [str(path), "--connect", address, "--die-with-parent"]
     # A fast simulation takes all the time there is: it gives way to the learner and to the loop on the same cores.
-    nice = 10 if file.pace == "fast" else 0
-    return start_python("enpire.fleet.station", arguments, logs / f"{file.name}.log", nice=nice, environment=one_core())
+    standing = Standing(nice=10 if file.pace == "fast" else 0, expendable=_EXPENDABLE)
+    return start_python("enpire.fleet.station", arguments, logs / f"{file.name}.log", standing)

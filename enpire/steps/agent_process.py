@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from enpire import wishes
 from enpire.campaign import AgentPlan, Campaign
 from enpire.errors import UsageError
+from enpire.home import Home
 from enpire.lab import Lab
 from enpire.plugins import load
-from enpire.processes import end_process, one_core, start_python
+from enpire.processes import Standing, end_process, one_core, start_python
 from enpire.recipe import read_recipe
+from enpire.sandbox import Room, bubblewrap
 from enpire.store import durable
 
 PROGRAM = "agent_loop.lane"
@@ -55,15 +58,30 @@ class AgentProcess:
     def _start(self, lab: Lab) -> None:
         job = {
             "home": str(lab.home.root), "campaign_id": lab.state.campaign_id, "lane": self.lane,
-            "agent": self.plan.name, "seed": self.seed, "options": dict(self.plan.options),
+            "agent": self.plan.name, "seed": self.seed, "options": dict(self.plan.options), "work": str(self._work),
         }  # fmt: skip
         durable.make_folder(self.folder)
         durable.write(self.folder / "lane.json", json.dumps(job).encode())
         self.starts += 1
         arguments, log = [str(self.folder), "--die-with-parent"], self.folder / "log.txt"
         own = cast("tuple[str, ...]", getattr(load("agents", self.plan.name), "keys", ()))
-        self.process = start_python(PROGRAM, arguments, log, nice=10, environment=one_core(*own))
-        lab.write(("agent started", {"lane": self.lane, "agent": self.plan.name, "start": self.starts}))
+        standing = Standing(nice=10, expendable=1000, room=self._room(lab.home, network=bool(own)))
+        self.process = start_python(PROGRAM, arguments, log, standing, one_core(*own))
+        told = {"lane": self.lane, "agent": self.plan.name, "start": self.starts}
+        lab.write(("agent started", told | {"sandbox": "bubblewrap" if bubblewrap() else "none"}))
+
+    def _room(self, home: Home, *, network: bool) -> Room:
+        """It reads the records, and writes its notes and its wishes; an agent with a key may reach its model."""
+        writes = (self._work, wishes.folder_of(home.inbox))
+        for folder in writes:
+            durable.make_folder(folder)
+        # Whether the loop still runs is seen by the lock that it holds, as the system outside lists it.
+        return Room(reads=(home.root, Path("/proc/locks")), writes=writes, hidden=home.private(), network=network)
+
+    @property
+    def _work(self) -> Path:
+        """The agent's own folder. What the orchestrator writes for it lies outside, where no link can be planted."""
+        return self.folder / "work"
 
     def _ended(self, lab: Lab, code: int) -> None:
         """Exit code 0: the agent has nothing left to do. Else it is started again, later each time."""

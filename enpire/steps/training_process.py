@@ -12,8 +12,11 @@ from types import MappingProxyType
 
 from enpire.files import plain
 from enpire.interfaces import ImprovementJob, Progress
-from enpire.processes import end_process, one_core, start_python
+from enpire.processes import Standing, end_process, one_core, start_python
 from enpire.store import durable
+
+EXPENDABLE = 800
+"""When memory runs out the learner goes before robots and orchestrator: its run goes on from a checkpoint."""
 
 
 @dataclass(slots=True)
@@ -51,7 +54,7 @@ class TrainingProcess:
         threads = {name: str(job.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         arguments = [str(folder), "--die-with-parent"]
         around = one_core(**threads, **environment)
-        process = start_python(module, arguments, folder / "log.txt", environment=around)
+        process = start_python(module, arguments, folder / "log.txt", Standing(expendable=EXPENDABLE), around)
         return cls(folder=folder, process=process, module=module, environment=environment)
 
     def progress(self) -> Progress | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -193,6 +195,23 @@ def test_spoilt_wishes_and_wishes_for_another_campaign_do_not_stop_the_loop(home
         assert any("not the one that runs" in why for why in refused)
 
 
+def test_nothing_that_is_planted_among_the_wishes_is_followed_or_waited_for(home: Home, tmp_path: Path) -> None:
+    folder, outside = home.inbox / "agents", tmp_path / "outside"
+    (folder / "tree.json" / "full").mkdir(parents=True)
+    outside.mkdir()
+    for name in ("done", "bad"):
+        (folder / name).symlink_to(outside)
+    (folder / "link.json").symlink_to(home.root / "secret")
+    os.mkfifo(folder / "pipe.json")
+    (folder / "device.json").symlink_to("/dev/zero")
+    with Running(home, paused=True) as lab:
+        lab.until(lambda lab: not list(folder.glob("*.json")))
+        told = [str(event.body["why"]) for event in lab.ledger.events(kinds=("wish refused",))]
+        assert len(told) == 4
+        lab.beside(lambda: tools.call(lab.desk(), "propose_hypothesis", CLAIM))
+    assert not list(outside.iterdir())
+
+
 @pytest.mark.parametrize("skill", ["1" + "0" * 400, "1e400", "NaN", '"\\ud83d"', "9223372036854775808"])
 def test_a_number_that_nobody_can_hold_is_set_aside_and_the_loop_goes_on(home: Home, skill: str) -> None:
     folder = home.inbox / "agents"
@@ -202,7 +221,8 @@ def test_a_number_that_nobody_can_hold_is_set_aside_and_the_loop_goes_on(home: H
     (folder / "e.json").write_text(wish)
     with Running(home, paused=True) as lab:
         lab.until(lambda lab: not list(folder.glob("*.json")))
-        assert (folder / "bad" / "e.json").exists()
+        [kept] = home.inbox.glob("agents-bad/*.json")
+        assert kept.read_text() == wish
         told = [str(event.body["why"]) for event in lab.ledger.events(kinds=("wish refused",))]
         assert ["The wish e.json cannot be read" in why for why in told] == [True]
 
@@ -219,9 +239,8 @@ def test_a_wish_that_breaks_its_reader_is_refused_with_the_reason(home: Home, mo
 def test_a_wish_is_answered_once_when_the_loop_dies_before_it_puts_it_away(home: Home) -> None:
     with Running(home, paused=True) as lab:
         lab.beside(lambda: tools.call(lab.desk(), "propose_hypothesis", CLAIM))
-    done = list((home.inbox / "agents" / "done").glob("*.json"))
-    for path in done:
-        path.rename(path.parent.parent / path.name)
+    [done] = home.inbox.glob("agents-done/*.json")
+    done.rename(home.inbox / "agents" / f"{json.loads(done.read_text())['wish_id']}.json")
     with Running(home, paused=True) as lab:
         lab.until(lambda lab: not list((home.inbox / "agents").glob("*.json")))
         assert len(lab.lab.state.ideas.ideas) == 1

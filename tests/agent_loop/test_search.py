@@ -90,9 +90,9 @@ def test_search_finds_a_better_recipe_that_the_gate_accepts(tmp_path: Path) -> N
     home = open_home(tmp_path / "home")
     (tmp_path / "lane").mkdir()
     with Running(home) as lab:
-        lane = Lane(home=home.root, campaign_id="C1", lane="search-1", agent="search", seed=1)
+        lane = Lane(home=home.root, campaign_id="C1", lane="search-1", agent="search", work=tmp_path, seed=1)
         said: list[str] = []
-        thread = threading.Thread(target=work, args=(lane, tmp_path / "lane", said.append), daemon=True)
+        thread = threading.Thread(target=work, args=(lane, said.append), daemon=True)
         thread.start()
         lab.until(lambda lab: any(one.over for one in lab.state.ideas.experiments.values()))
         first = next(iter(lab.lab.state.ideas.experiments.values()))
