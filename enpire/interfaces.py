@@ -7,7 +7,7 @@ every one of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -234,6 +234,8 @@ class ImprovementJob:
     round: int
     seed: int
     threads: int = 1
+    station_seeds: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Simulated station -> its seed: their episodes can run again, where a policy learns from pictures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

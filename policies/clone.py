@@ -78,14 +78,12 @@ class Clone:
         chances = draw_chances(windows, settings, job.round) * (weights > 0)
         lesson = Lesson.of(windows, pupil.network.shape, pupil.scales, chances)
         course = course_of(job, settings, int((chances > 0).sum()))
-        loss = 0.0
-        for done, loss in train_actor(pupil.network, lesson, course, lambda _, rows: weights[rows], Extra()):
-            report(Progress(stage="actor", done=done, total=course.steps, figures={"loss": loss}))
+        taught: dict[str, float] = {}
+        for done, taught in train_actor(pupil.network, lesson, course, lambda _, rows: weights[rows], Extra()):
+            report(Progress(stage="actor", done=done, total=course.steps, figures=taught))
         write_version(version_of(pupil.network, pupil.scales, pupil.temperature), job.output)
-        return {
-            "loss": loss,
+        return taught | {
             "windows": float(len(windows)),
-            "steps": float(course.steps),
             "n_demonstrations": float(sum(item.demonstration for item in episodes)),
             "n_success": float(sum(item.success and not item.demonstration for item in episodes)),
             "temperature": pupil.temperature,

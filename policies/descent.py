@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,13 +39,14 @@ class Schedule:
 class Descent:
     """Adam (Kingma and Ba, arXiv 1412.6980) with gradients clipped to norm 1 and an average of the parameters.
 
-    All parameters become views of one flat row, so that a step is a handful of operations and a checkpoint four rows.
+    All parameters that are learned become views of one flat row, on whatever device they are, so that a step is a
+    handful of operations and a checkpoint four rows.
     (torch.optim would import the compiler with its first optimizer: seconds in every learner's process.)
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], schedule: Schedule, keep: float) -> None:
         """`keep`: share of the average that a step leaves, in [0, 1); 0 means no average."""
-        listed = list(parameters)
+        listed = [parameter for parameter in parameters if parameter.requires_grad]
         self._schedule, self._keep = schedule, keep
         self._row = torch.cat([p.detach().reshape(-1) for p in listed])
         self._slope = torch.zeros_like(self._row)
@@ -89,9 +91,29 @@ class Descent:
         with torch.no_grad():
             self._row.copy_(self._average)
 
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Within, the parameters are their average."""
+        before = self._row.clone()
+        self.take_average()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                self._row.copy_(before)
+
+    def average(self) -> FloatArray:
+        """A copy of the averaged parameters, for `take`."""
+        return self._average.cpu().numpy().copy()
+
+    def take(self, values: FloatArray) -> None:
+        """Replace the parameters by what `average` gave at some time."""
+        with torch.no_grad():
+            self._row.copy_(torch.from_numpy(values))
+
     def tensors(self, prefix: str) -> TensorTable:
         """All state, parameters included, under names that begin with `prefix`."""
-        return {f"{prefix}.{name}": row.numpy().copy() for name, row in self._rows().items()}
+        return {f"{prefix}.{name}": row.cpu().numpy().copy() for name, row in self._rows().items()}
 
     def restore(self, prefix: str, table: Mapping[str, FloatArray]) -> None:
         """Take up what `tensors` gave."""

@@ -13,11 +13,13 @@ import torch
 from enpire.errors import LearningProblem
 from enpire.types import FloatArray, IntArray, MaskArray
 from policies.descent import Descent, Schedule, TensorTable, read_checkpoint, write_checkpoint
+from policies.early_stop import EarlyStop, held_out, rows_to_look_at
 from policies.flow_network import FlowBatch, FlowNetwork, flow_losses, weighted_loss
 from policies.flow_policy import FlowShape, FlowVersion
 from policies.habc.segments import Windows
 from policies.habc.weights import normalised
 from policies.normalise import Scale, fourier
+from policies.workplace import DeviceName, Precision, Workplace
 
 CHECKPOINT_STEPS = 250
 REPORT_STEPS = 50
@@ -46,6 +48,15 @@ class FlowSettings:
     """Share of the average of the weights that one step keeps; the version gets the average."""
     stride: int = 2
     """Frames between the beginnings of two windows."""
+    early_stop: int = 0
+    """Looks (one every 50 steps) without a new lowest loss on held-out episodes after which training ends; 0: it never
+    does, and nothing is held out."""
+    device: DeviceName = "auto"
+    """Where the actor is trained; `auto` is a GPU when torch sees one. Only the CPU gives the same bytes again."""
+    precision: Precision = "auto"
+    """Of its matrix products; `auto` is bfloat16 on a GPU, float32 on the CPU."""
+    compile: bool = False
+    """Its loss goes through torch.compile; on a GPU only."""
 
     def __post_init__(self) -> None:
         """Say which value is not allowed; the file's name is added by whoever parses."""
@@ -53,12 +64,19 @@ class FlowSettings:
         for name in positive:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+        if self.early_stop < 0:
+            raise ValueError(f"early_stop is {self.early_stop}; it must be at least 0.")
         if self.passes <= 0 or not 0 <= self.average < 1 or self.temperature < 0 or self.learning_rate <= 0:
             raise ValueError("passes and learning_rate must be above 0, average in [0, 1), temperature at least 0.")
 
     def steps(self, windows: int) -> int:
         """Gradient steps for that many windows."""
         return min(self.most_steps, max(self.least_steps, math.ceil(self.passes * windows / self.batch)))
+
+    @property
+    def workplace(self) -> Workplace:
+        """Where the actor is trained. LearningProblem when that is not there."""
+        return Workplace.of(self.device, self.precision, self.compile)
 
     def shape(self, state_dim: int, action_dim: int) -> FlowShape:
         """The network for a task's widths."""
@@ -88,6 +106,8 @@ class Lesson:
     """(N,)."""
     chances: FloatArray
     """(N,), how often a window is drawn relative to others, >= 0."""
+    episode: IntArray
+    """(N,), which windows are of one episode."""
 
     @classmethod
     def of(cls, windows: Windows, shape: FlowShape, scales: tuple[Scale, Scale], chances: FloatArray) -> Lesson:
@@ -101,6 +121,7 @@ class Lesson:
             mask=mask,
             demonstration=windows.demonstration,
             chances=chances.astype(np.float32),
+            episode=windows.episode,
         )
 
 
@@ -136,42 +157,66 @@ class Extra:
 
 def train_actor(
     network: FlowNetwork, lesson: Lesson, course: Course, weights_of: WeightsOf, beside: Extra
-) -> Iterator[tuple[int, float]]:
-    """Train in place, yielding (steps done, loss) now and then; at the end the network holds the averaged weights.
+) -> Iterator[tuple[int, dict[str, float]]]:
+    """Train in place, yielding (steps done, figures) now and then; at the end the network holds the averaged weights.
 
     Every step draws from a generator of its own number, so that a run killed anywhere goes on to the same bytes.
     """
-    schedule = Schedule(
-        first=course.settings.learning_rate, last=course.settings.last_learning_rate, steps=course.steps
-    )
-    descent = Descent(network.parameters(), schedule, course.settings.average)
-    first = 0
+    settings, place = course.settings, course.settings.workplace
+    network.to(place.device)
+    schedule = Schedule(first=settings.learning_rate, last=settings.last_learning_rate, steps=course.steps)
+    descent = Descent(network.parameters(), schedule, settings.average)
+    losses_of = place.compile(flow_losses)
+    held = held_out(lesson.episode, lesson.chances) & bool(settings.early_stop)
+    looked = rows_to_look_at(held, lesson.chances, course.seed)
+
+    def held_out_loss() -> float:
+        batch = _batch(lesson, looked, np.random.default_rng((course.seed, 13)), place)
+        with torch.no_grad(), place.autocast():
+            return float(losses_of(network, batch).mean())
+
+    stop = EarlyStop(settings.early_stop, descent, held_out_loss if len(looked) else None)
+    done = 0
     if (found := read_checkpoint(course.checkpoint, course.job)) is not None:
-        table, first = found
+        table, done = found
         descent.restore("actor", table)
+        stop.restore(table)
         beside.restore(table)
-    ladder = np.cumsum(lesson.chances, dtype=np.float64)
+    ladder = np.cumsum(lesson.chances * ~held, dtype=np.float64)
     if not ladder[-1] > 0:
         raise LearningProblem(
             "No window may be imitated: there is neither a demonstration nor a success; collect more."
         )
-    for step in range(first, course.steps):
+    last = done if stop.seen_enough else course.steps
+    if done == last:
+        yield done, {"steps": float(done)} | stop.figures()
+    for step in range(done, last):
         beside.step(step)
         random = np.random.default_rng((course.seed, step))
-        rows = np.searchsorted(ladder, random.random(course.settings.batch) * ladder[-1], side="right")
-        weights = normalised(weights_of(step, rows), lesson.demonstration[rows])
-        loss = weighted_loss(flow_losses(network, _batch(lesson, rows, random)), torch.from_numpy(weights))
+        rows = np.searchsorted(ladder, random.random(settings.batch) * ladder[-1], side="right")
+        weights = torch.from_numpy(normalised(weights_of(step, rows), lesson.demonstration[rows]))
+        with place.autocast():
+            loss = weighted_loss(losses_of(network, _batch(lesson, rows, random, place)), weights.to(place.device))
         descent.down(loss, step)
         done = step + 1
-        if done % CHECKPOINT_STEPS == 0 or done == course.steps:
-            table = descent.tensors("actor") | beside.tensors()
+        enough = stop.enough(done)
+        if done % CHECKPOINT_STEPS == 0 or done == course.steps or enough:
+            table = descent.tensors("actor") | stop.tensors() | beside.tensors()
             write_checkpoint(course.checkpoint, table, course.job, done)
         if done % REPORT_STEPS == 0 or done == course.steps:
-            value = float(loss.detach())
-            if not math.isfinite(value):
-                raise LearningProblem(f"The actor's loss is {value} after {done} steps; lower learning_rate.")
-            yield done, value
-    descent.take_average()
+            yield done, {"loss": finite_loss(loss, done), "steps": float(done)} | stop.figures() | place.figures()
+        if enough:
+            break
+    stop.settle()
+    network.to("cpu")
+
+
+def finite_loss(loss: torch.Tensor, done: int) -> float:
+    """The loss as a number; LearningProblem when it is none."""
+    value = float(loss.detach())
+    if not math.isfinite(value):
+        raise LearningProblem(f"The policy's loss is {value} after {done} steps; lower learning_rate.")
+    return value
 
 
 def version_of(network: FlowNetwork, scales: tuple[Scale, Scale], temperature: float) -> FlowVersion:
@@ -181,12 +226,12 @@ def version_of(network: FlowNetwork, scales: tuple[Scale, Scale], temperature: f
     )
 
 
-def _batch(lesson: Lesson, rows: IntArray, random: np.random.Generator) -> FlowBatch:
+def _batch(lesson: Lesson, rows: IntArray, random: np.random.Generator, place: Workplace) -> FlowBatch:
     chunk = lesson.chunk[rows]
     return FlowBatch(
-        features=torch.from_numpy(lesson.features[rows]),
-        chunk=torch.from_numpy(chunk),
-        mask=torch.from_numpy(lesson.mask[rows]),
-        noise=torch.from_numpy(random.standard_normal(chunk.shape, dtype=np.float32)),
-        time=torch.from_numpy(random.random(len(rows), dtype=np.float32)),
+        features=torch.from_numpy(lesson.features[rows]).to(place.device),
+        chunk=torch.from_numpy(chunk).to(place.device),
+        mask=torch.from_numpy(lesson.mask[rows]).to(place.device),
+        noise=torch.from_numpy(random.standard_normal(chunk.shape, dtype=np.float32)).to(place.device),
+        time=torch.from_numpy(random.random(len(rows), dtype=np.float32)).to(place.device),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from policies.lerobot_policy import About, Parts, missing_extra
+from policies.lerobot_files import About, Parts, missing_extra
 from policies.normalise import Scale
 
 STATE, ENVIRONMENT, ACTION = "observation.state", "observation.environment_state", "action"

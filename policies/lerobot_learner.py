@@ -6,7 +6,6 @@ up by row and not carried in the batch. Without a parent a small policy is made 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -19,19 +18,21 @@ from enpire.errors import LearningProblem
 from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.store import durable
-from enpire.types import FloatArray
-from policies import lerobot_policy
+from enpire.types import FloatArray, IntArray
+from policies import lerobot_files, lerobot_policy
+from policies.album import Album
 from policies.clone import prepare
-from policies.descent import Descent, Schedule, read_checkpoint, write_checkpoint
-from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS, Course
+from policies.descent import Descent, Schedule, TensorTable, read_checkpoint, write_checkpoint
+from policies.early_stop import EarlyStop, held_out, rows_to_look_at
+from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS, Course, finite_loss
 from policies.habc.learner import Material, WeightTable, critic_training, gather, judged
 from policies.habc.segments import Windows
 from policies.habc.settings import HabcSettings
 from policies.habc.train import head_start
 from policies.habc.weights import normalised
 from policies.lerobot_base import LerobotShape, new_parts
+from policies.lerobot_files import Parts
 from policies.lerobot_losses import has_row_losses, mean_loss, row_losses
-from policies.lerobot_policy import Parts
 from policies.normalise import Scale
 from policies.training_data import read_episodes, stacked_actions, stacked_states
 
@@ -71,19 +72,23 @@ class LerobotHabc:
             table = WeightTable(material.windows, training, rule)
             chances = table.chances(material.windows, job.round)
             course = replace(course, steps=settings.steps(int((chances > 0).sum())))
-            loss = math.nan
-            for done, loss in _train(parts, _Study(material, table, chances, settings), course):
-                report(Progress(stage="actor", done=done, total=course.steps, figures={"loss": loss}))
+            album = Album(job, material.windows, material.episodes)
+            album.collect(lerobot_policy.cameras_of(parts.policy.config), report)
+            study = _Study(material, table, chances, settings, course.seed)
+            for done, taught in _train(parts, study, _Feed(parts, material.windows, album), course):
+                report(Progress(stage="actor", done=done, total=course.steps, figures=taught))
+                figures |= taught
         staged = durable.stage_folder(job.output)
-        lerobot_policy.save(parts, staged)
+        lerobot_files.save(parts, staged)
         durable.fill_folder(staged, {})
         durable.reveal([(staged, job.output)])
-        return figures | {"loss": loss, "steps": float(course.steps)}
+        album.close()
+        return figures
 
 
 def _parts(job: ImprovementJob, settings: LerobotSettings, scales: tuple[Scale, Scale]) -> Parts:
     if job.parent is not None:
-        return lerobot_policy.open_parts(job.parent)
+        return lerobot_files.open_parts(job.parent)
     shape = LerobotShape(
         family=settings.family, width=settings.width, horizon=settings.horizon, execute=settings.execute
     )
@@ -93,10 +98,10 @@ def _parts(job: ImprovementJob, settings: LerobotSettings, scales: tuple[Scale, 
 def _fitted(settings: LerobotSettings, parts: Parts) -> LerobotSettings:
     """The settings with the policy's own chunk; LearningProblem for what episodes do not hold."""
     config: Any = parts.policy.config
-    if lerobot_policy.picture_inputs(config) or getattr(config, "n_obs_steps", 1) != 1:
+    if getattr(config, "n_obs_steps", 1) != 1:
         raise LearningProblem(
-            f"This {config.type} policy reads pictures or several observation steps; episodes keep one state for each "
-            "decision, so only policies of the state with n_obs_steps 1 can be improved here."
+            f"This {config.type} policy reads {config.n_obs_steps} observation steps; a window holds what was sensed "
+            "at one decision, so only policies with n_obs_steps 1 can be improved here."
         )
     wide = len(config.action_delta_indices)
     draw = settings.weights == "draw" or not has_row_losses(parts.policy)
@@ -106,13 +111,18 @@ def _fitted(settings: LerobotSettings, parts: Parts) -> LerobotSettings:
 class _Study:
     """Windows as LeRobot wants them, with the chance and the weight of each."""
 
-    def __init__(self, material: Material, table: WeightTable, chances: FloatArray, settings: LerobotSettings) -> None:
+    def __init__(
+        self, material: Material, table: WeightTable, chances: FloatArray, settings: LerobotSettings, seed: int
+    ) -> None:
         self.windows: Windows = material.windows
         self._table, self.settings = table, settings
         if settings.weights == "draw":
             every = np.arange(len(self.windows))
             chances = chances * table.weights(settings.warmup_steps, every)
-        self._ladder = np.cumsum(chances, dtype=np.float64)
+        held = held_out(self.windows.episode, chances) & bool(settings.early_stop)
+        self.looked = rows_to_look_at(held, chances, seed)
+        """Rows of the held-out minibatch; empty where training never ends early."""
+        self._ladder = np.cumsum(chances * ~held, dtype=np.float64)
         if not self._ladder[-1] > 0:
             raise LearningProblem("No window may be imitated: there is neither a demonstration nor a success.")
 
@@ -127,45 +137,108 @@ class _Study:
         return normalised(self._table.weights(step, rows), self.windows.demonstration[rows])
 
 
-def _train(parts: Parts, study: _Study, course: Course) -> Iterator[tuple[int, float]]:
-    """Train in place, yielding (steps done, loss); a killed run goes on from its last checkpoint to the same bytes."""
+class _Feed:
+    """Minibatches as LeRobot's own losses read them, with its mask of what is padded."""
+
+    def __init__(self, parts: Parts, windows: Windows, album: Album) -> None:
+        self._parts, self._windows, self._album = parts, windows, album
+        self._cameras = lerobot_policy.cameras_of(parts.policy.config)
+        # Without pictures everything is small, and is normalised once.
+        self._whole = None if self._cameras else self._seen(np.arange(len(windows)))
+
+    def batch(self, rows: IntArray, device: torch.device) -> dict[str, Tensor]:
+        """Inputs, `action` (B, horizon, action_dim) and `action_is_pad` (B, horizon) of these windows."""
+        if self._whole is None:
+            found = self._seen(rows)
+        else:
+            index = torch.from_numpy(rows)
+            found = {key: value[index] for key, value in self._whole.items()}
+        return {key: value.to(device) for key, value in found.items()}
+
+    def _seen(self, rows: IntArray) -> dict[str, Tensor]:
+        about, windows = self._parts.about, self._windows
+        asked: dict[str, Any] = {
+            **lerobot_policy.batch_of(about, windows.state[rows]),
+            "task": [about.task] * len(rows),
+        }
+        for camera in self._cameras:
+            asked[f"{lerobot_policy.IMAGES}{camera}"] = lerobot_policy.picture_rows(self._album.images(camera, rows))
+        seen = self._parts.before({**asked, "action": torch.from_numpy(windows.chunk[rows])})
+        found = {key: value for key, value in seen.items() if key.startswith("observation.")}
+        if self._parts.policy.config.type == "diffusion":
+            found = {key: value[:, None] for key, value in found.items()}
+        mask = torch.from_numpy(windows.mask[rows])
+        return {**found, "action": seen["action"] * mask[..., None], "action_is_pad": mask == 0}
+
+
+def _train(parts: Parts, study: _Study, feed: _Feed, course: Course) -> Iterator[tuple[int, dict[str, float]]]:
+    """Train in place, yielding (steps done, figures); a killed run goes on from its checkpoint to the same bytes."""
     policy: Any = parts.policy
-    settings = study.settings
+    settings, place = study.settings, course.settings.workplace
+    # Small steps would be lost on weights of 16 bits; the products may still be computed in them.
+    policy.float().to(place.device)
+    policy.config.device = str(place.device)
     schedule = Schedule(first=settings.learning_rate, last=settings.last_learning_rate, steps=course.steps)
     descent = Descent(policy.parameters(), schedule, settings.average)
-    inputs = _inputs(parts, study.windows)
-    first = 0
+    losses_of = place.compile(row_losses if settings.weights == "loss" else _mean_rows)
+
+    def held_out_loss() -> float:
+        torch.manual_seed(course.seed)
+        batches = np.array_split(study.looked, -(-len(study.looked) // settings.batch))
+        policy.eval()
+        with torch.no_grad(), place.autocast():
+            found = [float(losses_of(policy, feed.batch(rows, place.device)).mean()) for rows in batches]
+        policy.train()
+        return float(np.mean(found))
+
+    stop = EarlyStop(settings.early_stop, descent, held_out_loss if len(study.looked) else None)
+    done = 0
     if (found := read_checkpoint(course.checkpoint, course.job)) is not None:
-        table, first = found
+        table, done = found
         descent.restore("actor", table)
+        stop.restore(table)
+        _restore_buffers(policy, table)
     policy.train()
-    for step in range(first, course.steps):
+    last = done if stop.seen_enough else course.steps
+    if done == last:
+        yield done, {"steps": float(done)} | stop.figures()
+    for step in range(done, last):
         random = np.random.default_rng((course.seed, step))
         torch.manual_seed(int(random.integers(2**62)))
         rows = study.rows(random)
-        batch = {key: value[torch.from_numpy(rows)] for key, value in inputs.items()}
-        weights = torch.from_numpy(study.weights(step, rows))
-        loss = (weights * row_losses(policy, batch)).mean() if settings.weights == "loss" else mean_loss(policy, batch)
+        weights = torch.from_numpy(study.weights(step, rows)).to(place.device)
+        with place.autocast():
+            loss = (weights * losses_of(policy, feed.batch(rows, place.device))).mean()
         descent.down(loss, step)
         done = step + 1
-        if done % CHECKPOINT_STEPS == 0 or done == course.steps:
-            write_checkpoint(course.checkpoint, descent.tensors("actor"), course.job, done)
+        enough = stop.enough(done)
+        if done % CHECKPOINT_STEPS == 0 or done == course.steps or enough:
+            table = descent.tensors("actor") | stop.tensors() | _buffers(policy)
+            write_checkpoint(course.checkpoint, table, course.job, done)
         if done % REPORT_STEPS == 0 or done == course.steps:
-            value = float(loss.detach())
-            if not math.isfinite(value):
-                raise LearningProblem(f"The policy's loss is {value} after {done} steps; lower learning_rate.")
-            yield done, value
-    descent.take_average()
-    policy.eval()
+            yield done, {"loss": finite_loss(loss, done), "steps": float(done)} | stop.figures() | place.figures()
+        if enough:
+            break
+    stop.settle()
+    policy.to("cpu").eval()
+    policy.config.device = "cpu"
 
 
-def _inputs(parts: Parts, windows: Windows) -> dict[str, Tensor]:
-    """Normalised states and actions of all windows, with LeRobot's mask of what is padded."""
-    rows: dict[str, Tensor] = lerobot_policy.batch_of(parts.about, windows.state)
-    keys = list(rows)
-    seen = parts.before({**rows, "action": torch.from_numpy(windows.chunk), "task": [""] * len(windows)})
-    found = {key: seen[key] for key in keys}
-    if parts.policy.config.type == "diffusion":
-        found = {key: value[:, None] for key, value in found.items()}
-    mask = torch.from_numpy(windows.mask)
-    return {**found, "action": seen["action"] * mask[..., None], "action_is_pad": mask == 0}
+def _mean_rows(policy: Any, batch: dict[str, Tensor]) -> Tensor:
+    """The policy's own mean, for weights that act on the draw."""
+    return mean_loss(policy, batch)
+
+
+def _buffers(policy: Any) -> TensorTable:
+    """What a network learns beside its weights (running means of batch normalisation)."""
+    return {
+        f"buffer.{name}": value.cpu().numpy().copy()
+        for name, value in policy.named_buffers()
+        if value.dtype == torch.float32
+    }
+
+
+def _restore_buffers(policy: Any, table: TensorTable) -> None:
+    for name, value in policy.named_buffers():
+        if f"buffer.{name}" in table:
+            value.copy_(torch.from_numpy(np.array(table[f"buffer.{name}"])).reshape(value.shape))

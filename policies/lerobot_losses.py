@@ -1,8 +1,9 @@
 """Per-sample losses of LeRobot policies, so that each recorded decision can count as much as it helped.
 
 ACT and Diffusion of 0.6.1 give only a mean over the batch; these functions compute the same numbers row by row, and a
-test holds their mean equal to LeRobot's own. Policies that know `reduction="none"` are asked for it. For any other
-policy the weights act on the draw of the samples instead: the same expectation, and no line of its code is touched.
+test holds their mean equal to LeRobot's own. Policies that know `reduction="none"`, such as SmolVLA, are asked for it;
+pi0.5 knows it, too, but would count what is padded, so its error is masked here. For any other policy the weights act
+on the draw of the samples instead: the same expectation, and no line of its code is touched.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ def row_losses(policy: Any, batch: dict[str, Tensor]) -> Tensor:
         return _act(policy, batch)
     if policy.config.type == "diffusion":
         return _diffusion(policy, batch)
+    if any(kind.__name__ == "PI05Policy" for kind in type(policy).__mro__):
+        return _pi05(policy, batch)
     return policy.forward(batch, reduction="none")[0]
 
 
@@ -40,7 +43,8 @@ def _masked(error: Tensor, batch: dict[str, Tensor]) -> Tensor:
 
 
 def _act(policy: Any, batch: dict[str, Tensor]) -> Tensor:
-    guess, (mean, log_variance) = policy.model(batch)
+    pictures = [batch[key] for key in policy.config.image_features]
+    guess, (mean, log_variance) = policy.model({**batch, "observation.images": pictures} if pictures else batch)
     losses = _masked(functional.l1_loss(batch["action"], guess, reduction="none"), batch)
     if policy.config.use_vae and log_variance is not None:
         apart = -0.5 * (1 + log_variance - mean.square() - log_variance.exp())
@@ -50,10 +54,23 @@ def _act(policy: Any, batch: dict[str, Tensor]) -> Tensor:
 
 def _diffusion(policy: Any, batch: dict[str, Tensor]) -> Tensor:
     model, action = policy.diffusion, batch["action"]
-    seen = model._prepare_global_conditioning(batch)
+    pictures = [batch[key] for key in policy.config.image_features]
+    stacked = {"observation.images": torch.stack(pictures, dim=-4)} if pictures else {}
+    seen = model._prepare_global_conditioning({**batch, **stacked})
     # Noise before times: the order in which LeRobot draws them.
-    noise = torch.randn(action.shape)
-    time = torch.randint(0, model.noise_scheduler.config.num_train_timesteps, (len(action),)).long()
+    noise = torch.randn(action.shape, device=action.device)
+    last = model.noise_scheduler.config.num_train_timesteps
+    time = torch.randint(0, last, (len(action),), device=action.device).long()
     guess = model.unet(model.noise_scheduler.add_noise(action, noise, time), time, global_cond=seen)
     aim = noise if policy.config.prediction_type == "epsilon" else action
     return _masked(functional.mse_loss(guess, aim, reduction="none"), batch)
+
+
+def _pi05(policy: Any, batch: dict[str, Tensor]) -> Tensor:
+    model, action = policy.model, policy.prepare_action(batch)
+    # Noise before times: the order in which LeRobot draws them.
+    noise = model.sample_noise(action.shape, action.device)
+    time = model.sample_time(len(action), action.device)
+    words = batch["observation.language.tokens"], batch["observation.language.attention_mask"]
+    error = model.forward(*policy._preprocess_images(batch), *words, action, noise, time)
+    return _masked(error[:, :, : batch["action"].shape[-1]], batch)

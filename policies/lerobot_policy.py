@@ -1,124 +1,24 @@
-"""Any LeRobot policy (0.6.1) as a Policy, from a local folder: nothing is asked of a hub, in reading or in writing.
-
-A version's folder is LeRobot's own `pretrained_model` folder (config.json, model.safetensors, the two processors)
-with our policy.json beside it, so that LeRobot's tools open it too:
-{"kind": "lerobot", "inputs": {LeRobot's key: [first, last + 1] of our state}, "execute": number, "task": text}.
-"""
+"""Any LeRobot policy (0.6.1) as a Policy: several lanes, seeded noise, the robot's units (`lerobot_files` loads it)."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from enpire.errors import MissingExtra, PolicyProblem
-from enpire.files import parse
-from enpire.types import FloatArray, IntArray, Observation
-
-if TYPE_CHECKING:
-    from lerobot.policies.pretrained import PreTrainedPolicy
+from enpire.errors import PolicyProblem
+from enpire.types import FloatArray, ImageArray, IntArray, Observation
+from policies.lerobot_files import About, Parts, open_parts
+from policies.lerobot_files import save as save
 
 BLOCK_ROWS = 8
 """ACT decides for blocks of exactly this many lanes, so that a lane's chunk is the same in any company."""
 IMAGES = "observation.images."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class About:
-    """What policy.json says."""
-
-    kind: Literal["lerobot"] = "lerobot"
-    inputs: Mapping[str, tuple[int, int]]
-    """LeRobot's key -> the part of our state row that it gets, [first, last + 1)."""
-    execute: int
-    """Actions sent before the next decision."""
-    commands: int = 1
-    """Commands in one action of a policy that knows no chunks (LeRobot's gaussian_actor)."""
-    task: str = ""
-    """The instruction that a vision-language-action policy reads."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """A LeRobot policy with its processors."""
-
-    about: About
-    policy: PreTrainedPolicy
-    before: Any
-    """LeRobot's pipeline that normalises a batch."""
-    after: Any
-    """LeRobot's pipeline that brings actions back to the robot's units."""
-
-
-def open_parts(folder: Path) -> Parts:
-    """Load a version's folder. PolicyProblem when it does not fit, MissingExtra without LeRobot."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    path = folder / "policy.json"
-    try:
-        document: object = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise PolicyProblem(f"{path} cannot be read ({error}); fetch the version again.") from error
-    about = parse(About, document, f"The version {path}")
-    for name in ("config.json", "model.safetensors", "policy_preprocessor.json", "policy_postprocessor.json"):
-        if not (folder / name).is_file():
-            # LeRobot would look for a missing file on the hub.
-            raise PolicyProblem(f"{folder} lacks {name}, which every LeRobot policy has; save it with its processors.")
-    return _opened(folder.resolve(), about)
-
-
-def _opened(folder: Path, about: About) -> Parts:
-    try:
-        from lerobot.configs.policies import PreTrainedConfig
-        from lerobot.policies.factory import get_policy_class, make_pre_post_processors
-    except ModuleNotFoundError as missing:
-        raise missing_extra(missing) from missing
-    try:
-        config = PreTrainedConfig.from_pretrained(folder, local_files_only=True)
-        config.device = "cpu"
-        policy = get_policy_class(config.type).from_pretrained(
-            folder, config=config, local_files_only=True, strict=True
-        )
-        before, after = make_pre_post_processors(
-            config, pretrained_path=str(folder), preprocessor_overrides={"device_processor": {"device": "cpu"}}
-        )
-    except ImportError as missing:
-        raise missing_extra(missing) from missing
-    except (OSError, ValueError, KeyError, RuntimeError, TypeError) as error:
-        raise PolicyProblem(f"{folder}: LeRobot cannot load this policy ({error}).") from error
-    policy.eval()
-    return Parts(about=about, policy=policy, before=before, after=after)
-
-
-def missing_extra(missing: ImportError) -> MissingExtra:
-    """The sentence for a LeRobot that is not there, or lacks what one family of policies needs."""
-    extra = "vla" if "transformers" in str(missing) else "lerobot"
-    return MissingExtra(
-        f"This LeRobot policy needs a package that is not installed ({missing}): pip install 'enpire[{extra}]'."
-    )
-
-
-def save(parts: Parts, folder: Path) -> None:
-    """Write a version into an existing folder; LeRobot's tools and `load` both open it."""
-    for parameter in parts.policy.parameters():
-        # A trained network's parameters may be views of one row; a file wants each by itself.
-        parameter.data = parameter.data.clone()
-    parts.policy.save_pretrained(folder)
-    # Without metadata: names of shared tensors would stand there in another order each time.
-    weights = folder / "model.safetensors"
-    save_file(load_file(weights), weights, metadata={"format": "pt"})
-    parts.before.save_pretrained(folder)
-    parts.after.save_pretrained(folder)
-    text = json.dumps(asdict(parts.about), indent=1, sort_keys=True) + "\n"
-    (folder / "policy.json").write_text(text, encoding="utf-8")
 
 
 def batch_of(about: About, state: FloatArray) -> dict[str, Tensor]:
@@ -132,8 +32,23 @@ def batch_of(about: About, state: FloatArray) -> dict[str, Tensor]:
 
 
 def picture_inputs(config: Any) -> Mapping[str, Any]:
-    """LeRobot's key -> feature, for the inputs that are pictures."""
-    return {key: feature for key, feature in config.input_features.items() if feature.type.name == "VISUAL"}
+    """LeRobot's key -> feature, for the inputs that are pictures of a camera; empty ones the policy fills in itself."""
+    return {
+        key: feature
+        for key, feature in config.input_features.items()
+        if feature.type.name == "VISUAL" and not key.startswith(f"{IMAGES}empty_camera_")
+    }
+
+
+def cameras_of(config: Any) -> tuple[str, ...]:
+    """The cameras that a policy looks through."""
+    return tuple(key.removeprefix(IMAGES) for key in picture_inputs(config))
+
+
+def picture_rows(images: ImageArray) -> Tensor:
+    """Pictures (B, height, width, 3) as LeRobot wants them: (B, 3, height, width), in [0, 1]."""
+    rows = np.ascontiguousarray(images.transpose(0, 3, 1, 2), np.float32)
+    return torch.from_numpy(rows / np.float32(255))
 
 
 class LerobotPolicy:
@@ -166,14 +81,7 @@ class LerobotPolicy:
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
         """Chunks for the lanes named, (len(lanes), horizon, action_dim), in the robot's units."""
-        unknown = [int(lane) for lane in lanes if int(lane) not in self._noise]
-        if unknown:
-            raise PolicyProblem(f"lane {unknown[0]} decides before its episode began; call begin(lane, seed) first.")
-        if len(observation.state) != len(lanes):
-            raise PolicyProblem(f"{len(observation.state)} states came for {len(lanes)} lanes; give one for each.")
-        rows = self._rows(observation)
-        for row, lane in enumerate(lanes):
-            self._remember(int(lane), {key: value[row] for key, value in rows.items()})
+        self._see(observation, lanes)
         size = BLOCK_ROWS if self._blocks else 1
         parts = [self._block([int(lane) for lane in lanes[top : top + size]]) for top in range(0, len(lanes), size)]
         return np.concatenate(parts) if parts else np.zeros((0, self.horizon, self._action_dim), np.float32)
@@ -182,20 +90,32 @@ class LerobotPolicy:
     def _action_dim(self) -> int:
         return int(self._config.action_feature.shape[0]) // self._parts.about.commands
 
-    def _rows(self, observation: Observation) -> dict[str, Tensor]:
-        """Normalised inputs, one row for each lane."""
-        rows = batch_of(self._parts.about, observation.state)
+    def _see(self, observation: Observation, lanes: IntArray, **beside: Tensor) -> dict[str, Tensor]:
+        """Remember what the lanes named sense now; all of it, and `beside`, as LeRobot's pipeline hands it over."""
+        unknown = [int(lane) for lane in lanes if int(lane) not in self._noise]
+        if unknown:
+            raise PolicyProblem(f"lane {unknown[0]} decides before its episode began; call begin(lane, seed) first.")
+        if len(observation.state) != len(lanes):
+            raise PolicyProblem(f"{len(observation.state)} states came for {len(lanes)} lanes; give one for each.")
+        seen = self._parts.before(self._inputs(observation) | beside)
+        for row, lane in enumerate(lanes):
+            self._remember(
+                int(lane), {key: value[row] for key, value in seen.items() if key.startswith("observation.")}
+            )
+        return seen
+
+    def _inputs(self, observation: Observation) -> dict[str, Any]:
+        """What the pipeline is given, one row for each lane."""
+        rows: dict[str, Any] = {**batch_of(self._parts.about, observation.state)}
         for key in picture_inputs(self._config):
             camera = key.removeprefix(IMAGES)
             if camera not in observation.images:
                 raise PolicyProblem(
                     f"this policy looks through the camera {camera!r}, which the station does not have."
                 )
-            picture = np.ascontiguousarray(observation.images[camera].transpose(0, 3, 1, 2), np.float32)
-            rows[key] = torch.from_numpy(picture / np.float32(255))
-        asked: dict[str, Any] = {**rows, "task": [self._parts.about.task] * len(observation.state)}
-        seen = self._parts.before(asked)
-        return {key: value for key, value in seen.items() if key.startswith("observation.")}
+            rows[key] = picture_rows(observation.images[camera])
+        rows["task"] = [self._parts.about.task] * len(observation.state)
+        return rows
 
     def _remember(self, lane: int, row: dict[str, Tensor]) -> None:
         past = self._past.setdefault(lane, deque(maxlen=self._steps))
@@ -203,7 +123,7 @@ class LerobotPolicy:
         while len(past) < self._steps:
             past.append(row)
 
-    def _block(self, lanes: list[int]) -> FloatArray:
+    def _block(self, lanes: list[int], **along: Any) -> FloatArray:
         padded = lanes + [lanes[-1]] * ((BLOCK_ROWS if self._blocks else 1) - len(lanes))
         keys = self._past[lanes[0]][0]
         stacked = {
@@ -213,16 +133,16 @@ class LerobotPolicy:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             self._parts.policy.reset()
             torch.manual_seed(int(self._noise[lanes[0]].integers(2**62)))
-            chunk = self._chunk(batch)
+            chunk = self._chunk(batch, **along)
             actions = self._parts.after(chunk.reshape(-1, chunk.shape[-1]))
         found = actions.numpy().astype(np.float32)
         return found.reshape(len(padded), -1, self._action_dim)[: len(lanes)]
 
-    def _chunk(self, batch: dict[str, Tensor]) -> Tensor:
+    def _chunk(self, batch: dict[str, Tensor], **along: Any) -> Tensor:
         """(B, steps, action width), normalised."""
         if self._config.type == "gaussian_actor":
             return self._parts.policy.select_action(batch)[:, None]
-        return self._parts.policy.predict_action_chunk(batch)
+        return self._parts.policy.predict_action_chunk(batch, **along)
 
     def _shaped(self, value: Tensor) -> Tensor:
         """(B, steps, ...) for policies with a history axis, (B, ...) for those without."""
@@ -242,6 +162,49 @@ class LerobotPolicy:
         return int(chunk.shape[1])
 
 
+class ContinuingPolicy(LerobotPolicy):
+    """A LeRobot policy that begins a chunk along what is still being carried out of the last one.
+
+    LeRobot's own real-time chunking (Black et al., arXiv 2506.07339) of its flow policies: SmolVLA, pi0, pi0.5 and
+    more. `rtc_config` in the version's config.json says how; where it is left out, LeRobot's defaults hold.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        """Give the policy its guidance."""
+        from lerobot.policies.rtc import RTCConfig
+
+        policy: Any = parts.policy
+        policy.config.rtc_config = policy.config.rtc_config or RTCConfig()
+        policy.init_rtc_processor()
+        # The guidance asks for gradients of the actions; none of the weights' are wanted.
+        policy.requires_grad_(requires_grad=False)
+        super().__init__(parts)
+
+    def act_along(self, observation: Observation, lanes: IntArray, left: FloatArray, delay: int) -> FloatArray:
+        """Chunks (len(lanes), horizon, action_dim) that go on from what is `left` (len(lanes), any, action_dim).
+
+        The first `delay` actions are drawn towards it with full weight, those after them with less and less.
+        """
+        counts = np.isfinite(left).all(axis=2).sum(axis=1)
+        if not counts.any():
+            return self.act(observation, lanes)
+        # LeRobot's pipeline treats them as it treats the actions of a training batch: relative where the policy wants.
+        rest = self._see(observation, lanes, action=torch.from_numpy(np.nan_to_num(left)))["action"]
+        parts = [
+            self._block(
+                [int(lane)],
+                inference_delay=delay,
+                prev_chunk_left_over=rest[row : row + 1, :count] if count else None,
+            )
+            for row, (lane, count) in enumerate(zip(lanes, counts, strict=True))
+        ]
+        return np.concatenate(parts)
+
+
 def load(folder: Path) -> LerobotPolicy:
-    """Load a version's folder."""
-    return LerobotPolicy(open_parts(folder))
+    """Load a version's folder; it knows real-time chunking where LeRobot's policy does and its config allows it."""
+    parts = open_parts(folder)
+    policy: Any = parts.policy
+    if policy.supports_rtc() and (policy.config.rtc_config is None or policy.config.rtc_config.enabled):
+        return ContinuingPolicy(parts)
+    return LerobotPolicy(parts)

@@ -22,12 +22,12 @@ from enpire.errors import LearningProblem
 from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.store import durable
-from policies import lerobot_policy
+from policies import lerobot_files, lerobot_policy
 from policies.clone import job_digest, prepare
 from policies.descent import TensorTable, read_checkpoint, write_checkpoint
 from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS
 from policies.lerobot_base import ACTION, STATE
-from policies.lerobot_policy import About, Parts, missing_extra
+from policies.lerobot_files import About, Parts, missing_extra
 from policies.replay import Replay, recent, replay_of
 from policies.training_data import read_episodes
 
@@ -90,7 +90,7 @@ class LerobotSac:
                 figures |= seen
                 report(Progress(stage="actor", done=done, total=steps, figures=seen))
         staged = durable.stage_folder(job.output)
-        lerobot_policy.save(parts, staged)
+        lerobot_files.save(parts, staged)
         save_file(_plain(algorithm.state_dict()), staged / CRITICS)
         durable.fill_folder(staged, {})
         durable.reveal([(staged, job.output)])
@@ -162,7 +162,7 @@ def _parent(folder: Path | None) -> Parts | None:
     """The parent when it is a policy of this kind; any other (the cloned base) gives only its rollouts."""
     if folder is None or not (folder / CRITICS).is_file():
         return None
-    return lerobot_policy.open_parts(folder)
+    return lerobot_files.open_parts(folder)
 
 
 def _fresh(settings: SacSettings, replay: Replay) -> Parts:

@@ -72,15 +72,13 @@ class Recap:
         chances = draw_chances(windows, settings, job.round) * (weights > 0)
         lesson = Lesson.of(windows, pupil.network.shape, pupil.scales, chances)
         course = course_of(job, settings, int((chances > 0).sum()))
-        loss = float("nan")
-        for done, loss in train_actor(pupil.network, lesson, course, lambda _, rows: weights[rows], Extra()):
-            report(Progress(stage="actor", done=done, total=course.steps, figures={"loss": loss}))
+        taught: dict[str, float] = {}
+        for done, taught in train_actor(pupil.network, lesson, course, lambda _, rows: weights[rows], Extra()):
+            report(Progress(stage="actor", done=done, total=course.steps, figures=taught))
         write_version(version_of(pupil.network, pupil.scales, pupil.temperature), job.output)
         own = windows.policy
-        return {
-            "loss": loss,
+        return taught | {
             "windows": float(len(windows)),
-            "steps": float(course.steps),
             "kept_share": float(weights[own].mean()) if own.any() else float("nan"),
             "kept_of_failures": float(weights[own & ~windows.success].mean())
             if (own & ~windows.success).any()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 
 from enpire import versions
+from enpire.fleet.local import station_files
 from enpire.fleet.lockstep import demonstrated, experiment_first
 from enpire.ids import mint
 from enpire.interfaces import ImprovementJob
@@ -99,6 +100,9 @@ def _job(lab: Lab) -> ImprovementJob:
         output=work / "version",
         round=training.round,
         seed=lab.campaign.seed * 1000 + training.round,
+        station_seeds={
+            file.name: file.seed for file in station_files(lab.campaign, lab.home) if file.driver == "mujoco"
+        },
     )
 
 

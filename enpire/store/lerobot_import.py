@@ -108,18 +108,16 @@ def _outcome(part: Columns) -> Literal["success", "failure", "unsafe", "aborted"
     return "unknown"
 
 
-def _places(root: Path) -> Mapping[int, Mapping[str, Any]]:
-    """Episode -> its row in meta/episodes, without the statistics; nothing where a dataset has no such file."""
+def _places(root: Path) -> Iterator[Mapping[str, object]]:
+    """The rows of meta/episodes, without the statistics; none where a dataset has no such file."""
     parquet, broken = _parquet()
-    found: dict[int, Mapping[str, Any]] = {}
     for file in sorted((root / "meta" / "episodes").rglob("*.parquet")):
         try:
             names = [name for name in parquet.read_schema(file).names if not name.startswith("stats/")]
             rows = parquet.read_table(file, columns=names).to_pylist()
         except (broken, OSError) as error:
             raise FileProblem(f"{file} cannot be read: {error}.") from error
-        found |= {int(row["episode_index"]): row for row in rows}
-    return found
+        yield from rows
 
 
 def _columns(root: Path) -> dict[str, npt.NDArray[Any]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+
+import numpy.typing as npt
 
 from enpire.errors import FileProblem, MissingExtra
 from enpire.store import pictures
@@ -19,34 +21,48 @@ Pictures = Callable[[], Iterator[Seen]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where what one camera saw in one episode lies."""
+
+    video: Path
+    begin_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Films:
     """Where a dataset keeps what its cameras saw."""
 
     root: Path
     rate_hz: float
-    pattern: str
-    """Path of a video, with `video_key`, `chunk_index` and `file_index` to fill in."""
     videos: tuple[str, ...]
     """Keys of cameras that were filmed."""
     images: tuple[str, ...]
     """Keys of cameras whose pictures lie one by one in a column of the data."""
-    places: Mapping[int, Mapping[str, Any]]
-    """Episode -> its row in meta/episodes: which video, from which second."""
+    places: Mapping[tuple[int, str], Place]
+    """(episode, key of a camera that was filmed) -> where."""
 
     @classmethod
-    def of(cls, root: Path, info: Mapping[str, Any], places: Mapping[int, Mapping[str, Any]]) -> Films:
+    def of(cls, root: Path, info: Mapping[str, object], rows: Iterable[Mapping[str, object]]) -> Films:
         """From `meta/info.json` and the rows of `meta/episodes`; depth pictures are not read."""
-        kinds: dict[str, tuple[str, ...]] = {"video": (), "image": ()}
-        for key, feature in cast("Mapping[str, Mapping[str, Any]]", info.get("features", {})).items():
-            if key.startswith(IMAGES) and feature.get("dtype") in kinds and 3 in feature.get("shape", ()):
-                kinds[str(feature["dtype"])] += (key,)
+        features = cast("Mapping[str, Mapping[str, object]]", info.get("features", {}))
+        coloured = {
+            key: feature.get("dtype")
+            for key, feature in features.items()
+            if key.startswith(IMAGES) and 3 in cast("Sequence[int]", feature.get("shape", ()))
+        }
+        videos = tuple(key for key, kind in coloured.items() if kind == "video")
+        pattern = str(info.get("video_path"))
         return cls(
-            root=root, rate_hz=float(info.get("fps", 0)), pattern=str(info.get("video_path") or ""),
-            videos=kinds["video"], images=kinds["image"], places=places,
+            root=root, rate_hz=float(cast("float", info.get("fps", 1))), videos=videos,
+            images=tuple(key for key, kind in coloured.items() if kind == "image"),
+            places={
+                (int(cast("int", row["episode_index"])), key): _place(root, pattern, row, key)
+                for row in rows for key in videos if f"videos/{key}/from_timestamp" in row
+            },
         )  # fmt: skip
 
-    def pictures(self, episode: int, column: Mapping[str, Any], count: int) -> Pictures | None:
-        """The `count` instants of one episode, whose rows of the data are in `column`; None without a camera."""
+    def pictures(self, episode: int, columns: Mapping[str, npt.NDArray[Any]], count: int) -> Pictures | None:
+        """The `count` instants of one episode, whose rows of the data are in `columns`; None without a camera."""
         if not self.videos and not self.images:
             return None
 
@@ -54,36 +70,39 @@ class Films:
             filmed = {key: self._clip(episode, key, count) for key in self.videos}
             for tick in range(count):
                 seen = {key: next(clip) for key, clip in filmed.items()}
-                seen |= {key: self._single(column[key][tick], key) for key in self.images}
+                seen |= {key: self._single(columns[key][tick], key) for key in self.images}
                 yield {key.removeprefix(IMAGES): image for key, image in seen.items()}
 
         return read
 
     def _clip(self, episode: int, key: str, count: int) -> Iterator[ImageArray]:
-        place = self.places.get(episode, {})
-        asked = [place.get(f"videos/{key}/{name}") for name in ("chunk_index", "file_index", "from_timestamp")]
-        if None in asked or not self.pattern:
-            raise FileProblem(f"{self.root}/meta does not say in which video {key} of episode {episode} is.")
-        chunk, file, begin_s = asked
-        path = self.root / self.pattern.format(video_key=key, chunk_index=chunk, file_index=file)
-        return _decoded(path, float(cast("float", begin_s)), count, self.rate_hz)
+        place = self.places.get((episode, key))
+        if place is None:
+            raise FileProblem(f"{self.root}/meta/episodes does not say in which video {key} of episode {episode} is.")
+        return _decoded(place, count, self.rate_hz)
 
     def _single(self, cell: object, key: str) -> ImageArray:
-        data = cast("Mapping[str, Any]", cell).get("bytes") if isinstance(cell, dict) else None
+        data = cast("Mapping[str, object]", cell).get("bytes") if isinstance(cell, dict) else None
         try:
             return pictures.opened(cast("bytes", data or b""))
         except OSError as error:
             raise FileProblem(f"A picture of {key} in {self.root} cannot be read: {error}.") from error
 
 
-def _decoded(path: Path, begin_s: float, count: int, rate_hz: float) -> Iterator[ImageArray]:
-    """`count` pictures (height, width, 3) from the second `begin_s` on."""
+def _place(root: Path, pattern: str, row: Mapping[str, object], key: str) -> Place:
+    chunk, file, begin_s = (row[f"videos/{key}/{name}"] for name in ("chunk_index", "file_index", "from_timestamp"))
+    path = pattern.format(video_key=key, chunk_index=chunk, file_index=file)
+    return Place(video=root / path, begin_s=float(cast("float", begin_s)))
+
+
+def _decoded(place: Place, count: int, rate_hz: float) -> Iterator[ImageArray]:
+    """`count` pictures (height, width, 3) from a place on."""
     try:
         import av
         from av.error import FFmpegError
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"Videos need PyAV ({missing}): pip install 'enpire[lerobot]'.") from missing
-    found = 0
+    path, begin_s, found = place.video, place.begin_s, 0
     try:
         with av.open(str(path)) as film:
             stream = film.streams.video[0]

@@ -106,10 +106,10 @@ def _teach(
     draw = table.chances(windows, job.round)
     lesson = Lesson.of(windows, pupil.network.shape, pupil.scales, draw)
     course = course_of(job, training.settings, int((draw > 0).sum()))
-    loss = math.nan
-    for done, loss in train_actor(pupil.network, lesson, course, table.weights, training):
-        report(Progress(stage="actor", done=done, total=course.steps, figures={"loss": loss}))
-    return {"loss": loss, "steps": float(course.steps), "temperature": pupil.temperature}
+    taught: dict[str, float] = {}
+    for done, taught in train_actor(pupil.network, lesson, course, table.weights, training):
+        report(Progress(stage="actor", done=done, total=course.steps, figures=taught))
+    return taught | {"temperature": pupil.temperature}
 
 
 def rule_of(material: Material, said: Advantages, settings: HabcSettings, spread: FloatArray) -> WeightRule:

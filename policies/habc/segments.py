@@ -70,6 +70,8 @@ class Windows:
     """(N,), index of the episode in the list that was cut."""
     round: IntArray
     """(N,), round in which the episode was recorded."""
+    tick: IntArray
+    """(N,), frame of the episode at which the window begins."""
     length: IntArray
     """(N,), windows that the episode has."""
     stands_for: FloatArray
@@ -162,6 +164,7 @@ def _cut_one(episode: Recorded, index: int, how: Cut) -> Windows:
         success=np.full(count, episode.success),
         episode=np.full(count, index),
         round=np.full(count, episode.round),
+        tick=begins,
         length=np.full(count, count),
         stands_for=np.full(count, episode.stands_for, np.float32),
     )

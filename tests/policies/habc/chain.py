@@ -60,6 +60,7 @@ class Chain:
             success=success[episode],
             episode=episode,
             round=np.ones(len(here), np.int64),
+            tick=np.zeros(len(here), np.int64),
             length=length,
             stands_for=np.ones(len(here), np.float32),
         )

@@ -1,0 +1,82 @@
+"""What the cameras saw at each window: read from beside the episodes, or taken while simulated ones run again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from enpire.errors import FileProblem, LearningProblem
+from enpire.interfaces import ImprovementJob, Progress, Task
+from enpire.plugins import load, make
+from enpire.store import pictures
+from enpire.store.episodes import FolderStore
+from enpire.store.pictures import Seen
+from enpire.types import Episode, ImageArray, IntArray
+from policies.habc.segments import Windows
+from policies.training_data import Recorded
+
+_KEPT = 2000
+"""Pictures that stay in memory (about 300 MB of 224 x 224)."""
+
+
+class Album:
+    """The pictures of a round's windows. Those of simulated episodes lie in the job's folder until `close`."""
+
+    def __init__(self, job: ImprovementJob, windows: Windows, episodes: Sequence[Recorded]) -> None:
+        """`episodes` are those that have windows, in their order."""
+        self._job, self._windows = job, windows
+        self._made = job.work / "album"
+        place = {folder.name: folder for folder in job.episodes}
+        names = [item.order_id for item in episodes]
+        self._folder = {int(index): place[name] for index, name in zip(np.unique(windows.episode), names, strict=True)}
+        self._read = lru_cache(maxsize=_KEPT)(pictures.picture)
+
+    def collect(self, cameras: Sequence[str], report: Callable[[Progress], None]) -> None:
+        """See that there is a picture of every camera for every window, in the order of the episodes.
+
+        LearningProblem names the episode that has none and cannot run again.
+        """
+        for done, (index, folder) in enumerate(sorted(self._folder.items())):
+            if not set(cameras) <= set(pictures.cameras_of(folder)):
+                self._folder[index] = self._taken(folder, cameras, self._windows.tick[self._windows.episode == index])
+            report(Progress(stage="pictures", done=done + 1, total=len(self._folder), figures={}))
+
+    def images(self, camera: str, rows: IntArray) -> ImageArray:
+        """(B, height, width, 3) of these windows."""
+        where = zip(self._windows.episode[rows], self._windows.tick[rows], strict=True)
+        return np.stack([self._read(self._folder[int(index)], camera, int(tick)) for index, tick in where])
+
+    def close(self) -> None:
+        """Remove what was made for this job."""
+        shutil.rmtree(self._made, ignore_errors=True)
+
+    def _taken(self, folder: Path, cameras: Sequence[str], ticks: IntArray) -> Path:
+        made, wanted = self._made / folder.name, frozenset(int(tick) for tick in ticks)
+        if set(cameras) <= set(pictures.cameras_of(made)):
+            return made
+        store = FolderStore(folder.parent.parent)
+        episode = store.get(folder.name)
+        station = episode.order.station
+        if station not in self._job.station_seeds:
+            raise LearningProblem(
+                f"Episode {folder.name} has no pictures of {', '.join(cameras)}, which this policy looks at, and its "
+                f"station {station} is no simulation of this campaign; leave it out, or import it with its videos."
+            )
+        frames = cast("Callable[[Task, int, Episode], Iterator[Seen]]", load("films", "mujoco"))
+        task = cast("Task", make("tasks", self._job.task))
+        seen = frames(task, self._job.station_seeds[station], episode)
+        made.mkdir(parents=True, exist_ok=True)
+        pictures.keep(made, (_only(now, cameras) if at in wanted else {} for at, now in enumerate(seen)))
+        return made
+
+
+def _only(seen: Seen, cameras: Sequence[str]) -> Mapping[str, ImageArray]:
+    missing = [camera for camera in cameras if camera not in seen]
+    if missing:
+        raise FileProblem(f"This policy looks through {missing[0]!r}; the station has {sorted(seen)}.")
+    return {camera: seen[camera] for camera in cameras}

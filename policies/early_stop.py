@@ -1,0 +1,89 @@
+"""A training run ends early when the loss on episodes that it does not learn from no longer falls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from enpire.types import FloatArray, IntArray, MaskArray
+from policies.descent import Descent, TensorTable
+
+LOOK_STEPS = 50
+"""Gradient steps between two looks."""
+LOOK_ROWS = 512
+"""At most so many windows are looked at."""
+_EVERY = 10
+
+
+def held_out(episode: IntArray, chances: FloatArray) -> MaskArray:
+    """Windows (N,) that training must not draw: those of every tenth episode among the ones that are drawn at all."""
+    drawn = np.unique(episode[chances > 0])
+    return np.isin(episode, drawn[_EVERY - 1 :: _EVERY])
+
+
+def rows_to_look_at(held: MaskArray, chances: FloatArray, seed: int) -> IntArray:
+    """At most LOOK_ROWS rows, drawn from the windows held out as training would draw them; the same at every look."""
+    ladder = np.cumsum(chances * held, dtype=np.float64)
+    if not len(ladder) or not ladder[-1] > 0:
+        return np.zeros(0, np.int64)
+    count = min(LOOK_ROWS, int(((chances > 0) & held).sum()))
+    random = np.random.default_rng((seed, 11))
+    return np.searchsorted(ladder, random.random(count) * ladder[-1], side="right")
+
+
+class EarlyStop:
+    """Looks at the averaged weights now and then, keeps the best ones, and says when it has seen enough.
+
+    Its state lies in the checkpoint, so that a run killed anywhere stops at the same step.
+    """
+
+    def __init__(self, patience: int, descent: Descent, loss: Callable[[], float] | None) -> None:
+        """`patience`: looks without a new lowest loss that are waited for, 0 for no end; without `loss`, no looks."""
+        self._patience, self._descent, self._loss = patience, descent, loss
+        self._lowest, self._since, self._latest = math.inf, 0, math.nan
+        self._best: FloatArray | None = None
+
+    def enough(self, done: int) -> bool:
+        """Whether training ends after `done` steps."""
+        if self._loss is None or not self._patience or done % LOOK_STEPS:
+            return False
+        with self._descent.averaged():
+            self._latest = self._loss()
+        if self._latest < self._lowest:
+            self._lowest, self._since, self._best = self._latest, 0, self._descent.average()
+        else:
+            self._since += 1
+        return self.seen_enough
+
+    @property
+    def seen_enough(self) -> bool:
+        """Whether training has ended early."""
+        return self._patience > 0 and self._since >= self._patience
+
+    def settle(self) -> None:
+        """Give the network its final weights: those of the best look, or the newest average where nobody looked."""
+        if self._best is None:
+            self._descent.take_average()
+        else:
+            self._descent.take(self._best)
+
+    def figures(self) -> dict[str, float]:
+        """The held-out loss at the last look and at the best one; nothing before the first."""
+        if self._best is None:
+            return {}
+        return {"held_out_loss": self._latest, "held_out_lowest": self._lowest}
+
+    def tensors(self) -> TensorTable:
+        """State for a checkpoint."""
+        if self._best is None:
+            return {}
+        return {"stop.best": self._best, "stop.said": np.array([self._lowest, self._since, self._latest], np.float32)}
+
+    def restore(self, table: Mapping[str, FloatArray]) -> None:
+        """Take up what `tensors` gave."""
+        if "stop.best" in table:
+            self._best = np.array(table["stop.best"])
+            self._lowest, since, self._latest = (float(value) for value in table["stop.said"])
+            self._since = int(since)

@@ -1,0 +1,107 @@
+"""Early stop, precision and device: what a recipe says about how its training runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from enpire import versions
+from enpire.errors import LearningProblem
+from enpire.interfaces import ImprovementJob, Progress
+from policies.clone import Clone
+from policies.early_stop import held_out, rows_to_look_at
+from policies.flow_policy import read
+from policies.workplace import Workplace
+from tests.policies.recorded import driven, write
+
+SMALL = {"hidden": 16, "depth": 1, "batch": 32, "least_steps": 200, "most_steps": 200}
+
+
+def job_in(root: Path, **settings: object) -> ImprovementJob:
+    return ImprovementJob(
+        recipe={"name": "test", "learner": "clone", "settings": SMALL | settings}, task="point", parent=None,
+        episodes=[write(root / "e", driven(seed, expert=True)) for seed in range(20)],
+        work=root / "work", output=root / "out", round=0, seed=3,
+    )  # fmt: skip
+
+
+def test_every_tenth_episode_is_held_out_and_only_what_is_drawn_is_looked_at() -> None:
+    episode = np.repeat(np.arange(25), 4)
+    chances = np.ones(100, np.float32)
+    chances[episode == 3] = 0
+    held = held_out(episode, chances)
+    assert set(episode[held]) == {10, 20}
+    rows = rows_to_look_at(held, chances, seed=1)
+    assert held[rows].all()
+    assert np.array_equal(rows, rows_to_look_at(held, chances, seed=1))
+    assert not held_out(episode[:20], chances[:20]).any()
+    assert not len(rows_to_look_at(held & False, chances, seed=1))
+
+
+def test_training_ends_when_the_held_out_loss_no_longer_falls(tmp_path: Path) -> None:
+    never = Clone().improve(job_in(tmp_path / "never"), lambda _: None)
+    assert never["steps"] == 200
+    assert "held_out_loss" not in never
+    # With so long steps the loss soon only wanders.
+    wild = {"early_stop": 2, "learning_rate": 0.3, "most_steps": 4000, "least_steps": 4000, "average": 0.5}
+    job = job_in(tmp_path / "wild", **wild)
+    figures = Clone().improve(job, lambda _: None)
+    assert figures["steps"] < 4000
+    assert figures["steps"] % 50 == 0
+    assert figures["held_out_lowest"] <= figures["held_out_loss"]
+    patient = Clone().improve(job_in(tmp_path / "patient", early_stop=100), lambda _: None)
+    assert patient["steps"] == 200
+
+
+def test_a_cut_run_stops_early_at_the_same_step_with_the_same_bytes(tmp_path: Path) -> None:
+    wild = {"early_stop": 6, "learning_rate": 0.1, "most_steps": 4000, "least_steps": 4000}
+    job = job_in(tmp_path, **wild)
+    figures = Clone().improve(job, lambda _: None)
+    assert 300 <= figures["steps"] < 4000
+    twin = replace(job, work=tmp_path / "w2", output=tmp_path / "o2")
+
+    def cut(progress: Progress) -> None:
+        if progress.done == 300:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Clone().improve(twin, cut)
+    again = Clone().improve(twin, lambda _: None)
+    assert versions.identify(twin.output) == versions.identify(job.output)
+    assert again["steps"] == figures["steps"]
+    # Killed after the last checkpoint, before the version appeared.
+    third = replace(twin, output=tmp_path / "o3")
+    assert Clone().improve(third, lambda _: None)["held_out_lowest"] == figures["held_out_lowest"]
+    assert versions.identify(third.output) == versions.identify(job.output)
+
+
+def test_bfloat16_comes_near_float32_and_keeps_weights_of_32_bits(tmp_path: Path) -> None:
+    exact = Clone().improve(job_in(tmp_path / "a"), lambda _: None)
+    half = job_in(tmp_path / "b", precision="bfloat16", device="cpu")
+    near = Clone().improve(half, lambda _: None)
+    assert near["bfloat16"] == 1
+    assert near["loss"] != exact["loss"]
+    assert near["loss"] == pytest.approx(exact["loss"], rel=0.1)
+    assert {value.dtype for value in read(half.output).weights.values()} == {np.dtype(np.float32)}
+
+
+def test_a_gpu_that_is_not_there_is_named_and_auto_takes_the_cpu() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(LearningProblem, match="torch sees no GPU"):
+        Workplace.of("cuda", "auto", compiled=False)
+    place = Workplace.of("auto", "auto", compiled=True)
+    assert (place.device.type, place.half, place.compiled) == ("cpu", False, False)
+    assert place.compile(len) is len
+
+
+@pytest.mark.gpu
+def test_training_on_a_gpu_comes_near_the_cpu(tmp_path: Path) -> None:
+    there = Clone().improve(job_in(tmp_path / "a", device="cuda", compile=True), lambda _: None)
+    here = Clone().improve(job_in(tmp_path / "b", device="cpu"), lambda _: None)
+    assert (there["on_gpu"], there["bfloat16"]) == (1, 1)
+    assert there["loss"] == pytest.approx(here["loss"], rel=0.15)
