@@ -11,6 +11,7 @@ have ended, and none as unsafe. Interrupted, the same command goes on where the 
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import time
@@ -176,6 +177,7 @@ def main() -> None:
     parser.add_argument("--home", type=Path, default=Path("unattended"))
     parser.add_argument("--tasks", nargs="*", default=TASKS)
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(describe((0,)))
     kept = [leave_alone(name, asked) for name in asked.tasks]
     if not all(kept):
