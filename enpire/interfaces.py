@@ -201,6 +201,13 @@ class Foresees(Policy, Protocol):
 
 
 @runtime_checkable
+class Sees(Policy, Protocol):
+    """A policy that says whether it looks at pictures; a simulated rig makes them only for those that do."""
+
+    needs_images: bool
+
+
+@runtime_checkable
 class Continues(Policy, Protocol):
     """A policy that can decide while the chunk before is still being carried out, and go on from it smoothly."""
 

@@ -67,6 +67,7 @@ class LerobotPolicy:
         self._noise: dict[int, np.random.Generator] = {}
         self._past: dict[int, deque[dict[str, Tensor]]] = {}
         self._blocks = self._config.type == "act"
+        self.needs_images = bool(picture_inputs(self._config))
         self.horizon = self._probe()
         self.execute = parts.about.execute
         if not 1 <= self.execute <= self.horizon:

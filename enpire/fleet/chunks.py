@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from enpire.errors import EnpireError
-from enpire.interfaces import Policy
-from enpire.types import FloatArray, IntArray, MaskArray, Observation
+from enpire.interfaces import Policy, Sees
+from enpire.types import FloatArray, ImageArray, IntArray, MaskArray, Observation
 
 NOT_FINITE = "policy returned a value that is not finite"
 FOREIGN_FAULTS = (
@@ -40,6 +40,8 @@ class Chunks:
         self._used = np.zeros(lanes, np.int64)
         self._length = np.zeros(lanes, np.int64)
         self._decision = np.zeros(lanes, np.int32)
+        self.look: Callable[[int], Mapping[str, ImageArray]] = lambda _: {}
+        """camera -> picture of one lane now, for policies that look at pictures which the rig does not always make."""
 
     def begin(self, lane: int, policy: LoadedPolicy, seed: int) -> str:
         """A new episode in this lane; why the policy cannot, or nothing."""
@@ -89,12 +91,20 @@ class Chunks:
         loaded = self._policies[int(lanes[0])]
         if loaded is None:
             return {int(lane): "no policy was given" for lane in lanes}
-        policy, rows = loaded.policy, rows_of(observation, lanes)
+        policy, rows = loaded.policy, self._rows(observation, lanes, loaded.policy)
         answer = asked(lambda: policy.act(rows, lanes), (len(lanes), policy.horizon, self._actions.shape[2]))
         if isinstance(answer, str):
             return {int(lane): answer for lane in lanes}
         self._store(answer, lanes, loaded.policy.execute)
         return {int(lane): NOT_FINITE for lane in lanes[~finite_rows(answer)]}
+
+    def _rows(self, observation: Observation, lanes: IntArray, policy: Policy) -> Observation:
+        """What these lanes (n,) sense, one row for each; with pictures where the policy looks at them."""
+        rows = rows_of(observation, lanes)
+        if rows.images or not isinstance(policy, Sees) or not policy.needs_images:
+            return rows
+        looks = [self.look(int(lane)) for lane in lanes]
+        return replace(rows, images={camera: np.stack([look[camera] for look in looks]) for camera in looks[0]})
 
     def _store(self, answer: FloatArray, lanes: IntArray, execute: int) -> None:
         horizon = answer.shape[1]

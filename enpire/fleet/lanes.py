@@ -128,6 +128,7 @@ class Lanes:
         self._verifier = task.verifier()
         self._beside = ThreadPoolExecutor(1, "verifier") if is_slow(self._verifier) else None
         self._new_chunks, self._chunks = chunks, chunks(count, spec.action_dim)
+        self._chunks.look = rig.look
         self._foresight = Foresight(count)
         self._recording = Recording(count, spec)
         self._observation = Observation(stamp_ns=0, state=np.zeros((count, spec.state_dim), np.float32))

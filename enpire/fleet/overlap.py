@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from enpire.fleet.chunks import NOT_FINITE, Chunks, LoadedPolicy, asked, finite_rows, rows_of
+from enpire.fleet.chunks import NOT_FINITE, Chunks, LoadedPolicy, asked, finite_rows
 from enpire.interfaces import Continues
 from enpire.types import FloatArray, IntArray, MaskArray, Observation
 
@@ -135,7 +135,7 @@ class OverlappedChunks(Chunks):
         if loaded is None:
             return
         question = self._question = _Question(loaded, lanes, self._episode[lanes].copy(), self._sent[lanes].copy())
-        rows, remainder = rows_of(observation, lanes), self._remainder(lanes)
+        rows, remainder = self._rows(observation, lanes, loaded.policy), self._remainder(lanes)
         threading.Thread(target=self._think, args=(question, rows, remainder), daemon=True).start()
 
     def _think(self, question: _Question, rows: Observation, remainder: FloatArray) -> None:

@@ -9,7 +9,7 @@ from enpire.fleet.chunks import NOT_FINITE, LoadedPolicy, policy_seed
 from enpire.fleet.lanes import TRIES, Lanes
 from enpire.fleet.messages import Parcel
 from enpire.store import arrays
-from enpire.types import SOURCE_EXPERT, SOURCE_POLICY, FloatArray, MaskArray, Order
+from enpire.types import SOURCE_EXPERT, SOURCE_POLICY, FloatArray, IntArray, MaskArray, Observation, Order
 from tests.enpire.fleet.point_task import LIMIT, PointPolicy, PointRig, PointTask, point_order
 
 ORDERS = [point_order("p" * 64, index) for index in range(12)]
@@ -80,6 +80,38 @@ def test_an_episode_is_the_same_alone_and_beside_others_in_any_lane() -> None:
         [alone] = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 1)), [order], loaded()).values()
         assert alone.arrays_file == together[order.order_id].arrays_file
         assert alone.episode.outcome == together[order.order_id].episode.outcome
+
+
+class Photographed(PointRig):
+    """Pictures that show the number of the lane; counts them."""
+
+    looks = 0
+
+    def look(self, lane: int):
+        self.looks += 1
+        return {"top": np.full((4, 6, 3), lane, np.uint8)}
+
+
+class Looking(PointPolicy):
+    """Checks that each lane's picture is its own."""
+
+    def __init__(self, *, needs_images: bool) -> None:
+        super().__init__()
+        self.needs_images = needs_images
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        assert set(observation.images) == ({"top"} if self.needs_images else set[str]())
+        if self.needs_images:
+            np.testing.assert_array_equal(observation.images["top"][:, 0, 0, 0], lanes)
+        return super().act(observation, lanes)
+
+
+@pytest.mark.parametrize("needs_images", [True, False])
+def test_pictures_are_made_for_policies_that_look_at_them_and_for_no_others(*, needs_images: bool) -> None:
+    rig = Photographed(PointTask.spec, 3)
+    ended = run_all(Lanes(PointTask(), rig), ORDERS[:6], loaded(Looking(needs_images=needs_images)))
+    assert {parcel.episode.outcome for parcel in ended.values()} == {"success"}
+    assert bool(rig.looks) == needs_images
 
 
 def test_both_sides_of_a_pair_draw_the_same_noise() -> None:
