@@ -20,6 +20,7 @@ from web_ui.border import LOOPBACK, Border
 from web_ui.commands import CommandDesk
 from web_ui.hub import Hub
 from web_ui.live import LiveLab
+from web_ui.openapi import Application
 from web_ui.routes import campaigns, commands, episodes, fleet, metrics, page, sessions, socket, users
 
 API = "/api/v1"
@@ -39,7 +40,7 @@ class Serving:
 def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> FastAPI:
     """The application over one home folder, and the lab that runs in it."""
     chosen = serving or Serving()
-    app = FastAPI(
+    app = Application(
         title="ENPIRE", version="1", description=ABOUT, lifespan=_life, openapi_url=f"{API}/openapi.json",
         docs_url=None, redoc_url=None,
     )  # fmt: skip

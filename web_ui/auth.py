@@ -6,13 +6,20 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, cast
 
-from fastapi import Depends
+from fastapi import Depends, Security
+from fastapi.security import APIKeyCookie, HTTPBearer
 from starlette.requests import HTTPConnection
 
 from web_ui.accounts import ROLES, SESSION_S, Accounts, Key, Role, User
 from web_ui.problems import Problem
 
 COOKIE = "enpire_session"
+TOKEN = HTTPBearer(scheme_name="token", description="A token of Settings, for scripts.", auto_error=False)
+SESSION = APIKeyCookie(
+    name=COOKIE, scheme_name="session", auto_error=False,
+    description="A session of a browser; a request that changes something says its Origin, too.",
+)  # fmt: skip
+"""Either will do. They only tell OpenAPI so: `find_caller` reads both, for the socket as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +50,11 @@ def find_caller(connection: HTTPConnection) -> Caller | None:
     return Caller(user=held[0], key=held[1]) if held else None
 
 
-async def signed_in(connection: HTTPConnection) -> Caller:
+async def signed_in(
+    connection: HTTPConnection,
+    _token: Annotated[object, Security(TOKEN)],
+    _session: Annotated[object, Security(SESSION)],
+) -> Caller:
     """Any user; 401 otherwise. Runs on the event loop, so that no queue of slow reads delays a stop."""
     caller = find_caller(connection)
     if caller is None:

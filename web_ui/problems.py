@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from enpire.errors import EnpireError, LedgerProblem, StorageFull, UnknownName, UsageError
 
+MEDIA_TYPE = "application/problem+json"
 TITLES: Mapping[int, str] = {
     400: "The request cannot be read",
     401: "Sign in first",
@@ -29,6 +30,25 @@ TITLES: Mapping[int, str] = {
 }
 
 
+class ProblemDocument(BaseModel):
+    """Why a request was refused."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "about:blank", "title": "There is no such thing", "status": 404,
+                    "detail": "There is no station 'sim-9' in the running lab.",
+                }
+            ]
+        }
+    )  # fmt: skip
+    type: str = "about:blank"
+    title: str = Field(description="The same for every problem of this status.")
+    status: int = Field(ge=400, le=599)
+    detail: str = Field(min_length=1, description="What is wrong with this request, and what to do.")
+
+
 class Problem(EnpireError):
     """A request that is refused, with the HTTP status and one clear sentence."""
 
@@ -40,8 +60,8 @@ class Problem(EnpireError):
 
 def answer(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
     """The problem document as a response."""
-    body = {"type": "about:blank", "title": TITLES.get(status, "Refused"), "status": status, "detail": detail}
-    return Response(json.dumps(body), status, dict(headers or {}), "application/problem+json")
+    body = ProblemDocument(title=TITLES.get(status, "Refused"), status=status, detail=detail)
+    return Response(body.model_dump_json(), status, dict(headers or {}), MEDIA_TYPE)
 
 
 def status_of(error: EnpireError) -> int:

@@ -13,12 +13,9 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-import schemathesis
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schemathesis.core.result import Ok
-from schemathesis.schemas import APIOperation
 from websockets.sync.client import connect
 
 from tests.web_ui.conftest import ADDRESS, PASSWORD
@@ -27,7 +24,6 @@ from web_ui.accounts import Accounts
 from web_ui.app import create_app
 from web_ui.server import Server
 
-SLOW_IS_FINE = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much)
 ODD = st.text(max_size=30) | st.sampled_from(
     ["..", "../../etc/passwd", "%00", "'; drop table users", "9" * 400, "null"]
 )
@@ -79,44 +75,6 @@ def test_no_request_is_answered_with_a_mistake_of_the_server(
     if answer.status_code >= 400:
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.json()["detail"]
-
-
-@pytest.fixture(scope="module")
-def described(admin: TestClient, routes: list[tuple[str, str]]) -> list[APIOperation]:
-    """Every operation of the API as its OpenAPI document describes it."""
-    schema = schemathesis.openapi.from_dict(admin.get("/api/v1/openapi.json").json())
-    found = [result.ok() for result in schema.get_all_operations() if isinstance(result, Ok)]
-    assert {(item.method.lower(), item.path) for item in found} >= set(routes)
-    return [item for item in found if (item.method.lower(), item.path) in routes]
-
-
-@pytest.fixture(scope="module")
-def ids(admin: TestClient, recorded: tuple[Path, str]) -> dict[str, str]:
-    """What exists, by the name that a path has for it."""
-    episode = admin.get("/api/v1/episodes").json()["rows"][0]["order_id"]
-    return {"campaign_id": recorded[1], "order_id": episode, "name": "sim-1"}
-
-
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=SLOW_IS_FINE)
-@given(data=st.data())
-def test_no_request_that_the_document_allows_is_a_mistake_of_the_server(
-    admin: TestClient, described: list[APIOperation], ids: dict[str, str], data: st.DataObject
-) -> None:
-    operation = data.draw(st.sampled_from(described))
-    case = data.draw(operation.as_strategy())
-    real = data.draw(st.booleans())
-    case.path_parameters = {
-        name: ids.get(name, value) if real else value for name, value in (case.path_parameters or {}).items()
-    }
-    sent = case.as_transport_kwargs(base_url=ADDRESS)
-    for unknown in ("cookies", "auth", "verify", "timeout", "stream"):
-        sent.pop(unknown, None)
-    if "data" in sent:
-        sent["content"] = sent.pop("data")
-    sent["headers"] = {**dict(sent.get("headers") or {}), "authorization": admin.headers["authorization"]}
-    answer = admin.request(**sent)
-    assert answer.status_code < 500, (operation.label, sent, answer.text)
-    assert answer.status_code != 401 or operation.path == "/api/v1/session", "the token was not sent"
 
 
 def test_a_mistake_of_the_server_is_a_problem_document_too(tmp_path: Path) -> None:

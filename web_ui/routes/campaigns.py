@@ -11,8 +11,9 @@ from enpire.documents import CampaignLine, CampaignView, VersionView
 from web_ui.archive import Archive
 from web_ui.auth import Anybody
 from web_ui.documents import Json, plain
+from web_ui.openapi import refusals
 
-router = APIRouter(tags=["campaigns"])
+router = APIRouter(tags=["campaigns"], responses=refusals(503))
 Id = Annotated[str, Path(max_length=80, pattern=r"^[\w.:-]+$", examples=["01JD3Y6Z8Q4M0C5T9V2K7B1XNA"])]
 
 

@@ -18,12 +18,18 @@ from web_ui.commands import Request as Wish
 from web_ui.documents import CommandDocument
 from web_ui.hub import Hub
 from web_ui.live import REASONED, STATION_VERBS, TARGETED, Verb
+from web_ui.openapi import refusals
 from web_ui.problems import Problem
 
 router = APIRouter(prefix="/commands", tags=["commands"])
 KEY = re.compile(r"[A-Za-z0-9._:-]{8,100}")
 IdempotencyKey = Annotated[
-    str, Header(alias="Idempotency-Key", description="8 to 100 characters; the same again is the same command.")
+    str,
+    Header(
+        alias="Idempotency-Key",
+        description="8 to 100 characters; the same again is the same command.",
+        json_schema_extra={"pattern": f"^{KEY.pattern}$", "minLength": 8, "maxLength": 100},
+    ),
 ]
 
 
@@ -48,7 +54,7 @@ class Command(BaseModel):
     reason: str = Field(default="", max_length=300, description="Needed to promote and to roll back.")
 
 
-@router.post("", status_code=202)
+@router.post("", status_code=202, responses=refusals(404, 409, 503))
 async def command(body: Command, key: IdempotencyKey, caller: Anybody, request: Request) -> CommandDocument:
     """Hand in a command. Everybody who is signed in may stop; to pause and to resume needs an operator."""
     if body.verb != "stop" and not caller.may("operator"):

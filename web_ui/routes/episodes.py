@@ -13,9 +13,10 @@ from enpire.relabel import Stake
 from enpire.store.reading import Page
 from web_ui.archive import Archive
 from web_ui.auth import Anybody
+from web_ui.openapi import answers, refusals
 from web_ui.series import Series
 
-router = APIRouter(prefix="/episodes", tags=["episodes"])
+router = APIRouter(prefix="/episodes", tags=["episodes"], responses=refusals(503))
 Id = Annotated[str, Path(max_length=80, pattern=r"^[\w.:-]+$", examples=["01JD3Y6Z8Q4M0C5T9V2K7B1XNA"])]
 
 
@@ -33,7 +34,7 @@ class Wanted(BaseModel):
     limit: int = Field(default=50, ge=1, le=200)
 
 
-@router.get("")
+@router.get("", responses=refusals(400))
 def episodes(wanted: Annotated[Wanted, Query()], _caller: Anybody, request: Request) -> EpisodePage:
     """One page, newest first; go on with `before` = `next`."""
     page = Page(
@@ -63,7 +64,7 @@ def stake(order_id: Id, _caller: Anybody, request: Request, outcome: Literal["su
     return _archive(request).stake(order_id, outcome)
 
 
-@router.get("/{order_id}/pictures/{name}", response_class=FileResponse)
+@router.get("/{order_id}/pictures/{name}", response_class=FileResponse, responses=answers("image/jpeg"))
 def picture(
     order_id: Id, name: Annotated[str, Path(max_length=120)], _caller: Anybody, request: Request
 ) -> FileResponse:

@@ -13,6 +13,7 @@ from web_ui.auth import Anybody
 from web_ui.documents import FleetDocument, StationTile
 from web_ui.hub import Hub
 from web_ui.live import LiveCameras, LiveLab
+from web_ui.openapi import answers
 from web_ui.problems import Problem
 
 router = APIRouter(tags=["fleet"])
@@ -49,7 +50,7 @@ async def station(name: Name, _caller: Anybody, request: Request) -> StationTile
     return found
 
 
-@router.get("/stations/{name}/cameras/{camera}", response_class=Response)
+@router.get("/stations/{name}/cameras/{camera}", response_class=Response, responses=answers("image/jpeg"))
 async def picture(name: Name, camera: Name, _caller: Anybody, request: Request) -> Response:
     """The newest picture of one camera, image/jpeg; the socket's topic `camera/STATION/NAME` sends each new one."""
     live: object = request.app.state.live

@@ -17,11 +17,12 @@ from web_ui.archive import Archive
 from web_ui.auth import Anybody
 from web_ui.documents import FleetDocument
 from web_ui.hub import Hub
+from web_ui.openapi import answers, refusals
 
 router = APIRouter(tags=["metrics"])
 
 
-@router.get("/metrics", response_class=Response)
+@router.get("/metrics", response_class=Response, responses=answers("text/plain") | refusals(503))
 async def metrics(_caller: Anybody, request: Request) -> Response:
     """The newest campaign and its stations in Prometheus' text format."""
     hub, archive = cast(Hub, request.app.state.hub), cast(Archive, request.app.state.archive)

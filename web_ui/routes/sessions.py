@@ -8,9 +8,10 @@ from typing import Annotated, Literal, cast
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from web_ui.accounts import Role, User
+from web_ui.accounts import NAME, Role, User
 from web_ui.attempts import Attempts
 from web_ui.auth import COOKIE, Anybody, accounts_of, cookie, find_caller
+from web_ui.openapi import refusals
 from web_ui.passwords import LONGEST, SHORTEST
 from web_ui.problems import Problem
 
@@ -37,7 +38,7 @@ class Setup(BaseModel):
         json_schema_extra={"examples": [{"secret": "from the link", "name": "ada", "password": "ten letters or more"}]},
     )
     secret: str = Field(max_length=200)
-    name: str = Field(max_length=64)
+    name: str = Field(max_length=64, json_schema_extra={"pattern": f"^{NAME.pattern}$"})
     password: str = Field(min_length=SHORTEST, max_length=LONGEST)
 
 
@@ -97,7 +98,7 @@ async def standing(request: Request) -> Standing:
     return Standing(setup=not accounts_of(request).has_admin())
 
 
-@router.post("/setup", status_code=201)
+@router.post("/setup", status_code=201, responses=refusals(429))
 async def set_up(body: Setup, request: Request, response: Response) -> Standing:
     """Make the first admin with the set-up link's secret, and sign in."""
     guard = _Guard(request, "setup")
@@ -108,7 +109,7 @@ async def set_up(body: Setup, request: Request, response: Response) -> Standing:
     return _begin(user, request, response)
 
 
-@router.post("/session", status_code=201)
+@router.post("/session", status_code=201, responses=refusals(401, 429))
 async def sign_in(body: Credentials, request: Request, response: Response) -> Standing:
     """Start a session. 401 for a wrong name or password, 429 when this address failed too often just now."""
     guard = _Guard(request, f"user {body.name}")
@@ -127,7 +128,7 @@ async def sign_out(caller: Anybody, request: Request, response: Response) -> Non
     response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
 
 
-@router.put("/session/password", status_code=204)
+@router.put("/session/password", status_code=204, responses=refusals(429))
 async def change_password(body: NewPassword, caller: Anybody, request: Request) -> None:
     """Change one's own password; all one's other sessions and tokens end."""
     guard = _Guard(request, f"user {caller.user.name}")

@@ -8,8 +8,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from web_ui.accounts import Role
+from web_ui.accounts import NAME, Role
 from web_ui.auth import Admin, accounts_of
+from web_ui.openapi import refusals
 from web_ui.passwords import LONGEST, SHORTEST
 from web_ui.problems import Problem
 
@@ -23,7 +24,7 @@ class NewUser(BaseModel):
         extra="forbid",
         json_schema_extra={"examples": [{"name": "grace", "role": "operator", "password": "ten letters or more"}]},
     )
-    name: str = Field(max_length=64)
+    name: str = Field(max_length=64, json_schema_extra={"pattern": f"^{NAME.pattern}$"})
     role: Role
     password: str = Field(min_length=SHORTEST, max_length=LONGEST)
 
@@ -43,7 +44,7 @@ class Deed(BaseModel):
     deed: str
 
 
-@router.get("")
+@router.get("", responses=refusals(403))
 async def users(_caller: Admin, request: Request) -> list[UserLine]:
     """Everybody."""
     return [UserLine(name=user.name, role=user.role) for user in accounts_of(request).users()]
@@ -58,7 +59,7 @@ async def add(body: NewUser, caller: Admin, request: Request) -> UserLine:
     return UserLine(name=user.name, role=user.role)
 
 
-@router.delete("/{name}", status_code=204)
+@router.delete("/{name}", status_code=204, responses=refusals(400, 409))
 async def remove(name: Annotated[str, Path(max_length=64)], caller: Admin, request: Request) -> None:
     """Take a user away, with all sessions and tokens; never oneself, never the last admin."""
     if name == caller.user.name:
@@ -67,7 +68,7 @@ async def remove(name: Annotated[str, Path(max_length=64)], caller: Admin, reque
     accounts_of(request).note(caller.user.name, f"removed the user {name!r}")
 
 
-@router.get("/audit")
+@router.get("/audit", responses=refusals(403))
 async def audit(_caller: Admin, request: Request) -> list[Deed]:
     """The newest hundred deeds, newest first."""
     return [Deed(stamp_s=stamp_s, user=user, deed=deed) for stamp_s, user, deed in accounts_of(request).notes()]
