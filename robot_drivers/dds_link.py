@@ -18,16 +18,13 @@ from cyclonedds.util import duration
 
 from enpire.errors import RobotProblem
 from robot_drivers.dds_types import CompressedImage, Float64MultiArray, JointState, TriggerRequest, TriggerResponse
+from robot_drivers.rclpy_node import LOOPBACK_ONLY
 
 RELIABLE = Qos(
     Policy.Reliability.Reliable(duration(seconds=1)), Policy.Durability.Volatile, Policy.History.KeepLast(10)
 )
 SENSOR = Qos(Policy.Reliability.BestEffort, Policy.Durability.Volatile, Policy.History.KeepLast(5))
 """Takes from reliable and best-effort publishers alike."""
-LOOPBACK_ONLY = """<CycloneDDS><Domain Id="any"><General><Interfaces><NetworkInterface name="lo" multicast="false"/>
-</Interfaces><AllowMulticast>false</AllowMulticast></General><Discovery><Peers><Peer address="127.0.0.1"/></Peers>
-<ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>60</MaxAutoParticipantIndex></Discovery>
-</Domain></CycloneDDS>"""
 _domains: dict[int, Domain] = {}
 
 
@@ -108,3 +105,7 @@ class DdsLink:
                         return
                 time.sleep(0.001)
         raise RobotProblem(f"The robot did not answer a stop within {timeout_s:.1f} s; use its own stop.")
+
+    def close(self) -> None:
+        """Leave the domain."""
+        del self._joints, self._commands, self._cameras, self._ask, self._hear, self._member

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from robot_drivers.rclpy_node import RclpyNode
+
 ANSWER_S = 5.0
 """How long a call of the service waits for the station's next look."""
 
@@ -14,29 +16,24 @@ ANSWER_S = 5.0
 class RclpyWire:
     """A node of its own, spun by a thread. A service call waits there until the station has carried the stop out."""
 
-    def __init__(self, where: str, station: str, domain: int) -> None:
-        import rclpy  # pyright: ignore[reportMissingImports]
+    def __init__(self, where: str, station: str, domain: int, *, loopback: bool) -> None:
         from diagnostic_msgs.msg import (  # pyright: ignore[reportMissingImports]
             DiagnosticArray,
             DiagnosticStatus,
             KeyValue,
         )
-        from rclpy.executors import SingleThreadedExecutor  # pyright: ignore[reportMissingImports]
         from std_msgs.msg import String  # pyright: ignore[reportMissingImports]
         from std_srvs.srv import Trigger  # pyright: ignore[reportMissingImports]
 
         self._station = station
         self._array, self._status, self._pair, self._text = DiagnosticArray, DiagnosticStatus, KeyValue, String
         self._calls: SimpleQueue[_Call] = SimpleQueue()
-        self._context = rclpy.Context()
-        rclpy.init(context=self._context, domain_id=domain)
-        self._node = rclpy.create_node("enpire_station", context=self._context)
-        self._state = self._node.create_publisher(DiagnosticArray, f"/{where}/diagnostics", 10)
-        self._verdicts = self._node.create_publisher(String, f"/{where}/verdict", 10)
-        self._node.create_service(Trigger, f"/{where}/stop", self._serve)
-        executor = SingleThreadedExecutor(context=self._context)
-        executor.add_node(self._node)
-        threading.Thread(target=executor.spin, name="rclpy", daemon=True).start()
+        self._member = RclpyNode("enpire_station", domain, loopback=loopback)
+        node = self._member.node
+        self._state = node.create_publisher(DiagnosticArray, f"/{where}/diagnostics", 10)
+        self._verdicts = node.create_publisher(String, f"/{where}/verdict", 10)
+        node.create_service(Trigger, f"/{where}/stop", self._serve)
+        self._member.spin()
 
     def diagnostics(self, stamp_ns: int, level: int, message: str, values: Mapping[str, str]) -> None:
         """Publish one status under the station's name."""
@@ -64,8 +61,7 @@ class RclpyWire:
 
     def close(self) -> None:
         """Leave the domain."""
-        self._node.destroy_node()
-        self._context.try_shutdown()
+        self._member.close()
 
     def _serve(self, request: object, response: Any) -> Any:
         call = _Call()

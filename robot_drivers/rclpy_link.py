@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from enpire.errors import RobotProblem
+from robot_drivers.rclpy_node import RclpyNode
 
 if TYPE_CHECKING:
     from robot_drivers.ros2_robot import JointSample, Ros2Settings
@@ -17,20 +18,17 @@ class RclpyLink:
     """A node of its own, spun by a thread; the newest message of each topic waits to be taken."""
 
     def __init__(self, settings: Ros2Settings) -> None:
-        import rclpy  # pyright: ignore[reportMissingImports]
-        from rclpy.executors import SingleThreadedExecutor  # pyright: ignore[reportMissingImports]
         from rclpy.qos import qos_profile_sensor_data  # pyright: ignore[reportMissingImports]
         from sensor_msgs.msg import CompressedImage, JointState  # pyright: ignore[reportMissingImports]
         from std_msgs.msg import Float64MultiArray  # pyright: ignore[reportMissingImports]
         from std_srvs.srv import Trigger  # pyright: ignore[reportMissingImports]
 
-        self._context = rclpy.Context()
-        rclpy.init(context=self._context, domain_id=settings.domain)
-        self._node = rclpy.create_node("enpire_robot", context=self._context)
+        self._member = RclpyNode("enpire_robot", settings.domain, loopback=settings.loopback)
+        node = self._member.node
         self._message, self._question = Float64MultiArray, Trigger.Request
         self._newest: dict[str, object] = {}
         self._lock = threading.Lock()
-        listen = self._node.create_subscription
+        listen = node.create_subscription
         listen(JointState, settings.joint_states, lambda heard: self._keep("joints", heard), qos_profile_sensor_data)
         for camera, topic in settings.cameras.items():
             listen(
@@ -39,11 +37,9 @@ class RclpyLink:
                 lambda heard, camera=camera: self._keep(f"camera {camera}", heard),
                 qos_profile_sensor_data,
             )
-        self._commands = self._node.create_publisher(Float64MultiArray, settings.joint_commands, 10)
-        self._stop = self._node.create_client(Trigger, settings.stop)
-        executor = SingleThreadedExecutor(context=self._context)
-        executor.add_node(self._node)
-        threading.Thread(target=executor.spin, name="rclpy", daemon=True).start()
+        self._commands = node.create_publisher(Float64MultiArray, settings.joint_commands, 10)
+        self._stop = node.create_client(Trigger, settings.stop)
+        self._member.spin()
 
     def missing(self) -> str:
         """Which end of the robot has not been found yet; empty when all have."""
@@ -74,6 +70,10 @@ class RclpyLink:
             time.sleep(0.001)
         if not asked.result().success:
             raise RobotProblem(f"The robot refused to stop: {asked.result().message}")
+
+    def close(self) -> None:
+        """Leave the domain."""
+        self._member.close()
 
     def _keep(self, what: str, heard: object) -> None:
         with self._lock:

@@ -34,7 +34,7 @@ class Ros2FaceSettings:
     domain: int = 0
     namespace: str = "enpire"
     loopback: bool = False
-    """Stay on this machine (cyclonedds only)."""
+    """Stay on this machine."""
 
 
 class Wire(Protocol):
@@ -94,7 +94,7 @@ def open_face(station: str, options: Options) -> Ros2Face:
     if find_spec("rclpy") is not None:
         from robot_drivers.rclpy_face import RclpyWire
 
-        return Ros2Face(RclpyWire(where, station, settings.domain))
+        return Ros2Face(RclpyWire(where, station, settings.domain, loopback=settings.loopback))
     if find_spec("cyclonedds") is None:
         raise MissingExtra(
             "The ros2 face of a station needs a sourced ROS 2, or cyclonedds: pip install 'enpire[ros2]'."

@@ -76,6 +76,9 @@ class Link(Protocol):
     def stop(self, timeout_s: float) -> None:
         """Call the stop service and wait for its answer."""
 
+    def close(self) -> None:
+        """Leave the domain."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ros2Settings:
@@ -92,7 +95,7 @@ class Ros2Settings:
     """camera -> topic of sensor_msgs/CompressedImage."""
     domain: int = 0
     loopback: bool = False
-    """Stay on this machine (cyclonedds only)."""
+    """Stay on this machine."""
     silence_s: float = 1.0
     """Without a joint state for so long, the robot counts as lost."""
     discovery_s: float = 20.0
@@ -150,8 +153,9 @@ class Ros2Robot:
 
     def close(self) -> None:
         """Leave the domain."""
-        self._link = None
-        self._newest = None
+        link, self._link, self._newest = self._link, None, None
+        if link is not None:
+            link.close()
 
     def _listen(self) -> None:
         link = self._open_link()

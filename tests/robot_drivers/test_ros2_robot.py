@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,6 +86,7 @@ def opened(settings: Ros2Settings) -> GuardedRig:
 
 @pytest.mark.slow
 def test_a_robot_that_speaks_only_dds_conforms(settings):
+    """Over cyclonedds; over rclpy where a ROS 2 is sourced."""
     report = check(Subject(open=lambda: opened(settings), start=starts_of(FAKE_SPEC), realtime=True))
     assert report.conforms, "\n".join(report.lines())
 
@@ -102,6 +104,16 @@ def test_it_is_driven_seen_and_stopped(settings):
     assert rig.look(0)["top"].shape == (8, 12, 3)
     rig.stop()
     rig.close()
+
+
+def test_it_leaves_the_domain_and_comes_back(settings):
+    for _ in range(2):
+        robot = Ros2Robot(FAKE_SPEC, settings)
+        robot.connect()
+        assert robot.observe().state.shape == (1, 4)
+        robot.close()
+        robot.close()
+        assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("rclpy")]
 
 
 def test_a_robot_that_is_not_there_is_named(domain):

@@ -1,0 +1,63 @@
+"""A node over rclpy with a context and a thread of its own, for the ends of a robot and of a station on ROS 2."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+LOOPBACK_ONLY = """<CycloneDDS><Domain Id="any"><General><Interfaces><NetworkInterface name="lo" multicast="false"/>
+</Interfaces><AllowMulticast>false</AllowMulticast></General><Discovery><Peers><Peer address="127.0.0.1"/></Peers>
+<ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>60</MaxAutoParticipantIndex></Discovery>
+</Domain></CycloneDDS>"""
+"""Keeps Cyclone DDS on this machine, under a ROS 2 or without one."""
+_CLOSING_S = 5.0
+
+
+class RclpyNode:
+    """One node. Make its topics and services on `node`, then `spin`.
+
+    Args:
+        name: of the node.
+        domain: of ROS 2, 0 to 101 as a rule.
+        loopback: stay on this machine.
+    """
+
+    def __init__(self, name: str, domain: int, *, loopback: bool) -> None:
+        import rclpy  # pyright: ignore[reportMissingImports]
+        from rclpy.executors import SingleThreadedExecutor  # pyright: ignore[reportMissingImports]
+
+        self._context: Any = rclpy.Context()
+        with _range(loopback=loopback):
+            rclpy.init(context=self._context, domain_id=domain)
+            self.node: Any = rclpy.create_node(name, context=self._context)
+        self._executor: Any = SingleThreadedExecutor(context=self._context)
+        self._thread = threading.Thread(target=self._executor.spin, name=f"rclpy {name}", daemon=True)
+
+    def spin(self) -> None:
+        """Serve what was made on the node, from a thread of its own."""
+        self._executor.add_node(self.node)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Leave the domain."""
+        self._executor.shutdown(_CLOSING_S)
+        if self._thread.ident is not None:
+            self._thread.join(_CLOSING_S)
+        self.node.destroy_node()
+        self._context.try_shutdown()
+
+
+@contextmanager
+def _range(*, loopback: bool) -> Generator[None]:
+    """How far a node that is made inside may be seen: ROS 2 reads that from the environment alone, when it begins."""
+    told = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "CYCLONEDDS_URI": LOOPBACK_ONLY}
+    mine = [name for name in told if loopback and name not in os.environ]
+    os.environ.update({name: told[name] for name in mine})
+    try:
+        yield
+    finally:
+        for name in mine:
+            del os.environ[name]
