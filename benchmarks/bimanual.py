@@ -3,7 +3,8 @@
 First how much of raw `mj_step` the rig keeps: both sides step the same lanes through an expert's commands and
 must end in the same joints, bit for bit. Then how often the robot's own reset reaches its start, and how long it takes.
 Between them, how many pairs of pictures a second its cameras give.
-How often experts succeed is `python -m benchmarks.tasks --tasks gpu_insertion`.
+How often experts succeed is `python -m benchmarks.tasks --tasks gpu_insertion`. `--lying N`: so many resets of a card
+that lies on either face, turned anyhow, somewhere on the table before the board.
 """
 
 from __future__ import annotations
@@ -18,17 +19,22 @@ import numpy.typing as npt
 from scipy import stats
 
 from benchmarks.machine import describe
-from benchmarks.tasks import ExpertTask, resets
+from benchmarks.tasks import LONGEST_TICKS, STATIONS, ExpertTask, rate, reset_all, resets
 from benchmarks.throughput import recorded
 from enpire import plugins
 from enpire.types import FloatArray, Start
 from sim import cameras
+from sim.bimanual.kinematics import READY, quaternion_of
 from sim.bimanual.rig import JOINTS, BimanualRig
 from sim.bimanual.station import SUBSTEPS
+from sim.tasks.gpu_insertion import GpuInsertion
+from sim.tasks.gpu_rig import CARD_QPOS
 
 Joints = npt.NDArray[np.float64]
 _SCALE = np.tile([*[1.0] * JOINTS, 0.5e-3], 2)
 """From commands to set-point speeds, as in the rig."""
+CARD_LYING_M, SETTLE_TICKS = (0.03, 0.14, 0.03), 20
+"""Around this place cards lie, dropped from there."""
 
 
 def by_rig(rig: BimanualRig, starts: list[Start], commands: list[FloatArray]) -> tuple[float, Joints]:
@@ -113,6 +119,32 @@ def pictures(task: ExpertTask, repeats: int) -> None:
     )
 
 
+def lying(count: int) -> None:
+    """Print how many resets of a card that lies on its face end at their start, and how soon; ten stations."""
+    task, rng = GpuInsertion(), np.random.default_rng(0)
+    reached, took_s = 0, list[float]()
+    for station in range(STATIONS):
+        lanes = len(range(station, count, STATIONS))
+        if not lanes:
+            continue
+        rig = task.rig(lanes, station)
+        goals = [task.start("train", count + station + STATIONS * lane, b"") for lane in range(lanes)]
+        for lane, goal in enumerate(goals):
+            rig.place(lane, goal)
+            rig.pose_arm(lane, "right", np.array(READY["right"]), CARD_LYING_M[2])
+            turned = np.array([rng.choice([-1, 1]) * np.pi / 2, 0.0, rng.uniform(-np.pi, np.pi)])
+            at_m = np.array(CARD_LYING_M) + rng.uniform(-1.0, 1.0, 3) * (0.12, 0.06, 0.0)
+            rig.scene.qpos[lane, CARD_QPOS] = [*at_m, *quaternion_of(turned)]
+        rig.teleport = False
+        for _ in range(SETTLE_TICKS):
+            rig.act(np.zeros((lanes, task.spec.action_dim), np.float32), np.ones(lanes, np.bool_))
+        for lane, ticks in enumerate(reset_all(task, rig, goals)):
+            reached += task.start_error(rig.observe().state[lane], goals[lane])[1] and ticks < LONGEST_TICKS
+            took_s.append(float(ticks) * task.spec.period_s)
+        rig.close()
+    print(f"lying     {rate(reached, count)} cards end at their start; median {np.median(took_s):.1f} s of robot time")
+
+
 def main() -> None:
     """Measure stepping, then resets."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -121,7 +153,12 @@ def main() -> None:
     parser.add_argument("--ticks", type=int, default=24)
     parser.add_argument("--repeats", type=int, default=8)
     parser.add_argument("--resets", type=int, default=20)
+    parser.add_argument("--lying", type=int, default=0)
     asked = parser.parse_args()
+    if asked.lying:
+        print(describe(range(STATIONS)))
+        lying(asked.lying)
+        return
     task = cast(ExpertTask, cast(type, plugins.load("tasks", asked.task))())
     print(describe((0,)))
     stepping(task, asked.lanes, asked.ticks, asked.repeats)

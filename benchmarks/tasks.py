@@ -95,7 +95,7 @@ def resets(task: Task, count: int, clumsy: bool = False) -> None:
         roll_out(task, rig, hand, [task.start("train", index, b"") for index in tried])
         rig.teleport = False  # pyright: ignore[reportAttributeAccessIssue]
         goals = [task.start("train", count + index, b"") for index in tried]
-        for lane, ticks in enumerate(_reset(task, rig, goals)):
+        for lane, ticks in enumerate(reset_all(task, rig, goals)):
             achieved, near = task.start_error(rig.observe().state[lane], goals[lane])
             reached += near and ticks < LONGEST_TICKS
             took_s.append(float(ticks) * task.spec.period_s)
@@ -106,7 +106,7 @@ def resets(task: Task, count: int, clumsy: bool = False) -> None:
     print("            off by (median, 95 %): " + ", ".join(f"{name} {a:.2g}, {b:.2g}" for name, a, b in figures))
 
 
-def _reset(task: Task, rig: Rig, goals: Sequence[Start]) -> npt.NDArray[np.int64]:
+def reset_all(task: Task, rig: Rig, goals: Sequence[Start]) -> npt.NDArray[np.int64]:
     """Reset all lanes towards their starts; the periods each took."""
     skill = task.reset_skill()
     for lane, goal in enumerate(goals):

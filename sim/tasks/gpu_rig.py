@@ -43,7 +43,8 @@ NEAR = np.array([1.0, 1.0, 1.0, 0.02, 0.02, 0.02])
 """The clock starts after a reset when the left arm is parked and the card this near to its start."""
 
 _HALF_MM = 40.0
-_QPOS = slice(16, 23)
+CARD_QPOS = slice(16, 23)
+"""Where the card's place and quaternion stand in a row of joints. Simulator only."""
 GRIP_TURN = (turning(2, np.array([np.pi])) @ turning(1, np.array([np.pi / 2])))[0]
 """The tool's axes in the frame of an upright card: pointing down, fingers on both faces."""
 
@@ -61,7 +62,7 @@ class GpuRig(BimanualRig):
 
     def card(self) -> Rows:
         """(lanes, 6): the card over the slot in mm and rad. Simulator only."""
-        pose = self.scene.qpos[:, _QPOS]
+        pose = self.scene.qpos[:, CARD_QPOS]
         return np.concatenate([1e3 * (pose[:, :3] - SLOT_M), angles_of(pose[:, 3:])], axis=1)
 
     def _prepare(self, lane: int, start: Start, rng: np.random.Generator) -> None:
@@ -77,7 +78,7 @@ class GpuRig(BimanualRig):
         joints = self.pose_gripper(lane, "right", grasp_m, tool, np.array(READY["right"]))
         self.park(lane, "left")
         self.pose_arm(lane, "right", joints, 2 * BODY_HALF_M[1], squeeze_m=0.026)
-        self.scene.qpos[lane, _QPOS] = [*at_m, *quaternion_of(angles)]
+        self.scene.qpos[lane, CARD_QPOS] = [*at_m, *quaternion_of(angles)]
         self.settle(lane, "right", joints)
 
     def _sense(self, noise: LaneArray) -> LaneArray:

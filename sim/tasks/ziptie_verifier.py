@@ -3,7 +3,8 @@
 Four witnesses: pictures of the top camera and of the left wrist's, both of the place where the tail was presented; the
 camera that follows the tail; and the right gripper, which felt a bite that gave way. At least two more must say so than
 there are pictures that show the tail, and not only pictures: one witness can be fooled, as a hand hides the tail from a
-camera, and blades that slip off a tail give way, too.
+camera, and blades that slip off a tail give way, too. One more is enough where the tail was seen to fall and the bite
+was felt: a camera that was moved may take something else for the tail.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sim.bimanual.servo import reach_of
 from sim.tasks.ziptie_rig import GENTLE_N, TAIL, YAW
 from sim.tasks.ziptie_scene import CUT_AT_M, MOUTH_M, SHUT_MM, TAIL_M
 
-_RULE = "tail gone in two pictures, fallen, bite felt: of four witnesses two more for it than against; version 1"
+_RULE = "tail gone in two pictures, fallen, bite felt: two witnesses more than against, or fallen and felt; version 2"
 
 _TOP_PX, _WRIST_PX = (8, 1), (12, 12)
 """How far a camera that was moved shifts its picture across the tail; along it, half of the tail is room enough."""
@@ -89,7 +90,7 @@ class ZiptieVerifier:
         felt = bitten(state, limit.bite_n)
         witnesses = said.count("gone") + felt + fallen
         balance = witnesses - said.count("there")
-        good = balance >= 2 and (fallen or felt)
+        good = balance >= (1 if fallen and felt else 2) and (fallen or felt)
         return Verdict(
             kind="success" if good else "failure",
             confidence=0.995 if balance >= 3 or balance <= 0 else 0.95,

@@ -13,7 +13,7 @@ from sim.rollouts import Rolled, roll_out
 from sim.task_check.suite import check_made
 from sim.tasks.gpu_expert import carry
 from sim.tasks.gpu_insertion import GpuInsertion
-from sim.tasks.gpu_rig import ANGLES, CARD, GENTLE_N, GpuRig
+from sim.tasks.gpu_rig import ANGLES, CARD, CARD_QPOS, GENTLE_N, GpuRig
 
 SECRET = b"a secret of the tests"
 
@@ -130,7 +130,7 @@ def test_a_card_that_lies_on_its_face_is_taken_up_and_turned_upright(gpu: GpuIns
     rig, skill = gpu.rig(1, 3), gpu.reset_skill()
     rig.place(0, gpu.start("train", 0, b""))
     rig.pose_arm(0, "right", np.array(READY["right"]), 0.03)
-    rig.scene.qpos[0, 16:23] = [0.05, 0.14, 0.03, *quaternion_of(np.array([face * np.pi / 2, 0.0, 2.0]))]
+    rig.scene.qpos[0, CARD_QPOS] = [0.05, 0.14, 0.03, *quaternion_of(np.array([face * np.pi / 2, 0.0, 2.0]))]
     rig.teleport = False
     goal = gpu.start("train", 1, b"")
     rig.place(0, goal)
@@ -149,7 +149,7 @@ def test_a_card_out_of_reach_is_left_to_a_person_soon(gpu: GpuInsertion) -> None
     rig, skill = gpu.rig(1, 3), gpu.reset_skill()
     rig.place(0, gpu.start("train", 0, b""))
     rig.pose_arm(0, "right", np.array(READY["right"]), 0.03)
-    rig.scene.qpos[0, 16:23] = [-0.5, 0.0, 0.03, *quaternion_of(np.array([np.pi / 2, 0.0, 0.0]))]
+    rig.scene.qpos[0, CARD_QPOS] = [-0.5, 0.0, 0.03, *quaternion_of(np.array([np.pi / 2, 0.0, 0.0]))]
     rig.teleport = False
     goal = gpu.start("train", 1, b"")
     rig.place(0, goal)
