@@ -12,7 +12,7 @@ import numpy as np
 
 from enpire.types import FloatArray
 from sim.bimanual.kinematics import SIDES, Reach, Rows, Side, rotation_between
-from sim.bimanual.rig import ACTION, GRIP_MM_S, JOINT_RAD_S, commands_of, joints_of, opening_of
+from sim.bimanual.rig import ACTION, GRIP_MM_S, JOINT_RAD_S, commands_of, force_of, joints_of, opening_of
 from sim.bimanual.servo import reach_of, speeds_for, towards
 
 _GAIN_PER_S, _JOINT_GAIN_PER_S = 6.0, 4.0
@@ -31,6 +31,8 @@ class Hand:
     opening_mm: float
     pads_n: float
     """Negative when the gripper presses on something."""
+    upward_n: float = 0.0
+    """Force that presses the gripper up, as where it came down on something."""
     goal_m: Rows | None = None
     goal_turn: Rows | None = None
     goal_joints: Rows | None = None
@@ -84,6 +86,7 @@ class Hands:
                 joints=state[joints_of(side)],
                 opening_mm=float(state[opening]),
                 pads_n=float(state[opening + 1]),
+                upward_n=float(state[force_of(side)][2]),
             )
         return self._hands[row, side]
 

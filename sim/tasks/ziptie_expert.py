@@ -33,6 +33,8 @@ FALLEN_MM = 65.0
 """A tail that is seen so far below the mouth has been severed."""
 _ACROSS_M, _ALONG_M, _TURNED_RAD, _DEPTH_M = 0.0015, 0.004, 0.05, 0.004
 _SHUT_N = 14.0
+_TOUCH_N = 12.0
+"""A gripper that is pressed up with so much force came down on the handles."""
 _ASIDE_M = np.array([0.085, -0.045, 0.0])
 
 
@@ -109,12 +111,19 @@ def carry(scene: Scene, hand: Hand, at_m: Rows, yaw_rad: float, speed_m_s: float
     return hand.go(hand.at_m + at_m - scene.cutter_m, turned[0] @ turned[1].T @ hand.turn, speed_m_s)
 
 
-def fetch(scene: Scene, hand: Hand, aim_m: Rows, loose: float = 1.0) -> None:
-    """Reach for an upright cutter: above it, down, and close the pads on its handles."""
+def fetch(scene: Scene, hand: Hand, aim_m: Rows, loose: float = 1.0) -> bool:
+    """Reach for an upright cutter: above it, down, and close the pads on its handles.
+
+    Returns whether the gripper came down on the handles, and goes up again.
+    """
     goal = scene.cutter_m + aim_m
     turn = upright(float(scene.turned[2]))
     off = hand.at_m - goal
     aside_m = float(np.abs(off[:2]).max())
+    if hand.upward_n > _TOUCH_N:
+        hand.go(hand.at_m + np.array([0.0, 0.0, 0.03]), turn)
+        hand.open_to(OPEN_MM + 14.0)
+        return True
     if (aside_m > 0.003 * loose and off[2] > 0.02) or aside_m > 0.008 * loose:
         hand.go(np.array([goal[0], goal[1], max(goal[2] + 0.045, hand.at_m[2] if aside_m > 0.03 else 0.0)]), turn)
         hand.open_to(OPEN_MM + 14.0)
@@ -122,6 +131,7 @@ def fetch(scene: Scene, hand: Hand, aim_m: Rows, loose: float = 1.0) -> None:
         hand.grip_mm_s = -0.5 * GRIP_MM_S
     else:
         hand.open_to(OPEN_MM + 14.0)
+    return False
 
 
 def lift(scene: Scene, hand: Hand) -> None:
@@ -145,8 +155,8 @@ class ZiptieExpert(Demonstrator):
         left.go_joints(WATCHING)
         scene = read_scene(state)
         if not holds(scene, right):
-            if not scene.fallen:
-                fetch(scene, right, mood.aim_m * (1.0, 1.0, 0.0), mood.loose)
+            if not scene.fallen and fetch(scene, right, mood.aim_m * (1.0, 1.0, 0.0), mood.loose):
+                mood.aim_m, mood.loose = 0.7 * mood.aim_m, max(1.0, 0.7 * mood.loose)  # The next try is more careful.
             return
         travel_m = max(TRAVEL_M, float(scene.bite_m[2]) + CLEAR_M)
         if right.opening_mm < SHUT_MM + 1.5 or scene.fallen:

@@ -64,6 +64,23 @@ def test_the_clean_expert_severs_every_tail_in_half_of_the_time(ziptie: ZiptieCu
     assert all(item.verdict.kind == "success" for item in shown)
 
 
+def test_a_hand_that_comes_down_on_the_handles_feels_it_and_tries_again_with_more_care(ziptie: ZiptieCutting) -> None:
+    rig, expert = ziptie.rig(1, 1), ziptie.expert(0)
+    rig.place(0, Start(split="train", index=0, values=(0.0, 0.0, 0.0, 0.0, -9.0, 0.0, 50.0), seed=3))
+    expert.begin(0, 3)
+    mood = expert._moods[0]
+    mood.aim_m, mood.loose = np.array([-0.009, 0.0, 0.0]), 3.5
+    chunk = np.zeros((1, expert.horizon, len(ACTION)), np.float32)
+    for tick in range(ziptie.spec.limit_ticks):
+        if tick % expert.execute == 0:
+            chunk = expert.act(rig.observe(), np.arange(1))
+        rig.act(chunk[:, tick % expert.execute], np.ones(1, np.bool_))
+        if rig.truth(0).success:
+            break
+    assert 12.0 < rig.truth(0).figures["peak_n"] < 0.7 * GENTLE_N
+    assert rig.truth(0).success
+
+
 def test_subtasks_are_marked_in_their_order(ziptie: ZiptieCutting, shown: list[Rolled]) -> None:
     assert isinstance(ziptie, MarksSubtasks)
     for item in shown:
