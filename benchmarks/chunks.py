@@ -19,7 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.improvement import Bench, Plan
+from benchmarks.improvement import Bench
+from benchmarks.improvement_plans import Plan
 from benchmarks.machine import describe
 from enpire.fleet.chunks import Chunks, LoadedPolicy
 from enpire.fleet.lanes import Lanes

@@ -18,11 +18,12 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import cast
 
+from benchmarks.improvement_plans import ARMS, QUICK, Plan
 from benchmarks.improvement_table import Judged, curve, table
 from benchmarks.machine import describe
 from benchmarks.rollouts import Rollout, keep
@@ -30,7 +31,7 @@ from benchmarks.supervised import SupervisedLoop
 from enpire.errors import LearningProblem, UsageError
 from enpire.interfaces import ImprovementJob, Learner, Policy, Task
 from enpire.plugins import load
-from enpire.recipe import Recipe, read_recipe
+from enpire.recipe import Recipe
 from enpire.store.episodes import FolderStore
 from enpire.types import SOURCE_EXPERT, Start
 from enpire.versions import manifest
@@ -38,66 +39,6 @@ from enpire.versions import manifest
 SECRET = b"benchmark of improvement, seed "
 EVALUATION, COLLECTION = 100_000, 1_000
 """First indices of the starts: evaluation and collection never share one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
-    """One way to improve: a shipped recipe with some settings changed."""
-
-    recipe: str
-    changes: Mapping[str, object]
-
-    def made(self, most_steps: int = 0) -> Recipe:
-        """The recipe with the changes; `most_steps` above 0 cuts every training short (for --smoke)."""
-        shipped = read_recipe(self.recipe)
-        settings = {**shipped.settings, **self.changes}
-        if most_steps and shipped.learner == "program_search":
-            settings |= {"generations": 1, "population": 4, "starts": 2}
-        elif most_steps and shipped.learner != "sequence":
-            settings |= {"most_steps": most_steps, "least_steps": most_steps}
-            settings |= {name: most_steps for name in ("critic_steps", "value_steps") if settings.get(name)}
-        return Recipe(name=shipped.name, learner=shipped.learner, settings=cast("dict[str, float]", settings))
-
-
-ARMS: Mapping[str, Arm] = {
-    "sft": Arm(recipe="sft", changes={}),
-    "filtered_bc": Arm(recipe="filtered_bc", changes={}),
-    "imit_dagger": Arm(recipe="imit_dagger", changes={}),
-    "imit_recap": Arm(recipe="imit_recap", changes={}),
-    "habc_paper": Arm(recipe="habc_paper", changes={}),
-    "habc_plus": Arm(recipe="habc_plus", changes={}),
-    "habc_v": Arm(recipe="habc_v", changes={}),
-    "habc_ir": Arm(recipe="habc_ir", changes={}),
-    "fixed_gate": Arm(recipe="habc_fixed_gate", changes={}),
-    "hard_gate": Arm(recipe="habc_hard_gate", changes={}),
-    "naive_labels": Arm(recipe="habc_naive_labels", changes={}),
-    "no_cooling": Arm(recipe="habc_plus", changes={"cooling": 1.0}),
-    "best_of_n": Arm(recipe="best_of_n", changes={}),
-    "filtered_then_habc": Arm(recipe="filtered_then_habc", changes={}),
-    "residual_td3": Arm(recipe="residual_td3", changes={}),
-    "hil_serl": Arm(recipe="hil_serl", changes={}),
-    "awac": Arm(recipe="awac", changes={}),
-    "iql": Arm(recipe="iql", changes={}),
-    "lerobot_act": Arm(recipe="lerobot_act", changes={}),
-    "spiral_search": Arm(recipe="spiral_search", changes={}),
-}
-QUICK = ("habc_plus", "filtered_bc")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How much is run."""
-
-    task: str = "pin_insertion"
-    demonstrations: int = 60
-    rounds: int = 4
-    episodes: int = 100
-    starts: int = 200
-    lanes: int = 32
-    supervised: float = 0.0
-    """Share of the episodes that the simulated operator watches."""
-    most_steps: int = 0
-    """Cuts every training short; 0 leaves the recipes as they are."""
 
 
 class Bench:
@@ -132,13 +73,12 @@ class Bench:
             self.task.expert(self.seed), self.starts(0, self.plan.demonstrations), SOURCE_EXPERT
         )
         taught = keep(self.store, shown, "scripted:expert", 0, "demonstrations")
-        recipe = Arm(recipe="clone_demonstrations", changes={}).made(self.plan.most_steps)
-        version, seconds = self._learn(recipe, "base", taught, None, 0)
+        version, seconds = self._learn(self.plan.recipe("base"), "base", taught, None, 0)
         return self._judge("base", 0, version, taught, seconds)
 
     def arm(self, name: str) -> list[Judged]:
         """All rounds of one arm; the evaluation after each."""
-        recipe, base = ARMS[name].made(self.plan.most_steps), self.base()
+        recipe, base = self.plan.recipe(name), self.base()
         found = [base]
         for round_ in range(1, self.plan.rounds + 1):
             if (name, round_) not in self.done:
@@ -247,12 +187,12 @@ def run(plan: Plan, arms: Sequence[str], seeds: Sequence[int], root: Path) -> st
 
 def plan_of(given: argparse.Namespace) -> tuple[Plan, list[str], range]:
     """What the command line asks for."""
-    plan = Plan(task=given.task, supervised=0.5 if given.full or given.smoke else 0.0)
+    plan = Plan.of(given.task, 0.5 if given.full or given.smoke else 0.0)
     if given.full:
         plan = replace(plan, starts=500)
     if given.smoke:
         plan = replace(plan, rounds=1, demonstrations=8, episodes=8, starts=8, lanes=8, most_steps=20)
-    for name in ("rounds", "starts", "episodes", "supervised"):
+    for name in ("demonstrations", "rounds", "starts", "episodes", "supervised"):
         if getattr(given, name) is not None:
             plan = replace(plan, **{name: getattr(given, name)})
     names: list[str] = list(QUICK)
@@ -260,7 +200,7 @@ def plan_of(given: argparse.Namespace) -> tuple[Plan, list[str], range]:
         names = list(ARMS)
     elif given.arms:
         names = str(given.arms).split(",")
-    return plan, names, range(given.seeds or (3 if given.full else 1))
+    return plan, names, range(given.first_seed, given.first_seed + (given.seeds or (3 if given.full else 1)))
 
 
 def main() -> None:
@@ -269,11 +209,13 @@ def main() -> None:
     words.add_argument("--full", action="store_true", help="all arms, 3 seeds, 500 starts")
     words.add_argument("--smoke", action="store_true", help="all arms, one tiny round: does each one run?")
     words.add_argument("--arms", default="", help=f"all, or comma separated: {', '.join(ARMS)}")
+    words.add_argument("--demonstrations", type=int)
     words.add_argument("--rounds", type=int)
     words.add_argument("--starts", type=int)
     words.add_argument("--episodes", type=int)
     words.add_argument("--supervised", type=float, help="share of the episodes that a simulated operator watches")
     words.add_argument("--seeds", type=int, default=0)
+    words.add_argument("--first-seed", type=int, default=0, help="the first of the seeds: each has starts of its own")
     words.add_argument("--task", default="pin_insertion")
     words.add_argument("--keep", default="", help="folder for all that is made; a cut run goes on from there")
     given = words.parse_args()

@@ -28,7 +28,8 @@ from typing import cast
 import numpy as np
 import torch
 
-from benchmarks.improvement import Bench, Plan
+from benchmarks.improvement import Bench
+from benchmarks.improvement_plans import Plan
 from benchmarks.improvement_table import bootstrap
 from benchmarks.machine import describe
 from benchmarks.rollouts import keep

@@ -6,14 +6,15 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import torch
 
 from enpire.errors import LearningProblem
 from enpire.files import canonical, parse
-from enpire.interfaces import ImprovementJob, Progress
+from enpire.interfaces import ImprovementJob, Progress, Task
+from enpire.plugins import load
 from enpire.store import durable
 from enpire.types import SOURCE_HUMAN, FloatArray
 from policies import flow_policy
@@ -122,6 +123,7 @@ def pupil_of(job: ImprovementJob, settings: RoundSettings, episodes: Sequence[Re
     if job.parent is None:
         source = [item for item in episodes if item.demonstration] or list(episodes)
         state, action = Scale.of(stacked_states(source)), Scale.of(stacked_actions(source))
+        state = state.without(columns_of(job.task, settings.unseen.split()))
         network = FlowNetwork(settings.shape(len(state.mean), len(action.mean)), job.seed)
         return Pupil(network=network, scales=(state, action), temperature=settings.temperature)
     parent = flow_policy.read(job.parent)
@@ -131,6 +133,18 @@ def pupil_of(job: ImprovementJob, settings: RoundSettings, episodes: Sequence[Re
     network.take(parent.weights)
     temperature = max(min(settings.least_temperature, parent.temperature), parent.temperature * settings.cooling)
     return Pupil(network=network, scales=(parent.state, parent.action), temperature=temperature)
+
+
+def columns_of(task: str, names: Sequence[str]) -> list[int]:
+    """Where the sensed numbers of these names stand in a task's state; LearningProblem says which there are."""
+    if not names:
+        return []
+    there = [item.name for item in cast("type[Task]", load("tasks", task)).spec.state]
+    if strange := [name for name in names if name not in there]:
+        raise LearningProblem(
+            f"The recipe's `unseen` names {strange[0]!r}, which {task} does not sense; it senses {', '.join(there)}."
+        )
+    return [there.index(name) for name in names]
 
 
 def _check_parent(parent: FlowVersion, wanted: flow_policy.FlowShape, episodes: Sequence[Recorded]) -> None:

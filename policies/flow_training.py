@@ -57,6 +57,10 @@ class FlowSettings:
     """Of its matrix products; `auto` is bfloat16 on a GPU, float32 on the CPU."""
     compile: bool = False
     """Its loss goes through torch.compile; on a GPU only."""
+    unseen: str = ""
+    """Names of sensed numbers, with spaces between, that a policy without a parent never sees; its children neither.
+    What a demonstration's next command can be guessed from without looking at the scene, such as the last command or
+    the clock, is better hidden (causal confusion in imitation, de Haan et al., arXiv 1905.11979)."""
 
     def __post_init__(self) -> None:
         """Say which value is not allowed; the file's name is added by whoever parses."""

@@ -12,6 +12,8 @@ from enpire.types import FloatArray
 
 SMALLEST_SPREAD = 1e-4
 """A number that never moved in the data keeps this spread: it is centred, not blown up."""
+UNSEEN_SPREAD = 1e12
+"""So wide that no network can tell a number's values apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,12 @@ class Scale:
         spread = wide.std(axis=0)
         spread = np.where(spread < SMALLEST_SPREAD * np.maximum(1.0, np.abs(wide).max(axis=0)), 1.0, spread)
         return cls(mean=wide.mean(axis=0).astype(np.float32), spread=spread.astype(np.float32))
+
+    def without(self, columns: Sequence[int]) -> Scale:
+        """The scale in which those numbers always come out as 0."""
+        spread = self.spread.copy()
+        spread[list(columns)] = UNSEEN_SPREAD
+        return Scale(mean=self.mean, spread=spread)
 
     def forward(self, rows: FloatArray) -> FloatArray:
         """Units of the robot -> order one; any leading shape, last axis (width,)."""

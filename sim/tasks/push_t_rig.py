@@ -26,8 +26,9 @@ SPEED_MM_S = 250.0
 NEAR_MM, NEAR_RAD = 15.0, 0.2
 """Ground truth: the T's centre and angle at most this far from the goal."""
 
-PUSHER, BLOCK, ANGLE, VELOCITY, LEFT = slice(0, 2), slice(2, 4), slice(4, 6), slice(6, 8), 8
-"""Where the sensors' numbers stand in a state row; the angle as its cosine and sine."""
+PUSHER, BLOCK, ANGLE, VELOCITY, LEFT, ON_BLOCK = slice(0, 2), slice(2, 4), slice(4, 6), slice(6, 8), 8, slice(9, 11)
+"""Where the sensors' numbers stand in a state row; the angle as its cosine and sine. ON_BLOCK is the sensed pusher as
+seen from the sensed block, in the block's own axes: which face the pusher is at, however the block lies."""
 
 _POSITION_NOISE_MM, _ANGLE_NOISE = 0.5, 0.006
 
@@ -37,6 +38,10 @@ STATE = (
     *(Bounds(name=f"block_{name}", unit="1", low=-1.2, high=1.2, sight=_ANGLE_NOISE) for name in ("cos", "sin")),
     *(Bounds(name=f"velocity_{axis}_mm_s", unit="mm/s", low=-SPEED_MM_S, high=SPEED_MM_S) for axis in "xy"),
     Bounds(name="time_left", unit="1", low=0.0, high=1.0),
+    *(
+        Bounds(name=f"pusher_on_block_{axis}_mm", unit="mm", low=-1000.0, high=1000.0, sight=_POSITION_NOISE_MM)
+        for axis in "xy"
+    ),
 )
 ACTION = tuple(Bounds(name=f"v{axis}_mm_s", unit="mm/s", low=-SPEED_MM_S, high=SPEED_MM_S) for axis in "xy")
 START_NAMES = ("block_x_mm", "block_y_mm", "block_angle_rad", "pusher_x_mm", "pusher_y_mm")
@@ -151,6 +156,9 @@ class PushTRig(SimRig):
         row[:, 5] = np.sin(joints[:, 2]) + _ANGLE_NOISE * noise[:, 5]
         row[:, VELOCITY] = self._sent
         row[:, LEFT] = 1.0 - self._ticks / self.spec.limit_ticks
+        (cosine, sine), (aside, ahead) = row[:, ANGLE].T, (row[:, PUSHER] - row[:, BLOCK]).T
+        row[:, ON_BLOCK] = np.column_stack([cosine * aside + sine * ahead, cosine * ahead - sine * aside])
+        row[:, ON_BLOCK] /= np.hypot(cosine, sine)[:, None]
         return row
 
     def _command(self, rows: npt.NDArray[np.intp], sent: FloatArray) -> None:

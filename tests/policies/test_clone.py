@@ -14,7 +14,7 @@ import pytest
 
 from enpire.errors import FileProblem, LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
-from enpire.types import Observation
+from enpire.types import Bounds, Observation, TaskSpec
 from policies import flow_policy
 from policies.clone import Clone
 from tests.policies.recorded import driven, write
@@ -69,6 +69,39 @@ def test_the_same_job_gives_the_same_bytes(tmp_path: Path) -> None:
     run(job)
     run(again)
     assert files(job.output) == files(again.output)
+
+
+class Point:
+    """The task of the invented episodes, as far as a recipe asks for it."""
+
+    spec = TaskSpec(
+        name="point", instruction="home", rate_hz=10.0, limit_ticks=40,
+        state=tuple(Bounds(name=name, unit="1", low=-2.0, high=2.0) for name in ("x", "y", "time_left")),
+        action=tuple(Bounds(name=name, unit="1", low=-1.0, high=1.0) for name in ("vx", "vy")),
+    )  # fmt: skip
+
+
+def test_a_policy_never_sees_what_the_recipe_hides(tmp_path: Path) -> None:
+    job = replace(job_in(tmp_path, most_steps=60, least_steps=60, unseen="time_left"), task=f"{__name__}:Point")
+    run(job)
+    child = replace(job, parent=job.output, output=tmp_path / "child", work=tmp_path / "work2", round=1)
+    run(child)
+    for folder in (job.output, child.output):
+        early, late = (said(folder, [0.5, 0.2, left]) for left in (1.0, 0.0))
+        assert np.array_equal(early, late)
+        assert not np.array_equal(early, said(folder, [0.4, 0.2, 1.0]))
+
+
+def said(folder: Path, state: list[float]) -> np.ndarray:
+    policy = flow_policy.load(folder)
+    policy.begin(0, seed=0)
+    return policy.act(Observation(stamp_ns=0, state=np.array([state], np.float32)), np.array([0]))
+
+
+def test_what_is_hidden_must_be_sensed(tmp_path: Path) -> None:
+    job = replace(job_in(tmp_path, unseen="time_left clock"), task=f"{__name__}:Point")
+    with pytest.raises(LearningProblem, match=r"'clock', which .* does not sense; it senses x, y, time_left"):
+        run(job)
 
 
 PROGRAM = """

@@ -9,7 +9,7 @@ from enpire.types import EpisodeArrays
 from sim.rollouts import roll_out
 from sim.tasks.push_t import PushT, view_of
 from sim.tasks.push_t_planner import PushPlanner
-from sim.tasks.push_t_rig import TURN_MM
+from sim.tasks.push_t_rig import ON_BLOCK, PUSHER, TURN_MM
 
 SECRET = b"a secret of the tests"
 
@@ -42,6 +42,21 @@ def test_an_untouched_block_is_a_failure() -> None:
     )
     assert task.verifier().judge(Evidence(arrays=arrays, images={})).kind == "failure"
     assert not task.verifier().finished(np.stack(states), np.full(11, 10)).any()
+
+
+def test_the_pusher_on_the_block_is_the_same_however_the_block_lies() -> None:
+    task = PushT()
+    rig = task.rig(2, 4)
+    for lane in range(2):
+        rig.place(lane, task.start("train", 0, b""))
+    rig.scene.qpos[0] = (0.0, 0.0, 0.0, 0.03, -0.09)
+    cosine, sine = np.cos(0.7), np.sin(0.7)
+    away = (0.05 + 0.03 * cosine + 0.09 * sine, -0.02 + 0.03 * sine - 0.09 * cosine)
+    rig.scene.qpos[1] = (0.05, -0.02, 0.7, *away)
+    state = rig.observe().state
+    noise_mm = 5.0
+    assert np.abs(state[:, ON_BLOCK] - (30.0, -90.0)).max() < noise_mm
+    assert np.abs(state[0, PUSHER] - state[1, PUSHER]).max() > 20.0
 
 
 def test_a_push_turns_the_block_as_the_limit_surface_says() -> None:

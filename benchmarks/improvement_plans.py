@@ -1,0 +1,113 @@
+"""What the benchmark of improvement runs: its arms, how much of each, and what a task needs of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from enpire.recipe import Recipe, Setting, read_recipe
+
+TRAIN_THE_ACTOR = frozenset({"clone", "habc", "recap"})
+"""Learners whose recipes say how the flow actor is built and trained."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlan:
+    """What one task needs: its base policy, and how much is shown and collected."""
+
+    base: str = "clone_demonstrations"
+    """Recipe of the base policy."""
+    habc: str = "habc_plus"
+    """The task's own recipe for HABC."""
+    demonstrations: int = 60
+    rounds: int = 4
+    episodes: int = 100
+
+    def training(self, shipped: Recipe) -> Mapping[str, Setting]:
+        """What the task's recipe changes against habc_plus: every arm that trains the actor changes it too."""
+        if shipped.learner not in TRAIN_THE_ACTOR or shipped.name == self.base:
+            return {}
+        plain = read_recipe("habc_plus").settings
+        return {name: value for name, value in read_recipe(self.habc).settings.items() if plain.get(name) != value}
+
+
+TASKS: Mapping[str, TaskPlan] = {
+    "push_t": TaskPlan(base="clone_push_t", habc="habc_push_t", demonstrations=500, rounds=4, episodes=100)
+}
+"""Tasks that need more than the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One way to improve: a shipped recipe with some settings changed."""
+
+    recipe: str
+    changes: Mapping[str, object]
+
+    def made(self, task: TaskPlan, most_steps: int = 0) -> Recipe:
+        """The recipe with what the task needs and the arm's changes; `most_steps` above 0 cuts trainings (--smoke)."""
+        shipped = read_recipe(self.recipe)
+        settings = {**shipped.settings, **task.training(shipped), **self.changes}
+        if most_steps and shipped.learner == "program_search":
+            settings |= {"generations": 1, "population": 4, "starts": 2}
+        elif most_steps and shipped.learner != "sequence":
+            settings |= {"most_steps": most_steps, "least_steps": most_steps}
+            settings |= {name: most_steps for name in ("critic_steps", "value_steps") if settings.get(name)}
+        return Recipe(name=shipped.name, learner=shipped.learner, settings=cast("dict[str, float]", settings))
+
+
+ARMS: Mapping[str, Arm] = {
+    "sft": Arm(recipe="sft", changes={}),
+    "filtered_bc": Arm(recipe="filtered_bc", changes={}),
+    "imit_dagger": Arm(recipe="imit_dagger", changes={}),
+    "imit_recap": Arm(recipe="imit_recap", changes={}),
+    "habc_paper": Arm(recipe="habc_paper", changes={}),
+    "habc_plus": Arm(recipe="habc_plus", changes={}),
+    "habc_v": Arm(recipe="habc_v", changes={}),
+    "habc_ir": Arm(recipe="habc_ir", changes={}),
+    "fixed_gate": Arm(recipe="habc_fixed_gate", changes={}),
+    "hard_gate": Arm(recipe="habc_hard_gate", changes={}),
+    "naive_labels": Arm(recipe="habc_naive_labels", changes={}),
+    "no_cooling": Arm(recipe="habc_plus", changes={"cooling": 1.0}),
+    "best_of_n": Arm(recipe="best_of_n", changes={}),
+    "filtered_then_habc": Arm(recipe="filtered_then_habc", changes={}),
+    "residual_td3": Arm(recipe="residual_td3", changes={}),
+    "hil_serl": Arm(recipe="hil_serl", changes={}),
+    "awac": Arm(recipe="awac", changes={}),
+    "iql": Arm(recipe="iql", changes={}),
+    "lerobot_act": Arm(recipe="lerobot_act", changes={}),
+    "spiral_search": Arm(recipe="spiral_search", changes={}),
+}
+QUICK = ("habc_plus", "filtered_bc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How much is run."""
+
+    task: str = "pin_insertion"
+    demonstrations: int = 60
+    rounds: int = 4
+    episodes: int = 100
+    starts: int = 200
+    lanes: int = 32
+    supervised: float = 0.0
+    """Share of the episodes that the simulated operator watches."""
+    most_steps: int = 0
+    """Cuts every training short; 0 leaves the recipes as they are."""
+
+    @classmethod
+    def of(cls, task: str, supervised: float) -> Plan:
+        """What is run of a task where the command line does not say otherwise."""
+        own = TASKS.get(task, TaskPlan())
+        return cls(
+            task=task, demonstrations=own.demonstrations, rounds=own.rounds, episodes=own.episodes,
+            supervised=supervised,
+        )  # fmt: skip
+
+    def recipe(self, arm: str) -> Recipe:
+        """The recipe of an arm, or of `base`."""
+        own = TASKS.get(self.task, TaskPlan())
+        wanted = Arm(recipe=own.base, changes={}) if arm == "base" else ARMS[arm]
+        return wanted.made(own, self.most_steps)
