@@ -326,6 +326,8 @@ class EpisodeLine:
     side: str
     ticks: int
     confidence: float
+    ended_ms: int | None = None
+    """Wall clock, milliseconds: when the ledger took its end; None while it is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

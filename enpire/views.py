@@ -38,7 +38,7 @@ from enpire.metrics import PhaseSeconds, robot_time
 from enpire.rounds import confirm_view, gate_view, rounds_of, success, tally_of
 from enpire.store.connection import run
 from enpire.store.ledger import SqliteLedger, open_to_read
-from enpire.store.reading import OPEN, Page, Reading
+from enpire.store.reading import ENDED, OPEN, Page, Reading
 from enpire.store.rows import OrderRow
 from enpire.types import MOVING, OUTCOME_KINDS, PHASES, Event, Purpose
 
@@ -183,17 +183,22 @@ def find_version(records: Records, campaign_id: str, wanted: str) -> VersionView
 
 def episodes(records: Records, page: Page) -> EpisodePage:
     """One page of orders, newest first; UsageError when a filter names what does not exist."""
-    for value, allowed in ((page.outcome, (*OUTCOME_KINDS, OPEN)), (page.purpose, get_args(Purpose))):
+    for value, allowed in ((page.outcome, (*OUTCOME_KINDS, OPEN, ENDED)), (page.purpose, get_args(Purpose))):
         if value and value not in allowed:
             raise UsageError(f"Episodes cannot be filtered by {value!r}; allowed are: {', '.join(allowed)}.")
     rows = records.reading.episodes(page)
     following = rows[-1].order.order_id if len(rows) == page.limit else None
-    return EpisodePage(rows=tuple(map(episode_line, rows)), next=following)
+    return EpisodePage(rows=_episode_lines(records, rows), next=following)
 
 
-def episode_line(row: OrderRow) -> EpisodeLine:
-    """One row of the orders table as a document."""
+def _episode_lines(records: Records, rows: Sequence[OrderRow]) -> tuple[EpisodeLine, ...]:
+    stamps = records.reading.stamps([row.ended_seq for row in rows if row.ended_seq is not None])
+    return tuple(_episode_line(row, stamps) for row in rows)
+
+
+def _episode_line(row: OrderRow, stamps: Mapping[int, int]) -> EpisodeLine:
     order, end = row.order, row.episode
+    ended_ns = stamps.get(row.ended_seq) if row.ended_seq is not None else None
     return EpisodeLine(
         order_id=order.order_id,
         campaign_id=order.campaign_id,
@@ -209,6 +214,7 @@ def episode_line(row: OrderRow) -> EpisodeLine:
         side=order.side,
         ticks=end.ticks if end else 0,
         confidence=end.confidence if end else 0.0,
+        ended_ms=ended_ns // 1_000_000 if ended_ns is not None else None,
     )
 
 
@@ -220,7 +226,7 @@ def episode(records: Records, order_id: str) -> EpisodeView:
     order, end = row.order, row.episode
     folder = records.home / "episodes" / order.campaign_id / order.order_id
     return EpisodeView(
-        episode=episode_line(row),
+        episode=_episode_lines(records, [row])[0],
         start_split=order.start.split,
         start_index=order.start.index,
         ran_policy_id=end.ran_policy_id if end else "",
@@ -245,7 +251,7 @@ def events_after(records: Records, seq: int) -> tuple[Event, ...]:
 
 def unchecked(records: Records, campaign_id: str, count: int) -> tuple[EpisodeLine, ...]:
     """Successes of the verifier that nobody has checked, drawn at random: what a person should look at."""
-    return tuple(map(episode_line, records.reading.unchecked(campaign_id, count)))
+    return _episode_lines(records, records.reading.unchecked(campaign_id, count))
 
 
 def _labels(records: Records, past: History) -> Labels | None:

@@ -76,6 +76,8 @@ class Series:
 
 def read_series(folder: Path, row: OrderRow, points: int) -> Series:
     """The series of one order; UnknownName when nothing was recorded, FileProblem when the file is damaged."""
+    if row.episode is None:
+        raise UnknownName(f"The episode {row.order.order_id} has not ended yet: its recording comes with its end.")
     path = folder / "arrays.npz"
     if not path.is_file():
         raise UnknownName(f"Nothing was recorded of the episode {row.order.order_id}.")

@@ -29,7 +29,7 @@ def add_to(app: typer.Typer) -> None:
 def list_page(  # noqa: PLR0913 - the options of a verb are its parameters
     campaign: Campaign = "",
     outcome: Annotated[
-        str, typer.Option(help="Only these: success, failure, unsafe, aborted, invalid, unknown, open.")
+        str, typer.Option(help="Only these: success, failure, unsafe, aborted, invalid, unknown; open, ended.")
     ] = "",
     purpose: Annotated[str, typer.Option(help="Only these: demonstrate, collect, base, gate, confirm.")] = "",
     limit: Annotated[int, typer.Option(help="Rows of the page.", min=1, max=1000)] = 20,

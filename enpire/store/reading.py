@@ -19,6 +19,8 @@ _EVENT = "seq, stamp_ns, kind, campaign_id, body, previous, hash"
 _ROW = ", ".join(rows.COLUMNS)
 OPEN = "open"
 """Stands for an outcome in `Page.outcome`: orders that have not ended."""
+ENDED = "ended"
+"""Stands for any outcome in `Page.outcome`: orders that have ended."""
 
 
 class Tally(NamedTuple):
@@ -67,7 +69,7 @@ class Page:
     campaign_id: str
     purpose: Purpose | str = ""
     outcome: OutcomeKind | str = ""
-    """One of OUTCOME_KINDS, or OPEN."""
+    """One of OUTCOME_KINDS, OPEN or ENDED."""
     round: int | None = None
     policy_id: str = ""
     station: str = ""
@@ -166,10 +168,17 @@ class Reading:
         )
         if page.outcome == OPEN:
             where += " AND ended_seq IS NULL"
+        if page.outcome == ENDED:
+            where += " AND ended_seq IS NOT NULL"
         if page.before:
             where, values = f"{where} AND order_id < ?", [*values, page.before]
         sql = f"SELECT {_ROW} FROM orders WHERE {where} ORDER BY order_id DESC LIMIT ?"
         return [rows.read(row) for row in self._all(sql, *values, page.limit)]
+
+    def stamps(self, numbers: Sequence[int]) -> Mapping[int, int]:
+        """Wall clock, in nanoseconds, of the events with these numbers."""
+        sql = f"SELECT seq, stamp_ns FROM events WHERE seq IN ({', '.join('?' * len(numbers))})"
+        return dict(cast(list[tuple[int, int]], self._all(sql, *numbers)))
 
     def labels(self, campaign_id: str) -> list[tuple[str, str]]:
         """(verdict, a person's last word) of every episode that a person labelled."""

@@ -14,7 +14,7 @@ from store_samples import an_episode, an_order, ended, issued
 from enpire.errors import LedgerProblem
 from enpire.store import connection, records
 from enpire.store.ledger import SqliteLedger
-from enpire.store.reading import OPEN, Page, Reading, Tally
+from enpire.store.reading import ENDED, OPEN, Page, Reading, Tally
 from enpire.types import OUTCOME_KINDS, OutcomeKind, Start
 
 
@@ -121,6 +121,7 @@ def test_pages_join_to_the_whole(ledger: SqliteLedger, reading: Reading) -> None
         (Page(campaign_id="c1"), 9),
         (Page(campaign_id="c1", outcome="failure"), 2),
         (Page(campaign_id="c1", outcome=OPEN), 4),
+        (Page(campaign_id="c1", outcome=ENDED), 5),
         (Page(campaign_id="c1", round=0), 3),
         (Page(campaign_id="c1", round=1, outcome=OPEN), 4),
         (Page(campaign_id="c1", purpose="base"), 3),
