@@ -5,6 +5,7 @@ import { command, question } from "../command";
 import { percent, seconds, short, whole } from "../format";
 import { Chart } from "../parts/Chart";
 import { Deeds } from "../parts/Deeds";
+import { ideaOfGate } from "../parts/ideaLayout";
 import { Ideas } from "../parts/Ideas";
 import { Empty, Failed, Interval, Pill, Rate, Stack } from "../parts/Pieces";
 import { useGet } from "../parts/use";
@@ -102,7 +103,7 @@ function Figures({ of }: { of: CampaignView }) {
           {of.confirm && of.confirm.passed !== undefined && of.confirm.passed !== null ? (of.confirm.passed ? " · passed" : " · not passed") : ""}
         </span>
       </div>
-      <div><dt>Base</dt><dd>{percent(of.base?.success)}</dd><span class="note">{of.base?.n ? `${of.base.n} hidden starts` : "not measured yet"}</span></div>
+      <div><dt>Base</dt><dd>{percent(of.base?.success)}</dd><span class="note">{of.base?.n ? `${of.base.n} hidden start${of.base.n === 1 ? "" : "s"}` : "not measured yet"}</span></div>
       <div><dt>Search-gate gap</dt><dd>{points(of.search_gate_gap)}</dd><span class="note">training minus hidden starts</span></div>
       <div><dt>Robot use</dt><dd>{percent(of.mru)}</dd><span class="note">{of.stations.length} stations</span></div>
       <div><dt>Wall clock</dt><dd>{seconds(of.wall_s)}</dd><span class="note">{of.time_to_goal_s ? `goal after ${seconds(of.time_to_goal_s)}` : "goal not reached"}</span></div>
@@ -168,7 +169,7 @@ const Key = ({ tone }: { tone: string }) => <i style={{ background: `var(--${ton
 const judged = (gate: GateView | null | undefined): Success | null => (gate && gate.decision !== "open" ? gate.candidate_success : null);
 
 function Gates({ of }: { of: CampaignView }) {
-  const gates = of.gates;
+  const gates = of.gates, ideas = ideaOfGate(of.ideas);
   return (
     <section class="card">
       <header><h2>Gates</h2><span class="soft small push">paired hidden starts, evidence read after every pair</span></header>
@@ -176,9 +177,9 @@ function Gates({ of }: { of: CampaignView }) {
         {gates.length ? (
           <table>
             <thead>
-              <tr><th>Round</th><th>Candidate</th><th>Champion</th><th class="right">Pairs</th><th class="right">Won : lost</th><th class="right">Difference</th><th class="right" title="evidence that the candidate is better, and what promotes it, in nats">Evidence</th><th>Decision</th></tr>
+              <tr><th>Round</th><th>Candidate</th><th>Champion</th><th class="right">Pairs</th><th class="right">Won : lost</th><th class="right">Difference</th><th class="right" title="evidence for what decided (better, worse or faster), and how much decides, in nats">Evidence</th><th>Decision</th></tr>
             </thead>
-            <tbody>{gates.map((gate) => <GateRow key={gate.id} gate={gate} />)}</tbody>
+            <tbody>{gates.map((gate) => <GateRow key={gate.id} gate={gate} idea={ideas.get(gate.id)} />)}</tbody>
           </table>
         ) : (
           <Empty title="No candidate was judged yet" />
@@ -190,11 +191,11 @@ function Gates({ of }: { of: CampaignView }) {
 
 const signed = (value: number) => `${value >= 0 ? "+" : "−"}${Math.abs(value).toFixed(1)}`;
 
-function GateRow({ gate }: { gate: GateView }) {
+function GateRow({ gate, idea }: { gate: GateView; idea: number | undefined }) {
   const low = gate.difference_low, high = gate.difference_high;
   return (
     <tr>
-      <td>{gate.round}</td>
+      <td class="nowrap">{gate.round}{idea && <span class="soft small"> idea {idea}</span>}</td>
       <td><span class="mono faint">{short(gate.candidate)}</span> <Rate of={gate.candidate_success} /></td>
       <td><span class="mono faint">{short(gate.champion)}</span> <Rate of={gate.champion_success} /></td>
       <td class="right">{gate.pairs}</td>
