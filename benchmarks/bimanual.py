@@ -24,7 +24,7 @@ from benchmarks.throughput import recorded
 from enpire import plugins
 from enpire.types import FloatArray, Start
 from sim import cameras
-from sim.bimanual.kinematics import READY, quaternion_of
+from sim.bimanual.kinematics import READY, from_angles, quaternion_of
 from sim.bimanual.rig import JOINTS, BimanualRig
 from sim.bimanual.station import SUBSTEPS
 from sim.tasks.gpu_insertion import GpuInsertion
@@ -33,8 +33,10 @@ from sim.tasks.gpu_rig import CARD_QPOS
 Joints = npt.NDArray[np.float64]
 _SCALE = np.tile([*[1.0] * JOINTS, 0.5e-3], 2)
 """From commands to set-point speeds, as in the rig."""
-CARD_LYING_M, SETTLE_TICKS = (0.03, 0.14, 0.03), 20
-"""Around this place cards lie, dropped from there."""
+CARD_LYING_M, SETTLE_TICKS = (0.03, 0.11, 0.02), 20
+"""Around this place the middles of cards lie, dropped from there: on the table, before the board."""
+MIDDLE_M = 0.0375
+"""Of the card, from its lower edge."""
 
 
 def by_rig(rig: BimanualRig, starts: list[Start], commands: list[FloatArray]) -> tuple[float, Joints]:
@@ -133,8 +135,9 @@ def lying(count: int) -> None:
             rig.place(lane, goal)
             rig.pose_arm(lane, "right", np.array(READY["right"]), CARD_LYING_M[2])
             turned = np.array([rng.choice([-1, 1]) * np.pi / 2, 0.0, rng.uniform(-np.pi, np.pi)])
-            at_m = np.array(CARD_LYING_M) + rng.uniform(-1.0, 1.0, 3) * (0.12, 0.06, 0.0)
-            rig.scene.qpos[lane, CARD_QPOS] = [*at_m, *quaternion_of(turned)]
+            middle_m = np.array(CARD_LYING_M) + rng.uniform(-1.0, 1.0, 3) * (0.12, 0.05, 0.0)
+            edge_m = middle_m - from_angles(turned[None])[0] @ np.array([0.0, 0.0, MIDDLE_M])
+            rig.scene.qpos[lane, CARD_QPOS] = [*edge_m, *quaternion_of(turned)]
         rig.teleport = False
         for _ in range(SETTLE_TICKS):
             rig.act(np.zeros((lanes, task.spec.action_dim), np.float32), np.ones(lanes, np.bool_))

@@ -25,7 +25,8 @@ from sim.tasks.gpu_moves import (
     to_joints,
     to_pose,
 )
-from sim.tasks.gpu_scene import BODY_HALF_M, SLOT_M
+from sim.tasks.gpu_rig import GRIP_TURN
+from sim.tasks.gpu_scene import BODY_HALF_M, GRASP_M, SLOT_M
 
 _MOST_TRIES = 4
 _ACROSS_M, _HELD_M = 0.0375, 0.045
@@ -34,6 +35,9 @@ _OVER_M, _DOWN_M = 0.09, 0.0065
 """Heights of the gripper's point over the middle of the card: before, and at the grasp."""
 _UP_M = np.array([[0.0, 0.0, 0.12]])
 """How the gripper goes up with the card, and away from it."""
+_OFFERED_M = np.array([0.0, 0.0, 1e-3 * OFFER_MM])
+_ABOVE_M = np.array([0.0, 0.0, GRASP_M + 0.07])
+"""Where the right gripper waits over the card meanwhile."""
 _WIDE_MM, _GONE_MM = 2e3 * BODY_HALF_M[2], 50.0
 _NEAR_M, _NEAR_RAD, _NEAR_JOINTS_RAD = 0.004, 0.05, 0.03
 
@@ -153,9 +157,13 @@ def clear(work: Work, state: Rows) -> str:
 
 
 def upright(work: Work, state: Rows) -> str:
-    """The left hand turns the card upright, where it is always handed over."""
-    place = np.array([SLOT_M]) + TAKEN_M + (0.0, 0.0, 1e-3 * OFFER_MM)
-    there = to_pose(work, "left", reach_of("left", state.astype(np.float32)), place, np.eye(3)[None])
+    """The left hand turns the card upright, where it is always handed over; the right one turns for the usual grasp."""
+    offered = np.array([SLOT_M]) + _OFFERED_M
+    if work.ticks == 0:
+        work.joints = _posture(offered + _ABOVE_M, GRIP_TURN[None])
+    there = to_pose(work, "left", reach_of("left", state.astype(np.float32)), offered + TAKEN_M, np.eye(3)[None])
+    if work.joints:
+        there &= to_joints(work, "right", state, work.joints) < _NEAR_JOINTS_RAD
     work.rested = work.rested + 1 if there else 0
     if work.rested < REST_TICKS and work.ticks < PATIENCE_TICKS:
         return "upright"

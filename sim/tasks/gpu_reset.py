@@ -172,7 +172,7 @@ def _offer(work: Work, state: Rows) -> str:
         work.rested = work.rested + 1 if there else 1
     if work.rested > REST_TICKS:
         return "approach"
-    if work.ticks < 2 * PATIENCE_TICKS:
+    if work.ticks < 3 * PATIENCE_TICKS // 2:
         return "offer"
     return "carry_off" if work.unwound or work.face else "unwind"
 

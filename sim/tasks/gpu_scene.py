@@ -33,7 +33,7 @@ def card_scene_xml(station: Station) -> str:
     half = " ".join(str(v) for v in BODY_HALF_M)
     bodies = f"""
     <body name="board" pos="{x} {y} {z}">
-      <geom type="box" size="0.11 0.07 0.005" pos="0 0 -0.0145" contype="0" conaffinity="7" rgba=".1 .3 .2 1"/>
+      <geom type="box" size="0.11 0.07 0.035" pos="0 0 -0.0445" contype="0" conaffinity="7" rgba=".1 .3 .2 1"/>
       <geom type="box" size="0.12 0.08 0.03" pos="0 0 -0.05" contype="0" conaffinity="7" rgba=".6 .62 .66 1"/>
       {_walls()}
     </body>

@@ -26,9 +26,9 @@ _NOISE_MM = 0.15
 class Thresholds:
     """Where the verifier draws its lines; `enpire verifier fit` may search for better ones."""
 
-    depth_mm: float = 7.4
+    depth_mm: float = 7.45
     """Least depth of the higher end, by the last samples: the truth asks for 7.5, the floor is at 8."""
-    standing_mm: float = 7.3
+    standing_mm: float = 7.35
     """The same of a card that is pressed at the end: what holds it in the slot is the floor."""
     standing_n: float = 8.0
     """Smoothed force from below that says so."""
