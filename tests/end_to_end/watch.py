@@ -21,5 +21,5 @@ class Watch:
         """Note errors of the console, uncaught exceptions, and every host that is asked for something."""
         page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: self.hosts.add(urlsplit(request.url).hostname or ""))
+        page.on("request", lambda request: self.hosts.add(urlsplit(request.url.removeprefix("blob:")).hostname or ""))
         page.on("websocket", lambda socket: self.hosts.add(urlsplit(socket.url).hostname or ""))
