@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.web_ui.recorded import record
+from tests.web_ui.recorded import History, record
 from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.routes.page import BUILT
 from web_ui.server import Server
@@ -43,17 +43,23 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[tuple[Server, ScriptedLab]]:
-    """A server over a recorded home, with a scripted lab behind it."""
-    past = record(tmp_path / "home")
+def past(tmp_path: Path) -> Iterator[History]:
+    """A recorded home; more can be written into it."""
+    made = record(tmp_path / "home")
+    yield made
+    made.ledger.close()
+
+
+@pytest.fixture
+def server(past: History) -> Iterator[tuple[Server, ScriptedLab]]:
+    """A server over the recorded home, with a scripted lab behind it."""
     lab = ScriptedLab(campaign_id=past.campaign_id)
-    running = Server(tmp_path / "home", lab)
+    running = Server(past.home, lab)
     running.start()
     try:
         yield running, lab
     finally:
         running.stop()
-        past.ledger.close()
 
 
 @pytest.fixture
@@ -75,10 +81,10 @@ def artefacts() -> Path:
     return folder
 
 
-def set_up(page: Page, running: Server) -> None:
+def set_up(page: Page, running: Server, stations: int = 4) -> None:
     """Make the first admin, and wait for the fleet."""
     page.goto(running.setup_link)
     page.fill("[name=name]", "ada")
     page.fill("[name=password]", PASSWORD)
     page.click("text=Create the admin")
-    page.locator(".tile").nth(3).wait_for()
+    page.locator(f".tile >> nth={stations - 1}" if stations else "h1 >> text=Fleet").wait_for()

@@ -19,7 +19,7 @@ from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.server import Server
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import BrowserContext, Page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 SMALL = """
@@ -228,23 +228,3 @@ def _watch_the_real_fleet(link: str, context: BrowserContext, artefacts: Path) -
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
     assert [said for said in watch.complaints if "401" not in said] == []
     assert watch.hosts == {"127.0.0.1"}
-
-
-def test_dark_narrow_and_empty(tmp_path: Path, browser: Browser, artefacts: Path) -> None:
-    running = Server(tmp_path, ScriptedLab(campaign_id="", names=()))
-    running.start()
-    context = browser.new_context(viewport={"width": 420, "height": 860}, color_scheme="dark")
-    context.set_default_timeout(PATIENCE_MS)
-    try:
-        page = context.new_page()
-        page.goto(running.setup_link)
-        page.screenshot(path=artefacts / "set-up-dark.png")
-        page.fill("[name=name]", "ada")
-        page.fill("[name=password]", PASSWORD)
-        page.click("text=Create the admin")
-        playwright.expect(page.get_by_text("No station has joined yet")).to_be_visible(timeout=PATIENCE_MS)
-        page.screenshot(path=artefacts / "empty-dark.png", full_page=True)
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    finally:
-        context.close()
-        running.stop()

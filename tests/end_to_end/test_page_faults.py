@@ -33,9 +33,57 @@ def test_a_dead_server_is_never_shown_as_live(
     running.stop()
     expect(page.locator(".live")).to_have_text(re.compile("stale"), timeout=PATIENCE_MS)
     expect(page.locator(".greyed")).to_be_visible()
-    page.get_by_role("button", name="Pause sim-1").click()
-    expect(page.get_by_role("alert")).to_contain_text("does not answer")
+    expect(page.get_by_text("The server is not heard")).to_be_visible()
+    expect(page.get_by_role("button", name="Pause sim-1")).to_be_disabled()
     page.screenshot(path=artefacts / "stale.png", full_page=True)
+    page.get_by_role("button", name="Stop sim-1").click()
+    expect(page.get_by_role("alert")).to_contain_text("The stop of sim-1 has not arrived and is sent again")
+    expect(page.get_by_role("button", name="Stop fleet")).to_be_enabled()
+
+
+def test_a_dead_server_greys_every_live_page(
+    server: tuple[Server, ScriptedLab], context: BrowserContext, artefacts: Path
+) -> None:
+    running, _ = server
+    expect, page = playwright.expect, context.new_page()
+    set_up(page, running)
+    page.click("nav >> text=Campaigns")
+    page.click("tr.pick a")
+    state = page.locator(".head .pill")
+    expect(state).to_have_text(re.compile("Running$"))
+    running.stop()
+    expect(state).to_have_text(re.compile("Last known: running"))
+    expect(page.locator(".greyed")).to_be_visible()
+    for name in ("Pause", "Roll back the champion", "End"):
+        expect(page.get_by_role("button", name=name)).to_be_disabled()
+    page.screenshot(path=artefacts / "stale-campaign.png")
+    page.click("nav >> text=Episodes")
+    expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+    expect(page.get_by_text("No episode fits")).to_have_count(0)
+    expect(page.get_by_label("Outcome")).to_be_disabled()
+    page.click("nav >> text=Settings")
+    expect(page.get_by_role("button", name="Make a token")).to_be_disabled()
+    expect(page.get_by_role("button", name="Stop fleet")).to_be_enabled()
+
+
+def test_a_hanging_laboratory_is_asked_for_nothing_but_a_stop(
+    server: tuple[Server, ScriptedLab], context: BrowserContext
+) -> None:
+    running, lab = server
+    expect, page = playwright.expect, context.new_page()
+    set_up(page, running)
+    lab.frozen = lab.snapshot()
+    expect(page.get_by_text("The laboratory is not heard")).to_be_visible()
+    expect(
+        page.get_by_role("button", name="Resume sim-1").or_(page.get_by_role("button", name="Pause sim-1"))
+    ).to_be_disabled()
+    page.get_by_role("button", name="Stop sim-1").click()
+    page.click("nav >> text=Episodes")
+    expect(page.locator("tr.pick").first).to_be_visible()
+    expect(page.get_by_label("Outcome")).to_be_enabled()
+    lab.frozen = None
+    expect(page.get_by_text("The laboratory is not heard")).to_have_count(0)
+    assert ("stop", "sim-1") in {(verb, station) for verb, station, _ in lab.given.values()}
 
 
 def test_a_stop_is_sent_again_until_it_arrives(

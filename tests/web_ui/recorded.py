@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,11 @@ from enpire.types import Episode, EpisodeArrays, Order, OutcomeKind, Purpose, St
 from tests.web_ui.tiny_task import ADDRESS
 
 BASE, SECOND, THIRD = (digit * 64 for digit in "abc")
+FIGURES = {
+    "a_e_mean": 0.0499, "a_e_spread": 1.44, "auc_a_e": 0.761, "brier": 0.103, "effective_share": 0.726,
+    "efficiency_sound": 1.0, "gate_mean": 1.11, "gate_saturated": 0.159,
+}  # fmt: skip
+"""What a training run says about itself."""
 
 
 @dataclass(slots=True)
@@ -37,13 +42,21 @@ class History:
         """Append one event."""
         self.ledger.append([(kind, {"campaign_id": self.campaign_id, **body})])
 
-    def run(self, n: int, purpose: Purpose, policy_id: str, rate: float, **more: object) -> list[Episode]:
-        """Issue n orders and end them, a share `rate` of them with success."""
+    def issue(self, n: int, purpose: Purpose, policy_id: str, **more: object) -> list[Order]:
+        """Issue n orders; they stay open."""
         orders = [self._order(index, purpose, policy_id, more) for index in range(n)]
         self.say("order issued", orders=[records.order_body(order) for order in orders])
+        return orders
+
+    def end(self, orders: Sequence[Order], rate: float) -> list[Episode]:
+        """End orders, a share `rate` of them with success."""
         ended = [self._end(order, self.draw.random() < rate) for order in orders]
         self.say("orders ended", episodes=[records.episode_body(episode) for episode in ended])
         return ended
+
+    def run(self, n: int, purpose: Purpose, policy_id: str, rate: float, **more: object) -> list[Episode]:
+        """Issue n orders and end them, a share `rate` of them with success."""
+        return self.end(self.issue(n, purpose, policy_id, **more), rate)
 
     def _order(self, index: int, purpose: Purpose, policy_id: str, more: Mapping[str, object]) -> Order:
         hidden = purpose in ("gate", "confirm", "base")
@@ -111,7 +124,7 @@ def record(home: Path) -> History:
     past.say("base measured", policy_id=BASE, successes=23, n=60, low=0.27, high=0.51)
     for number, parent, candidate, decision in ((1, BASE, SECOND, "promote"), (2, SECOND, THIRD, "reject")):
         past.run(50, "collect", parent, 0.35 + 0.3 * (number - 1), round=number)
-        _learn(past, number, parent, candidate, {"auc_a_e": 0.81, "n_success": 34})
+        _learn(past, number, parent, candidate, FIGURES)
         _judge(past, number, parent, candidate, decision)
     _propose(past)
     seconds = {"rollout": 61.0, "reset": 2.5, "verify": 1.1, "wait-order": 3.0}

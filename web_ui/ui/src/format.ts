@@ -7,11 +7,19 @@ export const whole = (value: number | undefined): string => (value ?? 0).toLocal
 
 export function seconds(value: number | null | undefined): string {
   if (value === null || value === undefined) return "–";
+  if (value < 0.9995) return value > 0 ? `${Math.round(1000 * value)} ms` : "0 s";
   if (value < 10) return `${value.toFixed(1)} s`;
   if (value < 60) return `${value.toFixed(0)} s`;
   const minutes = Math.floor(value / 60);
   if (minutes < 60) return `${minutes} min ${String(Math.floor(value % 60)).padStart(2, "0")} s`;
   return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
+}
+
+/** When something was, as short as it is clear: the time alone today. */
+export function clock(ms: number): string {
+  const at = new Date(ms), time = at.toLocaleTimeString("en-GB");
+  if (at.toDateString() === new Date().toDateString()) return time;
+  return `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${time.slice(0, 5)}`;
 }
 
 export const short = (id: string): string => (id.includes(":") ? id : id.slice(0, 8)) || "–";

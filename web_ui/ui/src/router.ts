@@ -29,10 +29,16 @@ export function tune(changes: Record<string, string>): void {
   read();
 }
 
-/** Take clicks on links of our own host; everything else stays the browser's. */
+/** Take clicks on links of our own host, and on rows that lead somewhere; everything else stays the browser's. */
 addEventListener("click", (event) => {
-  const link = (event.target as Element | null)?.closest?.("a[href]") as HTMLAnchorElement | null;
-  if (!link || event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey) return;
+  const at = event.target as Element | null;
+  const link = at?.closest?.("a[href]") as HTMLAnchorElement | null;
+  if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  if (!link) {
+    const row = at?.closest?.("[data-to]") as HTMLElement | null;
+    if (row) go(row.dataset["to"]!);
+    return;
+  }
   if (link.origin !== location.origin || link.target || link.pathname.startsWith("/api/")) return;
   event.preventDefault();
   go(link.pathname + link.search);

@@ -11,6 +11,8 @@ interface Topic { document: Signal<unknown>; seq: number; users: number; topic: 
 
 /** performance.now() of the last message of any kind; 0 before the first. */
 export const lastMessage = signal(0);
+/** performance.now() of when the first message began to be waited for. */
+export const opened = signal(0);
 /** performance.now() of the newest state of the laboratory behind the server, as the server says. */
 export const labMoved = signal(Infinity);
 export const connected = signal(false);
@@ -28,6 +30,7 @@ let wanted = false;
 let delay = 250;
 
 export function open(): void {
+  if (!wanted) opened.value = performance.now();
   wanted = true;
   if (socket) return;
   const scheme = location.protocol === "https:" ? "wss" : "ws";

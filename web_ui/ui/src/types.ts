@@ -87,7 +87,7 @@ export interface VersionView {
 
 export interface EpisodeLine {
   order_id: string; campaign_id: string; outcome: string; cause: string; person_outcome?: string | null; purpose: string; round: number;
-  station: string; policy_id: string; gate_id: string; pair: number; side: string; ticks: number; confidence: number;
+  station: string; policy_id: string; gate_id: string; pair: number; side: string; ticks: number; confidence: number; ended_ms?: number | null;
 }
 export interface EpisodePage { rows: EpisodeLine[]; next?: number | null }
 export interface EpisodeView {

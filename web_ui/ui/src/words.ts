@@ -68,6 +68,8 @@ export const letterWord = (letter: string): Word => outcomeWord(LETTERS[letter] 
 export const PURPOSES: Record<string, string> = {
   demonstrate: "Demonstration", collect: "Collection", base: "Base measurement", gate: "Gate", confirm: "Confirmation",
 };
+/** What was true when the server or the laboratory was last heard. */
+export const lastKnown = (of: Word): Word => ({ icon: "⊘", word: `Last known: ${of.word.toLowerCase()}`, tone: "calm" });
 /** Order of the robot-time stack, and which phases count as use of the robot. */
 export const PHASE_ORDER = [
   "rollout", "reset", "verify", "wait-order", "wait-person", "stopped", "fault", "offline",

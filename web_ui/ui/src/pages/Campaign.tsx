@@ -1,18 +1,19 @@
 /** One campaign: how far from its goal, by which steps, at what cost, and why that can be believed. */
 
 import { useEffect, useMemo, useRef } from "preact/hooks";
+import { stale } from "../clock";
 import { command, question } from "../command";
 import { percent, seconds, short, whole } from "../format";
 import { Chart } from "../parts/Chart";
 import { Deeds } from "../parts/Deeds";
 import { ideaOfGate } from "../parts/ideaLayout";
 import { Ideas } from "../parts/Ideas";
-import { Empty, Failed, Interval, Pill, Rate, Stack } from "../parts/Pieces";
+import { Empty, Failed, Interval, Live, Pill, Rate, Stack } from "../parts/Pieces";
 import { useGet } from "../parts/use";
 import { mayCommand } from "../session";
 import { fleet, leave, watch } from "../socket";
 import type { CampaignView, GateView, Success } from "../types";
-import { decisionWord, outcomeWord, PHASE_ORDER, phaseWord, stateWord } from "../words";
+import { decisionWord, lastKnown, outcomeWord, PHASE_ORDER, phaseWord, stateWord } from "../words";
 
 export function CampaignPage({ id }: { id: string }) {
   const topic = `campaign/${id}`;
@@ -26,41 +27,46 @@ export function CampaignPage({ id }: { id: string }) {
   const problem = told && "problem" in told ? told.problem : told ? undefined : first.problem;
   if (problem && !newest) return <main><Failed sentence={problem} /></main>;
   if (!newest) return <main><Empty title="Reading the ledger…" /></main>;
+  const old = stale.value && GOING_ON.has(newest.state);
   return (
     <main>
       {problem && <Failed sentence={`${problem} What stands below was read before.`} />}
       <div class="head">
         <h1>{newest.name}</h1>
-        <Pill of={stateWord(newest.state)} />
+        <Pill of={old ? lastKnown(stateWord(newest.state)) : stateWord(newest.state)} />
         <span class="soft">{newest.reason}</span>
         <span class="push soft small">
           seed {newest.seed} · <a href={`/policies?campaign=${id}`}>its policies</a> · <a href={`/episodes?campaign=${id}`}>its episodes</a>
         </span>
       </div>
       <Acts id={id} />
-      <Figures of={newest} />
-      <Curve of={newest} />
-      <Ideas of={newest} />
-      <div class="columns">
-        <section class="card">
-          <header><h2>Robot time</h2><span class="soft small push">{newest.robot_h.toFixed(2)} robot-hours</span></header>
-          <div class="body">
-            <Stack unit={seconds} parts={PHASE_ORDER.map((phase) => [phase, newest.robot_time[phase] ?? 0, phaseWord(phase).word])} />
-          </div>
-        </section>
-        <section class="card">
-          <header><h2>Every order and its end</h2><span class="soft small push">{whole(newest.episodes["total"])} orders</span></header>
-          <div class="body">
-            <Stack unit={whole} parts={ENDS.map((end) => [end, newest.episodes[end] ?? 0, outcomeWord(end).word])} />
-          </div>
-        </section>
-      </div>
-      <Gates of={newest} />
-      <Learning of={newest} />
-      {fleet.value?.campaign?.id === id && <Deeds />}
+      <Live old={old}>
+        <Figures of={newest} />
+        <Curve of={newest} />
+        <Ideas of={newest} />
+        <div class="columns">
+          <section class="card">
+            <header><h2>Robot time</h2><span class="soft small push">{newest.robot_h.toFixed(2)} robot-hours</span></header>
+            <div class="body">
+              <Stack unit={seconds} parts={PHASE_ORDER.map((phase) => [phase, newest.robot_time[phase] ?? 0, phaseWord(phase).word])} />
+            </div>
+          </section>
+          <section class="card">
+            <header><h2>Every order and its end</h2><span class="soft small push">{whole(newest.episodes["total"])} orders</span></header>
+            <div class="body">
+              <Stack unit={whole} parts={ENDS.map((end) => [end, newest.episodes[end] ?? 0, outcomeWord(end).word])} />
+            </div>
+          </section>
+        </div>
+        <Gates of={newest} />
+        <Learning of={newest} />
+        {fleet.value?.campaign?.id === id && <Deeds />}
+      </Live>
     </main>
   );
 }
+
+const GOING_ON = new Set(["running", "paused"]);
 
 /** What may be asked of the campaign that runs now. */
 function Acts({ id }: { id: string }) {
@@ -77,13 +83,13 @@ function Acts({ id }: { id: string }) {
   return (
     <div class="head" role="group" aria-label="Commands to the campaign">
       {running.paused ? (
-        <button onClick={() => void command("continue campaign", "")}>▶ Continue</button>
+        <button disabled={stale.value} onClick={() => void command("continue campaign", "")}>▶ Continue</button>
       ) : (
-        <button onClick={() => void command("pause campaign", "")}>‖ Pause</button>
+        <button disabled={stale.value} onClick={() => void command("pause campaign", "")}>‖ Pause</button>
       )}
-      <button onClick={back}>↶ Roll back the champion</button>
-      <button onClick={end}>■ End</button>
-      <span class="soft small">{running.phase_text}</span>
+      <button disabled={stale.value} onClick={back}>↶ Roll back the champion</button>
+      <button disabled={stale.value} onClick={end}>■ End</button>
+      <span class="soft small">{!stale.value && running.phase_text}</span>
     </div>
   );
 }
@@ -223,8 +229,8 @@ function Learning({ of }: { of: CampaignView }) {
                 <td>{run.learner}</td>
                 <td>{run.state}{run.why && <span class="small"> {run.why}</span>}</td>
                 <td class="right">{seconds(run.seconds)}</td>
-                <td class="small soft num">
-                  {Object.entries(run.figures).slice(0, 8).map(([name, value]) => <span style={{ marginRight: "0.9rem", whiteSpace: "nowrap" }}>{name} <b>{figure(value)}</b></span>)}
+                <td class="small soft num said">
+                  {Object.entries(run.figures).slice(0, 8).map(([name, value]) => <><span class="nowrap">{name} <b>{figure(value)}</b></span>{"  "}</>)}
                 </td>
               </tr>
             ))}

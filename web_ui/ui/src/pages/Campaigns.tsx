@@ -1,20 +1,24 @@
-import { Empty, Failed, Pill } from "../parts/Pieces";
+import { silent } from "../clock";
+import { Empty, Failed, Live, Pill } from "../parts/Pieces";
 import { useGet } from "../parts/use";
 import { moment } from "../format";
 import type { CampaignLine } from "../types";
-import { go } from "../router";
+import { fleet } from "../socket";
 import { stateWord } from "../words";
 
 export function CampaignsPage() {
-  const { value, problem } = useGet<CampaignLine[]>("/campaigns");
+  const running = fleet.value?.campaign;
+  const { value, problem } = useGet<CampaignLine[]>("/campaigns", `${running?.id} ${running?.paused}`);
   return (
     <main>
       <h1>Campaigns</h1>
       {problem && <Failed sentence={problem} />}
       {value && (
-        <section class="card flush">
-          {value.length ? <Rows lines={value} /> : <Empty title="No campaign was started here yet">Start one with <code>enpire demo</code></Empty>}
-        </section>
+        <Live old={silent.value}>
+          <section class="card flush">
+            {value.length ? <Rows lines={value} /> : <Empty title="No campaign was started here yet">Start one with <code>enpire demo</code></Empty>}
+          </section>
+        </Live>
       )}
     </main>
   );
@@ -27,7 +31,7 @@ function Rows({ lines }: { lines: CampaignLine[] }) {
         <thead><tr><th>Campaign</th><th>Task</th><th>State</th><th class="right">Began</th></tr></thead>
         <tbody>
           {lines.map((line) => (
-            <tr class="pick" key={line.id} onClick={() => go(`/campaigns/${line.id}`)}>
+            <tr class="pick" key={line.id} data-to={`/campaigns/${line.id}`}>
               <td><a href={`/campaigns/${line.id}`}><b>{line.name}</b></a> <span class="faint mono small">{line.id.slice(-6)}</span></td>
               <td>{line.task}</td>
               <td><Pill of={stateWord(line.state)} /></td>

@@ -2,10 +2,13 @@
 
 import { useEffect } from "preact/hooks";
 import { get } from "../api";
-import { percent, seconds, short } from "../format";
+import { silent } from "../clock";
+import { clock, percent, seconds, short } from "../format";
+import { addressOf, asked, kept } from "../parts/episodeFilters";
 import { Judging } from "../parts/Judging";
 import { Empty, Failed, Pill } from "../parts/Pieces";
 import { useGet } from "../parts/use";
+import { useKeys } from "../parts/useKeys";
 import { Viewer } from "../parts/Viewer";
 import { go, query } from "../router";
 import type { EpisodePage as Page, EpisodeView, Series } from "../types";
@@ -13,7 +16,12 @@ import { outcomeWord, PURPOSES } from "../words";
 
 export function EpisodePage({ id }: { id: string }) {
   const view = useGet<EpisodeView>(`/episodes/${id}`);
-  const series = useGet<Series>(`/episodes/${id}/series?points=1500`);
+  const open = view.value?.episode.outcome === "open";
+  const series = useGet<Series>(view.value && !open ? `/episodes/${id}/series?points=1500` : "");
+  useEffect(() => {
+    const timer = open && setInterval(() => silent.value || view.again(), LOOK_AGAIN_MS);
+    return () => void (timer && clearInterval(timer));
+  }, [open]);
   useOlder(id, view.value?.episode.campaign_id ?? "");
   if (view.problem) return <main><Failed sentence={view.problem} /></main>;
   if (!view.value) return <main />;
@@ -30,42 +38,34 @@ export function EpisodePage({ id }: { id: string }) {
       </div>
       <Judging line={line} again={view.again} />
       {series.value && series.value.frames > 0 ? <Viewer id={id} series={series.value} view={view.value} /> : null}
-      {!series.value && !series.problem && <section class="card"><Empty title="Reading the recording…" /></section>}
+      {open && <section class="card"><Empty title="This episode has not ended yet">Its recording appears here when it has.</Empty></section>}
+      {!open && !series.value && !series.problem && <section class="card"><Empty title="Reading the recording…" /></section>}
       {series.problem && <div class="notice warn">{series.problem}</div>}
       <Facts view={view.value} />
     </main>
   );
 }
 
-const FILTERS = ["outcome", "purpose", "round", "station", "policy"];
+const LOOK_AGAIN_MS = 2000;
 
-/** The filters of the list that led here, which the address carries along. */
-function filters(campaign: string): URLSearchParams {
-  const kept = new URLSearchParams({ campaign });
-  for (const name of FILTERS) {
-    const value = query.value.get(name);
-    if (value) kept.set(name, value);
-  }
-  return kept;
+/** The address of the list that led here. */
+function listOf(campaign: string): string {
+  const filters = kept(query.value);
+  filters.set("campaign", campaign);
+  return `/episodes?${filters}`;
 }
-
-const listOf = (campaign: string) => `/episodes?${filters(campaign)}`;
 
 /** `n` opens the next older episode of the same list. */
 function useOlder(id: string, campaign: string): void {
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      if (event.key !== "n" || event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey || !campaign) return;
-      const kept = filters(campaign);
-      void get<Page>(`/episodes?${kept}&limit=1&before=${id}`).then((page) => {
-        const older = page.rows[0];
-        kept.delete("campaign");
-        if (older) go(`/episodes/${older.order_id}?${kept}`);
-      });
-    };
-    addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
-  }, [id, campaign]);
+  useKeys((event) => {
+    if (event.key !== "n" || !campaign) return;
+    const wanted = asked(query.value);
+    wanted.set("campaign", campaign);
+    void get<Page>(`/episodes?${wanted}&limit=1&before=${id}`).then((page) => {
+      const older = page.rows[0];
+      if (older) go(addressOf(older.order_id, query.value));
+    });
+  });
 }
 
 function Facts({ view }: { view: EpisodeView }) {
@@ -77,6 +77,7 @@ function Facts({ view }: { view: EpisodeView }) {
     ["Policy ordered", short(line.policy_id)],
     ["Policy run", view.ran_policy_id ? (view.ran_policy_id === line.policy_id ? "the same" : short(view.ran_policy_id)) : "–"],
     ["Verdict", line.confidence ? `${outcomeWord(line.outcome).word}, confidence ${percent(line.confidence)}` : outcomeWord(line.outcome).word],
+    ["Ended", line.ended_ms ? clock(line.ended_ms) : "not yet"],
     ["Duration", `${seconds(view.seconds)} on the station's clock, ${line.ticks} ticks`],
     ["Reset attempts", String(view.reset_attempts)],
     ["Clipped commands", String(view.clipped)],

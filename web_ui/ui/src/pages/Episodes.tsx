@@ -1,72 +1,78 @@
 /** Episodes, newest first, page by page; j and k move, Enter opens. */
 
-import { useEffect, useState } from "preact/hooks";
-import { get, Problem } from "../api";
-import { short } from "../format";
-import { Empty, Failed, Pill } from "../parts/Pieces";
-import { useGet } from "../parts/use";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { get } from "../api";
+import { silent } from "../clock";
+import { clock, short } from "../format";
+import { addressOf, ANY, asked, kept, mistake } from "../parts/episodeFilters";
+import { Empty, Failed, Live, Pill } from "../parts/Pieces";
+import { sentence, useBack, useGet } from "../parts/use";
+import { useKeys } from "../parts/useKeys";
 import { go, query, tune } from "../router";
 import { fleet } from "../socket";
 import type { CampaignLine, EpisodeLine, EpisodePage } from "../types";
 import { outcomeWord, PURPOSES } from "../words";
 
 const OUTCOMES = ["success", "failure", "unsafe", "aborted", "invalid", "unknown", "open"];
-const FILTERS = ["campaign", "outcome", "purpose", "round", "station", "policy"];
 
+interface Listed { rows: EpisodeLine[]; next: string | null; problem: string; loading: boolean }
+const NOTHING: Listed = { rows: [], next: null, problem: "", loading: true };
+
+/** The list of the present filters; an answer to earlier ones that comes late is dropped. */
 function useEpisodes() {
-  const filters = new URLSearchParams();
-  for (const name of FILTERS) {
-    const value = query.value.get(name);
-    if (value) filters.set(name, value);
-  }
-  const key = filters.toString();
-  const [state, put] = useState<{ key: string; rows: EpisodeLine[]; next: string | null; problem: string; loading: boolean }>({
-    key: "", rows: [], next: null, problem: "", loading: true,
-  });
+  const key = asked(query.value).toString(), wrong = mistake(query.value);
+  const [state, put] = useState(NOTHING);
+  const turn = useRef(0);
   const load = async (before: string | null, rows: EpisodeLine[]) => {
-    put({ key, rows, next: null, problem: "", loading: true });
+    const mine = ++turn.current;
+    const say = (found: Partial<Listed>) => mine === turn.current && put({ rows, next: before, problem: "", loading: false, ...found });
+    if (wrong) return say({ problem: wrong });
+    say({ loading: true });
     try {
-      const page = await get<EpisodePage>(`/episodes?${key}&limit=50${before ? `&before=${before}` : ""}`.replace("?&", "?"));
-      put({ key, rows: [...rows, ...page.rows], next: page.next === undefined || page.next === null ? null : String(page.next), problem: "", loading: false });
+      const page = await get<EpisodePage>(`/episodes?${key}&limit=50${before ? `&before=${before}` : ""}`);
+      say({ rows: [...rows, ...page.rows], next: page.next ? String(page.next) : null });
     } catch (error) {
-      put({ key, rows, next: null, problem: error instanceof Problem ? error.message : String(error), loading: false });
+      say({ problem: sentence(error) });
     }
   };
-  useEffect(() => void load(null, []), [key]);
-  return { ...state, more: () => void load(state.next, state.rows) };
+  useEffect(() => void load(null, []), [key, wrong]);
+  const more = () => void load(state.next, state.rows);
+  useBack(state.problem, more);
+  return { ...state, key, more };
 }
 
 export function EpisodesPage() {
-  const { rows, next, problem, loading, more } = useEpisodes();
+  const { rows, next, problem, loading, key, more } = useEpisodes();
   const [at, move] = useState(-1);
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      if (event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement) return;
-      if (event.key === "j") move((now) => Math.min(rows.length - 1, now + 1));
-      else if (event.key === "k") move((now) => Math.max(0, now - 1));
-      else if (event.key === "Enter" && rows[at] && event.target === document.body) go(addressOf(rows[at]));
-    };
-    addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
-  }, [rows, at]);
+  useEffect(() => move(-1), [key]);
+  useEffect(() => document.querySelector("tr.pick.on")?.scrollIntoView({ block: "nearest" }), [at]);
+  useKeys((event) => {
+    if (event.key === "j") move((now) => Math.min(rows.length - 1, now + 1));
+    else if (event.key === "k") move((now) => Math.max(0, now - 1));
+    else if (event.key === "Enter" && rows[at] && event.target === document.body) go(addressOf(rows[at].order_id, query.value));
+  });
   return (
     <main>
-      <div class="head"><h1>Episodes</h1><span class="soft small push"><kbd>j</kbd> <kbd>k</kbd> move · <kbd>Enter</kbd> opens</span></div>
+      <div class="head"><h1>Episodes</h1><span class="soft small push optional">newest order first · <kbd>j</kbd> <kbd>k</kbd> move · <kbd>Enter</kbd> opens</span></div>
       <Filters />
       {problem && <Failed sentence={problem} />}
-      <section class="card flush scroll" aria-busy={loading}>
-        {rows.length ? <Rows rows={rows} at={at} /> : loading ? <Empty title="Reading the ledger…" /> : <Empty title="No episode fits">{problem ? "" : "Take a filter away."}</Empty>}
-      </section>
-      {next && <button style={{ justifySelf: "center" }} disabled={loading} onClick={more}>Show 50 more</button>}
+      <Live old={silent.value}>
+        {(rows.length > 0 || !problem) && (
+          <section class="card flush scroll" aria-busy={loading}>
+            {rows.length ? <Rows rows={rows} at={at} /> : loading ? <Empty title="Reading the ledger…" /> : <None />}
+          </section>
+        )}
+        {next && <button style={{ justifySelf: "center" }} disabled={loading || silent.value} onClick={more}>Show 50 more</button>}
+      </Live>
     </main>
   );
 }
 
-/** An episode's address carries the filters of the list, so that `n` there means the next of this list. */
-function addressOf(row: EpisodeLine): string {
-  const kept = new URLSearchParams(query.value);
-  kept.delete("campaign");
-  return `/episodes/${row.order_id}${kept.size ? `?${kept}` : ""}`;
+function None() {
+  const filters = kept(query.value);
+  filters.delete("campaign");
+  if (filters.size) return <Empty title="No episode fits">Take a filter away.</Empty>;
+  return <Empty title="No episode has ended yet">Each appears here when it ends; those under way are under the outcome Open.</Empty>;
 }
 
 function Filters() {
@@ -74,13 +80,13 @@ function Filters() {
   const stations = Object.keys(fleet.value?.stations ?? {});
   const pick = (name: string) => (event: Event) => tune({ [name]: (event.target as HTMLSelectElement).value });
   return (
-    <div class="filters">
+    <fieldset class="filters" disabled={silent.value}>
       <Choice name="campaign" label="Campaign" all="Latest" options={campaigns.map((one) => [one.id, `${one.name} ${one.id.slice(-6)}`])} pick={pick} />
-      <Choice name="outcome" label="Outcome" all="Any" options={OUTCOMES.map((one) => [one, outcomeWord(one).word])} pick={pick} />
+      <Choice name="outcome" label="Outcome" all="Ended" options={[[ANY, "Ended or open"], ...OUTCOMES.map((one): [string, string] => [one, outcomeWord(one).word])]} pick={pick} />
       <Choice name="purpose" label="Purpose" all="Any" options={Object.entries(PURPOSES)} pick={pick} />
       {stations.length > 0 && <Choice name="station" label="Station" all="Any" options={stations.map((one) => [one, one])} pick={pick} />}
       <label class="field">Round<input type="number" min={0} style={{ width: "5.5rem" }} value={query.value.get("round") ?? ""} onChange={pick("round")} /></label>
-    </div>
+    </fieldset>
   );
 }
 
@@ -101,14 +107,15 @@ function Rows({ rows, at }: { rows: EpisodeLine[]; at: number }) {
   return (
     <table>
       <thead>
-        <tr><th>Episode</th><th>Outcome</th><th>Purpose</th><th class="right">Round</th><th>Station</th><th>Policy</th><th class="right">Ticks</th><th class="right">Confidence</th></tr>
+        <tr><th>Episode</th><th class="right">Ended</th><th>Outcome</th><th>Purpose</th><th class="right">Round</th><th>Station</th><th>Policy</th><th class="right">Ticks</th><th class="right">Confidence</th></tr>
       </thead>
       <tbody>
         {rows.map((row, index) => (
-          <tr class={`pick ${index === at ? "on" : ""}`} key={row.order_id} onClick={() => go(addressOf(row))}>
-            <td class="mono"><a href={addressOf(row)}>{row.order_id.slice(-10)}</a></td>
+          <tr class={`pick ${index === at ? "on" : ""}`} key={row.order_id} data-to={addressOf(row.order_id, query.value)}>
+            <td class="mono"><a href={addressOf(row.order_id, query.value)}>{row.order_id.slice(-10)}</a></td>
+            <td class="right nowrap soft">{row.ended_ms ? clock(row.ended_ms) : "–"}</td>
             <td><Pill of={outcomeWord(row.outcome)} /> <span class="soft small">{row.cause}</span></td>
-            <td>{PURPOSES[row.purpose] ?? row.purpose}{row.side ? <span class="faint"> · {row.side}, pair {row.pair}</span> : null}</td>
+            <td class="nowrap">{PURPOSES[row.purpose] ?? row.purpose}{row.side ? <span class="faint"> · {row.side}, pair {row.pair}</span> : null}</td>
             <td class="right">{row.round}</td>
             <td>{row.station}</td>
             <td class="mono faint">{short(row.policy_id)}</td>

@@ -8,7 +8,7 @@ import { percent, seconds, whole } from "../format";
 import { Attention } from "../parts/Attention";
 import { Chart } from "../parts/Chart";
 import { Deeds } from "../parts/Deeds";
-import { Empty, Interval } from "../parts/Pieces";
+import { Empty, Interval, Live } from "../parts/Pieces";
 import { showPictures, Tile, togglePictures } from "../parts/Tile";
 import { mayCommand } from "../session";
 import { fleet } from "../socket";
@@ -23,23 +23,23 @@ export function FleetPage() {
   if (!now) return <main><Empty title="Asking the laboratory…" /></main>;
   const stations = Object.values(now.stations).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
   return (
-    <main aria-busy={stale.value}>
+    <main>
       <Title now={now} />
       <Attention stations={stations} />
-      <div class={`pile ${stale.value ? "greyed" : ""}`}>
-      {now.campaign && <Figures of={now.campaign} />}
-      {now.campaign && (
-        <div class="columns wide-left">
-          <Rounds rounds={now.rounds} goal={now.campaign.goal} />
-          <div style={{ display: "grid", gap: "1.15rem", alignContent: "stretch" }}>
-            <GateCard gate={now.gate} />
-            <LearnerCard learner={now.learner} />
+      <Live old={stale.value}>
+        {now.campaign && <Figures of={now.campaign} />}
+        {now.campaign && (
+          <div class="columns wide-left">
+            <Rounds rounds={now.rounds} goal={now.campaign.goal} />
+            <div class="pile">
+              <GateCard gate={now.gate} />
+              <LearnerCard learner={now.learner} />
+            </div>
           </div>
-        </div>
-      )}
-      <Stations stations={stations} connected={now.connected} />
-      <Deeds />
-      </div>
+        )}
+        <Stations stations={stations} connected={now.connected} />
+        <Deeds />
+      </Live>
     </main>
   );
 }
@@ -125,11 +125,17 @@ function GateCard({ gate }: { gate: GateBar | undefined }) {
         <div class="ends"><span>reject</span><span>promote</span></div>
         <p class="soft small num" style={{ marginTop: "0.35rem" }}>
           Only the candidate succeeded {gate.wins}×, only the champion {gate.losses}×
-          {gate.more ? `; about ${gate.more} more pairs decide` : ""}
+          {forecast(gate)}
         </p>
       </div>
     </section>
   );
+}
+
+function forecast(gate: GateBar): string {
+  if (!gate.more) return "";
+  const within = gate.pairs + gate.more <= gate.max_pairs;
+  return within ? `; about ${gate.more} more pair${gate.more > 1 ? "s decide" : " decides"}` : "; at this rate undecided within the pairs that are left";
 }
 
 function LearnerCard({ learner }: { learner: LearnerBar | undefined }) {
@@ -155,14 +161,14 @@ function Stations({ stations, connected }: { stations: Station[]; connected: boo
     chosen.value = next;
   };
   return (
-    <section aria-label="Stations" style={{ display: "grid", gap: "0.8rem" }}>
+    <section class="pile stations" aria-label="Stations">
       <div class="head">
         <h2>Stations <span class="faint">{stations.length || ""}</span></h2>
         {stations.length >= MANY && (
-          <span class="push" style={{ display: "flex", gap: "0.45rem", alignItems: "center" }}>
+          <span class="push acts">
             {picked.length > 0 && <span class="soft small">{picked.length} chosen</span>}
-            {picked.length > 0 && mayCommand.value && <button onClick={() => act("pause")}>‖ Pause</button>}
-            {picked.length > 0 && mayCommand.value && <button onClick={() => act("resume")}>▶ Resume</button>}
+            {picked.length > 0 && mayCommand.value && <button disabled={stale.value} onClick={() => act("pause")}>‖ Pause</button>}
+            {picked.length > 0 && mayCommand.value && <button disabled={stale.value} onClick={() => act("resume")}>▶ Resume</button>}
             {picked.length > 0 && <button onClick={() => act("stop")}>■ Stop</button>}
             {stations.some((one) => one.cameras.length > 0) && (
               <button class="quiet" aria-pressed={showPictures.value} onClick={togglePictures}>{showPictures.value ? "Hide pictures" : "Show pictures"}</button>

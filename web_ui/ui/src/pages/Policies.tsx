@@ -1,9 +1,10 @@
 /** Policy versions: which one the stations run, what each proved, where it comes from; promote, roll back. */
 
+import { stale } from "../clock";
 import { question } from "../command";
 import { percent, seconds, short } from "../format";
 import { Deeds } from "../parts/Deeds";
-import { Empty, Failed, Interval, Pill, Rate } from "../parts/Pieces";
+import { Empty, Failed, Interval, Live, Pill, Rate } from "../parts/Pieces";
 import { useGet } from "../parts/use";
 import { query, tune } from "../router";
 import { mayCommand } from "../session";
@@ -35,23 +36,23 @@ function Of({ id }: { id: string }) {
   const now = fleet.value?.campaign;
   const running = now?.id === id;
   // asked again when the champion changed or a gate ended
-  const turn = running ? `?champion=${now.champion}&round=${now.round}` : "";
-  const versions = useGet<VersionView[]>(`/campaigns/${id}/policies${turn}`);
-  const campaign = useGet<CampaignView>(`/campaigns/${id}${turn}`);
+  const turn = running ? `${now.champion} ${now.round}` : "";
+  const versions = useGet<VersionView[]>(`/campaigns/${id}/policies`, turn);
+  const campaign = useGet<CampaignView>(`/campaigns/${id}`, turn);
   const problem = versions.problem ?? campaign.problem;
   if (problem) return <Failed sentence={problem} />;
   if (!versions.value || !campaign.value) return <section class="card"><Empty title="Reading the ledger…" /></section>;
   if (!versions.value.length) return <section class="card"><Empty title="No version was made yet">The first one is learned from the demonstrations.</Empty></section>;
   const champion = versions.value.find((one) => one.state === "champion");
   return (
-    <>
+    <Live old={running && stale.value}>
       <div class="columns">
         <Champion of={champion} campaign={campaign.value} running={running} first={versions.value.length < 2} />
         <Runs champion={champion?.id ?? ""} running={running} />
       </div>
       <Table versions={versions.value} campaign={campaign.value} running={running} />
       {running && <Deeds />}
-    </>
+    </Live>
   );
 }
 
@@ -68,7 +69,7 @@ function Champion({ of, campaign, running, first }: ChampionProps) {
     <section class="card">
       <header>
         <h2>Champion</h2><span class="mono soft" title={of.id}>{short(of.id)}</span>
-        {running && mayCommand.value && <button class="push" onClick={back} disabled={first}>↶ Roll back</button>}
+        {running && mayCommand.value && <button class="push" onClick={back} disabled={first || stale.value}>↶ Roll back</button>}
       </header>
       <div class="body champion">
         <b>{percent(of.hidden.success)}</b>
@@ -127,12 +128,12 @@ function Table({ versions, campaign, running }: { versions: VersionView[]; campa
             {[...versions].reverse().map((version) => (
               <tr key={version.id}>
                 <td class="nowrap"><span class="mono" title={version.id}>{short(version.id)}</span> <span class="faint small">round {version.round}</span></td>
-                <td class="small"><span class="mono">{version.parent ? short(version.parent) : "demonstrations"}</span>{idea.has(version.id) && <span class="faint"> · {idea.get(version.id)}</span>}</td>
+                <td class="small said"><span class="mono">{version.parent ? short(version.parent) : "demonstrations"}</span>{idea.has(version.id) && <span class="faint"> · {idea.get(version.id)}</span>}</td>
                 <td class="right nowrap soft">{seconds(version.made_s)}</td>
                 <td class="nowrap"><Pill of={STANDINGS[version.state] ?? { icon: "•", word: version.state, tone: "calm" }} /></td>
                 <td class="nowrap"><Judged gate={gates.get(version.id)} /></td>
                 <td class="nowrap"><div class="beside"><Rate of={version.hidden} /></div></td>
-                <td class="right">{running && mayCommand.value && version.state !== "champion" && <button class="quiet" onClick={() => promote(version)} aria-label={`Promote ${short(version.id)}`}>↑ Promote</button>}</td>
+                <td class="right">{running && mayCommand.value && version.state !== "champion" && <button class="quiet" disabled={stale.value} onClick={() => promote(version)} aria-label={`Promote ${short(version.id)}`}>↑ Promote</button>}</td>
               </tr>
             ))}
           </tbody>

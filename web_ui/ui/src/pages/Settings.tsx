@@ -1,10 +1,11 @@
 /** Sessions and tokens of oneself; accounts and the record of deeds for admins. */
 
 import { useState } from "preact/hooks";
-import { del, post, Problem, put } from "../api";
+import { del, post, put } from "../api";
+import { silent } from "../clock";
 import { moment } from "../format";
 import { Failed, Pill } from "../parts/Pieces";
-import { useGet } from "../parts/use";
+import { sentence, useGet } from "../parts/use";
 import { isAdmin, standing } from "../session";
 import type { Role } from "../types";
 
@@ -20,17 +21,19 @@ export function SettingsPage() {
       say("");
       after();
     } catch (error) {
-      say(error instanceof Problem ? error.message : String(error));
+      say(sentence(error));
     }
   };
   return (
     <main class="narrow">
       <h1>Settings</h1>
       {problem && <Failed sentence={problem} />}
-      <Keys attempt={attempt} />
-      <Password attempt={attempt} />
-      {isAdmin.value && <Users attempt={attempt} />}
-      {isAdmin.value && <Deeds />}
+      <fieldset class={`pile ${silent.value ? "greyed" : ""}`} disabled={silent.value}>
+        <Keys attempt={attempt} />
+        <Password attempt={attempt} />
+        {isAdmin.value && <Users attempt={attempt} />}
+        {isAdmin.value && <Deeds />}
+      </fieldset>
     </main>
   );
 }
@@ -56,11 +59,11 @@ function Keys({ attempt }: { attempt: Attempt }) {
           <tbody>
             {(value ?? []).map((key) => (
               <tr key={key.id}>
-                <td>{key.kind === "token" ? "⚿ Token" : "⌂ Session"}{key.current && <span class="faint"> · this one</span>}</td>
+                <td class="nowrap">{key.kind === "token" ? "⚿ Token" : "⌂ Session"}{key.current && <span class="faint"> · this one</span>}</td>
                 <td>{key.user}</td>
-                <td class="small soft" style={{ maxWidth: "18rem", overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap" }} title={key.label}>{key.label}</td>
-                <td class="right small">{moment(key.seen_s)}</td>
-                <td class="right small">{moment(key.ends_s)}</td>
+                <td class="small soft cut" title={key.label}>{key.label}</td>
+                <td class="right small nowrap">{moment(key.seen_s)}</td>
+                <td class="right small nowrap">{moment(key.ends_s)}</td>
                 <td class="right">{!key.current && <button class="quiet" onClick={() => void attempt(() => del(`/keys/${key.id}`), again)}>End</button>}</td>
               </tr>
             ))}
@@ -147,7 +150,7 @@ function Deeds() {
       <div class="flush scroll">
         <table>
           <tbody>
-            {(value ?? []).slice(0, 20).map((one) => <tr><td class="small soft">{moment(one.stamp_s)}</td><td>{one.user}</td><td>{one.deed}</td></tr>)}
+            {(value ?? []).slice(0, 20).map((one) => <tr><td class="small soft nowrap">{moment(one.stamp_s)}</td><td>{one.user}</td><td>{one.deed}</td></tr>)}
           </tbody>
         </table>
       </div>

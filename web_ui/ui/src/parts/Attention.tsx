@@ -33,20 +33,13 @@ function causeOf(station: Station): Omit<Cause, "names"> | undefined {
 export function Attention({ stations }: { stations: Station[] }) {
   const groups = causes(stations);
   if (!stations.length) return null;
-  if (stale.value) {
-    return (
-      <section class="attention">
-        <div class="bad"><span aria-hidden="true">⚠</span> What you see is old and may no longer be true. Stop is sent again and again until it arrives, or says that it did not.</div>
-      </section>
-    );
-  }
+  if (stale.value) return null; // the frame of the page says so
   if (!groups.length) return <span class="calm-line"><span aria-hidden="true">✓</span> Nothing needs you.</span>;
   return (
     <section class="attention" aria-label="Needs attention">
       {groups.map((group) => (
         <div class={group.tone} key={group.key}>
-          <span aria-hidden="true">⚠</span>
-          <span>{group.text}</span>
+          <span><span aria-hidden="true">⚠ </span>{group.text}</span>
           <span class="small">{group.names.join(", ")}</span>
           {group.verb && (group.verb === "stop" || mayCommand.value) && (
             <span class="push">

@@ -1,6 +1,7 @@
 /** What a person says about an episode: first what hangs on it, then the label. A label never changes a verdict. */
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { stale } from "../clock";
 import { command } from "../command";
 import { mayCommand } from "../session";
 import { commands, fleet } from "../socket";
@@ -8,6 +9,7 @@ import type { EpisodeLine, Verb } from "../types";
 import { outcomeWord } from "../words";
 import { LastDeed } from "./Deeds";
 import { useGet } from "./use";
+import { useKeys } from "./useKeys";
 
 type Said = "success" | "failure";
 interface Stake { decision: string; would: string; changes: boolean }
@@ -17,17 +19,12 @@ const JUDGED = ["success", "failure", "unsafe"];
 export function Judging({ line, again }: { line: EpisodeLine; again: () => void }) {
   const [said, say] = useState<Said | "">("");
   const possible = mayCommand.value && fleet.value?.campaign?.id === line.campaign_id && JUDGED.includes(line.outcome);
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      const inField = event.target instanceof HTMLInputElement && event.target.type !== "range";
-      if (!possible || inField || event.ctrlKey || event.metaKey || event.altKey) return;
-      if (event.key === "1") say("success");
-      else if (event.key === "2") say("failure");
-      else if (event.key === "Escape" && !event.shiftKey) say("");
-    };
-    addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
-  }, [possible]);
+  useKeys((event) => {
+    if (!possible) return;
+    if (event.key === "1") say("success");
+    else if (event.key === "2") say("failure");
+    else if (event.key === "Escape" && !event.shiftKey) say("");
+  });
   const effective = Object.values(commands.value ?? {}).filter((one) => one.target === line.order_id && one.state === "effective").length;
   useEffect(() => void (effective && again()), [effective]);
   if (!possible) return null;
@@ -57,7 +54,7 @@ function AtStake({ line, said, hand }: { line: EpisodeLine; said: Said; hand: (v
         {problem ?? (same ? "The verifier says the same." : value ? `${value.decision && `${value.decision}. `}${value.would}` : "…")}
         {value?.changes && !same && <b class="changes"> The decision would be another one; it stands until somebody rolls back.</b>}
       </span>
-      <button class="primary" ref={act} onClick={() => hand(`judge ${said}`)}>Say {said}</button>
+      <button class="primary" ref={act} disabled={stale.value} onClick={() => hand(`judge ${said}`)}>Say {said}</button>
     </>
   );
 }

@@ -28,7 +28,7 @@ export function Interval({ low, high, at, goal }: { low: number; high: number; a
 export function Rate({ of }: { of: Success | null | undefined }) {
   if (!of || !of.n) return <span class="faint">no trials</span>;
   return (
-    <span class="num">
+    <span class="num nowrap">
       <b>{percent(of.success)}</b>{" "}
       <span class="faint small">[{(100 * of.low).toFixed(1)}, {(100 * of.high).toFixed(1)}] of {of.n}</span>
     </span>
@@ -66,6 +66,11 @@ export function Stack({ parts, unit }: { parts: [string, number, string][]; unit
       </div>
     </div>
   );
+}
+
+/** What is shown as true now; greyed while it may no longer be. */
+export function Live({ old, children }: { old: boolean; children: ComponentChildren }) {
+  return <div class={`pile ${old ? "greyed" : ""}`} aria-busy={old}>{children}</div>;
 }
 
 export function Failed({ sentence }: { sentence: string }) {

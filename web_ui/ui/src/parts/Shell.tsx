@@ -2,12 +2,12 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { age, labAge, STALE_S, stale } from "../clock";
+import { age, labAge, silent, stale } from "../clock";
 import { askToStop, command, question, refusal } from "../command";
 import { path } from "../router";
 import { causes } from "./Attention";
 import { signOut, standing } from "../session";
-import { fleet } from "../socket";
+import { fleet, lastMessage } from "../socket";
 import { nextTheme, theme } from "../theme";
 
 const PAGES = [
@@ -17,7 +17,7 @@ const PAGES = [
   ["/policies", "Policies"],
   ["/settings", "Settings"],
 ] as const;
-const THEMES = { system: "◐ System", light: "☀ Light", dark: "☾ Dark" };
+const THEMES = { system: ["◐", "System"], light: ["☀", "Light"], dark: ["☾", "Dark"] } as const;
 
 const stop = () => askToStop(Object.keys(fleet.value?.stations ?? {}).length);
 
@@ -37,7 +37,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
     <>
       <a class="skip" href="#content">Skip to the content</a>
       <header class="bar">
-        <a class="brand" href="/"><img src="/icon.svg" alt="" />ENPIRE</a>
+        <a class="brand" href="/"><img src="/icon.svg" alt="" /><span>ENPIRE</span></a>
         <nav class="tabs" aria-label="Pages">
           {PAGES.map(([address, name]) => (
             <a href={address} aria-current={here(address) ? "page" : undefined}>{name}{address === "/" && <Waiting />}</a>
@@ -45,21 +45,24 @@ export function Shell({ children }: { children: ComponentChildren }) {
         </nav>
         <Age />
         <button class="danger" onClick={stop} title="Stop every robot (Shift+Esc)">
-          <span aria-hidden="true">■</span> Stop fleet <kbd class="optional">⇧ Esc</kbd>
+          <span aria-hidden="true">■</span> Stop fleet <kbd class="roomy">⇧ Esc</kbd>
         </button>
         <span class="who">
-          <span class="optional">{standing.value?.name} · {standing.value?.role}</span>
-          <button class="quiet optional" onClick={nextTheme} title="Light, dark, or as the system">{THEMES[theme.value]}</button>
-          <button class="quiet" onClick={() => void signOut()}>Sign out</button>
+          <span class="roomy">{standing.value?.name} · {standing.value?.role}</span>
+          <button class="quiet" onClick={nextTheme} title="Light, dark, or as the system" aria-label={`Colours: ${THEMES[theme.value][1]}`}>
+            <span aria-hidden="true">{THEMES[theme.value][0]}</span> <span class="roomy">{THEMES[theme.value][1]}</span>
+          </button>
+          <button class="quiet" onClick={() => void signOut()} title={`${standing.value?.name}, ${standing.value?.role}`}>Sign out</button>
         </span>
       </header>
-      {refusal.value && (
-        <main style={{ paddingBottom: 0 }}>
+      <div class="notices">
+        <div aria-live="assertive"><Old /></div>
+        {refusal.value && (
           <div class="notice" role="alert">
             {refusal.value} <button class="quiet" onClick={() => (refusal.value = "")}>Dismiss</button>
           </div>
-        </main>
-      )}
+        )}
+      </div>
       <div id="content">{children}</div>
       <Asked />
     </>
@@ -73,11 +76,20 @@ function Waiting() {
   return <span class="badge" title={`${names.join(", ")} need a person`}><span aria-hidden="true">⚠ </span>{names.length}<span class="visually-hidden"> need a person</span></span>;
 }
 
+/** Said on every page while nothing new arrives: what is shown, and what still works. */
+function Old() {
+  if (silent.value) {
+    return <div class="notice">⚠ The server is not heard: what you see is old and may no longer be true. A stop is sent again and again until it arrives, or says that it did not; nothing else can be asked.</div>;
+  }
+  if (!stale.value) return null;
+  return <div class="notice">⚠ The laboratory is not heard: what you see of it is old and may no longer be true. A stop is still handed to it; other commands wait until it is heard.</div>;
+}
+
 function Age() {
   const old = stale.value;
-  const silent = age.value > STALE_S ? age.value : labAge.value;
-  const text = age.value === Infinity ? "connecting" : old ? `stale ${silent.toFixed(0)} s` : `live ${age.value.toFixed(1)} s`;
-  const why = age.value > STALE_S ? "the server is silent" : old ? "the server answers, the laboratory behind it is silent" : "age of the last message of the server";
+  const since = silent.value ? age.value : labAge.value;
+  const text = old ? `stale ${since.toFixed(0)} s` : lastMessage.value ? `live ${age.value.toFixed(1)} s` : "connecting";
+  const why = silent.value ? "the server is silent" : old ? "the server answers, the laboratory behind it is silent" : "age of the last message of the server";
   return (
     <span class={`live num ${old ? "stale" : ""}`} title={why}>
       <i aria-hidden="true" />{text}

@@ -2,9 +2,9 @@
 
 import { signal, useComputed } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { now, since } from "../clock";
+import { now, since, stale } from "../clock";
 import { command } from "../command";
-import { short, whole } from "../format";
+import { seconds, short, whole } from "../format";
 import { mayCommand } from "../session";
 import { fleet, leave, picture } from "../socket";
 import type { Station } from "../types";
@@ -30,23 +30,21 @@ export function Tile({ station, chosen, toggle }: { station: Station; chosen: bo
       </header>
       {station.cameras[0] && showPictures.value && <Thumbnail station={station.name} camera={station.cameras[0]} />}
       <Verdicts letters={station.verdicts} />
-      <div class="state">
-        <div class="facts">
-          <span><b>{whole(station.episodes)}</b> episodes</span>
-          <span><b>{station.episodes_per_min.toFixed(0)}</b> / min</span>
-          <span><b>{station.lanes}</b> {station.lanes === 1 ? "robot" : "lanes"}</span>
-        </div>
+      <div class="facts">
+        <span><b>{whole(station.episodes)}</b> episodes</span>
+        <span><b>{station.episodes_per_min.toFixed(0)}</b> per min</span>
+        <span><b>{station.lanes}</b> {station.lanes === 1 ? "robot" : "lanes"}</span>
         <Clock station={station} />
       </div>
       {station.alarm && <p class="alarm" role="alert">⚠ {station.alarm}</p>}
       <footer>
         {mayCommand.value && (station.stopped || station.paused) && (
-          <button onClick={() => void command("resume", station.name)} aria-label={`Resume ${station.name}`}>▶ Resume</button>
+          <button disabled={stale.value} onClick={() => void command("resume", station.name)} aria-label={`Resume ${station.name}`}>▶ Resume</button>
         )}
         {mayCommand.value && !station.stopped && !station.paused && (
-          <button onClick={() => void command("pause", station.name)} aria-label={`Pause ${station.name}`}>‖ Pause</button>
+          <button disabled={stale.value} onClick={() => void command("pause", station.name)} aria-label={`Pause ${station.name}`}>‖ Pause</button>
         )}
-        <button onClick={() => void command("stop", station.name)} aria-label={`Stop ${station.name}`}>■ Stop</button>
+        <button class="stop" onClick={() => void command("stop", station.name)} aria-label={`Stop ${station.name}`}>■ Stop</button>
         <span class="faint small mono" style={{ alignSelf: "center" }} title={`runs the version ${station.deployed}`}>
           {station.deployed ? short(station.deployed) : ""}
         </span>
@@ -61,7 +59,7 @@ function Clock({ station }: { station: Station }) {
   const [slow, stuck] = known ?? ASSUMED[station.phase] ?? [Infinity, Infinity];
   const many = station.lanes > 1 && MOVING.has(station.phase); // while one lane ends another begins: no stay is too long
   const tone = spent < FLOOR_S || many ? "" : spent > stuck ? "stuck" : spent > slow ? "slow" : "";
-  return <span class={`clock ${tone}`} title={!tone ? "time in this phase" : known ? `longer than ${tone === "stuck" ? 99 : 95} of 100 earlier stays in this phase` : "longer than we assume for this phase, until enough stays were seen"}>{spent < 100 ? spent.toFixed(0) : whole(Math.round(spent))} s</span>;
+  return <span class={`clock ${tone}`} title={!tone ? "time in this phase" : known ? `longer than ${tone === "stuck" ? 99 : 95} of 100 earlier stays in this phase` : "longer than we assume for this phase, until enough stays were seen"}><b>{spent < 1000 ? `${spent.toFixed(0)} s` : seconds(spent).replace(/ \d\d s$/, "")}</b> in phase</span>;
 }
 
 /** Whether tiles show live pictures; remembered by the browser. */

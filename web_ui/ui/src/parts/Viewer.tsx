@@ -6,6 +6,7 @@ import type { Curve, EpisodeView, Series } from "../types";
 import { Chart, LEFT, type Line, RIGHT } from "./Chart";
 import { Film } from "./Film";
 import { Paths } from "./Path";
+import { useKeys } from "./useKeys";
 
 const TONES = ["accent", "ok", "warn", "bad", "soft", "faint"];
 
@@ -14,10 +15,20 @@ interface Shared { x: number[]; at: number; onPick: (to: number) => void; xLabel
 export function Viewer({ id, series, view }: { id: string; series: Series; view: EpisodeView }) {
   const last = series.frames - 1;
   const rate = series.rate_hz ?? 1;
-  const tick = Math.round(Math.max(0, Math.min(last, Number(query.value.get("t") ?? 0) * rate)));
+  const tick = Math.round(Math.max(0, Math.min(last, moment(query.value.get("t")) * rate)));
   const seek = (to: number) => tune({ t: String(+(Math.max(0, Math.min(last, Math.round(to))) / rate).toFixed(3)) });
   const [playing, play] = useReplay(series, tick, seek);
-  useKeys(tick, last, seek, () => play(!playing));
+  useKeys((event) => {
+    if (event.key === " " && event.target instanceof HTMLButtonElement) return;
+    const step = event.shiftKey ? 10 : 1;
+    if (event.key === "ArrowRight") seek(tick + step);
+    else if (event.key === "ArrowLeft") seek(tick - step);
+    else if (event.key === "Home") seek(0);
+    else if (event.key === "End") seek(last);
+    else if (event.key === " ") play(!playing);
+    else return;
+    event.preventDefault();
+  });
 
   const at = tick / rate;
   const x = useMemo(() => series.tick.map((frame) => frame / rate), [series]);
@@ -67,23 +78,10 @@ function useReplay(series: Series, tick: number, seek: (to: number) => void): [b
   return [playing, play];
 }
 
-function useKeys(tick: number, last: number, seek: (to: number) => void, replay: () => void): void {
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      const inField = event.target instanceof HTMLInputElement && event.target.type !== "range";
-      if (inField || event.target instanceof HTMLButtonElement && event.key === " " || event.ctrlKey || event.metaKey) return;
-      const step = event.shiftKey ? 10 : 1;
-      if (event.key === "ArrowRight") seek(tick + step);
-      else if (event.key === "ArrowLeft") seek(tick - step);
-      else if (event.key === "Home") seek(0);
-      else if (event.key === "End") seek(last);
-      else if (event.key === " ") replay();
-      else return;
-      event.preventDefault();
-    };
-    addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
-  });
+/** Seconds of `?t=`; the beginning where the address holds no number. */
+function moment(text: string | null): number {
+  const found = Number(text ?? 0);
+  return Number.isFinite(found) ? found : 0;
 }
 
 /** Index of the last shown frame at or before a tick. */

@@ -1,22 +1,35 @@
-/** Load something once, or again when its key changes. */
+/** Load something once; again when its key changes, when `when` does, or when the server is back after a failure. */
 
 import { useEffect, useState } from "preact/hooks";
 import { get, Problem } from "../api";
+import { connected } from "../socket";
 
 export interface Loaded<T> { value?: T; problem?: string; again: () => void }
 
-export function useGet<T>(path: string): Loaded<T> {
+/** An empty path asks for nothing. What was read stays until the new answer is there. */
+export function useGet<T>(path: string, when?: unknown): Loaded<T> {
   const [state, put] = useState<{ path: string; value?: T; problem?: string }>({ path });
   const [turn, next] = useState(0);
+  const again = () => next((now) => now + 1);
   useEffect(() => {
+    if (!path) return;
     let gone = false;
     get<T>(path)
       .then((value) => gone || put({ path, value }))
-      .catch((error: unknown) => gone || put({ path, problem: error instanceof Problem ? error.message : String(error) }));
+      .catch((error: unknown) => gone || put({ path, problem: sentence(error) }));
     return () => {
       gone = true;
     };
-  }, [path, turn]);
+  }, [path, turn, when]);
   const fresh = state.path === path ? state : { path };
-  return { value: fresh.value, problem: fresh.problem, again: () => next(turn + 1) } as Loaded<T>;
+  useBack(fresh.problem, again);
+  return { value: fresh.value, problem: fresh.problem, again } as Loaded<T>;
 }
+
+/** Asks again once the line to the server is there again, where there was a problem. */
+export function useBack(problem: string | undefined, again: () => void): void {
+  const there = connected.value;
+  useEffect(() => void (there && problem && again()), [there]);
+}
+
+export const sentence = (error: unknown): string => (error instanceof Problem ? error.message : String(error));

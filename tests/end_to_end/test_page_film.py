@@ -1,0 +1,83 @@
+"""The film of a simulated episode in the viewer: two cameras, one moment."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from enpire.films import film
+from enpire.home import open_home
+from enpire.store import records
+from enpire.store.episodes import FolderStore
+from tests.end_to_end.conftest import NEEDED, set_up
+from tests.end_to_end.watch import Watch
+from tests.enpire.test_films import TICKS, recorded
+from tests.web_ui.scripted_lab import ScriptedLab
+from web_ui.server import Server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, Page
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = [
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(importlib.util.find_spec("mujoco") is None, reason="mujoco is not installed"),
+    *NEEDED,
+]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Server]:
+    """The pages over one simulated episode that was run again with its cameras."""
+    home = open_home(tmp_path)
+    ledger = recorded(home, "sim-1")
+    episode = FolderStore(home.episodes).get("E1")
+    ledger.append([
+        ("order issued", {"campaign_id": "C1", "orders": [records.order_body(episode.order)]}),
+        ("orders ended", {"campaign_id": "C1", "episodes": [records.episode_body(episode)]}),
+    ])  # fmt: skip
+    made = film(home, ledger, "E1")
+    if made.why:
+        pytest.skip(made.why)
+    server = Server(home.root, ScriptedLab(campaign_id="C1"))
+    server.start()
+    yield server
+    server.stop()
+    ledger.close()
+
+
+def test_the_cameras_of_a_film_show_the_moment_of_the_time_axis(
+    site: Server, context: BrowserContext, artefacts: Path
+) -> None:
+    expect, watch, page = playwright.expect, Watch(), context.new_page()
+    watch.follow(page)
+    set_up(page, site)
+    page.goto(f"{site.setup_link.partition('/setup')[0]}/episodes/E1?t=0")
+    films = page.locator(".films figure")
+    expect(films.first).to_be_visible()
+    cameras = films.locator("figcaption b").all_inner_texts()
+    assert len(cameras) == len(set(cameras)) >= 1
+    page.get_by_label("Moment of the episode").fill(str(TICKS // 2))
+    for camera in cameras:
+        expect(page.get_by_alt_text(f"{camera} at frame {_newest(page, camera, TICKS // 2)}")).to_be_visible()
+    page.locator(".strip").first.get_by_role("button").last.click()
+    expect(page.get_by_text(f"frame {TICKS - 1}", exact=False).first).to_be_visible()
+    page.locator("h1").click()
+    page.keyboard.press("Home")
+    for camera in cameras:
+        shown = page.get_by_alt_text(f"{camera} at frame 0")
+        expect(shown).to_be_visible()
+        assert shown.evaluate("(picture) => picture.naturalWidth") > 0, "the picture itself was not served"
+    page.screenshot(path=artefacts / "film.png", full_page=True)
+    assert watch.complaints == []
+    assert watch.hosts == {"127.0.0.1"}
+
+
+def _newest(page: Page, camera: str, tick: int) -> int:
+    """The frame of the last picture of a camera at or before a moment, as its strip offers them."""
+    names = page.get_by_label(f"{camera}, frame").evaluate_all("(all) => all.map((one) => one.ariaLabel)")
+    return max(frame for frame in (int(name.rpartition(" ")[2]) for name in names) if frame <= tick)
