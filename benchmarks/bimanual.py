@@ -51,7 +51,9 @@ def by_rig(rig: BimanualRig, starts: list[Start], commands: list[FloatArray]) ->
     return time.process_time() - began, rig.scene.qpos.copy()
 
 
-def by_mujoco(rig: BimanualRig, starts: list[Start], commands: list[FloatArray]) -> tuple[float, Joints]:
+def by_mujoco(
+    rig: BimanualRig, starts: list[Start], commands: list[FloatArray], setpoints: list[Joints]
+) -> tuple[float, Joints]:
     """(CPU seconds, joints at the end) with `mj_step` on one model and data a lane."""
     for lane, start in enumerate(starts):
         rig.place(lane, start)
@@ -62,13 +64,31 @@ def by_mujoco(rig: BimanualRig, starts: list[Start], commands: list[FloatArray])
     late = rig.latency_substeps
     controls = [command * _SCALE for command in commands]
     began = time.process_time()
-    for control in controls:
+    for control, ahead in zip(controls, setpoints, strict=True):
         for lane, (model, data) in enumerate(pairs):
             if late:
                 mujoco.mj_step(model, data, late)  # type: ignore[attr-defined]
             data.ctrl[:] = control[lane]
+            data.act[:] = ahead[lane]
             mujoco.mj_step(model, data, SUBSTEPS - late)  # type: ignore[attr-defined]
     return time.process_time() - began, np.stack([data.qpos for _, data in pairs])
+
+
+def held_back(rig: BimanualRig, starts: list[Start], commands: list[FloatArray]) -> list[Joints]:
+    """The set points (lanes, servos) of every period as the rig leaves them, which keeps them near their joints."""
+    kept: list[Joints] = []
+    for lane, start in enumerate(starts):
+        rig.place(lane, start)
+    late, moving = rig.latency_substeps, np.ones(rig.lanes, dtype=np.bool_)
+    for command in commands:
+        before = [rig.snapshot(lane) for lane in range(rig.lanes)]
+        rig.scene.step(None, late)
+        joints = rig.scene.qpos[:, rig.measured]
+        kept.append(np.clip(rig.arm_setpoints, joints - rig.leash, joints + rig.leash))
+        for lane, snapshot in enumerate(before):
+            rig.restore(lane, snapshot)
+        rig.act(command, moving)
+    return kept
 
 
 def stepping(task: ExpertTask, lanes: int, ticks: int, repeats: int) -> None:
@@ -77,10 +97,11 @@ def stepping(task: ExpertTask, lanes: int, ticks: int, repeats: int) -> None:
     starts = [task.start("train", index, b"") for index in range(lanes)]
     commands = recorded(task, rig, task.clean_expert(), starts, ticks)
     steps = ticks * lanes * SUBSTEPS
+    setpoints = held_back(rig, starts, commands)
     ours, raw = [], []
     for _ in range(repeats + 1):
         ours_s, ours_end = by_rig(rig, starts, commands)
-        raw_s, raw_end = by_mujoco(rig, starts, commands)
+        raw_s, raw_end = by_mujoco(rig, starts, commands, setpoints)
         if not np.array_equal(ours_end, raw_end):
             raise SystemExit("The rig and plain mj_step ended in different states; the comparison would mean nothing.")
         ours.append(steps / ours_s)

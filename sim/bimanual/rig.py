@@ -104,9 +104,10 @@ class BimanualRig(SimRig):
         """Whether the lane's clock runs: the robot is, or was, at the start."""
         self.row = np.zeros((self.lanes, spec.state_dim))
         self.remember(force=self._force, peak=self.peak_n, running=self.running)
-        self._measured = np.concatenate([[8 * side + j for j in range(JOINTS + 1)] for side in range(2)])
+        self.measured = np.concatenate([[8 * side + j for j in range(JOINTS + 1)] for side in range(2)])
         """The joint behind each servo: six of the arm and the near finger."""
-        self._leash = np.tile([*[_LEASH_RAD] * JOINTS, _LEASH_M], 2)
+        self.leash = np.tile([*[_LEASH_RAD] * JOINTS, _LEASH_M], 2)
+        """How far each servo's set point may run ahead of its joint."""
 
     def pose_arm(self, lane: int, side: Side, joints: Rows, opening_m: float, squeeze_m: float = 0.0) -> None:
         """Put an arm at joints (6,) with its fingers apart; `squeeze_m` sets the gripper's set point tighter."""
@@ -156,8 +157,8 @@ class BimanualRig(SimRig):
         return row
 
     def _command(self, rows: npt.NDArray[np.intp], sent: FloatArray) -> None:
-        joints, ahead = self.scene.qpos[:, self._measured], self.arm_setpoints
-        low, high = joints - self._leash, joints + self._leash
+        joints, ahead = self.scene.qpos[:, self.measured], self.arm_setpoints
+        low, high = joints - self.leash, joints + self.leash
         if len(rows) == self.lanes:
             np.clip(ahead, low, high, out=ahead)
             np.multiply(sent, _SCALE, out=self.scene.ctrl)
