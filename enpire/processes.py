@@ -18,6 +18,7 @@ from enpire.store import durable
 
 _PR_SET_PDEATHSIG = 1
 _PARENT = "ENPIRE_PARENT"
+_LAST = -900
 _EXPENDABLE = '{ echo "$0" > /proc/self/oom_score_adj; } 2> /dev/null; exec "$@"'
 """Says so before it becomes the command; nothing where the system has no such file."""
 
@@ -51,6 +52,18 @@ def die_with_parent(sent: int = signal.SIGTERM) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, sent, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), sent)
+
+
+def end_last() -> int:
+    """Ask Linux to end every other process first when memory runs out, as far as this user may ask; the score then."""
+    score = Path("/proc/self/oom_score_adj")
+    for wanted in (_LAST, 0):
+        try:
+            score.write_text(str(wanted), encoding="ascii")
+        except OSError:
+            continue  # only root may ask for less than it was born with; elsewhere there is no such file
+        return wanted
+    return 0
 
 
 def one_core(*own: str, **more: str) -> Mapping[str, str]:

@@ -21,6 +21,7 @@ from enpire.errors import EnpireError, RobotProblem, TransportProblem
 from enpire.files import parse
 from enpire.fleet.fields import Fields
 from enpire.fleet.questions import SCHEMA, Message, decode, encode, error_out
+from enpire.processes import end_last
 from robot_drivers.guard_rules import GuardRules, Ticket
 from robot_drivers.guard_settings import GuardSettings, open_guarded_rig
 from robot_drivers.guard_worker import GuardWorker, Job
@@ -307,6 +308,7 @@ def main(arguments: list[str]) -> int:
         # Held until the process ends: two guards never own one robot.
         lock = os.open(settings.folder / "guard.lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        end_last()
         if settings.realtime_priority:
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
         Guard(settings, open_guarded_rig(settings)).run()

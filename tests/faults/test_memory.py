@@ -1,0 +1,90 @@
+"""Memory runs out: the learner is ended and goes on later, the station and the guard of its robot never are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from enpire.fleet.processes import start_station
+from enpire.interfaces import ImprovementJob
+from enpire.processes import end_process
+from enpire.steps.training_process import TrainingProcess
+from robot_drivers.guard_client import Control, start_guard
+from robot_drivers.guard_settings import GuardSettings
+from tests.enpire.fleet.point_task import point_station
+
+LIMIT_BYTES = 700 << 20
+HELD_BYTES = LIMIT_BYTES // 2
+HOLDING = f"input(); held = bytearray(b'x') * {HELD_BYTES}; print('holding', flush=True); input()"
+ROUNDS = 3
+
+
+@pytest.fixture
+def little_memory() -> Iterator[Path]:
+    """A control group whose processes share little memory."""
+    version_one, version_two = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup/cgroup.controllers")
+    if version_one.is_dir():
+        root, limit = version_one, "memory.limit_in_bytes"
+    elif version_two.exists() and "memory" in version_two.read_text():
+        root, limit = version_two.parent, "memory.max"
+    else:
+        pytest.skip("no control group for memory here")
+    group = root / f"enpire-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / limit).write_text(str(LIMIT_BYTES))
+    except OSError as problem:
+        pytest.skip(f"this user may make no control groups ({problem.strerror})")
+    yield group
+    group.rmdir()
+
+
+@pytest.mark.slow
+def test_the_learner_goes_first_and_goes_on_the_guard_never(little_memory: Path, tmp_path: Path) -> None:
+    driver = tmp_path / "arm.py"
+    driver.write_text("from robot_drivers.fake_robot import robot\n")
+    settings = GuardSettings(driver=str(driver), folder=tmp_path / "arm")
+    guard = start_guard(settings)
+    station = start_station(point_station(tmp_path, "cell"), "tcp://127.0.0.1:9", tmp_path / "logs")
+    # More than the learner ever gets: only its standing says that it goes first.
+    other = subprocess.Popen([sys.executable, "-c", HOLDING], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    running: list[subprocess.Popen[bytes]] = [guard, station, other]
+    assert other.stdin is not None
+    assert other.stdout is not None
+    try:
+        for process in running:
+            (little_memory / "cgroup.procs").write_text(str(process.pid))
+        other.stdin.write(b"\n")
+        other.stdin.flush()
+        assert other.stdout.readline() == b"holding\n"
+        for round_ in range(ROUNDS):
+            job = _job(tmp_path / f"run{round_}")
+            training = TrainingProcess.begin(job, module="tests.faults.hungry_learner")
+            running.append(training.process)
+            (little_memory / "cgroup.procs").write_text(str(training.process.pid))
+            (training.folder / "go").touch()
+            assert training.process.wait(60) == -9
+            assert training.was_killed()
+            again = training.again(job)
+            assert again.process.wait(60) == 0
+            assert again.figures() == {"loss": 0.5}
+            assert [process.poll() for process in (guard, station, other)] == [None] * 3
+        with Control(settings.card) as control:
+            assert control.status()
+    finally:
+        for process in running:
+            end_process(process)
+        for pipe in (guard.stderr, other.stdin, other.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+def _job(work: Path) -> ImprovementJob:
+    return ImprovementJob(
+        recipe={}, task="point", parent=None, episodes=[], work=work, output=work / "out", round=1, seed=0
+    )  # fmt: skip
