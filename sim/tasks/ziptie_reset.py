@@ -30,7 +30,7 @@ _SIDEWAYS = np.array([(0.0, -1.16, 2.19, -1.57, 1.57, -0.54), (-1.18, -1.29, 2.4
 """Joints (rad) of a level gripper over the holder: pointing along +y, and along -x."""
 _ROUND = np.array([-1.0, -1.0, 1.0])
 """Half a turn about the vertical axis: the halves of the cutter are alike."""
-_THERE_M, _REST_TICKS, _PATIENCE_TICKS = 0.0025, 4, 150
+_THERE_M, _REST_TICKS, _FALL_TICKS, _PATIENCE_TICKS = 0.0025, 4, 30, 150
 
 
 @dataclass(slots=True)
@@ -88,8 +88,10 @@ def _look(work: _Work, scene: Scene, hand: Hand) -> str:
         return "clear"
     if lean < _LEAN_RAD:
         return "fetch"
-    # One that leans on something needs a person: the reset check will say so.
-    return "pick" if float(np.abs(_frame(scene)[2, :2]).max()) > np.cos(_LEAN_RAD) else "clear"
+    if float(np.abs(_frame(scene)[2, :2]).max()) > np.cos(_LEAN_RAD):
+        return "pick"
+    # One that was just dropped still falls. One that leans on something needs a person: the reset check will say so.
+    return "look" if work.ticks < _FALL_TICKS else "clear"
 
 
 def _frame(scene: Scene) -> Rows:

@@ -234,6 +234,15 @@ def test_the_robot_puts_the_cutter_back_and_finds_a_new_tail(ziptie: ZiptieCutti
     assert (state[:, -1] > 0.9).all(), "the clock starts at the start"
 
 
+def test_the_robot_waits_for_a_cutter_that_is_still_falling(ziptie: ZiptieCutting) -> None:
+    rig, goal = ziptie.rig(1, 6), ziptie.start("train", 0, b"")
+    rig.place(0, goal)
+    half = [np.cos(0.5) * np.cos(0.3), np.sin(0.5) * np.cos(0.3), np.cos(0.5) * np.sin(0.3), -np.sin(0.5) * np.sin(0.3)]
+    rig.scene.qpos[0, 16:23] = [0.05, 0.2, 0.12, *half]
+    assert reset(ziptie, rig, [goal], 900) < 900
+    assert ziptie.start_error(rig.observe().state[0], goal)[1]
+
+
 @pytest.mark.slow
 def test_the_robot_picks_up_a_cutter_that_lies_on_either_of_its_sides(ziptie: ZiptieCutting) -> None:
     rig = ziptie.rig(2, 6)
