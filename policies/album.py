@@ -56,7 +56,7 @@ class Album:
         shutil.rmtree(self._made, ignore_errors=True)
 
     def _taken(self, folder: Path, cameras: Sequence[str], ticks: IntArray) -> Path:
-        made, wanted = self._made / folder.name, frozenset(int(tick) for tick in ticks)
+        made, wanted = self._made / folder.name, frozenset((0, *(int(tick) for tick in ticks)))
         if set(cameras) <= set(pictures.cameras_of(made)):
             return made
         store = FolderStore(folder.parent.parent)

@@ -1,7 +1,6 @@
 """pi0.5's classes with small widths: only the constructors differ, because LeRobot's hold the sizes."""
 
-# LeRobot and transformers are typed loosely.
-# pyright: basic
+from typing import Any
 
 from lerobot.policies.pi05.modeling_pi05 import PaliGemmaWithExpertModel, PI05Policy, PI05Pytorch
 from lerobot.policies.pi_gemma import PaliGemmaForConditionalGenerationWithPiGemma, PiGemmaForCausalLM
@@ -14,7 +13,7 @@ from tests.policies.tiny_pi05.configuration_tiny_pi05 import TinyPI05Config
 
 WIDE, EXPERT = 32, 16
 # LeRobot's attention counts on eight heads.
-_GEMMA = {
+_GEMMA: dict[str, Any] = {
     "num_attention_heads": 8, "num_key_value_heads": 1, "head_dim": 4, "num_hidden_layers": 2,
     "vocab_size": len(VOCABULARY), "hidden_activation": "gelu_pytorch_tanh", "dtype": "float32",
 }  # fmt: skip
@@ -26,21 +25,22 @@ class TinyPaliGemma(PaliGemmaWithExpertModel):
     def __init__(self, config: TinyPI05Config) -> None:
         nn.Module.__init__(self)
         self.freeze_vision_encoder, self.train_expert_only = config.freeze_vision_encoder, config.train_expert_only
+        layouts: Any = CONFIG_MAPPING
         text = {**_GEMMA, "model_type": "gemma", "hidden_size": WIDE, "intermediate_size": WIDE}
         vision = {
             "model_type": "siglip_vision_model", "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
             "num_attention_heads": 2, "image_size": SIZE_PX, "patch_size": 14, "projection_dim": WIDE,
         }  # fmt: skip
-        layout = CONFIG_MAPPING["paligemma"](text_config=text, vision_config=vision, projection_dim=WIDE)
+        layout = layouts["paligemma"](text_config=text, vision_config=vision, projection_dim=WIDE)
         layout.image_token_index = len(VOCABULARY)
         layout.text_config.use_adarms, layout.text_config.adarms_cond_dim = False, None
-        expert = CONFIG_MAPPING["gemma"](
+        expert = layouts["gemma"](
             **_GEMMA, hidden_size=EXPERT, intermediate_size=EXPERT, use_adarms=True, adarms_cond_dim=EXPERT
         )
         self.paligemma = PaliGemmaForConditionalGenerationWithPiGemma(config=layout)
-        self.gemma_expert = PiGemmaForCausalLM(config=expert)
+        self.gemma_expert: Any = PiGemmaForCausalLM(config=expert)
         self.gemma_expert.model.embed_tokens = None
-        self.to_bfloat16_for_selected_params(config.dtype)
+        self.to_bfloat16_for_selected_params("float32")
         self._set_requires_grad()
 
 
