@@ -13,7 +13,7 @@ import pytest
 from enpire.home import open_home
 from enpire.service import Choices, run_campaign
 from enpire.watched import Watched
-from tests.end_to_end.conftest import NEEDED, PASSWORD, PATIENCE_MS
+from tests.end_to_end.conftest import NEEDED, PASSWORD, PATIENCE_MS, set_up
 from tests.end_to_end.watch import Watch
 from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.server import Server
@@ -79,6 +79,18 @@ def test_an_operators_first_minutes(
     refused = [said for said in watch.complaints if "401" not in said]
     assert refused == []
     assert watch.hosts == {"127.0.0.1"}
+
+
+def test_figures_are_told_as_people_say_them(server: tuple[Server, ScriptedLab], context: BrowserContext) -> None:
+    running, lab = server
+    expect, page = playwright.expect, context.new_page()
+    set_up(page, running)
+    expect(page.get_by_text("about 31 more pairs decide")).to_be_visible()
+    lab.more_pairs = 850
+    expect(page.get_by_text("at this rate undecided within the pairs that are left")).to_be_visible()
+    page.get_by_role("button", name="Stop sim-1").click()
+    effective = page.locator("[data-command=stop][data-state=effective]")
+    expect(effective).to_contain_text(re.compile(r"in (\d{2,3} ms|[1-9]\d*(\.\d)? s)$"))
 
 
 def _stop_one_and_resume(page: Page, artefacts: Path) -> None:

@@ -78,6 +78,7 @@ def _look_at_all_widths(page: Page, picture: Path) -> None:
         page.mouse.wheel(0, 2000)
         for name in ("Stop fleet", "Colours", "Sign out"):
             playwright.expect(page.get_by_role("button", name=name)).to_be_in_viewport(ratio=1)
+        page.evaluate("scrollTo(0, 0)")
         page.screenshot(path=f"{picture}-{width}.png", full_page=True)
 
 

@@ -35,6 +35,8 @@ class ScriptedLab:
     """Whether no lab runs."""
     frozen: LabSnapshot | None = None
     """Set it, and the lab hangs: the same snapshot for ever."""
+    more_pairs: int = 31
+    """Pairs that the open gate still expects to need."""
     pictures: dict[tuple[str, str], Preview] = field(default_factory=dict)
 
     def snapshot(self) -> LabSnapshot | None:
@@ -57,7 +59,8 @@ class ScriptedLab:
             ),
             learner=LearnerLine(stage="actor", done=int(elapsed_s * 40) % 1400, total=1400),
             gate=GateLine(
-                pairs=pairs, max_pairs=400, wins=pairs // 5, losses=pairs // 18, log_e=pairs / 40, need=4.1, more=31
+                pairs=pairs, max_pairs=400, wins=pairs // 5, losses=pairs // 18, log_e=pairs / 40, need=4.1,
+                more=self.more_pairs,
             ),
             champion=self.champion,
             champion_interval=Interval(successes=171, n=200, low=0.799, high=0.897), goal=0.97, mru=0.962,

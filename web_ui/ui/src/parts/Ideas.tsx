@@ -51,7 +51,7 @@ function Table({ of, chosen, choose }: { of: CampaignView; chosen: string; choos
           <>
             <tr class={`pick ${idea.id === chosen ? "on" : ""}`} id={`idea-${idea.id}`} key={idea.id} onClick={() => choose(idea.id)}>
               <td class="right faint">{numbers.get(idea.id)}</td>
-              <td style={{ paddingLeft: `${0.7 + 1.1 * Math.min(idea.depth, 6)}rem` }}>
+              <td class="said" style={{ paddingLeft: `${0.7 + 1.1 * Math.min(idea.depth, 6)}rem` }}>
                 <button class="link" aria-expanded={idea.id === chosen}>{idea.depth ? "↳ " : ""}{idea.statement}</button>
                 <span class="faint small"> {lines(idea, numbers)}</span>
               </td>
