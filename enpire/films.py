@@ -10,6 +10,7 @@ from typing import Protocol, cast
 from enpire.errors import EnpireError, UsageError
 from enpire.files import parse
 from enpire.fleet.local import station_files
+from enpire.fleet.station_file import StationFile
 from enpire.home import Home
 from enpire.interfaces import Ledger, Task
 from enpire.plugins import load, make
@@ -89,17 +90,26 @@ def _simulation(ledger: Ledger, home: Home, episode: Episode) -> tuple[str, int]
     return driver, seed
 
 
+def station_seeds(ledger: Ledger, home: Home, campaign_id: str) -> Mapping[str, int]:
+    """Station -> seed of the simulated ones that a campaign started itself; none for a campaign that is not its own."""
+    return {file.name: file.seed for file in _stations(ledger, home, campaign_id) if file.driver == "mujoco"}
+
+
 def _station(ledger: Ledger, home: Home, episode: Episode) -> tuple[str, int]:
     """(driver, seed) of the station that recorded an episode: from the campaign that started it."""
-    from enpire.campaign import Campaign
-
-    for event in ledger.events(kinds=("campaign started",)):
-        if event.body["campaign_id"] == episode.order.campaign_id and "campaign" in event.body:
-            campaign = parse(Campaign, event.body["campaign"], "The campaign in the ledger")
-            for file in station_files(campaign, home):
-                if file.name == episode.order.station:
-                    return file.driver, file.seed
+    for file in _stations(ledger, home, episode.order.campaign_id):
+        if file.name == episode.order.station:
+            return file.driver, file.seed
     raise UsageError(
         f"Episode {episode.order.order_id} was recorded by {episode.order.station}, which its campaign did not start "
         "itself, so its seed is not known and it cannot run again."
     )
+
+
+def _stations(ledger: Ledger, home: Home, campaign_id: str) -> list[StationFile]:
+    from enpire.campaign import Campaign
+
+    for event in ledger.events(kinds=("campaign started",)):
+        if event.body["campaign_id"] == campaign_id and "campaign" in event.body:
+            return station_files(parse(Campaign, event.body["campaign"], "The campaign in the ledger"), home)
+    return []

@@ -9,12 +9,14 @@ from typing import cast
 
 from enpire import versions, views
 from enpire.errors import LearningProblem
+from enpire.films import station_seeds
 from enpire.home import open_home
 from enpire.ids import mint
 from enpire.interfaces import ImprovementJob, Learner, Progress
 from enpire.one_comparison import find_version
 from enpire.plugins import make
 from enpire.recipe import read_recipe
+from enpire.store.ledger import open_to_read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +45,18 @@ def learn(home: Path, recipe_name: str, parent: str, campaign: str, report: Call
     folders = tuple(folder for item in ids if (folder := place.episodes / campaign_id / item).is_dir())
     if not folders:
         raise LearningProblem(f"Campaign {campaign_id} has no recorded episode that training may see.")
+    ledger = open_to_read(place.ledger)
+    try:
+        seeds = station_seeds(ledger, place, campaign_id)
+    finally:
+        ledger.close()
     before = find_version(place, parent) if parent else None
     work = place.learning / mint()
     work.mkdir(parents=True)
     job = ImprovementJob(
         recipe=recipe.mapping(), task=view.task, parent=before, episodes=folders, work=work, output=work / "version",
         round=max(1, len(view.rounds)) if parent else 0, seed=view.seed,
+        station_seeds=seeds,
     )  # fmt: skip
     figures = cast("Learner", make("learners", recipe.learner)).improve(job, report)
     policy_id = versions.publish(job.output, place.versions)

@@ -15,7 +15,7 @@ from enpire.campaign import read_campaign
 from enpire.errors import UsageError
 from enpire.exports import export_episodes
 from enpire.files import plain
-from enpire.films import film, frames
+from enpire.films import film, frames, station_seeds
 from enpire.home import Home, open_home
 from enpire.imports import import_episodes
 from enpire.store import arrays, pictures
@@ -75,6 +75,18 @@ def test_another_station_s_seed_would_not_say_the_same(tmp_path: Path) -> None:
     home = open_home(tmp_path)
     ledger = recorded(home, "sim-2")
     assert film(home, ledger, "E1").largest_difference > 0.0
+    ledger.close()
+
+
+def test_the_seeds_of_simulated_stations_are_those_of_their_campaign(tmp_path: Path) -> None:
+    home = open_home(tmp_path)
+    ledger = recorded(home, "sim-1")
+    campaign = read_campaign("pin_insertion")
+    names = [f"sim-{number}" for number in range(1, campaign.stations.count + 1)]
+    assert station_seeds(ledger, home, "C1") == {
+        name: campaign.seed * 1000 + number for number, name in enumerate(names, start=1)
+    }
+    assert station_seeds(ledger, home, "other") == {}
     ledger.close()
 
 
