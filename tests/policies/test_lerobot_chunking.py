@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,22 +14,29 @@ pytest.importorskip("transformers")
 from enpire.interfaces import Continues
 from enpire.types import Observation
 from policies import lerobot_policy
-from tests.policies.tiny_smolvla import ACTION_DIM, CAMERA, CHUNK, EXECUTE, SIZE_PX, STATE_DIM, smolvla
+from tests.policies import tiny_pi05, tiny_smolvla
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(600)]
 NAN = np.float32(np.nan)
+STATE_DIM, CAMERA = 3, "front"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("version")
-    lerobot_policy.save(smolvla(tmp_path_factory.mktemp("backbone")), made)
-    return made
+@pytest.fixture(scope="module", params=["smolvla", "pi05"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made, spare = tmp_path_factory.mktemp("version"), tmp_path_factory.mktemp("spare")
+    if request.param == "smolvla":
+        lerobot_policy.save(tiny_smolvla.smolvla(spare), made)
+        return made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(spare)
+        tiny_pi05.tokenizer(spare)
+        lerobot_policy.save(tiny_pi05.pi05(), made)
+    return _told(made, tmp_path_factory.mktemp("told") / "pi05", num_inference_steps=6)
 
 
 def seen(lanes: int) -> Observation:
     random = np.random.default_rng(3)
-    picture = random.integers(0, 255, (lanes, SIZE_PX, SIZE_PX, 3), np.uint8)
+    picture = random.integers(0, 255, (lanes, 24, 32, 3), np.uint8)
     state = random.normal(size=(lanes, STATE_DIM)).astype(np.float32)
     return Observation(stamp_ns=0, state=state, images={CAMERA: picture})
 
@@ -45,8 +51,7 @@ def policy_of(folder: Path, lanes: int) -> lerobot_policy.LerobotPolicy:
 def test_a_chunk_is_drawn_towards_what_is_left_and_least_at_its_end(folder: Path) -> None:
     lanes = np.arange(3)
     free = policy_of(folder, 3).act(seen(3), lanes)
-    assert free.shape == (3, CHUNK, ACTION_DIM)
-    left = np.full((3, CHUNK, ACTION_DIM), NAN)
+    left = np.full_like(free, NAN)
     left[0, :8] = free[0, :8] + np.array([0.3, -0.6], np.float32)
     left[1, :3] = free[1, :3] - np.array([0.3, -0.6], np.float32)
     policy = policy_of(folder, 3)
@@ -55,9 +60,9 @@ def test_a_chunk_is_drawn_towards_what_is_left_and_least_at_its_end(folder: Path
     apart, before = np.abs(along - left), np.abs(free - left)
     # Commands that will be sent before the answer is here are met, up to LeRobot's largest guidance.
     assert (apart[:2, :2] < 0.25 * before[:2, :2]).all()
-    # Later ones are met less and less, those behind the old chunk's end are the policy's own.
+    # The last are met least, those behind the old chunk's end are the policy's own.
     kept = (apart[0, :8] / before[0, :8]).mean(axis=1)
-    assert kept[7] > kept[2] > kept[0]
+    assert kept[7] > kept[:3].max()
     np.testing.assert_array_equal(along[2], free[2])
 
 
@@ -66,28 +71,30 @@ def test_with_nothing_left_it_decides_as_ever(folder: Path) -> None:
     free = policy_of(folder, 2).act(seen(2), lanes)
     policy = policy_of(folder, 2)
     assert isinstance(policy, Continues)
-    for nothing in (np.full((2, CHUNK, ACTION_DIM), NAN), np.zeros((2, 0, ACTION_DIM), np.float32)):
+    for nothing in (np.full_like(free, NAN), free[:, :0]):
         for lane in range(2):
             policy.begin(lane, seed=lane)
-        np.testing.assert_array_equal(policy.act_along(seen(2), lanes, nothing, delay=EXECUTE), free)
+        np.testing.assert_array_equal(policy.act_along(seen(2), lanes, nothing, delay=3), free)
 
 
 def test_a_version_may_say_how_far_it_is_guided_or_that_it_is_not(folder: Path, tmp_path: Path) -> None:
-    lanes, left = np.arange(1), np.zeros((1, CHUNK, ACTION_DIM), np.float32)
-    chunks = {}
-    for name, told in {"short": {"execution_horizon": 3}, "long": {"execution_horizon": 12}}.items():
-        policy = policy_of(_told(folder, tmp_path / name, told), 1)
+    lanes = np.arange(1)
+    free = policy_of(folder, 1).act(seen(1), lanes)
+    left = free[:, :8] + np.array([0.3, -0.6], np.float32)
+    for reach in (3, 8):
+        policy = policy_of(_told(folder, tmp_path / f"{reach}", rtc_config={"execution_horizon": reach}), 1)
         assert isinstance(policy, Continues)
-        chunks[name] = policy.act_along(seen(1), lanes, left, delay=1)
-    assert np.abs(chunks["long"][0, 4:8]).max() < np.abs(chunks["short"][0, 4:8]).max()
-    assert not isinstance(policy_of(_told(folder, tmp_path / "off", {"enabled": False}), 1), Continues)
+        apart = np.abs(policy.act_along(seen(1), lanes, left, delay=1) - free)[0]
+        assert (apart[:reach].max(axis=1) > 10 * apart[reach:].max(initial=0.0)).all() or reach == 8
+        assert apart[3:6].max() > 0.1 or reach == 3
+    assert not isinstance(policy_of(_told(folder, tmp_path / "off", rtc_config={"enabled": False}), 1), Continues)
 
 
-def _told(folder: Path, copy: Path, told: Mapping[str, object]) -> Path:
-    """The version with another `rtc_config`."""
+def _told(folder: Path, copy: Path, **told: object) -> Path:
+    """The version with other settings in its config.json."""
     copy.mkdir()
     for item in folder.iterdir():
         (copy / item.name).write_bytes(item.read_bytes())
     config = json.loads((copy / "config.json").read_text(encoding="utf-8"))
-    (copy / "config.json").write_text(json.dumps(config | {"rtc_config": told}), encoding="utf-8")
+    (copy / "config.json").write_text(json.dumps(config | told), encoding="utf-8")
     return copy
