@@ -47,6 +47,12 @@ class LerobotSettings(HabcSettings):
     weights: Literal["loss", "draw"] = "loss"
     """Where the weights act: on the loss of each sample, or on how often it is drawn (any policy can do that)."""
 
+    def __post_init__(self) -> None:
+        """Refuse what a LeRobot policy says elsewhere."""
+        HabcSettings.__post_init__(self)
+        if self.unseen:
+            raise ValueError("unseen is for flow policies; what a LeRobot policy sees, `inputs` of policy.json says.")
+
 
 class LerobotHabc:
     """The learner for recipes that improve LeRobot policies."""

@@ -80,3 +80,8 @@ def test_a_recipe_is_like_another_but_for_what_it_says(tmp_path: Path) -> None:
     other.write_text("name: other\nlike: nothing_there\n")
     with pytest.raises(FileProblem, match="nothing_there"):
         read_recipe(other)
+
+
+def test_what_a_lerobot_policy_sees_is_not_said_by_its_recipe() -> None:
+    with pytest.raises(FileProblem, match=r"inputs.*policy\.json"):
+        parse(LerobotSettings, {"unseen": "time_left"}, "lerobot_act")
