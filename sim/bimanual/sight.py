@@ -28,24 +28,37 @@ def in_picture(eye: Rows, frame: Rows, points: Rows, widest: Rows | float) -> Ma
     The camera stands at `eye` (n, 3) and looks along minus z of `frame` (n, 3, 3), as MuJoCo's cameras do.
     """
     seen = into(frame, points - eye[:, None])
-    depth = -seen[..., 2]
-    return (depth > 0.01) & (np.abs(seen[..., :2]).max(axis=-1) < widest * depth)
+    depth, aside = -seen[..., 2], np.abs(seen)
+    return (depth > 0.01) & (np.maximum(aside[..., 0], aside[..., 1]) < widest * depth)
 
 
 def behind_boxes(eye: Rows, points: Rows, middles: Rows, halves: Rows) -> Mask:
-    """Whether any of the boxes (b, 3), (b, 3) stands between `eye` (n, 3) and points (n, k, 3), all in one frame."""
+    """Whether any of some boxes stands between `eye` (n, 3) and points (n, k, 3), all in one frame.
+
+    Boxes, by their middles and half sizes, are the same for every row, (b, 3), or each row has its own, (n, 1, b, 3).
+    """
     way = points - eye[:, None]
     way = np.where(np.abs(way) < 1e-9, 1e-9, way)[:, :, None]
-    one = (middles - halves - eye[:, None])[:, None] / way
-    other = (middles + halves - eye[:, None])[:, None] / way
-    enters = np.minimum(one, other).max(axis=-1)
-    leaves = np.maximum(one, other).min(axis=-1)
-    return ((enters < leaves) & (leaves > 0.0) & (enters < _BEFORE)).any(axis=-1)
+    off = middles - eye[:, None, None]
+    one, other = (off - halves) / way, (off + halves) / way
+    near, far = np.minimum(one, other), np.maximum(one, other)
+    enters = np.maximum(np.maximum(near[..., 0], near[..., 1]), near[..., 2])
+    leaves = np.minimum(np.minimum(far[..., 0], far[..., 1]), far[..., 2])
+    return np.logical_or.reduce((enters < leaves) & (leaves > 0.0) & (enters < _BEFORE), axis=-1)
 
 
 def behind_balls(eye: Rows, points: Rows, middles: Rows, radii: Rows) -> Mask:
     """Whether any of the balls (n, b, 3), (b,) stands between `eye` (n, 3) and points (n, k, 3)."""
-    way, off = (points - eye[:, None])[:, :, None], (middles - eye[:, None])[:, None]
-    share = (way * off).sum(axis=-1) / np.maximum((way * way).sum(axis=-1), 1e-12)
-    nearest = off - np.clip(share, 0.0, _BEFORE)[..., None] * way
-    return ((nearest * nearest).sum(axis=-1) < radii**2).any(axis=-1)
+    way, off = points - eye[:, None], middles - eye[:, None]
+    # Of each point (n, k, 1) and each ball (n, 1, b): how far along the way the ball is, and how near to it.
+    along = way[:, :, None, 0] * off[:, None, :, 0]
+    along += way[:, :, None, 1] * off[:, None, :, 1]
+    along += way[:, :, None, 2] * off[:, None, :, 2]
+    length, apart = _square(way)[:, :, None], _square(off)[:, None]
+    share = np.minimum(np.maximum(along / np.maximum(length, 1e-12), 0.0), _BEFORE)
+    return np.logical_or.reduce(apart + share * (share * length - 2.0 * along) < radii**2, axis=-1)
+
+
+def _square(vectors: Rows) -> Rows:
+    """Squared lengths of vectors (..., 3)."""
+    return vectors[..., 0] ** 2 + vectors[..., 1] ** 2 + vectors[..., 2] ** 2

@@ -90,14 +90,16 @@ NEAR_MM, NEAR_RAD = 8.0, 0.15
 
 _BAG_QPOS, _FLAP_QPOS = slice(16, 23), 23
 _THING_QPOS = tuple(slice(24 + 7 * number, 31 + 7 * number) for number in range(3))
+_PLACES = np.array([[where.start, where.start + 1, where.start + 2] for where in _THING_QPOS])
 _PALM_M, _FOREARM = 0.06, np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 _ARM_RADII_M = np.array([0.034] * 2 + [0.026] * 2 * len(_FOREARM))
 """What hides things: a ball for each palm, and some along each forearm."""
 _WIDEST = {"top": np.tan(np.deg2rad(55.0) / 2), "left_wrist": np.tan(np.deg2rad(70.0) / 2)}
 _UPPER_SIDE_M = np.array([0.8 * thing.half_m for thing in THINGS])
 """What of a thing must be seen, over its middle."""
-_WALLS = walls()
-_FLAP_BOX = np.array([[FLAP_HALF_M[0], 0.0, 0.0]]), np.array([FLAP_HALF_M])
+_FLAP = np.array([[FLAP_HALF_M[0], 0.0, 0.0], FLAP_HALF_M])
+_BOXES = tuple(np.stack([of_walls, np.tile(of_flap, (4, 1))]) for of_walls, of_flap in zip(walls(), _FLAP, strict=True))
+"""Middles and half sizes (2, 4, 3) of what hides things: the four walls of the bag, and its flap four times."""
 _NOISE = 5 + 3 + 2 * 3 * 3
 
 
@@ -145,7 +147,7 @@ class BagRig(BimanualRig):
 
     def things(self) -> Rows:
         """(lanes, 3, 3): the middle of every thing in mm. Simulator only."""
-        return 1e3 * np.stack([self.scene.qpos[:, where][:, :3] for where in _THING_QPOS], axis=1)
+        return 1e3 * self.scene.qpos[:, _PLACES]
 
     def turns(self) -> Rows:
         """(lanes, 3): across which direction pads best hold each thing (rad). Simulator only."""
@@ -222,17 +224,21 @@ class BagRig(BimanualRig):
         frames = np.concatenate([self._eye_frames[rows, camera] for camera in self._eye]).reshape(-1, 3, 3)
         widest = np.repeat([_WIDEST[view] for view in VIEWS], len(rows))
         seen = in_picture(eye, frames, points, widest[:, None]) & ~behind_balls(eye, points, arms, _ARM_RADII_M)
-        for body, boxes in ((self._bag, _WALLS), (self._flap, _FLAP_BOX)):
-            frame, origin = self._body_frames[lanes, body].reshape(-1, 3, 3), self._bodies[lanes, body][:, None]
-            local = into(frame, np.concatenate([eye[:, None], points], axis=1) - origin)
-            seen &= ~behind_boxes(local[:, 0], local[:, 1:], *boxes)
+        # And each of those has a row for the walls of the bag, and one for its flap.
+        bodies, lines = (self._bag, self._flap), np.concatenate([eye[:, None], points], axis=1)
+        axes = np.concatenate([self._body_frames[lanes, body] for body in bodies]).reshape(-1, 3, 3)
+        origins = np.concatenate([self._bodies[lanes, body] for body in bodies])
+        local = into(axes, np.concatenate([lines] * 2) - origins[:, None])
+        middles, halves = (np.repeat(boxes, len(lanes), axis=0)[:, None] for boxes in _BOXES)
+        hidden = behind_boxes(local[:, 0], local[:, 1:], middles, halves).reshape(2, len(lanes), -1)
+        seen &= ~(hidden[0] | hidden[1])
         return seen.reshape(len(VIEWS), len(rows), -1).swapaxes(0, 1)
 
     def _arm_balls(self, rows: npt.NDArray[np.intp]) -> Rows:
         """(len(rows), balls, 3): palms and forearms, as balls on a string."""
         frames = self._wrist_frames[rows].reshape(-1, 2, 3, 3)
         palms = self._wrists[rows] + _PALM_M * frames[..., 0]
-        elbows, wrists = (self._bodies[rows][:, ends] for ends in self._forearms)
+        elbows, wrists = (self._bodies[rows[:, None], ends] for ends in self._forearms)
         along = elbows[:, :, None] + _FOREARM[:, None] * (wrists - elbows)[:, :, None]
         return np.concatenate([palms, along.reshape(len(rows), -1, 3)], axis=1)
 
