@@ -42,7 +42,7 @@ POOR = Recipe(
 
 
 class Tuned:
-    """A learner whose versions succeed as often as the setting `skill` says; a green one cannot be made."""
+    """A learner whose versions succeed as often as the setting `skill` says; the other settings change nothing."""
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         settings = job.recipe["settings"]

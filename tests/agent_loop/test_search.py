@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -19,11 +22,13 @@ from enpire.campaign import AgentPlan
 from enpire.errors import FileProblem
 from enpire.files import canonical
 from enpire.home import open_home
+from enpire.proposals import Experiment
 from enpire.recompute import recompute
 from enpire.space import axes, axis_of
-from tests.agent_loop.pretend_lab import CAMPAIGN, POOR, Running
+from tests.agent_loop.pretend_lab import CAMPAIGN, POOR, Running, with_skill
 
 SPACE = axes(POOR)
+BAD = with_skill(0.4)
 
 
 def known(*tried: Tried, **settings: object) -> Known:
@@ -86,34 +91,50 @@ def test_options_that_search_does_not_know_are_refused(tmp_path: Path) -> None:
         Search(Workplace(seed=0, lane="a", work=tmp_path, spent=lambda said: None), {"depth": 3})
 
 
-def test_search_finds_a_better_recipe_that_the_gate_accepts(tmp_path: Path) -> None:
-    home = open_home(tmp_path / "home")
-    (tmp_path / "lane").mkdir()
-    with Running(home) as lab:
-        lane = Lane(home=home.root, campaign_id="C1", lane="search-1", agent="search", work=tmp_path, seed=1)
-        said: list[str] = []
-        thread = threading.Thread(target=work, args=(lane, said.append), daemon=True)
+def search_from_a_bad_recipe(folder: Path) -> list[Experiment]:
+    """A lane of `search` beside a campaign whose recipe succeeds in 4 of 10; its experiments up to the first kept."""
+    home = open_home(folder / "home")
+    with Running(home, recipe=BAD) as lab:
+        ideas = lab.lab.state.ideas
+        lane = Lane(home=home.root, campaign_id="C1", lane="search-1", agent="search", work=folder, seed=156)
+        thread = threading.Thread(target=work, args=(lane, lambda said: None), daemon=True)
         thread.start()
-        lab.until(lambda lab: any(one.over for one in lab.state.ideas.experiments.values()))
-        first = next(iter(lab.lab.state.ideas.experiments.values()))
-        assert first.author == "search"
-        assert first.lane == "search-1"
-        assert first.phase == "decided"
-        assert first.decision == ("keep" if first.recipe["settings"]["skill"] > 0.5 else first.decision)  # pyright: ignore[reportIndexIssue]
-        assert [check for check in recompute(lab.ledger) if not check.equal] == []
-        briefs = list(lab.ledger.events(kinds=("brief read",)))
-        assert all(0 < int(str(event.body["size"])) <= 64 * 1024 for event in briefs)
-        assert briefs
+        lab.until(lambda _: any(one.decision == "keep" for one in ideas.experiments.values()), turns=4000)
         lab.ledger.append([("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
         lab.until(lambda _: not thread.is_alive())
+        assert [check for check in recompute(lab.ledger) if not check.equal] == []
+        briefs = [int(str(event.body["size"])) for event in lab.ledger.events(kinds=("brief read",))]
+        assert briefs
+        assert all(0 < size <= 64 * 1024 for size in briefs)
+        deployed = {event.body["policy_id"] for event in lab.ledger.events(kinds=("deployed",))}
+        over = [one for one in ideas.experiments.values() if one.over]
+        assert [one.policy_id in deployed for one in over] == [one.decision == "keep" for one in over]
+        assert ideas.recipe_in_force(BAD).settings == {**BAD.settings, **over[-1].changes}
+        return over
+
+
+def test_search_leaves_a_bad_recipe_by_what_the_gate_says_the_same_way_for_the_same_seed(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as beside:
+        first, again = beside.map(search_from_a_bad_recipe, (tmp_path / "first", tmp_path / "again"))
+    worse, *_, better = first
+    assert set_skill(worse) < 0.1
+    assert worse.decision in {"revert", "inconclusive"}
+    assert worse.delta < -0.1
+    assert set_skill(better) > 0.9
+    assert better.decision == "keep"
+    assert better.delta > 0.1
+    assert {one.author for one in first} == {"search"}
+    assert [one.changes for one in again] == [one.changes for one in first]
+
+
+def set_skill(experiment: Experiment) -> float:
+    return float(str(cast("Mapping[str, object]", experiment.recipe["settings"])["skill"]))
 
 
 @pytest.mark.slow
 def test_a_lane_in_its_own_process_is_started_by_the_loop_and_ends_with_it(tmp_path: Path) -> None:
     home = open_home(tmp_path / "home")
     plans = (AgentPlan(name="search", lanes=1), AgentPlan(name="tests.agent_loop.test_search:Crashing"))
-    from dataclasses import replace
-
     with Running(home, campaign=replace(CAMPAIGN, agents=plans)) as lab:
         lab.until(lambda lab: any(one.phase == "decided" for one in lab.state.ideas.experiments.values()), turns=4000)
         lab.until(lambda lab: any(event.kind == "agent ended" for event in lab.ledger.events()), turns=4000)
