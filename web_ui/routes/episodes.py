@@ -25,7 +25,12 @@ class Wanted(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     campaign: str = Field(default="", max_length=80, description="Empty: the latest one.")
-    outcome: str = Field(default="", max_length=20, examples=["failure"])
+    outcome: str = Field(
+        default="",
+        max_length=20,
+        examples=["failure"],
+        description="An outcome, `open`, or `ended`: all but the open ones.",
+    )
     purpose: str = Field(default="", max_length=20, examples=["collect"])
     round: int | None = Field(default=None, ge=0, le=2**31)
     station: str = Field(default="", max_length=100)
