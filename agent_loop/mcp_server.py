@@ -27,6 +27,11 @@ INSTRUCTIONS = (
     "A robot laboratory improves a policy in a closed loop. Read get_brief first. You propose changes of the recipe; "
     "the lab trains the candidate and compares it with the champion on hidden start states."
 )
+REFUSAL = {
+    "type": "about:blank", "title": "Sign in first", "status": 401,
+    "detail": "The bearer token is missing or wrong: send the one in ENPIRE_MCP_TOKEN, or in the home's mcp_token.",
+}  # fmt: skip
+"""What a request without the token is told (RFC 9457)."""
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -89,7 +94,7 @@ def guarded(app: App, token: str) -> App:
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not _knows(scope, token):
-            body = json.dumps({"title": "The bearer token is missing or wrong.", "status": 401}).encode()
+            body = json.dumps(REFUSAL).encode()
             headers = [(b"content-type", b"application/problem+json"), (b"www-authenticate", b"Bearer")]
             await send({"type": "http.response.start", "status": 401, "headers": headers})
             await send({"type": "http.response.body", "body": body})

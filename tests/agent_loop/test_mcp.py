@@ -151,6 +151,8 @@ def test_http_needs_the_token(tmp_path: Path) -> None:
             refused = httpx.post(url, json={}, headers=headers)
             assert refused.status_code == 401
             assert refused.headers["content-type"] == "application/problem+json"
+            assert (refused.json()["type"], refused.json()["status"]) == ("about:blank", 401)
+            assert "bearer token is missing or wrong: send" in refused.json()["detail"]
         hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
         ask = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
         headers = {"authorization": f"Bearer {TOKEN}", "accept": "application/json, text/event-stream"}
