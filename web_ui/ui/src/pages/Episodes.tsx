@@ -85,9 +85,16 @@ function Filters() {
       <Choice name="outcome" label="Outcome" all="Ended" options={[[ANY, "Ended or open"], ...OUTCOMES.map((one): [string, string] => [one, outcomeWord(one).word])]} pick={pick} />
       <Choice name="purpose" label="Purpose" all="Any" options={Object.entries(PURPOSES)} pick={pick} />
       {stations.length > 0 && <Choice name="station" label="Station" all="Any" options={stations.map((one) => [one, one])} pick={pick} />}
-      <label class="field">Round<input type="number" min={0} style={{ width: "5.5rem" }} value={query.value.get("round") ?? ""} onChange={pick("round")} /></label>
+      <Round pick={pick("round")} />
     </fieldset>
   );
+}
+
+/** Left alone while somebody types, whatever else is drawn again meanwhile. */
+function Round({ pick }: { pick: (event: Event) => void }) {
+  const box = useRef<HTMLInputElement>(null), round = query.value.get("round") ?? "";
+  useEffect(() => void (box.current!.value = round), [round]);
+  return <label class="field">Round<input type="number" min={0} style={{ width: "5.5rem" }} ref={box} onChange={pick} /></label>;
 }
 
 interface ChoiceProps { name: string; label: string; all: string; options: [string, string][]; pick: (name: string) => (event: Event) => void }
