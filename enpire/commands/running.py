@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Generator
@@ -181,14 +182,19 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
             view.close()
     if ending.over:
         tell(f"Report: {write_report(folder.root, ending.campaign_id)}")
-    if ending.reached:
-        tell(f"Reached: {ending.reason}.")
-    elif ending.over:
-        tell(f"The campaign ended without its goal: {ending.reason}.")
-        raise typer.Exit(GOAL_MISSED)
-    else:
+    if not ending.over:
         tell(f"Stopped ({ending.reason}); the state is kept in {folder.root}: the same command goes on from here.")
         raise typer.Exit(INTERRUPTED)
+    tell(f"Reached: {ending.reason}." if ending.reached else f"The campaign ended without its goal: {ending.reason}.")
+    if pages:
+        tell(f"Its page again: {_as_typed()} serve --home {shlex.quote(str(folder.root))}")
+    if not ending.reached:
+        raise typer.Exit(GOAL_MISSED)
+
+
+def _as_typed() -> str:
+    """The program as it was called, which `make demo` does by its path; its name where Python was given a module."""
+    return shlex.quote(sys.argv[0]) if Path(sys.argv[0]).name == "enpire" else "enpire"
 
 
 def _require_unfinished(name: str, home: Path | None) -> None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from enpire.home import open_home
-from enpire.service import Choices, run_campaign
-from enpire.watched import Watched
 from tests.end_to_end.conftest import NEEDED, PASSWORD, PATIENCE_MS, set_up
 from tests.end_to_end.watch import Watch
 from tests.web_ui.scripted_lab import ScriptedLab
@@ -22,15 +17,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-SMALL = """
-name: small
-task: pin_insertion
-recipe: habc_plus
-stations: {count: 4, lanes: 2, pace: fast, reset: teleport, ahead: 4}
-base: {recipe: clone_demonstrations, demonstrations: 400, evaluate_starts: 20}
-budget: {wall_s: 400}
-"""
-"""Four stations that demonstrate for longer than the test looks at them."""
 pytestmark = [pytest.mark.timeout(240), *NEEDED]
 
 
@@ -189,54 +175,3 @@ def _scrub_an_episode(page: Page, artefacts: Path) -> None:
     _judge_the_episode(page)
     page.reload()
     expect(page.get_by_text("frame 41")).to_be_visible()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(480)
-@pytest.mark.skipif(importlib.util.find_spec("mujoco") is None, reason="mujoco is not installed")
-def test_the_real_fleet(tmp_path: Path, context: BrowserContext, artefacts: Path) -> None:
-    home = open_home(tmp_path / "home")
-    plan = tmp_path / "small.yaml"
-    plan.write_text(SMALL)
-    live = Watched(home)
-    running = Server(home.root, live)
-    running.start()
-    campaign = threading.Thread(target=run_campaign, args=(plan, home, Choices(views=(live,))))
-    campaign.start()
-    try:
-        _watch_the_real_fleet(running.setup_link, context, artefacts)
-    finally:
-        live.command("end campaign", "", "test", "the-end")
-        campaign.join(60)
-        running.stop()
-    assert not campaign.is_alive()
-
-
-def _watch_the_real_fleet(link: str, context: BrowserContext, artefacts: Path) -> None:
-    expect, watch, page = playwright.expect, Watch(), context.new_page()
-    expect.set_options(timeout=120_000)
-    watch.follow(page)
-    page.goto(link)
-    page.fill("[name=name]", "ada")
-    page.fill("[name=password]", PASSWORD)
-    page.click("text=Create the admin")
-    expect(page.locator(".tile")).to_have_count(4)
-    expect(page.locator("[data-station=sim-1] .verdicts span").first).to_be_visible()
-    page.get_by_role("button", name="Stop sim-1").click()
-    expect(page.locator("[data-station=sim-1] .pill")).to_contain_text("Stopped")
-    expect(page.locator("[data-command=stop][data-state=effective]")).to_have_count(1)
-    expect(page.locator(".picture img, .picture p.small")).to_have_count(4)
-    page.screenshot(path=artefacts / "real-fleet.png", full_page=True)
-    page.get_by_role("button", name="Resume sim-1").click()
-    expect(page.locator("[data-command=resume][data-state=effective]")).to_have_count(1)
-    page.click("nav >> text=Episodes")
-    page.get_by_label("Outcome").select_option("success")
-    page.locator("tr.pick a").first.click()
-    expect(page.locator(".path")).to_have_count(2)
-    page.get_by_label("Moment of the episode").fill("10")
-    expect(page.get_by_text("frame 10")).to_be_visible()
-    page.screenshot(path=artefacts / "real-episode.png", full_page=True)
-    page.click("text=Sign out")
-    expect(page.get_by_role("button", name="Sign in")).to_be_visible()
-    assert [said for said in watch.complaints if "401" not in said] == []
-    assert watch.hosts == {"127.0.0.1"}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from enpire import views
+from enpire import inbox, views
 from tests.end_to_end.conftest import NEEDED, PASSWORD
 from tests.end_to_end.watch import Watch
 
@@ -45,7 +45,7 @@ LIVE = "() => [...document.querySelectorAll('.tile .picture img')].filter((one) 
 
 @contextmanager
 def running(folder: Path, home: Path) -> Iterator[str]:
-    """`enpire run` in a process of its own; the set-up link that it prints."""
+    """`enpire run` in a process of its own, ended by a person; the set-up link that it prints."""
     plan, log = folder / "small.yaml", folder / "run.txt"
     plan.write_text(SMALL)
     with log.open("wb") as out:
@@ -57,10 +57,13 @@ def running(folder: Path, home: Path) -> Iterator[str]:
             time.sleep(0.1)
         assert said is not None, log.read_text()
         yield said[1]
+        inbox.leave(home / "inbox", "end campaign", by="ada")
+        assert campaign.wait(PATIENCE_MS / 1000) == 3, log.read_text()
     finally:
-        campaign.send_signal(signal.SIGINT)
-        code = campaign.wait(60)
-    assert code == 130, log.read_text()
+        if campaign.poll() is None:
+            campaign.send_signal(signal.SIGINT)
+            campaign.wait(60)
+    assert log.read_text().endswith(f"Its page again: enpire serve --home {home}\n")
 
 
 def test_an_operator_and_four_real_stations(tmp_path: Path, context: BrowserContext, artefacts: Path) -> None:
@@ -138,5 +141,5 @@ def _check_the_records(home: Path) -> None:
     assert {event.body["station"] for event in told if event.kind == "station joined"} == set(NAMES)
     effective = [event.body for event in told if event.kind == "command effective"]
     assert [(body["verb"], body["station"], body["by"]) for body in effective] == [
-        ("stop", "sim-2", "ada"), ("resume", "sim-2", "ada"),
+        ("stop", "sim-2", "ada"), ("resume", "sim-2", "ada"), ("end campaign", "", "ada"),
     ]  # fmt: skip
