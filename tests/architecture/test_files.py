@@ -71,10 +71,19 @@ def test_no_lock_file_and_no_registry_host() -> None:
     assert not hosts, f"Files that name a package registry: {hosts}"
 
 
-def test_constraints_pin_exactly() -> None:
-    lines = [line for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines() if line.strip()]
+def test_constraints_pin_exactly_to_the_bytes() -> None:
+    text = (ROOT / "constraints.txt").read_text(encoding="utf-8").replace("\\\n", "")
+    lines = [line for line in text.splitlines() if line.strip()]
     assert len(lines) > 50
-    assert [line for line in lines if line.count("==") != 1 or "://" in line] == []
+    assert [line for line in lines if line.count("==") != 1 or "://" in line or "--hash=sha256:" not in line] == []
+
+
+def test_everything_that_is_installed_here_is_held_to_them() -> None:
+    steps = [
+        line for line in (ROOT / "Makefile").read_text(encoding="utf-8").splitlines() if "$(UV) pip install" in line
+    ]
+    assert steps
+    assert [line for line in steps if "-c constraints.txt" not in line] == []
 
 
 def test_an_installed_wheel_carries_every_package_and_the_configurations() -> None:
