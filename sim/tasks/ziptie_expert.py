@@ -33,8 +33,8 @@ FALLEN_MM = 65.0
 """A tail that is seen so far below the mouth has been severed."""
 _ACROSS_M, _ALONG_M, _TURNED_RAD, _DEPTH_M = 0.0015, 0.004, 0.05, 0.004
 _SHUT_N = 14.0
-_TOUCH_N = 12.0
-"""A gripper that is pressed up with so much force came down on the handles."""
+TOUCH_N = 12.0
+"""A gripper that is pressed up with so much force came down on something."""
 _ASIDE_M = np.array([0.085, -0.045, 0.0])
 
 
@@ -120,7 +120,7 @@ def fetch(scene: Scene, hand: Hand, aim_m: Rows, loose: float = 1.0) -> bool:
     turn = upright(float(scene.turned[2]))
     off = hand.at_m - goal
     aside_m = float(np.abs(off[:2]).max())
-    if hand.upward_n > _TOUCH_N:
+    if hand.upward_n > TOUCH_N:
         hand.go(hand.at_m + np.array([0.0, 0.0, 0.03]), turn)
         hand.open_to(OPEN_MM + 14.0)
         return True

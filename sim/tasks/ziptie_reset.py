@@ -17,7 +17,7 @@ from enpire.types import FloatArray, IntArray, MaskArray, Start
 from sim.bimanual.hands import Hand, Hands
 from sim.bimanual.kinematics import READY, Rows, from_angles, reach
 from sim.bimanual.rig import GRIP_MM_S
-from sim.tasks.ziptie_expert import HOLD_MM, Scene, carry, fetch, half_turned, holds, keep, read_scene, upright
+from sim.tasks.ziptie_expert import HOLD_MM, TOUCH_N, Scene, carry, fetch, half_turned, holds, keep, read_scene, upright
 from sim.tasks.ziptie_rig import SEAT_M, SEATED_MM, WATCHING, WATCHING_MM
 from sim.tasks.ziptie_scene import OPEN_MM
 
@@ -113,6 +113,9 @@ def _pick(work: _Work, scene: Scene, hand: Hand) -> str:
         return "swing"
     turn = _from_above(scene)
     goal = np.array([scene.cutter_m[0], scene.cutter_m[1], max(float(scene.cutter_m[2]), _LEAST_M)])
+    if hand.upward_n > TOUCH_N and hand.at_m[2] > goal[2] + 0.02:
+        # It came down on the holder, beside which the cutter lies: out of reach, and nothing to press on.
+        return "clear"
     if float(np.abs(hand.at_m - goal)[:2].max()) > 0.006:
         hand.open_to(_WIDE_MM)
         hand.go(goal + _CLEAR_M, turn)
