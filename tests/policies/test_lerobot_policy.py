@@ -153,6 +153,13 @@ def test_habc_improves_a_lerobot_policy_deterministically(family: Family, tmp_pa
     assert policy.act(seen(np.zeros((1, 3))), np.array([0])).shape == (1, 8, 2)
 
 
+def test_training_of_a_lerobot_policy_may_end_early(tmp_path: Path) -> None:
+    wild = {"early_stop": 2, "learning_rate": 0.05, "least_steps": 3000, "most_steps": 3000, "batch": 8}
+    figures = LerobotHabc().improve(job_in(tmp_path, "act", **wild), lambda _: None)
+    assert figures["steps"] < 3000
+    assert figures["held_out_lowest"] <= figures["held_out_loss"]
+
+
 def test_what_does_not_fit_is_named(folder: Path) -> None:
     policy = lerobot_policy.load(folder)
     with pytest.raises(PolicyProblem, match="call begin"):
