@@ -139,10 +139,11 @@ def _enroll(name: str, connect: str, home: Path | None) -> None:
 
     if not name:
         raise UsageError("Which station? `enpire station enroll NAME`.")
-    keys = open_home(home).keys
+    root = open_home(home)
+    task, keys = _running_task(root.root) or DEMO, root.keys
     key_file, server = enroll(keys, name), server_keys(keys).public.decode("ascii")
     file = StationFile(
-        name=name, task=DEMO, home=Path(f"{name}.enpire"), connect=connect, key_file=Path(key_file.name),
+        name=name, task=task, home=Path(f"{name}.enpire"), connect=connect, key_file=Path(key_file.name),
         server_key=server,
     )  # fmt: skip
     path = keys / f"{name}.yaml"
@@ -150,6 +151,17 @@ def _enroll(name: str, connect: str, home: Path | None) -> None:
     print(f"Carry {key_file} (chmod 600) and {path} to the station's computer, into one folder.")
     print(f"Say in {path.name} which task and driver it has{'' if connect else ', and where to connect'}; then there:")
     print(f"enpire station {path.name}")
+
+
+def _running_task(home: Path) -> str:
+    """The task of the campaign that runs in this home, which a further station would join; empty when none runs."""
+    from enpire import views
+
+    if not (home / "ledger.db").is_file() or not views.is_driven(home):
+        return ""
+    with views.open_records(home) as records:
+        begun = views.campaigns(records)
+    return begun[0].task if begun else ""
 
 
 def learner(folder: Annotated[Path, typer.Argument(help="Folder with the job.json of one training run.")]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import yaml
 
 from enpire import inbox
 from enpire.errors import LedgerProblem
@@ -183,6 +184,32 @@ def test_the_same_campaign_runs_over_an_address_that_needs_keys(tmp_path: Path) 
         until(lambda: lab.count("peer refused"), "the refusal of the unknown key")
         assert lab.count("station joined", "gamma") == 0
         assert "with keys" in lab.orchestrator.said()
+        lab.nothing_is_lost()
+    finally:
+        lab.close()
+
+
+def test_an_enrolled_station_joins_the_campaign_that_runs(tmp_path: Path) -> None:
+    """As docs/fleet.md says it: enroll here, carry two files there, say which driver it has, start it."""
+    lab, there = Lab(tmp_path, host="127.0.0.2"), tmp_path / "there"
+    there.mkdir()
+    enpire = [sys.executable, "-m", "enpire.cli", "station"]
+    try:
+        until(lambda: "with keys" in lab.orchestrator.said(), "the campaign")
+        made = ["enroll", "cell-7", "--connect", f"tcp://{lab.host}:{lab.port}", "--home", str(lab.home)]
+        subprocess.run([*enpire, *made], env=environment(), check=True, capture_output=True)
+        for name in ("cell-7.secret", "cell-7.yaml"):
+            (lab.home / "keys" / name).rename(there / name)
+        (there / "cell-7.secret").chmod(0o600)
+        told = yaml.safe_load((there / "cell-7.yaml").read_text())
+        assert told["task"].endswith(":PointTask"), "the task of the campaign that runs"
+        told |= {"driver": point_station(there).driver, "lanes": 2, "pace": "fast", "reset": "teleport"}
+        (there / "cell-7.yaml").write_text(yaml.safe_dump(told))
+        with (there / "log").open("ab") as log:
+            lab.stations["cell-7"] = subprocess.Popen(
+                [*enpire, "cell-7.yaml"], env=environment(), cwd=there, stdout=log, stderr=log
+            )
+        lab.works("cell-7")
         lab.nothing_is_lost()
     finally:
         lab.close()
