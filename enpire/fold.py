@@ -55,6 +55,8 @@ def _resumed(state: CampaignState, body: Mapping[str, object]) -> None:
     state.wall_s, state.session_s = state.wall_s + state.session_s, 0.0
     state.robot_s, state.robot_session_s = state.robot_s + state.robot_session_s, 0.0
     state.over = False
+    if why := str(body.get("after", "")):
+        state.cut_off = dict.fromkeys(state.open, why)
 
 
 def _robot_time(state: CampaignState, body: Mapping[str, object]) -> None:

@@ -25,6 +25,7 @@ from enpire.files import canonical, parse, plain
 from enpire.fleet.arrivals import Fleet
 from enpire.fleet.glance import Looking, Showing
 from enpire.fold import rebuilt
+from enpire.gate import DISK_FULL
 from enpire.home import Home, open_home
 from enpire.ids import mint
 from enpire.interfaces import Ledger, Task, Verifier
@@ -154,13 +155,13 @@ def _when_there_is_space(ledger: Ledger, campaign: Campaign, home: Home) -> Camp
         time.sleep(1.0)
         if shutil.disk_usage(home.root).free >= ROOM_BYTES:
             try:
-                return _begun(ledger, campaign, home)
+                return _begun(ledger, campaign, home, after=DISK_FULL)
             except StorageFull:
                 continue
 
 
-def _begun(ledger: Ledger, campaign: Campaign, home: Home) -> CampaignState:
-    """The state of the campaign: a new one, or the unfinished one of the same name with what was open closed."""
+def _begun(ledger: Ledger, campaign: Campaign, home: Home, after: str = "") -> CampaignState:
+    """The state of the campaign: a new one, or the unfinished one of the same name, with `after` what it goes on."""
     found = unfinished(ledger, campaign)
     if found is None:
         campaign_id = mint()
@@ -173,7 +174,7 @@ def _begun(ledger: Ledger, campaign: Campaign, home: Home) -> CampaignState:
         return rebuilt(ledger, campaign_id)
     state = rebuilt(ledger, found)
     require_same_verifier(campaign, state.verifier)
-    ledger.append([("campaign resumed", {"campaign_id": found, "code": __version__})])
+    ledger.append([("campaign resumed", {"campaign_id": found, "code": __version__, "after": after})])
     return rebuilt(ledger, found)
 
 

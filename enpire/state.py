@@ -174,6 +174,8 @@ class CampaignState:
     """Every version that was deployed, oldest first."""
     open: dict[str, Order] = field(default_factory=dict[str, Order])
     """Orders without an outcome, by id."""
+    cut_off: dict[str, str] = field(default_factory=dict[str, str])
+    """Orders that were open when a session ended against its will, and why it did."""
     ended: dict[str, OutcomeKind] = field(default_factory=dict[str, OutcomeKind])
     """How every other order ended, by id."""
     unknown: dict[str, Order] = field(default_factory=dict[str, Order])

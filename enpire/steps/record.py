@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from enpire.fleet.arrivals import Beat, Delivered, Joined, Left, Refused
+from enpire.gate import PROCESS_ENDED
 from enpire.lab import Entry, Lab, StationSeat
 from enpire.steps.heed import heed_stops, hold_again
 from enpire.store.episodes import Recording
@@ -163,7 +164,10 @@ def _joined(lab: Lab, joined: Joined) -> None:
     lost = [
         order for order in lab.state.open.values() if order.station == joined.station and order.order_id not in kept
     ]
-    end_orders(lab, lost, "aborted", "the station's process ended during the episode")
+    process = f"{PROCESS_ENDED} during the episode"
+    for cause in dict.fromkeys((process, *lab.state.cut_off.values())):
+        of_it = [order for order in lost if lab.state.cut_off.get(order.order_id, process) == cause]
+        end_orders(lab, of_it, "aborted", cause)
     if too_late := [order_id for order_id in joined.running if order_id in lab.state.unknown]:
         lab.fleet.release(joined.station, too_late)  # nothing begins under an order that has ended
     if lab.state.champion:

@@ -17,6 +17,7 @@ import yaml
 
 from enpire.fleet.curve_keys import enroll, server_keys
 from enpire.fleet.station_file import write_station
+from enpire.gate import DISK_FULL
 from enpire.store.ledger import SqliteLedger
 from tests.chaos.harness import Orchestrator, until
 from tests.chaos.point_lab import write_campaign
@@ -262,14 +263,14 @@ def test_a_policy_that_answers_with_nan_moves_no_robot_and_ends_no_campaign(tmp_
     assert {outcome for outcome, _ in ends(lab.home)} == {"aborted"}
 
 
-def ends(home: Path) -> set[tuple[str, str]]:
-    """(outcome, cause) of what the policy did."""
+def ends(home: Path, without: str = "demonstrate") -> set[tuple[str, str]]:
+    """(outcome, cause) of the orders that ended, without those of one purpose."""
     if not (home / "ledger.db").is_file():
         return set()
     ledger = SqliteLedger(home / "ledger.db", read_only=True)
     try:
-        asked = "SELECT outcome, cause FROM orders WHERE purpose <> 'demonstrate' AND outcome IS NOT NULL"
-        return {(str(outcome), str(cause)) for outcome, cause in ledger.database.execute(asked).fetchall()}
+        asked = "SELECT outcome, cause FROM orders WHERE purpose <> ? AND outcome IS NOT NULL"
+        return {(str(outcome), str(cause)) for outcome, cause in ledger.database.execute(asked, (without,)).fetchall()}
     finally:
         ledger.close()
 
@@ -285,12 +286,14 @@ def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
     try:
         lab.start()
         until(lambda: "joined" in lab.said(), "a station")
+        until(lambda: ends(small / "home", without=""), "an episode")
         while subprocess.run(["mount", "-o", f"remount,size={_used(small)}", small], check=False).returncode:
             pass
         until(lambda: "robots hold" in lab.said(), "the sentence")
         subprocess.run(["mount", "-o", "remount,size=1g", small], check=True)
         before = lab.said().count("joined")
         until(lambda: lab.said().count("joined") > before, "the stations again")
+        until(lambda: ("aborted", DISK_FULL) in ends(small / "home", without=""), "what the disk cut off")
         assert lab.end() == 130
         assert "Traceback" not in lab.said()
     finally:
