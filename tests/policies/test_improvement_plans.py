@@ -22,7 +22,7 @@ def test_habc_on_push_t_is_the_recipe_of_the_campaign() -> None:
 
 
 def test_all_actors_of_push_t_have_one_size_and_one_training() -> None:
-    plan, sizes = Plan.of("push_t", 0.5), ("hidden", "frequencies")
+    plan, sizes = Plan.of("push_t", 0.5), ("hidden", "frequencies", "execute")
     base = plan.recipe("base").settings
     ours = plan.recipe("habc_plus").settings
     for arm in ARMS:
