@@ -19,6 +19,7 @@ from typing import Literal, cast
 
 from enpire.errors import EnpireError, UsageError
 from enpire.plugins import make
+from enpire.sandbox import bubblewrap
 from enpire.store.connection import SAFE_WAL, open_writer, run
 
 Level = Literal["OK", "WARN", "FAIL"]
@@ -63,7 +64,7 @@ def examine(home: Path) -> tuple[Finding, ...]:
         tool("uv", "installs ENPIRE's environment", "pip install uv", apt=False),
         graphics(),
         browser(),
-        tool("bwrap", "sandbox of agents; without it they run in the open", "bubblewrap"),
+        rooms(),
         tool("ffmpeg", "videos of exported datasets", "ffmpeg"),
         sqlite(sqlite3.sqlite_version_info),
         writable(home),
@@ -129,6 +130,16 @@ def tool(command: str, gives: str, package: str, *, apt: bool = True) -> Finding
         return Finding(level=OK, subject=command, found=path)
     fix = f"sudo apt-get install {package}" if apt else package
     return Finding(level=WARN, subject=command, found=f"not found ({gives})", fix=fix)
+
+
+def rooms() -> Finding:
+    """Bubblewrap, installed and allowed to make the rooms that agents run in."""
+    gives = "sandbox of agents; without it they run in the open"
+    found = tool("bwrap", gives, "bubblewrap")
+    if found.level != OK or bubblewrap():
+        return found
+    fix = "allow unprivileged user namespaces, or run where containers may make namespaces"
+    return Finding(level=WARN, subject="bwrap", found=f"{found.found} may make no room here ({gives})", fix=fix)
 
 
 def graphics() -> Finding:

@@ -9,6 +9,7 @@
     ├── StorageFull             the disk refused a write that must not be lost
     ├── OutcomeUnknown          the disk failed in the middle of a write: look it up, never repeat it
     ├── TransportProblem        an address is in use, a peer is refused, a message is malformed
+    │   └── PeerSilent          nobody answers there
     ├── PolicyProblem           a policy cannot be loaded, or returned what no robot may execute
     ├── RobotProblem            a robot cannot be reached, or refuses to move
     │   └── EnvelopeViolation   a command or a state left the safety envelope
@@ -58,6 +59,10 @@ class OutcomeUnknown(EnpireError):
 
 class TransportProblem(EnpireError):
     """An address is in use, a peer is refused, or a message is malformed."""
+
+
+class PeerSilent(TransportProblem):
+    """Nobody answers there."""
 
 
 class PolicyProblem(EnpireError):

@@ -139,6 +139,11 @@ def load(group: str, name: str) -> object:
     return part
 
 
+def is_part(group: str, name: str) -> bool:
+    """Whether a name is a built-in part or an installed package's: not "module:attribute", which can be any code."""
+    return name in BUILT_IN.get(group, {}) or bool(_installed(group, name))
+
+
 def bring_in(module: str) -> None:
     """Import a module for what its import registers; MissingExtra when it needs a package that is not installed."""
     try:

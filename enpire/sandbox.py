@@ -19,6 +19,13 @@ NAMES = Path("/run/systemd/resolve")
 """Where some systems keep the addresses of their name servers."""
 
 
+WALLS = (
+    "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev",
+    "--proc", "/proc",
+)  # fmt: skip
+"""What every room has."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
     """What a process finds inside."""
@@ -38,7 +45,7 @@ def bubblewrap() -> str:
     program = shutil.which("bwrap")
     if program is None:
         return ""
-    probe = [program, "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
+    probe = [program, *WALLS, "--unshare-net", "true"]
     return program if subprocess.run(probe, check=False, capture_output=True).returncode == 0 else ""
 
 
@@ -48,10 +55,7 @@ def inside(room: Room, command: list[str]) -> list[str]:
     Only where `bubblewrap` found one.
     """
     shares = [] if room.network else ["--unshare-net"]
-    around = [
-        bubblewrap(), "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", *shares,
-        "--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
-    ]  # fmt: skip
+    around = [bubblewrap(), "--die-with-parent", *WALLS, *shares]
     for folder in (*EMPTY, Path.home()):
         if folder.is_dir() and folder != Path("/"):
             around += ["--tmpfs", str(folder)]

@@ -91,8 +91,12 @@ def serve(
         str, typer.Option(help="Where stations ask, tcp://ADDRESS:PORT; encrypted unless it stays on this machine.")
     ] = "tcp://127.0.0.1:7100",
     home: Home = None,
+    any_kind: Annotated[
+        bool, typer.Option("--any-kind", help="Load versions of any kind: only where you trust whoever may ask.")
+    ] = False,
 ) -> None:
     """Think for the policies of several stations: put this on the computer with the GPU (docs/fleet.md)."""
+    import platform
     import signal
     import threading
 
@@ -101,10 +105,11 @@ def serve(
     from enpire.home import open_home
 
     root, ended = open_home(home), threading.Event()
-    server = PolicyServer(root.root / "served", bind, None if stays_here(bind) else root.keys, tell)
+    server = PolicyServer(root.root / "served", bind, None if stays_here(bind) else root.keys, tell, any_kind=any_kind)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _, __: ended.set())
-    tell(f"Stations ask here: `policy_server: {server.address}` in their files. Ctrl-C ends it.")
+    reached = server.address.replace("//0.0.0.0:", f"//{platform.node()}:")
+    tell(f"Stations ask here: `policy_server: {reached}` in their files. Ctrl-C ends it.")
     if not stays_here(bind):
         from enpire.fleet.curve_keys import server_keys
 

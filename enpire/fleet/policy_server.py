@@ -2,7 +2,9 @@
 
 Questions that wait for the same version are answered by one call of the policy, whoever asks: rows of a batch never
 influence each other (`enpire.interfaces.Policy`). A station is asked for the files of a version that is not here yet;
-they are kept by their hash. Versions are loaded beside the answering, so that a new one never holds up the others.
+they are kept by their hash. Versions are taken over and loaded beside the answering, so that a new one never holds up
+the others. A version comes from whoever may ask, so what it names as its kind must be installed here: "module:name",
+which can be any code, is refused.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ from typing import cast
 import numpy as np
 import zmq
 
-from enpire import versions
+from enpire import plugins, versions
 from enpire.errors import EnpireError, PolicyProblem, TransportProblem
 from enpire.fleet.chunks import FOREIGN_FAULTS
 from enpire.fleet.curve_keys import Doorkeeper
 from enpire.fleet.fields import Fields
-from enpire.fleet.policy_shelf import load_version
+from enpire.fleet.policy_shelf import check_version, load_version
 from enpire.fleet.questions import (
     LARGEST,
     Message,
@@ -37,18 +39,21 @@ from enpire.fleet.questions import (
     floats_in,
     observation_in,
 )
+from enpire.fleet.remote_policy import PART
 from enpire.fleet.zmq_link import check_plain, limit_costs
-from enpire.interfaces import Continues, Foresees, Policy
+from enpire.interfaces import Continues, Policy, Sees
 from enpire.store import durable
 from enpire.types import FloatArray, IntArray, Observation
 
-LOADED = 8
-"""Versions held in memory."""
+LOADED, KEPT = 8, 64
+"""Versions held in memory, and on the disk."""
 MOST_PARTS = 16 * 1024
+LEAST_FREE = 2**30
+"""Bytes of free disk below which no further version is taken."""
 _TURN_MS = 100
 _AT_ONCE = 256
 """Questions that are read before they are answered."""
-_THINKING = ("act", "viability", "act_along")
+_THINKING = ("act", "act_along")
 
 
 @dataclass(slots=True)
@@ -91,23 +96,26 @@ class PolicyServer:
         address: such as tcp://127.0.0.1:7100; only this machine is let in without keys.
         keys: folder with this server's keys and the `allowed` stations (`enpire.fleet.curve_keys`).
         say: where one line about what happened goes.
+        any_kind: whether versions may also name their kind as "module:name", which can be any code.
 
     Raises:
         TransportProblem: the address is in use, or can be reached from elsewhere and there are no keys.
     """
 
     def __init__(
-        self, folder: Path, address: str, keys: Path | None = None, say: Callable[[str], None] = print
-    ) -> None:
+        self, folder: Path, address: str, keys: Path | None = None, say: Callable[[str], None] = print,
+        *, any_kind: bool = False,
+    ) -> None:  # fmt: skip
         if keys is None:
             check_plain(address)
         durable.make_folder(folder)
-        for left in folder.glob("incoming-*"):
-            shutil.rmtree(left)
-        self._folder, self._say = folder, say
+        for left in [*folder.glob("incoming-*"), *folder.glob("*.parts")]:
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        self._folder, self._say, self._any_kind = folder, say, any_kind
         self._versions: OrderedDict[str, _Shelved] = OrderedDict()
         self._loading: dict[str, Future[Policy]] = {}
-        self._parts: dict[str, list[bytes]] = {}
+        self._have: dict[str, int] = {}
+        """Version that is handed over -> parts of it that are here."""
         self._numbers = count()
         self._loader = ThreadPoolExecutor(1, "policy-loader")
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -149,17 +157,17 @@ class PolicyServer:
         self._context.destroy(linger=500)
 
     def _answer_all(self) -> None:
-        batches: dict[tuple[object, ...], list[_Question]] = {}
+        batches: dict[tuple[object, ...], dict[str, _Question]] = {}
         for _ in range(_AT_ONCE):
             try:
                 frames = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 break
             question = self._heard(frames)
-            if question is not None:
-                batches.setdefault(question.batch, []).append(question)
+            if question is not None:  # who asks again has given up its earlier question
+                batches.setdefault(question.batch, {})[question.client] = question
         for batch in batches.values():
-            self._think(batch)
+            self._think(list(batch.values()))
 
     def _heard(self, frames: Sequence[bytes]) -> _Question | None:
         """A question for a policy; anything else is answered here and now, and what cannot be read is dropped."""
@@ -187,16 +195,29 @@ class PolicyServer:
         if shelved is None and policy_id not in self._loading:
             if not (self._folder / policy_id).is_dir():
                 return {"state": "missing"}
-            self._loading[policy_id] = self._loader.submit(load_version, self._folder / policy_id, policy_id)
+            self._loading[policy_id] = self._loader.submit(self._load, policy_id)
         if shelved is None:
             shelved = self._loaded(policy_id)
         if shelved is None:
             return {"state": "loading"}
         policy = shelved.policy
+        sees = isinstance(policy, Sees) and policy.needs_images
         return {
             "state": "ready", "horizon": policy.horizon, "execute": policy.execute,
-            "foresees": isinstance(policy, Foresees), "continues": isinstance(policy, Continues),
+            "continues": isinstance(policy, Continues), "needs_images": sees,
         }  # fmt: skip
+
+    def _load(self, policy_id: str) -> Policy:
+        """On the loader's thread: a policy that is known to be one."""
+        folder = self._folder / policy_id
+        check_version(folder, policy_id)
+        kind = str(versions.manifest(folder)["kind"])
+        if not (self._any_kind or plugins.is_part("policies", kind)):
+            raise PolicyProblem(f"its kind {kind[:80]!r} is not installed here; see `enpire policy serve --any-kind`")
+        policy = cast("object", load_version(folder, policy_id))
+        if not isinstance(policy, Policy) or not 1 <= policy.execute <= policy.horizon:
+            raise PolicyProblem(f"what {kind[:80]!r} loads is no policy")
+        return policy
 
     def _loaded(self, policy_id: str) -> _Shelved | None:
         future = self._loading[policy_id]
@@ -206,9 +227,8 @@ class PolicyServer:
         try:
             policy = future.result()
         except (*FOREIGN_FAULTS, OSError, ImportError) as problem:
-            raise PolicyProblem(
-                f"the policy server cannot load it: {' '.join(str(problem).split())}"[:1000]
-            ) from problem
+            why = " ".join(str(problem).split())
+            raise PolicyProblem(f"the policy server cannot load it: {why}"[:1000]) from problem
         shelved = self._versions[policy_id] = _Shelved(policy)
         while len(self._versions) > LOADED:
             self._versions.popitem(last=False)
@@ -216,27 +236,42 @@ class PolicyServer:
         return shelved
 
     def _take(self, policy_id: str, message: Fields) -> Message:
-        """One part of a version's files; with the last one the hash is checked before anything is kept."""
+        """One part of a version's files, if it is the next one; how many are here now."""
         total = message.whole("parts", 1, MOST_PARTS)
-        number = message.whole("part", 0, total - 1)
-        parts = self._parts.setdefault(policy_id, [])
-        if number == 0:
-            parts.clear()
-        if number < len(parts) or (self._folder / policy_id).is_dir():
-            return {}  # another station hands over the same version
-        if number > len(parts):
-            raise message.refuse("part", f"{len(parts)}, the next one")
-        parts.append(message.data("data"))
-        if len(parts) == total:
-            packed = b"".join(self._parts.pop(policy_id))
-            incoming = self._folder / f"incoming-{policy_id}"
-            try:
-                if (found := versions.unpack(packed, incoming)) != policy_id:
-                    raise PolicyProblem(f"the files that arrived have the hash {found[:12]}; they were damaged")
-                incoming.rename(self._folder / policy_id)
-            finally:
-                shutil.rmtree(incoming, ignore_errors=True)
-        return {}
+        number, data = message.whole("part", 0, total - 1), message.data("data")
+        if len(data) > PART:
+            raise message.refuse("data", f"at most {PART} bytes")
+        if (self._folder / policy_id).is_dir() or policy_id in self._loading:
+            return {"have": total}  # another station was quicker
+        parts = self._folder / f"{policy_id}.parts"
+        if policy_id not in self._have:
+            if shutil.disk_usage(self._folder).free < LEAST_FREE:
+                raise PolicyProblem(f"the disk of the policy server ({self._folder}) is nearly full")
+            parts.write_bytes(b"")
+        have = self._have.setdefault(policy_id, 0)
+        if number == have:
+            with parts.open("ab") as file:
+                file.write(data)
+            have = self._have[policy_id] = have + 1
+        if have >= total:
+            del self._have[policy_id]
+            self._loading[policy_id] = self._loader.submit(self._take_over, policy_id, parts)
+        return {"have": min(have, total)}
+
+    def _take_over(self, policy_id: str, parts: Path) -> Policy:
+        """On the loader's thread: check the files that arrived, keep them by their hash, load them."""
+        incoming = self._folder / f"incoming-{policy_id}"
+        try:
+            if (found := versions.unpack(parts.read_bytes(), incoming)) != policy_id:
+                raise PolicyProblem(f"the files that arrived have the hash {found[:12]}; they were damaged on the way")
+            incoming.rename(self._folder / policy_id)
+        finally:
+            parts.unlink()
+            shutil.rmtree(incoming, ignore_errors=True)
+        kept = [path for path in self._folder.iterdir() if path.is_dir() and path.name not in self._versions]
+        for path in sorted(kept, key=lambda path: path.stat().st_mtime_ns, reverse=True)[KEPT:]:
+            shutil.rmtree(path, ignore_errors=True)
+        return self._load(policy_id)
 
     def _think(self, batch: Sequence[_Question]) -> None:
         """Answer questions to one version with one call."""
@@ -295,16 +330,21 @@ class PolicyServer:
 def _question(peer: bytes, sequence: int, verb: str, policy_id: str, message: Fields) -> _Question:
     """A question, read; TransportProblem for what does not fit together."""
     lanes, observation = message.wholes("lanes"), observation_in(Fields(message.get("observation"), "The observation"))
-    if len(observation.state) != len(lanes) or not lanes or len(set(lanes)) != len(lanes):
+    seen = [observation.state, *observation.images.values()]
+    if [item.ndim for item in seen] != [2, *[4] * len(observation.images)]:
+        raise message.refuse("observation", "a state (n, state_dim) and pictures (n, height, width, 3)")
+    if not lanes or len(set(lanes)) != len(lanes) or any(len(item) != len(lanes) for item in seen):
         raise message.refuse("lanes", f"{len(observation.state)} different lanes, one for each row of the observation")
     begins: list[tuple[int, int]] = []
     for item in message.items("begins"):
-        lane, seed = Fields({"begin": item}, "An episode that begins").wholes("begin")
-        begins.append((lane, seed))
+        pair = Fields({"begin": item}, "An episode that begins").wholes("begin")
+        if len(pair) != 2:
+            raise message.refuse("begins", "pairs of a lane and a seed")
+        begins.append((pair[0], pair[1]))
     along = verb == "act_along"
     left = floats_in(message, "left") if along else None
-    if left is not None and len(left) != len(lanes):
-        raise message.refuse("left", f"{len(lanes)} rows")
+    if left is not None and (left.ndim != 3 or len(left) != len(lanes)):
+        raise message.refuse("left", f"({len(lanes)}, any, action_dim)")
     return _Question(
         peer=peer, sequence=sequence, verb=verb, policy_id=policy_id, client=message.identifier("client"), lanes=lanes,
         begins=begins, observation=observation, left=left, delay=message.whole("delay") if along else 0,
@@ -317,8 +357,6 @@ def _asked(policy: Policy, batch: Sequence[_Question], lanes: IntArray) -> Float
     verb = batch[0].verb
     if verb == "act":
         return policy.act(rows, lanes)
-    if verb == "viability" and isinstance(policy, Foresees):
-        return policy.viability(rows, lanes)
     if verb == "act_along" and isinstance(policy, Continues):
         left = [cast("FloatArray", question.left) for question in batch]
         widest = max(item.shape[1] for item in left)

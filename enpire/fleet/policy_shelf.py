@@ -5,6 +5,7 @@ Where a policy server thinks for the station, `make` asks it to load the version
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections import OrderedDict
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Protocol, cast, runtime_checkable
 
 from enpire import plugins, versions
-from enpire.errors import EnpireError, PolicyProblem, TransportProblem
+from enpire.errors import EnpireError, PeerSilent, PolicyProblem
 from enpire.fleet.chunks import FOREIGN_FAULTS, LoadedPolicy
 from enpire.fleet.computer import HERE, Computer
 from enpire.fleet.messages import PolicyMissing, PolicyPart, WantPolicy
@@ -66,7 +67,7 @@ class PolicyShelf:
         task: gives the expert.
         seed: of the expert.
         computer: its clock and its helping hand.
-        make: (checked folder, policy_id) -> the policy; TransportProblem while whoever makes it is away.
+        make: (folder whose hash was checked, policy_id) -> the policy; PeerSilent while whoever makes it is away.
     """
 
     def __init__(
@@ -83,8 +84,8 @@ class PolicyShelf:
         self._refused: dict[str, _Refusal] = {}
         self._clock, self._loader = computer.clock, computer.helper()
         self._make = make or load_version
-        self._away, self._knock_s = "", -1e9
-        """Why the policies cannot be made now, and when that is tried again."""
+        self._away, self._missed, self._knock_s = "", "", -1e9
+        """Why policies cannot be made now, which one was wanted, and when that is tried again."""
 
     def find(self, policy_id: str) -> LoadedPolicy | None:
         """The policy if it is ready; None while it is on its way. PolicyProblem when it cannot be had or loaded."""
@@ -117,6 +118,12 @@ class PolicyShelf:
             if now < refusal.until_s and not refusal.fetched:
                 return refusal.why
         return self._away
+
+    def look(self) -> None:
+        """Try again what could not be made because its maker was away: nobody may ask for it any more."""
+        if self._away and (self._missed in self._loading or self._clock() >= self._knock_s):
+            with contextlib.suppress(PolicyProblem):
+                self.find(self._missed)
 
     def ask_again(self) -> None:
         """Whatever was asked for may be lost: the orchestrator is another one now, or the wire was."""
@@ -162,8 +169,8 @@ class PolicyShelf:
         del self._loading[policy_id]
         try:
             loaded = future.result()
-        except TransportProblem as problem:
-            self._away, self._knock_s = str(problem), self._clock() + _KNOCK_S
+        except PeerSilent as problem:
+            self._away, self._missed, self._knock_s = str(problem), policy_id, self._clock() + _KNOCK_S
             return None
         except (*FOREIGN_FAULTS, OSError, ImportError) as problem:
             text = f"policy {policy_id[:12]} refused: {' '.join(str(problem).split())}"[:1000]
@@ -194,6 +201,7 @@ class PolicyShelf:
         return self._made(policy_id)
 
     def _made(self, policy_id: str) -> LoadedPolicy:
+        check_version(self._folder / policy_id, policy_id)
         return _checked(policy_id, self._make(self._folder / policy_id, policy_id), SOURCE_POLICY)
 
     def _forget_old(self) -> None:
@@ -202,8 +210,8 @@ class PolicyShelf:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def load_version(folder: Path, policy_id: str) -> Policy:
-    """The policy of a folder; PolicyProblem when its files are not those of the hash, which removes them."""
+def check_version(folder: Path, policy_id: str) -> None:
+    """PolicyProblem when a folder's files are not those of the hash, which removes them."""
     try:
         found = versions.identify(folder)
     except EnpireError:
@@ -211,6 +219,10 @@ def load_version(folder: Path, policy_id: str) -> Policy:
     if found != policy_id:
         shutil.rmtree(folder, ignore_errors=True)
         raise PolicyProblem(f"its files on this disk were changed (hash {found[:12]}); they are fetched again")
+
+
+def load_version(folder: Path, policy_id: str) -> Policy:
+    """The policy of a folder whose hash was checked."""
     return cast(Callable[[Path], Policy], plugins.load("policies", str(versions.manifest(folder)["kind"])))(folder)
 
 

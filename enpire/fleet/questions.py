@@ -75,7 +75,10 @@ class Line:
             if self.closed:
                 raise self._silence(f"The connection to {self._whom} is closed; open it again.")
             self._sequence += 1
-            self._socket.send(encode({"verb": verb, "sequence": self._sequence, **content}))
+            question = encode({"verb": verb, "sequence": self._sequence, **content})
+            if len(question) > LARGEST:
+                raise TransportProblem(f"A question of {len(question)} bytes is too large; at most {LARGEST} are read.")
+            self._socket.send(question)
             return check_answer(self._answer())
 
     def close(self) -> None:

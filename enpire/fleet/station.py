@@ -186,9 +186,9 @@ class Station:
         self._preview.close()
         self._robot.close()
         self._faces.close()
-        self._shelf.close()
         if self._thinker is not None:
             self._thinker.close()
+        self._shelf.close()
         self._link.close()
         self._spool.close()
 
@@ -280,6 +280,7 @@ class Station:
         if self._clock() - self._looked_s > _LOOK_S:
             self._looked_s = self._clock()
             self._robot.look()
+            self._shelf.look()
         self._load_champion()
 
     def _load_champion(self) -> None:

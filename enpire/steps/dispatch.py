@@ -14,6 +14,8 @@ def dispatch(lab: Lab) -> None:
         beat = station.last_beat
         if not station.trusts(lab.state.verifier):
             continue
+        if lab.state.holds.at(station.name):
+            continue  # it may not have heard of that yet
         if station.away_since_s is not None or (beat is not None and (beat.stopped or beat.paused or beat.alarm)):
             continue
         seat = lab.seat(station)

@@ -84,7 +84,7 @@ def _why_not(lab: Lab, command: Command) -> str:
         return f"it was for campaign {command.campaign_id}, and {lab.state.campaign_id} is the one that runs"
     if command.verb in _AT_STATIONS and command.target and command.target not in lab.stations:
         return f"there is no station {command.target!r} here; there are {', '.join(lab.stations) or 'none'}"
-    if command.verb in _AT_STATIONS and not lab.stations:
+    if command.verb == "resume" and not lab.stations:
         return f"no station has joined yet, so there is none to {command.verb}"
     if command.verb == "promote":
         return _why_not_promoted(lab, command.target)
@@ -187,7 +187,7 @@ _CARRY_OUT: Mapping[str, Callable[[Lab, Command], None]] = {
 def see_effects(lab: Lab) -> None:
     """A command at stations is effective when every station that it names says so in its beat."""
     for command, _ in list(lab.pending_commands.values()):
-        if not _still_to_obey(lab, command):
+        if not _still_to_obey(lab, command) and (lab.stations or command.verb not in _AT_STATIONS):
             lab.write(("command effective", _body(command)))
             del lab.pending_commands[command.command_id]
 
@@ -208,6 +208,8 @@ def waited_for(lab: Lab) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for command, since_s in lab.pending_commands.values():
         late = _still_to_obey(lab, command)
+        if not lab.stations and command.verb in _AT_STATIONS:
+            found[command.command_id] = "no station has joined yet; it holds whichever joins"
         if late and lab.clock() > since_s + PATIENCE_S:
             away = [name for name in late if lab.stations[name].away_since_s is not None]
             told = f"; not heard from: {', '.join(away)}, told again when back" if away else ""

@@ -120,13 +120,22 @@ def test_a_stop_during_the_wind_up_goes_to_the_stations_and_nothing_else_does(la
     assert [event.body["verb"] for event in lab.ledger.events(kinds=("command effective",))] == ["stop"]
 
 
-def test_a_stop_of_a_fleet_without_stations_is_refused(lab: Lab) -> None:
-    inbox.leave(lab.home.inbox, "stop", by="anna")
-    heeded(lab)
+def test_a_stop_before_any_station_has_joined_holds_whichever_joins(lab: Lab) -> None:
+    inbox.leave(lab.home.inbox, "resume", by="anna")
     heeded(lab)
     (why,) = refusals(lab)
     assert "no station has joined" in why
+    stop = inbox.leave(lab.home.inbox, "stop", by="anna")
+    heeded(lab)
+    heeded(lab)
+    assert "no station has joined" in waited_for(lab)[stop]
     assert not list(lab.ledger.events(kinds=("command effective",)))
+    turn(lab)
+    assert {station for station, verb, _ in cast("PretendFleet", lab.fleet).commands if verb == "stop"} == {
+        *lab.stations
+    }
+    turn(lab)
+    assert not lab.state.open  # nobody is given anything that would wait there
 
 
 def test_only_a_version_of_this_campaign_can_be_promoted(lab: Lab) -> None:

@@ -6,21 +6,26 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 import zmq
 
 from enpire import versions
-from enpire.errors import PolicyProblem, TransportProblem
+from enpire.errors import PeerSilent, PolicyProblem, TransportProblem
+from enpire.fleet import remote_policy
 from enpire.fleet.chunks import LoadedPolicy
+from enpire.fleet.computer import Computer
 from enpire.fleet.curve_keys import StationKeys, enroll, read_pair, server_keys
 from enpire.fleet.lanes import Lanes
 from enpire.fleet.policy_server import PolicyServer
-from enpire.fleet.questions import decode, encode, observation_out
-from enpire.fleet.remote_policy import PolicyServerLink
-from enpire.interfaces import Continues, Foresees, Policy
+from enpire.fleet.policy_shelf import PolicyShelf
+from enpire.fleet.questions import array_out, decode, encode, observation_out
+from enpire.fleet.remote_policy import PART, PolicyServerLink, RemotePolicy
+from enpire.interfaces import Continues, Foresees, Policy, Sees
 from enpire.types import FloatArray, IntArray, Observation
 from tests.chaos.harness import free_port
 from tests.enpire.fleet.bench import WAIT_S, Bench
@@ -39,10 +44,15 @@ HERE = "tests.enpire.fleet.test_policy_server"
 
 
 class Gifted(PointPolicy):
-    """Foresees, and goes on from what is left."""
+    """Goes on from what is left, and looks at pictures: their mean is its first action."""
 
-    def viability(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        return np.abs(observation.state[:, 0]).astype(np.float32)
+    needs_images = True
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        chunks = super().act(observation, lanes)
+        if observation.images:
+            chunks[:, 0] = observation.images["top"].mean(axis=(1, 2, 3))[:, None] / 255
+        return chunks
 
     def act_along(self, observation: Observation, lanes: IntArray, left: FloatArray, delay: int) -> FloatArray:
         chunks = self.act(observation, lanes)
@@ -52,6 +62,10 @@ class Gifted(PointPolicy):
 
 def load_gifted(folder: Path) -> Gifted:
     return Gifted()
+
+
+def load_nothing(folder: Path) -> None:
+    """No policy at all."""
 
 
 @pytest.fixture
@@ -64,7 +78,10 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[PolicyServer]:
     """Answers in a thread."""
-    opened, ended = PolicyServer(tmp_path / "served", "tcp://127.0.0.1:*", say=lambda _: None), threading.Event()
+    opened, ended = (
+        PolicyServer(tmp_path / "served", "tcp://127.0.0.1:*", say=lambda _: None, any_kind=True),
+        threading.Event(),
+    )
     thread = threading.Thread(target=opened.run, args=(ended,))
     thread.start()
     yield opened
@@ -117,7 +134,8 @@ def test_two_stations_roll_out_as_if_they_thought_themselves(
 
 def test_a_server_that_is_killed_costs_only_what_ran_and_nothing_waits_in_vain(bench: Bench, tmp_path: Path) -> None:
     address = f"tcp://127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "enpire.cli", "policy", "serve", "--bind", address, "--home", str(tmp_path / "h")]
+    command = [sys.executable, "-m", "enpire.cli", "policy", "serve", "--bind", address, "--any-kind"]
+    command += ["--home", str(tmp_path / "h")]
     begin = lambda: subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL)  # noqa: E731
     thinker = begin()
     policy_id = bench.policy("p")
@@ -143,7 +161,7 @@ def test_a_server_that_is_killed_costs_only_what_ran_and_nothing_waits_in_vain(b
 
 
 def test_what_waits_for_one_version_is_answered_by_one_call(tmp_path: Path) -> None:
-    server = PolicyServer(tmp_path / "served", "tcp://127.0.0.1:*", say=lambda _: None)
+    server = PolicyServer(tmp_path / "served", "tcp://127.0.0.1:*", say=lambda _: None, any_kind=True)
     folder = write_policy(tmp_path / "files", kind=f"{HERE}:load_gifted")
     policy_id = versions.publish(folder, tmp_path / "served")
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -157,7 +175,7 @@ def test_what_waits_for_one_version_is_answered_by_one_call(tmp_path: Path) -> N
     try:
         for line in lines.values():
             line.connect(server.address)
-        asked(server, lines["a"], {"verb": "open", "policy_id": policy_id, "client": "a"}, until="ready")
+        asked(server, lines["a"], {"verb": "open", "policy_id": policy_id}, until="ready")
         for number, (name, line) in enumerate(lines.items()):
             begins = [[7, 10 + number], [3, 20 + number]]
             line.send(encode({**question(name, "act", begins=begins), "sequence": 1}))
@@ -194,14 +212,18 @@ def test_it_has_the_gifts_of_the_version_and_no_others(link: PolicyServerLink, t
     plain = made(link, tmp_path, "tests.enpire.fleet.point_task:load")
     gifted = made(link, tmp_path, f"{HERE}:load_gifted")
     assert not isinstance(plain, Foresees | Continues)
+    assert not cast("Sees", plain).needs_images
     assert (gifted.horizon, gifted.execute) == (PointPolicy.horizon, PointPolicy.execute)
-    assert isinstance(gifted, Foresees)
     assert isinstance(gifted, Continues)
+    assert isinstance(gifted, Sees)
+    assert gifted.needs_images
     gifted.begin(2, 5)
     lanes, here = np.asarray([2]), Gifted()
     here.begin(2, 5)
     assert gifted.act(looked((1.0, 2.0)), lanes).tolist() == here.act(looked((1.0, 2.0)), lanes).tolist()
-    assert gifted.viability(looked((0.25, 2.0)), lanes).tolist() == [0.25]
+    picture = np.full((1, 4, 5, 3), 51, np.uint8)
+    seen = Observation(stamp_ns=1, state=np.zeros((1, 2), np.float32), images={"top": picture})
+    assert gifted.act(seen, lanes)[0, 0].tolist() == [np.float32(0.2)] * 2
     left = np.full((1, 4, 2), 0.5, np.float32)
     assert gifted.act_along(looked((1.0, 2.0)), lanes, left, 2)[0, :2].tolist() == left[0, :2].tolist()
 
@@ -216,8 +238,16 @@ def test_it_has_the_gifts_of_the_version_and_no_others(link: PolicyServerLink, t
          "lanes"),
         ({"verb": "act", "policy_id": "0" * 64, "lanes": [1], "begins": [], "client": "a",
           "observation": observation_out(looked((0, 0)))}, "does not hold"),
-        ({"verb": "part", "policy_id": "0" * 64, "part": 0, "parts": 1, "data": b"not a version"}, "not a packed"),
-        ({"verb": "part", "policy_id": "1" * 64, "part": 3, "parts": 9, "data": b""}, "the next one"),
+        ({"verb": "act", "policy_id": "0" * 64, "lanes": [1], "begins": [[1]], "client": "a",
+          "observation": observation_out(looked((0, 0)))}, "pairs"),
+        ({"verb": "act", "policy_id": "0" * 64, "lanes": [1], "begins": [], "client": "a",
+          "observation": observation_out(Observation(stamp_ns=1, state=np.zeros((), np.float32)))}, "a state"),
+        ({"verb": "act", "policy_id": "0" * 64, "lanes": [1], "begins": [], "client": "a", "observation":
+          observation_out(Observation(stamp_ns=1, state=np.zeros((1, 2), np.float32),
+                                      images={"top": np.zeros((2, 4, 4, 3), np.uint8)}))}, "lanes"),
+        ({"verb": "act_along", "policy_id": "0" * 64, "lanes": [1], "begins": [], "client": "a", "delay": 1,
+          "left": array_out(np.zeros((), np.float32)), "observation": observation_out(looked((0, 0)))}, "left"),
+        ({"verb": "part", "policy_id": "1" * 64, "part": 0, "parts": 9, "data": b"x" * (PART + 1)}, "bytes"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_in_a_sentence(
@@ -242,15 +272,99 @@ def test_files_that_are_not_those_of_the_hash_are_not_kept(link: PolicyServerLin
     with pytest.raises(PolicyProblem, match="damaged"):
         link.make(folder, wrong)
     assert not (tmp_path / "served" / wrong).exists()
-    broken = write_policy(tmp_path / "broken", kind="no.such.module:load")
-    with pytest.raises(PolicyProblem, match="cannot load"):
-        link.make(broken, versions.identify(broken))
+    assert [path.name for path in (tmp_path / "served").iterdir()] == []
+    for kind, word in (("no.such.module:load", "cannot load"), (f"{HERE}:load_nothing", "is no policy")):
+        broken = write_policy(tmp_path / kind, kind=kind)
+        with pytest.raises(PolicyProblem, match=word):
+            link.make(broken, versions.identify(broken))
+    made(link, tmp_path, "tests.enpire.fleet.point_task:load")  # and it still serves
+
+
+def test_a_version_that_names_any_code_is_refused_unless_allowed(tmp_path: Path) -> None:
+    server, ended = PolicyServer(tmp_path / "s", "tcp://127.0.0.1:*", say=lambda _: None), threading.Event()
+    thread = threading.Thread(target=server.run, args=(ended,))
+    thread.start()
+    link = PolicyServerLink(server.address)
+    try:
+        with pytest.raises(PolicyProblem, match="not installed here"):
+            made(link, tmp_path, "site:addsitedir")
+    finally:
+        link.close()
+        ended.set()
+        thread.join()
+        server.close()
+
+
+def test_two_stations_hand_over_one_large_version_together(
+    server: PolicyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_policy, "PART", 1000)
+    folder = write_policy(tmp_path / "files")
+    (folder / "weights.safetensors").write_bytes(bytes(range(256)) * 400)
+    policy_id = versions.identify(folder)
+    links = [PolicyServerLink(server.address) for _ in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        policies = list(pool.map(lambda link: link.make(folder, policy_id), links))
+    assert [policy.horizon for policy in policies] == [PointPolicy.horizon] * 3
+    assert versions.identify(tmp_path / "served" / policy_id) == policy_id
+    for link in links:
+        link.close()
+
+
+def test_damaged_files_of_a_station_are_fetched_again_and_a_server_that_was_away_is_found_again(
+    tmp_path: Path,
+) -> None:
+    now_s, away, asked = [0.0], [True], []
+    source = write_policy(tmp_path / "files")
+    policy_id = versions.identify(source)
+
+    def make(folder: Path, wanted: str) -> Policy:
+        asked.append(wanted)
+        if away[0]:
+            raise PeerSilent("the policy server is away")
+        return PointPolicy()
+
+    computer = Computer(clock=lambda: now_s[0], helper=AtOnce)
+    shelf = PolicyShelf(tmp_path / "shelf", PointTask(), 0, computer, make)
+    versions.publish(source, tmp_path / "shelf")
+    shelf.find(policy_id)
+    assert shelf.find(policy_id) is None
+    assert "away" in shelf.alarm
+    away[0], now_s[0] = False, 10.0
+    shelf.look()
+    shelf.look()
+    assert not shelf.alarm  # although nobody asked for the version again
+    assert shelf.find(policy_id) is not None
+    (tmp_path / "shelf" / policy_id / "weights.safetensors").write_bytes(b"rot")
+    cast("RemotePolicy", cast("LoadedPolicy", shelf.find(policy_id)).policy).lost = True
+    shelf.find(policy_id)
+    with pytest.raises(PolicyProblem, match="changed"):
+        shelf.find(policy_id)
+    now_s[0] = 100.0
+    assert shelf.find(policy_id) is None
+    assert shelf.next_wish() is not None
+    shelf.close()
+
+
+class AtOnce(Executor):
+    """Does what it is given before it returns."""
+
+    def submit(self, fn, /, *arguments, **named):  # pyright: ignore[reportIncompatibleMethodOverride, reportMissingParameterType]
+        done = Future()
+        try:
+            done.set_result(fn(*arguments, **named))
+        except Exception as problem:  # noqa: BLE001  what a thread would keep
+            done.set_exception(problem)
+        return done
 
 
 def test_only_enrolled_stations_are_answered_on_another_address(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     card = enroll(keys, "alpha")
-    server, ended = PolicyServer(tmp_path / "s", "tcp://127.0.0.1:*", keys, say=lambda _: None), threading.Event()
+    server, ended = (
+        PolicyServer(tmp_path / "s", "tcp://127.0.0.1:*", keys, say=lambda _: None, any_kind=True),
+        threading.Event(),
+    )
     thread = threading.Thread(target=server.run, args=(ended,))
     thread.start()
     folder = write_policy(tmp_path / "files")
@@ -262,7 +376,7 @@ def test_only_enrolled_stations_are_answered_on_another_address(tmp_path: Path) 
         known.close()
         stranger = read_pair(card).__class__(public=public, secret=secret)
         for given in (StationKeys(pair=stranger, server=lab), None):
-            barred = PolicyServerLink(server.address, given, answer_s=0.5)
+            barred = PolicyServerLink(server.address, given, decide_s=0.5)
             with pytest.raises(TransportProblem, match="did not answer"):
                 barred.make(folder, versions.identify(folder))
             barred.close()
