@@ -116,6 +116,7 @@ class Classifier:
         if camera not in self._nets:
             import torch
 
+            _alone()
             net = network()
             prefix = f"{camera}/"
             mine = {name.removeprefix(prefix): torch.from_numpy(value) for name, value in self._weights.items()
@@ -200,7 +201,7 @@ def _train_view(views: FloatArray, truth: npt.NDArray[np.bool_], schooling: Scho
     import torch
     from torch import nn
 
-    torch.set_num_threads(1)  # So small a network is slower on several, and stations share their cores.
+    _alone()
     rng = np.random.default_rng(schooling.seed)
     with torch.random.fork_rng():
         torch.manual_seed(schooling.seed)
@@ -217,6 +218,13 @@ def _train_view(views: FloatArray, truth: npt.NDArray[np.bool_], schooling: Scho
             optimiser.step()
             schedule.step()
     return {name: value.detach().numpy().copy() for name, value in net.state_dict().items()}
+
+
+def _alone() -> None:
+    """One thread for this process: so small a network waits longer for a second one than it computes."""
+    import torch
+
+    torch.set_num_threads(1)
 
 
 def _varied(views: FloatArray, rng: np.random.Generator, schooling: Schooling) -> torch.Tensor:
