@@ -14,20 +14,24 @@ import zmq
 from enpire.errors import RobotProblem, TransportProblem, UsageError
 from enpire.fleet.curve_keys import enroll, server_keys
 from enpire.fleet.questions import decode, encode
+from enpire.interfaces import Task
 from enpire.types import Start
-from robot_drivers import fake_robot
+from robot_drivers import fake_robot, mujoco_robot
 from robot_drivers.conformance import check, starts_of
 from robot_drivers.conformance_bench import Subject
 from robot_drivers.fake_robot import FAKE_SPEC
 from robot_drivers.remote import RemoteRig, open_rig
 from robot_drivers.served_robot import RigServer
+from sim.tasks.pin_insertion import PinInsertion
 
 LOOPBACK = "tcp://127.0.0.1:*"
 
 
 @contextmanager
-def serving(keys: Path | None = None, lanes: int = 2) -> Iterator[RigServer]:
-    server = RigServer(fake_robot.open_rig(None, lanes, 0, {}), LOOPBACK, keys)
+def serving(keys: Path | None = None, lanes: int = 2, task: Task | None = None) -> Iterator[RigServer]:
+    """The fake rig, or a task's simulation."""
+    rig = fake_robot.open_rig(None, lanes, 0, {}) if task is None else mujoco_robot.open_rig(task, lanes, 0, {})
+    server = RigServer(rig, LOOPBACK, keys)
     ended = threading.Event()
     thread = threading.Thread(target=server.run, args=(ended,))
     thread.start()
@@ -42,6 +46,18 @@ def test_a_remote_rig_conforms():
     with serving() as server:
         subject = Subject(
             open=lambda: open_rig(None, 2, 0, {"address": server.address}), start=starts_of(FAKE_SPEC), realtime=False
+        )
+        report = check(subject)
+        assert report.conforms, "\n".join(report.lines())
+
+
+def test_a_simulation_in_mujoco_conforms_behind_zeromq():
+    task = PinInsertion()
+    with serving(task=task) as server:
+        subject = Subject(
+            open=lambda: open_rig(task, 2, 0, {"address": server.address}),
+            start=lambda index: task.start("train", index, b""),
+            realtime=False,
         )
         report = check(subject)
         assert report.conforms, "\n".join(report.lines())

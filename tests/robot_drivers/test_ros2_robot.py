@@ -84,7 +84,6 @@ def opened(settings: Ros2Settings) -> GuardedRig:
     return GuardedRig(SingleLane(Ros2Robot(FAKE_SPEC, settings)), Envelope(FAKE_SPEC))
 
 
-@pytest.mark.slow
 def test_a_robot_that_speaks_only_dds_conforms(settings):
     """Over cyclonedds; over rclpy where a ROS 2 is sourced."""
     report = check(Subject(open=lambda: opened(settings), start=starts_of(FAKE_SPEC), realtime=True))
