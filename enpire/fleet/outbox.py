@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from enpire.errors import StorageFull
+from enpire.errors import StorageFull, TransportProblem
 from enpire.fleet.messages import Parcel
 from enpire.fleet.spool import Spool
 from enpire.types import Episode, Order
@@ -53,6 +54,10 @@ class Outbox:
                 self._room, self._checked_s = False, self._clock()
                 self._say(str(full))
                 break
+            except TransportProblem as problem:
+                self._waiting[0] = _without_record(self._waiting[0], str(problem))
+                self._say(f"an episode is kept without its record: {problem}")
+                continue
             durable.append(self._waiting.popleft().episode)
         return durable
 
@@ -67,3 +72,9 @@ class Outbox:
             self._checked_s = now
             self._room = not self._waiting and self._spool.room()
         return self._room
+
+
+def _without_record(parcel: Parcel, why: str) -> Parcel:
+    """The end of an order whose record cannot be sent: invalid, for nobody can look at what was judged."""
+    cause = f"its record cannot be delivered: {why}"[:1000]
+    return Parcel(episode=replace(parcel.episode, outcome="invalid", cause=cause, sha256=""), arrays_file=b"")

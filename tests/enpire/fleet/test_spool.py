@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from enpire.errors import RobotProblem
+from enpire.fleet import messages
 from enpire.fleet.messages import Parcel
+from enpire.fleet.outbox import Outbox
 from enpire.fleet.spool import Spool
 from tests.enpire.fleet.point_task import environment, point_order
 from tests.enpire.fleet.test_messages import EPISODE
@@ -93,4 +95,22 @@ def test_one_episode_costs_little(tmp_path: Path) -> None:
     for index in range(20):
         spool.put(parcel(index, bytes(20_000)))
     assert time.perf_counter() - began < 10.0
+    spool.close()
+
+
+def test_an_episode_that_is_too_large_to_send_ends_as_invalid_and_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "LARGEST", 10_000)
+    spool, said = Spool(tmp_path / "spool"), list[str]()
+    outbox = Outbox(spool, time.monotonic, said.append)
+    outbox.add([parcel(0, b"x" * 20_000), parcel(1)])
+    large, small = outbox.spool()
+    assert large.outcome == "invalid"
+    assert "cannot be delivered" in large.cause
+    kept = spool.get(large.order.order_id)
+    assert kept is not None
+    assert kept.arrays_file == b""
+    assert small.outcome == EPISODE.outcome
+    assert "without its record" in said[0]
     spool.close()
