@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from enpire.imports import import_episodes
 from enpire.store import arrays, pictures
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
-from enpire.types import Episode, EpisodeArrays, Order
+from enpire.types import Episode, EpisodeArrays, Observation, Order
 from tests.enpire.recorded_campaign import CAMPAIGN, begin
 
 TICKS = 12
@@ -148,6 +149,7 @@ def test_no_frames_of_a_world_that_went_another_way(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_act_of_lerobot_learns_from_the_pictures_and_they_come_back(tmp_path: Path) -> None:
     pytest.importorskip("accelerate")
+    from policies.lerobot_policy import load as load_lerobot
     from sim import cameras
 
     if why := cameras.why():
@@ -168,7 +170,20 @@ def test_act_of_lerobot_learns_from_the_pictures_and_they_come_back(tmp_path: Pa
     done = subprocess.run(asked, capture_output=True, text=True, env=surroundings, check=False, timeout=800)
     assert done.returncode == 0, done.stderr[-3000:]
     trained = tmp_path / "out/checkpoints/last/pretrained_model"
-    assert '"observation.images.top"' in (trained / "config.json").read_text()
+    wide = FolderStore(home.episodes).get("E1").arrays
+    assert wide is not None
+    columns = [0, wide.state.shape[1]]
+    about = {
+        "kind": "lerobot", "execute": 2,
+        "inputs": {"observation.state": columns, "observation.environment_state": columns},
+    }  # fmt: skip
+    (trained / "policy.json").write_text(json.dumps(about))
+    policy = load_lerobot(trained)
+    assert policy.needs_images
+    policy.begin(0, seed=1)
+    pictures_now = {camera: image[None] for camera, image in seen_live(home)[0].items()}
+    now = Observation(stamp_ns=0, state=wide.state[:1], images=pictures_now)
+    assert policy.act(now, np.array([0])).shape == (1, 4, wide.action.shape[1])
     other = open_home(tmp_path / "other")
     begin(other.root).flush()
     import_episodes(other, tmp_path / "set", CAMPAIGN)
