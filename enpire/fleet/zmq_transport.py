@@ -58,6 +58,8 @@ class _Session:
     peer: bytes
     lease: int
     heard_s: float
+    greeting: int = 0
+    """Number of its hello."""
     sent: int = 0
 
 
@@ -258,15 +260,18 @@ class ZmqFleet:
         )
 
     def _hello(self, peer: bytes, hello: Hello) -> Sequence[Arrival]:
-        old = self._stations.pop(hello.station, None)
+        old = self._stations.get(hello.station)
+        if old is not None and old.peer == peer and hello.greeting <= old.greeting:
+            return ()  # the wire said it again, or late: it does not know what the station was given since
         if old is not None:
+            del self._stations[hello.station]
             self._peers.pop(old.peer, None)
             if old.peer != peer:
                 self._fenced[old.peer] = old.station
                 while len(self._fenced) > 1024:
                     self._fenced.popitem(last=False)
         self._fenced.pop(peer, None)
-        session = _Session(hello.station, peer, self._next_lease, self._clock())
+        session = _Session(hello.station, peer, self._next_lease, self._clock(), hello.greeting)
         self._next_lease += 1
         self._stations[hello.station] = self._peers[peer] = session
         welcome = Welcome(

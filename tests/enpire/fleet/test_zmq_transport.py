@@ -179,6 +179,17 @@ def test_a_newer_process_of_the_same_station_fences_the_older_one(fleet: ZmqFlee
     until(fleet, Beat)
 
 
+def test_a_hello_that_the_wire_repeats_or_holds_back_begins_nothing_anew(fleet: ZmqFleet, links) -> None:
+    link = links(fleet, "alpha")
+    first = join(fleet, link, 1)
+    second = join(fleet, link, 2)
+    assert second.lease > first.lease
+    for late in (2, 1):
+        say(link, hello("alpha", late))
+    say(link, beat("alpha"), second.lease)
+    assert not [arrival for arrival in until(fleet, Beat) if isinstance(arrival, Joined)]
+
+
 def test_a_station_that_has_not_said_hello_is_asked_to(fleet: ZmqFleet, links) -> None:
     link = links(fleet, "alpha")
     say(link, beat("alpha"), 3)
