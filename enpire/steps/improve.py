@@ -127,7 +127,7 @@ def _follow(lab: Lab, learner: TrainingProcess) -> None:
         lab.write(("version made", made), ("learner ended", ended))
     elif learner.was_killed() and learner.restarts < RESTARTS:
         lab.write(("learner killed", {"job": training.job, "restarts": learner.restarts + 1}))
-        lab.learner = learner.again(_job(lab))
+        lab.learner = learner.again(lab.train, _job(lab))
         return
     elif why := learner.failure():
         lab.write(("learner failed", {"job": training.job, "why": why}))

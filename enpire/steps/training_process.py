@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -25,8 +25,6 @@ class TrainingProcess:
 
     folder: Path
     process: subprocess.Popen[bytes]
-    module: str
-    environment: Mapping[str, str]
     began_s: float = field(default_factory=time.monotonic)
     read: int = 0
     """Bytes of progress.jsonl that were read."""
@@ -55,7 +53,7 @@ class TrainingProcess:
         arguments = [str(folder), "--die-with-parent"]
         around = one_core(**threads, **environment)
         process = start_python(module, arguments, folder / "log.txt", Standing(expendable=EXPENDABLE), around)
-        return cls(folder=folder, process=process, module=module, environment=environment)
+        return cls(folder=folder, process=process)
 
     def progress(self) -> Progress | None:
         """The latest report since the last call, if there is one."""
@@ -92,9 +90,9 @@ class TrainingProcess:
         code = self.process.poll()
         return code is not None and code < 0 and bool(self.failure())
 
-    def again(self, job: ImprovementJob) -> TrainingProcess:
-        """Begin the job again after its process was killed."""
-        begun = TrainingProcess.begin(job, self.module, self.environment)
+    def again(self, train: Callable[[ImprovementJob], TrainingProcess], job: ImprovementJob) -> TrainingProcess:
+        """Begin the job again, as jobs are begun here, after its process was killed."""
+        begun = train(job)
         begun.began_s, begun.restarts = self.began_s, self.restarts + 1
         return begun
 

@@ -173,7 +173,7 @@ class Laboratory:
         job.work.mkdir(parents=True, exist_ok=True)
         durable.write(job.work / "job.json", json.dumps(plain(job)).encode())
         self.learner = VirtualLearner(job.work, self.world, self.world.now_s + LEARNING_S)
-        return TrainingProcess(folder=job.work, process=cast("Any", self.learner), module="", environment={})
+        return TrainingProcess(folder=job.work, process=cast("Any", self.learner))
 
     def _tick(self, lab: Lab, end_campaign: bool) -> None:
         if self.hang_s:

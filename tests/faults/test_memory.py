@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,7 @@ def little_memory() -> Iterator[Path]:
 def test_the_learner_goes_first_and_goes_on_the_guard_never(little_memory: Path, tmp_path: Path) -> None:
     driver = tmp_path / "arm.py"
     driver.write_text("from robot_drivers.fake_robot import robot\n")
+    train = partial(TrainingProcess.begin, module="tests.faults.hungry_learner")
     settings = GuardSettings(driver=str(driver), folder=tmp_path / "arm")
     guard = start_guard(settings)
     station = start_station(point_station(tmp_path, "cell"), "tcp://127.0.0.1:9", tmp_path / "logs")
@@ -64,13 +66,13 @@ def test_the_learner_goes_first_and_goes_on_the_guard_never(little_memory: Path,
         assert other.stdout.readline() == b"holding\n"
         for round_ in range(ROUNDS):
             job = _job(tmp_path / f"run{round_}")
-            training = TrainingProcess.begin(job, module="tests.faults.hungry_learner")
+            training = train(job)
             running.append(training.process)
             (little_memory / "cgroup.procs").write_text(str(training.process.pid))
             (training.folder / "go").touch()
             assert training.process.wait(60) == -9
             assert training.was_killed()
-            again = training.again(job)
+            again = training.again(train, job)
             assert again.process.wait(60) == 0
             assert again.figures() == {"loss": 0.5}
             assert [process.poll() for process in (guard, station, other)] == [None] * 3
