@@ -87,12 +87,13 @@ class Courier:
             if now - self._greeted_s > _GREET_AGAIN_S:
                 self._greet(now)
         elif now - self._beat_s >= self._heartbeat_s:
-            self._beat_s = now
-            self._link.send(beat(self.lease), self.lease)
+            self.beat_now(beat)
 
-    def beat_now(self) -> None:
-        """Something that people wait for has changed: the next `keep_contact` beats at once."""
-        self._beat_s = -1e9
+    def beat_now(self, beat: Callable[[int], Beat]) -> None:
+        """Beat at once: people wait for what has changed. Never a hello: that says what is held when all is obeyed."""
+        if self.lease:
+            self._beat_s = self._clock()
+            self._link.send(beat(self.lease), self.lease)
 
     def ship(self) -> None:
         """Deliver what lies in the spool, as much as may be on its way at once."""

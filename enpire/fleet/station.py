@@ -225,8 +225,7 @@ class Station:
             case Command():
                 self._carry_out(message)
                 # At once: what a stop ended is made durable afterwards, and somebody waits for the word.
-                self._courier.beat_now()
-                self._courier.keep_contact(self._beat)
+                self._courier.beat_now(self._beat)
             case PolicyPart():
                 self._shelf.arrived(message)
             case PolicyMissing():
