@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ROWS = 40
-NOT_YET = {37}
+NOT_YET: set[int] = set()
 """Faults that no test injects; the table must say so, and this set shrinks."""
 OF_INJECTORS = {
     "test_the_states_of_two_sectors_are_all_there_are",
