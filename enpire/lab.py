@@ -130,8 +130,12 @@ class Lab:
         self.ledger.append(stamped)
         for kind, body in stamped:
             fold(self.state, kind, body)
-            for watcher in self.watchers:
-                watcher(kind, body)
+            self.tell(kind, body)
+
+    def tell(self, kind: str, body: Mapping[str, object]) -> None:
+        """Tell the watchers of an event; once more when it is written, if it was told before."""
+        for watcher in self.watchers:
+            watcher(kind, body)
 
     def start(self, split: Split, index: int, scope: str = "") -> Start:
         """A start of the task. Hidden ones are keyed by the laboratory's secret and their scope.

@@ -31,7 +31,7 @@ from web_ui.phases import PhaseClocks
 
 LOOK_EVERY_S = 0.15
 """How often the lab is looked at; a page that is drawn more often costs more than it shows."""
-FOLLOW_EVERY_S = 0.03
+FOLLOW_EVERY_S = 0.015
 """How often it is asked about commands that are on their way."""
 READ_EVERY_S = 2.0
 """How often the ledger is read for a campaign that somebody watches."""

@@ -1,7 +1,7 @@
 """What people ask for: pause, resume, stop, promote, roll back. Read from the inbox, written to the ledger first.
 
-A stop alone goes out before it is written down: a robot may always stand still, and the file in the inbox stays until
-the ledger has it.
+A stop alone goes out, and is said to hold, before it is written down: a robot may always stand still, and the file in
+the inbox stays until the ledger has it.
 """
 
 from __future__ import annotations
@@ -188,6 +188,8 @@ def see_effects(lab: Lab) -> None:
     """A command at stations is effective when every station that it names says so in its beat."""
     for command, _ in list(lab.pending_commands.values()):
         if not _still_to_obey(lab, command) and (lab.stations or command.verb not in _AT_STATIONS):
+            if command.verb == "stop":
+                lab.tell("command effective", _body(command))  # nobody waits for a disk to hear that a robot holds
             lab.write(("command effective", _body(command)))
             del lab.pending_commands[command.command_id]
 
