@@ -14,6 +14,7 @@ from enpire.errors import EnpireError, RobotProblem, TransportProblem, UsageErro
 from enpire.fleet.curve_keys import Doorkeeper
 from enpire.fleet.fields import Fields
 from enpire.fleet.questions import LARGEST, Message, decode, encode, error_out
+from enpire.fleet.zmq_link import listen
 from robot_drivers.guard_worker import GuardWorker, Job, Watched
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -50,11 +51,10 @@ class RigServer:
         if self._door is not None:
             self._door.guard(self._router)
         try:
-            self._router.bind(address)
-        except zmq.ZMQError as problem:
+            self.address = listen(self._router, address)
+        except TransportProblem:
             self._close_sockets()
-            raise TransportProblem(f"Cannot listen on {address}: {problem}. Use another port.") from problem
-        self.address = self._router.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+            raise
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._worker = GuardWorker(rig, self._wake_out, 0.0)

@@ -40,7 +40,7 @@ from enpire.fleet.questions import (
     observation_in,
 )
 from enpire.fleet.remote_policy import PART
-from enpire.fleet.zmq_link import check_plain, limit_costs
+from enpire.fleet.zmq_link import check_plain, limit_costs, listen
 from enpire.interfaces import Continues, Policy, Sees
 from enpire.store import durable
 from enpire.types import FloatArray, IntArray, Observation
@@ -126,11 +126,10 @@ class PolicyServer:
         if self._door is not None:
             self._door.guard(self._router)
         try:
-            self._router.bind(address)
-        except zmq.ZMQError as problem:
+            self.address = listen(self._router, address)
+        except TransportProblem:
             self.close()
-            raise TransportProblem(f"Cannot listen on {address}: {problem}. Use another port.") from problem
-        self.address = self._router.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+            raise
         self.answered = self.calls = 0
         """Questions answered, and the calls of policies that it took."""
 

@@ -95,6 +95,15 @@ def check_plain(address: str) -> None:
         )
 
 
+def listen(socket: zmq.Socket[bytes], address: str) -> str:
+    """Bind a socket; the address that it has now, port included. TransportProblem when that cannot be."""
+    try:
+        socket.bind(address)
+    except zmq.ZMQError as problem:
+        raise TransportProblem(f"Cannot listen on {address}: {problem}. Use another port.") from problem
+    return socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+
+
 def limit_costs(socket: zmq.Socket[bytes]) -> None:
     """What keeps a hostile or dead peer from costing more than a little memory and time."""
     socket.setsockopt(zmq.LINGER, LINGER_MS)
