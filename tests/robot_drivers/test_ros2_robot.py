@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ import pytest
 from enpire.errors import RobotProblem, UsageError
 from robot_drivers.conformance import check, starts_of
 from robot_drivers.conformance_bench import Subject
+from robot_drivers.dds_face import joints_by_unit
+from robot_drivers.driver_file import load_robot
 from robot_drivers.fake_robot import FAKE_SPEC
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.ros2_robot import Ros2Robot, Ros2Settings
@@ -37,6 +40,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from robot_drivers.dds_face import joints_by_unit
+from robot_drivers.driver_file import load_robot
 from robot_drivers.fake_robot import FakeRobot
 
 
@@ -55,6 +60,54 @@ class Seen(FakeRobot):
 def robot():
     return Seen()
 '''
+PIN = '''
+"""The simulated pin in real time, without the episode's clock. Whoever stops commanding it leaves it holding."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from enpire.types import Observation
+from sim.tasks.pin_insertion import PinInsertion
+
+PERIODS = 3  # for which a command is carried out
+
+
+class RealTimePin:
+    spec = replace(PinInsertion.spec, cameras=(), state=PinInsertion.spec.state[:-1])
+
+    def connect(self):
+        task = PinInsertion()
+        self.rig = task.rig(1, 0)
+        self.rig.place(0, task.start("train", 0, b""))
+        self.began_s, self.periods = time.monotonic(), 0
+        self.stop()
+
+    def observe(self):
+        self.advance()
+        return Observation(stamp_ns=time.monotonic_ns(), state=self.rig.observe().state[:, :-1])
+
+    def act(self, action):
+        self.advance()
+        self.command, self.left = action, PERIODS
+        return action
+
+    def stop(self):
+        self.command, self.left = np.zeros(3, np.float32), 0
+
+    def close(self):
+        self.rig.close()
+
+    def advance(self):
+        while self.periods < (time.monotonic() - self.began_s) * self.spec.rate_hz:
+            self.rig.act((self.command if self.left > 0 else 0 * self.command)[None], np.ones(1, np.bool_))
+            self.periods, self.left = self.periods + 1, self.left - 1
+
+
+def robot():
+    return RealTimePin()
+'''
 
 
 @pytest.fixture
@@ -63,10 +116,9 @@ def domain(worker_id) -> int:
     return 100 + (int(worker_id.removeprefix("gw")) if worker_id.startswith("gw") else 0)
 
 
-@pytest.fixture
-def settings(tmp_path, domain) -> Iterator[Ros2Settings]:
-    driver = tmp_path / "arm.py"
-    driver.write_text(ARM)
+@contextmanager
+def shown(driver: Path, domain: int) -> Iterator[None]:
+    """The robot of a driver file, in a process of its own that speaks only DDS."""
     face = subprocess.Popen(
         [sys.executable, "-m", "robot_drivers.dds_face", str(driver), str(domain)],
         cwd=ROOT,
@@ -76,8 +128,18 @@ def settings(tmp_path, domain) -> Iterator[Ros2Settings]:
     )
     assert face.stdout is not None
     assert face.stdout.readline() == b"serving\n"
-    yield Ros2Settings(state=STATE, cameras={"top": "top/compressed"}, domain=domain, loopback=True, silence_s=20.0)
-    face.communicate(timeout=30)
+    try:
+        yield
+    finally:
+        face.communicate(timeout=30)
+
+
+@pytest.fixture
+def settings(tmp_path, domain) -> Iterator[Ros2Settings]:
+    driver = tmp_path / "arm.py"
+    driver.write_text(ARM)
+    with shown(driver, domain):
+        yield Ros2Settings(state=STATE, cameras={"top": "top/compressed"}, domain=domain, loopback=True, silence_s=20.0)
 
 
 def opened(settings: Ros2Settings) -> GuardedRig:
@@ -88,6 +150,23 @@ def test_a_robot_that_speaks_only_dds_conforms(settings):
     """Over cyclonedds; over rclpy where a ROS 2 is sourced."""
     report = check(Subject(open=lambda: opened(settings), start=starts_of(FAKE_SPEC), realtime=True))
     assert report.conforms, "\n".join(report.lines())
+
+
+def test_a_simulation_in_mujoco_conforms_behind_dds(tmp_path, domain):
+    """Over cyclonedds; over rclpy where a ROS 2 is sourced."""
+    driver = tmp_path / "pin.py"
+    driver.write_text(PIN)
+    robot = load_robot(driver, {})
+    state = {name: f"{joint}/{what}" for name, (joint, what) in joints_by_unit(robot).items()}
+    settings = Ros2Settings(state=state, domain=domain, loopback=True, silence_s=20.0)
+
+    def opened() -> GuardedRig:
+        return GuardedRig(SingleLane(Ros2Robot(robot.spec, settings)), Envelope(robot.spec))
+
+    with shown(driver, domain):
+        report = check(Subject(open=opened, start=starts_of(robot.spec), realtime=True))
+    assert report.conforms, "\n".join(report.lines())
+    assert report.applied >= 30
 
 
 def test_it_is_driven_seen_and_stopped(settings):
