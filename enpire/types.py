@@ -197,6 +197,8 @@ class Episode:
     """Tick at which the policy had called the rollout hopeless for long enough (`Order.early_stop`); -1: never."""
     sha256: str = ""
     """Of the arrays file; the store refuses an episode whose bytes differ."""
+    pictures_sha256: str = ""
+    """Of the file with what the cameras saw; empty when none was recorded."""
     arrays: EpisodeArrays | None = None
 
 

@@ -19,6 +19,9 @@ class Fields:
         self._content = cast("Mapping[object, object]", content)
         self._where = where
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._content
+
     def get(self, name: str) -> object:
         """The raw value; missing is a refusal."""
         if name not in self._content:

@@ -24,6 +24,8 @@ from enpire.types import PHASES, Episode, Order, Phase
 SCHEMA = 1
 LARGEST = 64 * 2**20
 """Bytes of a message; longer ones are refused unread."""
+LARGEST_PICTURES = 2 * 2**30
+"""Bytes of the pictures of one episode, which travel in parts."""
 _DIGEST = 8
 PART = 4 * 2**20
 """Bytes of one part of a policy's files."""

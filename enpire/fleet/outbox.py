@@ -77,4 +77,5 @@ class Outbox:
 def _without_record(parcel: Parcel, why: str) -> Parcel:
     """The end of an order whose record cannot be sent: invalid, for nobody can look at what was judged."""
     cause = f"its record cannot be delivered: {why}"[:1000]
-    return Parcel(episode=replace(parcel.episode, outcome="invalid", cause=cause, sha256=""), arrays_file=b"")
+    episode = replace(parcel.episode, outcome="invalid", cause=cause, sha256="", pictures_sha256="")
+    return Parcel(episode=episode, arrays_file=b"")

@@ -55,6 +55,7 @@ def episode_fields(episode: Episode) -> Mapping[str, object]:
         "achieved_start": [_finite(value) for value in episode.achieved_start],
         "reset_attempts": episode.reset_attempts, "clipped": episode.clipped, "attempts": list(episode.attempts),
         "hopeless_at": episode.hopeless_at, "sha256": episode.sha256,
+        "pictures_sha256": episode.pictures_sha256,
     }  # fmt: skip
 
 
@@ -76,6 +77,8 @@ def read_episode(content: object) -> Episode:
         attempts=fields.wholes("attempts"),
         hopeless_at=fields.whole("hopeless_at", -1),
         sha256=fields.text("sha256", 64),
+        # What a station recorded before there were pictures lies in spools without the field.
+        pictures_sha256=fields.text("pictures_sha256", 64) if "pictures_sha256" in fields else "",
     )
 
 

@@ -1,7 +1,8 @@
 """The station's outbox on its own disk: an episode is durable here before anybody hears of it.
 
-One file per episode: a line with the sha256 of the rest, then the message that delivers it. The file is deleted only
-when the orchestrator said that the episode is durable there; a file that is damaged is set aside, never delivered.
+One file per episode: a line with the sha256 of the rest, then the message that delivers it; beside it, where cameras
+were recorded, the file with their pictures, which travels in parts. Both are deleted only when the orchestrator said
+that the episode is durable there; a file that is damaged is set aside, never delivered.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import shutil
 from pathlib import Path
 
 from enpire.errors import RobotProblem, StorageFull, TransportProblem
-from enpire.fleet.messages import Parcel, decode, encode
+from enpire.fleet.messages import LARGEST_PICTURES, Parcel, decode, encode
 from enpire.store import durable
 
-_SUFFIX = ".episode"
+_SUFFIX, _PICTURES = ".episode", ".pictures"
 _LINE = 65
 """Bytes of the first line: 64 hexadecimal digits and a newline."""
 
@@ -48,6 +49,9 @@ class Spool:
         try:
             # Ids are time-sortable, so the order of names is the order of minting.
             self._ids = dict.fromkeys(sorted(path.stem for path in folder.glob(f"*{_SUFFIX}")))
+            for path in folder.glob(f"*{_PICTURES}"):
+                if path.stem not in self._ids:
+                    path.unlink()  # its episode was never announced
         except OSError as problem:
             raise durable.refusal(problem, folder) from problem
 
@@ -61,10 +65,18 @@ class Spool:
     def __len__(self) -> int:
         return len(self._ids)
 
+    def pictures(self, order_id: str) -> Path:
+        """Where the pictures of an episode must lie, whole and synced, before its `put`."""
+        return self._folder / f"{order_id}{_PICTURES}"
+
     def put(self, *parcels: Parcel) -> None:
-        """Make episodes durable with one sync; returns when it is done. StorageFull when the disk refuses: none is."""
+        """Make episodes durable with one sync; returns when it is done.
+
+        StorageFull when the disk refuses, TransportProblem when one cannot be sent: then none is durable.
+        """
         files: dict[str, bytes] = {}
         for parcel in parcels:
+            self._check_pictures(parcel)
             body = encode(parcel)
             files[parcel.episode.order.order_id] = hashlib.sha256(body).hexdigest().encode() + b"\n" + body
         durable.write_many({self._path(order_id): content for order_id, content in files.items()})
@@ -91,6 +103,7 @@ class Spool:
         """Forget an episode that is durable elsewhere. After a power cut it may be back: delivering twice is safe."""
         if self._ids.pop(order_id, "absent") is None:
             self._path(order_id).unlink(missing_ok=True)
+            self.pictures(order_id).unlink(missing_ok=True)
 
     def room(self) -> bool:
         """Whether the disk has space for the episodes of new orders."""
@@ -104,6 +117,18 @@ class Spool:
     def close(self) -> None:
         """Let the folder go."""
         os.close(self._lock)
+
+    def _check_pictures(self, parcel: Parcel) -> None:
+        path = self.pictures(parcel.episode.order.order_id)
+        if not parcel.episode.pictures_sha256:
+            path.unlink(missing_ok=True)
+            return
+        size = path.stat().st_size if path.is_file() else 0
+        if not 0 < size <= LARGEST_PICTURES:
+            raise TransportProblem(
+                f"The pictures of the episode {path.stem} have {size} bytes at {path}; from 1 to {LARGEST_PICTURES} "
+                "can be sent."
+            )
 
     def _path(self, order_id: str) -> Path:
         return self._folder / f"{order_id}{_SUFFIX}"

@@ -53,7 +53,7 @@ def _orders_anew(ledger: Database) -> None:
     _orders(ledger)
 
 
-STEPS: tuple[Step, ...] = (_events, _orders, _orders_anew, _orders_anew)
+STEPS: tuple[Step, ...] = (_events, _orders, _orders_anew, _orders_anew, _orders_anew)
 
 
 def migrate(db: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -> None:

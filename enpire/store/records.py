@@ -75,6 +75,7 @@ def episode_body(episode: Episode) -> dict[str, object]:
         "attempts": list(episode.attempts),
         "hopeless_at": episode.hopeless_at,
         "sha256": episode.sha256,
+        "pictures_sha256": episode.pictures_sha256,
     }
 
 
@@ -118,7 +119,7 @@ def start_from(body: Mapping[str, object]) -> Start:
 
 def episode_from(body: Mapping[str, object], order: Order) -> Episode:
     """The inverse of `episode_body`, without arrays; FileProblem when it belongs to another order."""
-    said = _Fields({"hopeless_at": -1, **body}, "episode", _EPISODE_KEYS)
+    said = _Fields({"hopeless_at": -1, "pictures_sha256": "", **body}, "episode", _EPISODE_KEYS)
     if said.text("order_id") != order.order_id:
         raise FileProblem(f"The episode of order {said.text('order_id')} was read as that of order {order.order_id}.")
     return Episode(
@@ -136,6 +137,7 @@ def episode_from(body: Mapping[str, object], order: Order) -> Episode:
         attempts=said.wholes("attempts"),
         hopeless_at=said.whole("hopeless_at"),
         sha256=said.text("sha256"),
+        pictures_sha256=said.text("pictures_sha256"),
     )
 
 

@@ -15,7 +15,7 @@ ORDER_COLUMNS: tuple[str, ...] = (
 )  # fmt: skip
 END_COLUMNS: tuple[str, ...] = (
     "ended_seq", "outcome", "cause", "confidence", "ticks", "ran_policy_id", "began_s", "ended_s",
-    "achieved_start_json", "reset_attempts", "clipped", "attempts_json", "hopeless_at", "sha256",
+    "achieved_start_json", "reset_attempts", "clipped", "attempts_json", "hopeless_at", "sha256", "pictures_sha256",
 )  # fmt: skip
 COLUMNS: tuple[str, ...] = (*ORDER_COLUMNS, *END_COLUMNS, "person_outcome", "found_seq")
 
@@ -55,7 +55,7 @@ def end_values(episode: Episode, ended_seq: int) -> tuple[Value, ...]:
     return (
         ended_seq, episode.outcome, episode.cause, episode.confidence, episode.ticks, episode.ran_policy_id,
         episode.began_s, episode.ended_s, json.dumps(body["achieved_start"]), episode.reset_attempts, episode.clipped,
-        json.dumps(body["attempts"]), episode.hopeless_at, episode.sha256,
+        json.dumps(body["attempts"]), episode.hopeless_at, episode.sha256, episode.pictures_sha256,
     )  # fmt: skip
 
 

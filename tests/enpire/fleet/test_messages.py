@@ -55,6 +55,7 @@ ALL: list[Message] = [
         deployed="c" * 64, stopped=True, paused=False, alarm="look",
     ),
     Parcel(episode=EPISODE, arrays_file=FRAMES),
+    Parcel(episode=dataclasses.replace(EPISODE, pictures_sha256="b" * 64), arrays_file=FRAMES),
     WantPolicy(policy_id="a" * 64, part=1),
     Goodbye(cause="done"),
     Welcome(greeting=2, heartbeat_s=0.5, silent_s=5.0, preview_port=4711),

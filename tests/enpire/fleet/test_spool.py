@@ -1,4 +1,5 @@
 import dataclasses
+import hashlib
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from enpire.fleet import messages
 from enpire.fleet.messages import Parcel
 from enpire.fleet.outbox import Outbox
 from enpire.fleet.spool import Spool
+from enpire.store import durable
 from tests.enpire.fleet.point_task import environment, point_order
 from tests.enpire.fleet.test_messages import EPISODE
 
@@ -34,6 +36,48 @@ def test_an_episode_stays_until_it_is_deleted_also_over_a_restart(tmp_path: Path
     assert again.get(ids[2]) == parcels[2]
     assert ids[1] not in again
     again.close()
+
+
+def with_pictures(spool: Spool, index: int, content: bytes = b"pictures") -> Parcel:
+    """A parcel whose pictures lie where they must."""
+    item = parcel(index)
+    durable.write(spool.pictures(item.episode.order.order_id), content)
+    episode = dataclasses.replace(item.episode, pictures_sha256=hashlib.sha256(content).hexdigest())
+    return dataclasses.replace(item, episode=episode)
+
+
+def test_pictures_stay_and_go_with_their_episode(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    item = with_pictures(spool, 0)
+    order_id = item.episode.order.order_id
+    spool.put(item)
+    durable.write(spool.pictures("never-announced"), b"half an episode")
+    spool.close()
+    again = Spool(tmp_path / "spool")
+    assert again.get(order_id) == item
+    assert again.pictures(order_id).read_bytes() == b"pictures"
+    assert not again.pictures("never-announced").exists()
+    again.delete(order_id)
+    assert not again.pictures(order_id).exists()
+    again.close()
+
+
+def test_an_episode_whose_pictures_cannot_be_sent_ends_as_invalid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enpire.fleet.spool.LARGEST_PICTURES", 100)
+    spool, said = Spool(tmp_path / "spool"), list[str]()
+    lost, large = with_pictures(spool, 0), with_pictures(spool, 1, bytes(101))
+    spool.pictures(lost.episode.order.order_id).unlink()
+    outbox = Outbox(spool, time.monotonic, said.append)
+    outbox.add([lost, large])
+    ended = outbox.spool()
+    assert [episode.outcome for episode in ended] == ["invalid", "invalid"]
+    assert [episode.pictures_sha256 for episode in ended] == ["", ""]
+    assert "have 0 bytes" in ended[0].cause
+    assert "have 101 bytes" in ended[1].cause
+    assert not list((tmp_path / "spool").glob("*.pictures"))
+    spool.close()
 
 
 def test_a_second_process_on_the_same_spool_is_refused(tmp_path: Path) -> None:

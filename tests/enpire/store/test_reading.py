@@ -42,10 +42,11 @@ def test_orders_and_episodes_come_back_whole(ledger: SqliteLedger, reading: Read
     row = reading.order(order.order_id)
     assert row is not None
     assert (row.episode, row.ended_seq, row.issued_seq) == (None, None, 1)
-    ledger.append([ended(an_episode(order, "unsafe"))])
+    seen = an_episode(order, "unsafe", pictures_sha256="b" * 64)
+    ledger.append([ended(seen)])
     row = reading.order(order.order_id)
     assert row is not None
-    assert (row.episode, row.ended_seq) == (an_episode(order, "unsafe"), 2)
+    assert (row.episode, row.ended_seq) == (seen, 2)
     assert reading.order("nobody") is None
 
 
