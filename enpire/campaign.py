@@ -99,7 +99,7 @@ class Rounds:
     window: int = 4
     """Rounds whose policy episodes the learner sees; older ones are stale."""
     practised: float = 0.5
-    """Share of the collection on the train starts that are least certain, in [0, 1]; the rest is uniform."""
+    """Share of the collection on the train starts that are least certain, in [0, 1); the rest is uniform."""
     train_starts: int = 2000
     """Size of the pool of train starts."""
     supervised: float = 0.0
@@ -117,8 +117,8 @@ class Rounds:
     def __post_init__(self) -> None:
         """Refuse shares that are none, and rounds without episodes."""
         _at_least("rounds", 1, episodes=self.episodes, window=self.window, train_starts=self.train_starts)
-        if not 0 <= self.supervised <= 1 or not 0 <= self.practised <= 1:
-            raise ValueError("rounds practised and supervised must lie in [0, 1].")
+        if not 0 <= self.supervised <= 1 or not 0 <= self.practised < 1:
+            raise ValueError("rounds supervised must lie in [0, 1], and practised must lie in [0, 1).")
         if not 0 <= self.early_stop < 1 or not 0 < self.early_stop_control < 1:
             raise ValueError("rounds early_stop must lie in [0, 1), and early_stop_control in (0, 1).")
         if self.lockstep and (self.practised or self.supervised):
