@@ -85,12 +85,11 @@ class PretendFleet:
             for index, name in enumerate(self.names):
                 spooled = tuple(key for key, item in self.unacknowledged.items() if item.station == name)
                 arrivals.append(Joined(station=name, lanes=4, lease=self.lease + index, running=(), spooled=spooled))
-            arrivals.extend(self.unacknowledged.values())
         time.sleep(0.02)
         for order in list(self.held.values())[:PACE]:
             del self.held[order.order_id]
             self.unacknowledged[order.order_id] = (self.ending or self.finish)(order)
-            arrivals.append(self.unacknowledged[order.order_id])
+        arrivals.extend(self.unacknowledged.values())
         arrivals.extend(self._beat(name, index) for index, name in enumerate(self.names))
         return arrivals
 

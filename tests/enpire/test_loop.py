@@ -204,6 +204,51 @@ def test_what_was_taken_back_before_it_began_is_given_again_and_counts_for_nobod
     ledger.close()
 
 
+def test_what_a_decided_gate_no_longer_needs_is_given_back_before_it_begins(home: Home) -> None:
+    ledger = SqliteLedger(home.ledger)
+    lab = lab_of(home, ledger, replace(CAMPAIGN, goal=Goal(success=1.0, confirm_starts=5000), budget=Budget(rounds=2)))
+    run(lab)
+    decided: set[str] = set()
+    given_out: dict[str, Order] = {}
+    back: list[Order] = []
+    for event in ledger.events():
+        if event.kind == "order issued":
+            orders = [order_from(item) for item in cast("list[dict[str, object]]", event.body["orders"])]
+            assert not [order for order in orders if order.gate_id in decided], "a decided gate wants no more"
+            given_out |= {order.order_id: order for order in orders}
+        elif event.kind == "gate decided":
+            decided.add(str(event.body["gate_id"]))
+        elif event.kind == "orders ended":
+            ends = cast("list[dict[str, object]]", event.body["episodes"])
+            released = [given_out[str(end["order_id"])] for end in ends if end["cause"] == "released"]
+            assert all(order.gate_id in decided for order in released)
+            back += released
+    assert decided
+    assert len(back) > 10 * len(decided), "robots had been given more than the gate came to need"
+    assert all(check.equal for check in recompute(ledger))
+    ledger.close()
+
+
+def test_a_learner_sees_demonstrations_and_the_last_rounds_of_its_window_alone(home: Home) -> None:
+    ledger = SqliteLedger(home.ledger)
+    campaign = replace(
+        CAMPAIGN, goal=Goal(success=1.0, confirm_starts=5000), budget=Budget(rounds=3),
+        rounds=Rounds(episodes=20, train_starts=500, window=1),
+    )  # fmt: skip
+    lab = lab_of(home, ledger, campaign)
+    run(lab)
+    rows = {row.order_id: row for row in lab.state.data}
+    assert {row.round for row in rows.values()} >= {0, 1, 2}
+    for event in ledger.events(kinds=("learner started",)):
+        learned = [rows[order_id] for order_id in cast("list[str]", event.body["episodes"])]
+        policies = {row.round for row in learned if row.purpose == "collect"}
+        begun = cast("int", event.body["round"])
+        assert policies <= {begun - 1, begun}, "nothing of a version older than the window"
+        assert (begun - 1 in policies) == (begun > 0)
+        assert sum(row.purpose == "demonstrate" for row in learned) >= campaign.base.demonstrations
+    ledger.close()
+
+
 def test_a_confirmation_that_is_interrupted_gives_those_trials_again_and_is_recomputed_the_same(home: Home) -> None:
     ledger = SqliteLedger(home.ledger)
     fleet = PretendFleet(home.versions)
