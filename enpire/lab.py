@@ -13,7 +13,7 @@ from typing import Protocol
 from enpire.campaign import Campaign
 from enpire.fleet.arrivals import Beat, Fleet
 from enpire.fleet.lockstep import Lockstep
-from enpire.fleet.scheduler import Scheduler, Seat
+from enpire.fleet.scheduler import Scheduler
 from enpire.fold import fold
 from enpire.home import Home
 from enpire.inbox import Command
@@ -152,12 +152,6 @@ class Lab:
     def elapsed_s(self) -> float:
         """Wall-clock seconds of the campaign, over all its sessions."""
         return self.state.wall_s + self.clock() - self.began_s
-
-    def seat(self, station: StationSeat) -> Seat:
-        """How many orders a station can take now."""
-        held = sum(order.station == station.name for order in self.state.open.values())
-        room = station.lanes + self.campaign.stations.ahead - held
-        return Seat(station.name, station.lease, max(0, room))
 
     def due(self, what: str, every_s: float) -> bool:
         """Whether a periodic duty is due; calling it says that it is done now."""

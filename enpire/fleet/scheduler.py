@@ -8,7 +8,7 @@ every robot moving while others think.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,13 +46,16 @@ class Scheduler:
     starts: Starts
     random: random.Random
 
-    def next_orders(self, state: CampaignState, seat: Seat) -> list[Order]:
-        """Orders for one station, at most `seat.room` and as a rule exactly as many."""
-        orders: list[Order] = []
+    def next_orders(self, state: CampaignState, seat: Seat, others: Sequence[Order] = ()) -> list[Order]:
+        """Orders for one station, at most `seat.room` and as a rule exactly as many.
+
+        `others` are drawn already for other stations, and not yet in the state.
+        """
+        orders = list(others)
         for source in self._sources(state):
-            while len(orders) < seat.room and (drawn := source(state, seat, orders)):
+            while len(orders) - len(others) < seat.room and (drawn := source(state, seat, orders)):
                 orders.extend(drawn)
-        return orders
+        return orders[len(others) :]
 
     def _sources(self, state: CampaignState) -> list[Callable[..., list[Order]]]:
         if not state.champion:

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from enpire.lab import Lab
+from collections import Counter
+
+from enpire.fleet.scheduler import Seat
+from enpire.lab import Lab, StationSeat
 from enpire.store.records import order_body
+from enpire.types import Order
 
 
 def dispatch(lab: Lab) -> None:
-    """Fill every station that is here; the denominator of every rate is written first, so it cannot shrink."""
+    """Fill every station that is here; the denominator of every rate is written first, so it cannot shrink.
+
+    All stations share one write: a slow disk is waited for once a turn, however many robots are free.
+    """
     if lab.state.paused:
         return
-    for station in list(lab.stations.values()):
-        beat = station.last_beat
-        if not station.trusts(lab.state.verifier):
-            continue
-        if lab.state.holds.at(station.name):
-            continue  # it may not have heard of that yet
-        if station.away_since_s is not None or (beat is not None and (beat.stopped or beat.paused or beat.alarm)):
-            continue
-        seat = lab.seat(station)
-        if seat.room < max(1, min(station.lanes, lab.campaign.stations.ahead) // 4):
-            continue
-        orders = lab.scheduler.next_orders(lab.state, seat)
-        if orders:
-            lab.write(("order issued", {"orders": [order_body(order) for order in orders]}))
-            lab.fleet.send(station.name, orders)
+    held = Counter(order.station for order in lab.state.open.values())
+    drawn: list[Order] = []
+    for station in lab.stations.values():
+        room = station.lanes + lab.campaign.stations.ahead - held[station.name]
+        if room >= max(1, min(station.lanes, lab.campaign.stations.ahead) // 4) and _works(lab, station):
+            drawn += lab.scheduler.next_orders(lab.state, Seat(station.name, station.lease, room), drawn)
+    if not drawn:
+        return
+    lab.write(("order issued", {"orders": [order_body(order) for order in drawn]}))
+    for name in dict.fromkeys(order.station for order in drawn):
+        lab.fleet.send(name, [order for order in drawn if order.station == name])
+
+
+def _works(lab: Lab, station: StationSeat) -> bool:
+    """Whether a station takes orders now."""
+    beat = station.last_beat
+    if lab.state.holds.at(station.name):
+        return False  # it may not have heard of that yet
+    if station.away_since_s is not None or (beat is not None and (beat.stopped or beat.paused or beat.alarm)):
+        return False
+    return station.trusts(lab.state.verifier)
