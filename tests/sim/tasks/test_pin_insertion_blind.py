@@ -17,7 +17,7 @@ def test_a_search_finds_what_an_aimed_descent_misses() -> None:
     rig = blind.rig(40, 11)
     searched = roll_out(blind, rig, blind.clean_expert(), starts)
     aimed = roll_out(blind, rig, PinInsertion().clean_expert(), starts)
-    assert sum(item.truth.success for item in searched) >= 32
+    assert sum(item.truth.success for item in searched) >= 36
     assert sum(item.truth.success for item in aimed) <= 18
     said = [item.verdict.kind == "success" for item in searched + aimed]
     assert np.mean([was == item.truth.success for was, item in zip(said, searched + aimed, strict=True)]) >= 0.97
