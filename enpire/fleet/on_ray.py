@@ -33,6 +33,8 @@ from enpire.store import durable
 
 LOST = -9
 """The exit code of a process whose machine or worker was lost."""
+_OPEN_DOOR = "set stations.bind of the campaign to tcp://0.0.0.0:PORT (keys are made by themselves)"
+_OPEN_THINKER = "begin it with --bind tcp://0.0.0.0:PORT and name its machine in stations.policy_server of the campaign"
 
 
 def join(address: str) -> Any:
@@ -63,12 +65,13 @@ def join(address: str) -> Any:
 def start_on_ray(campaign: Campaign, home: Home, address: str, say: Callable[[str], None]) -> RayStations:
     """Put the campaign's stations on the cluster that RAY_ADDRESS names; `stop()` ends them within two seconds.
 
-    UsageError when the cluster has other machines and the campaign's address stays on this one.
+    UsageError when the cluster has other machines, and the campaign's address or its policy server stays on this one.
     """
     ray = join(os.environ.get("RAY_ADDRESS", "local"))
     try:
         here = ray.util.get_node_ip_address()
         nodes = [str(node["NodeManagerAddress"]) for node in ray.nodes() if node["Alive"]]
+        _check_reach(campaign.stations.policy_server, set(nodes) - {here}, _OPEN_THINKER)
         head, cores = ray.get_runtime_context().gcs_address, ray.cluster_resources().get("CPU", 1.0)
         say(f"Ray cluster {head}: {len(nodes)} node(s), {cores:g} cores.")
         files = [with_key(file, address, home) for file in station_files(campaign, home)]
@@ -85,13 +88,16 @@ def reachable(address: str, here: str, machines: set[str]) -> str:
     """The orchestrator's address as every machine of the cluster can reach it; UsageError when some cannot."""
     if machines <= {here}:
         return from_here(address)
-    if stays_here(address):
-        others = ", ".join(sorted(machines - {here}))
-        raise UsageError(
-            f"The Ray cluster has machines ({others}) that cannot reach {address}: set stations.bind of the campaign "
-            "to tcp://0.0.0.0:PORT (keys are made by themselves), or run --on local."
-        )
+    _check_reach(address, machines - {here}, _OPEN_DOOR)
     return address.replace("//0.0.0.0:", f"//{here}:")
+
+
+def _check_reach(address: str, others: set[str], remedy: str) -> None:
+    if others and stays_here(address):
+        raise UsageError(
+            f"The Ray cluster has machines ({', '.join(sorted(others))}) that cannot reach {address}: {remedy}, or run"
+            " --on local."
+        )
 
 
 class RayStations(LocalStations):

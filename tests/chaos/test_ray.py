@@ -9,14 +9,17 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from enpire.campaign import Campaign, Stations
 from enpire.errors import TransportProblem, UsageError
 from enpire.fleet import on_ray
 from enpire.fleet.curve_keys import enroll, server_keys
 from enpire.fleet.station_file import write_station
+from enpire.home import open_home
 from enpire.store.ledger import SqliteLedger
 from tests.chaos.harness import Orchestrator, Witness, audit, free_port, until
 from tests.chaos.point_lab import write_campaign
@@ -133,6 +136,31 @@ def test_an_address_that_other_machines_cannot_reach_is_refused() -> None:
     assert on_ray.reachable("tcp://0.0.0.0:7000", "10.0.0.1", {"10.0.0.1", "10.0.0.2"}) == "tcp://10.0.0.1:7000"
     with pytest.raises(UsageError, match=r"10\.0\.0\.2.*set stations\.bind"):
         on_ray.reachable("tcp://127.0.0.1:7000", "10.0.0.1", {"10.0.0.1", "10.0.0.2"})
+
+
+class TwoMachines:
+    """As much of the module `ray` as is asked before any station begins."""
+
+    gone = False
+    util = SimpleNamespace(get_node_ip_address=lambda: "10.0.0.1")
+
+    def nodes(self) -> list[dict[str, object]]:
+        return [{"NodeManagerAddress": f"10.0.0.{number}", "Alive": True} for number in (1, 2)]
+
+    def shutdown(self) -> None:
+        self.gone = True
+
+
+def test_a_policy_server_that_other_machines_cannot_reach_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = TwoMachines()
+    monkeypatch.setattr(on_ray, "join", lambda _: cluster)
+    stations = Stations(bind="tcp://0.0.0.0:7000", policy_server="tcp://127.0.0.1:7100")
+    campaign = Campaign(name="far", task="point", recipe="r", stations=stations)
+    with pytest.raises(UsageError, match=r"10\.0\.0\.2\) .*cannot reach tcp://127\.0\.0\.1:7100.*policy_server"):
+        on_ray.start_on_ray(campaign, open_home(tmp_path / "home"), "tcp://0.0.0.0:7000", print)
+    assert cluster.gone
 
 
 def test_a_station_on_another_machine_keeps_its_state_on_that_machine(
