@@ -19,11 +19,13 @@ def fold(state: CampaignState, kind: str, body: Mapping[str, object]) -> None:
 
 
 def rebuilt(ledger: Ledger, campaign_id: str) -> CampaignState:
-    """The state of a campaign from its events alone."""
+    """The state of a campaign from its events; what people ask of stations holds across campaigns."""
     state = CampaignState(campaign_id=campaign_id)
     for event in ledger.events():
         if event.body.get("campaign_id") == campaign_id:
             fold(state, event.kind, event.body)
+        elif event.kind == "command accepted":
+            _accepted(state, event.body)
     return state
 
 

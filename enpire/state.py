@@ -137,7 +137,7 @@ class EarlyStops:
 
 @dataclass(slots=True)
 class Holds:
-    """Stops and pauses of stations that people asked for and nobody took back."""
+    """Stops and pauses of stations that people asked for, in any campaign of the home, and nobody took back."""
 
     asked: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     """(verb, station or empty for all, by), oldest first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -209,6 +209,39 @@ def test_what_is_asked_of_a_station_that_is_away_is_asked_again_when_it_is_back(
     assert lab.state.holds.at("one") == {}
     assert lab.state.holds.at("two") == {"stop": "anna"}
     ledger.close()
+
+
+def test_a_stop_holds_in_the_next_campaign_too_until_somebody_resumes(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enpire.service._verifier", lambda campaign: SimpleNamespace(digest=""))  # the coin has none
+    turn(lab)
+    for verb, station in (("stop", "two"), ("pause", "three"), ("stop", "four"), ("resume", "four")):
+        inbox.leave(lab.home.inbox, verb, station, "anna")
+        heeded(lab)
+    lab.write(("campaign ended", {"reached": False, "reason": "spent"}))
+    wind_up(lab)
+    fleet = PretendFleet(lab.home.versions, lease=9)
+    begun = _begun(lab.ledger, replace(CAMPAIGN, name="next"), lab.home)
+    later = replace(lab, state=begun, fleet=fleet, stations={}, timer_s={}, pending_commands={})
+    given: list[str] = []
+    later.watchers = [lambda kind, body: given.extend(stations_of(body) if kind == "order issued" else [])]
+    turn(later)
+    turn(later)
+    assert set(given) == {"one", "four"}
+    said = [word for word in fleet.commands if word[1] != "deploy"]
+    assert said == [("two", "stop", "anna"), ("three", "pause", "anna")]
+    inbox.leave(lab.home.inbox, "resume", "two", "berta")
+    heeded(later)
+    turn(later)
+    turn(later)
+    assert set(given) == {"one", "two", "four"}
+    assert rebuilt(lab.ledger, begun.campaign_id) == later.state
+    wind_up(later)
+
+
+def stations_of(body: Mapping[str, object]) -> list[str]:
+    return [str(order["station"]) for order in cast("list[dict[str, object]]", body["orders"])]
 
 
 def deployed(lab: Lab, *versions: str) -> None:
