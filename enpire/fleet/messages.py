@@ -29,6 +29,8 @@ LARGEST_PICTURES = 2 * 2**30
 _DIGEST = 8
 PART = 4 * 2**20
 """Bytes of one part of a policy's files."""
+_BEAT = b"\x95" + b"".join(cast(bytes, msgpack.packb(item)) for item in (SCHEMA, Beat.__name__))  # pyright: ignore[reportUnknownMemberType]
+"""How a packed beat begins: a list of five, the schema, the name."""
 Verb = Literal["pause", "resume", "stop", "deploy", "leave"]
 VERBS: tuple[Verb, ...] = ("pause", "resume", "stop", "deploy", "leave")
 
@@ -203,6 +205,11 @@ def decode(data: bytes) -> Envelope:
         raise TransportProblem(f"A message has the unknown type {kind!r}; known are: {', '.join(_READERS)}.")
     message = reader(Fields(items[4], f"A {kind} message"))
     return Envelope(message=message, lease=outer.whole("lease"), number=outer.whole("number"))
+
+
+def is_beat(data: bytes | memoryview) -> bool:
+    """Whether these bytes begin as a beat does: of several in a row only the last one matters. Reads nothing else."""
+    return data[_DIGEST : _DIGEST + len(_BEAT)] == _BEAT
 
 
 def _plain(value: object) -> object:

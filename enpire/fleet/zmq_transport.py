@@ -41,13 +41,15 @@ from enpire.fleet.messages import (
     Welcome,
     decode,
     encode,
+    is_beat,
 )
 from enpire.fleet.previews import PreviewDesk
 from enpire.fleet.zmq_link import LINGER_MS, check_plain, limit_costs
 from enpire.types import Episode, Order
 
 _DRAIN = 512
-"""Messages that one poll takes at most, so that a flood cannot hold the loop."""
+"""Messages that one poll takes at most beside beats, so that a flood cannot hold the loop."""
+_DRAIN_WITH_BEATS = 16 * _DRAIN
 
 
 @dataclass(slots=True)
@@ -216,18 +218,33 @@ class ZmqFleet:
         while self._door is not None and self._door.socket.poll(0):
             if why := self._door.answer():
                 self._waiting.extend(self._complaints.add("unknown", why))
-        for _ in range(_DRAIN):
+        beats: dict[bytes, list[zmq.Frame]] = {}
+        others = 0
+        for _ in range(_DRAIN_WITH_BEATS):
             try:
                 parts = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
-                return
-            self._waiting.extend(self._received([part.bytes for part in parts], self._key_name(parts)))
+                break
+            peer = parts[0].bytes
+            earlier = beats.pop(peer, None)
+            if is_beat(parts[-1].bytes):
+                beats[peer] = parts  # what it said before is overtaken
+                continue
+            for message in (earlier, parts):
+                if message is not None:
+                    self._waiting.extend(self._received(message))
+            others += 1
+            if others == _DRAIN:
+                break
+        for parts in beats.values():
+            self._waiting.extend(self._received(parts))
 
     def _key_name(self, parts: list[zmq.Frame]) -> str:
         """The station whose key the peer has; empty without encryption."""
         return str(parts[-1].get("User-Id")) if self._door is not None else ""
 
-    def _received(self, frames: list[bytes], key_name: str) -> Sequence[Arrival]:
+    def _received(self, parts: list[zmq.Frame]) -> Sequence[Arrival]:
+        frames, key_name = [part.bytes for part in parts], self._key_name(parts)
         peer, session = frames[0], self._peers.get(frames[0])
         name = session.station if session else peer.hex()[:32]
         if len(frames) != 2:

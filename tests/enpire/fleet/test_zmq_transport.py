@@ -1,6 +1,7 @@
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -331,3 +332,22 @@ def test_orders_that_cannot_be_sent_keep_nothing_else_out(
         fleet.send("one", [point_order("p", 0, "one")])
         seen.extend(fleet.poll(0.05))
     assert [arrival.station for arrival in seen if isinstance(arrival, Left)] == ["one"]
+
+
+def test_of_many_beats_that_wait_the_newest_is_heard_and_nothing_else_is_overtaken(
+    fleet: ZmqFleet, links: Callable[[ZmqFleet, str], StationLink]
+) -> None:
+    one, two = links(fleet, "one"), links(fleet, "two")
+    leases = {"one": join(fleet, one).lease, "two": join(fleet, two).lease}
+    for number in range(300):
+        for link in (one, two):
+            say(link, replace(beat(link.name), queued=number), leases[link.name])
+    say(one, Goodbye(cause="it ends"), leases["one"])
+    time.sleep(0.5)  # all of it waits at the laboratory's end
+    seen = until(fleet, Left)
+    beats = [arrival for arrival in seen if isinstance(arrival, Beat)]
+    assert {arrival.station: arrival.queued for arrival in beats} == {"one": 299, "two": 299}
+    assert len(beats) <= 4, "each station's newest, of what one look or two found"
+    assert not [arrival for arrival in seen if isinstance(arrival, Refused)], (
+        "a beat before a goodbye is heard before it"
+    )
