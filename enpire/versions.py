@@ -1,15 +1,18 @@
-"""Policy versions as folders of plain files: identity, durable publication, and the bytes for the wire. No torch."""
+"""Policy versions as folders of plain files: identity, durable publication, and the bytes for the wire. No torch.
+
+Nothing here holds a whole version in memory: weights may be larger than that.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
-
-import msgpack  # pyright: ignore[reportMissingTypeStubs]
 
 from enpire.errors import FileProblem
 from enpire.store import durable
@@ -18,7 +21,11 @@ MANIFEST = "policy.json"
 """The file that every version has: a JSON object with `kind`, the name of the policy plug-in that loads it."""
 ID = re.compile(r"[0-9a-f]{64}")
 """The form of a policy_id."""
-_SCHEMA = 1
+_SCHEMA = 2
+_LENGTH = 8
+"""Bytes of the number before the list of files, which says how long that is."""
+_LONGEST_LIST, _LARGEST_MANIFEST = 2**20, 2**24
+_CHUNK = 2**20
 
 
 def identify(folder: Path) -> str:
@@ -26,7 +33,13 @@ def identify(folder: Path) -> str:
 
     FileProblem when it is not a version: no manifest, or anything but plain files (a link could change later).
     """
-    return _digest(_read(folder))
+    digest = hashlib.sha256()
+    for name, size in _sizes(folder).items():
+        encoded = name.encode()
+        digest.update(len(encoded).to_bytes(8, "big") + encoded + size.to_bytes(8, "big"))
+        for chunk in _chunks(folder / name, 0, size):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def manifest(folder: Path) -> Mapping[str, object]:
@@ -42,77 +55,123 @@ def publish(folder: Path, versions_root: Path) -> str:
 
     Publishing the same files again is a no-op; a published version that has been changed is refused by FileProblem.
     """
-    files = _read(folder)
-    policy_id = _digest(files)
-    _place(files, versions_root / policy_id, policy_id)
+    policy_id = identify(folder)
+    kept = versions_root / policy_id
+    if not kept.exists():
+        copy(folder, kept)
+    if identify(kept) != policy_id:
+        raise FileProblem(f"{kept} holds files that are not version {policy_id}: delete that folder and try again.")
     return policy_id
 
 
-def pack(folder: Path) -> bytes:
-    """All files of a version as one message (msgpack), for `unpack` on another machine."""
-    files = _read(folder)
-    whole = {"schema": _SCHEMA, "files": [[name, files[name]] for name in sorted(files)]}
-    return cast(bytes, msgpack.packb(whole))  # pyright: ignore[reportUnknownMemberType]
+def copy(folder: Path, target: Path) -> None:
+    """Copy the files of a version to a new folder, durably and all at once. Whose files they are `identify` says."""
+    _place({name: _chunks(folder / name, 0, size) for name, size in _sizes(folder).items()}, target)
 
 
-def unpack(data: bytes, folder: Path) -> str:
-    """Write the files of a packed version to `folder`, durably and all at once; returns their policy_id.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """All files of a version as one row of bytes for `unpack` on another machine; read from the disk when asked for."""
 
-    Compare it with the id that you asked for. FileProblem when the message is malformed, or when `folder` holds
-    something else already.
+    folder: Path
+    sizes: Mapping[str, int]
+    """File -> bytes, in their order."""
+    head: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole row."""
+        return len(self.head) + sum(self.sizes.values())
+
+    def read(self, offset: int, size: int) -> bytes:
+        """At most `size` bytes from `offset` on, fewer at the end only."""
+        found = bytearray(self.head[offset : offset + size])
+        begin = len(self.head)
+        for name, length in self.sizes.items():
+            low, high = max(offset - begin, 0), min(offset + size - begin, length)
+            found += b"".join(_chunks(self.folder / name, low, high - low))
+            begin += length
+        return bytes(found)
+
+
+def pack(folder: Path) -> Packed:
+    """A version as it travels: the length of a list, the list [[name, bytes], ...] as JSON, then the files."""
+    sizes = _sizes(folder)
+    listed = json.dumps({"schema": _SCHEMA, "files": list(sizes.items())}).encode()
+    return Packed(folder=folder, sizes=sizes, head=len(listed).to_bytes(_LENGTH, "big") + listed)
+
+
+def unpack(packed: Path, folder: Path) -> str:
+    """Write the files of a packed version to a new folder, durably and all at once; returns their policy_id.
+
+    Compare it with the id that you asked for. FileProblem when the file is malformed; then nothing is written.
     """
-    files = _parse(data)
-    policy_id = _digest(files)
-    _place(files, folder, policy_id)
-    return policy_id
+    places = _places(packed)
+    _place({name: _chunks(packed, *place) for name, place in places.items()}, folder)
+    return identify(folder)
 
 
-def _read(folder: Path) -> dict[str, bytes]:
+def _sizes(folder: Path) -> dict[str, int]:
+    """File -> bytes, sorted by name; FileProblem when they are no version."""
     if not folder.is_dir():
         raise FileProblem(f"There is no policy version at {folder}: it must be a folder with {MANIFEST} and weights.")
-    files: dict[str, bytes] = {}
+    sizes: dict[str, int] = {}
     for path in sorted(folder.iterdir()):
         if path.is_symlink() or not path.is_file():
             raise FileProblem(
                 f"{path} is not a plain file; a policy version holds plain files only, no folders or links."
             )
         _check_name(path.name)
-        files[path.name] = path.read_bytes()
-    _check_manifest(files, str(folder))
-    return files
+        sizes[path.name] = path.stat().st_size
+    manifest(folder)
+    return sizes
 
 
-def _parse(data: bytes) -> dict[str, bytes]:
+def _chunks(path: Path, offset: int, size: int) -> Iterator[bytes]:
+    """Some bytes of a file, a little at a time."""
+    if size <= 0:
+        return
+    with path.open("rb") as file:
+        file.seek(offset)
+        while size > 0 and (chunk := file.read(min(size, _CHUNK))):
+            size -= len(chunk)
+            yield chunk
+
+
+def _places(packed: Path) -> dict[str, tuple[int, int]]:
+    """File -> (offset, bytes) in a packed version; FileProblem when it is none."""
+    whole = packed.stat().st_size
+    with packed.open("rb") as file:
+        length = int.from_bytes(file.read(_LENGTH), "big")
+        listed = file.read(min(length, _LONGEST_LIST))
     try:
-        message = cast(object, msgpack.unpackb(data, raw=False, strict_map_key=True))  # pyright: ignore[reportUnknownMemberType]
-    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
-        raise FileProblem(f"This is not a packed policy version ({len(data)} bytes): {error}.") from error
-    if not isinstance(message, dict):
-        raise FileProblem("A packed policy version must be a map with schema and files.")
-    fields = cast(dict[str, object], message)
+        content: object = json.loads(listed)
+    except (ValueError, RecursionError) as error:
+        raise FileProblem(f"This is not a packed policy version ({whole} bytes): {error}.") from error
+    fields = cast("dict[str, object]", content) if isinstance(content, dict) else {}
     if fields.get("schema") != _SCHEMA or not isinstance(fields.get("files"), list):
         raise FileProblem(f"A packed policy version must say schema {_SCHEMA} and list its files.")
-    files: dict[str, bytes] = {}
-    for entry in cast(list[object], fields["files"]):
+    places: dict[str, tuple[int, int]] = {}
+    offset = _LENGTH + length
+    for entry in cast("list[object]", fields["files"]):
         match entry:
-            case [str() as name, bytes() as content] if name not in files:
+            case [str() as name, int() as size] if name not in places and size >= 0:
                 _check_name(name)
-                files[name] = content
+                places[name] = offset, size
+                offset += size
             case _:
                 raise FileProblem("Each file of a packed policy version must be [name, bytes], each name once.")
-    _check_manifest(files, "The packed policy version")
-    return files
+    if offset != whole:
+        raise FileProblem(f"A packed policy version of {offset} bytes has {whole}; it was damaged on the way.")
+    if places.get(MANIFEST, (0, _LARGEST_MANIFEST))[1] >= _LARGEST_MANIFEST:
+        raise FileProblem(f"The packed policy version has no {MANIFEST} of less than {_LARGEST_MANIFEST} bytes.")
+    _manifest(b"".join(_chunks(packed, *places[MANIFEST])), packed / MANIFEST)
+    return places
 
 
 def _check_name(name: str) -> None:
     if not name or name[0] == "." or "/" in name or "\\" in name or "\0" in name:
         raise FileProblem(f"A policy version cannot hold a file named {name!r}: no folders, no hidden files.")
-
-
-def _check_manifest(files: Mapping[str, bytes], where: str) -> None:
-    if MANIFEST not in files:
-        raise FileProblem(f"{where} is not a policy version: it has no {MANIFEST}.")
-    _manifest(files[MANIFEST], Path(where) / MANIFEST)
 
 
 def _manifest(data: bytes, path: Path) -> Mapping[str, object]:
@@ -126,19 +185,17 @@ def _manifest(data: bytes, path: Path) -> Mapping[str, object]:
     return fields
 
 
-def _digest(files: Mapping[str, bytes]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(files):
-        encoded = name.encode()
-        digest.update(len(encoded).to_bytes(8, "big") + encoded + len(files[name]).to_bytes(8, "big"))
-        digest.update(files[name])
-    return digest.hexdigest()
-
-
-def _place(files: Mapping[str, bytes], folder: Path, policy_id: str) -> None:
-    if not folder.exists():
-        staged = durable.stage_folder(folder)
-        durable.fill_folder(staged, files)
-        durable.reveal([(staged, folder)])
-    if identify(folder) != policy_id:
-        raise FileProblem(f"{folder} holds files that are not version {policy_id}: delete that folder and try again.")
+def _place(files: Mapping[str, Iterable[bytes]], folder: Path) -> None:
+    if folder.exists():
+        raise FileProblem(f"{folder} exists already; a policy version goes to a new folder.")
+    staged = durable.stage_folder(folder)
+    try:
+        for name, chunks in files.items():
+            with (staged / name).open("xb") as file:
+                file.writelines(chunks)
+            durable.sync(staged / name)
+    except OSError as error:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise durable.refusal(error, folder) from error
+    durable.sync_folder(staged)
+    durable.reveal([(staged, folder)])

@@ -80,8 +80,8 @@ def export(
         wanted = views.find_version(records, views.find_campaign(records, campaign), policy).id
     if target.exists():
         raise UsageError(f"{target} exists already: name a new folder for the version.")
-    packed = versions.pack(folder / "versions" / wanted)
-    if versions.unpack(packed, target.absolute()) != wanted:
+    versions.copy(folder / "versions" / wanted, target.absolute())
+    if versions.identify(target) != wanted:
         raise FileProblem(f"The files of {wanted} in {folder / 'versions'} were changed: {target} is not that version.")
     print(f"Version {wanted} is in {target}.")
 
@@ -94,6 +94,9 @@ def serve(
     any_kind: Annotated[
         bool, typer.Option("--any-kind", help="Load versions of any kind: only where you trust whoever may ask.")
     ] = False,
+    loaded: Annotated[
+        int, typer.Option(help="Versions held in memory; the one asked for longest ago goes.", min=1)
+    ] = 8,
 ) -> None:
     """Think for the policies of several stations: put this on the computer with the GPU (docs/fleet.md)."""
     import platform
@@ -105,7 +108,8 @@ def serve(
     from enpire.home import open_home
 
     root, ended = open_home(home), threading.Event()
-    server = PolicyServer(root.root / "served", bind, None if stays_here(bind) else root.keys, tell, any_kind=any_kind)
+    keys = None if stays_here(bind) else root.keys
+    server = PolicyServer(root.root / "served", bind, keys, tell, any_kind=any_kind, loaded=loaded)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _, __: ended.set())
     reached = server.address.replace("//0.0.0.0:", f"//{platform.node()}:")

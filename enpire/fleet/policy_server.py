@@ -46,7 +46,7 @@ from enpire.store import durable
 from enpire.types import FloatArray, IntArray, Observation
 
 LOADED, KEPT = 8, 64
-"""Versions held in memory, and on the disk."""
+"""Versions held in memory, unless somebody says how many, and on the disk."""
 MOST_PARTS = 16 * 1024
 LEAST_FREE = 2**30
 """Bytes of free disk below which no further version is taken."""
@@ -97,21 +97,22 @@ class PolicyServer:
         keys: folder with this server's keys and the `allowed` stations (`enpire.fleet.curve_keys`).
         say: where one line about what happened goes.
         any_kind: whether versions may also name their kind as "module:name", which can be any code.
+        loaded: versions held in memory, at least 1.
 
     Raises:
         TransportProblem: the address is in use, or can be reached from elsewhere and there are no keys.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - where it listens, and what its owner allows
         self, folder: Path, address: str, keys: Path | None = None, say: Callable[[str], None] = print,
-        *, any_kind: bool = False,
+        *, any_kind: bool = False, loaded: int = LOADED,
     ) -> None:  # fmt: skip
         if keys is None:
             check_plain(address)
         durable.make_folder(folder)
         for left in [*folder.glob("incoming-*"), *folder.glob("*.parts")]:
             shutil.rmtree(left) if left.is_dir() else left.unlink()
-        self._folder, self._say, self._any_kind = folder, say, any_kind
+        self._folder, self._say, self._any_kind, self._most_loaded = folder, say, any_kind, loaded
         self._versions: OrderedDict[str, _Shelved] = OrderedDict()
         self._loading: dict[str, Future[Policy]] = {}
         self._have: dict[str, int] = {}
@@ -229,7 +230,7 @@ class PolicyServer:
             why = " ".join(str(problem).split())
             raise PolicyProblem(f"the policy server cannot load it: {why}"[:1000]) from problem
         shelved = self._versions[policy_id] = _Shelved(policy)
-        while len(self._versions) > LOADED:
+        while len(self._versions) > self._most_loaded:
             self._versions.popitem(last=False)
         self._say(f"loaded {policy_id[:12]}")
         return shelved
@@ -244,8 +245,8 @@ class PolicyServer:
             return {"have": total}  # another station was quicker
         parts = self._folder / f"{policy_id}.parts"
         if policy_id not in self._have:
-            if shutil.disk_usage(self._folder).free < LEAST_FREE:
-                raise PolicyProblem(f"the disk of the policy server ({self._folder}) is nearly full")
+            if shutil.disk_usage(self._folder).free < LEAST_FREE + 2 * total * PART:  # the parts, then its files
+                raise PolicyProblem(f"the disk of the policy server ({self._folder}) is too full for it")
             parts.write_bytes(b"")
         have = self._have.setdefault(policy_id, 0)
         if number == have:
@@ -261,7 +262,7 @@ class PolicyServer:
         """On the loader's thread: check the files that arrived, keep them by their hash, load them."""
         incoming = self._folder / f"incoming-{policy_id}"
         try:
-            if (found := versions.unpack(parts.read_bytes(), incoming)) != policy_id:
+            if (found := versions.unpack(parts, incoming)) != policy_id:
                 raise PolicyProblem(f"the files that arrived have the hash {found[:12]}; they were damaged on the way")
             incoming.rename(self._folder / policy_id)
         finally:

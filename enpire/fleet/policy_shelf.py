@@ -10,7 +10,7 @@ import shutil
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast, runtime_checkable
 
@@ -47,7 +47,8 @@ class Losable(Protocol):
 class _Fetch:
     """A version on its way here."""
 
-    parts: list[bytes] = field(default_factory=list[bytes])
+    have: int = 0
+    """Parts of it that are in the file."""
     asked_s: float = -1e9
 
 
@@ -76,7 +77,7 @@ class PolicyShelf:
     ) -> None:  # fmt: skip
         durable.make_folder(folder)
         for left in folder.glob("incoming-*"):
-            shutil.rmtree(left)
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
         self._folder, self._task, self._seed = folder, task, seed
         self._loaded: OrderedDict[str, LoadedPolicy] = OrderedDict()
         self._loading: dict[str, Future[LoadedPolicy]] = {}
@@ -136,22 +137,29 @@ class PolicyShelf:
         for policy_id, fetch in self._fetching.items():
             if now - fetch.asked_s > _ASK_AGAIN_S:
                 fetch.asked_s = now
-                return WantPolicy(policy_id=policy_id, part=len(fetch.parts))
+                return WantPolicy(policy_id=policy_id, part=fetch.have)
         return None
 
     def arrived(self, part: PolicyPart) -> None:
         """Take one part; with the last one the hash is checked before anything is kept."""
         fetch = self._fetching.get(part.policy_id)
-        if fetch is None or part.part != len(fetch.parts):
+        if fetch is None or part.part != fetch.have:
             return
-        fetch.parts.append(part.data)
-        fetch.asked_s = -1e9
-        if len(fetch.parts) == part.parts:
+        packed = self._folder / f"incoming-{part.policy_id}.parts"
+        try:
+            with packed.open("ab" if fetch.have else "wb") as file:
+                file.write(part.data)
+        except OSError as problem:
+            packed.unlink(missing_ok=True)
+            self.missing(PolicyMissing(policy_id=part.policy_id, why=str(durable.refusal(problem, packed))))
+            return
+        fetch.have, fetch.asked_s = fetch.have + 1, -1e9
+        if fetch.have == part.parts:
             del self._fetching[part.policy_id]
-            self._start(part.policy_id, lambda: self._keep(part.policy_id, b"".join(fetch.parts)))
+            self._start(part.policy_id, lambda: self._keep(part.policy_id, packed))
 
     def missing(self, answer: PolicyMissing) -> None:
-        """The orchestrator cannot give it."""
+        """It cannot be had."""
         if self._fetching.pop(answer.policy_id, None) is not None:
             self._refuse(answer.policy_id, f"policy {answer.policy_id[:12]} cannot be had: {answer.why}", fetched=False)
 
@@ -189,13 +197,14 @@ class PolicyShelf:
     def _expert(self) -> LoadedPolicy:
         return _checked(EXPERT, self._task.expert(self._seed), SOURCE_EXPERT)
 
-    def _keep(self, policy_id: str, packed: bytes) -> LoadedPolicy:
+    def _keep(self, policy_id: str, packed: Path) -> LoadedPolicy:
         incoming = self._folder / f"incoming-{policy_id}"
         try:
             if (found := versions.unpack(packed, incoming)) != policy_id:
                 raise PolicyProblem(f"the files that arrived have the hash {found[:12]}; they were damaged on the way")
             incoming.rename(self._folder / policy_id)
         finally:
+            packed.unlink()
             shutil.rmtree(incoming, ignore_errors=True)
         self._forget_old()
         return self._made(policy_id)

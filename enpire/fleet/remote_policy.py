@@ -82,12 +82,12 @@ class PolicyServerLink:
         self._decide.close()
         self._prepare.close()
 
-    def _hand_over(self, packed: bytes, policy_id: str) -> None:
+    def _hand_over(self, packed: versions.Packed, policy_id: str) -> None:
         """Every part that the server does not have; another station may hand over the same version meanwhile."""
-        parts = -(-len(packed) // PART)
+        parts = -(-packed.size // PART)
         have = 0
         while have < parts:
-            data = packed[have * PART : (have + 1) * PART]
+            data = packed.read(have * PART, PART)
             answer = self._prepare.ask("part", policy_id=policy_id, part=have, parts=parts, data=data)
             have = answer.whole("have", 0, parts)
 

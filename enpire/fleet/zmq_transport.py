@@ -111,7 +111,6 @@ class ZmqFleet:
         self._stations: dict[str, _Session] = {}
         self._peers: dict[bytes, _Session] = {}
         self._fenced: OrderedDict[bytes, str] = OrderedDict()
-        self._packed: OrderedDict[str, bytes] = OrderedDict()
         self._waiting: deque[Arrival] = deque()
         self._clock = computer.clock
         self._complaints = _Complaints(clock=computer.clock)
@@ -339,18 +338,14 @@ class ZmqFleet:
         # The id becomes a path: nothing but a hash may pass.
         if len(policy_id) != 64 or any(letter not in "0123456789abcdef" for letter in policy_id):
             return PolicyMissing(policy_id=policy_id, why="it is not the sha256 of a policy version")
-        if policy_id not in self._packed:
-            try:
-                self._packed[policy_id] = policy_files.pack(self._versions / policy_id)
-            except (EnpireError, OSError) as problem:
-                return PolicyMissing(policy_id=policy_id, why=str(problem)[:2000])
-            while len(self._packed) > 3:
-                self._packed.popitem(last=False)
-        packed = self._packed[policy_id]
-        parts = max(1, -(-len(packed) // PART))
+        try:
+            packed = policy_files.pack(self._versions / policy_id)
+            data = packed.read(want.part * PART, PART)
+        except (EnpireError, OSError) as problem:
+            return PolicyMissing(policy_id=policy_id, why=str(problem)[:2000])
+        parts = -(-packed.size // PART)
         if want.part >= parts:
             return PolicyMissing(policy_id=policy_id, why=f"it has {parts} parts, not {want.part + 1}")
-        data = packed[want.part * PART : (want.part + 1) * PART]
         return PolicyPart(policy_id=policy_id, part=want.part, parts=parts, data=data)
 
 

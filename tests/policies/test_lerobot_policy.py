@@ -72,8 +72,8 @@ def test_a_version_is_plain_files_and_travels(folder: Path, tmp_path: Path) -> N
     other.mkdir()
     for name, content in files.items():
         (other / name).write_bytes(content)
-    first, second = versions.identify(other), versions.unpack(versions.pack(other), tmp_path / "third")
-    assert first == second
+    versions.copy(other, tmp_path / "third")
+    assert versions.identify(other) == versions.identify(tmp_path / "third")
     left, right = lerobot_policy.load(other), lerobot_policy.load(tmp_path / "third")
     for policy in (left, right):
         policy.begin(0, seed=1)

@@ -87,7 +87,7 @@ def seen(rows: int) -> Observation:
 
 def test_it_loads_without_a_hub_and_a_lane_decides_alike_in_any_company(folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    assert versions.unpack(versions.pack(folder), other) == versions.identify(folder)
+    versions.copy(folder, other)
     loader: Any = load("policies", str(versions.manifest(other)["kind"]))
     policy, again = loader(other), loader(folder)
     whole = seen(3)

@@ -7,8 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from enpire.fleet.chunks import LoadedPolicy
 from enpire.fleet.computer import Computer
 from enpire.fleet.curve_keys import StationKeys, enroll, read_pair, server_keys
 from enpire.fleet.lanes import Lanes
+from enpire.fleet.messages import PolicyPart, WantPolicy
 from enpire.fleet.policy_server import PolicyServer
 from enpire.fleet.policy_shelf import PolicyShelf
 from enpire.fleet.questions import array_out, decode, encode, observation_out
@@ -75,19 +77,25 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     opened.close()
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[PolicyServer]:
-    """Answers in a thread."""
-    opened, ended = (
-        PolicyServer(tmp_path / "served", "tcp://127.0.0.1:*", say=lambda _: None, any_kind=True),
-        threading.Event(),
-    )
+@contextmanager
+def answering(folder: Path, keys: Path | None = None, **options: Any) -> Iterator[PolicyServer]:
+    """A server that answers in a thread."""
+    given = {"any_kind": True, **options}
+    opened, ended = PolicyServer(folder, "tcp://127.0.0.1:*", keys, lambda _: None, **given), threading.Event()
     thread = threading.Thread(target=opened.run, args=(ended,))
     thread.start()
-    yield opened
-    ended.set()
-    thread.join()
-    opened.close()
+    try:
+        yield opened
+    finally:
+        ended.set()
+        thread.join()
+        opened.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[PolicyServer]:
+    with answering(tmp_path / "served") as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -281,18 +289,12 @@ def test_files_that_are_not_those_of_the_hash_are_not_kept(link: PolicyServerLin
 
 
 def test_a_version_that_names_any_code_is_refused_unless_allowed(tmp_path: Path) -> None:
-    server, ended = PolicyServer(tmp_path / "s", "tcp://127.0.0.1:*", say=lambda _: None), threading.Event()
-    thread = threading.Thread(target=server.run, args=(ended,))
-    thread.start()
-    link = PolicyServerLink(server.address)
-    try:
-        with pytest.raises(PolicyProblem, match="not installed here"):
-            made(link, tmp_path, "site:addsitedir")
-    finally:
-        link.close()
-        ended.set()
-        thread.join()
-        server.close()
+    with (
+        answering(tmp_path / "s", any_kind=False) as server,
+        closing(PolicyServerLink(server.address)) as link,
+        pytest.raises(PolicyProblem, match="not installed here"),
+    ):
+        made(link, tmp_path, "site:addsitedir")
 
 
 def test_two_stations_hand_over_one_large_version_together(
@@ -309,6 +311,46 @@ def test_two_stations_hand_over_one_large_version_together(
     assert versions.identify(tmp_path / "served" / policy_id) == policy_id
     for link in links:
         link.close()
+
+
+def test_no_more_versions_are_held_than_somebody_says(tmp_path: Path) -> None:
+    lanes = np.asarray([0])
+    with answering(tmp_path / "s", loaded=1) as server, closing(PolicyServerLink(server.address)) as link:
+        first = made(link, tmp_path, f"{HERE}:load_gifted")
+        second = made(link, tmp_path, "tests.enpire.fleet.point_task:load")
+        for policy in (first, second):
+            policy.begin(0, 1)
+        assert second.act(looked((0.0, 0.0)), lanes).shape == (1, PointPolicy.horizon, 2)
+        with pytest.raises(PolicyProblem, match="does not hold"):
+            first.act(looked((0.0, 0.0)), lanes)
+        assert cast("RemotePolicy", first).lost  # so that the station has it loaded again
+
+
+def test_a_version_that_the_disk_refuses_is_said_and_asked_for_again(tmp_path: Path) -> None:
+    now_s, source = [0.0], write_policy(tmp_path / "files")
+    policy_id = versions.identify(source)
+    shelf = PolicyShelf(tmp_path / "shelf", PointTask(), 0, Computer(clock=lambda: now_s[0], helper=AtOnce))
+    packed = versions.pack(source)
+    halves = [
+        PolicyPart(policy_id=policy_id, part=part, parts=2, data=packed.read(part * 100, 100 + part * packed.size))
+        for part in (0, 1)
+    ]
+    shelf.find(policy_id)
+    shelf.arrived(halves[0])
+    in_the_way = tmp_path / "shelf" / f"incoming-{policy_id}.parts"
+    assert in_the_way.stat().st_size == 100
+    in_the_way.unlink()
+    in_the_way.symlink_to(tmp_path / "nowhere" / "at all")
+    shelf.arrived(halves[1])
+    assert "cannot be had: Cannot write" in shelf.alarm
+    now_s[0] = 100.0
+    assert shelf.find(policy_id) is None
+    assert shelf.next_wish() == WantPolicy(policy_id=policy_id, part=0)
+    for half in halves:
+        shelf.arrived(half)
+    assert shelf.find(policy_id) is not None
+    assert [path.name for path in (tmp_path / "shelf").iterdir()] == [policy_id]
+    shelf.close()
 
 
 def test_damaged_files_of_a_station_are_fetched_again_and_a_server_that_was_away_is_found_again(
@@ -361,16 +403,10 @@ class AtOnce(Executor):
 def test_only_enrolled_stations_are_answered_on_another_address(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     card = enroll(keys, "alpha")
-    server, ended = (
-        PolicyServer(tmp_path / "s", "tcp://127.0.0.1:*", keys, say=lambda _: None, any_kind=True),
-        threading.Event(),
-    )
-    thread = threading.Thread(target=server.run, args=(ended,))
-    thread.start()
     folder = write_policy(tmp_path / "files")
     public, secret = zmq.curve_keypair()
     lab = server_keys(keys).public
-    try:
+    with answering(tmp_path / "s", keys) as server:
         known = PolicyServerLink(server.address, StationKeys(pair=read_pair(card), server=lab))
         assert known.make(folder, versions.identify(folder)).horizon == PointPolicy.horizon
         known.close()
@@ -380,10 +416,6 @@ def test_only_enrolled_stations_are_answered_on_another_address(tmp_path: Path) 
             with pytest.raises(TransportProblem, match="did not answer"):
                 barred.make(folder, versions.identify(folder))
             barred.close()
-    finally:
-        ended.set()
-        thread.join()
-        server.close()
     with pytest.raises(TransportProblem, match="encryption"):
         PolicyServerLink("tcp://gpu.example:7100")
     with pytest.raises(TransportProblem, match="encryption"):
