@@ -63,8 +63,16 @@ class Descent:
         """One step along the gradient of a scalar loss; `step` counts from 0."""
         self._slope.zero_()
         loss.backward()
+        self._go(step)
+
+    def down_along(self, gradients: Iterable[Tensor], step: int) -> None:
+        """One step along gradients that are known, in the order of the parameters."""
+        torch.cat([gradient.reshape(-1) for gradient in gradients], out=self._slope)
+        self._go(step)
+
+    def _go(self, step: int) -> None:
         with torch.no_grad():
-            norm = float(self._slope.norm())
+            norm = float(torch.linalg.vector_norm(self._slope))
             self._slope.mul_(min(1.0, 1.0 / (norm + 1e-6)))
             self._mean.lerp_(self._slope, 1 - MEAN_DECAY)
             self._square.mul_(SQUARE_DECAY).addcmul_(self._slope, self._slope, value=1 - SQUARE_DECAY)

@@ -9,9 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from enpire.types import FloatArray
+from enpire.types import FloatArray, IntArray
 from policies.flow_network import fourier
 from policies.habc.weights import Advantages
+
+PART_ROWS = 1024
+"""So many rows at once: their layers stay in the processor's cache."""
+
+_silu_backward = torch.ops.aten.silu_backward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,23 +67,39 @@ class Critics(nn.Module):
 
     def efficiency(self, features: Tensor) -> Tensor:
         """V_e (B,), in decisions. The head works in units of T_max, so that its targets are of order one."""
-        return self._in_decisions(self._alone(features, 1))
+        return self.in_decisions(self._alone(features, 1))
 
-    def both(self, labelled: Tensor, timed: Tensor) -> tuple[Tensor, Tensor]:
-        """(z_v of `labelled`, V_e of `timed`), each (B,), from rows (B, features) of the same number."""
-        pair = (labelled, timed)
-        rows = torch.cat(pair)[None] if self.shape.shared_encoder else torch.stack(pair)
-        rows = nn.functional.silu(torch.baddbmm(self.first_bias, rows, self.first))
-        rows = nn.functional.silu(torch.baddbmm(self.second_bias, rows, self.second))
-        said = torch.baddbmm(self.last_bias, rows.view(2, len(labelled), -1), self.last).squeeze(-1)
-        return said[0], self._in_decisions(said[1])
+    def forward(self, rows: Tensor) -> Passed:
+        """Send rows through both heads: (2, B, features), each head its own, or (1, B, features), both the same."""
+        count, wide = rows.shape[1:]
+        rows = rows.reshape(1, -1, wide) if self.shape.shared_encoder else rows.expand(2, -1, -1)
+        first = torch.baddbmm(self.first_bias, rows, self.first)
+        mixed = nn.functional.silu(first)
+        second = torch.baddbmm(self.second_bias, mixed, self.second)
+        encoded = nn.functional.silu(second).view(-1, count, self.shape.hidden)
+        said = torch.baddbmm(self.last_bias, encoded.expand(2, -1, -1), self.last).squeeze(-1)
+        return Passed(rows=rows, first=first, mixed=mixed, second=second, encoded=encoded, said=said)
+
+    def gradients(self, passed: Passed, slopes: Tensor) -> list[Tensor]:
+        """Gradients of all parameters, in their order, from those (2, B) of a loss in what the two heads said.
+
+        By hand: in networks as small as these the bookkeeping of autograd costs more than the products.
+        """
+        up = slopes[..., None]
+        last, last_bias = torch.bmm(passed.encoded.expand(2, -1, -1).mT, up), up.sum(1)
+        up = torch.bmm(up, self.last.mT).sum_to_size(passed.encoded.shape).view_as(passed.second)
+        up = _silu_backward(up, passed.second)
+        second, second_bias = torch.bmm(passed.mixed.mT, up), up.sum(1)
+        up = _silu_backward(torch.bmm(up, self.second.mT), passed.first)
+        return [torch.bmm(passed.rows.mT, up), second, last, up.sum(1), second_bias, last_bias]
 
     def opinions(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """(z_v, V_e) of the same rows (B, features)."""
         if not self.shape.shared_encoder:
             return self.viability(features), self.efficiency(features)
         said = torch.addmm(self.last_bias.view(2), self._encoded(features, 0), self.last.squeeze(-1).T)
-        return said[:, 0], self._in_decisions(said[:, 1])
+        logits, value = said.unbind(1)
+        return logits, self.in_decisions(value)
 
     def viability_layers(self) -> Mapping[str, FloatArray]:
         """The viability head as plain layers, `<i>.weight` (out, in) and `<i>.bias` (out,): state features to z_v."""
@@ -88,6 +109,16 @@ class Critics(nn.Module):
             found[f"{i}.weight"] = weight[0].detach().numpy().T.copy()
             found[f"{i}.bias"] = bias[0, 0].detach().numpy().copy()
         return found
+
+    def in_decisions(self, said: Tensor) -> Tensor:
+        """What the efficiency head said, as V_e."""
+        longest = self.shape.horizon_decisions
+        return -longest * nn.functional.softplus(said - 1) if self.shape.bounded else longest * said
+
+    def rate(self, said: Tensor) -> Tensor | float:
+        """The derivative of `in_decisions`."""
+        longest = self.shape.horizon_decisions
+        return -longest * torch.sigmoid(said - 1) if self.shape.bounded else longest
 
     def _alone(self, rows: Tensor, head: int) -> Tensor:
         return torch.addmm(self.last_bias[head], self._encoded(rows, head), self.last[head]).squeeze(-1)
@@ -99,8 +130,21 @@ class Critics(nn.Module):
         b1, w1, b2, w2 = (part.squeeze(0) if shared else part[head] for part in parts)
         return nn.functional.silu(torch.addmm(b2, nn.functional.silu(torch.addmm(b1, rows, w1)), w2))
 
-    def _in_decisions(self, said: Tensor) -> Tensor:
-        return self.shape.horizon_decisions * (-nn.functional.softplus(said - 1) if self.shape.bounded else said)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """What a pass through the network leaves for its gradient."""
+
+    rows: Tensor
+    """(encoders, rows, features)."""
+    first: Tensor
+    mixed: Tensor
+    second: Tensor
+    """(encoders, rows, hidden): before and after the first activation, before the second one."""
+    encoded: Tensor
+    """(2, B, hidden), or (1, B, hidden) when both heads are fed the same."""
+    said: Tensor
+    """(2, B): z_v of the first rows, and what the efficiency head says of the second, not yet in decisions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +160,19 @@ class Transitions:
     ends: Tensor
     """(B,), 1 where the episode ends before or there."""
 
+    def at(self, index: int | IntArray) -> Transitions:
+        """Some of the rows."""
+        return Transitions(
+            features=self.features[index], later=self.later[index], cost=self.cost[index], ends=self.ends[index]
+        )
 
-def viability_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-    """Weighted binary cross-entropy of Monte Carlo outcomes: logits, labels in {0, 1} and weights, all (B,)."""
-    losses = nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
-    return (weights * losses).sum() / weights.sum().clamp(min=1e-8)
+
+def viability_slopes(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """Gradient (B,) in the logits of the weighted binary cross-entropy of Monte Carlo outcomes.
+
+    Logits, labels in [0, 1] and weights are (B,); the loss is sum(w (log(1 + e^z) - y z)) / sum(w).
+    """
+    return (torch.sigmoid(logits) - labels) * weights / max(float(weights.sum()), 1e-8)
 
 
 def efficiency_targets(rows: Transitions, later_value: Tensor) -> Tensor:
@@ -128,24 +180,29 @@ def efficiency_targets(rows: Transitions, later_value: Tensor) -> Tensor:
 
     No gradient flows through a target.
     """
-    return (later_value.detach() * (1 - rows.ends) - rows.cost).detach()
+    return later_value.detach() * (1 - rows.ends) - rows.cost
 
 
-def efficiency_loss(value: Tensor, target: Tensor, unit: float, counted: Tensor | None = None) -> Tensor:
-    """Huber loss with threshold 1 on values in multiples of `unit` decisions, over the rows `counted` (B,) as 1.
+def efficiency_slopes(value: Tensor, target: Tensor, unit: float, counted: Tensor) -> Tensor:
+    """Gradient (B,) in V_e of the mean, over the rows `counted` (B,) as 1, of a Huber loss.
 
-    With `unit` 1 (the paper's letter) the rare terminal rows are clipped and V runs away: `check_efficiency` sees it.
+    Its threshold is 1, on values in multiples of `unit` decisions. With `unit` 1 (the paper's letter) the rare terminal
+    rows are clipped and V runs away: `check_efficiency` sees it.
     """
-    if counted is None:
-        return nn.functional.huber_loss(value / unit, target / unit, delta=1.0)
-    losses = nn.functional.huber_loss(value / unit, target / unit, delta=1.0, reduction="none")
-    return (losses * counted).sum() / counted.sum().clamp(min=1)
+    share = counted / (unit**2 * max(float(counted.sum()), 1.0))
+    return (value - target).clamp(-unit, unit) * share
 
 
 def advantages(critics: Critics, rows: Transitions) -> Advantages:
     """What the critics say about decisions, without gradients."""
     with torch.no_grad():
-        return advantages_of(critics.shape, rows, critics.opinions(rows.features), critics.opinions(rows.later))
+        return advantages_of(critics.shape, rows, _all(critics, rows.features), _all(critics, rows.later))
+
+
+def _all(critics: Critics, features: Tensor) -> tuple[Tensor, Tensor]:
+    """(z_v, V_e) of many rows, part by part."""
+    logits, values = zip(*(critics.opinions(part) for part in features.split(PART_ROWS)), strict=True)
+    return torch.cat(logits), torch.cat(values)
 
 
 def advantages_of(

@@ -69,7 +69,7 @@ class Habc:
 
 def viability_of(training: CriticTraining) -> Addition | None:
     """The viability head, to go into the version beside its actor; None where nothing taught it."""
-    if not training.done or not len(training.evidence.labelled.label):
+    if not training.done or not len(training.evidence.marks.labelled):
         return None
     shape = training.critics.shape
     about = foresight.Head(frequencies=shape.frequencies, logit_limit=shape.logit_limit)
@@ -142,7 +142,8 @@ class WeightTable:
         settings = self.training.settings
         wanted = self.open > 0
         if settings.critic_beside:
-            wanted |= self.training.evidence.marks.any
+            for teaching in (self.training.evidence.marks.labelled, self.training.evidence.marks.timed):
+                wanted[teaching] = True
         return draw_chances(windows, settings, round_) * wanted.astype(np.float32)
 
     def weights(self, step: int, rows: IntArray) -> FloatArray:

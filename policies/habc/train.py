@@ -17,15 +17,16 @@ from policies.flow_training import Course, Extra
 from policies.habc.critic import (
     Critics,
     CriticShape,
+    Passed,
     Soundness,
     Transitions,
     advantages,
     advantages_of,
     check_efficiency,
-    efficiency_loss,
+    efficiency_slopes,
     efficiency_targets,
     rows_of,
-    viability_loss,
+    viability_slopes,
 )
 from policies.habc.segments import Part, Windows, in_efficiency, labels
 from policies.habc.settings import HabcSettings
@@ -33,37 +34,25 @@ from policies.habc.weights import Advantages, GateForm, gate
 from policies.normalise import Scale
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Labelled:
-    """Rows of the viability head."""
-
-    features: Tensor
-    """(V, features)."""
-    label: Tensor
-    """(V,), in [0, 1]."""
-    weight: Tensor
-    """(V,), mean 1."""
-
-
 class Marks:
-    """What each of the N windows may teach, for critics that learn from the actor's own minibatches.
+    """What each of M rows may teach: the N windows, then the last states that are labelled too.
 
-    One packed table (N, 2 features + 5), so that a minibatch is gathered at once.
+    One packed table (M, 2 features + 5), so that a minibatch is gathered at once.
     """
 
-    def __init__(self, every: Transitions, label: FloatArray, weight: FloatArray, timed: FloatArray) -> None:
-        """`label` in [0, 1] and its `weight`, 0 where there is none; `timed` 1 for the efficiency head; all (N,)."""
-        columns = (every.cost, every.ends, rows_of(label), rows_of(weight), rows_of(timed))
-        self._table = torch.cat((every.features, every.later, torch.stack(columns, dim=1)), dim=1)
-        self._wide = every.features.shape[1]
-        self.any: MaskArray = (weight > 0) | (timed > 0)
-        """(N,), windows that teach one of the heads."""
+    def __init__(self, rows: Transitions, label: FloatArray, weight: FloatArray, timed: FloatArray) -> None:
+        """`label` in [0, 1] and its `weight`, 0 where there is none; `timed` 1 for the efficiency head; all (M,)."""
+        columns = (rows.cost, rows.ends, rows_of(label), rows_of(weight), rows_of(timed))
+        self._table = torch.cat((rows.features, rows.later, torch.stack(columns, dim=1)), dim=1)
+        self._wide = rows.features.shape[1]
+        self.labelled, self.timed = np.flatnonzero(weight > 0), np.flatnonzero(timed > 0)
+        """Rows that teach the viability head, and those that teach the efficiency head."""
 
-    def at(self, drawn: IntArray) -> tuple[Transitions, tuple[Tensor, Tensor, Tensor]]:
-        """Rows of a minibatch and their (label, weight, timed), each (B,)."""
-        rows = self._table[torch.from_numpy(drawn)]
-        features, later, columns = rows.split((self._wide, self._wide, 5), dim=1)
-        cost, ends, *marks = columns.unbind(dim=1)
+    def at(self, drawn: Tensor) -> tuple[Transitions, tuple[Tensor, Tensor, Tensor]]:
+        """Rows of a minibatch (...) and their (label, weight, timed), each (...)."""
+        rows = self._table.index_select(0, drawn.flatten()).view(*drawn.shape, -1)
+        features, later, columns = rows.split((self._wide, self._wide, 5), dim=-1)
+        cost, ends, *marks = columns.unbind(dim=-1)
         return Transitions(features=features, later=later, cost=cost, ends=ends), (marks[0], marks[1], marks[2])
 
 
@@ -74,9 +63,6 @@ class Evidence:
     windows: Windows
     every: Transitions
     """All N windows, in order."""
-    labelled: Labelled
-    timed: Transitions
-    """The windows of the efficiency head."""
     marks: Marks
     successes: int
     """Successful policy episodes."""
@@ -102,32 +88,25 @@ def evidence_of(windows: Windows, settings: HabcSettings, scale: Scale, kappa: f
     every = transitions(windows, settings, scale)
     label = labels(windows, settings.partition)
     use = (label >= 0) & shown
-    weight = label_weights(windows, settings, kappa)
-    smooth = label.clip(settings.label_smoothing, 1 - settings.label_smoothing)
-    features, target, heft = [every.features[_index(use)]], [smooth[use]], [weight[use]]
-    if settings.label_ends:
-        last = use & windows.ends & (windows.cost == 0)
-        features.append(every.later[_index(last)])
-        target.append(smooth[last])
-        heft.append(weight[last])
-    heavy = np.concatenate(heft)
     # Policy windows before an intervention are in successful episodes too, but they are a person's success.
     autonomous = windows.success & np.isin(windows.part, (Part.AUTONOMOUS, Part.SUFFIX))
     successes = len(np.unique(windows.episode[autonomous]))
     timed = in_efficiency(windows, settings.partition)
     if successes < settings.few_successes:
         timed |= windows.success & windows.demonstration
+    last = np.flatnonzero(use & windows.ends & (windows.cost == 0) & settings.label_ends)
+    rows = np.concatenate((np.arange(len(windows)), last))
+    taught = Transitions(
+        features=torch.cat((every.features, every.later[last])),
+        later=every.later[rows],
+        cost=every.cost[rows],
+        ends=every.ends[rows],
+    )
+    smooth = label.clip(settings.label_smoothing, 1 - settings.label_smoothing)
+    weight = label_weights(windows, settings, kappa) * use
+    counted = np.append(timed & shown, np.zeros(len(last)))
     return Evidence(
-        windows=windows,
-        every=every,
-        labelled=Labelled(
-            features=torch.cat(features),
-            label=rows_of(np.concatenate(target)),
-            weight=rows_of(heavy / heavy.mean() if len(heavy) else heavy),
-        ),
-        timed=_rows(every, timed & shown),
-        marks=Marks(every, smooth, weight * use, (timed & shown).astype(np.float32)),
-        successes=successes,
+        windows=windows, every=every, marks=Marks(taught, smooth[rows], weight[rows], counted), successes=successes
     )
 
 
@@ -171,46 +150,45 @@ class CriticTraining(Extra):
         self._target = copy.deepcopy(critics)
         self._descent.lend_average(_own(self._target))
         self._done = 0
+        self._drawn = self._draw(np.random.default_rng((seed, 7)))
+        """(critic_steps, 2, critic_batch), rows of the marks for both heads."""
         self.gates = np.ones(len(evidence.windows), np.float32)
         self.form: GateForm = settings.gate
 
     def learn(self) -> None:
-        """One gradient step of both heads, on its own minibatch."""
-        random = np.random.default_rng((self._seed, 7, self._done))
-        labelled, timed, size = self.evidence.labelled, self.evidence.timed, self.settings.critic_batch
-        drawn = [
-            torch.from_numpy(random.integers(count, size=size)) if count else None
-            for count in (len(labelled.label), len(timed.cost))
-        ]
-        match drawn:
-            case [Tensor() as told, Tensor() as counted]:
-                rows = _rows(timed, counted)
-                logits, value = self.critics.both(labelled.features[told], rows.features)
-                loss = self._viability_loss(logits, told) + self._efficiency_loss(value, rows)
-            case [Tensor() as told, None]:
-                loss = self._viability_loss(self.critics.viability(labelled.features[told]), told)
-            case [None, Tensor() as counted]:
-                rows = _rows(timed, counted)
-                loss = self._efficiency_loss(self.critics.efficiency(rows.features), rows)
-            case _:
-                loss = None
-        if loss is not None:
-            self._descent.down(loss, self._done)
-        self._done += 1
+        """One gradient step of both heads, each on a minibatch of its own."""
+        rows, (label, weight, timed) = self.evidence.marks.at(self._drawn[self._done])
+        counted = rows.at(1)
+        with torch.no_grad():
+            aim = (self.critics if self.settings.target_follow == 1 else self._target).efficiency(counted.later)
+            passed = self.critics(rows.features)
+            value = self.critics.in_decisions(passed.said[1])
+            self._step(
+                passed,
+                viability_slopes(passed.said[0], label[0], weight[0]),
+                efficiency_slopes(value, efficiency_targets(counted, aim), self._unit, timed[1]),
+            )
 
     def learn_from(self, drawn: IntArray) -> FloatArray:
         """One gradient step on the actor's own minibatch; its gates (B,) by the critics as they were before."""
-        rows, (label, weight, timed) = self.evidence.marks.at(drawn)
-        logits, value = self.critics.opinions(rows.features)
+        rows, (label, weight, timed) = self.evidence.marks.at(torch.from_numpy(drawn))
         with torch.no_grad():
+            passed = self.critics(rows.features[None])
+            now = (passed.said[0], self.critics.in_decisions(passed.said[1]))
             later = self.critics.opinions(rows.later)
             aim = later[1] if self.settings.target_follow == 1 else self._target.efficiency(rows.later)
-        loss = viability_loss(logits, label, weight)
-        loss = loss + efficiency_loss(value, efficiency_targets(rows, aim), self._unit, timed)
-        said = advantages_of(self.critics.shape, rows, (logits.detach(), value.detach()), later)
-        self._descent.down(loss, self._done)
-        self._done += 1
+            said = advantages_of(self.critics.shape, rows, now, later)
+            self._step(
+                passed,
+                viability_slopes(now[0], label, weight),
+                efficiency_slopes(now[1], efficiency_targets(rows, aim), self._unit, timed),
+            )
         return gate(self._scaled(said), self.form)
+
+    def _step(self, passed: Passed, viability: Tensor, efficiency: Tensor) -> None:
+        slopes = torch.stack((viability, efficiency * self.critics.rate(passed.said[1])))
+        self._descent.down_along(self.critics.gradients(passed, slopes), self._done)
+        self._done += 1
 
     def refresh(self) -> Advantages:
         """Compute the gates of all windows from the critics as they are now."""
@@ -224,7 +202,8 @@ class CriticTraining(Extra):
 
     def soundness(self) -> Soundness | None:
         """The divergence guard; None when V_e had nothing to learn from."""
-        return check_efficiency(self.critics, self.evidence.timed) if len(self.evidence.timed.cost) else None
+        timed = self.evidence.marks.timed
+        return check_efficiency(self.critics, self.evidence.every.at(timed)) if len(timed) else None
 
     def tensors(self) -> TensorTable:
         """State for a checkpoint."""
@@ -250,15 +229,13 @@ class CriticTraining(Extra):
         trust = self.settings.efficiency_gain * n / (n + self.settings.shrink) if n else 0.0
         return said if trust == 1 else replace(said, efficiency_gain=said.efficiency_gain * np.float32(trust))
 
-    def _viability_loss(self, logits: Tensor, rows: Tensor) -> Tensor:
-        labelled = self.evidence.labelled
-        return viability_loss(logits, labelled.label[rows], labelled.weight[rows])
-
-    def _efficiency_loss(self, value: Tensor, rows: Transitions) -> Tensor:
-        asked = self.critics if self.settings.target_follow == 1 else self._target
-        with torch.no_grad():
-            later = asked.efficiency(rows.later)
-        return efficiency_loss(value, efficiency_targets(rows, later), self._unit)
+    def _draw(self, random: np.random.Generator) -> Tensor:
+        steps, size = self.settings.critic_steps, self.settings.critic_batch
+        drawn = np.zeros((steps, 2, size), np.int64)
+        for head, teaching in enumerate((self.evidence.marks.labelled, self.evidence.marks.timed)):
+            if len(teaching):
+                drawn[:, head] = teaching[random.integers(len(teaching), size=(steps, size))]
+        return torch.from_numpy(drawn)
 
     @property
     def _unit(self) -> float:
@@ -278,14 +255,3 @@ def head_start(training: CriticTraining, course: Course) -> None:
 def _own(critics: Critics) -> list[torch.nn.Parameter]:
     """Each parameter once, in a fixed order (a shared encoder is listed once)."""
     return list(critics.parameters())
-
-
-def _rows(rows: Transitions, which: Tensor | MaskArray) -> Transitions:
-    index = _index(which) if isinstance(which, np.ndarray) else which
-    return Transitions(
-        features=rows.features[index], later=rows.later[index], cost=rows.cost[index], ends=rows.ends[index]
-    )
-
-
-def _index(mask: MaskArray) -> Tensor:
-    return torch.from_numpy(np.flatnonzero(mask))

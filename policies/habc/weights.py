@@ -45,7 +45,7 @@ def gate(advantages: Advantages, form: GateForm = "soft") -> FloatArray:
         case "off":
             return np.ones_like(p)
     # float32 rounds tanh to exactly ±1 beyond 9: the limit keeps the gate inside the open interval.
-    return (1 + np.tanh(np.clip(argument, -8, 8))).astype(np.float32)
+    return (1 + np.tanh(argument.clip(-8, 8))).astype(np.float32, copy=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

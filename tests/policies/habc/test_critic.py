@@ -7,10 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from enpire.files import parse
 from policies.flow_network import weighted_loss
-from policies.habc.critic import Transitions, efficiency_targets
+from policies.habc.critic import (
+    Critics,
+    CriticShape,
+    Transitions,
+    efficiency_slopes,
+    efficiency_targets,
+    viability_slopes,
+)
 from policies.habc.segments import Part
 from policies.habc.settings import HabcSettings
 from policies.habc.train import CriticTraining, critics_for, evidence_of, label_weights
@@ -141,3 +149,25 @@ def test_interception_biases_the_logit_by_its_logarithm_and_the_weights_undo_it(
     assert seen == pytest.approx(0.53, abs=0.005)
     restored = p / (p + (1 - p) * (1 - kappa) / (1 - kappa))
     assert restored == pytest.approx(p)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("bounded", [False, True])
+@pytest.mark.parametrize("own_rows", [1, 2])
+def test_gradients_by_hand_are_those_of_autograd(shared: bool, bounded: bool, own_rows: int) -> None:
+    critics = Critics(CriticShape(state_dim=5, hidden=16, shared_encoder=shared, bounded=bounded), 0)
+    draw, unit = torch.Generator().manual_seed(1), 3.0
+    rows = torch.randn((own_rows, 32, 25), generator=draw)
+    label, weight, counted = (torch.rand(32, generator=draw) for _ in range(3))
+    counted, target = counted.round(), 10 * torch.randn(32, generator=draw)
+    passed = critics(rows)
+    logits, value = passed.said[0], critics.in_decisions(passed.said[1])
+    told = nn.functional.binary_cross_entropy_with_logits(logits, label, weight, reduction="sum") / weight.sum()
+    losses = nn.functional.huber_loss(value / unit, target / unit, delta=1.0, reduction="none")
+    (told + (losses * counted).sum() / counted.sum()).backward()
+    with torch.no_grad():
+        up = efficiency_slopes(value, target, unit, counted) * critics.rate(passed.said[1])
+        found = critics.gradients(passed, torch.stack((viability_slopes(logits, label, weight), up)))
+    for mine, parameter in zip(found, critics.parameters(), strict=True):
+        assert parameter.grad is not None
+        torch.testing.assert_close(mine.view_as(parameter), parameter.grad)
