@@ -11,6 +11,7 @@ from agent_loop.desk import Desk
 from enpire import views
 from enpire.errors import UnknownName, UsageError
 from enpire.store.arrays import unpack
+from enpire.store.pictures import media_type, shown
 from enpire.types import FloatArray
 
 POINTS = 48
@@ -47,7 +48,7 @@ def shown_episode(desk: Desk, episode_id: str) -> dict[str, object]:
         told["frames"] = kept.tolist()
         told["state"], told["action"] = _columns(arrays.state[kept]), _columns(arrays.action[kept])
         told["source"] = arrays.source[kept].tolist()
-    told["pictures"] = _pictures(view.pictures)
+    told["pictures"] = _pictures(Path(view.folder), view.pictures)
     return told
 
 
@@ -56,11 +57,12 @@ def _columns(rows: FloatArray) -> list[list[float]]:
     return [[float(f"{value:.4g}") for value in column] for column in rows.T.tolist()]
 
 
-def _pictures(paths: tuple[str, ...]) -> list[dict[str, str]]:
-    step = max(1, len(paths) // PICTURES)
-    chosen = [Path(path) for path in (*paths[:-1:step][: PICTURES - 1], *paths[-1:])]
+def _pictures(folder: Path, names: tuple[str, ...]) -> list[dict[str, str]]:
+    found, step = shown(folder), max(1, len(names) // PICTURES)
+    if found is None:
+        return []
     return [
-        {"name": path.name, "media_type": "image/jpeg", "base64": base64.b64encode(path.read_bytes()).decode("ascii")}
-        for path in chosen
-        if path.stat().st_size <= LARGEST_PICTURE
+        {"name": name, "media_type": media_type(name), "base64": base64.b64encode(data).decode("ascii")}
+        for name in (*names[:-1:step][: PICTURES - 1], *names[-1:])
+        if len(data := found.bytes_of(name)) <= LARGEST_PICTURE
     ]

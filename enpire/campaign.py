@@ -56,7 +56,9 @@ class Stations:
     reset: Literal["teleport", "robot"] = "teleport"
     operator: str = ""
     """Plug-in that may take over in supervised episodes (`simulated`); empty: nobody."""
-    options: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
+    record: tuple[str, ...] | Literal["all"] = ()
+    """Cameras whose pictures are kept with every command, or `all`; see `enpire.fleet.station_file`."""
+    options: Mapping[str, object] = field(default_factory=dict[str, object])
     bind: str = "tcp://127.0.0.1:*"
     """Where stations reach the orchestrator."""
     ahead: int = 24

@@ -354,6 +354,7 @@ class EpisodeView:
     folder: str
     """Empty when nothing was recorded."""
     pictures: tuple[str, ...]
+    """CAMERA_TICK.jpg or .png: recorded with the episode, or taken when a simulated one ran again."""
 
 
 def weighed(reason: str) -> str:

@@ -1,4 +1,4 @@
-"""Pictures of episodes that were recorded without a camera: simulated ones are run again."""
+"""Pictures of episodes: as their station recorded them, or taken while a simulated one runs again."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from enpire.types import Episode
 class Replayed(Protocol):
     """What a replay gives; see sim/replay.py."""
 
-    pictures: Mapping[str, bytes]
+    pictures: Mapping[int, pictures.Seen]
     largest_difference: float
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Film:
-    """The pictures of one episode."""
+    """The pictures of one episode that was run again."""
 
-    folder: Path
-    """Where they lie now: `<camera>_<tick>.jpg`."""
+    path: Path
+    """The file in which they lie now."""
     count: int
     largest_difference: float
     """Of the sensors between recording and replay; 0 when exact."""
@@ -52,11 +52,11 @@ def film(home: Home, ledger: Ledger, order_id: str) -> Film:
     task = cast("Task", make("tasks", episode.order.task))
     replay = cast("Callable[[Task, int, Episode], Replayed]", load("replays", driver))
     again = replay(task, seed, episode)
-    folder = store.folder(order_id, episode.order.campaign_id) / "pictures"
-    folder.mkdir(exist_ok=True)
-    for name, content in again.pictures.items():
-        (folder / f"{name}.jpg").write_bytes(content)
-    return Film(folder=folder, count=len(again.pictures), largest_difference=again.largest_difference, why=again.why)
+    path = store.folder(order_id, episode.order.campaign_id) / pictures.TAKEN_AGAIN
+    if again.pictures:
+        pictures.keep(path, again.pictures, "jpg")
+    count = sum(len(seen) for seen in again.pictures.values())
+    return Film(path=path, count=count, largest_difference=again.largest_difference, why=again.why)
 
 
 def frames(home: Home, ledger: Ledger, episode: Episode) -> Iterator[pictures.Seen]:
@@ -66,8 +66,11 @@ def frames(home: Home, ledger: Ledger, episode: Episode) -> Iterator[pictures.Se
         UsageError: nothing was recorded with it and it cannot run again, or not to the same sensor values.
     """
     folder = FolderStore(home.episodes).folder(episode.order.order_id, episode.order.campaign_id)
-    if cameras := pictures.cameras_of(folder):
-        return ({name: pictures.picture(folder, name, tick) for name in cameras} for tick in range(episode.ticks))
+    if episode.pictures_sha256:
+        recorded = pictures.Pictures(folder / pictures.NAME)
+        return (
+            {camera: recorded.picture(camera, tick) for camera in recorded.cameras} for tick in range(episode.ticks)
+        )
     driver, seed = _simulation(ledger, home, episode)
     make_frames = cast("Callable[[Task, int, Episode], Iterator[pictures.Seen]]", load("films", driver))
     return make_frames(cast("Task", make("tasks", episode.order.task)), seed, episode)

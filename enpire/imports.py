@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -80,21 +80,34 @@ def import_episodes(home: Home, root: Path, campaign: str, unsaid: OutcomeKind =
 
 def _keep(home: Home, store: FolderStore, campaign_id: str, made: list[tuple[Recording, Imported]]) -> None:
     """Orders first, then the files, then their ends: a cut import leaves open orders and no episode that counts."""
-    episodes = [recording.episode for recording, _ in made]
-    orders = [records.order_body(item.order) for item in episodes]
-    ends = [records.episode_body(item) for item in episodes]
     ledger = SqliteLedger(home.ledger)
+    whole: list[Recording] = []
     try:
+        for recording, one in made:
+            whole.append(_with_pictures(store, recording, one))
+        orders = [records.order_body(item.episode.order) for item in whole]
+        ends = [records.episode_body(item.episode) for item in whole]
         ledger.append([(records.ORDER_ISSUED, {"campaign_id": campaign_id, "orders": orders})])
-        folders = store.put_many([recording for recording, _ in made])
+        folders = store.put_many(whole)
         for folder, (_, one) in zip(folders, made, strict=True):
             if one.figures:
                 durable.write(folder / "figures.json", json.dumps(dict(one.figures)).encode())
-            if one.pictures is not None:
-                pictures.keep(folder, one.pictures())
         ledger.append([(records.ORDERS_ENDED, {"campaign_id": campaign_id, "episodes": ends})])
     finally:
+        for item in whole:
+            if item.pictures is not None:
+                item.pictures.unlink(missing_ok=True)  # those that the store did not take
         ledger.close()
+
+
+def _with_pictures(store: FolderStore, recording: Recording, one: Imported) -> Recording:
+    if one.pictures is None:
+        return recording
+    order = recording.episode.order
+    path = durable.staged_name(store.folder(order.order_id, order.campaign_id))
+    durable.make_folder(path.parent)
+    digest = pictures.keep(path, one.pictures())
+    return replace(recording, episode=replace(recording.episode, pictures_sha256=digest), pictures=path)
 
 
 def _fitting(root: Path, spec: TaskSpec) -> Iterator[Imported]:

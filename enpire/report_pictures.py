@@ -14,6 +14,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from enpire.documents import CampaignView, Confirm, StationView, Success, VersionView
+from enpire.store import pictures
 from enpire.types import PHASES
 
 WIDTH, HEIGHT = 760, 320
@@ -121,22 +122,23 @@ def lineage(versions: Sequence[VersionView]) -> Markup:
 
 
 def film_strip(folder: str) -> Markup:
-    """The recorded pictures of one episode as data in the page, one row a camera; empty when there are none."""
-    found = sorted((Path(folder) / "pictures").glob("*.jpg"), key=_tick) if folder else []
-    shown = [path for path in found if path.stat().st_size <= LARGEST_PICTURE_BYTES]
-    rows = [list(pictures) for _, pictures in groupby(shown, lambda path: _tick(path)[0])]
-    return Markup("").join(_strip(row) for row in rows[:CAMERAS])
+    """The pictures of one episode as data in the page, one row a camera; empty when there are none."""
+    found = pictures.shown(Path(folder)) if folder else None
+    if found is None:
+        return Markup("")
+    rows = [list(names) for _, names in groupby(found.names, lambda name: name.rpartition("_")[0])]
+    return Markup("").join(_strip(found, row) for row in rows[:CAMERAS])
 
 
-def _strip(shown: Sequence[Path]) -> Markup:
+def _strip(found: pictures.Pictures, names: Sequence[str]) -> Markup:
     """Pictures of one camera, evenly chosen from the first to the last."""
-    count = min(FRAMES, len(shown))
-    chosen = [shown[round(index * (len(shown) - 1) / max(1, count - 1))] for index in range(count)]
+    count = min(FRAMES, len(names))
+    chosen = [names[round(index * (len(names) - 1) / max(1, count - 1))] for index in range(count)]
+    frame = Markup('<figure><img alt="{0}" src="data:{1};base64,{2}"><figcaption>{0}</figcaption></figure>')
     frames = [
-        Markup('<figure><img alt="{0}" src="data:image/jpeg;base64,{1}"><figcaption>{0}</figcaption></figure>').format(
-            path.stem, base64.b64encode(path.read_bytes()).decode("ascii")
-        )
-        for path in chosen
+        frame.format(name.partition(".")[0], pictures.media_type(name), base64.b64encode(data).decode("ascii"))
+        for name in chosen
+        if len(data := found.bytes_of(name)) <= LARGEST_PICTURE_BYTES
     ]
     return Markup('<div class="film">{}</div>').format(Markup("").join(frames))
 
@@ -260,8 +262,3 @@ def _svg(width: float, height: float, label: str, parts: Sequence[Markup], *, fi
     return Markup('<svg class="picture" role="img" aria-label="{}" viewBox="0 0 {} {}"{}>{}</svg>').format(
         label, width, height, size, Markup("").join(parts)
     )
-
-
-def _tick(path: Path) -> tuple[str, int]:
-    camera, _, tick = path.stem.rpartition("_")
-    return camera, int(tick) if tick.isdigit() else 0

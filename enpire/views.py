@@ -38,6 +38,7 @@ from enpire.metrics import PhaseSeconds, robot_time
 from enpire.rounds import confirm_view, gate_view, rounds_of, success, tally_of
 from enpire.store.connection import run
 from enpire.store.ledger import SqliteLedger, open_to_read
+from enpire.store.pictures import shown
 from enpire.store.reading import ENDED, OPEN, Page, Reading
 from enpire.store.rows import OrderRow
 from enpire.types import MOVING, OUTCOME_KINDS, PHASES, Event, Purpose
@@ -235,7 +236,7 @@ def episode(records: Records, order_id: str) -> EpisodeView:
         clipped=end.clipped if end else 0,
         sha256=end.sha256 if end else "",
         folder=str(folder) if folder.is_dir() else "",
-        pictures=tuple(str(path) for path in sorted((folder / "pictures").glob("*.jpg"))),
+        pictures=found.names if (found := shown(folder)) is not None else (),
     )
 
 

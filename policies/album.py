@@ -15,13 +15,15 @@ from enpire.interfaces import ImprovementJob, Progress, Task
 from enpire.plugins import load, make
 from enpire.store import pictures
 from enpire.store.episodes import FolderStore
-from enpire.store.pictures import Seen
+from enpire.store.pictures import Pictures, Seen
 from enpire.types import Episode, ImageArray, IntArray
 from policies.habc.segments import Windows
 from policies.training_data import Recorded
 
-_KEPT = 2000
-"""Pictures that stay in memory (about 300 MB of 224 x 224)."""
+_KEPT_BYTES = 300e6
+"""Of pictures that stay in memory: 2000 of 224 x 224, 325 of 640 x 480."""
+_OPEN = 2048
+"""Episodes whose directories of pictures stay in memory, about 40 kB each."""
 
 
 class Album:
@@ -34,7 +36,8 @@ class Album:
         place = {folder.name: folder for folder in job.episodes}
         names = [item.order_id for item in episodes]
         self._folder = {int(index): place[name] for index, name in zip(np.unique(windows.episode), names, strict=True)}
-        self._read = lru_cache(maxsize=_KEPT)(pictures.picture)
+        self._open = lru_cache(maxsize=_OPEN)(lambda folder: Pictures(folder / pictures.NAME))
+        self._read = self._picture
 
     def collect(self, cameras: Sequence[str], report: Callable[[Progress], None]) -> None:
         """See that there is a picture of every camera for every window, in the order of the episodes.
@@ -42,18 +45,43 @@ class Album:
         LearningProblem names the episode that has none and cannot run again.
         """
         for done, (index, folder) in enumerate(sorted(self._folder.items())):
+            ticks = self._windows.tick[self._windows.episode == index]
             if not set(cameras) <= set(pictures.cameras_of(folder)):
-                self._folder[index] = self._taken(folder, cameras, self._windows.tick[self._windows.episode == index])
+                self._folder[index] = self._taken(folder, cameras, ticks)
+            self._check(self._folder[index], cameras, ticks)
             report(Progress(stage="pictures", done=done + 1, total=len(self._folder), figures={}))
+        if cameras and self._folder:
+            index = min(self._folder)
+            first = self._picture(index, cameras[0], int(self._windows.tick[self._windows.episode == index][0]))
+            self._read = lru_cache(maxsize=max(1, int(_KEPT_BYTES / first.nbytes)))(self._picture)
 
     def images(self, camera: str, rows: IntArray) -> ImageArray:
         """(B, height, width, 3) of these windows."""
-        where = zip(self._windows.episode[rows], self._windows.tick[rows], strict=True)
-        return np.stack([self._read(self._folder[int(index)], camera, int(tick)) for index, tick in where])
+        where = [(int(self._windows.episode[row]), int(self._windows.tick[row])) for row in rows]
+        seen = [self._read(index, camera, tick) for index, tick in where]
+        for (index, _), image in zip(where, seen, strict=True):
+            if image.shape != seen[0].shape:
+                raise LearningProblem(
+                    f"Camera {camera} gave pictures of {seen[0].shape[:2]} in episode {self._folder[where[0][0]].name} "
+                    f"and of {image.shape[:2]} in {self._folder[index].name}; leave out those of the other size."
+                )
+        return np.stack(seen)
 
     def close(self) -> None:
         """Remove what was made for this job."""
         shutil.rmtree(self._made, ignore_errors=True)
+
+    def _picture(self, index: int, camera: str, tick: int) -> ImageArray:
+        return self._open(self._folder[index]).picture(camera, tick)
+
+    def _check(self, folder: Path, cameras: Sequence[str], ticks: IntArray) -> None:
+        found = self._open(folder)
+        for camera in cameras:
+            if lacks := [int(tick) for tick in ticks if not found.has(camera, int(tick))]:
+                raise LearningProblem(
+                    f"The pictures of episode {folder.name} lack what {camera} saw before command {lacks[0]}; leave "
+                    "that episode out."
+                )
 
     def _taken(self, folder: Path, cameras: Sequence[str], ticks: IntArray) -> Path:
         made, wanted = self._made / folder.name, frozenset((0, *(int(tick) for tick in ticks)))
@@ -65,13 +93,16 @@ class Album:
         if station not in self._job.station_seeds:
             raise LearningProblem(
                 f"Episode {folder.name} has no pictures of {', '.join(cameras)}, which this policy looks at, and its "
-                f"station {station} is no simulation of this campaign; leave it out, or import it with its videos."
+                f"station {station} is no simulation of this campaign; leave it out, and say `record: all` for that "
+                "station."
             )
         frames = cast("Callable[[Task, int, Episode], Iterator[Seen]]", load("films", "mujoco"))
         task = cast("Task", make("tasks", self._job.task))
         seen = frames(task, self._job.station_seeds[station], episode)
         made.mkdir(parents=True, exist_ok=True)
-        pictures.keep(made, (_only(now, cameras) if at in wanted else {} for at, now in enumerate(seen)))
+        pictures.keep(
+            made / pictures.NAME, (_only(now, cameras) if at in wanted else {} for at, now in enumerate(seen))
+        )
         return made
 
 

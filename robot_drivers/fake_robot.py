@@ -93,14 +93,7 @@ class FakeRig:
     def look(self, lane: int) -> Mapping[str, ImageArray]:
         """Small pictures that show the state as bars."""
         share = (self._state[lane] - self._low) / np.maximum(self._high - self._low, 1e-9)
-        picture = np.zeros((24, 4 * len(share), 3), np.uint8)
-        for index, value in enumerate(share):
-            picture[24 - max(1, round(24 * float(value))) :, 4 * index : 4 * index + 3] = (
-                40 + 30 * (index % 7),
-                200,
-                90,
-            )
-        return dict.fromkeys(self.spec.cameras, picture)
+        return dict.fromkeys(self.spec.cameras, _bars(share, 24, 4 * len(share)))
 
     def stop(self) -> None:
         """Hold still."""
@@ -113,15 +106,19 @@ class FakeRig:
 class FakeRobot:
     """One arm in real time: two joints move towards commanded positions until they are there or `stop` brakes them.
 
-    `log`, when given, gets one line for every command and every stop, so that another process can check what moved.
+    Its camera shows the state as bars, with the noise of a sensor. `log`, when given, gets one line for every command
+    and every stop, so that another process can check what moved.
     """
 
     spec = FAKE_SPEC
     speed_rad_s = 3.0
     brake_rad_s2 = 100.0
 
-    def __init__(self, *, log: Path | None = None, act_s: float = 0.0) -> None:
+    def __init__(self, *, log: Path | None = None, act_s: float = 0.0, height: int = 48, width: int = 64) -> None:
+        """`height` and `width` are those of its pictures."""
         self.log = log
+        self._size = height, width
+        self._noise = np.random.default_rng(0)
         self.act_s = act_s
         """Seconds that sending a command takes, like a serial bus."""
         self._lock = threading.Lock()
@@ -139,12 +136,13 @@ class FakeRobot:
         self._note("connect", time.monotonic_ns())
 
     def observe(self) -> Observation:
-        """Positions and velocities now."""
+        """Positions and velocities now, and what the camera sees."""
         with self._lock:
             self._advance()
-            state = np.concatenate([self._position, self._velocity])
+            state = np.concatenate([self._position, self._velocity]).astype(np.float32)
             stamp_ns = round(self._seen_s * 1e9)
-        return Observation(stamp_ns=stamp_ns, state=state[None].astype(np.float32))
+        images = {camera: self._picture(state)[None] for camera in self.spec.cameras}
+        return Observation(stamp_ns=stamp_ns, state=state[None], images=images)
 
     def act(self, action: FloatArray) -> FloatArray:
         """Set the positions to go to."""
@@ -168,6 +166,11 @@ class FakeRobot:
         """End measuring."""
         with self._lock:
             self._connected = False
+
+    def _picture(self, state: FloatArray) -> ImageArray:
+        low, high = _finite([(item.low, item.high) for item in self.spec.state])
+        picture = _bars((state - low) / (high - low), *self._size)
+        return picture + self._noise.integers(0, 8, picture.shape, np.uint8)
 
     def _advance(self) -> None:
         """Integrate from the last call to now, in steps of at most a millisecond."""
@@ -196,9 +199,9 @@ class FakeRobot:
         os.close(handle)
 
 
-def robot(*, log: str = "", act_s: float = 0.0) -> FakeRobot:
+def robot(*, log: str = "", act_s: float = 0.0, height: int = 48, width: int = 64) -> FakeRobot:
     """The fake arm as a driver file gives it."""
-    return FakeRobot(log=Path(log) if log else None, act_s=act_s)
+    return FakeRobot(log=Path(log) if log else None, act_s=act_s, height=height, width=width)
 
 
 def open_rig(task: Task | None, lanes: int, seed: int, options: Mapping[str, object]) -> GuardedRig:
@@ -208,6 +211,16 @@ def open_rig(task: Task | None, lanes: int, seed: int, options: Mapping[str, obj
     spec = FAKE_SPEC if task is None else task.spec
     limits = envelope_limits(options, frozenset({"envelope"}))
     return GuardedRig(FakeRig(spec, lanes, seed), Envelope(spec, limits))
+
+
+def _bars(share: npt.NDArray[np.floating], height: int, width: int) -> ImageArray:
+    """A picture (height, width, 3) of numbers in [0, 1], side by side."""
+    picture = np.zeros((height, width, 3), np.uint8)
+    each = width // len(share)
+    for index, value in enumerate(np.clip(share, 0, 1).tolist()):
+        top = height - max(1, round(height * value))
+        picture[top:, each * index : each * (index + 1) - 1] = (40 + 30 * (index % 7), 200, 90)
+    return picture
 
 
 def _finite(bounds: list[tuple[float, float]]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

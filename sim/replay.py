@@ -6,27 +6,23 @@ simulation is exact, so pictures can be taken afterwards; that the sensors say t
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image
 
 from enpire.errors import UsageError
 from enpire.interfaces import Rig, Task
 from enpire.types import Episode, ImageArray
 from sim import cameras
 
-JPEG_QUALITY = 88
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
     """What came of it."""
 
-    pictures: Mapping[str, bytes]
-    """`<camera>_<tick>` -> JPEG; empty when no picture can be made."""
+    pictures: Mapping[int, Mapping[str, ImageArray]]
+    """tick -> camera -> picture; empty when no picture can be made."""
     largest_difference: float
     """Between what the sensors said then and now, over all frames and numbers; 0 when the replay is exact."""
     why: str
@@ -44,12 +40,12 @@ def replay(task: Task, seed: int, episode: Episode, moments: int = 6) -> Replaye
     """
     ticks = _ticks(episode)
     wanted = {round(index * ticks / max(1, moments - 1)) for index in range(moments)}
-    pictures: dict[str, bytes] = {}
+    pictures: dict[int, Mapping[str, ImageArray]] = {}
     difference = 0.0
     for tick, rig, apart in _again(task, seed, episode):
         difference = max(difference, apart)
         if tick in wanted:
-            pictures.update(_look(rig, tick))
+            pictures |= {tick: seen} if (seen := rig.look(0)) else {}
     return Replayed(pictures=pictures, largest_difference=difference, why="" if pictures else cameras.why())
 
 
@@ -91,13 +87,3 @@ def _again(task: Task, seed: int, episode: Episode) -> Iterator[tuple[int, Rig, 
                 rig.act(recorded.action[tick : tick + 1], np.ones(1, np.bool_))
     finally:
         rig.close()
-
-
-def _look(rig: Rig, tick: int) -> Mapping[str, bytes]:
-    return {f"{camera}_{tick:04d}": _jpeg(image) for camera, image in rig.look(0).items()}
-
-
-def _jpeg(image: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(image).save(buffer, "JPEG", quality=JPEG_QUALITY)
-    return buffer.getvalue()

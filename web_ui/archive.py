@@ -12,6 +12,7 @@ from enpire import views
 from enpire.documents import CampaignLine, CampaignView, EpisodePage, EpisodeView, VersionView
 from enpire.errors import UnknownName
 from enpire.relabel import Stake, stake
+from enpire.store.pictures import shown
 from enpire.store.reading import Page
 from enpire.types import Event, OutcomeKind
 from web_ui.problems import Problem
@@ -64,10 +65,9 @@ class Archive:
             return views.episodes(records, page)
 
     def episode(self, order_id: str) -> EpisodeView:
-        """One episode, with the names (not the paths) of its pictures."""
+        """One episode, without the path of its folder."""
         with views.open_records(self._home) as records:
-            found = views.episode(records, order_id)
-        return replace(found, folder="", pictures=tuple(Path(path).name for path in found.pictures))
+            return replace(views.episode(records, order_id), folder="")
 
     def series(self, order_id: str, points: int) -> Series:
         """What was sensed, sent and thought in one episode, at most `points` frames of it."""
@@ -85,13 +85,14 @@ class Archive:
                 raise UnknownName(f"There is no episode {order_id[:40]!r}.")
             return stake(records.reading, views.history(records, row.order.campaign_id), row, outcome)
 
-    def picture(self, order_id: str, name: str) -> Path:
-        """The file of one picture; UnknownName when there is none."""
+    def picture(self, order_id: str, name: str) -> bytes:
+        """One picture, JPEG or PNG; UnknownName when there is none."""
         with views.open_records(self._home) as records:
-            names = {Path(path).name: Path(path) for path in views.episode(records, order_id).pictures}
-        if name not in names:
+            row = records.reading.order(order_id)
+        found = shown(self._folder(row.order.campaign_id, order_id)) if row is not None else None
+        if found is None or name not in found.names:
             raise UnknownName(f"Episode {order_id[:40]!r} has no picture {name[:60]!r}.")
-        return names[name]
+        return found.bytes_of(name)
 
     def events(self, after: int, campaign_id: str, limit: int) -> list[Event]:
         """Events with a number above `after`, in order."""

@@ -101,7 +101,7 @@ def replay(
     finally:
         ledger.close()
     exact = "exactly" if made.largest_difference == 0 else f"within {made.largest_difference:.2g}"
-    shown = f"{made.count} pictures in {made.folder}" if made.count else made.why
+    shown = f"{made.count} pictures in {made.path}" if made.count else made.why
     answer(made, as_json=as_json, text=f"The sensors say the same again, {exact}. {shown}")
 
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Literal, Protocol, cast, runtime_checkable
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 import numpy as np
 
 from enpire.errors import EnvelopeViolation
 from enpire.fleet.chunks import FOREIGN_FAULTS, Chunks, LoadedPolicy
+from enpire.fleet.filming import Filming
 from enpire.fleet.foresight import Foresight
 from enpire.fleet.interventions import Intervener
+from enpire.fleet.lane import Guarded, Lane, Simulated, Watchful
 from enpire.fleet.messages import Parcel
 from enpire.fleet.recording import Recording
 from enpire.fleet.robot_time import RobotTime
@@ -27,7 +28,6 @@ from enpire.metrics import retries
 from enpire.store import arrays as arrays_file
 from enpire.types import (
     SOURCE_HUMAN,
-    SOURCE_POLICY,
     Episode,
     FloatArray,
     ImageArray,
@@ -46,55 +46,6 @@ _SAME = 1e-6
 """A command that differs by less from the wish was not clipped, only rounded."""
 
 
-@runtime_checkable
-class Guarded(Protocol):
-    """What a rig inside a safety envelope also has: which lanes left it since they were placed, and why."""
-
-    violated: MaskArray
-    offences: list[str]
-
-
-@runtime_checkable
-class Watchful(Protocol):
-    """What a rig that watches its sensors also has."""
-
-    @property
-    def stale(self) -> str:
-        """One sentence when a sensor stood still since the last `place`; empty otherwise."""
-        ...
-
-
-@runtime_checkable
-class Simulated(Protocol):
-    """What a rig also has where nobody can walk up to the robot."""
-
-    def lay_out(self, lane: int) -> None:
-        """Do what a called person does at a real one: put a lane's things in order, ready for a reset."""
-        ...
-
-
-@dataclass(slots=True)
-class Lane:
-    """One robot of the rig and the order that it works on."""
-
-    index: int
-    stage: Literal["free", "resetting", "rolling", "judging", "stuck"] = "free"
-    order: Order | None = None
-    policy_id: str = ""
-    source: int = SOURCE_POLICY
-    began_s: float = 0.0
-    checked: bool = False
-    """Whether the reset check was passed."""
-    reset_ticks: int = 0
-    reset_attempts: int = 0
-    failed_resets: int = 0
-    """One after the other, over all orders."""
-    achieved: tuple[float, ...] = ()
-    clipped: int = 0
-    verdict: Future[Verdict] | None = None
-    """Of a slow verifier, while the lane is `judging`: its robot holds still, the others go on."""
-
-
 class Lanes:
     """One rig, its lanes and all that happens in them within a period.
 
@@ -105,9 +56,10 @@ class Lanes:
         operator: may take over in supervised episodes.
         chunks: makes, for (lanes, action_dim), what asks the policies: while the robots wait, or while they move.
         clock: monotonic seconds.
+        filming: keeps what the cameras see.
     """
 
-    def __init__(  # noqa: PLR0913 - what moves, who moves it, and the time it takes
+    def __init__(  # noqa: PLR0913 - what moves, who moves it, who watches, and the time it takes
         self,
         task: Task,
         rig: Rig,
@@ -115,6 +67,7 @@ class Lanes:
         operator: Intervener | None = None,
         chunks: Callable[[int, int], Chunks] = Chunks,
         clock: Callable[[], float] = time.monotonic,
+        filming: Filming | None = None,
     ) -> None:
         spec, count = rig.spec, rig.lanes
         self._clock, self.time = clock, RobotTime(count, clock)
@@ -128,7 +81,9 @@ class Lanes:
         self._verifier = task.verifier()
         self._beside = ThreadPoolExecutor(1, "verifier") if is_slow(self._verifier) else None
         self._new_chunks, self._chunks = chunks, chunks(count, spec.action_dim)
-        self._chunks.look = rig.look
+        self._filming = filming or Filming()
+        self._filming.look_with(rig.look)
+        self._chunks.look = self._filming.look
         self._foresight = Foresight(count)
         self._recording = Recording(count, spec)
         self._observation = Observation(stamp_ns=0, state=np.zeros((count, spec.state_dim), np.float32))
@@ -139,7 +94,8 @@ class Lanes:
 
     def on(self, rig: Rig, operator: Intervener | None = None) -> Lanes:
         """The same lanes on a rig that was opened anew: robot time and episodes that were not taken yet stay."""
-        fresh = Lanes(self._task, rig, self._reset_limit_ticks, operator, self._new_chunks, self._clock)
+        limit, chunks = self._reset_limit_ticks, self._new_chunks
+        fresh = Lanes(self._task, rig, limit, operator, chunks, self._clock, self._filming)
         fresh.time, fresh._ended = self.time, self._ended
         return fresh
 
@@ -178,6 +134,7 @@ class Lanes:
         if why := self._chunks.begin(index, policy, order.start.seed):
             self._end(lane, "aborted", why)
             return
+        self._filming.begin(index, order.order_id, policy.policy)
         self._foresight.begin(index, order, policy)
         if self._operator is not None and order.supervised:
             self._operator.begin(index, order, policy)
@@ -216,9 +173,11 @@ class Lanes:
         self._recording.sensed(rows, self._observation.state[rows])
         ticks = np.zeros(len(self._lanes), np.int64)
         ticks[rows] = self._recording.ticks[rows]
+        for index, (outcome, why) in self._filming.expose(self._observation, rows, ticks[rows]).items():
+            self._end(self._lanes[index], outcome, why)
         finished = self._verifier.finished(self._observation.state, ticks) | (ticks >= self._rig.spec.limit_ticks)
         stale = self._watchful.stale if self._watchful is not None else ""
-        for lane in rolling:
+        for lane in self._rolling():
             if self._guarded is not None and self._guarded.violated[lane.index]:
                 self._end(lane, "unsafe", self._guarded.offences[lane.index], confidence=1.0)
             elif stale:
@@ -321,7 +280,7 @@ class Lanes:
 
     def _judge(self, lane: Lane) -> None:
         self.time.switch([lane.index], "verify")
-        images: Mapping[str, ImageArray] = self._rig.look(lane.index) if self._verifier.needs_images else {}
+        images: Mapping[str, ImageArray] = self._filming.look(lane.index) if self._verifier.needs_images else {}
         evidence = Evidence(arrays=self._recording.arrays(lane.index, last_state=True), images=images)
         if self._beside is not None:
             lane.stage, lane.verdict = "judging", self._beside.submit(self._verifier.judge, evidence)
@@ -354,6 +313,7 @@ class Lanes:
             data, ticks = arrays_file.pack(arrays), len(arrays.action)
             if isinstance(self._task, MarksSubtasks):
                 attempts = retries(self._task.subtask_marks(arrays.state))
+        self._filming.end(lane.index, ticks)
         episode = Episode(
             order=order, outcome=outcome, cause=cause, confidence=float(confidence), ran_policy_id=lane.policy_id,
             ticks=ticks, began_s=lane.began_s, ended_s=self._clock(), achieved_start=lane.achieved,

@@ -10,6 +10,7 @@ from typing import Protocol, cast, runtime_checkable
 from enpire import plugins
 from enpire.errors import RobotProblem
 from enpire.fleet.chunks import Chunks
+from enpire.fleet.filming import Filming
 from enpire.fleet.glance import Develop, Glancing, blind
 from enpire.fleet.interventions import Intervener, OpenOperator
 from enpire.fleet.lanes import Lanes
@@ -56,18 +57,22 @@ class RobotKeeper:
         task: what the robot does.
         say: where one line about what happened goes.
         clock: monotonic seconds.
+        filming: keeps what the cameras see.
 
     Raises:
         EnpireError: the driver cannot be loaded or the robot cannot be reached.
     """
 
     def __init__(
-        self, file: StationFile, task: Task, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+        self, file: StationFile, task: Task, say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic, filming: Filming | None = None,
+    ) -> None:  # fmt: skip
         self._file, self._task, self._say, self._clock = file, task, say, clock
         self._rig = self._opened()
         self._reset_limit_ticks = round(file.reset_limit_s * task.spec.rate_hz) if file.reset == "robot" else 0
-        self.lanes = Lanes(task, self._rig, self._reset_limit_ticks, self._operator(), self._chunks(), clock)
+        file.film_rule.check(self._rig.spec.cameras)
+        limit = self._reset_limit_ticks
+        self.lanes = Lanes(task, self._rig, limit, self._operator(), self._chunks(), clock, filming)
         self.stopped_by = ""
         """Who stopped the robot; empty when nobody did."""
         self._fault, self._recover_at_s = "", 0.0

@@ -11,6 +11,7 @@ from typing import Literal
 
 from enpire.files import find, parse, read_yaml
 from enpire.fleet.fields import is_identifier
+from enpire.fleet.filming import Cameras, FilmRule
 from enpire.store import durable
 from enpire.verifiers import VerifierPlan
 
@@ -26,7 +27,7 @@ class StationFile:
     connect: str = ""
     """Address of the orchestrator, tcp://HOST:PORT; may be given on the command line instead."""
     driver: str = "mujoco"
-    options: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
+    options: Mapping[str, object] = field(default_factory=dict[str, object])
     """For the driver."""
     lanes: int = 1
     """Robots that move in step; 1 for a real robot."""
@@ -44,6 +45,9 @@ class StationFile:
     """Plug-in that may take over in supervised episodes; `simulated` stands in for a person. Empty: nobody."""
     verifiers: tuple[VerifierPlan, ...] = ()
     """Who must agree that a rollout was a success; empty: the task's own verifier alone."""
+    record: Cameras = ()
+    """Cameras whose pictures are kept with every command of every episode, or `all`. What a policy is shown by a robot
+    that is no simulation of ours is kept in any case."""
     faces: Mapping[str, Mapping[str, bool | int | float | str]] = field(
         default_factory=dict[str, Mapping[str, bool | int | float | str]]
     )
@@ -69,6 +73,11 @@ class StationFile:
             raise ValueError("inference: overlap needs pace: realtime; a fast simulation waits for its policy anyhow.")
         if self.seed < 0 or self.min_free_mb < 0 or self.reset_limit_s <= 0:
             raise ValueError("seed and min_free_mb must not be negative, reset_limit_s must be positive.")
+
+    @property
+    def film_rule(self) -> FilmRule:
+        """What is recorded: episodes of simulations can run again with a camera, and so need not be."""
+        return FilmRule(cameras=self.record, looked_at=self.driver != "mujoco", waits=self.pace == "fast")
 
 
 def read_station(name_or_path: str | Path) -> StationFile:

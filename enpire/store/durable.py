@@ -26,7 +26,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 def write(path: Path, data: bytes) -> None:
     """Make one file durable, all of it or nothing; an older file of that name is replaced."""
-    staged = _staged_name(path)
+    staged = staged_name(path)
     try:
         _fill(staged, data)
         staged.replace(path)
@@ -40,7 +40,7 @@ def write_many(files: Mapping[Path, bytes]) -> None:
     """Make several files of one disk durable, each whole or not at all, with one sync of the disk for all of them."""
     if not files:
         return
-    staged = {path: _staged_name(path) for path in files}
+    staged = {path: staged_name(path) for path in files}
     try:
         for path, hidden in staged.items():
             _put(hidden, files[path])
@@ -67,6 +67,23 @@ def fill_folders(folders: Mapping[Path, Mapping[str, bytes]]) -> None:
         _sync_disk(written)
     except OSError as error:
         raise refusal(error, next(iter(folders))) from error
+
+
+def append(path: Path, data: bytes) -> None:
+    """Append to a file and sync it; a missing one is made. When the disk refuses, the file ends where it ended."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            before = os.fstat(descriptor).st_size
+            try:
+                _append(descriptor, data)
+            except OSError:
+                os.ftruncate(descriptor, before)
+                raise
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise refusal(error, path) from error
 
 
 def adopt(staged: Path, path: Path) -> None:
@@ -104,7 +121,7 @@ def make_folder(folder: Path) -> None:
 def stage_folder(target: Path) -> Path:
     """A new empty folder beside `target`, under a name that a sweep removes; `reveal` gives it its real name."""
     make_folder(target.parent)
-    staged = _staged_name(target)
+    staged = staged_name(target)
     try:
         staged.mkdir()
     except OSError as error:
@@ -183,7 +200,8 @@ def refusal(error: OSError, path: Path) -> EnpireError:
     return FileProblem(f"Cannot write {path}: {error.strerror}. Check that the folder exists and may be written.")
 
 
-def _staged_name(target: Path) -> Path:
+def staged_name(target: Path) -> Path:
+    """A new name beside `target` that a sweep removes."""
     return target.parent / f"{STAGED}{target.name}-{os.getpid()}-{os.urandom(4).hex()}"
 
 
@@ -191,6 +209,13 @@ def _put(path: Path, data: bytes) -> None:
     """Write without a sync: the caller syncs."""
     with path.open("xb") as file:
         file.write(data)
+
+
+def _append(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    os.fsync(descriptor)
 
 
 def _sync_disk(paths: Iterable[Path]) -> None:

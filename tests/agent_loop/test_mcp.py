@@ -15,10 +15,10 @@ from typing import Any
 
 import anyio
 import httpx
+import numpy as np
 import pytest
 import uvicorn
 from mcp import Client, StdioServerParameters
-from PIL import Image
 
 from agent_loop import tools
 from agent_loop.desk import Desk
@@ -29,6 +29,7 @@ from enpire.films import film
 from enpire.home import Home, open_home
 from enpire.lab import Lab
 from enpire.store.ledger import open_to_read
+from enpire.store.pictures import NAME, keep
 from enpire.store.reading import Page
 from enpire.wishes import Sender
 from tests.agent_loop.mcp_clients import Known, answered, check_answers, every_tool, over_http
@@ -113,10 +114,9 @@ def begin(lab: Running) -> Known:
     lab.until(lambda lab: any(order.purpose == "collect" for order in recorded(lab)))
     lab.lab.write(("campaign paused", {"by": "the test", "why": ""}))
     episode = next(order for order in recorded(lab.lab) if order.purpose == "collect")
-    folder = lab.home.episodes / episode.campaign_id / episode.order_id / "pictures"
-    folder.mkdir()
-    for tick in range(0, FRAMES, 15):
-        Image.new("L", (16, 10), 128).save(folder / f"front_{tick:04}.jpg")
+    folder = lab.home.episodes / episode.campaign_id / episode.order_id
+    image = np.full((10, 16, 3), 128, np.uint8)
+    keep(folder / NAME, {tick: {"front": image} for tick in range(0, FRAMES, 15)}, "jpg")
     peer = lab.beside(lambda: submit(lab.desk("peer"), skill=0.5))
     return Known(episode_id=episode.order_id, peer=peer, words=WORDS, changes={"skill": 0.9})
 

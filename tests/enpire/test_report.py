@@ -4,10 +4,12 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from enpire import report_pictures, views
 from enpire.report import account, headline, write_report
+from enpire.store import pictures
 from tests.enpire.recorded_campaign import CAMPAIGN, SECOND, begin, keep_files, record_campaign
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -85,11 +87,11 @@ def test_sensors_stand_in_for_cameras_and_pictures_come_first(home: Path) -> Non
     assert "Below is what the sensors said." in text, "after the reason why there are no pictures"
     assert text.count('class="curve"') >= 3
     folder = home / "episodes" / CAMPAIGN / f"01J{6:023}"
-    (folder / "pictures").mkdir()
-    for tick in (0, 10, 100):
-        (folder / "pictures" / f"front_{tick}.jpg").write_bytes(b"\xff\xd8" + bytes([tick]))
+    image = np.zeros((4, 4, 3), np.uint8)
+    pictures.keep(folder / pictures.NAME, {tick: {"front": image} for tick in (0, 100, 10)}, "jpg")
     strip = report_pictures.film_strip(str(folder))
-    assert re.findall(r'alt="(\w+)"', strip) == ["front_0", "front_10", "front_100"], "in the order of time"
+    assert re.findall(r'alt="(\w+)"', strip) == ["front_00000", "front_00010", "front_00100"], "in the order of time"
+    assert strip.count('src="data:image/jpeg;base64,/9j/') == 3
 
 
 def test_text_from_the_ledger_is_text_and_never_markup(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from enpire.errors import FileProblem, LearningProblem, UsageError
 from enpire.home import open_home
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.store.episodes import FolderStore
+from enpire.store.pictures import NAME, Pictures
 from policies.album import Album
 from policies.habc.segments import Cut, cut
 from policies.training_data import read_episodes
@@ -47,8 +48,8 @@ def test_windows_see_what_a_camera_would_have_seen(tmp_path: Path) -> None:
     live = seen_live(home)
     expected = np.stack([live[int(tick)]["top"] for tick in windows.tick[rows]])
     np.testing.assert_array_equal(album.images("top", rows), expected)
-    made = job.work / "album" / "E1" / "frames"
-    assert len(list(made.iterdir())) == len(windows)
+    made = job.work / "album" / "E1" / NAME
+    assert len(Pictures(made).names) == len(windows)
     stamp = made.stat().st_mtime_ns
     again = Album(job, windows, episodes)
     again.collect(["top"], heard.append)

@@ -167,7 +167,9 @@ def job_of(folder: Path, root: Path, filmed: bool = True, **settings: object) ->
     for number, place in enumerate(made if filmed else []):
         ticks = json.loads((place / "episode.json").read_text())["episode"]["ticks"]
         random = np.random.default_rng(number)
-        pictures.keep(place, ({CAMERA: random.integers(0, 255, (32, 32, 3), np.uint8)} for _ in range(ticks)))
+        pictures.keep(
+            place / pictures.NAME, ({CAMERA: random.integers(0, 255, (32, 32, 3), np.uint8)} for _ in range(ticks))
+        )
     small: dict[str, object] = {
         "batch": 8, "least_steps": 6, "most_steps": 6, "critic_steps": 20, "critic_batch": 32, "critic_hidden": 16,
     }  # fmt: skip

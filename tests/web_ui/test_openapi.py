@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 import schemathesis
 from fastapi import FastAPI
@@ -29,6 +30,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from enpire.fleet.glance import Preview
+from enpire.store.pictures import NAME, keep
 from tests.web_ui.conftest import ADDRESS, PASSWORD
 from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.accounts import Accounts
@@ -110,7 +112,7 @@ class World:
             self.accounts.open_key("token", "root", "to be ended")
             return {"key_id": self.accounts.keys("root")[0].id}
         if "/pictures/" in path:
-            return {"name": "front_0000.jpg"}
+            return {"name": "front_00000.jpg"}
         return {}
 
 
@@ -125,9 +127,7 @@ def world(recorded: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) 
         client.headers.update(made._signed_in(bearer=True))
         kept = {"purpose": "collect", "outcome": "failure"}
         episode = client.get("/api/v1/episodes", params=kept).json()["rows"][0]["order_id"]
-        pictures = home / "episodes" / recorded[1] / episode / "pictures"
-        pictures.mkdir()
-        (pictures / "front_0000.jpg").write_bytes(JPEG)
+        keep(home / "episodes" / recorded[1] / episode / NAME, {0: {"front": np.zeros((4, 4, 3), np.uint8)}}, "jpg")
         stop = client.post("/api/v1/commands", json={"verb": "stop"}, headers={"Idempotency-Key": "the-first"})
         del client.headers["authorization"]
         made.known = {

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from enpire.store.pictures import NAME, PicturesWriter, opened
 from enpire.types import OUTCOME_KINDS
 from tests.web_ui.conftest import ADDRESS, PASSWORD, Site
 from tests.web_ui.scripted_lab import ScriptedLab
@@ -119,16 +121,22 @@ def test_an_episode_on_its_time_axis(site: Site) -> None:
 def test_pictures_are_served_by_name_and_nothing_else_is(site: Site) -> None:
     client = site.enter("viewer")
     (row, *_) = client.get("/api/v1/episodes").json()["rows"]
-    folder = site.home / "episodes" / site.campaign_id / row["order_id"] / "pictures"
-    folder.mkdir()
-    (folder / "front_0.jpg").write_bytes(b"\xff\xd8\xff\xe0 a picture")
+    folder = site.home / "episodes" / site.campaign_id / row["order_id"]
     address = f"/api/v1/episodes/{row['order_id']}"
-    assert client.get(address).json()["pictures"] == ["front_0.jpg"]
-    answer = client.get(f"{address}/pictures/front_0.jpg")
-    assert answer.content.endswith(b"a picture")
-    assert answer.headers["content-type"] == "image/jpeg"
+    assert client.get(f"{address}/pictures/front_00000.jpg").status_code == 404
+    writer = PicturesWriter(folder / NAME)
+    writer.add("front", 0, np.full((4, 4, 3), 9, np.uint8))
+    writer.add("front", 1, np.full((4, 4, 3), 8, np.uint8), "png")
+    writer.finish()
+    assert client.get(address).json()["pictures"] == ["front_00000.jpg", "front_00001.png"]
+    for tick, kind in enumerate(("jpeg", "png")):
+        answer = client.get(f"{address}/pictures/front_{tick:05d}.{kind.replace('e', '')}")
+        assert opened(answer.content)[0, 0].tolist() == [9 - tick] * 3
+        assert answer.headers["content-type"] == f"image/{kind}"
     assert client.get(f"{address}/pictures/arrays.npz").status_code == 404
     assert client.get(f"{address}/pictures/..%2farrays.npz").status_code == 404
+    (folder / NAME).write_bytes(b"PK damaged")
+    assert client.get(address).status_code == 400
 
 
 def test_a_damaged_arrays_file_is_a_problem_document(site: Site) -> None:

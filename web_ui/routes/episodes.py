@@ -6,10 +6,11 @@ from typing import Annotated, Literal, cast
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.responses import FileResponse
+from starlette.responses import Response
 
 from enpire.documents import EpisodePage, EpisodeView
 from enpire.relabel import Stake
+from enpire.store.pictures import media_type
 from enpire.store.reading import Page
 from web_ui.archive import Archive
 from web_ui.auth import Anybody
@@ -69,13 +70,11 @@ def stake(order_id: Id, _caller: Anybody, request: Request, outcome: Literal["su
     return _archive(request).stake(order_id, outcome)
 
 
-@router.get("/{order_id}/pictures/{name}", response_class=FileResponse, responses=answers("image/jpeg"))
-def picture(
-    order_id: Id, name: Annotated[str, Path(max_length=120)], _caller: Anybody, request: Request
-) -> FileResponse:
-    """One recorded picture, image/jpeg; its name is CAMERA_TICK.jpg."""
-    path = _archive(request).picture(order_id, name)
-    return FileResponse(path, media_type="image/jpeg", headers={"cache-control": "private, max-age=3600"})
+@router.get("/{order_id}/pictures/{name}", response_class=Response, responses=answers("image/jpeg"))
+def picture(order_id: Id, name: Annotated[str, Path(max_length=120)], _caller: Anybody, request: Request) -> Response:
+    """One recorded picture, CAMERA_TICK.jpg; image/png where its name ends so."""
+    data = _archive(request).picture(order_id, name)
+    return Response(data, media_type=media_type(name), headers={"cache-control": "private, max-age=3600"})
 
 
 def _archive(request: Request) -> Archive:

@@ -2,13 +2,16 @@
 
 import { useMemo } from "preact/hooks";
 
+/** Pictures in the strip below a camera. */
+const STRIP = 12;
+
 interface Shot { tick: number; name: string }
 interface FilmProps { id: string; names: string[]; tick: number; last: number; seek: (to: number) => void }
 
 export function Film({ id, names, tick, last, seek }: FilmProps) {
   const cameras = useMemo(() => byCamera(names), [names]);
   if (!cameras.length) {
-    return <p class="faint small">No pictures were taken of this episode. One of a simulated station can be run again with a camera: <code>enpire episodes replay {id}</code></p>;
+    return <p class="faint small">No pictures were recorded with this episode. One of a simulated station can be run again with a camera: <code>enpire episodes replay {id}</code>. What a station records, <code>record</code> in its file says.</p>;
   }
   return (
     <section class="card films" aria-label="Pictures">
@@ -19,7 +22,7 @@ export function Film({ id, names, tick, last, seek }: FilmProps) {
             <img src={address(id, shown)} alt={`${camera} at frame ${shown.tick}`} />
             <figcaption><b>{camera}</b> <span class="faint num">frame {shown.tick}</span></figcaption>
             <div class="strip">
-              {shots.map((one) => (
+              {evenly(shots, STRIP).map((one) => (
                 <button class={one === shown ? "on" : ""} aria-label={`${camera}, frame ${one.tick}`} aria-pressed={one === shown} onClick={() => seek(Math.min(one.tick, last))}>
                   <img src={address(id, one)} alt="" loading="lazy" />
                 </button>
@@ -34,11 +37,17 @@ export function Film({ id, names, tick, last, seek }: FilmProps) {
 
 const address = (id: string, shot: Shot) => `/api/v1/episodes/${id}/pictures/${shot.name}`;
 
-/** Names are CAMERA_TICK.jpg. */
+/** At most so many of a list, the first and the last among them. */
+function evenly<T>(list: T[], most: number): T[] {
+  if (list.length <= most) return list;
+  return Array.from({ length: most }, (_, index) => list[Math.round((index * (list.length - 1)) / (most - 1))]!);
+}
+
+/** Names are CAMERA_TICK.jpg or .png. */
 function byCamera(names: string[]): [string, Shot[]][] {
   const found = new Map<string, Shot[]>();
   for (const name of names) {
-    const match = /^(.+)_(\d+)\.jpg$/.exec(name);
+    const match = /^(.+)_(\d+)\.(?:jpg|png)$/.exec(name);
     if (match) found.set(match[1]!, [...(found.get(match[1]!) ?? []), { tick: Number(match[2]), name }]);
   }
   for (const list of found.values()) list.sort((a, b) => a.tick - b.tick);
