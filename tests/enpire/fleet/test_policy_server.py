@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -16,15 +16,12 @@ import pytest
 import zmq
 
 from enpire import versions
-from enpire.errors import PeerSilent, PolicyProblem, TransportProblem
+from enpire.errors import PolicyProblem, TransportProblem
 from enpire.fleet import remote_policy
 from enpire.fleet.chunks import LoadedPolicy
-from enpire.fleet.computer import Computer
 from enpire.fleet.curve_keys import StationKeys, enroll, read_pair, server_keys
 from enpire.fleet.lanes import Lanes
-from enpire.fleet.messages import PolicyPart, WantPolicy
 from enpire.fleet.policy_server import PolicyServer
-from enpire.fleet.policy_shelf import PolicyShelf
 from enpire.fleet.questions import array_out, decode, encode, observation_out
 from enpire.fleet.remote_policy import PART, PolicyServerLink, RemotePolicy
 from enpire.interfaces import Continues, Foresees, Policy, Sees
@@ -324,80 +321,6 @@ def test_no_more_versions_are_held_than_somebody_says(tmp_path: Path) -> None:
         with pytest.raises(PolicyProblem, match="does not hold"):
             first.act(looked((0.0, 0.0)), lanes)
         assert cast("RemotePolicy", first).lost  # so that the station has it loaded again
-
-
-def test_a_version_that_the_disk_refuses_is_said_and_asked_for_again(tmp_path: Path) -> None:
-    now_s, source = [0.0], write_policy(tmp_path / "files")
-    policy_id = versions.identify(source)
-    shelf = PolicyShelf(tmp_path / "shelf", PointTask(), 0, Computer(clock=lambda: now_s[0], helper=AtOnce))
-    packed = versions.pack(source)
-    halves = [
-        PolicyPart(policy_id=policy_id, part=part, parts=2, data=packed.read(part * 100, 100 + part * packed.size))
-        for part in (0, 1)
-    ]
-    shelf.find(policy_id)
-    shelf.arrived(halves[0])
-    in_the_way = tmp_path / "shelf" / f"incoming-{policy_id}.parts"
-    assert in_the_way.stat().st_size == 100
-    in_the_way.unlink()
-    in_the_way.symlink_to(tmp_path / "nowhere" / "at all")
-    shelf.arrived(halves[1])
-    assert "cannot be had: Cannot write" in shelf.alarm
-    now_s[0] = 100.0
-    assert shelf.find(policy_id) is None
-    assert shelf.next_wish() == WantPolicy(policy_id=policy_id, part=0)
-    for half in halves:
-        shelf.arrived(half)
-    assert shelf.find(policy_id) is not None
-    assert [path.name for path in (tmp_path / "shelf").iterdir()] == [policy_id]
-    shelf.close()
-
-
-def test_damaged_files_of_a_station_are_fetched_again_and_a_server_that_was_away_is_found_again(
-    tmp_path: Path,
-) -> None:
-    now_s, away, asked = [0.0], [True], []
-    source = write_policy(tmp_path / "files")
-    policy_id = versions.identify(source)
-
-    def make(folder: Path, wanted: str) -> Policy:
-        asked.append(wanted)
-        if away[0]:
-            raise PeerSilent("the policy server is away")
-        return PointPolicy()
-
-    computer = Computer(clock=lambda: now_s[0], helper=AtOnce)
-    shelf = PolicyShelf(tmp_path / "shelf", PointTask(), 0, computer, make)
-    versions.publish(source, tmp_path / "shelf")
-    shelf.find(policy_id)
-    assert shelf.find(policy_id) is None
-    assert "away" in shelf.alarm
-    away[0], now_s[0] = False, 10.0
-    shelf.look()
-    shelf.look()
-    assert not shelf.alarm  # although nobody asked for the version again
-    assert shelf.find(policy_id) is not None
-    (tmp_path / "shelf" / policy_id / "weights.safetensors").write_bytes(b"rot")
-    cast("RemotePolicy", cast("LoadedPolicy", shelf.find(policy_id)).policy).lost = True
-    shelf.find(policy_id)
-    with pytest.raises(PolicyProblem, match="changed"):
-        shelf.find(policy_id)
-    now_s[0] = 100.0
-    assert shelf.find(policy_id) is None
-    assert shelf.next_wish() is not None
-    shelf.close()
-
-
-class AtOnce(Executor):
-    """Does what it is given before it returns."""
-
-    def submit(self, fn, /, *arguments, **named):  # pyright: ignore[reportIncompatibleMethodOverride, reportMissingParameterType]
-        done = Future()
-        try:
-            done.set_result(fn(*arguments, **named))
-        except Exception as problem:  # noqa: BLE001  what a thread would keep
-            done.set_exception(problem)
-        return done
 
 
 def test_only_enrolled_stations_are_answered_on_another_address(tmp_path: Path) -> None:
