@@ -179,6 +179,10 @@ class Pictures:
         except OSError as error:
             raise FileProblem(f"The picture of {camera} before command {tick} in {self._path}: {error}.") from error
 
+    def last(self) -> Seen:
+        """What each camera saw last: after the last command, where that was recorded."""
+        return {camera: self.picture(camera, ticks[-1]) for camera, ticks in self._ticks.items()}
+
     def _place(self, camera: str, tick: int) -> Sequence[int] | None:
         ticks = self._ticks.get(camera, ())
         index = bisect_left(ticks, tick)

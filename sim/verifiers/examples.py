@@ -12,6 +12,7 @@ import numpy.typing as npt
 from enpire.errors import FileProblem
 from enpire.interfaces import Evidence, Policy, Rig, Task
 from enpire.store import arrays as arrays_file
+from enpire.store import pictures
 from enpire.types import FloatArray, ImageArray, IntArray, Observation, TaskSpec
 from sim import cameras
 from sim.rig import SimRig
@@ -196,7 +197,7 @@ def sorted_by_hand(folder: Path) -> list[Example]:
     """Arrays files of episodes in `folder`/success and `folder`/failure, as a person sorted them.
 
     The last pictures of NAME.npz lie beside it as NAME_CAMERA.png or .jpg; of a whole folder of the episode store, in
-    its pictures/CAMERA_TICK.jpg.
+    its file of pictures.
 
     Raises:
         FileProblem: one of the two holds no arrays file, or one that cannot be read.
@@ -216,9 +217,10 @@ def _pictures_of(path: Path) -> dict[str, ImageArray]:
     from PIL import Image
 
     beside = {one.stem.removeprefix(f"{path.stem}_"): one for one in sorted(path.parent.glob(f"{path.stem}_*"))}
-    stored = {one.stem.rpartition("_")[0]: one for one in sorted((path.parent / "pictures").glob("*_*.jpg"))}
-    files = {camera: one for camera, one in (stored | beside).items() if one.suffix in (".png", ".jpg")}
-    return {camera: np.asarray(Image.open(one).convert("RGB")) for camera, one in files.items()}
+    found = pictures.shown(path.parent)
+    files = {camera: one for camera, one in beside.items() if one.suffix in (".png", ".jpg")}
+    named = {camera: np.asarray(Image.open(one).convert("RGB")) for camera, one in files.items()}
+    return {**(found.last() if found is not None else {}), **named}
 
 
 def _rolled(task: Task, count: int, draw: Draw, pictures: bool) -> Iterator[tuple[Rolled, Mapping[str, ImageArray]]]:

@@ -11,6 +11,7 @@ from PIL import Image
 from enpire.errors import FileProblem, UsageError
 from enpire.interfaces import Evidence
 from enpire.store import arrays as arrays_file
+from enpire.store import pictures
 from enpire.types import EpisodeArrays
 from sim.tasks.pin_insertion import PinInsertion
 from sim.tasks.push_t import PushT
@@ -78,10 +79,10 @@ def test_a_brighter_light_changes_little() -> None:
 def test_pictures_that_a_person_sorted_are_found(tmp_path: Path) -> None:
     for name in ("success", "failure"):
         stored = tmp_path / name / "01ABC"
-        (stored / "pictures").mkdir(parents=True)
+        stored.mkdir(parents=True)
         (stored / "arrays.npz").write_bytes(arrays_file.pack(ARRAYS))
-        for tick, shade in ((0, 10), (80, 200)):
-            Image.fromarray(np.full((8, 8, 3), shade, np.uint8)).save(stored / "pictures" / f"top_{tick:04d}.jpg")
+        shades = {tick: {"top": np.full((8, 8, 3), shade, np.uint8)} for tick, shade in ((0, 10), (80, 200))}
+        pictures.keep(stored / pictures.NAME, shades, "jpg")
         (tmp_path / name / "seen.npz").write_bytes(arrays_file.pack(ARRAYS))
         Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / name / "seen_left_wrist.png")
     found = sorted_by_hand(tmp_path)
