@@ -5,7 +5,6 @@ Over rclpy where a ROS 2 is sourced; otherwise over cyclonedds, which speaks the
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -17,6 +16,7 @@ import numpy as np
 from enpire.errors import MissingExtra, RobotProblem, UsageError
 from enpire.files import parse
 from enpire.interfaces import Task
+from enpire.store import pictures
 from enpire.types import FloatArray, ImageArray, Observation, TaskSpec
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.mujoco_robot import envelope_limits
@@ -115,13 +115,13 @@ class Ros2Robot:
         self._pictures: dict[str, ImageArray] = {}
 
     def connect(self) -> None:
-        """Find the robot's topics and services, and its first joint state."""
+        """Find the robot's topics and services, its first joint state and the first picture of every camera."""
         self._link = link_for(self.settings)
         until_s = time.monotonic() + self.settings.discovery_s
         missing = "it sends no joint states"
         while time.monotonic() < until_s:
             self._listen()
-            missing = self._link.missing() or ("" if self._newest is not None else "it sends no joint states")
+            missing = self._link.missing() or self._unheard()
             if not missing:
                 return
             time.sleep(0.02)
@@ -154,6 +154,7 @@ class Ros2Robot:
     def close(self) -> None:
         """Leave the domain."""
         link, self._link, self._newest = self._link, None, None
+        self._pictures.clear()
         if link is not None:
             link.close()
 
@@ -165,6 +166,12 @@ class Ros2Robot:
         for camera in self.settings.cameras:
             if compressed := link.picture(camera):
                 self._pictures[camera] = _decoded(compressed)
+
+    def _unheard(self) -> str:
+        blind = [camera for camera in self.settings.cameras if camera not in self._pictures]
+        if self._newest is None:
+            return "it sends no joint states"
+        return f"its camera {blind[0]} sends no pictures on {self.settings.cameras[blind[0]]}" if blind else ""
 
     def _open_link(self) -> Link:
         if self._link is None:
@@ -222,9 +229,7 @@ def _stamp_ns(sample: JointSample) -> int:
 
 
 def _decoded(compressed: bytes) -> ImageArray:
-    from PIL import Image, UnidentifiedImageError
-
     try:
-        return np.asarray(Image.open(io.BytesIO(compressed)).convert("RGB"))
-    except (UnidentifiedImageError, OSError) as problem:
+        return pictures.opened(compressed)
+    except OSError as problem:
         raise RobotProblem(f"A camera on ROS 2 sent a picture that cannot be read: {problem}.") from problem

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,33 +34,7 @@ STATE = {
     "shoulder_rad_s": "shoulder/velocity",
     "elbow_rad_s": "elbow/velocity",
 }
-ARM = '''
-"""The fake arm with a camera that sees it move."""
-
-from dataclasses import replace
-
-import numpy as np
-
-from robot_drivers.dds_face import joints_by_unit
-from robot_drivers.driver_file import load_robot
-from robot_drivers.fake_robot import FakeRobot
-
-
-class Seen(FakeRobot):
-    count = 0
-
-    def observe(self):
-        seen = super().observe()
-        picture = np.zeros((1, 8, 12, 3), np.uint8)
-        picture[..., 0] = int(100 + 50 * seen.state[0, 0])
-        Seen.count += 1
-        picture[0, 0, 0] = (Seen.count % 251, Seen.count % 241, 7)
-        return replace(seen, images={"top": picture})
-
-
-def robot():
-    return Seen()
-'''
+ARM = "from robot_drivers.fake_robot import robot\n"
 PIN = '''
 """The simulated pin in real time, without the episode's clock. Whoever stops commanding it leaves it holding."""
 
@@ -171,7 +146,9 @@ def test_a_simulation_in_mujoco_conforms_behind_dds(tmp_path, domain):
 
 def test_it_is_driven_seen_and_stopped(settings):
     rig = opened(settings)
-    state = rig.observe().state[0]
+    first = rig.observe()
+    assert set(first.images) == {"top"}, "what a policy looks at from the first command on"
+    state = first.state[0]
     for _ in range(40):
         rig.act(np.array([[0.8, -0.4]], np.float32), np.ones(1, np.bool_))
         state = rig.observe().state[0]
@@ -179,7 +156,7 @@ def test_it_is_driven_seen_and_stopped(settings):
             break
         time.sleep(0.05)
     assert state[:2] == pytest.approx([0.8, -0.4], abs=0.05)
-    assert rig.look(0)["top"].shape == (8, 12, 3)
+    assert rig.look(0)["top"].shape == (48, 64, 3)
     rig.stop()
     rig.close()
 
@@ -201,6 +178,12 @@ def test_a_robot_that_is_not_there_is_named(domain):
     robot.stop()
     with pytest.raises(RobotProblem, match="not connected"):
         robot.observe()
+
+
+def test_a_camera_that_is_silent_is_named(settings):
+    told = replace(settings, cameras={**settings.cameras, "side": "side/compressed"}, discovery_s=3.0)
+    with pytest.raises(RobotProblem, match="its camera side sends no pictures on side/compressed"):
+        Ros2Robot(FAKE_SPEC, told).connect()
 
 
 def test_a_wrong_joint_address_is_refused():
