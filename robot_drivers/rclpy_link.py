@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from enpire.errors import RobotProblem
 from robot_drivers.rclpy_node import RclpyNode
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RclpyLink:
-    """A node of its own, spun by a thread; the newest message of each topic waits to be taken."""
+    """Messages are taken when they are asked for: a thread that served each would hold up whoever moves the robot."""
 
     def __init__(self, settings: Ros2Settings) -> None:
         from rclpy.qos import qos_profile_sensor_data  # pyright: ignore[reportMissingImports]
@@ -23,23 +23,16 @@ class RclpyLink:
         from std_msgs.msg import Float64MultiArray  # pyright: ignore[reportMissingImports]
         from std_srvs.srv import Trigger  # pyright: ignore[reportMissingImports]
 
-        self._member = RclpyNode("enpire_robot", settings.domain, loopback=settings.loopback)
-        node = self._member.node
+        self._quiet = RclpyNode("enpire_robot", settings.domain, loopback=settings.loopback)
+        node = self._quiet.node
         self._message, self._question = Float64MultiArray, Trigger.Request
-        self._newest: dict[str, object] = {}
-        self._lock = threading.Lock()
-        listen = node.create_subscription
-        listen(JointState, settings.joint_states, lambda heard: self._keep("joints", heard), qos_profile_sensor_data)
-        for camera, topic in settings.cameras.items():
-            listen(
-                CompressedImage,
-                topic,
-                lambda heard, camera=camera: self._keep(f"camera {camera}", heard),
-                qos_profile_sensor_data,
-            )
+        listen = partial(node.create_subscription, callback=_never, qos_profile=qos_profile_sensor_data)
+        self._joints = listen(JointState, settings.joint_states)
+        self._cameras = {camera: listen(CompressedImage, topic) for camera, topic in settings.cameras.items()}
         self._commands = node.create_publisher(Float64MultiArray, settings.joint_commands, 10)
-        self._stop = node.create_client(Trigger, settings.stop)
-        self._member.spin()
+        self._served = RclpyNode("enpire_robot_stop", settings.domain, loopback=settings.loopback)
+        self._stop = self._served.node.create_client(Trigger, settings.stop)
+        self._served.spin()
 
     def missing(self) -> str:
         """Which end of the robot has not been found yet; empty when all have."""
@@ -49,12 +42,12 @@ class RclpyLink:
 
     def joints(self) -> JointSample | None:
         """The newest joint state since the last call."""
-        return self._take("joints")  # pyright: ignore[reportReturnType]
+        return _newest(self._joints)
 
     def picture(self, camera: str) -> bytes:
         """The newest compressed picture since the last call; empty when none came."""
-        heard = self._take(f"camera {camera}")
-        return b"" if heard is None else bytes(heard.data)  # pyright: ignore[reportAttributeAccessIssue]
+        heard = _newest(self._cameras[camera])
+        return b"" if heard is None else bytes(heard.data)
 
     def command(self, values: Sequence[float]) -> None:
         """Send one command."""
@@ -73,12 +66,18 @@ class RclpyLink:
 
     def close(self) -> None:
         """Leave the domain."""
-        self._member.close()
+        self._served.close()
+        self._quiet.close()
 
-    def _keep(self, what: str, heard: object) -> None:
-        with self._lock:
-            self._newest[what] = heard
 
-    def _take(self, what: str) -> object | None:
-        with self._lock:
-            return self._newest.pop(what, None)
+def _newest(subscription: Any) -> Any:
+    """The newest message that waits; None when none does."""
+    newest = None
+    with subscription.handle:
+        while (taken := subscription.handle.take_message(subscription.msg_type, subscription.raw)) is not None:
+            newest = taken[0]
+    return newest
+
+
+def _never(_: object) -> None:
+    """Nobody spins the node of these topics."""
