@@ -56,7 +56,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "agents": {"search": "agent_loop.agents.search:Search", "anthropic": "agent_loop.agents.anthropic:Anthropic"},
     "verifiers": {
         "classifier": "sim.verifiers.classifier:open_verifier",
-        "anthropic": "sim.verifiers.vision_judge:open_verifier",
+        "anthropic": "sim.verifiers.vision_judge:VisionJudge",
     },
     "faces": {"ros2": "robot_drivers.ros2_face:open_face"},
     "operators": {"simulated": "sim.operator:open_operator"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, cast, runtime_checkable
 
 from enpire import plugins
@@ -30,6 +31,14 @@ class Slow(Protocol):
     """A verifier whose verdict takes longer than a robot may wait: the station asks it beside its loop."""
 
     slow: bool
+
+
+@runtime_checkable
+class Spends(Protocol):
+    """A verifier that costs money."""
+
+    def spend_from(self, account: Path) -> None:
+        """Add up what is spent in this file, which outlives the process and which several stations may share."""
 
 
 class Agreed:
@@ -58,21 +67,35 @@ class Agreed:
         return min(said, key=lambda verdict: verdict.confidence)
 
 
-def open_verifier(task: Task, plans: Sequence[VerifierPlan]) -> Verifier:
+def open_verifier(task: Task, plans: Sequence[VerifierPlan], account: Path | None = None) -> Verifier:
     """The verifier that a file asks for; the task's own where it names none.
+
+    Args:
+        task: whose rollouts are judged.
+        plans: the verifiers that must agree.
+        account: file in which those that cost money add up what they spend; without it, each does so for itself.
 
     Raises:
         EnpireError: no such plug-in, a missing extra, options that do not fit.
     """
     members = [_opened(task, plan) for plan in plans]
+    for member in members:
+        if account is not None and isinstance(member, Spends):
+            member.spend_from(account)
     if not members:
         return task.verifier()
     return members[0] if len(members) == 1 else Agreed(members)
 
 
-def judged_by(task: Task, plans: Sequence[VerifierPlan]) -> Task:
+def judged_by(task: Task, plans: Sequence[VerifierPlan], account: Path) -> Task:
     """The task with the verifier that a file asks for; EnpireError when one cannot be opened."""
-    return cast(Task, _Judged(task, open_verifier(task, plans))) if plans else task
+    return cast(Task, _Judged(task, open_verifier(task, plans, account))) if plans else task
+
+
+def keys_of(plans: Sequence[VerifierPlan]) -> list[str]:
+    """Variables of the environment that hold the keys of these verifiers."""
+    opened = [plugins.load("verifiers", plan.name) for plan in plans if plan.name != OWN]
+    return [key for one in opened for key in cast("Sequence[str]", getattr(one, "keys", ()))]
 
 
 class _Judged:

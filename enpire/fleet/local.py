@@ -32,6 +32,7 @@ def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
             operator=wanted.operator,
             record=wanted.record,
             verifiers=campaign.verifiers,
+            account=home.stations / f"{campaign.name}.tokens",
             seed=campaign.seed * 1000 + number,
         )
         for number in range(1, wanted.count + 1)

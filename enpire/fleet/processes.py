@@ -10,7 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from enpire.fleet.station_file import StationFile, write_station
-from enpire.processes import Running, Standing, end_process, start_python
+from enpire.processes import Running, Standing, end_process, one_core, start_python
+from enpire.verifiers import keys_of
 
 _FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 0.5, 30.0
 _STEADY_S = 60.0
@@ -108,4 +109,5 @@ def start_station(file: StationFile, address: str, logs: Path) -> subprocess.Pop
     arguments = [str(path), "--connect", address, "--die-with-parent"]
     # A fast simulation takes all the time there is: it gives way to the learner and to the loop on the same cores.
     standing = Standing(nice=10 if file.pace == "fast" else 0, expendable=_EXPENDABLE)
-    return start_python("enpire.fleet.station", arguments, logs / f"{file.name}.log", standing)
+    surroundings = one_core(*keys_of(file.verifiers))
+    return start_python("enpire.fleet.station", arguments, logs / f"{file.name}.log", standing, surroundings)

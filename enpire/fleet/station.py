@@ -62,7 +62,8 @@ class Station:
 
     def __init__(self, file: StationFile, address: str, say: Callable[[str], None], computer: Computer = HERE) -> None:
         self._file, self._say, self._clock = file, say, computer.clock
-        self._task = judged_by(cast("Task", plugins.make("tasks", file.task)), file.verifiers)
+        task = cast("Task", plugins.make("tasks", file.task))
+        self._task = judged_by(task, file.verifiers, file.account or file.home / "tokens")
         self._spool = Spool(file.home / "spool", file.min_free_mb * 2**20)
         self._outbox = Outbox(self._spool, computer.clock, say)
         self._thinker = policy_server(file)

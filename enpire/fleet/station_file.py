@@ -45,6 +45,9 @@ class StationFile:
     """Plug-in that may take over in supervised episodes; `simulated` stands in for a person. Empty: nobody."""
     verifiers: tuple[VerifierPlan, ...] = ()
     """Who must agree that a rollout was a success; empty: the task's own verifier alone."""
+    account: Path | None = None
+    """File in which verifiers that cost money add up what they spend; stations that name the same one share a budget.
+    Nothing: one in `home`."""
     record: Cameras = ()
     """Cameras whose pictures are kept with every command of every episode, or `all`. What a policy is shown by a robot
     that is no simulation of ours is kept in any case."""

@@ -12,10 +12,13 @@ import base64
 import hashlib
 import io
 import json
+import math
 import os
+import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,9 +26,10 @@ from enpire.errors import EnpireError, UsageError
 from enpire.files import parse
 from enpire.interfaces import Evidence, Task
 from enpire.types import FloatArray, ImageArray, IntArray, MaskArray, Verdict
+from sim.verifiers.account import Account
 
 if TYPE_CHECKING:
-    from anthropic import Anthropic
+    from anthropic import Anthropic, AnthropicError
     from anthropic.types import Message
 
 KEY = "ANTHROPIC_API_KEY"
@@ -51,10 +55,14 @@ TOOL: Mapping[str, object] = {
 }
 _REASON = 400
 """Characters that are kept of a reason."""
+PAUSES_S = (0.5, 2.0)
+"""Seconds before a question that got no answer is asked again."""
+COUNT_MARGIN = 1.05
+"""The API calls its count of a question an estimate that a call may differ from by a little."""
 
 
 class JudgeProblem(EnpireError):
-    """The model gave no verdict: unreachable, over budget, or an answer that is none. The episode becomes invalid."""
+    """The model gave no verdict: unreachable, or an answer that is none. The episode becomes invalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +73,8 @@ class JudgeOptions:
     question: str = ""
     """What the task being done looks like; the task's instruction where it is empty."""
     tokens: int = 500_000
-    """That this process may spend; after that it gives no verdicts."""
+    """That may be spent, by all stations that a campaign starts together or by a station of its own, restarts included;
+    a question that could cost more than is left is not asked."""
     answer_tokens: int = 300
     timeout_s: float = 30.0
 
@@ -94,15 +103,22 @@ class VisionJudge:
 
     needs_images = True
     slow = True
+    keys = (KEY,)
 
-    def __init__(self, task: Task, options: JudgeOptions) -> None:
-        """Ask about a task; the client is made with the first verdict."""
-        self._own, self._options = task.verifier(), options
-        self._question = options.question or task.spec.instruction
+    def __init__(self, task: Task, options: Mapping[str, object]) -> None:
+        """Ask about a task, with `JudgeOptions`; FileProblem for others. The client is made with the first verdict."""
+        asked = parse(JudgeOptions, options, "The options of the verifier anthropic")
+        self._own, self._options = task.verifier(), asked
+        self._question = asked.question or task.spec.instruction
         self._client: Anthropic | None = None
-        self.spent_tokens = 0
-        told = json.dumps([SYSTEM, TOOL, asdict(options), self._question], sort_keys=True)
+        self.account = Account(asked.tokens)
+        # Neither the budget nor the patience changes what a verdict means: both may be raised in a running campaign.
+        told = json.dumps([SYSTEM, TOOL, asked.model, asked.answer_tokens, self._question], sort_keys=True)
         self.digest = hashlib.sha256(told.encode()).hexdigest()
+
+    def spend_from(self, account: Path) -> None:
+        """Add up what is spent in a file, with all others that name it."""
+        self.account = Account(self._options.tokens, account)
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
         """Which lanes look done to the task's own verifier."""
@@ -112,33 +128,53 @@ class VisionJudge:
         """What the model says.
 
         Raises:
-            JudgeProblem: no pictures, no budget, no model, or no verdict in its answer.
+            JudgeProblem: no pictures, no model, or no verdict in its answer.
+            BudgetSpent: the question might cost more than is left.
         """
         if not evidence.images:
             raise JudgeProblem("The judge of pictures got none: does the station have cameras?")
-        if self.spent_tokens >= self._options.tokens:
-            raise JudgeProblem(f"The judge's budget of {self._options.tokens} tokens is spent.")
-        message = self._ask(evidence.images)
-        self.spent_tokens += message.usage.input_tokens + message.usage.output_tokens
-        answer = _answer(message)
+        answer = _answer(self._ask(evidence.images))
         kind = "success" if answer.kind == "success" else "failure"
         reason = " ".join(answer.reason.split())[:_REASON]
         return Verdict(kind=kind, confidence=answer.confidence, source="verifier", reason=reason)
 
     def _ask(self, images: Mapping[str, ImageArray]) -> Message:
+        """The model's answer. Each attempt takes the most that it may cost, and gives back what it did not."""
         import anthropic
 
         content: list[Mapping[str, object]] = [{"type": "text", "text": f"The task: {self._question}"}]
         for camera, picture in sorted(images.items()):
             content += [{"type": "text", "text": f"Camera {camera}, at the end:"}, _block(picture)]
+        asked: dict[str, Any] = {
+            "model": self._options.model, "system": SYSTEM, "tools": [TOOL],
+            "tool_choice": {"type": "tool", "name": "verdict"}, "messages": [{"role": "user", "content": content}],
+        }  # fmt: skip
+        pauses = list(PAUSES_S)
+        while True:
+            try:
+                return self._paid(asked)
+            except anthropic.AnthropicError as problem:
+                if not pauses or not _may_pass(problem):
+                    raise JudgeProblem(f"The model {self._options.model} gave no verdict: {problem}.") from problem
+                time.sleep(pauses.pop(0))
+
+    def _paid(self, asked: Mapping[str, Any]) -> Message:
+        """One attempt; what broke off without an answer may have been charged, and counts as spent."""
+        import anthropic
+
+        client, longest = self._connected(), self._options.answer_tokens
+        counted = client.messages.count_tokens(**asked).input_tokens  # free of charge
+        most = math.ceil(COUNT_MARGIN * counted) + longest
+        self.account.take(most)
         try:
-            return self._connected().messages.create(
-                model=self._options.model, max_tokens=self._options.answer_tokens, system=SYSTEM,
-                tools=cast("Any", [TOOL]), tool_choice=cast("Any", {"type": "tool", "name": "verdict"}),
-                messages=cast("Any", [{"role": "user", "content": content}]),
-            )  # fmt: skip
-        except anthropic.AnthropicError as problem:
-            raise JudgeProblem(f"The model {self._options.model} gave no verdict: {problem}.") from problem
+            message = client.messages.create(**asked, max_tokens=longest)
+        except anthropic.APIStatusError:
+            self.account.give_back(most)
+            raise
+        used = message.usage
+        read = used.input_tokens + (used.cache_creation_input_tokens or 0) + (used.cache_read_input_tokens or 0)
+        self.account.give_back(most - read - used.output_tokens)
+        return message
 
     def _connected(self) -> Anthropic:
         import anthropic
@@ -147,13 +183,14 @@ class VisionJudge:
             key = os.environ.get(KEY)
             if not key:
                 raise JudgeProblem(f"The verifier anthropic needs a key: set {KEY} where the station runs.")
-            self._client = anthropic.Anthropic(api_key=key, max_retries=2, timeout=self._options.timeout_s)
+            self._client = anthropic.Anthropic(api_key=key, max_retries=0, timeout=self._options.timeout_s)
         return self._client
 
 
-def open_verifier(task: Task, options: Mapping[str, object]) -> VisionJudge:
-    """The plug-in `anthropic`; FileProblem for options that it does not know."""
-    return VisionJudge(task, parse(JudgeOptions, options, "The options of the verifier anthropic"))
+def _may_pass(problem: AnthropicError) -> bool:
+    """Whether it may help to ask again: no connection, too many requests, a fault of the server."""
+    status = int(getattr(problem, "status_code", 0))
+    return status in (0, 408, 409, 429) or status >= 500
 
 
 def _answer(message: Message) -> Answer:

@@ -2,11 +2,13 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from enpire.fleet.processes import LocalStations
+from enpire.fleet.processes import LocalStations, start_station
+from enpire.verifiers import VerifierPlan
 from tests.enpire.fleet.bench import WAIT_S, Bench
 from tests.enpire.fleet.point_task import environment, point_order, point_station
 
@@ -62,3 +64,21 @@ def test_a_station_that_died_is_started_again_and_it_is_said(bench: Bench, tmp_p
     finally:
         local.stop()
         local.stop()
+
+
+def test_a_station_gets_the_keys_of_its_verifiers_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "the judge's")
+    monkeypatch.setenv("OTHER_API_KEY", "nobody's")
+    plain = point_station(tmp_path)
+    seeing = replace(plain, verifiers=(VerifierPlan(name="anthropic", options={"model": "m"}),))
+    for file, wanted in ((plain, False), (seeing, True)):
+        station = start_station(file, "tcp://127.0.0.1:9", tmp_path / "logs")
+        try:
+            environment = Path(f"/proc/{station.pid}/environ").read_text()
+        finally:
+            station.kill()
+            station.wait()
+        assert ("ANTHROPIC_API_KEY" in environment) == wanted
+        assert "OTHER_API_KEY" not in environment

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from enpire.interfaces import Evidence
 from enpire.types import EpisodeArrays
 from enpire.verifiers import OWN, VerifierPlan, is_slow, open_verifier
 from sim.tasks.push_t import PushT
+from sim.verifiers import vision_judge
+from sim.verifiers.account import BudgetSpent
 from sim.verifiers.vision_judge import KEY, JudgeProblem, VisionJudge
-from sim.verifiers.vision_judge import open_verifier as open_judge
 
 
 @dataclass
@@ -27,7 +29,8 @@ class Recording:
 
     content: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     asked: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    status: int = 200
+    statuses: list[int] = field(default_factory=list[int])
+    """Of the next answers, 200 where there is none; with 0 the connection breaks off."""
 
     def says(self, **verdict: object) -> None:
         self.content = [{"type": "tool_use", "id": "toolu_1", "name": "verdict", "input": verdict}]
@@ -39,16 +42,27 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            recording.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            question = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            if self.path.endswith("count_tokens"):
+                self.answer(200, {"input_tokens": 900})
+                return
+            recording.asked.append(question)
+            status = recording.statuses.pop(0) if recording.statuses else 200
             body: dict[str, Any] = {"type": "error", "error": {"type": "invalid_request_error", "message": "no"}}
-            if recording.status == 200:
+            if status == 200:
                 body = {
                     "id": "msg_1", "type": "message", "role": "assistant", "model": "a-model", "stop_sequence": None,
                     "stop_reason": "tool_use", "content": recording.content,
                     "usage": {"input_tokens": 900, "output_tokens": 100},
                 }  # fmt: skip
+            self.answer(status, body)
+
+        def answer(self, status: int, body: dict[str, Any]) -> None:
+            if not status:
+                self.close_connection = True
+                return
             data = json.dumps(body).encode()
-            self.send_response(recording.status)
+            self.send_response(status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(data)))
             self.end_headers()
@@ -79,7 +93,7 @@ def seen(state: float = 0.0) -> Evidence:
 
 
 def judge(**options: bool | int | float | str) -> VisionJudge:
-    return open_judge(PushT(), {"model": "a-model", **options})
+    return VisionJudge(PushT(), {"model": "a-model", **options})
 
 
 def test_pictures_and_the_task_go_in_and_a_verdict_with_its_reason_comes_out(model: Recording) -> None:
@@ -132,23 +146,64 @@ def test_a_second_verifier_that_must_agree_catches_it(model: Recording) -> None:
     assert both.judge(seen()).kind == "failure"
 
 
-def test_the_budget_the_model_and_the_key_are_needed(model: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_question_is_asked_that_could_cost_more_than_is_left(model: Recording) -> None:
     model.says(kind="success", confidence=0.9, reason="")
-    asked = judge(tokens=1500)
+    asked = judge(tokens=3000)
     asked.judge(seen())
     asked.judge(seen())
-    assert asked.spent_tokens == 2000
-    with pytest.raises(JudgeProblem, match="budget of 1500 tokens is spent"):
+    assert asked.account.spent == 2000
+    with pytest.raises(BudgetSpent, match="Of the budget of 3000 tokens 1000 are left.* cost 1245: raise `tokens`"):
         asked.judge(seen())
-    model.status = 400
+    assert len(model.asked) == 2
+
+
+def test_stations_that_share_an_account_spend_its_budget_once_and_a_restart_does_not_give_it_anew(
+    model: Recording, tmp_path: Path
+) -> None:
+    model.says(kind="success", confidence=0.9, reason="")
+    plans = [VerifierPlan(name=OWN), VerifierPlan(name="anthropic", options={"model": "a-model", "tokens": 3000})]
+    account = tmp_path / "stations" / "mine.tokens"
+    for _ in range(2):
+        assert open_verifier(PushT(), plans, account).judge(seen()).kind == "success"
+    assert account.read_text() == "2000\n"
+    with pytest.raises(BudgetSpent, match="mine.tokens holds what was spent, remove it"):
+        open_verifier(PushT(), plans, account).judge(seen())
+    raised = [plans[0], VerifierPlan(name="anthropic", options={"model": "a-model", "tokens": 9000})]
+    more = open_verifier(PushT(), raised, account)
+    assert more.judge(seen()).kind == "success"
+    assert more.digest == open_verifier(PushT(), plans, account).digest, "the budget is no part of the rule"
+    account.write_text("much")
+    with pytest.raises(FileProblem, match="must hold the number of tokens"):
+        more.judge(seen())
+
+
+def test_an_answer_that_broke_off_may_have_been_charged_and_a_refusal_was_not(
+    model: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vision_judge, "PAUSES_S", (0.0, 0.0))
+    model.says(kind="success", confidence=0.9, reason="")
+    model.statuses = [429, 0, 200]
+    asked = judge()
+    assert asked.judge(seen()).kind == "success"
+    assert asked.account.spent == 1000 + 945 + 300
+    model.statuses = [529, 529, 529]
     with pytest.raises(JudgeProblem, match="gave no verdict"):
-        judge().judge(seen())
+        asked.judge(seen())
+    model.statuses = [400]
+    with pytest.raises(JudgeProblem, match="gave no verdict"):
+        asked.judge(seen())
+    assert asked.account.spent == 1000 + 945 + 300
+    assert len(model.asked) == 3 + 3 + 1
+
+
+def test_pictures_the_model_and_the_key_are_needed(model: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(JudgeProblem, match="got none"):
         judge().judge(Evidence(arrays=seen().arrays, images={}))
     monkeypatch.delenv(KEY)
     with pytest.raises(JudgeProblem, match=KEY):
         judge().judge(seen())
     with pytest.raises(FileProblem, match="model"):
-        open_judge(PushT(), {})
+        VisionJudge(PushT(), {})
     with pytest.raises(FileProblem, match="unknown key 'prompt'"):
-        open_judge(PushT(), {"model": "a-model", "prompt": "always success"})
+        VisionJudge(PushT(), {"model": "a-model", "prompt": "always success"})
+    assert not model.asked
