@@ -1,0 +1,185 @@
+"""A LeRobot robot with a camera makes a LeRobot policy that looks better: rollouts, learner, dataset and back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("lerobot")
+
+from enpire.exports import export_episodes
+from enpire.fleet.chunks import LoadedPolicy
+from enpire.fleet.filming import Filming
+from enpire.fleet.messages import Parcel
+from enpire.fleet.outbox import Outbox
+from enpire.fleet.robot_keeper import RobotKeeper
+from enpire.fleet.spool import Spool
+from enpire.fleet.station_file import StationFile
+from enpire.home import Home, open_home
+from enpire.ids import mint
+from enpire.interfaces import Evidence, ImprovementJob
+from enpire.store.episodes import FolderStore, Recording
+from enpire.store.ledger import SqliteLedger
+from enpire.store.lerobot_import import import_dataset
+from enpire.store.pictures import NAME, Pictures
+from enpire.types import FloatArray, IntArray, MaskArray, Order, Split, Start, Verdict
+from tests.robot_drivers.test_lerobot_robot import SPEC
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(600)]
+HERE = "tests.robot_drivers.test_lerobot_cameras"
+TICKS = 12
+
+
+class BusTask:
+    """Twelve commands from wherever the servos stand; the odd starts succeed."""
+
+    spec = replace(SPEC, limit_ticks=TICKS)
+
+    def start(self, split: Split, index: int, secret: bytes) -> Start:
+        return Start(split=split, index=index, values=(), seed=index)
+
+    def reset_skill(self) -> BusTask:
+        return self
+
+    def begin(self, lane: int, start: Start) -> None:
+        self.odd = start.index % 2
+
+    def step(self, state: FloatArray, lanes: IntArray) -> tuple[FloatArray, MaskArray]:
+        return state[:, :2], np.ones(len(lanes), np.bool_)
+
+    def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
+        return (), True
+
+    def verifier(self) -> BusTask:
+        return self
+
+    digest, needs_images = "bus-1", False
+
+    def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
+        return np.zeros(len(state), np.bool_)
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        return Verdict(kind="success" if self.odd else "failure", confidence=1.0, source="verifier")
+
+
+def act(folder: Path) -> Path:
+    """A version of LeRobot's ACT that looks through the robot's camera, with random weights."""
+    import torch
+    from lerobot.configs.types import FeatureType, PolicyFeature
+    from lerobot.policies.factory import get_policy_class, make_policy_config, make_pre_post_processors
+
+    from policies import lerobot_files
+
+    image = "observation.images.wrist"
+    config: Any = make_policy_config(
+        "act", device="cpu", push_to_hub=False, chunk_size=4, n_action_steps=4, dim_model=16, n_heads=2,
+        dim_feedforward=16, n_encoder_layers=1, n_vae_encoder_layers=1, latent_dim=4, pretrained_backbone_weights=None,
+        input_features={
+            "observation.state": PolicyFeature(type=FeatureType.STATE, shape=(2,)),
+            image: PolicyFeature(type=FeatureType.VISUAL, shape=(3, 24, 32)),
+        },
+        output_features={"action": PolicyFeature(type=FeatureType.ACTION, shape=(2,))},
+    )  # fmt: skip
+    torch.manual_seed(0)
+    policy = get_policy_class("act")(config)
+    statistics: Any = {
+        "observation.state": {"mean": torch.zeros(2), "std": torch.full((2,), 20.0)},
+        "action": {"mean": torch.zeros(2), "std": torch.full((2,), 20.0)},
+        image: {"mean": torch.full((3, 1, 1), 0.5), "std": torch.full((3, 1, 1), 0.2)},
+    }
+    before, after = make_pre_post_processors(config, dataset_stats=statistics)
+    about = lerobot_files.About(inputs={"observation.state": (0, 2)}, execute=4)
+    folder.mkdir()
+    lerobot_files.save(lerobot_files.Parts(about=about, policy=policy, before=before, after=after), folder)
+    return folder
+
+
+def station(root: Path) -> StationFile:
+    robot = {"type": "fake_bus_robot", "id": "one", "calibration_dir": str(root)}
+    return StationFile(
+        name="bus", task=f"{HERE}:BusTask", driver="lerobot", options={"robot": robot}, home=root / "bus"
+    )
+
+
+def roll_out(file: StationFile, version: Path, count: int) -> Sequence[Parcel]:
+    """So many episodes with a version, as the station's spool has them, and the files of their pictures beside."""
+    from policies.lerobot_policy import load
+
+    spool = Spool(file.home / "spool", 0)
+    filming = Filming(file.film_rule, spool.pictures)
+    outbox = Outbox(spool, time.monotonic, print, filming)
+    keeper = RobotKeeper(file, BusTask(), print, filming=filming)  # pyright: ignore[reportArgumentType]
+    policy, lanes = LoadedPolicy(policy_id="a" * 64, policy=load(version), source=0), keeper.lanes
+    for index in range(count):
+        order = Order(
+            order_id=mint(), campaign_id="C1", station=file.name, task=file.task, policy_id="a" * 64,
+            start=BusTask().start("train", index, b""), purpose="collect", round=1,
+        )  # fmt: skip
+        lanes.begin(0, order, policy)
+        while lanes.busy:
+            lanes.sense()
+            lanes.reset()
+            lanes.verify()
+            lanes.decide()
+            lanes.act()
+            time.sleep(0.005)
+    outbox.add(lanes.take_ended())
+    done = outbox.spool(to_the_last=True)
+    keeper.close()
+    filming.close()
+    return [parcel for item in done if (parcel := spool.get(item.order.order_id)) is not None]
+
+
+def stored(home: Home, file: StationFile, parcels: Sequence[Parcel]) -> list[Path]:
+    """The same episodes in the store, as an orchestrator takes them in."""
+    spooled = file.home / "spool"
+    return FolderStore(home.episodes).put_many(
+        Recording(
+            episode=parcel.episode, arrays_file=parcel.arrays_file,
+            pictures=spooled / f"{parcel.episode.order.order_id}.pictures",
+        )
+        for parcel in parcels
+    )  # fmt: skip
+
+
+def test_a_policy_that_looks_is_improved_from_what_a_real_robot_saw(tmp_path: Path) -> None:
+    from policies.lerobot_learner import LerobotHabc
+    from policies.lerobot_policy import load
+
+    home, file, parent = open_home(tmp_path / "home"), station(tmp_path), act(tmp_path / "act")
+    SqliteLedger(home.ledger).close()
+    parcels = roll_out(file, parent, 6)
+    assert [parcel.episode.outcome for parcel in parcels] == ["failure", "success"] * 3
+    folders = stored(home, file, parcels)
+    for folder in folders:
+        film = Pictures(folder / NAME)
+        assert film.cameras == ("wrist",)
+        assert len(film.names) == TICKS + 1
+        assert film.picture("wrist", 0).shape == (24, 32, 3)
+    small = {
+        "batch": 8, "least_steps": 6, "most_steps": 6, "critic_steps": 20, "critic_batch": 32, "critic_hidden": 16,
+    }  # fmt: skip
+    job = ImprovementJob(
+        recipe={"name": "test", "learner": "lerobot", "settings": small}, task=file.task, parent=parent,
+        episodes=folders, work=tmp_path / "work", output=tmp_path / "better", round=1, seed=2,
+    )  # fmt: skip
+    figures = LerobotHabc().improve(job, lambda _: None)
+    assert np.isfinite(figures["loss"])
+    assert load(job.output).needs_images
+    again = roll_out(replace(file, home=tmp_path / "second"), job.output, 1)
+    assert again[0].episode.pictures_sha256
+    ids = [folder.name for folder in folders]
+    made = export_episodes(home, ids, tmp_path / "set", cameras=True)
+    assert (made.written, dict(made.left_out)) == (6, {})
+    for one, folder in zip(import_dataset(tmp_path / "set"), folders, strict=True):
+        film = Pictures(folder / NAME)
+        assert one.uid == folder.name
+        assert one.pictures is not None
+        for tick, seen in enumerate(one.pictures()):
+            assert np.abs(seen["wrist"].astype(int) - film.picture("wrist", tick)).mean() < 12
