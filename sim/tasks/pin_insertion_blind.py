@@ -13,6 +13,7 @@ from sim.starts import Sampler
 from sim.tasks.pin_insertion import LEAST_ASIDE_MM, RANGES, PinInsertion
 from sim.tasks.pin_rig import Sensing
 from sim.tasks.pin_spiral import SpiralExpert, SpiralProgram
+from sim.tasks.pin_verifier import PinVerifier, Thresholds
 
 
 class PinInsertionBlind(PinInsertion):
@@ -27,6 +28,10 @@ class PinInsertionBlind(PinInsertion):
     )
     sensing = Sensing(hole_error_mm=0.9)
     starts = Sampler(task=spec.name, ranges=RANGES, least_aside=LEAST_ASIDE_MM)
+
+    def verifier(self) -> PinVerifier:
+        """The shipped one, which allows for six standard deviations of the error of the hole's estimate."""
+        return PinVerifier(Thresholds(aside_mm=6.0 * self.sensing.hole_error_mm))
 
     def expert(self, seed: int) -> SpiralExpert:  # type: ignore[override]
         """The demonstrating expert: the spiral program with varied speed, pitch and pressure."""

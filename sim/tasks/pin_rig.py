@@ -14,8 +14,9 @@ from sim.tasks.pin_scene import PIN_LENGTH_M, SUBSTEPS, draw_station, scene_xml
 
 SPEED_MM_S = 20.0
 """Fastest command along one axis."""
-SEATED_MM, UPRIGHT_RAD, RESTING_MM_S = 7.85, 0.06, 3.0
-"""Ground truth: the tip at least this deep (the hole has 8 mm), tilted by less than this, no longer sinking."""
+SEATED_MM, WITHIN_MM, UPRIGHT_RAD, RESTING_MM_S = 7.85, 1.0, 0.06, 3.0
+"""Ground truth: the tip at least this deep (the hole has 8 mm), this near to the hole's axis, tilted by less than this,
+no longer sinking."""
 
 TIP, TILT, VELOCITY, FORCE, LEFT = slice(0, 3), slice(3, 5), slice(5, 8), slice(8, 11), 11
 """Where the sensors' numbers stand in a state row."""
@@ -192,5 +193,6 @@ class PinRig(SimRig):
         tip = self.tip_mm()[lane]
         tilt = float(np.hypot(*self.scene.qpos[lane, 3:5]))
         sinking = 1e3 * abs(float(self.scene.qvel[lane, 2]))
-        seated = float(tip[2]) <= -SEATED_MM and tilt <= UPRIGHT_RAD and sinking <= RESTING_MM_S
+        seated = float(tip[2]) <= -SEATED_MM and float(np.abs(tip[:2]).max()) <= WITHIN_MM
+        seated &= tilt <= UPRIGHT_RAD and sinking <= RESTING_MM_S
         return Truth(success=seated, figures={"depth_mm": -float(tip[2]), "tilt_rad": tilt, "sinking_mm_s": sinking})

@@ -105,8 +105,8 @@ def scene_xml(station: Station) -> str:
 
 
 def _board() -> str:
-    """Four walls around a square hole 4 mm wide, and its floor."""
-    wide, half, depth = 0.02, 0.002, HOLE_DEPTH_M / 2
+    """Four walls around a square hole 4 mm wide, and its floor; wider than any tip reaches."""
+    wide, half, depth = 0.045, 0.002, HOLE_DEPTH_M / 2
     side = (wide - half) / 2
     return f"""<geom class="board" size="{side} {wide} {depth}" pos="{half + side} 0 {-depth}"/>
       <geom class="board" size="{side} {wide} {depth}" pos="{-half - side} 0 {-depth}"/>

@@ -1,8 +1,7 @@
-"""Says from the sensors whether the pin is seated. Frozen: the digest covers the thresholds and the rule's version."""
+"""Says from the sensors whether the pin is seated. Frozen: the digest covers the thresholds and the source."""
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -10,9 +9,9 @@ import numpy as np
 from enpire.interfaces import Evidence
 from enpire.types import FloatArray, IntArray, MaskArray, Verdict
 from sim.tasks.pin_rig import FORCE, TILT, TIP, VELOCITY
+from sim.verifiers.frozen import digest_of
 from sim.verifiers.sight import clear_rows
 
-_RULE = "pin seated: median depth, mean tilt, floor force, touch where it is hidden; version 3"
 _PERIOD_S, _FLOOR_MM = 1.0 / 30.0, 8.0
 _STOPPED = 0.6
 """Share of the force of a press of three periods that says that the floor was reached."""
@@ -28,6 +27,8 @@ class Thresholds:
     """A rollout is called finished at this sensed depth only."""
     resting_mm: float = 7.85
     """Least sensed depth of a pin that does not press: one that stopped on its way down does not count."""
+    aside_mm: float = 1.0
+    """Farthest that the tip is sensed from the hole, on either axis: deep beside the hole is not in it."""
     touching_n: float = 0.4
     """Smoothed contact force from below that means the floor."""
     tilt_rad: float = 0.06
@@ -51,7 +52,7 @@ class PinVerifier:
     def __init__(self, thresholds: Thresholds | None = None) -> None:
         """Judge with these thresholds, or with the shipped ones."""
         self.thresholds = thresholds or Thresholds()
-        self.digest = hashlib.sha256(repr((_RULE, astuple(self.thresholds))).encode()).hexdigest()
+        self.digest = digest_of(type(self), thresholds=astuple(self.thresholds))
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
         """Which lanes look seated: deep enough, upright, and pressed against the floor for some periods.
@@ -60,6 +61,7 @@ class PinVerifier:
         """
         limit = self.thresholds
         deep = state[:, TIP][:, 2] <= -limit.finished_mm
+        deep &= np.abs(state[:, TIP][:, :2]).max(axis=1) <= limit.aside_mm
         upright = np.abs(state[:, TILT]).max(axis=1) <= limit.tilt_rad + 0.01
         sinking_mm_s = np.maximum(0.0, -state[:, VELOCITY][:, 2])
         pressed = state[:, FORCE][:, 2] >= np.maximum(limit.floor_n, limit.floor_n_s_mm * sinking_mm_s)
@@ -72,10 +74,12 @@ class PinVerifier:
         if force >= limit.unsafe_n:
             return Verdict(kind="unsafe", confidence=1.0, source="verifier")
         depth_mm, touching = self._depth_mm(state), float(state[-1, FORCE][2]) >= limit.touching_n
-        mean_tilt = state[clear_rows(state[:, : TILT.stop])[-limit.samples :], TILT].mean(axis=0)
+        seen = state[clear_rows(state[:, : TILT.stop])[-limit.samples :]]
+        aside_mm, mean_tilt = float(np.abs(np.median(seen[:, TIP][:, :2], axis=0)).max()), seen[:, TILT].mean(axis=0)
         tilt_rad = float(np.hypot(mean_tilt[0], mean_tilt[1]))
         needed_mm = limit.depth_mm if touching else limit.resting_mm
         margin = min((depth_mm - needed_mm) / 0.08, (limit.tilt_rad - tilt_rad) / 0.006)
+        margin = min(margin, (limit.aside_mm - aside_mm) / 0.08)
         if self._sinking(state[-1]):
             margin = min(margin, -1.0)
         # Two-sided confidence of a threshold against the noise of its own measurement (logistic, for lack of tails).

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from enpire.interfaces import Evidence, Policy
 from enpire.types import EpisodeArrays, FloatArray, IntArray, Observation, Start
 from sim.rollouts import Rolled, roll_out
 from sim.tasks.pin_insertion import PinInsertion
+from sim.tasks.pin_insertion_blind import PinInsertionBlind
 from sim.tasks.pin_rig import FORCE, TIP, PinRig
 
 SECRET = b"a secret of the tests"
@@ -84,6 +86,31 @@ def test_a_careless_policy_jams_on_the_rim(pin: PinInsertion) -> None:
     assert sum(item.truth.success for item in careless) <= 20
     stuck = [item for item in careless if not item.truth.success]
     assert np.median([item.arrays.state[-1, 2] for item in stuck]) > -1.0
+
+
+class Beside(Plunge):
+    """A policy that goes aside as far as it can, and then down."""
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        """Along x first."""
+        out = observation.state[:, TIP][:, 0] < 24.0
+        wish = np.stack([np.where(out, 20.0, 0.0), np.zeros(len(out)), np.where(out, 0.0, -20.0)], axis=1)
+        return wish[:, None].astype(np.float32)
+
+
+@pytest.mark.parametrize("task", [PinInsertion(), PinInsertionBlind()])
+def test_a_pin_put_down_beside_the_hole_is_not_inserted(task: PinInsertion) -> None:
+    for item in rolled(task, Beside(), 8):
+        assert not item.truth.success
+        assert item.verdict.kind == "failure"
+        assert item.arrays.state[-1, 2] > -1.0, "the board is there, however far a tip goes"
+    seated = rolled(task, task.clean_expert(), 4)[0].arrays
+    aside = seated.state.copy()
+    aside[:, 0] += 10.0
+    assert task.verifier().judge(Evidence(arrays=seated, images={})).kind == "success"
+    assert task.verifier().judge(Evidence(arrays=replaced(seated, aside), images={})).kind == "failure"
+    pressed = aside[-1:]
+    assert not task.verifier().finished(pressed, np.array([100])).any()
 
 
 def test_a_hard_knock_is_unsafe_and_a_hovering_pin_a_failure(pin: PinInsertion) -> None:
