@@ -1,6 +1,6 @@
 """Which points a camera sees: what stands in the way, and what lies beside the picture. Many rows at once.
 
-Products are written out, so that a row's numbers do not depend on how many others are computed with it.
+A row's numbers do not depend on how many others are computed with it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ _BEFORE = 0.97
 
 
 def into(frame: Rows, vectors: Rows) -> Rows:
-    """Vectors (n, ..., 3) of the world in frames (n, 3, 3) whose columns are the axes."""
-    axes = frame.reshape((len(frame),) + (1,) * (vectors.ndim - 2) + (3, 3))
-    x, y, z = vectors[..., :1], vectors[..., 1:2], vectors[..., 2:]
-    return axes[..., 0, :] * x + axes[..., 1, :] * y + axes[..., 2, :] * z
+    """Vectors (n, k, 3) of the world in frames (n, 3, 3) whose columns are the axes."""
+    return vectors @ frame
 
 
 def in_picture(eye: Rows, frame: Rows, points: Rows, widest: Rows | float) -> Mask:
@@ -35,30 +33,34 @@ def in_picture(eye: Rows, frame: Rows, points: Rows, widest: Rows | float) -> Ma
 def behind_boxes(eye: Rows, points: Rows, middles: Rows, halves: Rows) -> Mask:
     """Whether any of some boxes stands between `eye` (n, 3) and points (n, k, 3), all in one frame.
 
-    Boxes, by their middles and half sizes, are the same for every row, (b, 3), or each row has its own, (n, 1, b, 3).
+    Boxes, by their middles and half sizes, are the same for every row, (1, b, 3), or each row has its own, (n, b, 3).
     """
-    way = points - eye[:, None]
-    way = np.where(np.abs(way) < 1e-9, 1e-9, way)[:, :, None]
-    off = middles - eye[:, None, None]
-    one, other = (off - halves) / way, (off + halves) / way
+    way = _from(eye, points)
+    way = np.where(np.abs(way) < 1e-9, 1e-9, way)[:, None]
+    off, half = _from(eye, middles)[:, :, None], halves.T[:, :, None]
+    one, other = (off - half) / way, (off + half) / way
     near, far = np.minimum(one, other), np.maximum(one, other)
-    enters = np.maximum(np.maximum(near[..., 0], near[..., 1]), near[..., 2])
-    leaves = np.minimum(np.minimum(far[..., 0], far[..., 1]), far[..., 2])
-    return np.logical_or.reduce((enters < leaves) & (leaves > 0.0) & (enters < _BEFORE), axis=-1)
+    enters = np.maximum(np.maximum(near[0], near[1]), near[2])
+    leaves = np.minimum(np.minimum(far[0], far[1]), far[2])
+    return np.logical_or.reduce((enters < leaves) & (leaves > 0.0) & (enters < _BEFORE)).T
 
 
 def behind_balls(eye: Rows, points: Rows, middles: Rows, radii: Rows) -> Mask:
     """Whether any of the balls (n, b, 3), (b,) stands between `eye` (n, 3) and points (n, k, 3)."""
-    way, off = points - eye[:, None], middles - eye[:, None]
-    # Of each point (n, k, 1) and each ball (n, 1, b): how far along the way the ball is, and how near to it.
-    along = way[:, :, None, 0] * off[:, None, :, 0]
-    along += way[:, :, None, 1] * off[:, None, :, 1]
-    along += way[:, :, None, 2] * off[:, None, :, 2]
-    length, apart = _square(way)[:, :, None], _square(off)[:, None]
+    way, off = _from(eye, points), _from(eye, middles)
+    # Of each ball (b, 1, n) and each point (k, n): how far along the way the ball is, and how near to it.
+    along = _sum(way[:, None] * off[:, :, None])
+    length, apart = _sum(way * way), _sum(off * off)[:, None]
     share = np.minimum(np.maximum(along / np.maximum(length, 1e-12), 0.0), _BEFORE)
-    return np.logical_or.reduce(apart + share * (share * length - 2.0 * along) < radii**2, axis=-1)
+    near = apart + share * (share * length - 2.0 * along) < (radii**2)[:, None, None]
+    return np.logical_or.reduce(near).T
 
 
-def _square(vectors: Rows) -> Rows:
-    """Squared lengths of vectors (..., 3)."""
-    return vectors[..., 0] ** 2 + vectors[..., 1] ** 2 + vectors[..., 2] ** 2
+def _from(eye: Rows, places: Rows) -> Rows:
+    """Where places (n, k, 3) are from `eye` (n, 3), as (3, k, n): with the rows last, NumPy is twice as fast."""
+    return np.subtract(places.T, eye.T[:, None], order="C")
+
+
+def _sum(parts: Rows) -> Rows:
+    """The sum of three parts (3, ...)."""
+    return parts[0] + parts[1] + parts[2]

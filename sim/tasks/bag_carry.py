@@ -179,5 +179,5 @@ _PHASES: Mapping[str, Callable[[Carry, World, Hand, Errand], str]] = {
 
 def _over_bag(world: World, hand: Hand) -> bool:
     """Whether the hand is where the flap may fall on it."""
-    local = np.abs(world.local(hand.at_m)[:2])
+    local = np.abs(world.local(hand.at_m[None])[0, :2])
     return bool((local < (0.09, 0.12)).all())

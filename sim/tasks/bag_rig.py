@@ -100,6 +100,8 @@ _UPPER_SIDE_M = np.array([0.8 * thing.half_m for thing in THINGS])
 _FLAP = np.array([[FLAP_HALF_M[0], 0.0, 0.0], FLAP_HALF_M])
 _BOXES = tuple(np.stack([of_walls, np.tile(of_flap, (4, 1))]) for of_walls, of_flap in zip(walls(), _FLAP, strict=True))
 """Middles and half sizes (2, 4, 3) of what hides things: the four walls of the bag, and its flap four times."""
+_ALIKE_RAD = np.array([0.5, 1.0, 1.0]) * np.pi
+"""The turns after which things look the same."""
 _NOISE = 5 + 3 + 2 * 3 * 3
 
 
@@ -130,6 +132,8 @@ class BagRig(BimanualRig):
         self._eyes = scene.output("cam_xpos")
         self._eye_frames = scene.output("cam_xmat")
         self._eye = [model.camera(view).id for view in VIEWS]
+        self._widest = np.tile([_WIDEST[view] for view in VIEWS], lanes)[:, None]
+        self._boxes = tuple(np.tile(boxes, (len(VIEWS) * lanes, 1, 1)) for boxes in _BOXES)
         self._wrists, self._wrist_frames = scene.output("site_xpos"), scene.output("site_xmat")
         self._bodies, self._body_frames = scene.output("xpos"), scene.output("xmat")
         self._push, self._flap_dof = scene.applied(), int(model.joint("flap").dofadr[0])
@@ -142,8 +146,11 @@ class BagRig(BimanualRig):
         pose = self.scene.qpos[:, _BAG_QPOS]
         w, x, y, z = pose[:, 3], pose[:, 4], pose[:, 5], pose[:, 6]
         yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
-        tilt = np.arccos(np.clip(1 - 2 * (x * x + y * y), -1.0, 1.0))
-        return np.stack([1e3 * pose[:, 0], 1e3 * pose[:, 1], yaw, tilt, self.scene.qpos[:, _FLAP_QPOS]], axis=1)
+        tilt = np.arccos(np.maximum(1 - 2 * (x * x + y * y), -1.0))
+        bag = np.empty((self.lanes, 5))
+        bag[:, :2] = 1e3 * pose[:, :2]
+        bag[:, 2], bag[:, 3], bag[:, 4] = yaw, tilt, self.scene.qpos[:, _FLAP_QPOS]
+        return bag
 
     def things(self) -> Rows:
         """(lanes, 3, 3): the middle of every thing in mm. Simulator only."""
@@ -151,8 +158,19 @@ class BagRig(BimanualRig):
 
     def turns(self) -> Rows:
         """(lanes, 3): across which direction pads best hold each thing (rad). Simulator only."""
-        frames = [self._body_frames[:, thing].reshape(-1, 3, 3) for thing in self._things]
-        return np.stack([_across_block(frames[0]), _across_long(frames[1], 2), _across_long(frames[2], 1)], axis=1)
+        frames = self._body_frames[:, self._things].reshape(-1, 3, 3, 3)
+        block, can, bar = frames[:, 0], frames[:, 1], frames[:, 2]
+        angles = np.zeros((self.lanes, 3))
+        # Of the block a face that stands upright.
+        face = np.where(np.abs(block[:, 2, :1]) < 0.7, block[:, :, 0], block[:, :, 1])
+        angles[:, 0] = np.arctan2(face[:, 1], face[:, 0])
+        # Of can and bar across their long axes; an upright can has no direction, an upright bar that of its x.
+        for thing, long in ((1, can[:, :, 2]), (2, bar[:, :, 1])):
+            angles[:, thing] = np.arctan2(long[:, 1], long[:, 0]) + 0.5 * np.pi
+        angles[:, 1] *= np.abs(can[:, 2, 2]) < 0.7
+        upright = np.abs(bar[:, 2, 1]) >= 0.7
+        angles[upright, 2] = np.arctan2(bar[upright, 1, 0], bar[upright, 0, 0])
+        return wrapped(angles, _ALIKE_RAD)
 
     def disturb(self, lane: int, kind: str, rng: np.random.Generator) -> None:
         """The pads give way, the flap sticks, or the camera over the table drifts (for the whole station)."""
@@ -215,24 +233,23 @@ class BagRig(BimanualRig):
 
     def _sees(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
         """(len(rows), 2, 3): whether a camera sees the upper side of a thing."""
+        count = len(VIEWS) * len(rows)
         points = 1e-3 * self.things()[rows]
         points[..., 2] += _UPPER_SIDE_M
-        # Every lane has a row for each camera: the first one's rows, then the other's.
-        lanes = np.concatenate([rows] * len(VIEWS))
-        points, arms = np.concatenate([points] * len(VIEWS)), np.concatenate([self._arm_balls(rows)] * len(VIEWS))
-        eye = np.concatenate([self._eyes[rows, camera] for camera in self._eye])
-        frames = np.concatenate([self._eye_frames[rows, camera] for camera in self._eye]).reshape(-1, 3, 3)
-        widest = np.repeat([_WIDEST[view] for view in VIEWS], len(rows))
-        seen = in_picture(eye, frames, points, widest[:, None]) & ~behind_balls(eye, points, arms, _ARM_RADII_M)
+        # Every lane has a row for each camera.
+        points, arms = np.repeat(points, len(VIEWS), axis=0), np.repeat(self._arm_balls(rows), len(VIEWS), axis=0)
+        eye = self._eyes[rows[:, None], self._eye].reshape(-1, 3)
+        frames = self._eye_frames[rows[:, None], self._eye].reshape(-1, 3, 3)
+        seen = in_picture(eye, frames, points, self._widest[:count]) & ~behind_balls(eye, points, arms, _ARM_RADII_M)
         # And each of those has a row for the walls of the bag, and one for its flap.
-        bodies, lines = (self._bag, self._flap), np.concatenate([eye[:, None], points], axis=1)
-        axes = np.concatenate([self._body_frames[lanes, body] for body in bodies]).reshape(-1, 3, 3)
-        origins = np.concatenate([self._bodies[lanes, body] for body in bodies])
-        local = into(axes, np.concatenate([lines] * 2) - origins[:, None])
-        middles, halves = (np.repeat(boxes, len(lanes), axis=0)[:, None] for boxes in _BOXES)
-        hidden = behind_boxes(local[:, 0], local[:, 1:], middles, halves).reshape(2, len(lanes), -1)
-        seen &= ~(hidden[0] | hidden[1])
-        return seen.reshape(len(VIEWS), len(rows), -1).swapaxes(0, 1)
+        lanes, bodies = np.repeat(rows, len(VIEWS))[:, None], [self._bag, self._flap]
+        axes = self._body_frames[lanes, bodies].reshape(-1, 3, 3)
+        lines = np.concatenate([eye[:, None], points], axis=1)[:, None] - self._bodies[lanes, bodies][:, :, None]
+        local = into(axes, lines.reshape(len(axes), -1, 3))
+        middles, halves = (boxes[: 2 * count] for boxes in self._boxes)
+        hidden = behind_boxes(local[:, 0], local[:, 1:], middles, halves).reshape(count, 2, -1)
+        seen &= ~(hidden[:, 0] | hidden[:, 1])
+        return seen.reshape(len(rows), len(VIEWS), -1)
 
     def _arm_balls(self, rows: npt.NDArray[np.intp]) -> Rows:
         """(len(rows), balls, 3): palms and forearms, as balls on a string."""
@@ -243,7 +260,8 @@ class BagRig(BimanualRig):
         return np.concatenate([palms, along.reshape(len(rows), -1, 3)], axis=1)
 
     def _arm_clocks(self, rows: npt.NDArray[np.intp]) -> None:
-        if self.running.all():
+        rows = rows[~self.running[rows]]
+        if not len(rows):
             return
         bag, things, turns, goal = self.bag()[rows], self.things()[rows], self.turns()[rows], self._goal[rows]
         off = np.concatenate(
@@ -256,7 +274,7 @@ class BagRig(BimanualRig):
             for side, first in (("left", 0), ("right", 8))
         ]
         near = (np.abs(off) < NEAR_MM).all(axis=1) & (np.abs(turned) < NEAR_RAD).all(axis=1)
-        self.running[rows] |= near & home[0] & home[1]
+        self.running[rows] = near & home[0] & home[1]
 
     def _truth(self, lane: int) -> Truth:
         bag, things = self.bag()[lane], self.things()[lane]
@@ -290,23 +308,6 @@ def _yawed(angle_rad: float) -> tuple[float, float, float, float]:
     return float(np.cos(0.5 * angle_rad)), 0.0, 0.0, float(np.sin(0.5 * angle_rad))
 
 
-def wrapped(angles_rad: Rows, period_rad: float) -> Rows:
+def wrapped(angles_rad: Rows, period_rad: Rows | float) -> Rows:
     """Angles that mean the same every period, as near to zero as can be."""
     return angles_rad - period_rad * np.round(angles_rad / period_rad)
-
-
-def _across_block(frame: Rows) -> Rows:
-    """The direction of a face that stands upright, modulo a quarter turn."""
-    first = frame[:, :, 0]
-    other = np.where((np.abs(first[:, 2]) < 0.7)[:, None], first, frame[:, :, 1])
-    return wrapped(np.arctan2(other[:, 1], other[:, 0]), 0.5 * np.pi)
-
-
-def _across_long(frame: Rows, axis: int) -> Rows:
-    """The direction across the long axis of a thing, modulo half a turn; of its own x where that axis is upright."""
-    long, other = frame[:, :, axis], frame[:, :, 0]
-    lying = np.abs(long[:, 2]) < 0.7
-    across = np.arctan2(long[:, 1], long[:, 0]) + 0.5 * np.pi
-    # An upright can has no direction at all.
-    upright = np.zeros(len(frame)) if axis == 2 else np.arctan2(other[:, 1], other[:, 0])
-    return wrapped(np.where(lying, across, upright), np.pi)

@@ -46,6 +46,7 @@ class World:
     turns_rad: Rows = field(default_factory=lambda: np.zeros(3))
     seen_s: Rows = field(default_factory=lambda: np.zeros(3))
     """For how long a camera has seen each thing."""
+    _within: list[bool] = field(default_factory=lambda: [False] * 3)
 
     def sense(self, state: Rows) -> None:
         """Take in one state row (state_dim,)."""
@@ -59,6 +60,8 @@ class World:
             if seen[best] > 0.0 or np.isnan(self.places_m[thing, 0]):
                 self.places_m[thing] = 1e-3 * state[place_of(VIEWS[best], thing)]
                 self.turns_rad[thing] = state[turn_of(thing)]
+        local = self.local(self.places_m)
+        self._within = ((np.abs(local[:, :2]) < np.array(INNER_M)).all(axis=1) & (local[:, 2] < RIM_M)).tolist()
 
     def at(self, x_m: float, y_m: float, z_m: float) -> Rows:
         """A place (3,) in the frame of the bag, in the world."""
@@ -71,14 +74,14 @@ class World:
         cosine, sine = np.cos(flap_rad), np.sin(flap_rad)
         return self.at(HINGE_M[0] + along * cosine - up * sine, 0.0, HINGE_M[2] + along * sine + up * cosine)
 
-    def local(self, place_m: Rows) -> Rows:
-        """A place (3,) of the world in the frame of the bag, in m."""
+    def local(self, places_m: Rows) -> Rows:
+        """Places (k, 3) of the world in the frame of the bag, in m."""
         bag = self.bag * (1e3, 1e3, 1.0)
-        return 1e-3 * within_bag(bag[None], 1e3 * place_m[None, None])[0, 0]
+        return 1e-3 * within_bag(bag[None], 1e3 * places_m[None])[0]
 
     def room(self, place_m: Rows, beside: int) -> float:
         """How far a place (3,) is from the bag's walls and from the middles of all things but one (m)."""
-        local = np.abs(self.local(place_m)[:2])
+        local = np.abs(self.local(place_m[None])[0, :2])
         within = float((np.array(INNER_M) - local).min())
         outside = float((local - np.array(_OUTER_M)).max())
         others = np.delete(self.places_m, beside, axis=0)[:, :2] - place_m[:2]
@@ -86,8 +89,7 @@ class World:
 
     def inside(self, thing: int) -> bool:
         """Whether a thing was last seen in the bag."""
-        local = self.local(self.places_m[thing])
-        return bool((np.abs(local[:2]) < np.array(INNER_M)).all() and local[2] < RIM_M)
+        return self._within[thing]
 
 
 def travel(hand: Hand, place_m: Rows, turn: Rows) -> float:

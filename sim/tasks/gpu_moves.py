@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from enpire.types import FloatArray
 from sim.bimanual.kinematics import Reach, Rows, Side, from_angles, rotation_between
 from sim.bimanual.rig import ACTION, GRIP_MM_S, JOINT_RAD_S, commands_of, joints_of, opening_of
-from sim.bimanual.servo import reach_of, speeds_for, towards
+from sim.bimanual.servo import towards
 from sim.tasks.gpu_rig import ANGLES, CARD, GRIP_TURN
 from sim.tasks.gpu_scene import BODY_HALF_M, GRASP_M, SLOT_M
 
@@ -54,6 +55,20 @@ class Work:
     aim_m: Rows = field(default_factory=lambda: np.zeros((1, 3)))
     """Where a gripper goes in a straight line."""
     command: FloatArray = field(default_factory=lambda: np.zeros(len(ACTION), dtype=np.float32))
+    twists: dict[Side, tuple[Rows, Rows]] = field(default_factory=dict[Side, tuple[Rows, Rows]])
+    """Of the arms that move straight in this period: the twist (1, 6), and the point (1, 3) that they carry so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What one lane's sensors say in this period; every array is a stack of one."""
+
+    state: Rows
+    arms: Mapping[Side, Reach]
+    card_m: Rows
+    """(1, 3): the card's place in the world."""
+    card_turn: Rows
+    """(1, 3, 3): its axes in the world."""
 
 
 def arm(work: Work, side: Side, speeds: Rows) -> None:
@@ -61,71 +76,75 @@ def arm(work: Work, side: Side, speeds: Rows) -> None:
     work.command[commands_of(side)] = np.clip(speeds, -JOINT_RAD_S, JOINT_RAD_S)[0]
 
 
+def move(work: Work, seen: Seen, side: Side, twist: Rows, point_m: Rows | None = None) -> None:
+    """Command a twist (1, 6) of the gripper, or of a point (1, 3) that it carries."""
+    work.twists[side] = twist, seen.arms[side].at_m if point_m is None else point_m
+
+
+def carry(work: Work, seen: Seen, twist: Rows) -> None:
+    """Command a twist (1, 6) of the card that the right gripper holds."""
+    move(work, seen, "right", twist, seen.card_m)
+
+
 def grip(work: Work, side: Side, direction: float) -> None:
     """Open (1) or close (-1) a gripper, or slower."""
     work.command[commands_of(side).stop] = direction * GRIP_MM_S
 
 
-def to_joints(work: Work, side: Side, state: Rows, joints: tuple[float, ...]) -> float:
+def to_joints(work: Work, side: Side, seen: Seen, joints: tuple[float, ...]) -> float:
     """Move an arm in joint space; the largest error (rad)."""
-    error = np.array(joints) - state[:, joints_of(side)]
+    error = np.array(joints) - seen.state[:, joints_of(side)]
     arm(work, side, 4.0 * error)
     return float(np.abs(error).max())
 
 
-def to_pose(work: Work, side: Side, now: Reach, at_m: Rows, turn: Rows) -> bool:
+def to_pose(work: Work, side: Side, seen: Seen, at_m: Rows, turn: Rows) -> bool:
     """Move a gripper towards a pose; whether it is there."""
-    arm(work, side, speeds_for(now, towards(now, at_m, turn, 0.15)))
+    now = seen.arms[side]
+    move(work, seen, side, towards(now, at_m, turn, 0.15))
     off_m = float(np.abs(at_m - now.at_m).max())
     return off_m < 1.2e-3 and float(np.abs(rotation_between(now.turn, turn)).max()) < 0.015
 
 
 def card_pose(state: Rows) -> tuple[Rows, Rows]:
-    """The card's place (1, 3) in m and its axes (1, 3, 3), in the world."""
+    """Where the card is (n, 3) in m, and its axes (n, 3, 3), in the world; state (n, state_dim)."""
     return np.array(SLOT_M) + 1e-3 * state[:, CARD], from_angles(state[:, ANGLES])
 
 
-def on_card(state: Rows, place_m: Rows, frame: Rows) -> tuple[Rows, Rows]:
+def on_card(seen: Seen, place_m: Rows, frame: Rows) -> tuple[Rows, Rows]:
     """A pose that is given in the frame of the card, in the world."""
-    at, turn = card_pose(state)
-    return at + (turn @ place_m[:, None])[:, :, 0], turn @ frame
+    return seen.card_m + (seen.card_turn @ place_m[:, None])[:, :, 0], seen.card_turn @ frame
 
 
-def right_reach(state: Rows) -> Reach:
-    """Where the right gripper is."""
-    return reach_of("right", state.astype(np.float32))
-
-
-def lost(state: Rows) -> bool:
+def lost(seen: Seen) -> bool:
     """Whether the card is not in the right gripper."""
-    wanted, _ = on_card(state, np.array([0.0, 0.0, GRASP_M]), GRIP_TURN)
-    away_m = float(np.sqrt(((right_reach(state).at_m - wanted) ** 2).sum()))
-    return away_m > (_SLIPPED_M if pinched(state, "right") else _LOST_M)
+    wanted, _ = on_card(seen, np.array([0.0, 0.0, GRASP_M]), GRIP_TURN)
+    away_m = float(np.sqrt(((seen.arms["right"].at_m - wanted) ** 2).sum()))
+    return away_m > (_SLIPPED_M if pinched(seen, "right") else _LOST_M)
 
 
-def pinched(state: Rows, side: Side, wide_mm: float = 2e3 * BODY_HALF_M[1]) -> bool:
+def pinched(seen: Seen, side: Side, wide_mm: float = 2e3 * BODY_HALF_M[1]) -> bool:
     """Whether the pads of a gripper press on something as wide as the card is thick, or as `wide_mm`."""
-    opening_mm, pads_n = state[0, opening_of(side) : opening_of(side) + 2]
+    opening_mm, pads_n = seen.state[0, opening_of(side) : opening_of(side) + 2]
     return abs(float(opening_mm) - wide_mm) < 3.0 and float(pads_n) < -_HELD_N
 
 
-def squeezed(work: Work, state: Rows, side: Side, wide_mm: float = 2e3 * BODY_HALF_M[1]) -> bool:
+def squeezed(work: Work, seen: Seen, side: Side, wide_mm: float = 2e3 * BODY_HALF_M[1]) -> bool:
     """Close a gripper; whether it has pinched the card for long enough to hold it firmly."""
     grip(work, side, -1.0)
-    work.rested = work.rested + 1 if work.ticks and pinched(state, side, wide_mm) else 0
+    work.rested = work.rested + 1 if work.ticks and pinched(seen, side, wide_mm) else 0
     return work.rested >= _SQUEEZE_TICKS
 
 
-def askew(state: Rows) -> bool:
+def askew(seen: Seen) -> bool:
     """Whether the right gripper holds the card far off its middle, or at an angle."""
-    wanted, frame = on_card(state, np.array([0.0, 0.0, GRASP_M]), GRIP_TURN)
-    now = right_reach(state)
+    wanted, frame = on_card(seen, np.array([0.0, 0.0, GRASP_M]), GRIP_TURN)
+    now = seen.arms["right"]
     off_m = float(np.abs(now.at_m - wanted).max())
     return off_m > _ASKEW_M or float(np.abs(rotation_between(now.turn, frame)).max()) > _ASKEW_RAD
 
 
-def face_up(state: Rows) -> int:
+def face_up(seen: Seen) -> int:
     """Which face of the card is above: 1 the one towards its y, -1 the other; 0: it stands or leans steeply."""
-    _, turn = card_pose(state)
-    upward = float(turn[0, 2, 1])
+    upward = float(seen.card_turn[0, 2, 1])
     return int(np.sign(upward)) if abs(upward) > _FLAT else 0

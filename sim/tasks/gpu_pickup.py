@@ -10,17 +10,15 @@ import numpy as np
 
 from sim.bimanual.kinematics import PARKED, READY, Rows, from_angles, reach, rotation_between, solve
 from sim.bimanual.rig import opening_of
-from sim.bimanual.servo import reach_of
 from sim.tasks.gpu_moves import (
     OFFER_MM,
     PATIENCE_TICKS,
     REST_TICKS,
     TAKEN_M,
+    Seen,
     Work,
-    card_pose,
     face_up,
     grip,
-    right_reach,
     squeezed,
     to_joints,
     to_pose,
@@ -53,32 +51,31 @@ def flat_pose(face: int) -> Rows:
     return np.array([[0.0, face * beside, OFFER_MM + 1e3 * TAKEN_M[2], face * np.pi / 2, 0.0, 0.0]])
 
 
-def over(work: Work, state: Rows) -> str:
+def over(work: Work, seen: Seen) -> str:
     """First over the table's middle, then over the card: open, in the posture that suits both grasp and hand-over."""
     grip(work, "right", 1.0)
     grip(work, "left", 1.0)
     if not work.joints:
-        parked = to_joints(work, "left", state, PARKED["left"])
-        ready = to_joints(work, "right", state, READY["right"])
+        parked = to_joints(work, "left", seen, PARKED["left"])
+        ready = to_joints(work, "right", seen, READY["right"])
         if max(parked, ready) > 0.1 and work.ticks < PATIENCE_TICKS:
             return "over"
         work.tries += 1
-        if work.tries > _MOST_TRIES or not _plan(work, state):
+        if work.tries > _MOST_TRIES or not _plan(work, seen):
             return "beyond"
-    there = to_joints(work, "right", state, work.joints) < _NEAR_JOINTS_RAD
-    open_wide = float(state[0, opening_of("right")]) > _WIDE_MM + 15.0
+    there = to_joints(work, "right", seen, work.joints) < _NEAR_JOINTS_RAD
+    open_wide = float(seen.state[0, opening_of("right")]) > _WIDE_MM + 15.0
     if work.ticks > 2 * PATIENCE_TICKS:
         return "ready"
     return "down" if there and open_wide else "over"
 
 
-def _plan(work: Work, state: Rows) -> bool:
+def _plan(work: Work, seen: Seen) -> bool:
     """Choose which way round to take the card; whether the arm can, and comes to the hand-over with it."""
-    work.face, best = face_up(state), np.inf
-    at, turn = card_pose(state)
-    above = at + (turn @ np.array([0.0, work.face * _OVER_M, _ACROSS_M])[:, None])[:, :, 0]
+    work.face, best = face_up(seen), np.inf
+    above = seen.card_m + (seen.card_turn @ np.array([0.0, work.face * _OVER_M, _ACROSS_M])[:, None])[:, :, 0]
     for flip in (work.face, -work.face) if work.face else ():
-        taken = _posture(above, turn @ grasp_frame(work.face, flip))
+        taken = _posture(above, seen.card_turn @ grasp_frame(work.face, flip))
         shown = _posture(*_shown(work.face, flip))
         wound = max(abs(joints[-1]) for joints in (taken, shown)) if taken and shown else np.inf
         if wound < best:
@@ -106,64 +103,63 @@ def _posture(at_m: Rows, turn: Rows) -> tuple[float, ...]:
     return min(found, key=lambda joints: abs(joints[-1]), default=())
 
 
-def down(work: Work, state: Rows) -> str:
+def down(work: Work, seen: Seen) -> str:
     """Straight down over the card, a finger beside each of its long edges."""
-    if work.face == 0 or face_up(state) != work.face:
+    if work.face == 0 or face_up(seen) != work.face:
         return "ready"
-    at, turn = card_pose(state)
-    place = at + (turn @ np.array([0.0, work.face * _DOWN_M, _ACROSS_M])[:, None])[:, :, 0]
-    there = to_pose(work, "right", right_reach(state), place, turn @ grasp_frame(work.face, work.flip))
+    place = seen.card_m + (seen.card_turn @ np.array([0.0, work.face * _DOWN_M, _ACROSS_M])[:, None])[:, :, 0]
+    there = to_pose(work, "right", seen, place, seen.card_turn @ grasp_frame(work.face, work.flip))
     grip(work, "right", 1.0)
     return "clasp" if there or work.ticks > PATIENCE_TICKS // 2 else "down"
 
 
-def clasp(work: Work, state: Rows) -> str:
+def clasp(work: Work, seen: Seen) -> str:
     """Close on the long edges."""
-    if squeezed(work, state, "right", _WIDE_MM):
-        work.aim_m = right_reach(state).at_m + _UP_M
+    if squeezed(work, seen, "right", _WIDE_MM):
+        work.aim_m = seen.arms["right"].at_m + _UP_M
         return "up"
     return "clasp" if work.ticks < PATIENCE_TICKS else _again(work)
 
 
-def up(work: Work, state: Rows) -> str:
+def up(work: Work, seen: Seen) -> str:
     """Straight up with the card, then as a hand-over shows it."""
     grip(work, "right", -0.2)
-    now = right_reach(state)
-    if to_pose(work, "right", now, work.aim_m, now.turn):
+    now = seen.arms["right"]
+    if to_pose(work, "right", seen, work.aim_m, now.turn):
         return "present"
-    return "up" if _still_held(state) and work.ticks < PATIENCE_TICKS else _again(work)
+    return "up" if _still_held(seen) and work.ticks < PATIENCE_TICKS else _again(work)
 
 
-def present(work: Work, state: Rows) -> str:
+def present(work: Work, seen: Seen) -> str:
     """In joint space to where the card is offered, flat."""
     grip(work, "right", -0.2)
     if work.ticks == 0:
         work.joints = _posture(*_shown(work.face, work.flip))
-    if to_joints(work, "right", state, work.joints) < _NEAR_JOINTS_RAD:
+    if to_joints(work, "right", seen, work.joints) < _NEAR_JOINTS_RAD:
         work.rested, work.raised = 0, False
         return "offer"
-    return "present" if _still_held(state) and work.ticks < PATIENCE_TICKS else _again(work)
+    return "present" if _still_held(seen) and work.ticks < PATIENCE_TICKS else _again(work)
 
 
-def clear(work: Work, state: Rows) -> str:
+def clear(work: Work, seen: Seen) -> str:
     """The right hand opens wide and goes up; the left one holds the card."""
-    now = right_reach(state)
-    if float(state[0, opening_of("right")]) < _WIDE_MM + 12.0:
+    now = seen.arms["right"]
+    if float(seen.state[0, opening_of("right")]) < _WIDE_MM + 12.0:
         grip(work, "right", 1.0)
         work.aim_m = now.at_m + _UP_M
         return "clear"
-    there = to_pose(work, "right", now, work.aim_m, now.turn)
+    there = to_pose(work, "right", seen, work.aim_m, now.turn)
     return "upright" if there or work.ticks > PATIENCE_TICKS else "clear"
 
 
-def upright(work: Work, state: Rows) -> str:
+def upright(work: Work, seen: Seen) -> str:
     """The left hand turns the card upright, where it is always handed over; the right one turns for the usual grasp."""
     offered = np.array([SLOT_M]) + _OFFERED_M
     if work.ticks == 0:
         work.joints = _posture(offered + _ABOVE_M, GRIP_TURN[None])
-    there = to_pose(work, "left", reach_of("left", state.astype(np.float32)), offered + TAKEN_M, np.eye(3)[None])
+    there = to_pose(work, "left", seen, offered + TAKEN_M, np.eye(3)[None])
     if work.joints:
-        there &= to_joints(work, "right", state, work.joints) < _NEAR_JOINTS_RAD
+        there &= to_joints(work, "right", seen, work.joints) < _NEAR_JOINTS_RAD
     work.rested = work.rested + 1 if there else 0
     if work.rested < REST_TICKS and work.ticks < PATIENCE_TICKS:
         return "upright"
@@ -171,8 +167,8 @@ def upright(work: Work, state: Rows) -> str:
     return "reach"
 
 
-def _still_held(state: Rows) -> bool:
-    return float(state[0, opening_of("right")]) > _GONE_MM
+def _still_held(seen: Seen) -> bool:
+    return float(seen.state[0, opening_of("right")]) > _GONE_MM
 
 
 def _again(work: Work) -> str:

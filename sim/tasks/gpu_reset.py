@@ -11,25 +11,26 @@ from collections.abc import Callable
 import numpy as np
 
 from enpire.types import FloatArray, IntArray, MaskArray, Start
-from sim.bimanual.kinematics import PARKED, READY, Rows, turning
-from sim.bimanual.rig import ACTION, force_of, joints_of, opening_of
+from sim.bimanual.kinematics import PARKED, READY, SIDES, Reach, Side, turning
+from sim.bimanual.rig import ACTION, JOINT_RAD_S, commands_of, force_of, joints_of, opening_of
 from sim.bimanual.servo import reach_of, speeds_for
 from sim.tasks import gpu_pickup
-from sim.tasks.gpu_expert import card_twist, carry
+from sim.tasks.gpu_expert import card_twist
 from sim.tasks.gpu_moves import (
     OFFER_MM,
     PATIENCE_TICKS,
     REST_TICKS,
     TAKEN_M,
+    Seen,
     Work,
-    arm,
     askew,
     card_pose,
+    carry,
     face_up,
     grip,
     lost,
+    move,
     on_card,
-    right_reach,
     squeezed,
     to_joints,
     to_pose,
@@ -67,7 +68,7 @@ class GpuReset:
     def __init__(self) -> None:
         """No lane is being reset."""
         self._work: dict[int, Work] = {}
-        self._phases: dict[str, Callable[[Work, Rows], str]] = {
+        self._phases: dict[str, Callable[[Work, Seen], str]] = {
             "ready": _ready, "lift": _lift, "reach": _reach, "offer": _offer, "approach": _approach, "take": _take,
             "let_go": _let_go, "regrasp": _regrasp, "close": _close, "release": _release, "withdraw": _withdraw,
             "hover": _hover, "done": _hover, "unwind": _unwind, "beyond": _beyond, "carry_off": _carry_off,
@@ -82,93 +83,106 @@ class GpuReset:
 
     def step(self, state: FloatArray, lanes: IntArray) -> tuple[FloatArray, MaskArray]:
         """One period: (commands (n, 14), which lanes have rested at their start for three periods, or are given up)."""
-        commands = np.zeros((len(lanes), len(ACTION)), dtype=np.float32)
-        done = np.zeros(len(lanes), dtype=np.bool_)
-        for row, lane in enumerate(int(lane) for lane in lanes):
-            work = self._work[lane]
-            work.command[:] = 0.0
-            sensed = state[row : row + 1].astype(np.float64)
-            work.gone = work.gone + 1 if work.phase in _HOLDS and not work.face and lost(sensed) else 0
-            if work.gone >= _LOSES:
-                work.phase, work.gone, work.ticks, work.rested = "ready", 0, 0, 0
-            after = self._phases[work.phase](work, sensed)
-            work.ticks = work.ticks + 1 if after == work.phase else 0
-            work.phase = after
-            done[row] = after in ("done", "beyond")
-            if not done[row]:
-                commands[row] = work.command
+        sensed, arms = state.astype(np.float64), {side: reach_of(side, state) for side in SIDES}
+        card_m, card_turn = card_pose(sensed)
+        works = [self._work[int(lane)] for lane in lanes]
+        for row, work in enumerate(works):
+            one = slice(row, row + 1)
+            now: dict[Side, Reach] = {side: arms[side].of(one) for side in SIDES}
+            self._phase(work, Seen(state=sensed[one], arms=now, card_m=card_m[one], card_turn=card_turn[one]))
+        commands = np.array([work.command for work in works]).reshape(-1, len(ACTION))
+        for side in SIDES:
+            # What moves straight is worked out for all lanes at once.
+            rows = [row for row, work in enumerate(works) if side in work.twists]
+            if rows:
+                twist, point_m = (np.concatenate([works[row].twists[side][part] for row in rows]) for part in (0, 1))
+                speeds = speeds_for(arms[side].of(rows), twist, point_m)
+                commands[rows, commands_of(side)] = np.clip(speeds, -JOINT_RAD_S, JOINT_RAD_S)
+        done = np.array([work.phase in ("done", "beyond") for work in works], dtype=np.bool_)
+        commands[done] = 0.0
         return commands, done
 
+    def _phase(self, work: Work, seen: Seen) -> None:
+        """One period of one lane: what it commands is in its work."""
+        work.command[:] = 0.0
+        work.twists.clear()
+        work.gone = work.gone + 1 if work.phase in _HOLDS and not work.face and lost(seen) else 0
+        if work.gone >= _LOSES:
+            work.phase, work.gone, work.ticks, work.rested = "ready", 0, 0, 0
+        after = self._phases[work.phase](work, seen)
+        work.ticks = work.ticks + 1 if after == work.phase else 0
+        work.phase = after
 
-def _ready(work: Work, state: Rows) -> str:
+
+def _ready(work: Work, seen: Seen) -> str:
     """An arm that stands oddly first goes over the table's middle, in joint space."""
-    if lost(state):
+    if lost(seen):
         work.face, work.joints = 0, ()
-        return "over" if face_up(state) else "reach"
-    off = np.abs(np.array(READY["right"]) - state[:, joints_of("right")])
+        return "over" if face_up(seen) else "reach"
+    off = np.abs(np.array(READY["right"]) - seen.state[:, joints_of("right")])
     if work.ticks == 0 and float(off.max()) < 0.5:
         return "lift"
     grip(work, "right", -0.5)
-    return "lift" if to_joints(work, "right", state, READY["right"]) < 0.08 else "ready"
+    return "lift" if to_joints(work, "right", seen, READY["right"]) < 0.08 else "ready"
 
 
-def _lift(work: Work, state: Rows) -> str:
+def _lift(work: Work, seen: Seen) -> str:
     """Straight up, upright once the card is clear of the slot; a card that is stuck is tried from another posture."""
-    height = float(state[0, CARD.start + 2])
-    goal = state[:, CARD.start : ANGLES.stop].copy()
+    height = float(seen.state[0, CARD.start + 2])
+    goal = seen.state[:, CARD.start : ANGLES.stop].copy()
     goal[:, 2] = 30.0
     if height > 3.0:
         goal[:, 3:] = 0.0
-    arm(work, "right", carry(state, card_twist(state, goal, 5.0, 0.08)))
+    carry(work, seen, card_twist(seen.state, goal, 5.0, 0.08))
     grip(work, "right", -0.2)
     work.rested, work.raised = 0, False
     # The left arm parks meanwhile: from there its way to the hand-over is clear.
-    if to_joints(work, "left", state, PARKED["left"]) > 0.2 or height < 22.0:
+    if to_joints(work, "left", seen, PARKED["left"]) > 0.2 or height < 22.0:
         return "lift" if work.ticks < PATIENCE_TICKS else "unwind"
-    odd = np.abs(np.array(READY["right"]) - state[:, joints_of("right")]).max() > 0.35
+    odd = np.abs(np.array(READY["right"]) - seen.state[:, joints_of("right")]).max() > 0.35
     if odd and not work.unwound:
         return "unwind"
-    if abs(_swing_rad(state)) > _TOO_STEEP_RAD:
+    if abs(_swing_rad(seen)) > _TOO_STEEP_RAD:
         return "carry_off"
-    return "offer" if askew(state) else "withdraw"
+    return "offer" if askew(seen) else "withdraw"
 
 
-def _reach(work: Work, state: Rows) -> str:
+def _reach(work: Work, seen: Seen) -> str:
     """A card that was lost: open over it, then grasp it where it stands; one that lies is taken up first."""
-    if face_up(state) and work.ticks > REST_TICKS:
+    if face_up(seen) and work.ticks > REST_TICKS:
         work.joints = ()
         return "over"
     grip(work, "right", 1.0)
-    at, turn = on_card(state, np.array([0.0, 0.0, GRASP_M + 0.05]), GRIP_TURN)
-    there = to_pose(work, "right", right_reach(state), at, turn)
-    if there and float(state[0, opening_of("right")]) > _OPEN_MM:
+    at, turn = on_card(seen, np.array([0.0, 0.0, GRASP_M + 0.05]), GRIP_TURN)
+    there = to_pose(work, "right", seen, at, turn)
+    if there and float(seen.state[0, opening_of("right")]) > _OPEN_MM:
         return "regrasp"
     return "reach" if work.ticks < PATIENCE_TICKS else "unwind"
 
 
-def _beyond(work: Work, state: Rows) -> str:
-    del work, state  # Nothing more is tried.
+def _beyond(work: Work, seen: Seen) -> str:
+    del work, seen  # Nothing more is tried.
     return "beyond"
 
 
-def _offer(work: Work, state: Rows) -> str:
+def _offer(work: Work, seen: Seen) -> str:
     """The card goes to the hand-over, upright or flat, the left gripper to its side."""
     goal = gpu_pickup.flat_pose(work.face) if work.face else _OFFER.copy()
     # A card that hangs at a steep angle is offered at that angle: the right wrist could not make up for it.
-    swing_rad = 0.0 if work.face else _swing_rad(state)
+    swing_rad = 0.0 if work.face else _swing_rad(seen)
     goal[0, 4] = -swing_rad if abs(swing_rad) > _STEEP_RAD else 0.0
     waiting = (*_WAITING[:-1], _WAITING[-1] + work.face * np.pi / 2)
-    arm(work, "right", carry(state, card_twist(state, goal, 5.0, 0.1)))
+    carry(work, seen, card_twist(seen.state, goal, 5.0, 0.1))
     grip(work, "left", 1.0)
-    still = (np.abs(state[0, CARD.start : ANGLES.stop] - goal[0]) < 4 * _NEAR).all()
+    still = (np.abs(seen.state[0, CARD.start : ANGLES.stop] - goal[0]) < 4 * _NEAR).all()
     # First in joint space, and then only to a card at rest: going there straight, the forearm may wind up to its limit.
     if not work.raised:
-        work.raised = to_joints(work, "left", state, _RAISED) < 0.3
+        work.raised = to_joints(work, "left", seen, _RAISED) < 0.3
     elif not work.rested:
-        work.rested = int(to_joints(work, "left", state, waiting) < 0.05 and still)
+        work.rested = int(to_joints(work, "left", seen, waiting) < 0.05 and still)
     elif still:
-        at, turn = on_card(state, TAKEN_M - (_BACK_M, 0.0, 0.0), _ASIDE)
-        there = to_pose(work, "left", reach_of("left", state.astype(np.float32)), at, turn)
+        at, turn = on_card(seen, TAKEN_M - (_BACK_M, 0.0, 0.0), _ASIDE)
+        there = to_pose(work, "left", seen, at, turn)
         work.rested = work.rested + 1 if there else 1
     if work.rested > REST_TICKS:
         return "approach"
@@ -177,76 +191,75 @@ def _offer(work: Work, state: Rows) -> str:
     return "carry_off" if work.unwound or work.face else "unwind"
 
 
-def _swing_rad(state: Rows) -> float:
+def _swing_rad(seen: Seen) -> float:
     """By how much the right tool is pitched against the card that it holds."""
-    _, turn = card_pose(state)
-    held = np.swapaxes(turn, 1, 2) @ right_reach(state).turn @ GRIP_TURN.T
+    held = np.swapaxes(seen.card_turn, 1, 2) @ seen.arms["right"].turn @ GRIP_TURN.T
     return float(np.arctan2(held[0, 0, 2], held[0, 2, 2]))
 
 
-def _approach(work: Work, state: Rows) -> str:
-    at, turn = on_card(state, TAKEN_M, _ASIDE)
-    there = to_pose(work, "left", reach_of("left", state.astype(np.float32)), at, turn)
+def _approach(work: Work, seen: Seen) -> str:
+    at, turn = on_card(seen, TAKEN_M, _ASIDE)
+    there = to_pose(work, "left", seen, at, turn)
     return "take" if there else _patient(work, "approach")
 
 
-def _take(work: Work, state: Rows) -> str:
-    return "let_go" if squeezed(work, state, "left") else _patient(work, "take")
+def _take(work: Work, seen: Seen) -> str:
+    return "let_go" if squeezed(work, seen, "left") else _patient(work, "take")
 
 
-def _let_go(work: Work, state: Rows) -> str:
+def _let_go(work: Work, seen: Seen) -> str:
     if work.face:
         return "clear"
     grip(work, "right", 1.0)
-    return "regrasp" if float(state[0, opening_of("right")]) > 28.0 else "let_go"
+    return "regrasp" if float(seen.state[0, opening_of("right")]) > 28.0 else "let_go"
 
 
-def _regrasp(work: Work, state: Rows) -> str:
-    at, turn = on_card(state, np.array([0.0, 0.0, GRASP_M]), GRIP_TURN)
-    return "close" if to_pose(work, "right", right_reach(state), at, turn) else _patient(work, "regrasp")
+def _regrasp(work: Work, seen: Seen) -> str:
+    at, turn = on_card(seen, np.array([0.0, 0.0, GRASP_M]), GRIP_TURN)
+    return "close" if to_pose(work, "right", seen, at, turn) else _patient(work, "regrasp")
 
 
-def _close(work: Work, state: Rows) -> str:
-    return "release" if squeezed(work, state, "right") else _patient(work, "close")
+def _close(work: Work, seen: Seen) -> str:
+    return "release" if squeezed(work, seen, "right") else _patient(work, "close")
 
 
-def _release(work: Work, state: Rows) -> str:
+def _release(work: Work, seen: Seen) -> str:
     grip(work, "left", 1.0)
-    return "withdraw" if float(state[0, opening_of("left")]) > _OPEN_MM else "release"
+    return "withdraw" if float(seen.state[0, opening_of("left")]) > _OPEN_MM else "release"
 
 
-def _withdraw(work: Work, state: Rows) -> str:
+def _withdraw(work: Work, seen: Seen) -> str:
     """The left gripper goes back along the card, if it is near; the card goes up out of the slot, if it is in."""
-    now = reach_of("left", state.astype(np.float32))
-    left = state[0, joints_of("left")]
+    now = seen.arms["left"]
+    left = seen.state[0, joints_of("left")]
     if np.abs(np.array(PARKED["left"]) - left).max() > 0.5:
         if not work.backed and float(now.at_m[0, 0]) > SLOT_M[0] + TAKEN_M[0] - _BACK_M + 0.005:
             back = np.concatenate([np.array([[-0.12, 0.0, 0.0]]), np.zeros((1, 3))], axis=1)
-            arm(work, "left", speeds_for(now, back))
+            move(work, seen, "left", back)
             return "withdraw"
         # Then the way that it came, its wrist as it is: turning that first, it would strike the card.
         work.backed = True
-        to_joints(work, "left", state, _RAISED)
+        to_joints(work, "left", seen, _RAISED)
         if float(left[0]) > _AWAY_RAD:
             return "withdraw"
     work.backed = False
-    return "lift" if float(state[0, CARD.start + 2]) < 5.0 else "hover"
+    return "lift" if float(seen.state[0, CARD.start + 2]) < 5.0 else "hover"
 
 
-def _hover(work: Work, state: Rows) -> str:
+def _hover(work: Work, seen: Seen) -> str:
     """The card goes to its start and rests there; the left arm parks meanwhile."""
-    arm(work, "right", carry(state, card_twist(state, work.goal, 5.0, 0.08)))
-    away = to_joints(work, "left", state, PARKED["left"])
-    near = (np.abs(state[0, CARD.start : ANGLES.stop] - work.goal[0]) < _NEAR).all()
+    carry(work, seen, card_twist(seen.state, work.goal, 5.0, 0.08))
+    away = to_joints(work, "left", seen, PARKED["left"])
+    near = (np.abs(seen.state[0, CARD.start : ANGLES.stop] - work.goal[0]) < _NEAR).all()
     work.rested = work.rested + 1 if near and away < 0.1 else 0
     if work.rested >= REST_TICKS:
         return "done"
     return "hover" if work.ticks < PATIENCE_TICKS else "unwind"
 
 
-def _unwind(work: Work, state: Rows) -> str:
+def _unwind(work: Work, seen: Seen) -> str:
     """Arms that came to a joint's limit begin again from good postures."""
-    away = max(to_joints(work, "right", state, READY["right"]), to_joints(work, "left", state, PARKED["left"]))
+    away = max(to_joints(work, "right", seen, READY["right"]), to_joints(work, "left", seen, PARKED["left"]))
     work.rested, work.unwound, work.face, work.joints = 0, True, 0, ()
     return "ready" if away < 0.1 or work.ticks > PATIENCE_TICKS else "unwind"
 
@@ -256,35 +269,34 @@ def _patient(work: Work, phase: str) -> str:
     return phase if work.ticks < PATIENCE_TICKS else "unwind"
 
 
-def _carry_off(work: Work, state: Rows) -> str:
+def _carry_off(work: Work, seen: Seen) -> str:
     """A card that cannot be handed over goes before the slot, as it hangs."""
-    goal = state[:, CARD.start : ANGLES.stop].copy()
+    goal = seen.state[:, CARD.start : ANGLES.stop].copy()
     goal[0, :3] = (*_LAY_MM, OFFER_MM)
-    arm(work, "right", carry(state, card_twist(state, goal, 5.0, 0.1)))
-    to_joints(work, "left", state, PARKED["left"])
-    near = (np.abs(state[0, CARD] - goal[0, :3]) < 5.0).all()
+    carry(work, seen, card_twist(seen.state, goal, 5.0, 0.1))
+    to_joints(work, "left", seen, PARKED["left"])
+    near = (np.abs(seen.state[0, CARD] - goal[0, :3]) < 5.0).all()
     return "lay" if near or work.ticks > PATIENCE_TICKS else "carry_off"
 
 
-def _lay(work: Work, state: Rows) -> str:
+def _lay(work: Work, seen: Seen) -> str:
     """Down until it touches the table."""
-    arm(work, "right", carry(state, np.array([[0.0, 0.0, -0.04, 0.0, 0.0, 0.0]])))
-    touches = float(state[0, force_of("right")][2]) > _TOUCH_N
+    carry(work, seen, np.array([[0.0, 0.0, -0.04, 0.0, 0.0, 0.0]]))
+    touches = float(seen.state[0, force_of("right")][2]) > _TOUCH_N
     return "tip" if touches or work.ticks > PATIENCE_TICKS else "lay"
 
 
-def _tip(work: Work, state: Rows) -> str:
+def _tip(work: Work, seen: Seen) -> str:
     """Lean it over to one of its faces, so that it falls on that."""
-    lean = 0.6 * right_reach(state).turn[:, :, 2]
-    arm(work, "right", carry(state, np.concatenate([np.array([[0.0, 0.0, 0.01]]), lean], axis=1)))
+    lean = 0.6 * seen.arms["right"].turn[:, :, 2]
+    carry(work, seen, np.concatenate([np.array([[0.0, 0.0, 0.01]]), lean], axis=1))
     return "back_off" if work.ticks > _TIP_TICKS else "tip"
 
 
-def _back_off(work: Work, state: Rows) -> str:
+def _back_off(work: Work, seen: Seen) -> str:
     """Let go, and up; the card falls on its face."""
     grip(work, "right", 1.0)
-    if float(state[0, opening_of("right")]) > _OPEN_MM:
-        now = right_reach(state)
-        arm(work, "right", speeds_for(now, np.array([[0.0, 0.0, 0.1, 0.0, 0.0, 0.0]])))
+    if float(seen.state[0, opening_of("right")]) > _OPEN_MM:
+        move(work, seen, "right", np.array([[0.0, 0.0, 0.1, 0.0, 0.0, 0.0]]))
     work.face, work.joints = 0, ()
     return "ready" if work.ticks > 60 else "back_off"

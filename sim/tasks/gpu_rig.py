@@ -87,10 +87,11 @@ class GpuRig(BimanualRig):
         return row
 
     def _arm_clocks(self, rows: npt.NDArray[np.intp]) -> None:
-        if not self.running.all():
-            near = np.abs(self.card()[rows] + self._bias - self._goal[rows]) < NEAR
-            parked = np.abs(self.scene.qpos[rows, :JOINTS] - PARKED["left"]) < 0.15
-            self.running[rows] |= near.all(axis=1) & parked.all(axis=1)
+        waiting = rows[~self.running[rows]]
+        if len(waiting):
+            near = np.abs(self.card()[waiting] + self._bias - self._goal[waiting]) < NEAR
+            parked = np.abs(self.scene.qpos[waiting, :JOINTS] - PARKED["left"]) < 0.15
+            self.running[waiting] = near.all(axis=1) & parked.all(axis=1)
 
     def _truth(self, lane: int) -> Truth:
         card = self.card()[lane]

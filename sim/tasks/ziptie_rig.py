@@ -210,14 +210,15 @@ class ZiptieRig(BimanualRig):
         return bool(0.002 < at_m < TAIL_M[1] - 0.002 and TIP_M + 0.002 < crossing[2] < TIP_M + 0.045)
 
     def _arm_clocks(self, rows: npt.NDArray[np.intp]) -> None:
-        if self.running.all():
+        rows = rows[~self.running[rows]]
+        if not len(rows):
             return
         goal = self._goal[rows]
         hand = 1e3 * (reach("right", self.scene.qpos[rows, 8 : 8 + JOINTS]).at_m - SEAT_M)
         near = (np.abs(hand - goal[:, 4:]) < NEAR_MM).all(axis=1) & ~self._feeding[rows]
         near &= (np.abs(self.cutter()[rows, :3] - 1e3 * SEAT_M) < SEATED_MM).all(axis=1)
         near &= (np.abs(self.scene.qpos[rows, :JOINTS] - WATCHING) < 0.1).all(axis=1)
-        self.running[rows] |= near
+        self.running[rows] = near
 
     def _truth(self, lane: int) -> Truth:
         severed, peak_n = self._held[lane, -1] == 0.0, float(self.peak_n[lane])

@@ -12,12 +12,12 @@ POINTS = np.array([[[0.0, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, 0.0, 2.0]]])
 
 def test_a_box_hides_what_is_behind_it_and_nothing_else() -> None:
     middles, halves = np.array([[0.0, 0.0, 0.5]]), np.array([[0.1, 0.1, 0.05]])
-    assert behind_boxes(EYE, POINTS, middles, halves).tolist() == [[True, False, False]]
+    assert behind_boxes(EYE, POINTS, middles[None], halves[None]).tolist() == [[True, False, False]]
 
 
 def test_a_box_around_the_thing_itself_does_not_hide_it() -> None:
     middles, halves = np.array([[0.0, 0.0, 0.0]]), np.array([[0.02, 0.02, 0.02]])
-    assert not behind_boxes(EYE, POINTS, middles, halves).any()
+    assert not behind_boxes(EYE, POINTS, middles[None], halves[None]).any()
 
 
 def test_a_ball_hides_what_is_behind_it() -> None:
@@ -34,4 +34,4 @@ def test_only_what_lies_before_the_camera_and_within_its_angle_is_in_the_picture
 def test_a_frame_undoes_its_own_rotation() -> None:
     angle = 0.7
     turn = np.array([[[np.cos(angle), -np.sin(angle), 0.0], [np.sin(angle), np.cos(angle), 0.0], [0.0, 0.0, 1.0]]])
-    assert np.allclose(into(turn, (turn @ np.array([1.0, 2.0, 3.0])[:, None])[:, :, 0]), [[1.0, 2.0, 3.0]])
+    assert np.allclose(into(turn, (turn @ np.array([1.0, 2.0, 3.0])[:, None]).swapaxes(1, 2)), [[[1.0, 2.0, 3.0]]])
