@@ -6,8 +6,6 @@ sensors; lanes, noise, limits, reset, expert, verifier and hidden starts come fr
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -30,6 +28,7 @@ from enpire.types import (
 )
 from sim.starts import Sampler
 from sim.truth import Truth
+from sim.verifiers.frozen import digest_of
 
 Rows = npt.NDArray[np.floating[Any]]
 """One row for each lane."""
@@ -171,7 +170,7 @@ class ArrayVerifier:
 
     def __init__(self, task: ArrayTask) -> None:
         self._task = task
-        self.digest = hashlib.sha256(inspect.getsource(type(task)).encode()).hexdigest()
+        self.digest = digest_of(type(self), type(task))
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
         """Which lanes look done."""

@@ -1,11 +1,10 @@
-"""Says from the sensors whether the bag is packed. Frozen: the digest covers the thresholds and the rule's version.
+"""Says from the sensors whether the bag is packed. Frozen: the digest covers the thresholds and the source.
 
 A thing counts where two cameras agree: each last saw it in the bag, below its rim, and no gripper holds anything.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -16,8 +15,7 @@ from sim.bimanual.kinematics import Rows
 from sim.bimanual.rig import force_of, opening_of
 from sim.tasks.bag_rig import BAG, GENTLE_N, TILT, TIPPED_RAD, VIEWS, place_of, seen_of, within_bag
 from sim.tasks.bag_scene import FLOOR_M, INNER_M, RIM_M
-
-_RULE = "three things in the bag by two views, bag upright, right gripper empty; version 1"
+from sim.verifiers.frozen import digest_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +66,7 @@ class BagVerifier:
     def __init__(self, thresholds: Thresholds | None = None) -> None:
         """Judge with these thresholds, or with the shipped ones."""
         self.thresholds = thresholds or Thresholds()
-        self.digest = hashlib.sha256(repr((_RULE, astuple(self.thresholds))).encode()).hexdigest()
+        self.digest = digest_of(type(self), thresholds=astuple(self.thresholds))
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
         """Which lanes look done: both cameras see every thing in the bag now, and the right gripper is empty."""

@@ -1,8 +1,7 @@
-"""Says from the sensors whether the card is home. Frozen: the digest covers the thresholds and the rule's version."""
+"""Says from the sensors whether the card is home. Frozen: the digest covers the thresholds and the source."""
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -14,9 +13,9 @@ from sim.bimanual.rig import force_of, joints_of
 from sim.bimanual.servo import reach_of
 from sim.tasks.gpu_rig import ANGLES, CARD, GENTLE_N
 from sim.tasks.gpu_scene import DEPTH_M, SLOT_M
+from sim.verifiers.frozen import digest_of
 from sim.verifiers.sight import clear_rows
 
-_RULE = "card home: depth of both ends, roll, force; carried by the gripper; on the floor by touch; version 3"
 _HALF_MM, _FLOOR_MM = 40.0, 1e3 * DEPTH_M
 _NOISE_MM = 0.15
 """Of one sample of a depth; a sample from before the gripper moved errs by about as much as it moved, too."""
@@ -54,7 +53,7 @@ class GpuVerifier:
     def __init__(self, thresholds: Thresholds | None = None) -> None:
         """Judge with these thresholds, or with the shipped ones."""
         self.thresholds = thresholds or Thresholds()
-        self.digest = hashlib.sha256(repr((_RULE, astuple(self.thresholds))).encode()).hexdigest()
+        self.digest = digest_of(type(self), thresholds=astuple(self.thresholds))
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
         """Which lanes look done: deep, upright, and pressed against the floor for some periods."""

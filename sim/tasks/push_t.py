@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,7 @@ from enpire.types import FloatArray, IntArray, MaskArray, Observation, Split, St
 from sim.starts import Sampler
 from sim.tasks.push_t_planner import PushPlanner, View, limit_speed, pushed
 from sim.tasks.push_t_rig import ACTION, ANGLE, BLOCK, NEAR_MM, NEAR_RAD, PUSHER, START_NAMES, STATE, PushTRig
+from sim.verifiers.frozen import digest_of
 from sim.verifiers.sight import clear_rows
 
 Rows = npt.NDArray[np.float64]
@@ -81,7 +81,7 @@ class PushT:
 
 
 class PushTVerifier:
-    """The block's sensed pose over the last samples against the goal. Frozen: the digest covers rule and thresholds."""
+    """The block's sensed pose over the last samples against the goal. Frozen: the digest covers the source."""
 
     needs_images = False
     near_mm, near_rad, samples = NEAR_MM - 0.2, NEAR_RAD - 0.002, 5
@@ -90,8 +90,7 @@ class PushTVerifier:
 
     def __init__(self) -> None:
         """Judge with the shipped thresholds."""
-        rule = ("block at goal, by a line through the samples; version 2", self.near_mm, self.near_rad, self.samples)
-        self.digest = hashlib.sha256(repr((*rule, self.margin_mm, self.margin_rad)).encode()).hexdigest()
+        self.digest = digest_of(type(self))
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
         """Which lanes look done: well inside the tolerances, with a pusher that hardly moves the block any more."""

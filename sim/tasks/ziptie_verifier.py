@@ -1,4 +1,4 @@
-"""Says from the sensors whether the tail is severed. Frozen: the digest covers the thresholds and the rule's version.
+"""Says from the sensors whether the tail is severed. Frozen: the digest covers the thresholds and the source.
 
 Four witnesses: pictures of the top camera and of the left wrist's, both of the place where the tail was presented; the
 camera that follows the tail; and the right gripper, which felt a bite that gave way. At least two more must say so than
@@ -9,7 +9,6 @@ was felt: a camera that was moved may take something else for the tail.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from typing import Literal
@@ -24,8 +23,7 @@ from sim.bimanual.rig import force_of, joints_of, opening_of
 from sim.bimanual.servo import reach_of
 from sim.tasks.ziptie_rig import GENTLE_N, TAIL, YAW
 from sim.tasks.ziptie_scene import CUT_AT_M, MOUTH_M, SHUT_MM, TAIL_M
-
-_RULE = "tail gone in two pictures, fallen, bite felt: two witnesses more than against, or fallen and felt; version 2"
+from sim.verifiers.frozen import digest_of
 
 _TOP_PX, _WRIST_PX = (8, 1), (12, 12)
 """How far a camera that was moved shifts its picture across the tail; along it, half of the tail is room enough."""
@@ -71,7 +69,7 @@ class ZiptieVerifier:
     def __init__(self, thresholds: Thresholds | None = None) -> None:
         """Judge with these thresholds, or with the shipped ones."""
         self.thresholds = thresholds or Thresholds()
-        self.digest = hashlib.sha256(repr((_RULE, astuple(self.thresholds))).encode()).hexdigest()
+        self.digest = digest_of(type(self), thresholds=astuple(self.thresholds))
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
         """Which lanes look done: the tail was last seen lying far below the mouth, and the right hand went aside."""
