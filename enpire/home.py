@@ -28,6 +28,11 @@ class Home:
         return self.root / "episodes"
 
     @property
+    def incoming(self) -> Path:
+        """Pictures of episodes on their way into the store: on its disk, so that it need not copy them."""
+        return self.episodes / ".incoming"
+
+    @property
     def versions(self) -> Path:
         """Policy versions, one folder each, named by hash."""
         return self.root / "versions"

@@ -247,7 +247,9 @@ def _reconcile(lab: Lab) -> None:
     lab.store.sweep()
     if not isinstance(lab.ledger, SqliteLedger):
         return
-    differences = compare(Reading(lab.ledger.database), lab.store)
+    reading = Reading(lab.ledger.database)
+    _sweep_pictures(lab.home.incoming, reading)
+    differences = compare(reading, lab.store)
     if differences.none:
         return
     facts = [lab.store.facts(lab.store.folder(order_id)) for order_id in differences.unrecorded]
@@ -258,6 +260,14 @@ def _reconcile(lab: Lab) -> None:
     if differences.unordered or differences.missing or differences.altered:
         lab.write(("store differs", {"sentence": differences.sentence()}))
         _say(differences.sentence())
+
+
+def _sweep_pictures(incoming: Path, reading: Reading) -> None:
+    """Remove what came of the pictures of orders that need them no more: ended, or never given."""
+    for path in incoming.iterdir() if incoming.is_dir() else ():
+        row = reading.order(path.name)
+        if row is None or (row.episode is not None and row.episode.outcome != "unknown"):
+            path.unlink()
 
 
 def _tick(lab: Lab, crew: Crew, views: tuple[View, ...]) -> None:
@@ -276,7 +286,7 @@ def _connected(campaign: Campaign, home: Home, state: CampaignState, on: str) ->
     open_fleet = cast("Callable[..., AddressedFleet]", load("transports", "zmq"))
     start = cast("Callable[..., Crew]", load("hosts", on))
     door = cast("Callable[..., object]", load("doors", "zmq"))(campaign.stations.bind, home.keys)
-    fleet = open_fleet(door, home.versions, first_lease=state.lease + 1)
+    fleet = open_fleet(door, home.versions, home.incoming, first_lease=state.lease + 1)
     if not campaign.stations.count or door != campaign.stations.bind:
         _say(f"Stations connect to {fleet.address} ({'plain' if door == campaign.stations.bind else 'with keys'}).")
     try:
@@ -297,6 +307,9 @@ class AddressedFleet(Fleet, Protocol):
     """A fleet that stations reach at an address."""
 
     address: str
+
+    def close(self) -> None:
+        """Close the sockets; stations notice and hold."""
 
 
 class Crew(Protocol):

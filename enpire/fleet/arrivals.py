@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from enpire.types import Episode, Order, Phase
@@ -56,6 +57,17 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """An episode with pictures lies at its station. It is delivered, with them, after `Fleet.fetch`."""
+
+    station: str
+    lease: int
+    episode: Episode
+    """Without arrays; they are in the file."""
+    arrays_file: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
     """An episode arrived. It is durable at the station, which deletes it only after `Fleet.acknowledge`."""
 
@@ -65,6 +77,8 @@ class Delivered:
     """Without arrays; they are in the file."""
     arrays_file: bytes
     """The bytes whose sha256 is `episode.sha256`; empty when nothing was recorded."""
+    pictures: Path | None = None
+    """The file whose sha256 is `episode.pictures_sha256`, whole and durable here, for the episode store to take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +89,7 @@ class Refused:
     why: str
 
 
-Arrival = Joined | Left | Beat | Delivered | Refused
+Arrival = Joined | Left | Beat | Announced | Delivered | Refused
 
 
 class Fleet(Protocol):
@@ -88,6 +102,9 @@ class Fleet(Protocol):
     def send(self, station: str, orders: Sequence[Order]) -> None:
         """Give orders. They are in the ledger already."""
 
+    def fetch(self, announced: Announced) -> None:
+        """Get the pictures of an episode; it is delivered when they are here. Asking twice changes nothing."""
+
     def acknowledge(self, station: str, order_ids: Sequence[str]) -> None:
         """The episodes are durable here: the station may delete them."""
 
@@ -96,6 +113,3 @@ class Fleet(Protocol):
 
     def command(self, station: str, verb: str, argument: str = "") -> None:
         """`pause`, `resume`, `stop`, `deploy` (argument: policy id), `leave`."""
-
-    def close(self) -> None:
-        """Close the sockets; stations notice and hold."""

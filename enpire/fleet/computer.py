@@ -19,7 +19,7 @@ def _sockets() -> zmq.Context[zmq.Socket[bytes]]:
 
 
 def _helper() -> Executor:
-    return ThreadPoolExecutor(1, "policy-loader")
+    return ThreadPoolExecutor(1, "helper")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Computer:
     sockets: Callable[[], zmq.Context[zmq.Socket[bytes]]] = _sockets
     """Makes the ZeroMQ context of whoever asks."""
     helper: Callable[[], Executor] = _helper
-    """Makes the thread that loads policies."""
+    """Makes a thread for what takes long: loading policies, reading and writing pictures."""
 
 
 HERE = Computer()

@@ -6,10 +6,12 @@ hello says what runs and what is spooled, and everything not acknowledged is del
 
 from __future__ import annotations
 
-import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 
 from enpire.fleet.arrivals import Beat
+from enpire.fleet.computer import Computer
 from enpire.fleet.messages import (
     Acknowledge,
     Alive,
@@ -19,15 +21,17 @@ from enpire.fleet.messages import (
     Hello,
     Message,
     Rejoin,
+    WantPictures,
     WantPolicy,
     Welcome,
+    encode,
 )
 from enpire.fleet.spool import Spool
 from enpire.fleet.zmq_link import StationLink
 
 _GREET_AGAIN_S = 1.0
-_IN_FLIGHT = 64
-"""Episodes that are on their way at once."""
+_IN_FLIGHT, _ANNOUNCED = 64, 2
+"""Episodes that are on their way at once: without pictures, and with them."""
 _DELIVER_AGAIN_S = 8.0
 _OVERTAKEN_S = 1.0
 """An episode that was sent so much earlier than one that is acknowledged by now is sent again."""
@@ -40,17 +44,12 @@ class Courier:
         link: the socket.
         spool: what is delivered.
         hello: makes a hello that says what the station holds now.
-        clock: monotonic seconds.
+        computer: its clock, and the thread that reads pictures beside the control loop.
     """
 
-    def __init__(
-        self,
-        link: StationLink,
-        spool: Spool,
-        hello: Callable[[int], Hello],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._link, self._spool, self._hello, self._clock = link, spool, hello, clock
+    def __init__(self, link: StationLink, spool: Spool, hello: Callable[[int], Hello], computer: Computer) -> None:
+        self._link, self._spool, self._hello = link, spool, hello
+        self._clock, self._helper = computer.clock, computer.helper()
         self.lease = 0
         """The fence token; 0 while the station has none."""
         self.fenced = False
@@ -59,10 +58,14 @@ class Courier:
         """Where the orchestrator takes live pictures; 0 for nowhere."""
         self._greeting, self._greeted_s = 0, -1e9
         self._heard_number: int = 0
-        self._heard_s = clock()
+        self._heard_s = self._clock()
         self._beat_s = -1e9
         self._heartbeat_s, self._silent_s = 0.5, 5.0
         self._in_flight: dict[str, float] = {}
+        self._announced: dict[str, float] = {}
+        """Episodes with pictures that are on their way -> when the orchestrator was last told, or asked for a part."""
+        self._parts: deque[tuple[str, Future[bytes]]] = deque()
+        """Parts that it asked for."""
         self._acknowledged_s = -1e9
         """When the newest of the acknowledged episodes was sent: older ones without an answer were lost."""
 
@@ -74,6 +77,8 @@ class Courier:
                 message = envelope.message
                 if isinstance(message, Acknowledge):
                     self._acknowledged(message)
+                elif isinstance(message, WantPictures):
+                    self._read(message)
                 elif not isinstance(message, Welcome | Alive):
                     wanted.append(message)
         return wanted
@@ -97,6 +102,7 @@ class Courier:
 
     def ship(self) -> None:
         """Deliver what lies in the spool, as much as may be on its way at once."""
+        self._ship_parts()
         if not self.lease:
             return
         now = self._clock()
@@ -105,8 +111,7 @@ class Courier:
         for order_id in self._spool.ids():
             if len(self._in_flight) >= _IN_FLIGHT:
                 return
-            sent_s = self._in_flight.get(order_id, -1e9)
-            if now - sent_s < _DELIVER_AGAIN_S and sent_s > self._acknowledged_s - _OVERTAKEN_S:
+            if not self._is_due(order_id, now):
                 continue
             parcel = self._spool.get(order_id)
             if parcel is None:
@@ -115,7 +120,7 @@ class Courier:
                 return
             if not self._link.send(parcel, self.lease):
                 return
-            self._in_flight[order_id] = now
+            (self._announced if self._spool.has_pictures(order_id) else self._in_flight)[order_id] = now
 
     def ask(self, wish: WantPolicy | None) -> None:
         """Ask for a part of a policy's files; asked again later when no answer comes."""
@@ -126,6 +131,36 @@ class Courier:
         """The last word."""
         if self.lease:
             self._link.send(Goodbye(cause=cause), self.lease)
+
+    def close(self) -> None:
+        """Wait for what is being read. Allowed twice."""
+        self._helper.shutdown()
+
+    def _is_due(self, order_id: str, now: float) -> bool:
+        """Whether an episode is to be sent, for the first time or again."""
+        if self._spool.has_pictures(order_id):
+            sent_s = self._announced.get(order_id)
+            return len(self._announced) < _ANNOUNCED if sent_s is None else now - sent_s >= _DELIVER_AGAIN_S
+        sent_s = self._in_flight.get(order_id, -1e9)
+        return now - sent_s >= _DELIVER_AGAIN_S or sent_s <= self._acknowledged_s - _OVERTAKEN_S
+
+    def _read(self, want: WantPictures) -> None:
+        """Read a part of an episode's pictures, unless it is acknowledged by now."""
+        if want.order_id in self._spool:
+            self._announced[want.order_id] = self._clock()
+            self._parts.append((want.order_id, self._helper.submit(_sealed, self._spool, want, self.lease)))
+
+    def _ship_parts(self) -> None:
+        """Send the parts that were read. One that is lost is asked for again."""
+        while self._parts and self._parts[0][1].done():
+            order_id, part = self._parts.popleft()
+            try:
+                self._link.post(part.result())
+            except OSError:
+                if order_id in self._spool:
+                    # As with a damaged episode: the next hello no longer lists it, so its order ends.
+                    self._spool.set_aside(order_id)
+                    self._leave_lease()
 
     def _is_next(self, envelope: Envelope) -> bool:
         """Whether a message is meant for the station as it is now: its lease, and nothing lost before it."""
@@ -154,13 +189,13 @@ class Courier:
         self._heartbeat_s, self._silent_s = welcome.heartbeat_s, welcome.silent_s
         self.preview_port = welcome.preview_port
         self._beat_s = -1e9
-        self._in_flight.clear()
         return True
 
     def _acknowledged(self, message: Acknowledge) -> None:
         for order_id in message.order_ids:
             sent_s = self._in_flight.pop(order_id, -1e9)
             self._acknowledged_s = max(self._acknowledged_s, sent_s)
+            self._announced.pop(order_id, None)
             self._spool.delete(order_id)
 
     def _greet(self, now: float) -> None:
@@ -178,3 +213,9 @@ class Courier:
         self.lease = 0
         self._greeted_s = self._acknowledged_s = -1e9
         self._in_flight.clear()
+        self._announced.clear()
+        self._parts.clear()
+
+
+def _sealed(spool: Spool, want: WantPictures, lease: int) -> bytes:
+    return encode(spool.part(want), lease)

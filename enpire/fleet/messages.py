@@ -28,7 +28,7 @@ LARGEST_PICTURES = 2 * 2**30
 """Bytes of the pictures of one episode, which travel in parts."""
 _DIGEST = 8
 PART = 4 * 2**20
-"""Bytes of one part of a policy's files."""
+"""Bytes of one part of a policy's files; at most so many of an episode's pictures."""
 _BEAT = b"\x95" + b"".join(cast(bytes, msgpack.packb(item)) for item in (SCHEMA, Beat.__name__))  # pyright: ignore[reportUnknownMemberType]
 """How a packed beat begins: a list of five, the schema, the name."""
 Verb = Literal["pause", "resume", "stop", "deploy", "leave"]
@@ -65,6 +65,18 @@ class WantPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PicturesPart:
+    """Station: some bytes of the pictures of an episode in my spool."""
+
+    order_id: str
+    offset: int
+    total: int
+    """Bytes of the whole file."""
+    data: bytes
+    """Empty only at its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Goodbye:
     """Station: I leave."""
 
@@ -94,6 +106,16 @@ class Acknowledge:
     """Orchestrator: these episodes are durable here."""
 
     order_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantPictures:
+    """Orchestrator: send me the bytes from here on of the pictures of an episode that you announced."""
+
+    order_id: str
+    offset: int
+    size: int
+    """At most so many bytes, in one part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +167,9 @@ class Fenced:
 
 
 Message = (
-    Hello | Beat | Parcel | WantPolicy | Goodbye
-    | Welcome | Orders | Acknowledge | Release | Command | PolicyPart | PolicyMissing | Alive | Rejoin | Fenced
+    Hello | Beat | Parcel | PicturesPart | WantPolicy | Goodbye
+    | Welcome | Orders | Acknowledge | WantPictures | Release | Command | PolicyPart | PolicyMissing
+    | Alive | Rejoin | Fenced
 )  # fmt: skip
 
 
@@ -264,6 +287,15 @@ def _policy_part(found: Fields) -> PolicyPart:
     )
 
 
+def _pictures_part(found: Fields) -> PicturesPart:
+    return PicturesPart(
+        order_id=found.identifier("order_id"),
+        offset=found.whole("offset"),
+        total=found.whole("total"),
+        data=found.data("data"),
+    )
+
+
 def _welcome(found: Fields) -> Welcome:
     return Welcome(
         greeting=found.whole("greeting"),
@@ -277,11 +309,15 @@ _READERS: Mapping[str, Callable[[Fields], Message]] = {
     "Hello": _hello,
     "Beat": _beat,
     "Parcel": lambda found: Parcel(episode=read_episode(found.get("episode")), arrays_file=found.data("arrays_file")),
+    "PicturesPart": _pictures_part,
     "WantPolicy": lambda found: WantPolicy(policy_id=found.text("policy_id", 128), part=found.whole("part")),
     "Goodbye": lambda found: Goodbye(cause=found.text("cause")),
     "Welcome": _welcome,
     "Orders": lambda found: Orders(orders=tuple(read_order(item) for item in found.items("orders"))),
     "Acknowledge": lambda found: Acknowledge(order_ids=found.identifiers("order_ids")),
+    "WantPictures": lambda found: WantPictures(
+        order_id=found.identifier("order_id"), offset=found.whole("offset"), size=found.whole("size", 1, PART)
+    ),
     "Release": lambda found: Release(order_ids=found.identifiers("order_ids")),
     "Command": lambda found: Command(verb=found.choice("verb", VERBS), argument=found.text("argument")),
     "PolicyPart": _policy_part,

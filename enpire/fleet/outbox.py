@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from enpire.errors import StorageFull, TransportProblem
+from enpire.fleet.filming import Filming
 from enpire.fleet.messages import Parcel
+from enpire.fleet.records import without_record
 from enpire.fleet.spool import Spool
 from enpire.types import Episode, Order
 
@@ -22,16 +23,24 @@ class Outbox:
         spool: where episodes become durable.
         clock: monotonic seconds.
         say: where one line about a refused write goes.
+        filming: knows when the pictures of an episode are durable.
+        lanes: of the station: so many episodes may be under way at once.
     """
 
-    def __init__(self, spool: Spool, clock: Callable[[], float], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, spool: Spool, clock: Callable[[], float], say: Callable[[str], None],
+        filming: Filming | None = None, lanes: int = 1,
+    ) -> None:  # fmt: skip
         self._spool, self._clock, self._say = spool, clock, say
+        self._filming, self._lanes = filming or Filming(), lanes
+        self._filmed: list[Parcel] = []
+        """Episodes whose pictures are still being written."""
         self._waiting: deque[Parcel] = deque()
         self._checked_s, self._room = -1e9, True
 
     def add(self, parcels: Iterable[Parcel]) -> None:
         """Take episodes that ended."""
-        self._waiting.extend(parcels)
+        self._filmed.extend(parcels)
 
     def refuse(self, order: Order, cause: str) -> None:
         """End an order that never began."""
@@ -42,8 +51,14 @@ class Outbox:
         )  # fmt: skip
         self._waiting.append(Parcel(episode=episode, arrays_file=b""))
 
-    def spool(self) -> Sequence[Episode]:
-        """Make durable what waits here; the episodes that are now. A refusal is said, and tried again later."""
+    def spool(self, *, to_the_last: bool = False) -> Sequence[Episode]:
+        """Make durable what waits here; the episodes that are now. A refusal is said, and tried again later.
+
+        Episodes whose pictures are still being written come later, unless it shall be done `to_the_last`.
+        """
+        ended = [(parcel, self._filming.developed(parcel, wait=to_the_last)) for parcel in self._filmed]
+        self._filmed = [parcel for parcel, whole in ended if whole is None]
+        self._waiting.extend(whole for _, whole in ended if whole is not None)
         durable: list[Episode] = []
         if not self._room and self._clock() - self._checked_s < _SPACE_AGAIN_S:
             return durable
@@ -55,7 +70,8 @@ class Outbox:
                 self._say(str(full))
                 break
             except TransportProblem as problem:
-                self._waiting[0] = _without_record(self._waiting[0], str(problem))
+                episode = without_record(self._waiting[0].episode, f"its record cannot be delivered: {problem}")
+                self._waiting[0] = Parcel(episode=episode, arrays_file=b"")
                 self._say(f"an episode is kept without its record: {problem}")
                 continue
             durable.append(self._waiting.popleft().episode)
@@ -63,19 +79,12 @@ class Outbox:
 
     def order_ids(self) -> Sequence[str]:
         """Whose episodes are not durable yet."""
-        return [parcel.episode.order.order_id for parcel in self._waiting]
+        return [parcel.episode.order.order_id for parcel in (*self._filmed, *self._waiting)]
 
     def room(self) -> bool:
         """Whether the disk has space for the episodes of new orders; looks at most every two seconds."""
         now = self._clock()
         if now - self._checked_s > _SPACE_AGAIN_S:
             self._checked_s = now
-            self._room = not self._waiting and self._spool.room()
+            self._room = not self._waiting and self._spool.room(self._lanes * self._filming.largest)
         return self._room
-
-
-def _without_record(parcel: Parcel, why: str) -> Parcel:
-    """The end of an order whose record cannot be sent: invalid, for nobody can look at what was judged."""
-    cause = f"its record cannot be delivered: {why}"[:1000]
-    episode = replace(parcel.episode, outcome="invalid", cause=cause, sha256="", pictures_sha256="")
-    return Parcel(episode=episode, arrays_file=b"")

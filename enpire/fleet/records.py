@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 from enpire.fleet.fields import WHOLE_MAX, Fields
@@ -80,6 +81,11 @@ def read_episode(content: object) -> Episode:
         # What a station recorded before there were pictures lies in spools without the field.
         pictures_sha256=fields.text("pictures_sha256", 64) if "pictures_sha256" in fields else "",
     )
+
+
+def without_record(episode: Episode, why: str) -> Episode:
+    """The end of an order whose record cannot be had: invalid, for nobody can look at what was judged."""
+    return replace(episode, outcome="invalid", cause=why[:1000], sha256="", pictures_sha256="")
 
 
 def _read_early_stop(content: object) -> EarlyStop | None:

@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 
 from enpire.errors import RobotProblem, StorageFull, TransportProblem
-from enpire.fleet.messages import LARGEST_PICTURES, Parcel, decode, encode
+from enpire.fleet.messages import LARGEST_PICTURES, Parcel, PicturesPart, WantPictures, decode, encode
 from enpire.store import durable
 
 _SUFFIX, _PICTURES = ".episode", ".pictures"
@@ -49,7 +49,9 @@ class Spool:
         try:
             # Ids are time-sortable, so the order of names is the order of minting.
             self._ids = dict.fromkeys(sorted(path.stem for path in folder.glob(f"*{_SUFFIX}")))
-            for path in folder.glob(f"*{_PICTURES}"):
+            pictures = list(folder.glob(f"*{_PICTURES}"))
+            self._pictured = {path.stem for path in pictures if path.stem in self._ids}
+            for path in pictures:
                 if path.stem not in self._ids:
                     path.unlink()  # its episode was never announced
         except OSError as problem:
@@ -69,6 +71,10 @@ class Spool:
         """Where the pictures of an episode must lie, whole and synced, before its `put`."""
         return self._folder / f"{order_id}{_PICTURES}"
 
+    def has_pictures(self, order_id: str) -> bool:
+        """Whether an episode that waits here has pictures."""
+        return order_id in self._pictured
+
     def put(self, *parcels: Parcel) -> None:
         """Make episodes durable with one sync; returns when it is done.
 
@@ -81,6 +87,7 @@ class Spool:
             files[parcel.episode.order.order_id] = hashlib.sha256(body).hexdigest().encode() + b"\n" + body
         durable.write_many({self._path(order_id): content for order_id, content in files.items()})
         self._ids.update(dict.fromkeys(files))
+        self._pictured |= {item.episode.order.order_id for item in parcels if item.episode.pictures_sha256}
 
     def get(self, order_id: str) -> Parcel | None:
         """An episode; None when its file is damaged, which is then set aside for a person to look at."""
@@ -94,21 +101,35 @@ class Spool:
                 message = None
             if isinstance(message, Parcel):
                 return message
+        self.set_aside(order_id)
+        return None
+
+    def part(self, want: WantPictures) -> PicturesPart:
+        """Some bytes of the pictures of an episode. Allowed from any thread; OSError when they cannot be read."""
+        with self.pictures(want.order_id).open("rb") as file:
+            total = file.seek(0, os.SEEK_END)
+            file.seek(want.offset)
+            data = file.read(want.size)
+        return PicturesPart(order_id=want.order_id, offset=want.offset, total=total, data=data)
+
+    def set_aside(self, order_id: str) -> None:
+        """Keep a damaged episode for a person to look at; it is not delivered."""
         self._ids.pop(order_id, None)
+        path = self._path(order_id)
         if path.is_file():
             path.rename(path.with_suffix(".damaged"))
-        return None
 
     def delete(self, order_id: str) -> None:
         """Forget an episode that is durable elsewhere. After a power cut it may be back: delivering twice is safe."""
         if self._ids.pop(order_id, "absent") is None:
             self._path(order_id).unlink(missing_ok=True)
             self.pictures(order_id).unlink(missing_ok=True)
+            self._pictured.discard(order_id)
 
-    def room(self) -> bool:
-        """Whether the disk has space for the episodes of new orders."""
+    def room(self, pictures: int = 0) -> bool:
+        """Whether the disk has space for the episodes of new orders, whose pictures take so many bytes."""
         try:
-            return shutil.disk_usage(self._folder).free >= self._free_bytes
+            return shutil.disk_usage(self._folder).free >= self._free_bytes + pictures
         except OSError as problem:
             raise StorageFull(
                 f"The disk of the spool {self._folder} cannot be asked for space: {problem}."

@@ -26,6 +26,7 @@ from enpire.fleet.computer import HERE, Computer
 from enpire.fleet.courier import Courier
 from enpire.fleet.curve_keys import station_keys
 from enpire.fleet.faces import Faces
+from enpire.fleet.filming import Filming
 from enpire.fleet.lanes import Lanes
 from enpire.fleet.messages import Command, Hello, Message, Orders, PolicyMissing, PolicyPart, Release
 from enpire.fleet.outbox import Outbox
@@ -65,15 +66,16 @@ class Station:
         task = cast("Task", plugins.make("tasks", file.task))
         self._task = judged_by(task, file.verifiers, file.account or file.home / "tokens")
         self._spool = Spool(file.home / "spool", file.min_free_mb * 2**20)
-        self._outbox = Outbox(self._spool, computer.clock, say)
+        self._filming = Filming(file.film_rule, self._spool.pictures, computer.helper)
+        self._outbox = Outbox(self._spool, computer.clock, say, self._filming, file.lanes)
         self._thinker = policy_server(file)
         make = self._thinker.make if self._thinker is not None else load_version
         self._shelf = PolicyShelf(file.home / "policies", self._task, file.seed, computer, make)
-        self._robot = RobotKeeper(file, self._task, say, computer.clock)
+        self._robot = RobotKeeper(file, self._task, say, computer.clock, self._filming)
         keys = station_keys(file.key_file, file.server_key) if file.key_file and file.server_key else None
         self._link = StationLink(address, file.name, keys, computer)
         self._preview = PreviewCamera(file.name, address, keys)
-        self._courier = Courier(self._link, self._spool, self._hello, computer.clock)
+        self._courier = Courier(self._link, self._spool, self._hello, computer)
         self._faces = Faces(file.name, file.faces, computer.clock)
         self._queue: deque[Order] = deque()
         self._champion, self._deployed = "", ""
@@ -131,10 +133,10 @@ class Station:
             self._robot.move(self._period)
         self._resting = not self._lanes.busy
 
-    def spool(self) -> None:
+    def spool(self, *, to_the_last: bool = False) -> None:
         """Make the episodes that ended durable here, before anybody hears of them."""
         self._outbox.add(self._lanes.take_ended())
-        for episode in self._outbox.spool():
+        for episode in self._outbox.spool(to_the_last=to_the_last):
             self._faces.ended(episode)
 
     def ship(self) -> None:
@@ -165,7 +167,7 @@ class Station:
         """The robot holds still; every order ends, and is durable here."""
         self._robot.stop("the station, which leaves", f"the station left: {self._why_it_leaves}")
         self._give_back([order.order_id for order in self._queue], "released: the station left")
-        self.spool()
+        self.spool(to_the_last=True)
 
     def deliver(self) -> bool:
         """Ship what waits here for a moment; whether there is more, and time for it."""
@@ -190,13 +192,15 @@ class Station:
         if self._thinker is not None:
             self._thinker.close()
         self._shelf.close()
+        self._filming.close()
+        self._courier.close()
         self._link.close()
         self._spool.close()
 
     def fail(self, cause: str) -> None:
         """The last words of a station that failed: the robot holds, its episodes end, and are durable."""
         self._robot.stop("a failure of the station", cause)
-        self.spool()
+        self.spool(to_the_last=True)
 
     @property
     def _why_it_leaves(self) -> str:

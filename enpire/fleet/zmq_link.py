@@ -31,8 +31,12 @@ class StationLink:
 
     def send(self, message: Message, lease: int = 0, number: int = 0) -> bool:
         """Say it if the orchestrator is there and takes it; False otherwise."""
+        return self.post(encode(message, lease, number))
+
+    def post(self, data: bytes) -> bool:
+        """`send` of a message that is encoded already."""
         try:
-            self._socket.send(encode(message, lease, number), zmq.NOBLOCK)
+            self._socket.send(data, zmq.NOBLOCK)
         except zmq.Again:
             return False
         return True

@@ -17,7 +17,7 @@ import zmq
 
 from enpire import versions as policy_files
 from enpire.errors import EnpireError, TransportProblem, UsageError
-from enpire.fleet.arrivals import Arrival, Beat, Delivered, Joined, Left, Refused
+from enpire.fleet.arrivals import Announced, Arrival, Beat, Delivered, Joined, Left, Refused
 from enpire.fleet.computer import HERE, Computer
 from enpire.fleet.curve_keys import Doorkeeper, EncryptedBind, server_keys
 from enpire.fleet.messages import (
@@ -33,6 +33,7 @@ from enpire.fleet.messages import (
     Message,
     Orders,
     Parcel,
+    PicturesPart,
     PolicyMissing,
     PolicyPart,
     Rejoin,
@@ -44,9 +45,12 @@ from enpire.fleet.messages import (
     is_beat,
 )
 from enpire.fleet.previews import PreviewDesk
+from enpire.fleet.uploads import Uploads
 from enpire.fleet.zmq_link import LINGER_MS, check_plain, limit_costs
 from enpire.types import Episode, Order
 
+_WRITING_S = 0.005
+"""How long a poll listens at a time while pictures are written: what was written makes room for more."""
 _DRAIN = 512
 """Messages that one poll takes at most beside beats, so that a flood cannot hold the loop."""
 _DRAIN_WITH_BEATS = 16 * _DRAIN
@@ -90,6 +94,7 @@ class ZmqFleet:
     Args:
         bind: where to listen, `tcp://127.0.0.1:0` for any free port; a plain address must be loopback.
         versions: folder of the policy versions; stations fetch what they lack from here.
+        incoming: folder in which pictures of episodes grow until they are whole.
         first_lease: the first fence token to give: one more than the last in the ledger.
         heartbeat_s: how often a station beats.
         silent_s: a station that is not heard for so long has left.
@@ -100,6 +105,7 @@ class ZmqFleet:
         self,
         bind: str | EncryptedBind,
         versions: Path,
+        incoming: Path,
         first_lease: int = 1,
         heartbeat_s: float = 0.5,
         silent_s: float = 5.0,
@@ -113,6 +119,7 @@ class ZmqFleet:
         self._fenced: OrderedDict[bytes, str] = OrderedDict()
         self._waiting: deque[Arrival] = deque()
         self._clock = computer.clock
+        self._uploads = Uploads(incoming, computer.helper(), computer.clock, self._tell)
         self._complaints = _Complaints(clock=computer.clock)
         address = bind if isinstance(bind, str) else bind.address
         if isinstance(bind, str):
@@ -145,7 +152,7 @@ class ZmqFleet:
         self._waiting.extend(self._silent())
         while not self._waiting:
             self._waiting.extend(self._silent())
-            if self._waiting or not self._wait(max(0.0, deadline - self._clock())):
+            if self._waiting or not self._listen(max(0.0, deadline - self._clock())):
                 break
             self._drain()
         arrivals = tuple(self._waiting)
@@ -166,6 +173,11 @@ class ZmqFleet:
             if order not in fresh:
                 self._waiting.append(_unsent(order, lease))
 
+    def fetch(self, announced: Announced) -> None:
+        """Get the pictures of an episode, from where they stand; it is delivered when they are here."""
+        if announced.station in self._stations:
+            self._uploads.fetch(announced)
+
     def acknowledge(self, station: str, order_ids: Sequence[str]) -> None:
         """The episodes are durable here: the station may delete them. Lost on the way, it delivers them again."""
         self._tell(station, Acknowledge(order_ids=tuple(order_ids)))
@@ -184,6 +196,7 @@ class ZmqFleet:
     def close(self) -> None:
         """Close the sockets; stations notice and hold. Allowed twice."""
         self.previews.close()
+        self._uploads.close()
         self._context.destroy(linger=LINGER_MS)
 
     def _tell(self, station: str, message: Message) -> None:
@@ -203,6 +216,13 @@ class ZmqFleet:
                 return False
             raise TransportProblem(f"The orchestrator's socket at {self.address} failed: {problem}.") from problem
         return True
+
+    def _listen(self, timeout_s: float) -> bool:
+        """Whether there may be something to take in: a message, or pictures that were written."""
+        if self._uploads.writing and timeout_s > _WRITING_S:
+            self._wait(_WRITING_S)
+            return True
+        return self._wait(timeout_s)
 
     def _wait(self, timeout_s: float) -> bool:
         """Whether a message or a question of the door came in time."""
@@ -237,6 +257,7 @@ class ZmqFleet:
                 break
         for parts in beats.values():
             self._waiting.extend(self._received(parts))
+        self._waiting.extend(self._uploads.step())
 
     def _key_name(self, parts: list[zmq.Frame]) -> str:
         """The station whose key the peer has; empty without encryption."""
@@ -281,6 +302,7 @@ class ZmqFleet:
             return ()  # the wire said it again, or late: it does not know what the station was given since
         if old is not None:
             del self._stations[hello.station]
+            self._uploads.forget(hello.station)
             self._peers.pop(old.peer, None)
             if old.peer != peer:
                 self._fenced[old.peer] = old.station
@@ -313,7 +335,11 @@ class ZmqFleet:
                 if data and hashlib.sha256(data).hexdigest() != episode.sha256:
                     why = f"The arrays of the episode {episode.order.order_id} do not have the hash that it names."
                     return self._complaints.add(session.station, why)
-                return (Delivered(station=session.station, lease=session.lease, episode=episode, arrays_file=data),)
+                kind = Announced if episode.pictures_sha256 else Delivered
+                return (kind(station=session.station, lease=session.lease, episode=episode, arrays_file=data),)
+            case PicturesPart():
+                self._uploads.arrived(session.station, message)
+                return ()
             case WantPolicy():
                 self._say(session, self._policy_part(message))
                 return ()
@@ -324,6 +350,7 @@ class ZmqFleet:
 
     def _forget(self, session: _Session, cause: str) -> Sequence[Arrival]:
         self._stations.pop(session.station, None)
+        self._uploads.forget(session.station)
         self._peers.pop(session.peer, None)
         return (Left(station=session.station, cause=cause),)
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from enpire.fleet.arrivals import Beat, Delivered, Joined, Left, Refused
+from enpire.fleet.arrivals import Announced, Beat, Delivered, Joined, Left, Refused
 from enpire.gate import PROCESS_ENDED
 from enpire.lab import Entry, Lab, StationSeat
 from enpire.steps.heed import heed_stops, hold_again
@@ -25,6 +25,7 @@ def record(lab: Lab) -> None:
     """Read what the fleet says and make it durable."""
     arrivals = lab.fleet.poll(POLL_S)
     delivered: list[Delivered] = []
+    announced: list[Announced] = []
     for arrival in arrivals:
         match arrival:
             case Joined():
@@ -37,8 +38,11 @@ def record(lab: Lab) -> None:
                 lab.write(("peer refused", {"peer": arrival.peer, "why": arrival.why}))
             case Delivered():
                 delivered.append(arrival)
+            case Announced():
+                announced.append(arrival)
     heed_stops(lab)  # neither a stop nor the word that it holds waits for the episodes' disk
     _keep(lab, delivered)
+    _keep(lab, _fetch(lab, announced))
     _give_up_the_silent(lab)
     if lab.due("robot time", 5.0):
         lab.write(robot_time(lab))
@@ -69,6 +73,19 @@ def robot_time(lab: Lab) -> Entry:
     return "robot time", body
 
 
+def _fetch(lab: Lab, announced: Sequence[Announced]) -> Sequence[Delivered]:
+    """Have the pictures brought of the episodes that count; the others need none to be refused or acknowledged."""
+    others: list[Delivered] = []
+    for item in announced:
+        order, ended = _standing(lab, item.episode.order.order_id)
+        if item.episode.outcome != ended and not refusal(order, ended, item.episode):
+            lab.fleet.fetch(item)
+        else:
+            bare = Delivered(station=item.station, lease=item.lease, episode=item.episode, arrays_file=b"")
+            others.append(bare)
+    return others
+
+
 def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
     """Files, then one row for each, then the acknowledgement: in this order a crash loses and doubles nothing."""
     known: dict[str, Delivered] = {}
@@ -87,11 +104,16 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
         known[order_id] = sound(arrival)
         if ended:
             found.add(order_id)
-    lab.store.put_many(Recording(episode=item.episode, arrays_file=item.arrays_file) for item in known.values())
+    lab.store.put_many(
+        Recording(episode=item.episode, arrays_file=item.arrays_file, pictures=item.pictures) for item in known.values()
+    )
     ends = [item.episode for item in known.values()]
     _write(lab, "orders found", [episode for episode in ends if episode.order.order_id in found])
     _write(lab, "orders ended", [episode for episode in ends if episode.order.order_id not in found])
     lab.write(*entries)
+    for arrival in delivered:
+        if arrival.pictures is not None:
+            arrival.pictures.unlink(missing_ok=True)  # refused, or in the store already
     for station in dict.fromkeys(arrival.station for arrival in delivered):
         mine = [arrival.episode.order.order_id for arrival in delivered if arrival.station == station]
         lab.fleet.acknowledge(station, mine)
@@ -108,7 +130,7 @@ def sound(arrival: Delivered) -> Delivered:
     if hashlib.sha256(arrival.arrays_file).hexdigest() == episode.sha256 or not (arrival.arrays_file or episode.sha256):
         return arrival
     spoilt = unfinished(episode.order, "invalid", "the bytes of its arrays do not match its hash")
-    return replace(arrival, episode=spoilt, arrays_file=b"")
+    return replace(arrival, episode=spoilt, arrays_file=b"", pictures=None)
 
 
 def refusal(order: Order | None, ended: str, episode: Episode) -> str:

@@ -1,4 +1,7 @@
-"""The episode store: one folder per episode with `episode.json` and `arrays.npz`, there completely or not at all."""
+"""The episode store: one folder per episode, there completely or not at all.
+
+It has `episode.json`, `arrays.npz`, and, where cameras were recorded, `pictures.zip`.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,12 @@ from pathlib import Path
 from typing import cast
 
 from enpire.errors import EnpireError, FileProblem, UnknownName
-from enpire.store import arrays, durable, records
+from enpire.store import arrays, durable, pictures, records
 from enpire.types import Episode
 
 FACTS = "episode.json"
 ARRAYS = "arrays.npz"
+PICTURES = pictures.NAME
 _SCHEMA = 1
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,127}")
 
@@ -28,6 +32,8 @@ class Recording:
     episode: Episode
     arrays_file: bytes
     """Empty when nothing was recorded; the episode's `sha256` is empty then too."""
+    pictures: Path | None = None
+    """The file of the episode's `pictures_sha256`, durable and checked, on the disk of the store, which takes it."""
 
 
 class FolderStore:
@@ -132,6 +138,9 @@ class FolderStore:
             for folder in batch:
                 staged[folder] = durable.stage_folder(folder)
             durable.fill_folders({staged[folder]: _files(recording) for folder, recording in batch.items()})
+            for folder, recording in batch.items():
+                if recording.pictures is not None:
+                    durable.adopt(recording.pictures, staged[folder] / PICTURES)
         except EnpireError:
             for hidden in staged.values():
                 shutil.rmtree(hidden, ignore_errors=True)
@@ -157,12 +166,17 @@ def _check_bytes(recording: Recording) -> None:
             f"The arrays file of order {episode.order.order_id} ({len(data)} bytes) is not the one that the station "
             f"recorded: its sha256 is {found or 'missing'}, the episode says {episode.sha256 or 'none'}."
         )
+    if bool(episode.pictures_sha256) != (recording.pictures is not None):
+        raise FileProblem(
+            f"The pictures of order {episode.order.order_id} are {recording.pictures or 'missing'}, its episode names "
+            f"{episode.pictures_sha256 or 'none'}."
+        )
     if data:
         arrays.unpack(data)
 
 
 def _check_same(kept: Episode, episode: Episode) -> None:
-    if kept.sha256 != episode.sha256:
+    if (kept.sha256, kept.pictures_sha256) != (episode.sha256, episode.pictures_sha256):
         raise FileProblem(
             f"Order {episode.order.order_id} has another recording already: an id is used once. Nothing was changed."
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from enpire.errors import FileProblem
-from enpire.store.episodes import FolderStore
+from enpire.store.episodes import PICTURES, FolderStore
 from enpire.store.reading import Reading
+from enpire.types import Episode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,7 @@ class Differences:
 def compare(reading: Reading, store: FolderStore, deep: bool = False) -> Differences:
     """Compare every episode folder with the ledger, and every ended order with its folder.
 
-    `deep` also hashes every arrays file (reads everything); otherwise only `episode.json` is read.
+    `deep` also hashes what was recorded (reads everything); otherwise only `episode.json` is read.
     """
     unrecorded: list[str] = []
     unordered: list[str] = []
@@ -56,7 +58,7 @@ def compare(reading: Reading, store: FolderStore, deep: bool = False) -> Differe
             unordered.append(order_id)
         elif row.episode is None or (row.episode.outcome == "unknown" and not row.episode.sha256):
             unrecorded.append(order_id)
-        elif not _agrees(store, order_id, row.episode.sha256, deep):
+        elif not _agrees(store, order_id, row.episode, deep):
             altered.append(order_id)
     missing = [order_id for order_id in reading.recorded() if order_id not in on_disk]
     return Differences(
@@ -64,9 +66,19 @@ def compare(reading: Reading, store: FolderStore, deep: bool = False) -> Differe
     )
 
 
-def _agrees(store: FolderStore, order_id: str, sha256: str, deep: bool) -> bool:
+def _agrees(store: FolderStore, order_id: str, row: Episode, deep: bool) -> bool:
     try:
         folder: Path = store.folder(order_id)
-        return (store.get(order_id) if deep else store.facts(folder)).sha256 == sha256
+        kept = store.get(order_id) if deep else store.facts(folder)
     except FileProblem:
         return False
+    same = (kept.sha256, kept.pictures_sha256) == (row.sha256, row.pictures_sha256)
+    return same and (not deep or kept.pictures_sha256 == _sha256(folder / PICTURES))
+
+
+def _sha256(path: Path) -> str:
+    """Of a file; empty when there is none."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from enpire.fleet.arrivals import Arrival, Beat, Delivered, Joined
+from enpire.fleet.arrivals import Announced, Arrival, Beat, Delivered, Joined
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.store import arrays
 from enpire.types import Bounds, Episode, EpisodeArrays, Order, OutcomeKind, Split, Start, TaskSpec
@@ -95,6 +95,9 @@ class PretendFleet:
 
     def send(self, station: str, orders: Sequence[Order]) -> None:
         self.held.update({order.order_id: order for order in orders})
+
+    def fetch(self, announced: Announced) -> None:
+        raise NotImplementedError("These stations have no cameras.")
 
     def acknowledge(self, station: str, order_ids: Sequence[str]) -> None:
         self.acknowledged.extend(order_ids)

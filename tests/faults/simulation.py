@@ -147,7 +147,9 @@ class Laboratory:
     def _session(self, ledger: MortalLedger, *, end_campaign: bool) -> None:
         self._begin(ledger)
         state = _begun(ledger, self.campaign, self.home)
-        fleet = ZmqFleet(ADDRESS, self.home.versions, state.lease + 1, computer=self.computer(self.orchestrator))
+        fleet = ZmqFleet(
+            ADDRESS, self.home.versions, self.home.incoming, state.lease + 1, computer=self.computer(self.orchestrator)
+        )
         try:
             lab = _lab(self.campaign, self.home, ledger, state, fleet)
             lab.clock, lab.began_s = self.world.clock, self.world.now_s

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from enpire import versions
-from enpire.fleet.arrivals import Arrival, Beat, Delivered, Joined
+from enpire.fleet.arrivals import Announced, Arrival, Beat, Delivered, Joined
 from enpire.fleet.station_file import StationFile, write_station
 from enpire.fleet.zmq_transport import ZmqFleet
 from enpire.types import Order
@@ -31,7 +31,8 @@ class Bench:
         self.bind = self.fleet.address
 
     def open(self, bind: str = "tcp://127.0.0.1:0", first_lease: int = 1, silent_s: float = 5.0) -> ZmqFleet:
-        self.fleet = ZmqFleet(bind, self.versions, first_lease, heartbeat_s=0.05, silent_s=silent_s)
+        incoming = self.root / "incoming"
+        self.fleet = ZmqFleet(bind, self.versions, incoming, first_lease, heartbeat_s=0.05, silent_s=silent_s)
         return self.fleet
 
     def policy(self, name: str, **says: object) -> str:
@@ -47,6 +48,8 @@ class Bench:
     def poll(self) -> None:
         for arrival in self.fleet.poll(0.02):
             self.arrivals.append(arrival)
+            if isinstance(arrival, Announced):
+                self.fleet.fetch(arrival)
             if isinstance(arrival, Delivered) and self.acknowledging:
                 self.fleet.acknowledge(arrival.station, [arrival.episode.order.order_id])
 

@@ -33,7 +33,8 @@ def keys(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def fleet(keys: Path, tmp_path: Path) -> Iterator[ZmqFleet]:
-    opened = ZmqFleet(EncryptedBind(address="tcp://127.0.0.1:0", keys=keys), tmp_path / "versions")
+    bind = EncryptedBind(address="tcp://127.0.0.1:0", keys=keys)
+    opened = ZmqFleet(bind, tmp_path / "versions", tmp_path / "incoming")
     yield opened
     opened.close()
 
@@ -139,7 +140,8 @@ def test_with_no_doorkeeper_nobody_comes_in(keys: Path) -> None:
 def test_an_encrypted_station_process_runs_orders(tmp_path: Path, keys: Path) -> None:
     bench = Bench(tmp_path)
     bench.fleet.close()
-    bench.fleet = ZmqFleet(EncryptedBind(address="tcp://127.0.0.1:0", keys=keys), bench.versions, heartbeat_s=0.05)
+    bind = EncryptedBind(address="tcp://127.0.0.1:0", keys=keys)
+    bench.fleet = ZmqFleet(bind, bench.versions, bench.root / "incoming", heartbeat_s=0.05)
     bench.bind = bench.fleet.address
     policy_id = bench.policy("p")
     server = server_keys(keys).public.decode()

@@ -39,7 +39,7 @@ WAIT_S = 40.0
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[ZmqFleet]:
-    opened = ZmqFleet("tcp://127.0.0.1:*", tmp_path / "versions", first_lease=7)
+    opened = ZmqFleet("tcp://127.0.0.1:*", tmp_path / "versions", tmp_path / "incoming", first_lease=7)
     yield opened
     opened.close()
 
@@ -108,7 +108,7 @@ def test_it_is_a_fleet_at_a_real_address(fleet: ZmqFleet) -> None:
     assert fleet.address.startswith("tcp://127.0.0.1:")
     assert not fleet.address.endswith((":0", ":*"))
     with pytest.raises(TransportProblem, match="cannot listen"):
-        ZmqFleet(fleet.address, Path())
+        ZmqFleet(fleet.address, Path(), Path())
 
 
 def test_leases_rise_and_orders_acknowledgements_releases_and_commands_arrive(fleet: ZmqFleet, links) -> None:
@@ -216,7 +216,7 @@ def test_orders_that_cannot_be_sent_come_back_as_aborted(fleet: ZmqFleet, links)
 
 
 def test_goodbye_and_silence_are_told(tmp_path: Path, links) -> None:
-    fleet = ZmqFleet("tcp://127.0.0.1:0", tmp_path, silent_s=0.3)
+    fleet = ZmqFleet("tcp://127.0.0.1:0", tmp_path, tmp_path, silent_s=0.3)
     link = links(fleet, "alpha")
     join(fleet, link)
     assert until(fleet, Left) == [Left(station="alpha", cause="not heard for 0.3 s")]
@@ -299,7 +299,7 @@ def _answer(fleet: ZmqFleet, link: StationLink, kind: type[Message]) -> Message:
 
 def test_an_address_off_this_machine_needs_keys() -> None:
     with pytest.raises(TransportProblem, match="encryption"):
-        ZmqFleet("tcp://0.0.0.0:0", Path())
+        ZmqFleet("tcp://0.0.0.0:0", Path(), Path())
     with pytest.raises(TransportProblem, match="encryption"):
         StationLink("tcp://192.0.2.1:7000", "alpha")
 
