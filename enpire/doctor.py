@@ -197,11 +197,19 @@ def writable(home: Path) -> Finding:
 
 def disk(home: Path, free_bytes: int) -> Finding:
     """Space for episodes; a full disk stops new orders."""
-    told = f"{free_bytes / 1e9:.1f} GB free for {home}"
+    told = f"{free_bytes / 1e9:.1f} GB free for {home}{_recorded(home)}"
     if free_bytes >= FREE_WARN_BYTES:
         return Finding(level=OK, subject="disk", found=told)
     level = WARN if free_bytes >= FREE_FAIL_BYTES else FAIL
     return Finding(level=level, subject="disk", found=told, fix="free some space, or choose another disk with --home")
+
+
+def _recorded(home: Path) -> str:
+    sizes = [path.stat().st_size for path in (home / "episodes").glob("*/*/pictures.zip")]
+    if not sizes:
+        return ""
+    each = sum(sizes) / len(sizes)
+    return f"; the pictures of {len(sizes)} episodes take {sum(sizes) / 1e9:.1f} GB, {each / 1e6:.1f} MB each"
 
 
 def cores(number: int) -> Finding:

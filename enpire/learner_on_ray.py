@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from enpire.steps.training_process import TrainingProcess
 from enpire.store import durable
 
 LOOK_S = 0.2
-AT_ONCE = 256
-"""Episodes that travel in one message."""
+AT_ONCE = 64 * 2**20
+"""Bytes of episodes after which a message is full; one with pictures may be larger than that alone."""
 _LAST = ("result.json", "failure.txt")
 """Whoever sees one of these takes the run for ended: they come when all else is here."""
 
@@ -99,8 +99,8 @@ def carry(job: ImprovementJob, ray: Any) -> int:
     actor = ray.remote(LearnerActor).options(**_resources(ray)).remote(job, __version__)
     missing = ray.get(actor.missing.remote())
     away = [folder for folder in job.episodes if folder.name in missing]
-    for first in range(0, len(away), AT_ONCE):
-        ray.get(actor.keep.remote({folder.name: _read_all(folder) for folder in away[first : first + AT_ONCE]}))
+    for some in _batches(away):
+        ray.get(actor.keep.remote({folder.name: _read_all(folder) for folder in some}))
     checkpoints = _read_all(job.work, but=("job.json", "log.txt"))
     ray.get(actor.begin.remote(checkpoints, _read_all(job.parent) if job.parent is not None else {}))
     code: int | None = None
@@ -119,6 +119,19 @@ def carry(job: ImprovementJob, ray: Any) -> int:
         durable.reveal([(staged, job.output)])
     _bring(job.work, last.items())
     return code
+
+
+def _batches(folders: Iterable[Path]) -> Iterator[list[Path]]:
+    batch: list[Path] = []
+    size = 0
+    for folder in folders:
+        batch.append(folder)
+        size += sum(path.stat().st_size for path in folder.iterdir())
+        if size >= AT_ONCE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _resources(ray: Any) -> Mapping[str, float | str]:

@@ -61,6 +61,15 @@ def test_space_runs_from_fine_over_short_to_none(tmp_path: Path) -> None:
     assert [doctor.disk(tmp_path, free).level for free in (10**10, 10**9, 10**8)] == [OK, WARN, FAIL]
 
 
+def test_what_recorded_pictures_take_is_said(tmp_path: Path) -> None:
+    assert doctor.disk(tmp_path, 10**10).found == f"10.0 GB free for {tmp_path}"
+    for name, size in (("E1", 3_000_000), ("E2", 5_000_000)):
+        folder = tmp_path / "episodes" / "C1" / name
+        folder.mkdir(parents=True)
+        (folder / "pictures.zip").write_bytes(b"\0" * size)
+    assert doctor.disk(tmp_path, 10**10).found.endswith("; the pictures of 2 episodes take 0.0 GB, 4.0 MB each")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_home_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
