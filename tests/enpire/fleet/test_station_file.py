@@ -14,6 +14,21 @@ def test_a_station_file_reads_back_the_same(tmp_path: Path) -> None:
     assert read_station(tmp_path / "station.yaml") == file
 
 
+def test_options_of_a_driver_may_hold_others_and_cameras_are_named(tmp_path: Path) -> None:
+    options = {"robot": {"type": "so101_follower", "port": "/dev/ttyACM0"}, "envelope": {"step": {"a": 0.1}}}
+    told: dict[str, object] = {"name": "a", "task": "point", "home": str(tmp_path), "driver": "lerobot"}
+    for record in ("all", ["front", "wrist"], []):
+        file = parse(StationFile, {**told, "options": options, "record": record}, "here")
+        write_station(file, tmp_path / "station.yaml")
+        assert read_station(tmp_path / "station.yaml") == file
+        assert file.options == options
+        assert file.film_rule.cameras == (record if record == "all" else tuple(record))
+        assert file.film_rule.looked_at, "it cannot run again"
+    assert not parse(StationFile, {**told, "driver": "mujoco"}, "here").film_rule.looked_at
+    with pytest.raises(FileProblem, match="key 'record' must be a list, not 'front'"):
+        parse(StationFile, {**told, "record": "front"}, "here")
+
+
 def test_what_no_station_could_do_is_refused(tmp_path: Path) -> None:
     whole: dict[str, object] = {"name": "a", "task": "point", "home": str(tmp_path)}
     assert parse(StationFile, whole, "here").pace == "realtime"
