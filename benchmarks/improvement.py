@@ -6,8 +6,10 @@
                                                         watched by a simulated operator
     python -m benchmarks.improvement --smoke            every arm once over, far too small to say anything
 
-Every arm begins from the same base, collects the same number of rollouts, trains under the same rule for its steps, and
-is judged on the same starts; every candidate is adopted, no best one is picked. Success comes with its Wilson interval.
+Every arm collects the same number of rollouts and is judged on the same starts. Every arm that trains the flow actor
+(clone, recap, habc) makes as many passes over its windows, within the same limits, as the task's HABC does; the table
+says how many gradient steps that came to. Every candidate is adopted, no best one is picked. Success comes with its
+Wilson interval.
 With --keep FOLDER a cut run goes on where it stopped; the folder holds results.jsonl, table.txt and plot.svg.
 """
 
@@ -19,7 +21,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -39,6 +41,18 @@ from enpire.versions import manifest
 SECRET = b"benchmark of improvement, seed "
 EVALUATION, COLLECTION = 100_000, 1_000
 """First indices of the starts: evaluation and collection never share one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What a learner leaves."""
+
+    version: Path
+    cpu_s: float = 0.0
+    steps: int = 0
+    """Gradient steps of the policy; 0 where the learner counts none."""
+    gave_up: bool = False
+    """It could not go on; `version` is the one before."""
 
 
 class Bench:
@@ -73,8 +87,7 @@ class Bench:
             self.task.expert(self.seed), self.starts(0, self.plan.demonstrations), SOURCE_EXPERT
         )
         taught = keep(self.store, shown, "scripted:expert", 0, "demonstrations")
-        version, seconds = self._learn(self.plan.recipe("base"), "base", taught, None, 0)
-        return self._judge("base", 0, version, taught, seconds)
+        return self._judge("base", 0, self._learn(self.plan.recipe("base"), "base", taught, None, 0), taught)
 
     def arm(self, name: str) -> list[Judged]:
         """All rounds of one arm; the evaluation after each."""
@@ -95,17 +108,14 @@ class Bench:
         taught = [Path(folder) for folder in past[0].episodes]
         foreign = recipe.learner == "lerobot" and round_ == 1
         try:
-            version, seconds = self._learn(recipe, name, [*taught, *own], None if foreign else version, round_)
+            learned = self._learn(recipe, name, [*taught, *own], None if foreign else version, round_)
         except LearningProblem as problem:
             # A learner that gives up is a result of its arm: the version before stays, and the other arms go on.
             print(f"  {name} round {round_} gave up: {problem}", flush=True)
-            self._judge(name, round_, version, new, None)
-            return
-        self._judge(name, round_, version, new, seconds)
+            learned = Learned(version=version, gave_up=True)
+        self._judge(name, round_, learned, new)
 
-    def _learn(
-        self, recipe: Recipe, name: str, episodes: Sequence[Path], parent: Path | None, round_: int
-    ) -> tuple[Path, float]:
+    def _learn(self, recipe: Recipe, name: str, episodes: Sequence[Path], parent: Path | None, round_: int) -> Learned:
         folder = self.root / name
         # A round that was cut has collected other episodes: what it left is of no use.
         for left in (folder / f"work{round_}", folder / f"version{round_}"):
@@ -125,21 +135,22 @@ class Bench:
         seconds = time.process_time() - began
         shown = ", ".join(f"{key} {value:.3g}" for key, value in figures.items())
         print(f"  {name} round {round_}: {seconds:.1f} CPU s; {shown}", flush=True)
-        return job.output, seconds
+        return Learned(version=job.output, cpu_s=round(seconds, 2), steps=int(figures.get("steps", 0)))
 
-    def _judge(self, arm: str, round_: int, version: Path, new: Sequence[Path], seconds: float | None) -> Judged:
-        """The evaluation, always from the same starts; written down. Without `seconds` the learner gave up."""
-        rollouts: list[Rollout] = self.judging.run(_loaded(version), self.starts(EVALUATION, self.plan.starts))
+    def _judge(self, arm: str, round_: int, learned: Learned, new: Sequence[Path]) -> Judged:
+        """The evaluation, always from the same starts; written down."""
+        rollouts: list[Rollout] = self.judging.run(_loaded(learned.version), self.starts(EVALUATION, self.plan.starts))
         judged = Judged(
             seed=self.seed,
             arm=arm,
             round=round_,
             success=[item.success for item in rollouts],
             ticks=[item.ticks for item in rollouts],
-            version=str(version),
+            version=str(learned.version),
             episodes=[str(folder) for folder in new],
-            learning_cpu_s=round(seconds or 0.0, 2),
-            gave_up=seconds is None,
+            learning_cpu_s=learned.cpu_s,
+            steps=learned.steps,
+            gave_up=learned.gave_up,
         )
         with self._results.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(judged.mapping()) + "\n")

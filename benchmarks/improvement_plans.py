@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import cast
 
 from enpire.recipe import Recipe, Setting, read_recipe
+from policies.clone import RoundSettings
 
 TRAIN_THE_ACTOR = frozenset({"clone", "habc", "recap"})
 """Learners whose recipes say how the flow actor is built and trained."""
@@ -25,11 +26,16 @@ class TaskPlan:
     episodes: int = 100
 
     def training(self, shipped: Recipe) -> Mapping[str, Setting]:
-        """What the task's recipe changes against habc_plus: every arm that trains the actor changes it too."""
+        """What the task's recipe changes against habc_plus: every arm that trains the actor changes it too.
+
+        Arms without HABC's critics change what concerns the actor.
+        """
         if shipped.learner not in TRAIN_THE_ACTOR or shipped.name == self.base:
             return {}
         plain = read_recipe("habc_plus").settings
-        return {name: value for name, value in read_recipe(self.habc).settings.items() if plain.get(name) != value}
+        changed = {name: value for name, value in read_recipe(self.habc).settings.items() if plain.get(name) != value}
+        actor = {item.name for item in fields(RoundSettings)}
+        return {name: value for name, value in changed.items() if shipped.learner == "habc" or name in actor}
 
 
 TASKS: Mapping[str, TaskPlan] = {

@@ -24,6 +24,8 @@ class Judged:
     episodes: Sequence[str]
     """Folders of the episodes that the round collected."""
     learning_cpu_s: float
+    steps: int = 0
+    """Gradient steps of the policy."""
     gave_up: bool = False
     """The learner could not go on in this round; the version before was judged again."""
 
@@ -74,17 +76,17 @@ def table(found: Mapping[str, Sequence[Judged]], last: int) -> str:
     final = {
         name: [item for item in items if item.round in {0 if name == "base" else last}] for name, items in found.items()
     }
-    lines = [f"{'arm':20} {'success':58} {'minus base':26} {'minus filtered_bc':26} CPU s"]
+    lines = [f"{'arm':20} {'success':58} {'minus base':26} {'minus filtered_bc':26} {'steps':>6} CPU s"]
     for name, items in final.items():
         success, ticks = _pooled(items)
         against = [
             _difference(final, name, other) if other in final and name != other else ""
             for other in ("base", "filtered_bc")
         ]
-        cost = sum(item.learning_cpu_s for item in found[name])
+        cost, steps = sum(item.learning_cpu_s for item in found[name]), sum(item.steps for item in found[name])
         stopped = sum(item.gave_up for item in found[name])
         note = f", gave up in {stopped} round(s)" if stopped else ""
-        lines.append(f"{name:20} {_said(success, ticks):58} {against[0]:26} {against[1]:26} {cost:.0f}{note}")
+        lines.append(f"{name:20} {_said(success, ticks):58} {against[0]:26} {against[1]:26} {steps:6} {cost:.0f}{note}")
     lines += ["", "claims"] + [f"  {_verdict(claim, final):8} {claim.said()}" for claim in CLAIMS]
     return "\n".join(lines)
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from benchmarks.improvement_plans import ARMS, TASKS, TRAIN_THE_ACTOR, Plan
+from enpire.files import parse
 from enpire.recipe import read_recipe
+from policies.clone import CloneSettings, RoundSettings
+from policies.habc.settings import HabcSettings
+from policies.recap import RecapSettings
+
+ACTORS: dict[str, type[RoundSettings]] = {"clone": CloneSettings, "habc": HabcSettings, "recap": RecapSettings}
+LITERAL = {"cooling", "window_rounds", "demonstration_decay", "stride"}
+"""What habc_paper has as the paper has it."""
 
 
 @pytest.mark.parametrize("arm", ARMS)
@@ -21,12 +31,20 @@ def test_habc_on_push_t_is_the_recipe_of_the_campaign() -> None:
     assert plan.demonstrations == TASKS["push_t"].demonstrations > Plan().demonstrations
 
 
-def test_all_actors_of_push_t_have_one_size_and_one_training() -> None:
-    plan, sizes = Plan.of("push_t", 0.5), ("hidden", "frequencies", "execute")
-    base = plan.recipe("base").settings
-    ours = plan.recipe("habc_plus").settings
-    for arm in ARMS:
-        recipe = plan.recipe(arm)
-        if recipe.learner in TRAIN_THE_ACTOR:
-            assert [recipe.settings[name] for name in sizes] == [base[name] for name in sizes]
-            assert [recipe.settings[name] for name in ("passes", "most_steps")] == [ours["passes"], ours["most_steps"]]
+@pytest.mark.parametrize("arm", [arm for arm in ARMS if read_recipe(ARMS[arm].recipe).learner in TRAIN_THE_ACTOR])
+@pytest.mark.parametrize("task", sorted({Plan().task, *TASKS}))
+def test_all_actors_of_a_task_have_one_size_and_one_training(task: str, arm: str) -> None:
+    plan = Plan.of(task, 0.5)
+    recipe, ours = plan.recipe(arm), parse(HabcSettings, plan.recipe("habc_plus").settings, "habc_plus")
+    theirs = parse(ACTORS[recipe.learner], recipe.settings, arm)
+    own = {*ARMS[arm].changes, *(LITERAL if recipe.name == "habc_paper" else ())}
+    shared = [item.name for item in fields(RoundSettings) if item.name not in own]
+    assert {name: getattr(theirs, name) for name in shared} == {name: getattr(ours, name) for name in shared}
+
+
+@pytest.mark.parametrize("task", sorted({Plan().task, *TASKS}))
+def test_the_base_has_the_size_of_the_arms(task: str) -> None:
+    plan = Plan.of(task, 0.5)
+    base = parse(CloneSettings, plan.recipe("base").settings, "base")
+    ours = parse(HabcSettings, plan.recipe("habc_plus").settings, "habc_plus")
+    assert base.shape(9, 3) == ours.shape(9, 3)
