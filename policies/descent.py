@@ -72,7 +72,7 @@ class Descent:
 
     def _go(self, step: int) -> None:
         with torch.no_grad():
-            norm = float(torch.linalg.vector_norm(self._slope))
+            norm = math.sqrt(float(torch.dot(self._slope, self._slope)))
             self._slope.mul_(min(1.0, 1.0 / (norm + 1e-6)))
             self._mean.lerp_(self._slope, 1 - MEAN_DECAY)
             self._square.mul_(SQUARE_DECAY).addcmul_(self._slope, self._slope, value=1 - SQUARE_DECAY)

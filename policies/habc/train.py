@@ -51,7 +51,7 @@ class Marks:
     def at(self, drawn: Tensor) -> tuple[Transitions, tuple[Tensor, Tensor, Tensor]]:
         """Rows of a minibatch (...) and their (label, weight, timed), each (...)."""
         rows = self._table.index_select(0, drawn.flatten()).view(*drawn.shape, -1)
-        features, later, columns = rows.split((self._wide, self._wide, 5), dim=-1)
+        features, later, columns = rows.split_with_sizes((self._wide, self._wide, 5), dim=-1)
         cost, ends, *marks = columns.unbind(dim=-1)
         return Transitions(features=features, later=later, cost=cost, ends=ends), (marks[0], marks[1], marks[2])
 
@@ -159,7 +159,7 @@ class CriticTraining(Extra):
         """One gradient step of both heads, each on a minibatch of its own."""
         rows, (label, weight, timed) = self.evidence.marks.at(self._drawn[self._done])
         counted = rows.at(1)
-        with torch.no_grad():
+        with torch.inference_mode():
             aim = (self.critics if self.settings.target_follow == 1 else self._target).efficiency(counted.later)
             passed = self.critics(rows.features)
             value = self.critics.in_decisions(passed.said[1])
@@ -172,7 +172,7 @@ class CriticTraining(Extra):
     def learn_from(self, drawn: IntArray) -> FloatArray:
         """One gradient step on the actor's own minibatch; its gates (B,) by the critics as they were before."""
         rows, (label, weight, timed) = self.evidence.marks.at(torch.from_numpy(drawn))
-        with torch.no_grad():
+        with torch.inference_mode():
             passed = self.critics(rows.features[None])
             now = (passed.said[0], self.critics.in_decisions(passed.said[1]))
             later = self.critics.opinions(rows.later)
