@@ -7,6 +7,7 @@
     ├── MissingExtra            a part needs a package that is not installed
     ├── LedgerProblem           the ledger cannot be opened, is locked, or does not verify
     ├── StorageFull             the disk refused a write that must not be lost
+    │   └── NothingOpens        too many files and connections are open to open one more
     ├── OutcomeUnknown          the disk failed in the middle of a write: look it up, never repeat it
     ├── TransportProblem        an address is in use, a peer is refused, a message is malformed
     │   └── PeerSilent          nobody answers there
@@ -51,6 +52,10 @@ class OldSchema(LedgerProblem):
 
 class StorageFull(EnpireError):
     """The disk refused a write that must not be lost."""
+
+
+class NothingOpens(StorageFull):
+    """Too many files and connections are open to open one more."""
 
 
 class OutcomeUnknown(EnpireError):

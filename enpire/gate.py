@@ -71,6 +71,7 @@ def never_began(outcome: OutcomeKind, cause: str) -> bool:
 
 PROCESS_ENDED = "the station's process ended"
 DISK_FULL = "disk: there was no space for the campaign's records"
+NOTHING_OPENS = "descriptors: the campaign could open nothing more"
 """Causes of trials that were cut off with their whole station."""
 REPLACED = 200
 """At most so many interrupted trials of one measure, or one confirmation, are given again; further ones count."""
@@ -82,7 +83,7 @@ def interrupted(outcome: OutcomeKind, cause: str) -> bool:
     The base's measure and a confirmation give such a trial again, from another start. A gate does not: there both sides
     bear it alike. An operator's stop is none: people stop what they see go wrong.
     """
-    return outcome == "aborted" and cause.startswith((PROCESS_ENDED, DISK_FULL, "the station left"))
+    return outcome == "aborted" and cause.startswith((PROCESS_ENDED, DISK_FULL, NOTHING_OPENS, "the station left"))
 
 
 def given_again(episode: Episode, replaced: Counter[str]) -> bool:

@@ -82,6 +82,8 @@ def _read(path: Path) -> Command:
             data = file.read(LARGEST + 1)
         content = json.loads(data) if len(data) <= LARGEST else None
     except (OSError, ValueError, RecursionError) as problem:
+        if durable.is_spent():
+            raise durable.spent(path) from problem  # it is no less a command
         raise FileProblem(f"The command {path.name} cannot be read and was set aside: {problem}.") from problem
     command = parse(Command, content, f"The command {path.name} was set aside; it")
     if command.command_id != path.stem:

@@ -20,12 +20,12 @@ from typing import Protocol, cast
 
 from enpire import __version__, inbox, versions
 from enpire.campaign import Campaign, read_campaign
-from enpire.errors import StorageFull, UsageError
+from enpire.errors import EnpireError, NothingOpens, StorageFull, UsageError
 from enpire.files import canonical, parse, plain
 from enpire.fleet.arrivals import Fleet
 from enpire.fleet.glance import Looking, Showing
 from enpire.fold import rebuilt
-from enpire.gate import DISK_FULL
+from enpire.gate import DISK_FULL, NOTHING_OPENS
 from enpire.home import Home, open_home
 from enpire.ids import mint
 from enpire.interfaces import Ledger, Task, Verifier
@@ -42,6 +42,7 @@ from enpire.steps.ending import INTERRUPTED, Ending
 from enpire.steps.heed import refused_before
 from enpire.steps.record import unfinished as unfinished_episode
 from enpire.steps.training_process import TrainingProcess
+from enpire.store import durable
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
@@ -106,9 +107,13 @@ def run_campaign(name_or_path: str | Path, home: Home, choices: Choices | None =
         while True:
             try:
                 return _session(campaign, home, ledger, state, chosen)
-            except StorageFull as full:
-                _say(f"{full} The robots hold until then.")
-            state = _when_there_is_space(ledger, campaign, home)
+            except (EnpireError, OSError) as problem:
+                short = durable.shortage(problem)
+                if short is None:
+                    raise
+                _say(f"{short} The robots hold until then.")
+                after = NOTHING_OPENS if isinstance(short, NothingOpens) else DISK_FULL
+            state = _when_there_is_space(ledger, campaign, home, after)
     finally:
         ledger.close()
 
@@ -149,13 +154,13 @@ def _session(campaign: Campaign, home: Home, ledger: Ledger, state: CampaignStat
             return run(lab)
 
 
-def _when_there_is_space(ledger: Ledger, campaign: Campaign, home: Home) -> CampaignState:
-    """Wait for the disk; then the campaign goes on from its events, exactly as after a crash."""
+def _when_there_is_space(ledger: Ledger, campaign: Campaign, home: Home, after: str) -> CampaignState:
+    """Wait for what was short; then the campaign goes on from its events, exactly as after a crash."""
     while True:
         time.sleep(1.0)
         if shutil.disk_usage(home.root).free >= ROOM_BYTES:
             try:
-                return _begun(ledger, campaign, home, after=DISK_FULL)
+                return _begun(ledger, campaign, home, after)
             except StorageFull:
                 continue
 

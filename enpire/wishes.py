@@ -95,6 +95,8 @@ def _read(path: Path) -> Wish:
             data = file.read(LARGEST + 1)
         content = _decoded(data) if len(data) <= LARGEST else None
     except (OSError, ValueError, RecursionError) as problem:
+        if durable.is_spent():
+            raise durable.spent(path) from problem
         raise FileProblem(f"The wish {path.name} cannot be read: {problem}.") from problem
     wish = parse(Wish, content, f"The wish {path.name}")
     if wish.wish_id != path.stem:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from enpire.errors import EnpireError, LedgerProblem, OutcomeUnknown, StorageFull
+from enpire.store import durable
 
 BUSY_TIMEOUT_S = 30.0
 SAFE_WAL = (3, 51, 3)
@@ -88,6 +89,8 @@ def _sentence(error: sqlite3.Error, path: Path) -> EnpireError:
                 f"The disk refused to write the ledger {path}: {error}. Nothing was appended; free some space on that "
                 "disk and go on, no order starts before that."
             )
+        case sqlite3.SQLITE_CANTOPEN if durable.is_spent():
+            return durable.spent(path)
         case sqlite3.SQLITE_IOERR:
             return OutcomeUnknown(
                 f"The disk failed under the ledger {path}: {error}. Nobody knows whether the last write holds: check "

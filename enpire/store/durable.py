@@ -14,14 +14,16 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import cast
 
-from enpire.errors import EnpireError, FileProblem, OutcomeUnknown, StorageFull
+from enpire.errors import EnpireError, FileProblem, NothingOpens, OutcomeUnknown, StorageFull
 
 STAGED = ".staged-"
 """Names that begin so are half-written; whoever owns the folder sweeps them at start."""
 _FEW = 2
 """Up to so many files are synced one by one."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_SPENT = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def write(path: Path, data: bytes) -> None:
@@ -187,6 +189,8 @@ def sync(path: Path) -> None:
 
 def refusal(error: OSError, path: Path) -> EnpireError:
     """The sentence for an operating-system error of a write: full, outcome unknown, or not allowed."""
+    if error.errno in _SPENT:
+        return spent(path)
     if error.errno in _FULL:
         return StorageFull(
             f"The disk refused to write {path}: {error.strerror}. Nothing was changed; free some space on that disk "
@@ -198,6 +202,34 @@ def refusal(error: OSError, path: Path) -> EnpireError:
             "writing, check the disk, start again and look the id up."
         )
     return FileProblem(f"Cannot write {path}: {error.strerror}. Check that the folder exists and may be written.")
+
+
+def spent(path: Path) -> NothingOpens:
+    """The sentence for a process that has as many files and connections open as it may."""
+    return NothingOpens(
+        f"Nothing more can be opened, so {path} was not written: too many files and connections are open. Nothing was "
+        "changed; it goes on when some are closed (`ulimit -n` says how many may be open)."
+    )
+
+
+def shortage(problem: BaseException | None) -> StorageFull | None:
+    """What was short, where that is why something was raised: it may be waited for."""
+    while problem is not None:
+        if isinstance(problem, StorageFull):
+            return problem
+        if isinstance(problem, OSError) and problem.errno in _SPENT | _FULL:
+            return cast("StorageFull", refusal(problem, Path(problem.filename or "what was wanted")))
+        problem = problem.__cause__
+    return None
+
+
+def is_spent() -> bool:
+    """Whether this process can open nothing more."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno in _SPENT
+    return False
 
 
 def staged_name(target: Path) -> Path:

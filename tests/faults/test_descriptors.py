@@ -1,0 +1,109 @@
+"""Nothing more can be opened: nothing is lost or set aside, and it goes on when something was closed."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from enpire import inbox, wishes
+from enpire.errors import FileProblem, NothingOpens
+from enpire.gate import NOTHING_OPENS
+from enpire.store import arrays, durable
+from enpire.store.episodes import FolderStore, Recording
+from enpire.store.ledger import SqliteLedger
+from tests.chaos.harness import Orchestrator, Witness, audit, free_port, until
+from tests.chaos.point_lab import write_campaign
+from tests.enpire.store.store_samples import a_recording, an_order
+
+FEW = 10
+"""Descriptors that the orchestrator has left."""
+
+
+@contextmanager
+def nothing_left() -> Iterator[None]:
+    """Every descriptor that this process may have is in use."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, before[1]))
+    held: list[int] = []
+    try:
+        while True:
+            try:
+                held.append(os.dup(0))
+            except OSError:
+                break
+        yield
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_what_cannot_be_opened_now_is_neither_lost_nor_set_aside(tmp_path: Path) -> None:
+    ledger, store = SqliteLedger(tmp_path / "ledger.db"), FolderStore(tmp_path / "episodes")
+    episode, data = a_recording(an_order())
+    recording = Recording(episode=episode, arrays_file=data)
+    ledger.append([("noted", {})])
+    with nothing_left(), pytest.raises(FileProblem) as raised:  # a module that is read when it is first needed
+        store.put_many([recording])
+    assert isinstance(durable.shortage(raised.value), NothingOpens)
+    arrays.unpack(data)
+    for do in (lambda: ledger.append([("noted", {})]), lambda: store.put_many([recording])):
+        with nothing_left(), pytest.raises(NothingOpens, match="it goes on when some are closed"):
+            do()
+    ledger.append([("noted", {})])
+    assert ledger.verify() == 2
+    ledger.close()
+    store.put_many([recording])
+    assert store.get(episode.order.order_id).sha256 == episode.sha256
+
+
+def test_what_people_and_agents_ask_for_waits(tmp_path: Path) -> None:
+    folder = tmp_path / "inbox"
+    folder.mkdir()
+    sender = wishes.Sender(campaign_id="C", author="search", lane="a")
+    asked = [inbox.leave(folder, "stop", by="anna") for _ in range(2)]
+    wished = [wishes.leave(folder, sender, "finding", {}) for _ in range(2)]
+    for waiting in (inbox.waiting(folder), wishes.waiting(folder)):
+        next(waiting)
+        with nothing_left(), pytest.raises(NothingOpens):
+            next(waiting)
+    assert {item.command_id for item in inbox.waiting(folder)} == set(asked)
+    assert {item.wish_id for item in wishes.waiting(folder) if isinstance(item, wishes.Wish)} == set(wished)
+
+
+@pytest.mark.slow
+def test_a_flood_of_connections_holds_the_robots_and_ends_no_campaign(tmp_path: Path) -> None:
+    port = free_port()
+    lab = Orchestrator(write_campaign(tmp_path / "files", bind=f"tcp://127.0.0.1:{port}"), tmp_path / "home")
+    witness = Witness([tmp_path / "home" / "stations" / f"sim-{number}" / "spool" for number in (1, 2)])
+    witness.start()
+    flood: list[socket.socket] = []
+    try:
+        lab.start()
+        until(lambda: "base policy" in lab.said(), "the campaign")
+        most = len(list(Path(f"/proc/{lab.pid}/fd").iterdir())) + FEW
+        resource.prlimit(lab.pid, resource.RLIMIT_NOFILE, (most, most))
+        flood = [socket.create_connection(("127.0.0.1", port)) for _ in range(2 * FEW)]
+        until(lambda: "robots hold" in lab.said(), "the sentence")
+        before = lab.said().count("joined")
+        until(lambda: lab.said().count("joined") > before, "the stations again")
+        assert lab.end() == 130
+    finally:
+        lab.kill_all()
+        witness.stop()
+        for connection in flood:
+            connection.close()
+    assert "Traceback" not in lab.said()
+    found = audit(lab.home, witness)
+    assert found.problems() == []
+    assert found.outcomes["aborted"] > 0
+    ledger = SqliteLedger(lab.home / "ledger.db", read_only=True)
+    assert NOTHING_OPENS in {event.body["after"] for event in ledger.events(kinds=("campaign resumed",))}
+    ledger.close()
