@@ -38,6 +38,7 @@ class GuardedRig:
         self._rig = rig
         self._envelope = envelope
         self._state = np.full((rig.lanes, rig.spec.state_dim), np.nan, np.float32)
+        self._measured: MaskArray = np.zeros(rig.lanes, np.bool_)
         self._last = np.full((rig.lanes, rig.spec.action_dim), np.nan, np.float32)
         self._before = self._last.copy()
         self._closed = False
@@ -76,7 +77,7 @@ class GuardedRig:
         self.clipped[lane] = 0
         self._last[lane] = np.nan
         self._before[lane] = np.nan
-        self._state[lane] = np.nan
+        self._measured[lane] = False
 
     def observe(self) -> Observation:
         """Sense all lanes, and hold those that left the envelope."""
@@ -89,8 +90,9 @@ class GuardedRig:
                 f"The robot of {self.spec.name} measured a state of shape {state.shape}, but {self._state.shape} was"
                 " agreed in its spec; correct the driver."
             )
-        # A copy: `place` forgets rows of it, and the caller keeps the observation.
+        # A copy: the caller keeps the observation.
         self._state = state.copy()
+        self._measured[:] = True
         if self.lanes == 1:
             self._freshness.note(observation)
         for lane in np.flatnonzero(self._envelope.violated(state) & ~self.violated):
@@ -99,21 +101,27 @@ class GuardedRig:
         return observation
 
     def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
-        """Command one period; rows that do not move, or that violated the envelope, hold and return what holds them."""
+        """Command one period; rows that do not move, or that violated the envelope, hold and return what holds them.
+
+        Where a lane is, is checked before each of its commands: the rig senses when the caller has not since the last.
+        """
         moving = self._checked_mask(moving)
         wish = self._envelope.checked(action, self.lanes, moving)
-        hold = self._holding()
+        if np.any(moving & ~self.violated & ~self._measured):
+            self.observe()
+        hold = self._envelope.hold(self._state)
         advancing = moving & ~self.violated
         last = np.where(np.isfinite(self._last), self._last, hold)
         wish = np.where(advancing[:, None], wish, last)
         before = np.where(np.isfinite(self._before), self._before, last)
-        limited, clipped, _ = self._envelope.apply(wish, last, self._state, before)
+        limited, clipped = self._envelope.apply(wish, last, before)
         with self._sending:
             self._refuse_when_stopped()
             sent = self._rig.act(limited, advancing)
             if self._stopped.is_set():
                 # The stop came while this command was on its way: the last word is a stop.
                 self._rig.stop()
+        self._measured &= ~advancing
         self.clipped += clipped & advancing
         if self.lanes == 1 and advancing[0]:
             self._freshness.commanded()
@@ -156,9 +164,6 @@ class GuardedRig:
         self.stop()
         self._closed = True
         self._rig.close()
-
-    def _holding(self) -> FloatArray:
-        return self._envelope.hold(self._state)
 
     def _checked_mask(self, moving: MaskArray) -> MaskArray:
         mask = np.asarray(moving)

@@ -75,28 +75,26 @@ class Envelope:
         return np.clip(values, self.low, self.high)
 
     def apply(
-        self, action: FloatArray, last: FloatArray, state: FloatArray, before: FloatArray | None = None
-    ) -> tuple[FloatArray, MaskArray, MaskArray]:
+        self, action: FloatArray, last: FloatArray, before: FloatArray | None = None
+    ) -> tuple[FloatArray, MaskArray]:
         """What may be sent of a wish.
 
         Args:
             action: (lanes, action_dim), the wish.
             last: (lanes, action_dim), what was sent in the period before; rows that are not finite are unknown.
-            state: (lanes, state_dim), the newest measurement.
             before: (lanes, action_dim), what was sent before `last`; without it `bend` is not applied.
 
         Returns:
-            sent (lanes, action_dim): finite and inside the bounds; clipped (lanes,): the wish was changed; violated
-            (lanes,): the measured state is outside the workspace, above the force limit, or not finite.
+            sent (lanes, action_dim): finite and inside the bounds; clipped (lanes,): the wish was changed.
 
         Raises:
             EnvelopeViolation: the wish has a wrong shape or a number that is not finite. Nothing may move then.
         """
-        wish = self.checked(action, len(state))
+        wish = self.checked(action, len(last))
         low, high = self._reachable(wish, last, before)
         sent = np.clip(np.clip(wish, low, high), self.low, self.high)
         clipped: MaskArray = np.any(np.not_equal(sent, wish), axis=1)
-        return sent, clipped, self.violated(state)
+        return sent, clipped
 
     def checked(self, action: FloatArray, lanes: int, moving: MaskArray | None = None) -> FloatArray:
         """`action` as float32 (lanes, action_dim) if it may be looked at; only `moving` rows need to be finite."""

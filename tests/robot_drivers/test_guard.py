@@ -233,7 +233,8 @@ def test_a_driver_that_hangs_is_stopped_from_outside(settings):
     rig.close()
 
 
-def test_leaving_the_envelope_stops_the_robot_and_is_told(settings):
+@pytest.mark.parametrize("senses", [True, False])
+def test_leaving_the_envelope_stops_the_robot_and_is_told(settings, senses):
     narrow = replace(settings, options={**settings.options, "envelope": {"workspace": {"shoulder_rad": [-0.3, 0.3]}}})
     rig = open_guarded(narrow)
     resume(narrow)
@@ -241,7 +242,8 @@ def test_leaving_the_envelope_stops_the_robot_and_is_told(settings):
 
     def drive() -> bool:
         try:
-            rig.observe()
+            if senses:
+                rig.observe()
             rig.act(np.full((1, 2), 1.0, np.float32), ONE)
         except RobotProblem as problem:
             return "envelope was left" in str(problem)

@@ -73,6 +73,38 @@ def test_a_lane_outside_holds_until_it_is_placed():
     assert rig.offences == ["", ""]
 
 
+def test_a_caller_that_never_observes_leaves_no_workspace():
+    rig = open_rig(None, 3, 0, {"envelope": {"workspace": {"shoulder_rad": [-0.3, 0.3]}}})
+    for lane in range(3):
+        rig.place(lane, start(lane))
+    for _ in range(40):
+        rig.act(np.array([[1.4, 0.0], [0.2, 0.0], [-1.4, 0.0]], np.float32), ALL)
+    assert rig.violated.tolist() == [True, False, True]
+    # The period in which the bound is passed is the last one that moves: half of the way to 1.4 from inside.
+    assert np.abs(rig.observe().state[:, 0]).max() < 0.3 + 0.5 * (1.4 + 0.3)
+
+
+def test_the_first_command_of_an_episode_is_limited_from_where_the_robot_is():
+    rig = open_rig(None, 1, 0, {"envelope": {"step": {"shoulder_rad": 0.05}}})
+    rig.place(0, Start(split="train", index=0, values=(1.4, 0.0), seed=0))
+    sent = rig.act(np.zeros((1, 2), np.float32), np.ones(1, np.bool_))
+    assert sent[0, 0] == pytest.approx(1.35, abs=0.02)
+    assert rig.clipped.tolist() == [1]
+
+
+def test_a_lane_that_rests_does_not_make_the_others_sense_anew():
+    rig, twin = open_rig(None, 2, 0, {}), open_rig(None, 2, 0, {})
+    alone = np.array([True, False])
+    for made in (rig, twin):
+        for lane in range(2):
+            made.place(lane, start(lane))
+        made.observe()
+    rig.place(1, start(7))
+    for made in (rig, twin):
+        made.act(np.ones((2, 2), np.float32), alone)
+    np.testing.assert_array_equal(rig.observe().state[0], twin.observe().state[0])
+
+
 def test_a_stop_lasts_until_it_is_resumed(rig):
     stopper = threading.Thread(target=rig.stop)
     stopper.start()

@@ -33,18 +33,17 @@ BAD = (np.nan, np.inf, -np.inf)
     wish=hnp.arrays(np.float32, (3, 2), elements=ANY),
     last=hnp.arrays(np.float32, (3, 2), elements=ANY),
     before=hnp.arrays(np.float32, (3, 2), elements=ANY),
-    state=hnp.arrays(np.float32, (3, 2), elements=ANY),
     step=st.floats(0, 10),
     bend=st.floats(0, 10),
 )
-def test_nothing_bad_passes(wish, last, before, state, step, bend):
+def test_nothing_bad_passes(wish, last, before, step, bend):
     envelope = Envelope(SPEC, Limits(step={"a": step}, bend={"a": bend, "grip": bend}))
     if not np.isfinite(wish).all():
         with pytest.raises(EnvelopeViolation, match="not finite"):
-            envelope.apply(wish, last, state, before)
+            envelope.apply(wish, last, before)
         return
     with np.errstate(over="ignore", invalid="ignore"):
-        sent, clipped, _ = envelope.apply(wish, last, state, before)
+        sent, clipped = envelope.apply(wish, last, before)
     assert np.isfinite(sent).all()
     assert sent.dtype == np.float32
     for column, item in enumerate(SPEC.action):
@@ -61,18 +60,18 @@ def test_nothing_bad_passes(wish, last, before, state, step, bend):
 )
 def test_step_limit_holds(wish, last):
     envelope = Envelope(SPEC, Limits(step={"a": 0.01}))
-    sent, _, _ = envelope.apply(wish, last, np.zeros((4, 2), np.float32))
+    sent, _ = envelope.apply(wish, last)
     assert (np.abs(sent[:, 0].astype(np.float64) - last[:, 0]) <= 0.01 + 1e-7).all()
 
 
 def test_bend_limit_slows_a_start_and_unknown_last_is_free():
     envelope = Envelope(SPEC, Limits(bend={"a": 0.01}))
     still = np.zeros((1, 2), np.float32)
-    sent, clipped, _ = envelope.apply(np.array([[0.2, 0.0]], np.float32), still, still, still)
+    sent, clipped = envelope.apply(np.array([[0.2, 0.0]], np.float32), still, still)
     assert sent[0, 0] == pytest.approx(0.01)
     assert clipped.all()
     unknown = np.full((1, 2), np.nan, np.float32)
-    sent, clipped, _ = envelope.apply(np.array([[0.2, 0.0]], np.float32), unknown, still, unknown)
+    sent, clipped = envelope.apply(np.array([[0.2, 0.0]], np.float32), unknown, unknown)
     assert sent[0, 0] == np.float32(0.2)
     assert not clipped.any()
 
@@ -81,7 +80,7 @@ def test_bend_limit_slows_a_start_and_unknown_last_is_free():
 def test_wrong_shape_is_refused(shape):
     envelope = Envelope(SPEC)
     with pytest.raises(EnvelopeViolation, match="shape"):
-        envelope.apply(np.zeros(shape, np.float32), np.zeros((3, 2), np.float32), np.zeros((3, 2), np.float32))
+        envelope.apply(np.zeros(shape, np.float32), np.zeros((3, 2), np.float32))
 
 
 @pytest.mark.parametrize("wish", [np.full((1, 2), "x"), np.zeros((1, 2), np.complex128), np.zeros((1, 2), object)])
