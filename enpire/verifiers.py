@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol, cast, runtime_checkable
 
 from enpire import plugins
-from enpire.interfaces import Evidence, Task, Verifier
+from enpire.interfaces import Evidence, MarksSubtasks, Task, Verifier
 from enpire.types import FloatArray, IntArray, MaskArray, Verdict
 
 OWN = "task"
@@ -89,7 +89,10 @@ def open_verifier(task: Task, plans: Sequence[VerifierPlan], account: Path | Non
 
 def judged_by(task: Task, plans: Sequence[VerifierPlan], account: Path) -> Task:
     """The task with the verifier that a file asks for; EnpireError when one cannot be opened."""
-    return cast(Task, _Judged(task, open_verifier(task, plans, account))) if plans else task
+    if not plans:
+        return task
+    judged = _JudgedMarks if isinstance(task, MarksSubtasks) else _Judged
+    return cast(Task, judged(task, open_verifier(task, plans, account)))
 
 
 def keys_of(plans: Sequence[VerifierPlan]) -> list[str]:
@@ -110,6 +113,14 @@ class _Judged:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._task, name)
+
+
+class _JudgedMarks(_Judged):
+    """One that marks its subtasks, too: a protocol is found by what a class says, not by what it passes on."""
+
+    def subtask_marks(self, state: FloatArray) -> MaskArray:
+        """As the task marks them."""
+        return cast(MarksSubtasks, self._task).subtask_marks(state)
 
 
 def is_slow(verifier: Verifier) -> bool:

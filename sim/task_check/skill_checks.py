@@ -97,16 +97,20 @@ def check_verdicts_agree_with_the_truth(bench: Bench) -> None:
 
 
 def check_marks_follow_the_subtasks(bench: Bench) -> None:
-    """Where a task marks its subtasks, none is done at a start, and the last one is in every success."""
+    """The subtasks that the spec names are marked: none at a start, the last in every success, never by idleness."""
+    named = bench.spec.subtasks
+    if not named:
+        raise DoesNotApply("it names no subtasks, so retries within an episode are not counted")
     if not isinstance(bench.task, MarksSubtasks):
-        raise DoesNotApply("it marks none, so retries within an episode are not counted")
-    for tried in bench.shown:
+        raise CheckFailed(f"Nothing marks {', '.join(named)}: give the task `subtask_marks`, or take the names away.")
+    for tried in [*bench.shown, *bench.idle]:
         marks = bench.task.subtask_marks(tried.arrays.state)
-        wanted = (len(tried.arrays.state), len(bench.spec.subtasks))
+        wanted = (len(tried.arrays.state), len(named))
         need(marks.shape == wanted and marks.dtype == np.bool_, f"Marks are {marks.dtype} of {marks.shape}.")
         need(not marks[0].any(), f"At its start, {marks[0].tolist()} of the subtasks are marked as done.")
-        missing = tried.verdict.kind == "success" and not marks[:, -1].any()
-        need(not missing, f"A success never had {bench.spec.subtasks[-1]}.")
+        ended = bool(marks[:, -1].any())
+        need(ended or tried.verdict.kind != "success", f"A success never had {named[-1]}.")
+        need(not ended or tried in bench.shown, f"A robot that held still had {named[-1]}.")
 
 
 def check_expert_chunks(bench: Bench) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from enpire.types import FloatArray, Split, Start, TaskSpec
+from enpire.types import FloatArray, MaskArray, Split, Start, TaskSpec
 from sim.bimanual.rig import ACTION
 from sim.starts import Sampler
 from sim.tasks.gpu_expert import CLEAN, GpuExpert, Manner
@@ -19,6 +19,9 @@ RANGES = ((-10.0, 10.0), (-8.0, 8.0), (8.0, 18.0), (-0.06, 0.06), (-0.06, 0.06),
 """Of the start values: lower edge of the card aside of and over the rim (mm); roll, pitch, yaw (rad)."""
 LEAST_ASIDE_MM = 1.5
 
+_ALIGNED = np.array([1.0, 0.8, 3.0, 0.06, 0.04, 0.02])
+_ENTERED_MM, _HOME_MM = 1.0, 7.3
+"""Subtasks: the card off the slot's rim, as the start values say it, and how deep its lower edge is."""
 _TOLERANCE = np.array([1.3, 1.3, 1.3, 0.03, 0.03, 0.025])
 """How near a reset must come, in the units of the start values."""
 
@@ -56,6 +59,13 @@ class GpuInsertion:
         achieved = state[CARD.start : ANGLES.stop].astype(np.float64)
         near = bool((np.abs(achieved - np.array(start.values)) <= _TOLERANCE).all())
         return tuple(float(v) for v in achieved), near
+
+    def subtask_marks(self, state: FloatArray) -> MaskArray:
+        """Which of aligned over the slot, entered and home hold in each state (n, state_dim), by the sensed card."""
+        card = state[:, CARD.start : ANGLES.stop]
+        aligned = (np.abs(card) <= _ALIGNED).all(axis=1)
+        entered = (card[:, 2] <= -_ENTERED_MM) & (np.abs(card[:, 1]) <= _ALIGNED[1])
+        return np.column_stack([aligned, entered, entered & (card[:, 2] <= -_HOME_MM)])
 
     def verifier(self) -> GpuVerifier:
         """A fresh verifier with the shipped thresholds."""

@@ -19,6 +19,8 @@ RANGES = ((-8.0, 8.0), (-8.0, 8.0), (6.0, 14.0), (-0.03, 0.03), (-0.03, 0.03))
 """Of the start values: tip aside (mm), tip above the rim (mm), tilt of the pin in the grasp (rad)."""
 LEAST_ASIDE_MM = 1.0
 
+_AT_RIM_MM, _INSIDE_MM, _SEATED_MM = 0.8, 0.5, 7.4
+"""Subtasks: how near the tip comes to the rim from above, and how far below it."""
 _TOLERANCE = np.array([0.6, 0.6, 0.6, 0.03, 0.03])
 """How near a reset must come, in the units of the start values; covers 4 standard deviations of the sensors."""
 
@@ -38,6 +40,8 @@ class PinInsertion:
         start_names=START_NAMES,
     )
     sensing = Sensing()
+    rim_mm = 0.5
+    """So far aside of the hole its rim may be touched for the first subtask: the clearance, and the sensors' noise."""
     starts = Sampler(task=spec.name, ranges=RANGES, least_aside=LEAST_ASIDE_MM)
 
     def rig(self, lanes: int, seed: int) -> PinRig:
@@ -57,6 +61,12 @@ class PinInsertion:
         achieved = state[:5].astype(np.float64)
         near = bool((np.abs(achieved - np.array(start.values)) <= _TOLERANCE).all())
         return tuple(float(v) for v in achieved), near
+
+    def subtask_marks(self, state: FloatArray) -> MaskArray:
+        """Which of at the rim, inserted and seated hold in each state (n, state_dim), by the sensed tip."""
+        aside, height = np.hypot(*state[:, TIP][:, :2].T), state[:, TIP][:, 2]
+        at_rim = (aside <= self.rim_mm) & (height <= _AT_RIM_MM)
+        return np.column_stack([at_rim, height <= -_INSIDE_MM, height <= -_SEATED_MM])
 
     def verifier(self) -> PinVerifier:
         """A fresh verifier with the shipped thresholds."""

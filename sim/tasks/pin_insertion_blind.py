@@ -7,6 +7,7 @@ with a parameter search solves it; here an agent must change the regime, not the
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from sim.starts import Sampler
@@ -27,6 +28,7 @@ class PinInsertionBlind(PinInsertion):
         subtasks=("touched", "found", "seated"),
     )
     sensing = Sensing(hole_error_mm=0.9)
+    rim_mm = math.inf
     starts = Sampler(task=spec.name, ranges=RANGES, least_aside=LEAST_ASIDE_MM)
 
     def verifier(self) -> PinVerifier:

@@ -11,8 +11,20 @@ from enpire.errors import PolicyProblem
 from enpire.interfaces import Evidence
 from enpire.types import FloatArray, IntArray, MaskArray, Observation, Split, Start, TaskSpec, Verdict
 from sim.starts import Sampler
-from sim.tasks.push_t_planner import PushPlanner, View, limit_speed, pushed
-from sim.tasks.push_t_rig import ACTION, ANGLE, BLOCK, NEAR_MM, NEAR_RAD, PUSHER, START_NAMES, STATE, PushTRig
+from sim.tasks.push_t_planner import PushPlanner, View, limit_speed, outside_mm, pushed
+from sim.tasks.push_t_rig import (
+    ACTION,
+    ANGLE,
+    BLOCK,
+    NEAR_MM,
+    NEAR_RAD,
+    ON_BLOCK,
+    PUSHER,
+    PUSHER_MM,
+    START_NAMES,
+    STATE,
+    PushTRig,
+)
 from sim.verifiers.frozen import digest_of
 from sim.verifiers.sight import clear_rows
 
@@ -22,6 +34,8 @@ RANGES = ((-60.0, 60.0), (-60.0, 60.0), (-0.5, 0.5), (-150.0, 150.0), (-215.0, -
 LEAST_ASIDE_MM = 20.0
 """A block that lies at its goal already would be no task."""
 
+_TOUCHING_MM = 3.0
+"""A pusher that is sensed so near to the T touches it: three standard deviations of the sensors."""
 _TOLERANCE = np.array([12.0, 12.0, 0.15, 12.0, 12.0])
 """How near a reset must come, in the units of the start values."""
 
@@ -66,6 +80,12 @@ class PushT:
         view = view_of(state)
         achieved = (*(float(v) for v in view.block_mm), view.angle_rad, *(float(v) for v in view.pusher_mm))
         return achieved, bool((np.abs(np.array(achieved) - np.array(start.values)) <= _TOLERANCE).all())
+
+    def subtask_marks(self, state: FloatArray) -> MaskArray:
+        """Which of touched and placed hold in each state (n, state_dim): whoever lets go of the T tries again."""
+        touched = outside_mm(state[:, ON_BLOCK].astype(np.float64)) <= PUSHER_MM + _TOUCHING_MM
+        away, turned = np.hypot(*state[:, BLOCK].T), np.abs(np.arctan2(state[:, ANGLE][:, 1], state[:, ANGLE][:, 0]))
+        return np.column_stack([touched, (away <= NEAR_MM) & (turned <= NEAR_RAD)])
 
     def verifier(self) -> PushTVerifier:
         """A fresh verifier with the shipped thresholds."""

@@ -183,9 +183,7 @@ class PushPlanner:
         """Whether the straight way keeps clear of the block, except where it only leaves it."""
         steps = np.linspace(0.0, 1.0, 14)[:, None]
         way = (here + steps * (there - here) - view.block_mm) @ _turn(view.angle_rad)
-        distance = np.minimum(
-            _box_distance(way, BAR_HALF_MM, BAR_Y_MM), _box_distance(way, STEM_HALF_MM, STEM_Y_MM)
-        )  # fmt: skip
+        distance = outside_mm(way)
         return bool((distance[1:] > np.minimum(_CLEAR_MM, distance[:-1] + 0.5)).all())
 
 
@@ -221,6 +219,11 @@ def _touched(place: Vector) -> tuple[Vector, Vector, float]:
     best = int(np.argmin(gaps))
     inward = (points[best] - place) / gaps[best] if gaps[best] > 1e-6 else np.zeros(2)
     return points[best], inward, float(gaps[best])
+
+
+def outside_mm(points: Vector) -> Vector:
+    """Distance (n,) of points (n, 2), in mm in the block's frame, from the T; 0 inside."""
+    return np.minimum(_box_distance(points, BAR_HALF_MM, BAR_Y_MM), _box_distance(points, STEM_HALF_MM, STEM_Y_MM))
 
 
 def _box_distance(points: Vector, half_mm: tuple[float, float], y_mm: float) -> Vector:

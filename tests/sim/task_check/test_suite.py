@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -201,6 +202,20 @@ class LazyReset(Reach):
         return Lazy(self)
 
 
+class Unmarked(Reach):
+    """Names subtasks that nothing marks."""
+
+    spec = replace(Reach.spec, subtasks=("near", "there"))  # type: ignore[misc]
+
+
+class MarksIdleness(Unmarked):
+    """Marks its last subtask by the clock."""
+
+    def subtask_marks(self, state: FloatArray) -> MaskArray:
+        late = np.arange(len(state)) > 2
+        return np.stack([late, late], axis=1)
+
+
 class RaisingExpert(Reach):
     def expert(self, seed: int) -> Policy:  # type: ignore[override]
         raise KeyError("no expert today")
@@ -224,6 +239,8 @@ class RaisingExpert(Reach):
         (with_verifier(Fickle), {"verifier_is_frozen"}),
         (Lost, {"expert_succeeds"}),
         (LazyReset, {"reset_reaches_the_start"}),
+        (Unmarked, {"marks_follow_the_subtasks"}),
+        (MarksIdleness, {"marks_follow_the_subtasks"}),
         (RaisingExpert, {"expert_succeeds", "expert_chunks"}),
     ],
 )  # fmt: skip
