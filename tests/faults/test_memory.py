@@ -11,12 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from enpire.campaign import AgentPlan
 from enpire.fleet.processes import start_station
+from enpire.home import open_home
 from enpire.interfaces import ImprovementJob
 from enpire.processes import end_process
+from enpire.steps.agent_process import AgentProcess
 from enpire.steps.training_process import TrainingProcess
 from robot_drivers.guard_client import Control, start_guard
 from robot_drivers.guard_settings import GuardSettings
+from tests.agent_loop.pretend_lab import Running
+from tests.chaos.harness import until
 from tests.enpire.fleet.point_task import point_station
 
 LIMIT_BYTES = 700 << 20
@@ -43,6 +48,36 @@ def little_memory() -> Iterator[Path]:
         pytest.skip(f"this user may make no control groups ({problem.strerror})")
     yield group
     group.rmdir()
+
+
+def test_who_is_ended_first_is_said_to_linux(tmp_path: Path) -> None:
+    """Agents before the learner, the learner before stations, the guard of a robot after everybody."""
+    driver = tmp_path / "arm.py"
+    driver.write_text("from robot_drivers.fake_robot import robot\n")
+    guard = start_guard(GuardSettings(driver=str(driver), folder=tmp_path / "arm"))
+    running: list[subprocess.Popen[bytes]] = [guard]
+    agent = AgentProcess(lane="one", plan=AgentPlan(name="search"), folder=tmp_path / "lane", seed=1)
+    try:
+        running.append(start_station(point_station(tmp_path, "cell"), "tcp://127.0.0.1:9", tmp_path / "logs"))
+        running.append(TrainingProcess.begin(_job(tmp_path / "run"), module="tests.faults.hungry_learner").process)
+        with Running(open_home(tmp_path / "home"), paused=True) as loop:
+            agent.turn(loop.lab)
+            assert agent.process is not None
+            everybody = [*(process.pid for process in running), agent.process.pid]
+            until(lambda: len(set(map(_score, everybody))) == len(everybody), "everybody to have said it")
+            scores = [_score(pid) for pid in everybody]
+            agent.end()
+    finally:
+        for process in running:
+            end_process(process)
+        assert guard.stderr is not None
+        guard.stderr.close()
+    assert scores == sorted(scores)
+    assert scores[0] <= _score(os.getpid()) < scores[1], "the orchestrator is told nothing"
+
+
+def _score(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
 
 @pytest.mark.slow
