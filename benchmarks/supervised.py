@@ -31,7 +31,7 @@ class SupervisedLoop(Loop):
         """As `Loop.run`; frames that the person commanded carry the source of a human."""
         if self._share and source == SOURCE_POLICY and self._person is None:
             opened = cast(OpenOperator, load("operators", "simulated"))
-            self._person = opened(self.task, self.rig, self._seed)
+            self._person = opened(self.task, self.rig, self._seed, {})
         return super().run(policy, starts, source)
 
     def _begin(self, policy: Policy, lane: int, start: Start) -> Lane:

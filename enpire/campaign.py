@@ -56,6 +56,7 @@ class Stations:
     reset: Literal["teleport", "robot"] = "teleport"
     operator: str = ""
     """Plug-in that may take over in supervised episodes (`simulated`); empty: nobody."""
+    operator_options: Mapping[str, object] = field(default_factory=dict[str, object])
     record: tuple[str, ...] | Literal["all"] = ()
     """Cameras whose pictures are kept with every command, or `all`; see `enpire.fleet.station_file`."""
     options: Mapping[str, object] = field(default_factory=dict[str, object])

@@ -59,7 +59,11 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "anthropic": "sim.verifiers.vision_judge:VisionJudge",
     },
     "faces": {"ros2": "robot_drivers.ros2_face:open_face"},
-    "operators": {"simulated": "sim.operator:open_operator"},
+    "operators": {
+        "simulated": "sim.operator:open_operator",
+        "lerobot": "robot_drivers.teleoperators:open_lerobot",
+        "keyboard": "robot_drivers.teleoperators:open_keyboard",
+    },
     "inspections": {
         "task": "sim.task_check.suite:check_task",
         "checks": "sim.task_check.suite:count_checks",

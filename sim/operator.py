@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from enpire.errors import UsageError
+from enpire.files import parse
 from enpire.fleet.chunks import LoadedPolicy, policy_seed
 from enpire.interfaces import Policy, Rig, Task
 from enpire.types import FloatArray, IntArray, MaskArray, Observation, Order
@@ -137,6 +138,9 @@ class SimulatedOperator:
                 self._watches[lane].chunk, self._watches[lane].used = chunk.copy(), 0
         return np.stack([self._command(int(lane)) for lane in lanes]).astype(np.float32)
 
+    def close(self) -> None:
+        """The branches' rig is memory alone."""
+
     def _due(self, watch: _Watch, tick: int) -> bool:
         if tick == 0 or (tick + watch.offset) % self._manner.look_every_ticks or watch.takes_over_at >= 0:
             return False
@@ -219,17 +223,18 @@ class _Player:
         return self._command
 
 
-def open_operator(task: Task, rig: Rig, seed: int, manner: Manner | None = None) -> SimulatedOperator:
-    """The operator of a simulated station (plug-in `simulated`).
+def open_operator(task: Task, rig: Rig, seed: int, options: Mapping[str, object]) -> SimulatedOperator:
+    """The operator of a simulated station (plug-in `simulated`); options: the fields of `Manner`.
 
     Raises:
+        FileProblem: an option that no manner has.
         UsageError: the station's rig, or the task's, is no simulation that can be copied.
     """
-    wanted = manner or Manner()
-    branch_rig = task.rig(rig.lanes * wanted.branches, seed)
+    manner = parse(Manner, options, "operator_options")
+    branch_rig = task.rig(rig.lanes * manner.branches, seed)
     if not isinstance(rig, Copied) or not all(hasattr(branch_rig, name) for name in ("restore", "truth")):
         raise UsageError(
             f"A simulated operator of {task.spec.name} needs a rig with snapshot, restore and truth; "
             "leave `operator` empty on real robots and where the simulation cannot be copied."
         )
-    return SimulatedOperator(task, rig, branch_rig, seed, wanted)  # pyright: ignore[reportArgumentType]
+    return SimulatedOperator(task, rig, branch_rig, seed, manner)  # pyright: ignore[reportArgumentType]

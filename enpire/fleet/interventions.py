@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from enpire.fleet.chunks import LoadedPolicy
@@ -36,6 +36,9 @@ class Intervener(Protocol):
         """The person's commands for the lanes that are held: (len(lanes), action_dim)."""
         ...
 
+    def close(self) -> None:
+        """Let go of the device. Allowed twice."""
 
-OpenOperator = Callable[[Task, Rig, int], Intervener]
-"""What a plug-in of the group `operators` is: called with the task, the station's rig and the station's seed."""
+
+OpenOperator = Callable[[Task, Rig, int, Mapping[str, object]], Intervener]
+"""What a plug-in of the group `operators` is: called with the task, the station's rig, seed and `operator_options`."""

@@ -18,6 +18,7 @@ from enpire.errors import EnvelopeViolation
 from enpire.fleet.chunks import FOREIGN_FAULTS, Chunks, LoadedPolicy
 from enpire.fleet.filming import Filming
 from enpire.fleet.foresight import Foresight
+from enpire.fleet.handover import HandOver
 from enpire.fleet.interventions import Intervener
 from enpire.fleet.lane import Guarded, Lane, Simulated, Watchful
 from enpire.fleet.messages import Parcel
@@ -73,6 +74,7 @@ class Lanes:
         self._clock, self.time = clock, RobotTime(count, clock)
         self._task, self._rig, self._operator = task, rig, operator
         self._held: MaskArray = np.zeros(count, np.bool_)
+        self._hand_over = HandOver(count, spec.action_dim)
         self._guarded = rig if isinstance(rig, Guarded) else None
         self._watchful = rig if isinstance(rig, Watchful) else None
         self._lanes = [Lane(index) for index in range(count)]
@@ -138,6 +140,7 @@ class Lanes:
         self._foresight.begin(index, order, policy)
         if self._operator is not None and order.supervised:
             self._operator.begin(index, order, policy)
+        self._hand_over.begin(index)
         self._try_reset(lane, order)
 
     def sense(self) -> None:
@@ -193,7 +196,7 @@ class Lanes:
         rows = _indices(rolling)
         for index, why in self._foresight.look(self._observation, rows, self._recording.ticks[rows]).items():
             self._end(self._lanes[index], "aborted", why)
-        rows = self._hand_over(self._rolling())
+        rows = self._left_to_policies(self._rolling())
         for index, why in self._chunks.decide(self._observation, rows).items():
             self._end(self._lanes[index], "aborted", why)
         rows = _indices(self._rolling())
@@ -209,6 +212,7 @@ class Lanes:
             self._command[rows[~held]], chunk[~held] = self._chunks.next(rows[~held])
             if self._operator is not None and held.any():
                 self._command[rows[held]] = self._operator.act(self._observation, rows[held])
+            self._command[rows] = self._hand_over.blend(rows, held, self._command[rows])
         if not self._moving.any():
             return
         sent = self._send()
@@ -218,6 +222,7 @@ class Lanes:
         changed: MaskArray = np.any(np.abs(sent[rows] - self._command[rows]) > _SAME, axis=1)
         for index in cast("list[int]", rows[changed].tolist()):
             self._lanes[index].clipped += 1
+        self._hand_over.sent(rows, sent[rows])
         left = [lane for lane in rolling if lane.stage == "rolling"]
         source = np.asarray([SOURCE_HUMAN if self._held[lane.index] else lane.source for lane in left], np.int64)
         self._recording.sent(rows, sent[rows], source, chunk)
@@ -241,7 +246,7 @@ class Lanes:
     def _rolling(self) -> list[Lane]:
         return [lane for lane in self._lanes if lane.stage == "rolling"]
 
-    def _hand_over(self, rolling: Sequence[Lane]) -> IntArray:
+    def _left_to_policies(self, rolling: Sequence[Lane]) -> IntArray:
         """Ask the operator which supervised lanes a person holds now; the lanes that are left to their policies."""
         rows = _indices(rolling)
         self._held[:] = False

@@ -30,6 +30,7 @@ def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
             policy_server_key=wanted.policy_server_key,
             reset=wanted.reset,
             operator=wanted.operator,
+            operator_options=wanted.operator_options,
             record=wanted.record,
             verifiers=campaign.verifiers,
             account=home.stations / f"{campaign.name}.tokens",

@@ -69,6 +69,7 @@ class RobotKeeper:
     ) -> None:  # fmt: skip
         self._file, self._task, self._say, self._clock = file, task, say, clock
         self._rig = self._opened()
+        self._person: Intervener | None = None
         self._reset_limit_ticks = round(file.reset_limit_s * task.spec.rate_hz) if file.reset == "robot" else 0
         file.film_rule.check(self._rig.spec.cameras)
         limit = self._reset_limit_ticks
@@ -152,6 +153,8 @@ class RobotKeeper:
         """Hold still and let the robot go."""
         self._rig.stop()
         self._rig.close()
+        if self._person is not None:
+            self._person.close()
 
     def _recover(self) -> None:
         """The robot may answer again as it is; otherwise its connection is opened anew."""
@@ -187,11 +190,13 @@ class RobotKeeper:
         return rig
 
     def _operator(self) -> Intervener | None:
-        if not self._file.operator:
-            return None
-        return cast(OpenOperator, plugins.load("operators", self._file.operator))(
-            self._task, self._rig, self._file.seed
-        )
+        """Who may take over; the one before has let go."""
+        if self._person is not None:
+            self._person.close()
+        if self._file.operator:
+            opened = cast(OpenOperator, plugins.load("operators", self._file.operator))
+            self._person = opened(self._task, self._rig, self._file.seed, self._file.operator_options)
+        return self._person
 
     def _switch_all(self, phase: Phase) -> None:
         self.lanes.time.switch(range(self._rig.lanes), phase)

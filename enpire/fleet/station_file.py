@@ -42,7 +42,10 @@ class StationFile:
     reset: Literal["teleport", "robot"] = "robot"
     """Who brings the scene into the start state."""
     operator: str = ""
-    """Plug-in that may take over in supervised episodes; `simulated` stands in for a person. Empty: nobody."""
+    """Plug-in that may take over in supervised episodes: `lerobot` (a teleoperator of LeRobot), `keyboard` (in the
+    station's terminal); `simulated` stands in for a person. Empty: nobody."""
+    operator_options: Mapping[str, object] = field(default_factory=dict[str, object])
+    """For the operator."""
     verifiers: tuple[VerifierPlan, ...] = ()
     """Who must agree that a rollout was a success; empty: the task's own verifier alone."""
     account: Path | None = None
