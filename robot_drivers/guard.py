@@ -54,8 +54,7 @@ class Guard:
         self._selector = selectors.DefaultSelector()
         self._listener = _listen(settings)
         self._peers: dict[int, FrameStream] = {}
-        self._busy: set[int] = set()
-        self._driver_due_ns: int | None = None
+        self._busy: dict[int, str] = {}
         self._runner = -1
         self._alone_since_s = time.monotonic()
         self._had_runner = False
@@ -92,18 +91,14 @@ class Guard:
         self._write_on()
         now_ns = time.monotonic_ns()
         due_ns = self.rules.due_ns
-        # A command that the driver is still carrying out is the driver's delay, not the runner's.
-        if self._runner not in self._busy and self.rules.overdue(now_ns):
+        # One deadline from command to command: whatever else is asked meanwhile, the robot moves on its last one.
+        if self.rules.overdue(now_ns, self._busy.get(self._runner, "")):
             self._halt()
             self.latest_ms = max(self.latest_ms, (now_ns - (due_ns or now_ns)) / 1e6)
-        elif self._driver_due_ns is not None and now_ns > self._driver_due_ns:
-            self._driver_due_ns = None
-            self.rules.trip("The driver hangs; look at its bus and power.")
-            self._halt()
         self._leave_when_alone()
 
     def _wait_s(self) -> float:
-        due_ns = self._driver_due_ns if self._runner in self._busy else self.rules.due_ns
+        due_ns = self.rules.due_ns
         return 0.5 if due_ns is None else min(max((due_ns - time.monotonic_ns()) / 1e9, 0.0), 0.5)
 
     def _write_on(self) -> None:
@@ -148,7 +143,7 @@ class Guard:
         peer = self._peers.pop(fd)
         self._selector.unregister(peer.socket)
         peer.socket.close()
-        self._busy.discard(fd)
+        self._busy.pop(fd, None)
         if fd == self._runner:
             self._runner = -1
             self._alone_since_s = time.monotonic()
@@ -224,8 +219,7 @@ class Guard:
                 raise RobotProblem(self._explained(refusal))
             if verb == "place":
                 self._rig.resume()
-        self._busy.add(fd)
-        self._driver_due_ns = now_ns + self.rules.patience_ns if verb in {"act", "observe"} else None
+        self._busy[fd] = verb
         self._worker.give(Job(peer=fd, verb=verb, message=message))
 
     def _explained(self, refusal: str) -> str:
@@ -238,8 +232,7 @@ class Guard:
     def _deliver(self) -> None:
         while not self._worker.finished.empty():
             job, result = self._worker.finished.get()
-            self._busy.discard(job.peer)
-            self._driver_due_ns = None
+            self._busy.pop(job.peer, None)
             if job.verb == "act":
                 self.rules.served(time.monotonic_ns())
             if result.pop("fault", False):

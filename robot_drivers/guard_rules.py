@@ -80,12 +80,16 @@ class GuardRules:
         if self._due_ns is not None:
             self._due_ns = now_ns + self.patience_ns
 
-    def overdue(self, now_ns: int) -> bool:
-        """Trip when an armed robot waits too long for its next command; True when it just did."""
+    def overdue(self, now_ns: int, driver_at: str = "") -> bool:
+        """Trip when an armed robot waits too long for its next command; True when it just did.
+
+        `driver_at` is what the driver is at for the runner, which cannot send its next command before; empty: nothing.
+        """
         if self._due_ns is None or now_ns < self._due_ns:
             return False
         late_ms = (now_ns - self._due_ns + self.patience_ns) / 1e6
-        self.trip(f"No fresh command came for {late_ms:.0f} ms; {self.patience_ns / 1e6:.0f} ms are allowed.")
+        hangs = f"The driver hangs in {driver_at}, look at its bus and power: no" if driver_at else "No"
+        self.trip(f"{hangs} fresh command came for {late_ms:.0f} ms; {self.patience_ns / 1e6:.0f} ms are allowed.")
         return True
 
     def trip(self, cause: str) -> None:

@@ -45,8 +45,12 @@ def address(settings: GuardSettings) -> str:
         return hand.address
 
 
+def lines(log: Path, word: str) -> list[int]:
+    return [int(line.split()[1]) for line in log.read_text().splitlines() if line.startswith(word)]
+
+
 def acts(log: Path) -> list[int]:
-    return [int(line.split()[1]) for line in log.read_text().splitlines() if line.startswith("act")]
+    return lines(log, "act")
 
 
 @pytest.fixture
@@ -230,6 +234,45 @@ def test_a_driver_that_hangs_is_stopped_from_outside(settings):
         command.result(PATIENT_S)
     words = [line.split()[0] for line in Path(str(settings.options["log"])).read_text().splitlines()]
     assert words[-1] == "still"  # the command that came late was overruled
+    rig.close()
+
+
+def slow(settings: GuardSettings, **options: float) -> GuardedClient:
+    """The slow arm behind a guard with a patience of one second, moving."""
+    told = replace(
+        settings, driver="tests.robot_drivers.slow_robot:open_rig", options={**settings.options, **options},
+        watchdog_s=1.0,
+    )  # fmt: skip
+    rig = open_guarded(told)
+    resume(told)
+    rig.place(0, HOME)
+    rig.act(np.ones((1, 2), np.float32), ONE)
+    return rig
+
+
+@pytest.mark.parametrize(("verb", "option"), [("observe", "observe_s"), ("look", "look_s")])
+def test_whatever_is_asked_beside_motion_the_watchdog_stays_awake(settings, verb, option):
+    rig = slow(settings, **{option: 4.0})
+    log = Path(str(settings.options["log"]))
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(rig.observe if verb == "observe" else lambda: rig.look(0))
+        until(lambda: rig.status()["tripped"], "the watchdog")
+        assert f"driver hangs in {verb}" in str(rig.status()["tripped"])
+        assert lines(log, "still")[-1] - acts(log)[-1] < 3.5e9
+        asked.result(PATIENT_S)
+    rig.close()
+
+
+def test_pictures_beside_motion_neither_trip_nor_hide_a_dead_runner(settings):
+    rig = slow(settings, look_s=0.5)
+    log = Path(str(settings.options["log"]))
+    for _ in range(4):
+        assert rig.look(0)["top"].any()
+        rig.act(np.ones((1, 2), np.float32), ONE)
+    assert rig.look(0)["top"].any()  # the last thing that the runner does
+    until(lambda: rig.status()["tripped"], "the watchdog")
+    assert "No fresh command" in str(rig.status()["tripped"])
+    assert 1.0e9 <= lines(log, "still")[-1] - acts(log)[-1] < 1.45e9
     rig.close()
 
 

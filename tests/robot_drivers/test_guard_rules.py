@@ -61,6 +61,14 @@ def test_the_watchdog_trips_at_the_deadline_and_not_before():
     assert guard.admit(ticket(4, 1300), 1300) == ""
 
 
+def test_the_watchdog_says_what_the_driver_is_at():
+    guard = rules()
+    guard.admit(ticket(1, 1000), 1000)
+    assert not guard.overdue(1000 + PATIENCE - 1, "look")
+    assert guard.overdue(1000 + PATIENCE, "look")
+    assert guard.tripped.startswith("The driver hangs in look, look at its bus and power: no fresh command came")
+
+
 def test_many_drops_in_a_row_trip():
     guard = rules()
     guard.admit(ticket(1, 0), 0)

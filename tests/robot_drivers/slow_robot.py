@@ -1,0 +1,45 @@
+"""A driver for tests whose sensors and cameras answer slowly while its arm moves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from enpire.interfaces import Task
+from enpire.types import FloatArray, ImageArray, MaskArray, Observation
+from robot_drivers.fake_robot import FAKE_SPEC, FakeRobot
+from robot_drivers.guarded_rig import GuardedRig
+from robot_drivers.safety import Envelope
+from robot_drivers.single_lane import SingleLane
+
+
+class SlowRig(SingleLane):
+    """The fake arm; sensing and looking take so many seconds between one command and the next."""
+
+    def __init__(self, log: Path, observe_s: float, look_s: float) -> None:
+        super().__init__(FakeRobot(log=log))
+        self._observe_s, self._look_s = observe_s, look_s
+        self._moves = False
+
+    def observe(self) -> Observation:
+        """Sense, slowly where the arm moves."""
+        if self._moves:
+            time.sleep(self._observe_s)
+        return super().observe()
+
+    def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
+        """Command the arm."""
+        self._moves = True
+        return super().act(action, moving)
+
+    def look(self, lane: int) -> Mapping[str, ImageArray]:
+        """The pictures of the newest observation, late."""
+        time.sleep(self._look_s)
+        return super().look(lane)
+
+
+def open_rig(task: Task | None, lanes: int, seed: int, options: Mapping[str, object]) -> GuardedRig:
+    """The slow arm inside its envelope."""
+    slow = {name: float(str(options.get(name, 0.0))) for name in ("observe_s", "look_s")}
+    return GuardedRig(SlowRig(Path(str(options["log"])), **slow), Envelope(FAKE_SPEC))
