@@ -44,13 +44,15 @@ class Album:
 
         LearningProblem names the episode that has none and cannot run again.
         """
+        if not cameras:
+            return
         for done, (index, folder) in enumerate(sorted(self._folder.items())):
             ticks = self._windows.tick[self._windows.episode == index]
             if not set(cameras) <= set(pictures.cameras_of(folder)):
                 self._folder[index] = self._taken(folder, cameras, ticks)
             self._check(self._folder[index], cameras, ticks)
             report(Progress(stage="pictures", done=done + 1, total=len(self._folder), figures={}))
-        if cameras and self._folder:
+        if self._folder:
             index = min(self._folder)
             first = self._picture(index, cameras[0], int(self._windows.tick[self._windows.episode == index][0]))
             self._read = lru_cache(maxsize=max(1, int(_KEPT_BYTES / first.nbytes)))(self._picture)
