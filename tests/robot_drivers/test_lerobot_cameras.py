@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +28,7 @@ from enpire.store.ledger import SqliteLedger
 from enpire.store.lerobot_import import import_dataset
 from enpire.store.pictures import NAME, Pictures
 from enpire.types import FloatArray, IntArray, MaskArray, Order, Split, Start, Verdict
+from tests.policies.tiny_act import write_act
 from tests.robot_drivers.test_lerobot_robot import SPEC
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(600)]
@@ -66,38 +66,6 @@ class BusTask:
 
     def judge(self, evidence: Evidence) -> Verdict:
         return Verdict(kind="success" if self.odd else "failure", confidence=1.0, source="verifier")
-
-
-def act(folder: Path) -> Path:
-    """A version of LeRobot's ACT that looks through the robot's camera, with random weights."""
-    import torch
-    from lerobot.configs.types import FeatureType, PolicyFeature
-    from lerobot.policies.factory import get_policy_class, make_policy_config, make_pre_post_processors
-
-    from policies import lerobot_files
-
-    image = "observation.images.wrist"
-    config: Any = make_policy_config(
-        "act", device="cpu", push_to_hub=False, chunk_size=4, n_action_steps=4, dim_model=16, n_heads=2,
-        dim_feedforward=16, n_encoder_layers=1, n_vae_encoder_layers=1, latent_dim=4, pretrained_backbone_weights=None,
-        input_features={
-            "observation.state": PolicyFeature(type=FeatureType.STATE, shape=(2,)),
-            image: PolicyFeature(type=FeatureType.VISUAL, shape=(3, 24, 32)),
-        },
-        output_features={"action": PolicyFeature(type=FeatureType.ACTION, shape=(2,))},
-    )  # fmt: skip
-    torch.manual_seed(0)
-    policy = get_policy_class("act")(config)
-    statistics: Any = {
-        "observation.state": {"mean": torch.zeros(2), "std": torch.full((2,), 20.0)},
-        "action": {"mean": torch.zeros(2), "std": torch.full((2,), 20.0)},
-        image: {"mean": torch.full((3, 1, 1), 0.5), "std": torch.full((3, 1, 1), 0.2)},
-    }
-    before, after = make_pre_post_processors(config, dataset_stats=statistics)
-    about = lerobot_files.About(inputs={"observation.state": (0, 2)}, execute=4)
-    folder.mkdir()
-    lerobot_files.save(lerobot_files.Parts(about=about, policy=policy, before=before, after=after), folder)
-    return folder
 
 
 def station(root: Path) -> StationFile:
@@ -152,7 +120,11 @@ def test_a_policy_that_looks_is_improved_from_what_a_real_robot_saw(tmp_path: Pa
     from policies.lerobot_learner import LerobotHabc
     from policies.lerobot_policy import load
 
-    home, file, parent = open_home(tmp_path / "home"), station(tmp_path), act(tmp_path / "act")
+    home, file, parent = (
+        open_home(tmp_path / "home"),
+        station(tmp_path),
+        write_act(tmp_path / "act", "wrist", (24, 32), 2, 20.0),
+    )
     SqliteLedger(home.ledger).close()
     parcels = roll_out(file, parent, 6)
     assert [parcel.episode.outcome for parcel in parcels] == ["failure", "success"] * 3
