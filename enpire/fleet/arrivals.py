@@ -54,6 +54,10 @@ class Beat:
     paused: bool = False
     alarm: str = ""
     """One sentence when it needs a person."""
+    stop_id: str = ""
+    """Letters and digits: of the stop that somebody asked of the station itself and that holds; empty without one."""
+    stop_by: str = ""
+    """Who asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,13 @@ class Fields:
             raise self.refuse(name, f"text of at most {longest} characters")
         return value
 
+    def letters(self, name: str) -> str:
+        """At most 64 letters and digits."""
+        value = self.text(name, 64)
+        if value and not (value.isascii() and value.isalnum()):
+            raise self.refuse(name, "letters and digits")
+        return value
+
     def identifier(self, name: str) -> str:
         """Text that may become a file name: 1 to 128 letters, digits and `.-_:`, not beginning with a dot."""
         value = self.text(name, 128)

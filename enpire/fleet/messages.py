@@ -275,6 +275,8 @@ def _beat(found: Fields) -> Beat:
         stopped=found.flag("stopped"),
         paused=found.flag("paused"),
         alarm=found.text("alarm"),
+        stop_id=found.letters("stop_id"),
+        stop_by=found.text("stop_by", 200),
     )
 
 

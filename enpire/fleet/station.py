@@ -38,6 +38,7 @@ from enpire.fleet.robot_keeper import RobotKeeper
 from enpire.fleet.spool import Spool
 from enpire.fleet.station_file import StationFile, facts, read_station
 from enpire.fleet.zmq_link import StationLink
+from enpire.ids import mint
 from enpire.interfaces import Task
 from enpire.processes import die_with_parent
 from enpire.types import Order
@@ -80,6 +81,8 @@ class Station:
         self._queue: deque[Order] = deque()
         self._champion, self._deployed = "", ""
         self._paused = False
+        self._stop_id, self._stop_by = "", ""
+        """The stop that somebody asked of the station itself, until it is resumed."""
         self._leaving, self._leave_by_s = "", float("inf")
         self._pace = Pace(0.0 if file.pace == "fast" else self._task.spec.period_s, computer.clock)
         self._resting = True
@@ -109,7 +112,7 @@ class Station:
         """Do what the orchestrator says; while robots move, only what it has said already."""
         for message in self._courier.hear(self._spare_s()):
             self._obey(message)
-        self._faces.hear(self._robot.stop)
+        self._faces.hear(self._stop_here)
 
     def take_orders(self) -> None:
         """Give waiting orders to free lanes and begin their resets; orders whose policy is not here yet wait."""
@@ -247,10 +250,16 @@ class Station:
             case Command(verb="pause"):
                 self._paused = True
             case Command(verb="resume"):
-                self._paused = False
+                self._paused, self._stop_id, self._stop_by = False, "", ""
                 self._robot.resume()
             case _:
                 self.ask_to_leave("told to", _LAST_WORDS_S)
+
+    def _stop_here(self, by: str) -> None:
+        """Somebody stops the robot here; the orchestrator writes it down, so that it holds like any other stop."""
+        self._robot.stop(by)
+        self._stop_id, self._stop_by = self._stop_id or mint(), by
+        self._courier.beat_now(self._beat)
 
     def _accept(self, orders: Sequence[Order]) -> None:
         held = set(self._held()) | set(self._spool.ids())
@@ -322,6 +331,7 @@ class Station:
             station=self._file.name, lease=lease, phase=self._lanes.time.most(), seconds=self._lanes.time.seconds(),
             queued=len(self._queue), running=len(self._lanes.running()), deployed=self._deployed,
             stopped=bool(self._robot.stopped_by), paused=self._paused, alarm=self._alarm()[:1000],
+            stop_id=self._stop_id, stop_by=self._stop_by,
         )  # fmt: skip
 
 

@@ -6,12 +6,15 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
+from enpire import inbox
+from enpire.errors import FileProblem
 from enpire.fleet.arrivals import Announced, Beat, Delivered, Joined, Left, Refused
 from enpire.gate import PROCESS_ENDED
 from enpire.lab import Entry, Lab, StationSeat
 from enpire.steps.heed import heed_stops, hold_again
 from enpire.store.episodes import Recording
 from enpire.store.ledger import SqliteLedger
+from enpire.store.pictures import Pictures
 from enpire.store.reading import Reading
 from enpire.store.records import episode_body
 from enpire.types import Episode, Order, OutcomeKind
@@ -125,12 +128,23 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
 
 
 def sound(arrival: Delivered) -> Delivered:
-    """The episode as it came, or, when its bytes are not those that its hash names, as invalid and without them."""
-    episode = arrival.episode
-    if hashlib.sha256(arrival.arrays_file).hexdigest() == episode.sha256 or not (arrival.arrays_file or episode.sha256):
+    """The episode as it came, or as invalid and without its files, when they are not what a station records."""
+    why = _spoilt(arrival)
+    if not why:
         return arrival
-    spoilt = unfinished(episode.order, "invalid", "the bytes of its arrays do not match its hash")
-    return replace(arrival, episode=spoilt, arrays_file=b"", pictures=None)
+    return replace(arrival, episode=unfinished(arrival.episode.order, "invalid", why), arrays_file=b"", pictures=None)
+
+
+def _spoilt(arrival: Delivered) -> str:
+    data, sha256 = arrival.arrays_file, arrival.episode.sha256
+    if (data or sha256) and hashlib.sha256(data).hexdigest() != sha256:
+        return "the bytes of its arrays do not match its hash"
+    try:
+        if arrival.pictures is not None:
+            Pictures(arrival.pictures)
+    except FileProblem as problem:
+        return f"its pictures cannot be used: {problem}"[:1000]
+    return ""
 
 
 def refusal(order: Order | None, ended: str, episode: Episode) -> str:
@@ -211,6 +225,8 @@ def _beat(lab: Lab, beat: Beat) -> None:
     before = seat.last_beat
     if beat.alarm and (before is None or before.alarm != beat.alarm):
         lab.write(("person needed", {"station": beat.station, "alarm": beat.alarm}))
+    if beat.stop_id:  # under its id it is asked for once, however often it is said
+        inbox.leave(lab.home.inbox, "stop", beat.station, f"{beat.stop_by} at the station", beat.stop_id)
     if beat.deployed and (before is None or before.deployed != beat.deployed):
         lab.write(("station runs", {"station": beat.station, "policy_id": beat.deployed}))
     seat.hear(beat, lab.clock())

@@ -22,7 +22,7 @@ from enpire.loop import turn
 from enpire.service import _begun
 from enpire.steps import record
 from enpire.steps.ending import wind_up
-from enpire.steps.heed import heed, see_effects, waited_for
+from enpire.steps.heed import heed, heed_stops, see_effects, waited_for
 from enpire.store.ledger import SqliteLedger
 from tests.enpire.pretend_fleet import PretendFleet, delivered
 from tests.enpire.test_loop import CAMPAIGN, lab_of
@@ -238,6 +238,34 @@ def test_a_stop_holds_in_the_next_campaign_too_until_somebody_resumes(
     assert set(given) == {"one", "two", "four"}
     assert rebuilt(lab.ledger, begun.campaign_id) == later.state
     wind_up(later)
+
+
+def test_a_stop_that_a_station_was_told_itself_holds_like_one_of_a_person(lab: Lab) -> None:
+    turn(lab)
+    fleet, ledger = cast("PretendFleet", lab.fleet), lab.ledger
+    by = "somebody on ROS 2 at the station"
+
+    def hears(stop_id: str) -> None:
+        [known] = [seat.last_beat for seat in lab.stations.values() if seat.name == "two"]
+        assert known is not None
+        record._beat(lab, replace(known, stopped=bool(stop_id), stop_id=stop_id, stop_by="somebody on ROS 2"))
+        heed_stops(lab)
+
+    for _ in range(3):
+        hears("S1")
+    assert lab.state.holds.at("two") == rebuilt(ledger, "C1").holds.at("two") == {"stop": by}
+    assert fleet.commands.count(("two", "stop", by)) == 1
+    record._joined(lab, Joined(station="two", lanes=4, lease=9, running=(), spooled=()))  # its process began anew
+    assert fleet.commands.count(("two", "stop", by)) == 2
+    inbox.leave(lab.home.inbox, "resume", "two", "anna")
+    heeded(lab)
+    record._beat(lab, replace(PretendFleet._beat(fleet, "two", 0), lease=9))
+    hears("S1")  # said before it heard of that
+    assert lab.state.holds.at("two") == {}
+    hears("S2")
+    assert lab.state.holds.at("two") == {"stop": by}
+    asked = [event.body["verb"] for event in ledger.events(kinds=("command accepted",))]
+    assert asked == ["stop", "resume", "stop"]
 
 
 def stations_of(body: Mapping[str, object]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from enpire import versions
-from enpire.fleet.messages import Orders
+from enpire.fleet.messages import Command, Orders
 from enpire.fleet.station import Station
 from robot_drivers.ros2_face import ros_name
 from tests.enpire.fleet.point_task import point_order, point_station, write_policy
@@ -70,6 +70,14 @@ def test_ros_tooling_sees_a_station_and_stops_it(tmp_path: Path, domain: int) ->
         heard.clear()
         turns(station, lambda: heard.extend(taken(states, DiagnosticArray)) or any(s.status[0].level for s in heard))
         assert [s.status[0].message for s in heard if s.status[0].level] == ["stopped"]
+        said = station._beat(1)  # pyright: ignore[reportPrivateUsage]
+        assert (said.stopped, said.stop_by) == (True, "somebody on ROS 2")
+        asking = threading.Thread(target=caller.stop, args=(20.0,))
+        asking.start()
+        turns(station, lambda: not asking.is_alive())
+        assert station._beat(1).stop_id == said.stop_id != ""  # pyright: ignore[reportPrivateUsage]
+        station._obey(Command(verb="resume"))  # pyright: ignore[reportPrivateUsage]
+        assert station._beat(1).stop_id == ""  # pyright: ignore[reportPrivateUsage]
     finally:
         station.close()
 

@@ -54,7 +54,7 @@ ALL: list[Message] = [
     Hello(station="alpha", greeting=2, lanes=16, running=("01A",), spooled=("01B",), facts={"task": "point"}),
     Beat(
         station="alpha", lease=0, phase="rollout", seconds={"rollout": 1.5, "reset": 0.25}, queued=3, running=2,
-        deployed="c" * 64, stopped=True, paused=False, alarm="look",
+        deployed="c" * 64, stopped=True, paused=False, alarm="look", stop_id="01S", stop_by="somebody",
     ),
     Parcel(episode=EPISODE, arrays_file=FRAMES),
     Parcel(episode=dataclasses.replace(EPISODE, pictures_sha256="b" * 64), arrays_file=FRAMES),
