@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pytest
 
 from enpire import inbox
@@ -21,6 +23,7 @@ from enpire.recompute import recompute
 from enpire.state import CampaignState, Confirmation, Count
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
+from enpire.store.pictures import keep
 from enpire.store.records import order_from
 from enpire.types import Order
 from tests.enpire.pretend_fleet import Coin, PretendFleet, delivered
@@ -175,6 +178,21 @@ def test_an_answer_that_ran_another_policy_does_not_count(home: Home) -> None:
     assert "ended already" in refusal(order, "aborted", episode)
     assert "never given" in refusal(None, "", episode)
     ledger.close()
+
+
+def test_pictures_that_no_station_writes_end_the_order_as_invalid(tmp_path: Path) -> None:
+    from enpire.steps.record import sound
+
+    came = delivered(an_order(), "success", 5, "")
+    keep(tmp_path / "good", [{"top": np.zeros((4, 4, 3), np.uint8)}])
+    assert sound(replace(came, pictures=tmp_path / "good")).pictures == tmp_path / "good"
+    with zipfile.ZipFile(tmp_path / "bad", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("../../top_00000.png", b"0" * 10**6)
+    spoilt = sound(replace(came, pictures=tmp_path / "bad"))
+    assert (spoilt.episode.outcome, spoilt.episode.sha256, spoilt.arrays_file, spoilt.pictures) == (
+        "invalid", "", b"", None
+    )  # fmt: skip
+    assert spoilt.episode.cause.startswith("its pictures cannot be used: ")
 
 
 def lab_seat():
