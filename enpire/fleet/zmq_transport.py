@@ -378,7 +378,7 @@ class ZmqFleet:
 
 def _unsent(order: Order, lease: int) -> Delivered:
     episode = Episode(
-        order=order, outcome="aborted", cause="not sent: the station was not there", confidence=0.0,
+        order=order, outcome="aborted", cause="released: not sent, the station was not there", confidence=0.0,
         ran_policy_id="", ticks=0, began_s=0.0, ended_s=0.0,
     )  # fmt: skip
     return Delivered(station=order.station, lease=lease, episode=episode, arrays_file=b"")

@@ -31,6 +31,7 @@ from enpire.fleet.messages import (
 )
 from enpire.fleet.zmq_link import StationLink
 from enpire.fleet.zmq_transport import ZmqFleet
+from enpire.gate import never_began
 from tests.enpire.fleet.point_task import point_order, write_policy
 from tests.enpire.fleet.test_messages import ALL, EPISODE
 
@@ -206,6 +207,7 @@ def test_orders_that_cannot_be_sent_come_back_as_aborted(fleet: ZmqFleet, links)
     [back] = fleet.poll(0.0)
     assert isinstance(back, Delivered)
     assert (back.episode.order, back.episode.outcome) == (order, "aborted")
+    assert never_began(back.episode.outcome, back.episode.cause), "nobody saw its start: it counts for neither side"
     link = links(fleet, "alpha")
     lease = join(fleet, link).lease
     late = point_order("a" * 64, 2, lease=lease - 1)
