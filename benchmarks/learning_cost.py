@@ -90,10 +90,9 @@ def seconds_per_step(job: ImprovementJob, plain: bool) -> float:
         head_start(training, course)
         if not settings.critic_beside:
             _, rule = judged(material, training, pupil.scales[1].spread)
-    table = WeightTable(material.windows, training, rule)
-    draw = table.chances(material.windows, job.round)
-    lesson = Lesson.of(material.windows, pupil.network.shape, pupil.scales, draw)
-    course = course_of(job, settings, int((draw > 0).sum()))
+    table = WeightTable(material.windows, training, rule, job.round)
+    lesson = Lesson.of(material.windows, pupil.network.shape, pupil.scales, table.chances)
+    course = course_of(job, settings, int((table.chances > 0).sum()))
     began = time.process_time() if plain else began
     weights_of = (lambda _, rows: table.open[rows]) if plain else table.weights
     for _ in train_actor(pupil.network, lesson, course, weights_of, Extra() if plain else training):

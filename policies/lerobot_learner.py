@@ -75,12 +75,11 @@ class LerobotHabc:
             head_start(training, course)
             figures, rule = judged(material, training, scales[1].spread)
             report(Progress(stage="critics", done=training.done, total=max(1, training.done), figures=figures))
-            table = WeightTable(material.windows, training, rule)
-            chances = table.chances(material.windows, job.round)
-            course = replace(course, steps=settings.steps(int((chances > 0).sum())))
+            table = WeightTable(material.windows, training, rule, job.round)
+            course = replace(course, steps=settings.steps(int((table.chances > 0).sum())))
             album = Album(job, material.windows, material.episodes)
             album.collect(lerobot_policy.cameras_of(parts.policy.config), report)
-            study = _Study(material, table, chances, settings, course.seed)
+            study = _Study(material, table, settings, course.seed)
             for done, taught in _train(parts, study, _Feed(parts, material.windows, album), course):
                 report(Progress(stage="actor", done=done, total=course.steps, figures=taught))
                 figures |= taught
@@ -117,14 +116,12 @@ def _fitted(settings: LerobotSettings, parts: Parts) -> LerobotSettings:
 class _Study:
     """Windows as LeRobot wants them, with the chance and the weight of each."""
 
-    def __init__(
-        self, material: Material, table: WeightTable, chances: FloatArray, settings: LerobotSettings, seed: int
-    ) -> None:
+    def __init__(self, material: Material, table: WeightTable, settings: LerobotSettings, seed: int) -> None:
         self.windows: Windows = material.windows
-        self._table, self.settings = table, settings
+        self._table, self.settings, chances = table, settings, table.chances
         if settings.weights == "draw":
             every = np.arange(len(self.windows))
-            chances = chances * table.weights(settings.warmup_steps, every)
+            chances = chances * table.weights(table.warm, every)
         held = held_out(self.windows.episode, chances) & bool(settings.early_stop)
         self.looked = rows_to_look_at(held, chances, seed)
         """Rows of the held-out minibatch; empty where training never ends early."""

@@ -59,7 +59,7 @@ class Habc:
         else:
             figures, rule = judged(material, training, spread)
             report(Progress(stage="critics", done=training.done, total=max(1, training.done), figures=figures))
-        taught = _teach(job, material, WeightTable(material.windows, training, rule), pupil, report)
+        taught = _teach(job, material, WeightTable(material.windows, training, rule, job.round), pupil, report)
         if settings.critic_beside:
             figures, _ = judged(material, training, spread)
         write_opinions(material.episodes, material.windows, training, job.episodes)
@@ -103,9 +103,8 @@ def _teach(
 ) -> dict[str, float]:
     """Weighted flow matching from the parent's weights; the pupil's network holds the result."""
     training, windows = table.training, material.windows
-    draw = table.chances(windows, job.round)
-    lesson = Lesson.of(windows, pupil.network.shape, pupil.scales, draw)
-    course = course_of(job, training.settings, int((draw > 0).sum()))
+    lesson = Lesson.of(windows, pupil.network.shape, pupil.scales, table.chances)
+    course = course_of(job, training.settings, int((table.chances > 0).sum()))
     taught: dict[str, float] = {}
     for done, taught in train_actor(pupil.network, lesson, course, table.weights, training):
         report(Progress(stage="actor", done=done, total=course.steps, figures=taught))
@@ -126,7 +125,7 @@ class WeightTable:
     Critics beside the actor (the paper's way) learn from each minibatch when they are asked for its weights.
     """
 
-    def __init__(self, windows: Windows, training: CriticTraining, rule: WeightRule) -> None:
+    def __init__(self, windows: Windows, training: CriticTraining, rule: WeightRule, round_: int) -> None:
         """`training` keeps the gates. LearningProblem when no window may be imitated."""
         self.training = training
         self._least = actor_weights(windows, np.zeros(len(windows), np.float32), rule)
@@ -136,9 +135,13 @@ class WeightTable:
             raise LearningProblem(
                 "No window may be imitated: there is neither a demonstration nor a success; collect more."
             )
+        settings = training.settings
+        self.chances = self._chances(windows, round_)
+        """(N,), how often each window is drawn: those that may be imitated, and those that teach critics beside."""
+        self.warm = round(settings.warmup_share * settings.steps(int((self.chances > 0).sum())))
+        """The first step at which gates count."""
 
-    def chances(self, windows: Windows, round_: int) -> FloatArray:
-        """How often each window is drawn (N,): those that may be imitated, and those that teach critics beside."""
+    def _chances(self, windows: Windows, round_: int) -> FloatArray:
         settings = self.training.settings
         wanted = self.open > 0
         if settings.critic_beside:
@@ -150,7 +153,7 @@ class WeightTable:
         """Weights (B,) of a minibatch, before normalisation: a window counts 1, 0 or its gate."""
         training = self.training
         gates = training.learn_from(rows) if training.settings.critic_beside else training.gates[rows]
-        if step < training.settings.warmup_steps:
+        if step < self.warm:
             return self.open[rows]
         least = self._least[rows]
         return (least + (self.open[rows] - least) * gates).astype(np.float32, copy=False)
@@ -179,7 +182,7 @@ def critic_training(
 
 
 def _guard(settings: HabcSettings, training: CriticTraining) -> dict[str, float]:
-    """Raise, or go on with A_v alone, when the efficiency head left what it can mean."""
+    """Raise, go on with A_v alone, or only say so, when the efficiency head left what it can mean."""
     state = training.soundness() if training.done else None
     if state is None:
         return {"efficiency_sound": math.nan}
@@ -190,6 +193,7 @@ def _guard(settings: HabcSettings, training: CriticTraining) -> dict[str, float]
                 f"{training.critics.shape.horizon_decisions:.0f} decisions, mean A_e {state.mean_gain:.2f}; use "
                 "efficiency_unit: horizon, or a target network."
             )
-        training.form = "viability" if settings.gate != "off" else "off"
+        if settings.on_divergence == "viability":
+            training.form = "viability" if settings.gate != "off" else "off"
     figures = {"efficiency_sound": float(state.sound), "v_e_lowest": state.lowest, "v_e_highest": state.highest}
     return figures | {"a_e_mean": state.mean_gain}

@@ -17,8 +17,8 @@ class HabcSettings(RoundSettings):
     """Gradient steps of the critics before the actor begins."""
     critic_beside: bool = False
     """The critics go on learning beside the actor, one step for one, from its own minibatches (the paper's way)."""
-    warmup_steps: int = 0
-    """Actor steps during which the gate counts as 1."""
+    warmup_share: float = 0.0
+    """Share of a round's actor steps, at its beginning, during which the gate counts as 1."""
     critic_batch: int = 128
     critic_learning_rate: float = 1e-3
     critic_hidden: int = 128
@@ -51,15 +51,19 @@ class HabcSettings(RoundSettings):
     """False gives every policy window its episode's outcome ("naive labels")."""
     reweight_interventions: Literal["never", "when_sure", "always"] = "when_sure"
     """IR; `when_sure` from a held-out AUC(A_e) of 0.65 on."""
-    on_divergence: Literal["stop", "viability"] = "viability"
-    """What to do when V_e left what it can mean: stop with LearningProblem, or go on with A_v alone."""
+    on_divergence: Literal["stop", "viability", "report"] = "viability"
+    """What to do when V_e left what it can mean: stop with LearningProblem, go on with A_v alone, or only say so."""
 
     def __post_init__(self) -> None:
         """Say which value is not allowed."""
         RoundSettings.__post_init__(self)
-        if min(self.critic_steps, self.warmup_steps) < 0 or min(self.critic_batch, self.multi_step) < 1:
-            raise ValueError("critic_steps and warmup_steps must be at least 0, critic_batch, multi_step at least 1.")
+        if self.critic_steps < 0 or min(self.critic_batch, self.multi_step) < 1:
+            raise ValueError("critic_steps must be at least 0, critic_batch and multi_step at least 1.")
+        if not 0 <= self.warmup_share <= 1:
+            raise ValueError(f"warmup_share is {self.warmup_share}; it must be in [0, 1].")
         if self.critic_beside and self.label_ends:
             raise ValueError("critics that learn beside the actor see no last states; say label_ends: false.")
+        if self.critic_beside and self.on_divergence != "report":
+            raise ValueError("critics beside the actor are judged when it is trained; say on_divergence: report.")
         if not 0 < self.target_follow <= 1 or not 0 <= self.label_smoothing < 0.5:
             raise ValueError("target_follow must be in (0, 1], label_smoothing in [0, 0.5).")

@@ -14,7 +14,7 @@ from policies.habc.settings import HabcSettings
 from policies.recap import RecapSettings
 
 ACTORS: dict[str, type[RoundSettings]] = {"clone": CloneSettings, "habc": HabcSettings, "recap": RecapSettings}
-LITERAL = {"cooling", "window_rounds", "demonstration_decay", "stride"}
+LITERAL = {"cooling", "window_rounds", "demonstration_decay"}
 """What habc_paper has as the paper has it."""
 
 

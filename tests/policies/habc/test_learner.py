@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from enpire.errors import LearningProblem
+from enpire.errors import FileProblem, LearningProblem
 from enpire.files import find, parse
 from enpire.interfaces import Foresees, ImprovementJob
 from enpire.recipe import read_recipe
@@ -24,10 +24,11 @@ from enpire.types import EarlyStop, Observation
 from policies import flow_policy, foresight
 from policies.clone import Clone, pupil_of
 from policies.habc.diagnostics import ranking
-from policies.habc.learner import Habc, critic_training, gather
+from policies.habc.learner import Habc, WeightTable, critic_training, gather
 from policies.habc.segments import Cut, cut
 from policies.habc.settings import HabcSettings
 from policies.habc.train import head_start, label_weights
+from policies.habc.weights import WeightRule
 from policies.training_data import read_episodes
 from tests.policies.recorded import driven, write
 
@@ -109,7 +110,7 @@ def test_the_same_job_gives_the_same_bytes(fresh_job: Callable[..., ImprovementJ
 
 
 def test_warming_up_equals_filtered_cloning_to_the_bit(fresh_job: Callable[..., ImprovementJob]) -> None:
-    warm = fresh_job("warm", warmup_steps=60)
+    warm = fresh_job("warm", warmup_share=1.0)
     run(warm)
     filtered = replace(
         warm, recipe=recipe("clone", SIZES | {"data": "successes"}), output=warm.output.with_name("filtered"),
@@ -125,6 +126,7 @@ def test_warming_up_equals_filtered_cloning_to_the_bit(fresh_job: Callable[..., 
 @pytest.mark.parametrize("beside", [False, True])
 def test_killed_training_resumes_to_the_same_bytes(fresh_job: Callable[..., ImprovementJob], beside: bool) -> None:
     longer = {"least_steps": 600, "most_steps": 600, "critic_beside": beside, "label_ends": not beside}
+    longer |= {"on_divergence": "report" if beside else "viability"}
     job = fresh_job("killed", **longer)
     program = (
         "import sys\nfrom pathlib import Path\nfrom enpire.interfaces import ImprovementJob\n"
@@ -183,12 +185,38 @@ def test_divergence_stops_the_round_when_the_recipe_says_so(fresh_job: Callable[
 def test_the_presets_run(name: str, first: ImprovementJob, fresh_job: Callable[..., ImprovementJob]) -> None:
     settings: dict[str, object] = dict(read_recipe(find("recipes", name)).settings)
     parsed = parse(HabcSettings, settings, name)
+    assert parsed.stride == HabcSettings().stride
     small: dict[str, object] = {key: value for key, value in QUICK.items() if key not in {"stride", "critic_steps"}}
     small |= {"critic_steps": min(100, parsed.critic_steps)}
-    job = fresh_job(name, **(settings | small | {"warmup_steps": min(30, parsed.warmup_steps)}))
-    figures = run(replace(job, recipe=recipe("habc", settings | small | {"on_divergence": "viability"})))
+    figures = run(fresh_job(name, **(settings | small)))
     assert np.isfinite(figures["loss"])
     assert first.parent is not None
+
+
+def test_a_trained_actor_is_kept_when_critics_beside_it_diverge(fresh_job: Callable[..., ImprovementJob]) -> None:
+    beside = {
+        "critic_beside": True, "label_ends": False, "critic_steps": 0, "critic_learning_rate": 1.0,
+        "efficiency_unit": "decision", "bounded_efficiency": False, "on_divergence": "report",
+    }  # fmt: skip
+    job = fresh_job("kept", **beside)
+    assert run(job)["efficiency_sound"] == 0
+    assert (job.output / "policy.json").exists()
+    with pytest.raises(FileProblem, match="say on_divergence: report"):
+        run(fresh_job("stop", **(beside | {"on_divergence": "stop"})))
+
+
+def test_gates_count_when_the_share_of_warm_steps_is_done(fresh_job: Callable[..., ImprovementJob]) -> None:
+    job = fresh_job(warmup_share=0.083, least_steps=600, most_steps=600)
+    settings = parse(HabcSettings, job.recipe["settings"], "test")
+    material = gather(read_episodes(job.episodes), settings)
+    pupil = pupil_of(job, settings, material.episodes)
+    training, _ = critic_training(job, settings, material, pupil.scales[0])
+    training.gates[:] = 0.5
+    table = WeightTable(material.windows, training, WeightRule(), job.round)
+    rows = np.flatnonzero(material.windows.policy & material.windows.success)
+    assert table.warm == 50
+    assert (table.weights(49, rows) == 1).all()
+    assert (table.weights(50, rows) == 0.5).all()
 
 
 def test_the_ranking_counts_ties_half() -> None:
