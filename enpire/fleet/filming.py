@@ -183,7 +183,9 @@ class Filming:
         return replace(parcel, episode=replace(parcel.episode, pictures_sha256=digest))
 
     def close(self) -> None:
-        """End the worker, when all that was handed over is written."""
+        """End the worker when all that was handed over is written. What did not end is discarded."""
+        for film in self._films.values():
+            film.discard()
         if self._worker is not None:
             self._worker.shutdown(wait=True)
 

@@ -1,6 +1,6 @@
 """The pictures of episodes on their way from the spools of the stations: pulled in parts, into files beside the store.
 
-A helper thread appends, syncs and hashes what comes, so that no beat and no stop waits for a disk; few parts are under
+A thread appends, syncs and hashes what comes, so that no beat and no stop waits for a disk; few parts are under
 way at once, so that none waits long behind them on the wire. The files outlive sessions and processes: an upload goes
 on at the byte where its file ends. Only a file with the right hash is delivered.
 """
@@ -37,7 +37,7 @@ KEEP_FREE = 64 * 2**20
 
 
 class _File:
-    """The pictures of one episode as far as they are here. Only the helper touches it."""
+    """The pictures of one episode as far as they are here. Only the worker touches it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -149,22 +149,22 @@ class Uploads:
 
     Args:
         folder: where the files grow, each named as its order.
-        helper: the thread that writes; `close` shuts it down.
+        worker: the thread that writes; `close` shuts it down.
         clock: monotonic seconds.
         say: sends a message to a station.
     """
 
     def __init__(
-        self, folder: Path, helper: Executor, clock: Callable[[], float], say: Callable[[str, WantPictures], None]
+        self, folder: Path, worker: Executor, clock: Callable[[], float], say: Callable[[str, WantPictures], None]
     ) -> None:
-        self._folder, self._helper, self._clock, self._say = folder, helper, clock, say
+        self._folder, self._worker, self._clock, self._say = folder, worker, clock, say
         self._of: OrderedDict[str, dict[str, _Upload]] = OrderedDict()
         self._tasks: deque[tuple[Future[int], Callable[[int], None]]] = deque()
         self._ready: list[Delivered | Refused] = []
 
     @property
     def writing(self) -> bool:
-        """Whether the helper is at work: look again soon."""
+        """Whether the worker is busy: look again soon."""
         return bool(self._tasks)
 
     def fetch(self, announced: Announced) -> None:
@@ -183,7 +183,7 @@ class Uploads:
             return
         upload.take(part, self._clock())
         upload.writing += 1
-        self._tasks.append((self._helper.submit(upload.file.append, part.data), upload.wrote))
+        self._tasks.append((self._worker.submit(upload.file.append, part.data), upload.wrote))
 
     def step(self) -> Sequence[Delivered | Refused]:
         """See what is written and ask for more; the episodes that are whole now, and complaints.
@@ -206,11 +206,11 @@ class Uploads:
 
     def close(self) -> None:
         """Wait for what is being written. Allowed twice."""
-        self._helper.shutdown()
+        self._worker.shutdown()
 
     def _begin(self, upload: _Upload) -> None:
         self._of[upload.announced.station][upload.file.path.name] = upload
-        self._tasks.append((self._helper.submit(upload.file.open, anew=upload.tries > 1), upload.opened))
+        self._tasks.append((self._worker.submit(upload.file.open, anew=upload.tries > 1), upload.opened))
 
     def _ask(self) -> None:
         """Ask the stations in turn, each for its oldest, as long as more parts may be under way."""
@@ -256,7 +256,7 @@ class Uploads:
             self._begin(_Upload(came, _File(upload.file.path), tries=upload.tries + 1))
             return
         del self._of[came.station][upload.file.path.name]
-        self._tasks.append((self._helper.submit(upload.file.remove), upload.opened))
+        self._tasks.append((self._worker.submit(upload.file.remove), upload.opened))
         episode = without_record(came.episode, f"its pictures cannot be had: {why}")
         self._ready.append(Delivered(station=came.station, lease=came.lease, episode=episode, arrays_file=b""))
 

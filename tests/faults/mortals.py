@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, override
 
 from enpire.errors import StorageFull
+from enpire.fleet.uploads import _File
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.learner_process import run_job
 from enpire.store import durable
@@ -27,6 +28,7 @@ class Disk(Protocol):
     """Where they write, and the wall clock beside it."""
 
     disk_is_full: bool
+    resumed: int
 
     def wall_ns(self) -> int: ...
 
@@ -57,6 +59,26 @@ class AtOnce(Executor):
             done.set_result(fn(*args, **kwargs))
         except Exception as problem:  # noqa: BLE001 - as an executor does
             done.set_exception(problem)
+        return done
+
+
+class MortalHelper(AtOnce):
+    """The helper thread of a process that may be killed before and after whatever it writes, on the same disk."""
+
+    def __init__(self, process: Process, laboratory: Disk) -> None:
+        self._process, self._laboratory = process, laboratory
+
+    @override
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self._process.act()
+        if self._laboratory.disk_is_full:
+            refused: Future[Any] = Future()
+            refused.set_exception(FULL)
+            return refused
+        done = super().submit(fn, *args, **kwargs)
+        if fn.__name__ == _File.open.__name__:
+            self._laboratory.resumed += done.result() > 0
+        self._process.act()
         return done
 
 

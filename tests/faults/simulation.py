@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,7 +33,7 @@ from tests.chaos.harness import Audit, Witness, audit
 from tests.chaos.point_lab import write_campaign
 from tests.enpire.fleet.point_task import point_station
 from tests.faults.mortals import HERE as MORTALS
-from tests.faults.mortals import AtOnce, MortalLedger, MortalStore, VirtualLearner
+from tests.faults.mortals import AtOnce, MortalHelper, MortalLedger, MortalStore, VirtualLearner
 from tests.faults.virtual_sockets import ADDRESS, Context, Killed, Network, Noise, Process, World
 
 PERIOD_S = 0.1
@@ -58,10 +58,14 @@ class Laboratory:
     root: Path
     seed: int
     names: tuple[str, ...] = ("alpha", "beta", "gamma")
+    stations_say: Mapping[str, object] = field(default_factory=dict[str, object])
+    """What their files say beside the usual."""
     faults: Counter[str] = field(default_factory=Counter)
     trace: list[str] = field(default_factory=list)
     """What was written to the ledger, in order, with numbers for the ids: the same for the same seed."""
     disk_is_full: bool = False
+    resumed: int = 0
+    """Uploads that went on where they stood, in the middle of a file."""
     wall_offset_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -99,7 +103,7 @@ class Laboratory:
     def _start(self, virtual: VirtualStation) -> None:
         virtual.process = Process(virtual.name)
         virtual.leaving = False
-        file = point_station(self.root, virtual.name, lanes=2, min_free_mb=0)
+        file = point_station(self.root, virtual.name, lanes=2, min_free_mb=0, **self.stations_say)
         virtual.station = Station(file, ADDRESS, lambda line: None, self.computer(virtual.process))
 
     def _turn(self, virtual: VirtualStation) -> None:
@@ -147,9 +151,9 @@ class Laboratory:
     def _session(self, ledger: MortalLedger, *, end_campaign: bool) -> None:
         self._begin(ledger)
         state = _begun(ledger, self.campaign, self.home)
-        fleet = ZmqFleet(
-            ADDRESS, self.home.versions, self.home.incoming, state.lease + 1, computer=self.computer(self.orchestrator)
-        )
+        orchestrator = self.orchestrator
+        computer = replace(self.computer(orchestrator), helper=lambda: MortalHelper(orchestrator, self))
+        fleet = ZmqFleet(ADDRESS, self.home.versions, self.home.incoming, state.lease + 1, computer=computer)
         try:
             lab = _lab(self.campaign, self.home, ledger, state, fleet)
             lab.clock, lab.began_s = self.world.clock, self.world.now_s
@@ -278,6 +282,7 @@ class Result:
     grew: Mapping[str, int]
     """Episodes that each station delivered in the liveness phase."""
     messages: int
+    resumed: int
     virtual_s: float
 
     def problems(self) -> list[str]:
@@ -285,9 +290,9 @@ class Result:
         return self.audit.problems() + idle
 
 
-def simulate(root: Path, seed: int, broken_s: float, quiet_s: float = 60.0) -> Result:
+def simulate(root: Path, seed: int, broken_s: float, quiet_s: float = 60.0, **stations_say: object) -> Result:
     """Break things for a while, leave them alone for a while, end the campaign, audit."""
-    laboratory = Laboratory(root, seed)
+    laboratory = Laboratory(root, seed, stations_say=stations_say)
     world = laboratory.world
     began_s = world.now_s
     world.after(2.0, lambda: laboratory.break_things(began_s + broken_s))
@@ -303,5 +308,5 @@ def simulate(root: Path, seed: int, broken_s: float, quiet_s: float = 60.0) -> R
     return Result(
         audit=audit(laboratory.home.root, laboratory.witness), faults=dict(laboratory.faults), trace=laboratory.trace,
         grew={name: after[name] - before[name] for name in laboratory.names}, messages=laboratory.network.messages,
-        virtual_s=world.now_s - began_s,
+        resumed=laboratory.resumed, virtual_s=world.now_s - began_s,
     )  # fmt: skip

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from enpire.fleet import uploads
+from enpire.store.pictures import Pictures
 from tests.chaos.harness import audit
 from tests.enpire.fleet.point_task import environment
 from tests.faults.simulation import Laboratory, simulate
@@ -30,6 +32,20 @@ def test_a_laboratory_in_which_everything_breaks_loses_and_doubles_nothing(shelf
     assert result.problems() == []
     assert sum(result.faults.values()) > 20
     assert result.audit.outcomes["success"] > 50
+
+
+def test_pictures_arrive_whole_with_their_episodes_whatever_breaks(
+    shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "MOST", 4096)
+    cameras = {"record": ("top",), "options": {"picture_px": 64}}
+    result = simulate(shelf, seed=6, broken_s=20.0, quiet_s=45.0, **cameras)
+    assert result.problems() == []
+    assert result.resumed > 0
+    seen = list((shelf / "home" / "episodes").glob("*/*/pictures.zip"))
+    assert len(seen) >= sum(result.audit.outcomes[verdict] for verdict in ("success", "failure"))
+    assert sum(len(Pictures(path).names) for path in seen) > 1000
+    assert not list((shelf / "home" / "episodes" / ".incoming").iterdir())
 
 
 def test_after_a_minute_without_network_the_orders_that_were_unknown_are_found(shelf: Path) -> None:

@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,11 +68,16 @@ class PointTask:
 
 
 class PointRig:
-    """Each lane is a point with sensor noise of its own; `options` of the station file can break it."""
+    """Each lane is a point with sensor noise of its own; `options` of the station file can break it.
+
+    With the option `picture_px` a camera sees noise, which nothing makes smaller.
+    """
 
     def __init__(self, spec: TaskSpec, lanes: int, options: Mapping[str, object] | None = None) -> None:
-        self.spec, self.lanes = spec, lanes
         self.options = dict(options or {})
+        self.spec = replace(spec, cameras=("top",)) if "picture_px" in self.options else spec
+        self.lanes = lanes
+        self.eye = np.random.default_rng(0)
         self.at = np.zeros((lanes, 2))
         self.generators = [np.random.default_rng(0) for _ in range(lanes)]
         self.stops = 0
@@ -97,7 +103,8 @@ class PointRig:
         return sent
 
     def look(self, lane: int) -> Mapping[str, np.ndarray]:
-        return {}
+        side = int(str(self.options.get("picture_px", 0)))
+        return {"top": self.eye.integers(0, 256, (side, side, 3), np.uint8)} if side else {}
 
     def stop(self) -> None:
         self.stops += 1

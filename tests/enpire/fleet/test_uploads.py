@@ -31,9 +31,9 @@ class Wire:
         self.stations: dict[str, dict[str, bytes]] = {}
         self.uploads = self.open()
 
-    def open(self, helper: Executor | None = None) -> Uploads:
+    def open(self, worker: Executor | None = None) -> Uploads:
         self.asked.clear()
-        self.uploads = Uploads(self.folder, helper or AtOnce(), lambda: self.now_s, self._hear)
+        self.uploads = Uploads(self.folder, worker or AtOnce(), lambda: self.now_s, self._hear)
         return self.uploads
 
     def announce(self, station: str, content: bytes = CONTENT, claims: bytes = CONTENT) -> Announced:

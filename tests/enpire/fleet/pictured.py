@@ -1,0 +1,73 @@
+"""A station's spool and courier without a robot, and a process of it that a test can kill.
+
+`python -m tests.enpire.fleet.pictured FOLDER ADDRESS NAME`
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from enpire.fleet.arrivals import Beat
+from enpire.fleet.computer import HERE
+from enpire.fleet.courier import Courier
+from enpire.fleet.messages import Hello, Parcel
+from enpire.fleet.spool import Spool
+from enpire.fleet.zmq_link import StationLink
+from enpire.store import durable
+from tests.enpire.fleet.point_task import point_order
+from tests.enpire.fleet.test_messages import EPISODE
+
+
+class Pictured:
+    """Delivers what was put into its spool, as a station does."""
+
+    def __init__(self, folder: Path, address: str, name: str = "alpha") -> None:
+        self.name = name
+        self.spool = Spool(folder / name, 0)
+        self.link = StationLink(address, name)
+        self.courier = Courier(self.link, self.spool, self._hello, HERE)
+
+    def put(self, pictures_bytes: int, seed: int = 0) -> str:
+        """One more episode, with or without pictures; its id."""
+        order = replace(point_order("a" * 64, seed), station=self.name)
+        episode = replace(EPISODE, order=order)
+        if pictures_bytes:
+            content = random.Random(seed).randbytes(pictures_bytes)
+            durable.write(self.spool.pictures(order.order_id), content)
+            episode = replace(episode, pictures_sha256=hashlib.sha256(content).hexdigest())
+        self.spool.put(Parcel(episode=episode, arrays_file=b"frames"))
+        return order.order_id
+
+    def turn(self, timeout_s: float = 0.0) -> None:
+        """As in the loop of a station."""
+        self.courier.hear(timeout_s)
+        self.courier.keep_contact(self._beat)
+        self.courier.ship()
+
+    def close(self) -> None:
+        self.courier.close()
+        self.link.close()
+        self.spool.close()
+
+    def _hello(self, greeting: int) -> Hello:
+        return Hello(station=self.name, greeting=greeting, lanes=1, running=(), spooled=self.spool.ids())
+
+    def _beat(self, lease: int) -> Beat:
+        return Beat(
+            station=self.name, lease=lease, phase="wait-order", seconds={}, queued=0, running=0, deployed="",
+        )  # fmt: skip
+
+
+def main() -> None:
+    station = Pictured(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+    while os.getppid() > 1:
+        station.turn(0.02)
+
+
+if __name__ == "__main__":
+    main()
