@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from enpire.types import FloatArray
-from sim.bimanual.kinematics import SIDES, Reach, Rows, Side, rotation_between
+from sim.bimanual.kinematics import SIDES, Rows, Side, rotation_between
 from sim.bimanual.rig import ACTION, GRIP_MM_S, JOINT_RAD_S, commands_of, force_of, joints_of, opening_of
-from sim.bimanual.servo import reach_of, speeds_for, towards
+from sim.bimanual.servo import both_reaches_of, speeds_for, towards
 
 _GAIN_PER_S, _JOINT_GAIN_PER_S = 6.0, 4.0
 
@@ -73,16 +73,16 @@ class Hands:
     def __init__(self, state: Rows) -> None:
         """Read the arms' part of state rows (n, state_dim)."""
         self._state = state
-        self._now: dict[Side, Reach] = {side: reach_of(side, state.astype(np.float32)) for side in SIDES}
+        self._now = both_reaches_of(state.astype(np.float32))
         self._hands: dict[tuple[int, Side], Hand] = {}
 
     def of(self, row: int, side: Side) -> Hand:
         """One arm of the row-th lane."""
         if (row, side) not in self._hands:
-            now, state, opening = self._now[side], self._state[row], opening_of(side)
+            state, opening, at = self._state[row], opening_of(side), self._row(row, side)
             self._hands[row, side] = Hand(
-                at_m=now.at_m[row],
-                turn=now.turn[row],
+                at_m=self._now.at_m[at],
+                turn=self._now.turn[at],
                 joints=state[joints_of(side)],
                 opening_mm=float(state[opening]),
                 pads_n=float(state[opening + 1]),
@@ -92,23 +92,21 @@ class Hands:
 
     def commands(self) -> FloatArray:
         """(n, 14) within the limits; arms that nobody asked for hold still."""
-        sent = np.zeros((len(self._state), len(ACTION)))
-        for side in SIDES:
-            sent[:, commands_of(side)] = self._speeds(side)
-            for row in range(len(sent)):
-                hand = self.of(row, side)
-                if hand.goal_joints is not None:
-                    sent[row, commands_of(side)] = _JOINT_GAIN_PER_S * (hand.goal_joints - hand.joints)
-                sent[row, commands_of(side).stop] = hand.grip_mm_s
-            sent[:, commands_of(side)] = np.clip(sent[:, commands_of(side)], -JOINT_RAD_S, JOINT_RAD_S)
+        now, sent = self._now, np.zeros((len(self._state), len(ACTION)))
+        at, turn, speed = now.at_m.copy(), now.turn.copy(), np.zeros(len(now.at_m))
+        for (row, side), hand in self._hands.items():
+            if hand.goal_m is not None and hand.goal_turn is not None:
+                index = self._row(row, side)
+                at[index], turn[index], speed[index] = hand.goal_m, hand.goal_turn, hand.speed_m_s
+        speeds = speeds_for(now, towards(now, at, turn, speed, _GAIN_PER_S))
+        for (row, side), hand in self._hands.items():
+            if hand.goal_joints is not None:
+                speeds[self._row(row, side)] = _JOINT_GAIN_PER_S * (hand.goal_joints - hand.joints)
+            sent[row, commands_of(side).stop] = hand.grip_mm_s
+        for side, limited in zip(SIDES, np.split(np.clip(speeds, -JOINT_RAD_S, JOINT_RAD_S), 2), strict=True):
+            sent[:, commands_of(side)] = limited
         return sent.astype(np.float32)
 
-    def _speeds(self, side: Side) -> Rows:
-        """Joint speeds (n, 6) towards the poses that were asked for."""
-        now = self._now[side]
-        at, turn, speed = now.at_m.copy(), now.turn.copy(), np.zeros(len(now.at_m))
-        for row in range(len(at)):
-            hand = self.of(row, side)
-            if hand.goal_m is not None and hand.goal_turn is not None:
-                at[row], turn[row], speed[row] = hand.goal_m, hand.goal_turn, hand.speed_m_s
-        return speeds_for(now, towards(now, at, turn, speed, _GAIN_PER_S))
+    def _row(self, row: int, side: Side) -> int:
+        """Where an arm of the row-th lane stands among the rows of both arms."""
+        return SIDES.index(side) * len(self._state) + row

@@ -99,10 +99,11 @@ def rotation_between(now: Rows, goal: Rows) -> Rows:
     return twice_sine * (0.5 * np.where(sine > 1e-9, angle / np.maximum(sine, 1e-9), 1.0))[:, None]
 
 
-def reach(side: Side, joints: Rows) -> Reach:
-    """Forward kinematics with its Jacobian; joints (n, 6) in rad."""
-    count = len(joints)
-    at, turn = np.array(BASES_M[side]), turning(2, np.full(count, TURNED[side]))
+def reach(side: Side | tuple[Side, Side], joints: Rows) -> Reach:
+    """Forward kinematics with its Jacobian; joints (n, 6) in rad, of both arms half of the rows each."""
+    count, sides = len(joints), (side,) if isinstance(side, str) else side
+    at = np.repeat([BASES_M[one] for one in sides], count // len(sides), axis=0)
+    turn = turning(2, np.repeat([TURNED[one] for one in sides], count // len(sides)))
     places, axes = np.empty((JOINTS, count, 3)), np.empty((JOINTS, count, 3))
     for joint, axis in enumerate(AXES):
         along, offset_m = _ALONG[joint]

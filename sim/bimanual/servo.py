@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from enpire.types import FloatArray
-from sim.bimanual.kinematics import Reach, Rows, Side, joint_speeds, moved, reach, rotation_between
+from sim.bimanual.kinematics import SIDES, Reach, Rows, Side, joint_speeds, moved, reach, rotation_between
 from sim.bimanual.rig import JOINT_RAD_S, joints_of
 
 LEAD_S = 0.055
@@ -15,6 +15,11 @@ LEAD_S = 0.055
 def reach_of(side: Side, state: FloatArray) -> Reach:
     """Where the gripper of an arm is, by its sensed joints; state (n, state_dim)."""
     return reach(side, state[:, joints_of(side)].astype(np.float64))
+
+
+def both_reaches_of(state: FloatArray) -> Reach:
+    """The same of both arms (2 n rows): the left one's rows, then the right one's."""
+    return reach(SIDES, np.concatenate([state[:, joints_of(side)] for side in SIDES]).astype(np.float64))
 
 
 def shortened(vectors: Rows, longest: Rows | float) -> Rows:

@@ -13,7 +13,7 @@ import numpy as np
 from enpire.types import FloatArray, IntArray, MaskArray, Start
 from sim.bimanual.kinematics import PARKED, READY, SIDES, Reach, Side, turning
 from sim.bimanual.rig import ACTION, JOINT_RAD_S, commands_of, force_of, joints_of, opening_of
-from sim.bimanual.servo import reach_of, speeds_for
+from sim.bimanual.servo import both_reaches_of, speeds_for
 from sim.tasks import gpu_pickup
 from sim.tasks.gpu_expert import card_twist
 from sim.tasks.gpu_moves import (
@@ -83,21 +83,22 @@ class GpuReset:
 
     def step(self, state: FloatArray, lanes: IntArray) -> tuple[FloatArray, MaskArray]:
         """One period: (commands (n, 14), which lanes have rested at their start for three periods, or are given up)."""
-        sensed, arms = state.astype(np.float64), {side: reach_of(side, state) for side in SIDES}
+        sensed, arms = state.astype(np.float64), both_reaches_of(state)
         card_m, card_turn = card_pose(sensed)
         works = [self._work[int(lane)] for lane in lanes]
         for row, work in enumerate(works):
             one = slice(row, row + 1)
-            now: dict[Side, Reach] = {side: arms[side].of(one) for side in SIDES}
-            self._phase(work, Seen(state=sensed[one], arms=now, card_m=card_m[one], card_turn=card_turn[one]))
+            both: dict[Side, Reach] = {side: arms.of([len(works) * index + row]) for index, side in enumerate(SIDES)}
+            self._phase(work, Seen(state=sensed[one], arms=both, card_m=card_m[one], card_turn=card_turn[one]))
         commands = np.array([work.command for work in works]).reshape(-1, len(ACTION))
-        for side in SIDES:
-            # What moves straight is worked out for all lanes at once.
-            rows = [row for row, work in enumerate(works) if side in work.twists]
-            if rows:
-                twist, point_m = (np.concatenate([works[row].twists[side][part] for row in rows]) for part in (0, 1))
-                speeds = speeds_for(arms[side].of(rows), twist, point_m)
-                commands[rows, commands_of(side)] = np.clip(speeds, -JOINT_RAD_S, JOINT_RAD_S)
+        # What moves straight is worked out for all lanes at once.
+        moves: list[tuple[int, Side]] = [(row, side) for row, work in enumerate(works) for side in work.twists]
+        if moves:
+            now = arms.of([len(works) * SIDES.index(side) + row for row, side in moves])
+            twist, point_m = (np.concatenate([works[row].twists[side][part] for row, side in moves]) for part in (0, 1))
+            speeds = np.clip(speeds_for(now, twist, point_m), -JOINT_RAD_S, JOINT_RAD_S)
+            for (row, side), limited in zip(moves, speeds, strict=True):
+                commands[row, commands_of(side)] = limited
         done = np.array([work.phase in ("done", "beyond") for work in works], dtype=np.bool_)
         commands[done] = 0.0
         return commands, done
