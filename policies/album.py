@@ -52,10 +52,8 @@ class Album:
                 self._folder[index] = self._taken(folder, cameras, ticks)
             self._check(self._folder[index], cameras, ticks)
             report(Progress(stage="pictures", done=done + 1, total=len(self._folder), figures={}))
-        if self._folder:
-            index = min(self._folder)
-            first = self._picture(index, cameras[0], int(self._windows.tick[self._windows.episode == index][0]))
-            self._read = lru_cache(maxsize=max(1, int(_KEPT_BYTES / first.nbytes)))(self._picture)
+        first = self._picture(int(self._windows.episode[0]), cameras[0], int(self._windows.tick[0]))
+        self._read = lru_cache(maxsize=max(1, int(_KEPT_BYTES / first.nbytes)))(self._picture)
 
     def images(self, camera: str, rows: IntArray) -> ImageArray:
         """(B, height, width, 3) of these windows."""
