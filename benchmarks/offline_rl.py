@@ -49,9 +49,28 @@ class OfflineSettings:
     passes: float = 100.0
     learning_rate: float = 1e-3
     hidden: int = 128
+    expectile: float = 0.9
+    """IQL: which expectile of the recorded actions' values a state is worth, in (0.5, 1)."""
+    sharpness: float = 10.0
+    """IQL: an action counts exp(sharpness * advantage), at most 100. Advantages are in decisions, as in the sparse
+    tasks of both papers, where each step costs 1; ours are paid 1 at the end, so that a decision costs 1 - discount."""
+    softness: float = 0.5
+    """AWAC: within a minibatch an action counts as softmax(advantage / softness), advantages in decisions, too."""
     temperature: float = 0.5
     """Factor on the learned deviation when the version acts."""
     window_rounds: int = 4
+
+    def __post_init__(self) -> None:
+        """Say which value is not allowed."""
+        if not 0.5 < self.expectile < 1 or min(self.sharpness, self.softness) <= 0:
+            raise ValueError("expectile is in (0.5, 1), sharpness and softness are above 0.")
+
+    def weighing(self) -> dict[str, float]:
+        """How actions are weighed, as d3rlpy's algorithm calls it, for returns in [0, 1]."""
+        decision = 1 - self.discount
+        if self.algorithm == "awac":
+            return {"lam": self.softness * decision}
+        return {"expectile": self.expectile, "weight_temp": self.sharpness / decision}
 
     def steps(self, decisions: int) -> int:
         """Gradient steps for that many decisions."""
@@ -104,7 +123,7 @@ def _trained(replay: Replay, scales: tuple[Scale, Scale], settings: OfflineSetti
     algorithm = kind(
         actor_learning_rate=settings.learning_rate, critic_learning_rate=settings.learning_rate,
         batch_size=settings.batch, gamma=settings.discount, actor_encoder_factory=encoder,
-        critic_encoder_factory=encoder,
+        critic_encoder_factory=encoder, **settings.weighing(),
     ).create(device=False)  # fmt: skip
     algorithm.fit(
         dataset, n_steps=steps, n_steps_per_epoch=steps, show_progress=False, save_interval=10**9,

@@ -10,8 +10,10 @@ import pytest
 
 from benchmarks import offline_rl
 from enpire.errors import FileProblem, LearningProblem, MissingExtra, PolicyProblem
+from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Learner, Progress
 from enpire.plugins import load
+from enpire.recipe import read_recipe
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, Observation
 from enpire.versions import manifest
 from policies import best_of_n, flow_policy, gaussian_policy, residual
@@ -257,6 +259,17 @@ def test_a_gaussian_policy_draws_around_its_mean(tmp_path: Path) -> None:
     (tmp_path / "weights.safetensors").unlink()
     with pytest.raises(PolicyProblem, match="fetch the version again"):
         gaussian_policy.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("iql", {"expectile": 0.9, "weight_temp": 10 / 0.03}), ("awac", {"lam": 0.5 * 0.03})],
+)
+def test_offline_rl_weighs_a_decision_as_its_papers_do_on_sparse_tasks(name: str, expected: dict[str, float]) -> None:
+    settings = parse(offline_rl.OfflineSettings, read_recipe(name).settings, name)
+    assert settings.weighing() == pytest.approx(expected)
+    with pytest.raises(FileProblem, match=r"expectile is in \(0.5, 1\)"):
+        parse(offline_rl.OfflineSettings, {"expectile": 0.5}, name)
 
 
 @pytest.mark.slow
