@@ -1,17 +1,19 @@
-"""The film of a simulated episode in the viewer: two cameras, one moment."""
+"""The film of an episode in the viewer: two cameras, one moment; of a real robot every command has its picture."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from enpire.films import film
 from enpire.home import open_home
-from enpire.store import records
+from enpire.store import pictures, records
 from enpire.store.episodes import FolderStore
 from tests.end_to_end.conftest import NEEDED, set_up
 from tests.end_to_end.watch import Watch
@@ -75,6 +77,41 @@ def test_the_cameras_of_a_film_show_the_moment_of_the_time_axis(
     page.screenshot(path=artefacts / "film.png", full_page=True)
     assert watch.complaints == []
     assert watch.hosts == {"127.0.0.1"}
+
+
+def test_every_command_of_a_real_robot_has_its_picture(
+    tmp_path: Path, context: BrowserContext, artefacts: Path
+) -> None:
+    expect, watch, page = playwright.expect, Watch(), context.new_page()
+    home = open_home(tmp_path)
+    ledger = recorded(home, "arm-1")
+    store = FolderStore(home.episodes)
+    before = store.get("E1")
+    shades = [{"front": np.full((48, 64, 3), tick, np.uint8)} for tick in range(TICKS + 1)]
+    digest = pictures.keep(store.folder("E1") / pictures.NAME, dict(enumerate(shades)), "jpg")
+    episode = replace(before, pictures_sha256=digest)
+    ledger.append([
+        ("order issued", {"campaign_id": "C1", "orders": [records.order_body(episode.order)]}),
+        ("orders ended", {"campaign_id": "C1", "episodes": [records.episode_body(episode)]}),
+    ])  # fmt: skip
+    server = Server(home.root, ScriptedLab(campaign_id="C1"))
+    server.start()
+    try:
+        watch.follow(page)
+        set_up(page, server)
+        page.goto(f"{server.setup_link.partition('/setup')[0]}/episodes/E1?t=0")
+        for tick in (0, 1, TICKS // 2, TICKS):
+            page.get_by_label("Moment of the episode").fill(str(min(tick, TICKS - 1)))
+            shown = page.get_by_alt_text(f"front at frame {min(tick, TICKS - 1)}")
+            expect(shown).to_be_visible()
+        assert shown.evaluate("(picture) => picture.naturalWidth") == 64
+        assert page.locator(".strip").get_by_role("button").count() == min(12, TICKS + 1)
+        page.screenshot(path=artefacts / "recorded_film.png", full_page=True)
+        assert watch.complaints == []
+        assert watch.hosts == {"127.0.0.1"}
+    finally:
+        server.stop()
+        ledger.close()
 
 
 def _newest(page: Page, camera: str, tick: int) -> int:
