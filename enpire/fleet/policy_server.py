@@ -188,6 +188,9 @@ class PolicyServer:
             self._answer(peer, sequence, {"error": "", **said})
         except EnpireError as problem:
             self._answer(peer, sequence, error_out(problem))
+        except OSError as problem:
+            refused = PolicyProblem(f"the policy server: {durable.refusal(problem, self._folder)}")
+            self._answer(peer, sequence, error_out(refused))
         return None
 
     def _open(self, policy_id: str) -> Message:

@@ -310,6 +310,14 @@ def test_two_stations_hand_over_one_large_version_together(
         link.close()
 
 
+def test_a_disk_that_refuses_a_version_ends_no_server(link: PolicyServerLink, tmp_path: Path) -> None:
+    served, folder = tmp_path / "served", write_policy(tmp_path / "files")
+    (served / f"{versions.identify(folder)}.parts").mkdir()
+    with pytest.raises(PolicyProblem, match=r"policy server: Cannot write .*served: Is a directory"):
+        link.make(folder, versions.identify(folder))
+    assert made(link, tmp_path, f"{HERE}:load_gifted").horizon == PointPolicy.horizon
+
+
 def test_no_more_versions_are_held_than_somebody_says(tmp_path: Path) -> None:
     lanes = np.asarray([0])
     with answering(tmp_path / "s", loaded=1) as server, closing(PolicyServerLink(server.address)) as link:
