@@ -14,6 +14,8 @@ from enpire.types import FloatArray, IntArray, MaskArray, Verdict
 
 OWN = "task"
 """The name of the task's own verifier among `verifiers` of a station or campaign file."""
+BUDGET_MS = 150.0
+"""A verdict may take so long (p95): its robot waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cached_property
 
 import numpy as np
@@ -14,8 +15,8 @@ from enpire.types import FloatArray, IntArray, MaskArray, Observation, Start, Ta
 from sim.rollouts import Rolled, roll_out
 
 SECRET = b"a secret for the check only"
-LANES = 8
-"""Starts from which experts are tried."""
+LANES, DEMONSTRATED = 8, 4
+"""Starts from which the expert at its best is tried, and the demonstrating one."""
 
 
 class CheckFailed(EnpireError):
@@ -74,16 +75,24 @@ class Bench:
 
     def __init__(self, make: Callable[[], Task]) -> None:
         self.make = make
-        self.task = make()
-        self.spec = self.task.spec
         self.notes: list[str] = []
         """Figures that checks found on their way, for the report."""
-        self._rigs: list[Rig] = []
+        self._rigs = ExitStack()
+
+    @cached_property
+    def task(self) -> Task:
+        """A task; raises what its constructor raises."""
+        return self.make()
+
+    @property
+    def spec(self) -> TaskSpec:
+        """The task's."""
+        return self.task.spec
 
     def rig(self, lanes: int, seed: int = 0) -> Rig:
         """A rig that `close` closes."""
         opened = self.task.rig(lanes, seed)
-        self._rigs.append(opened)
+        self._rigs.callback(opened.close)
         return opened
 
     def placed(self, lanes: int, seed: int = 0, first: int = 0) -> Rig:
@@ -126,7 +135,7 @@ class Bench:
     @cached_property
     def demonstrated(self) -> list[Rolled]:
         """Tries of the demonstrating expert, good ones and bad ones."""
-        return roll_out(self.task, self.rig(LANES), self.task.expert(0), self._hidden(LANES))
+        return roll_out(self.task, self.rig(DEMONSTRATED), self.task.expert(0), self._hidden(DEMONSTRATED))
 
     @cached_property
     def idle(self) -> list[Rolled]:
@@ -134,9 +143,8 @@ class Bench:
         return roll_out(self.task, self.rig(2), Idle(self.spec), self._hidden(2))
 
     def close(self) -> None:
-        """Let all rigs go."""
-        for rig in self._rigs:
-            rig.close()
+        """Let all rigs go; raises what the last one raised that could not be closed."""
+        self._rigs.close()
 
     def _hidden(self, count: int) -> list[Start]:
         return [self.task.start("holdout", index, SECRET) for index in range(count)]

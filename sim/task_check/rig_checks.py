@@ -161,6 +161,29 @@ def check_unknown_lanes_are_refused(bench: Bench) -> None:
     refused(lambda: rig.place(2, bench.start(0)), UsageError, "Placing lane 2 of 2")
 
 
+def check_stop_holds_still(bench: Bench) -> None:
+    """`stop` moves nothing: what is sensed after it, and after a period in which no lane moves, is what was before."""
+    rig = bench.placed(2)
+    before = bench.drive(rig, bench.wishes(2, 6))[-1]
+    rig.stop()
+    need(np.array_equal(rig.observe().state, before), "It moved at once.")
+    rig.act(np.zeros((2, bench.spec.action_dim), np.float32), np.zeros(2, np.bool_))
+    need(np.array_equal(rig.observe().state, before), "It moved in the next period.")
+
+
+def check_place_without_teleport_moves_nothing(bench: Bench) -> None:
+    """Where `teleport` is off, `place` begins an episode and leaves the scene as it is, for a reset by the robot."""
+    rig = bench.placed(3)
+    if not hasattr(rig, "teleport"):
+        raise DoesNotApply("the rig has no `teleport` to turn off, so its robot cannot reset in simulation")
+    before = rig.observe().state.copy()
+    rig.teleport = False  # pyright: ignore[reportAttributeAccessIssue]
+    for lane in range(3):
+        # The same seed: the noise of the first period is the same.
+        rig.place(lane, replace(bench.start(lane), values=bench.start(20 + lane).values))
+    _equal(bench, before[None], rig.observe().state[None], "After `place`")
+
+
 def check_stop_and_close(bench: Bench) -> None:
     """`stop` and `close` may be called twice, and a closed rig refuses commands with RobotProblem."""
     rig = bench.placed(1)
@@ -241,6 +264,7 @@ CHECKS = (
     check_stamps_rise, check_a_placed_lane_is_at_its_start, check_starts_are_told_apart, check_replay_is_exact,
     check_lanes_ignore_their_neighbours, check_any_lane_is_as_good, check_only_moving_lanes_advance,
     check_motion_is_seen, check_commands_are_limited, check_nan_is_refused, check_infinity_is_refused,
-    check_wrong_shapes_are_refused, check_unknown_lanes_are_refused, check_stop_and_close, check_stations_differ,
+    check_wrong_shapes_are_refused, check_unknown_lanes_are_refused, check_stop_holds_still,
+    check_place_without_teleport_moves_nothing, check_stop_and_close, check_stations_differ,
     check_sensors_do_not_tell_the_split, check_truth_changes_nothing, check_cameras,
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import timeit
 import warnings
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from enpire.interfaces import Evidence, MarksSubtasks, Policy, Rig
 from enpire.intervals import wilson
 from enpire.types import EpisodeArrays, FloatArray, Observation
+from enpire.verifiers import BUDGET_MS
 from sim.task_check.bench import LANES, Bench, CheckFailed, DoesNotApply, Idle, limits, need
 
 RESET_S = 60.0
@@ -83,6 +85,17 @@ def check_verdicts_repeat(bench: Bench) -> None:
         evidence = Evidence(arrays=tried.arrays, images=tried.images)
         for judge in (verifier, verifier, bench.task.verifier()):
             need(judge.judge(evidence) == tried.verdict, "A second look gave another verdict.")
+
+
+def check_verdicts_are_fast(bench: Bench) -> None:
+    """A verdict takes at most 150 ms (p95): the robot waits for it. Each is asked for twice, and the faster counts."""
+    verifier, took_ms = bench.task.verifier(), list[float]()
+    for tried in [*bench.shown, *bench.idle]:
+        evidence = Evidence(arrays=tried.arrays, images=tried.images)
+        took_ms.append(1e3 * min(timeit.repeat(lambda evidence=evidence: verifier.judge(evidence), repeat=2, number=1)))
+    p95_ms = float(np.percentile(took_ms, 95))
+    bench.notes.append(f"a verdict takes {p95_ms:.1f} ms (p95)")
+    need(p95_ms <= BUDGET_MS, f"It took {p95_ms:.0f} ms.")
 
 
 def check_verdicts_agree_with_the_truth(bench: Bench) -> None:
@@ -203,6 +216,11 @@ def check_gymnasium_tells_no_truth(bench: Bench) -> None:
         env.close()
 
 
+def check_rigs_let_go(bench: Bench) -> None:
+    """Every rig that was used lets itself be closed."""
+    bench.close()
+
+
 def _begun(bench: Bench, expert: Policy, seed: int) -> Observation:
     rig = bench.placed(2)
     for lane in range(2):
@@ -220,7 +238,7 @@ def _evidence(bench: Bench, rig: Rig, lane: int, states: FloatArray, sent: Float
 CHECKS = (
     check_verifier_is_frozen, check_nothing_is_finished_at_its_start, check_a_start_is_no_success,
     check_idleness_fails_at_the_limit, check_expert_succeeds, check_success_ends_before_the_limit,
-    check_verdicts_are_sane, check_verdicts_repeat, check_verdicts_agree_with_the_truth,
+    check_verdicts_are_sane, check_verdicts_repeat, check_verdicts_are_fast, check_verdicts_agree_with_the_truth,
     check_marks_follow_the_subtasks, check_expert_chunks, check_expert_repeats, check_reset_reaches_the_start,
-    check_gymnasium, check_gymnasium_tells_no_truth,
+    check_gymnasium, check_gymnasium_tells_no_truth, check_rigs_let_go,
 )  # fmt: skip

@@ -14,7 +14,7 @@ MANY = 100
 
 
 def check_it_is_a_task(bench: Bench) -> None:
-    """It has every member of the Task protocol."""
+    """It is made without arguments, and has every member of the Task protocol."""
     wanted = ("spec", "rig", "start", "reset_skill", "start_error", "verifier", "expert")
     missing = [name for name in wanted if not hasattr(bench.task, name)]
     need(not missing, f"It lacks {', '.join(missing)}.")

@@ -15,12 +15,10 @@ from enpire.errors import UsageError
 from enpire.interfaces import Task, Verifier
 from enpire.intervals import wilson
 from enpire.types import Interval
-from enpire.verifiers import VerifierPlan, open_verifier
+from enpire.verifiers import BUDGET_MS, VerifierPlan, open_verifier
 from sim.verifiers.examples import Disturbance, Example, Say, grading, simulated, sorted_by_hand
 
 _BUILT = ("sensors as built", "pictures in any light, from moved cameras, at times covered")
-BUDGET_MS = 150.0
-"""A verdict may take so long (p95)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from enpire.errors import UnknownName
+from enpire import plugins
+from enpire.errors import RobotProblem, UnknownName
 from enpire.interfaces import Evidence, Policy, Task
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Split, Start, Verdict
 from sim.array_task import ArrayReset, ArrayRig, ArrayVerifier
@@ -28,12 +30,17 @@ def test_there_are_enough_checks_and_each_says_its_rule() -> None:
     assert all((rule.__doc__ or "").endswith(".") for rule in CHECKS)
 
 
-@pytest.mark.parametrize("name", ["pin_insertion", "push_t"])
-def test_shipped_tasks_pass(name: str) -> None:
+LONG = {"bag_packing": (pytest.mark.slow, pytest.mark.timeout(600))}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in plugins.BUILT_IN["tasks"]])
+def test_shipped_tasks_pass_within_half_a_minute(name: str) -> None:
     report = check_task(name)
     assert report.conforms, [finding.line for finding in report.findings if finding.result == "failed"]
     assert report.applied >= 50
     assert f"passes {report.passed} of {report.applied} checks" in report.summary
+    assert 0.0 < report.took_s < 30.0
+    assert f" in {report.took_s:.1f} s." in report.summary
 
 
 def test_a_third_partys_task_passes_by_its_full_name() -> None:
@@ -146,6 +153,28 @@ class Colourless(ArrayRig):
         return {"secret": np.zeros((2, 2, 3), np.uint8)}
 
 
+class Teleporter(ArrayRig):
+    """Takes every lane to its start at once, whether it may or not."""
+
+    def place(self, lane: int, start: Start) -> None:
+        super().place(lane, start)
+        self._world[lane] = start.values
+
+
+class Jumpy(ArrayRig):
+    """Its stop lets the arm sink."""
+
+    def stop(self) -> None:
+        self._world -= 0.01
+
+
+class Clinging(ArrayRig):
+    """Cannot be let go."""
+
+    def close(self) -> None:
+        raise RobotProblem("The port is busy; try again.")
+
+
 def with_rig(rig: type[ArrayRig]) -> Callable[[], Task]:
     class Broken(Reach):
         def rig(self, lanes: int, seed: int) -> ArrayRig:
@@ -166,6 +195,14 @@ class Blind(ArrayVerifier):
 
     def finished(self, state: FloatArray, ticks: np.ndarray) -> MaskArray:
         return np.zeros(len(state), np.bool_)
+
+
+class Pensive(ArrayVerifier):
+    """Thinks for too long."""
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        time.sleep(0.2)
+        return super().judge(evidence)
 
 
 class Fickle(ArrayVerifier):
@@ -216,9 +253,27 @@ class MarksIdleness(Unmarked):
         return np.stack([late, late], axis=1)
 
 
+class TeleportedLazyReset(LazyReset):
+    """The rig hides that its reset does nothing."""
+
+    def rig(self, lanes: int, seed: int) -> ArrayRig:
+        return Teleporter(self, lanes, seed)
+
+
 class RaisingExpert(Reach):
     def expert(self, seed: int) -> Policy:  # type: ignore[override]
         raise KeyError("no expert today")
+
+
+class Specless:
+    """A class that is no task at all."""
+
+
+class Argumentative(Reach):
+    """Cannot be made as a station makes it."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
 
 
 @pytest.mark.parametrize(
@@ -239,6 +294,13 @@ class RaisingExpert(Reach):
         (with_verifier(Fickle), {"verifier_is_frozen"}),
         (Lost, {"expert_succeeds"}),
         (LazyReset, {"reset_reaches_the_start"}),
+        (with_rig(Teleporter), {"place_without_teleport_moves_nothing"}),
+        (TeleportedLazyReset, {"place_without_teleport_moves_nothing"}),
+        (with_rig(Jumpy), {"stop_holds_still"}),
+        (with_rig(Clinging), {"stop_and_close", "rigs_let_go"}),
+        (with_verifier(Pensive), {"verdicts_are_fast"}),
+        (Specless, {"it_is_a_task"}),
+        (Argumentative, {"it_is_a_task"}),
         (Unmarked, {"marks_follow_the_subtasks"}),
         (MarksIdleness, {"marks_follow_the_subtasks"}),
         (RaisingExpert, {"expert_succeeds", "expert_chunks"}),

@@ -12,11 +12,12 @@ from enpire.errors import FileProblem, UsageError
 from enpire.interfaces import Evidence
 from enpire.store import arrays
 from enpire.types import EpisodeArrays, FloatArray, IntArray, MaskArray, Verdict
+from enpire.verifiers import BUDGET_MS
 from sim.rollouts import roll_out
 from sim.tasks.pin_insertion import PinInsertion
 from sim.verifiers.examples import Disturbance, Example, Misled, simulated, sorted_by_hand
 from sim.verifiers.fitting import FACTORS, cost, fit, search
-from sim.verifiers.grading import BUDGET_MS, grade, report
+from sim.verifiers.grading import grade, report
 from sim.verifiers.sight import clear_rows
 from tests.sim.task_check.reach import Reach
 
