@@ -9,35 +9,31 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import selectors
 import signal
-import socket
 import sys
-import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from enpire.errors import EnpireError, RobotProblem, TransportProblem
 from enpire.files import parse
 from enpire.fleet.fields import Fields
-from enpire.fleet.questions import SCHEMA, Message, decode, encode, error_out
+from enpire.fleet.questions import SCHEMA, Message, error_out
 from enpire.processes import end_last
+from robot_drivers.guard_door import NOBODY, Door
 from robot_drivers.guard_rules import GuardRules, Ticket
 from robot_drivers.guard_settings import GuardSettings, open_guarded_rig
 from robot_drivers.guard_worker import GuardWorker, Job
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.latch import Latch
-from robot_drivers.streams import FrameStream
 
 LEAST_PERIODS = 0.5
 """Least time between two commands in real time; a quicker runner would outrun the limits on steps."""
 FIRST_RUNNER_S = 60.0
-LONGEST_PATH = 100
-"""Bytes that the system allows for the path of a socket, with room."""
 
 
 class Guard:
-    """One robot's guard: one thread for sockets, watchdog and stops, one (`GuardWorker`) for the driver."""
+    """One robot's guard: one thread for peers, watchdog and stops, one (`GuardWorker`) for the driver."""
 
     def __init__(self, settings: GuardSettings, rig: GuardedRig) -> None:
         period_s = rig.spec.period_s
@@ -46,133 +42,90 @@ class Guard:
         self.rules = GuardRules(patience_ns=round(1e9 * patience_s))
         self._rig = rig
         self._latch = Latch(settings.latch)
-        self._wake_in, wake_out = socket.socketpair()
-        self._wake_in.setblocking(False)
-        wake_out.setblocking(False)
-        self._wake_out = wake_out
-        self._worker = GuardWorker(rig, wake_out, LEAST_PERIODS * period_s if settings.pace == "realtime" else 0.0)
-        self._selector = selectors.DefaultSelector()
-        self._listener = _listen(settings)
-        self._peers: dict[int, FrameStream] = {}
+        self._door = Door(settings.folder, self.rules.dropped)
+        least_s = LEAST_PERIODS * period_s if settings.pace == "realtime" else 0.0
+        self._worker = GuardWorker(rig, self._door.wake, least_s)
         self._busy: dict[int, str] = {}
-        self._runner = -1
+        self._runner = NOBODY
         self._alone_since_s = time.monotonic()
         self._had_runner = False
         self._ending = False
+        self._unstopped = ""
+        """Why the driver could not stop the robot when it was told to last; empty when it could."""
         self.latest_ms = 0.0
         """How late the watchdog itself noticed at worst, in milliseconds."""
 
     def run(self) -> None:
-        """Serve until the runner leaves, a person says quit, or the system ends the process."""
-        self._rig.stop()
-        self._latch_durably("The guard has started; look at the robot, then resume it.")
-        signal.set_wakeup_fd(self._wake_out.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGTERM, self._on_signal)
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        self._selector.register(self._wake_in, selectors.EVENT_READ)
-        _write_card(self.settings, self._listener)
-        while not self._ending:
-            self._turn()
-        self._halt()
-        if self._worker.end():
-            self._rig.close()
-        self.settings.card.unlink(missing_ok=True)
-        Path(self._listener.getsockname()).unlink(missing_ok=True)
+        """Serve until the runner leaves, a person says quit, or the system ends the process.
+
+        Whatever ends it, an error too: the robot is halted, the latch closed, the driver let go.
+        """
+        with ExitStack() as at_the_end:
+            at_the_end.callback(self._door.close)
+            at_the_end.callback(self.settings.card.unlink, missing_ok=True)
+            at_the_end.callback(self._let_go)
+            at_the_end.callback(self._latch_durably, "The guard has ended; look at the robot, then resume it.")
+            at_the_end.callback(self._halt)
+            self._halt()
+            self._latch_durably(self.rules.latched)
+            signal.set_wakeup_fd(self._door.wake.fileno(), warn_on_full_buffer=False)
+            signal.signal(signal.SIGTERM, self._on_signal)
+            _write_card(self.settings, self._door.address)
+            while not self._ending:
+                self._turn()
 
     def _turn(self) -> None:
-        for key, _ in self._selector.select(self._wait_s()):
-            if key.fileobj is self._listener:
-                self._welcome()
-            elif key.fileobj is self._wake_in:
-                self._drain()
-            elif key.fd in self._peers:
-                self._serve(key.fd)
+        for peer, message in self._door.wait(self._wait_s()):
+            if message is not None:
+                self._handle(peer, message)
+            elif peer == self._runner:
+                self._lose_runner()
         self._deliver()
-        self._write_on()
+        self._watch()
+        self._leave_when_alone()
+
+    def _watch(self) -> None:
         now_ns = time.monotonic_ns()
         due_ns = self.rules.due_ns
         # One deadline from command to command: whatever else is asked meanwhile, the robot moves on its last one.
         if self.rules.overdue(now_ns, self._busy.get(self._runner, "")):
             self._halt()
             self.latest_ms = max(self.latest_ms, (now_ns - (due_ns or now_ns)) / 1e6)
-        self._leave_when_alone()
 
     def _wait_s(self) -> float:
         due_ns = self.rules.due_ns
         return 0.5 if due_ns is None else min(max((due_ns - time.monotonic_ns()) / 1e9, 0.0), 0.5)
 
-    def _write_on(self) -> None:
-        """Wake up again for every peer that has not taken its whole answer yet."""
-        for peer in self._peers.values():
-            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.unsent else 0)
-            if self._selector.get_key(peer.socket).events != wanted:
-                self._selector.modify(peer.socket, wanted)
+    def _lose_runner(self) -> None:
+        self._runner = NOBODY
+        self._alone_since_s = time.monotonic()
+        self._halt()
+        if self.settings.person_to_resume:
+            self._latch_durably("The runner is gone; look at the robot, then resume it.")
 
-    def _welcome(self) -> None:
-        connection, _ = self._listener.accept()
-        peer = FrameStream(connection)
-        self._peers[connection.fileno()] = peer
-        self._selector.register(connection, selectors.EVENT_READ)
-
-    def _drain(self) -> None:
+    def _handle(self, peer: int, message: Fields) -> None:
         try:
-            self._wake_in.recv(4096)
-        except BlockingIOError:
-            return
-
-    def _serve(self, fd: int) -> None:
-        """Take what one peer says; nothing that it sends may end the guard."""
-        peer = self._peers[fd]
-        try:
-            alive = peer.receive()
-            while fd in self._peers and (frame := peer.frame()) is not None:
-                self._handle(fd, decode(frame))
-            peer.flush()
-        except TransportProblem as problem:
-            self._refuse(fd, problem)
-            alive = False
-        if not alive and fd in self._peers:
-            self._farewell(fd)
-
-    def _refuse(self, fd: int, problem: TransportProblem) -> None:
-        self.rules.dropped["malformed"] += 1
-        if fd in self._peers and not self._peers[fd].unsent:
-            self._answer(fd, error_out(problem))
-
-    def _farewell(self, fd: int) -> None:
-        peer = self._peers.pop(fd)
-        self._selector.unregister(peer.socket)
-        peer.socket.close()
-        self._busy.pop(fd, None)
-        if fd == self._runner:
-            self._runner = -1
-            self._alone_since_s = time.monotonic()
-            self._halt()
-            if self.settings.person_to_resume:
-                self._latch_durably("The runner is gone; look at the robot, then resume it.")
-
-    def _handle(self, fd: int, message: Fields) -> None:
-        verb = message.text("verb", 16)
-        try:
+            verb = message.text("verb", 16)
             if verb in {"stop", "resume", "status", "hello", "quit"}:
-                self._answer(fd, {"error": "", **self._control(fd, verb, message)})
-            elif fd != self._runner:
+                self._door.answer(peer, {"error": "", **self._control(peer, verb, message)})
+            elif peer != self._runner:
                 raise RobotProblem("Only the runner may speak to the robot; say hello with its lease first.")
             else:
-                self._pass_on(fd, verb, message)
-        except TransportProblem:
-            raise
+                self._pass_on(peer, verb, message)
+        except TransportProblem as problem:
+            self._door.refuse(peer, problem)
         except EnpireError as error:
-            self._answer(fd, error_out(error))
+            self._door.answer(peer, error_out(error))
 
-    def _control(self, fd: int, verb: str, message: Fields) -> Message:
+    def _control(self, peer: int, verb: str, message: Fields) -> Message:
         if verb == "hello":
-            return self._greet(fd, message)
+            return self._greet(peer, message)
         if verb == "stop":
-            cause = message.text("cause", 400)
-            self.rules.latch(cause)
+            self.rules.latch(message.text("cause", 400))
             self._halt()
-            self._latch_durably(cause)
+            self._latch_durably(self.rules.latched)
+            if self._unstopped:
+                raise RobotProblem(self._unstopped)
         elif verb == "resume":
             self._latch.open(message.text("nonce", 64), message.text("person", 120))
             self.rules.unlatch()
@@ -190,21 +143,22 @@ class Guard:
             "dropped": dict(self.rules.dropped),
             "lease": self.rules.lease,
             "latest_ms": self.latest_ms,
-            "runner": self._runner >= 0,
+            "runner": self._runner != NOBODY,
             "pid": os.getpid(),
         }
 
-    def _greet(self, fd: int, message: Fields) -> Message:
+    def _greet(self, peer: int, message: Fields) -> Message:
         if not self.rules.greet(message.whole("lease")):
             raise RobotProblem(f"Lease {message.whole('lease')} is older than {self.rules.lease}; say hello anew.")
-        if self._runner >= 0 and self._runner != fd:
-            self._farewell(self._runner)
-        self._runner = fd
+        if self._runner not in {NOBODY, peer}:
+            self._door.cut(self._runner)
+            self._lose_runner()
+        self._runner = peer
         self._had_runner = True
         return self._status()
 
-    def _pass_on(self, fd: int, verb: str, message: Fields) -> None:
-        if fd in self._busy:
+    def _pass_on(self, peer: int, verb: str, message: Fields) -> None:
+        if peer in self._busy:
             self.rules.dropped["busy"] += 1
             raise RobotProblem("A command came before the last one was answered; it was dropped.")
         now_ns = time.monotonic_ns()
@@ -219,8 +173,8 @@ class Guard:
                 raise RobotProblem(self._explained(refusal))
             if verb == "place":
                 self._rig.resume()
-        self._busy[fd] = verb
-        self._worker.give(Job(peer=fd, verb=verb, message=message))
+        self._busy[peer] = verb
+        self._worker.give(Job(peer=peer, verb=verb, message=message))
 
     def _explained(self, refusal: str) -> str:
         if refusal == "latched":
@@ -237,29 +191,32 @@ class Guard:
                 self.rules.served(time.monotonic_ns())
             if result.pop("fault", False):
                 self.rules.trip("The driver failed.")
+                self._halt()
             if self._rig.lanes == 1 and self._rig.offences[0]:
                 self.rules.trip(f"The envelope was left: {self._rig.offences[0]}.")
                 self._halt()
-            if job.peer in self._peers:
-                self._answer(job.peer, result)
-
-    def _answer(self, fd: int, message: Message) -> None:
-        try:
-            self._peers[fd].send(encode(message))
-        except TransportProblem:
-            self._farewell(fd)
+            self._door.answer(job.peer, result)
 
     def _halt(self) -> None:
         """The controlled stop: no further command passes, and the driver is told to hold."""
         self.rules.trip(self.rules.latched or "The robot was stopped.")
-        self._rig.stop()
+        self._unstopped = ""
+        try:
+            self._rig.stop()
+        except RobotProblem as problem:
+            self._unstopped = str(problem)
+            self.rules.latch(self._unstopped)
 
     def _latch_durably(self, cause: str) -> None:
         self.rules.latch(cause)
-        self._latch.close(cause)
+        self._latch.close(self.rules.latched)
+
+    def _let_go(self) -> None:
+        if self._worker.end():
+            self._rig.close()
 
     def _leave_when_alone(self) -> None:
-        if self._runner >= 0:
+        if self._runner != NOBODY:
             return
         alone_s = time.monotonic() - self._alone_since_s
         if not self._had_runner:
@@ -273,21 +230,8 @@ class Guard:
         self._ending = True
 
 
-def _listen(settings: GuardSettings) -> socket.socket:
-    path = settings.folder / "guard.sock"
-    if len(os.fsencode(path)) > LONGEST_PATH:
-        path = Path(tempfile.mkdtemp(prefix="enpire-")) / "guard.sock"
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(path))
-    path.chmod(0o600)
-    listener.listen(16)
-    listener.setblocking(False)
-    return listener
-
-
-def _write_card(settings: GuardSettings, listener: socket.socket) -> None:
-    card = {"pid": os.getpid(), "socket": listener.getsockname(), "schema": SCHEMA}
+def _write_card(settings: GuardSettings, address: str) -> None:
+    card = {"pid": os.getpid(), "socket": address, "schema": SCHEMA}
     # Whole or not at all, but not durable: it is worth nothing after this process.
     staged = settings.card.with_suffix(".new")
     staged.write_text(json.dumps(card), encoding="utf-8")

@@ -33,7 +33,7 @@ from enpire.store import durable
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
 from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.latch import Latch
-from robot_drivers.streams import exchange
+from robot_drivers.streams import GuardGone, exchange
 from robot_drivers.wire import spec_in
 
 STARTING_S = 60.0
@@ -46,6 +46,7 @@ class Control:
 
     def __init__(self, card: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(ANSWER_S)
         try:
             self._socket.connect(json.loads(card.read_text(encoding="utf-8"))["socket"])
         except (OSError, ValueError, KeyError) as problem:
@@ -139,12 +140,15 @@ class GuardedClient:
         return pictures_in(self._ask("look", lane=lane))
 
     def stop(self) -> None:
-        """Stop and latch; returns when the latch is durable. A guard that is gone has stopped the robot already."""
+        """Stop and latch; returns when the latch is durable. A guard that is gone has stopped the robot already.
+
+        RobotProblem when the driver cannot stop its robot or the disk refuses the latch file.
+        """
         if self._closed:
             return
         try:
             self._brake.stop("The runner asked for a stop.")
-        except RobotProblem:
+        except GuardGone:
             # Without its guard the robot stops by itself; what is left to do is that nothing starts it again.
             Latch(self.settings.latch).close("The runner asked for a stop while its guard was gone.")
 
@@ -165,11 +169,12 @@ class GuardedClient:
         self._closed = True
         try:
             self._brake.quit()
-        except RobotProblem:
+        except GuardGone:
             Latch(self.settings.latch).close("The guard was gone when the runner closed it.")
-        self._hang_up()
-        if self._process is not None:
-            _end(self._process)
+        finally:
+            self._hang_up()
+            if self._process is not None:
+                _end(self._process)
 
     def _hang_up(self) -> None:
         self._talk.close()

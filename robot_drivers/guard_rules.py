@@ -39,7 +39,7 @@ class GuardRules:
         """
         self.patience_ns = patience_ns
         self.drops_allowed = drops_allowed
-        self.latched = "The guard has just started."
+        self.latched = "The guard has started; look at the robot, then resume it."
         """Why it is latched; empty when it is not."""
         self.tripped = ""
         """Why it tripped; empty when it did not."""

@@ -87,11 +87,12 @@ class GuardWorker:
         except EnpireError as error:
             return {**error_out(error), **self._report(job.verb)}
         except Exception as error:  # noqa: BLE001 - a laboratory's driver may raise anything; the guard must outlive it.
-            self._rig.stop()
-            return {
-                **error_out(RobotProblem(f"The driver failed with {type(error).__name__}: {error}.")),
-                "fault": True,
-            }
+            problem = RobotProblem(f"The driver failed with {type(error).__name__}: {error}.")
+            try:
+                self._rig.stop()
+            except RobotProblem as worse:
+                problem = RobotProblem(f"{problem} {worse}")
+            return {**error_out(problem), "fault": True}
 
     def _pace(self, verb: str) -> None:
         if verb != "act":

@@ -145,11 +145,20 @@ class GuardedRig:
         return copy(lane)
 
     def stop(self) -> None:
-        """Hold still until `resume`; waits until a command that was on its way has been overruled (see `act`)."""
+        """Hold still until `resume`; waits until a command that was on its way has been overruled (see `act`).
+
+        RobotProblem when the driver cannot stop its robot; no further command passes all the same.
+        """
         self._stopped.set()
         if self._closed:
             return
-        self._rig.stop()
+        try:
+            self._rig.stop()
+        except Exception as error:
+            raise RobotProblem(
+                f"The driver of {self.spec.name} cannot stop the robot ({type(error).__name__}: {error}). Use the"
+                " robot's own emergency stop, then look at its bus and power."
+            ) from error
         if self._sending.acquire(timeout=IN_FLIGHT_S):
             self._sending.release()
 
@@ -161,9 +170,11 @@ class GuardedRig:
         """Stop the robot and let it go."""
         if self._closed:
             return
-        self.stop()
-        self._closed = True
-        self._rig.close()
+        try:
+            self.stop()
+        finally:
+            self._closed = True
+            self._rig.close()
 
     def _checked_mask(self, moving: MaskArray) -> MaskArray:
         mask = np.asarray(moving)

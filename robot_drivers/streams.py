@@ -16,6 +16,10 @@ UNREAD_MAX = 2 * LARGEST
 UNREAD_FRAMES = 1000
 
 
+class GuardGone(RobotProblem):
+    """The guard did not answer, or its connection broke: whether it heard the question is not known."""
+
+
 class FrameStream:
     """A non-blocking peer of a server loop: bytes in, whole frames out, and the other way."""
 
@@ -80,7 +84,7 @@ class FrameStream:
 
 
 def exchange(connection: socket.socket, frame: bytes, timeout_s: float) -> bytes:
-    """Ask over a blocking socket and wait for the answer; RobotProblem when none comes."""
+    """Ask over a blocking socket and wait for the answer; GuardGone when none comes."""
     until_s = time.monotonic() + timeout_s
     try:
         connection.settimeout(timeout_s)
@@ -90,9 +94,9 @@ def exchange(connection: socket.socket, frame: bytes, timeout_s: float) -> bytes
             raise TransportProblem(f"The guard announced {length} bytes; at most {LARGEST} are allowed.")
         return _exactly(connection, length, until_s)
     except TimeoutError as problem:
-        raise RobotProblem(f"The guard did not answer within {timeout_s:.1f} s; look at its process.") from problem
+        raise GuardGone(f"The guard did not answer within {timeout_s:.1f} s; look at its process.") from problem
     except OSError as problem:
-        raise RobotProblem(f"The guard is gone ({problem}); the robot stops by itself. Start a new guard.") from problem
+        raise GuardGone(f"The guard is gone ({problem}); the robot stops by itself. Start a new guard.") from problem
 
 
 def _exactly(connection: socket.socket, count: int, until_s: float) -> bytes:

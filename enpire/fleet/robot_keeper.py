@@ -111,7 +111,12 @@ class RobotKeeper:
 
     def stop(self, by: str, cause: str = "") -> None:
         """Hold still at once; what ran is aborted (for this cause), and nothing moves until `resume`."""
-        self._rig.stop()
+        try:
+            self._rig.stop()
+        except RobotProblem as problem:
+            self._fault = str(problem)
+            self._recover_at_s = self._clock() + _RECOVER_S
+            self._say(self._fault)
         self.stopped_by = by or "the orchestrator"
         self.lanes.abort(cause or f"stopped by {self.stopped_by}")
         self._switch_all("stopped")

@@ -1,4 +1,4 @@
-"""A driver for tests whose sensors and cameras answer slowly while its arm moves."""
+"""A driver for tests whose bus is slow or breaks while its arm moves."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ from robot_drivers.single_lane import SingleLane
 class SlowRig(SingleLane):
     """The fake arm; sensing and looking take so many seconds between one command and the next."""
 
-    def __init__(self, log: Path, observe_s: float, look_s: float) -> None:
+    def __init__(self, log: Path, observe_s: float, look_s: float, breaks: float) -> None:
         super().__init__(FakeRobot(log=log))
-        self._observe_s, self._look_s = observe_s, look_s
+        self._observe_s, self._look_s, self._breaks = observe_s, look_s, breaks
         self._moves = False
+
+    def stop(self) -> None:
+        """Hold still, unless the bus broke."""
+        if self._moves and self._breaks:
+            raise OSError("the bus is gone")
+        super().stop()
 
     def observe(self) -> Observation:
         """Sense, slowly where the arm moves."""
@@ -41,5 +47,5 @@ class SlowRig(SingleLane):
 
 def open_rig(task: Task | None, lanes: int, seed: int, options: Mapping[str, object]) -> GuardedRig:
     """The slow arm inside its envelope."""
-    slow = {name: float(str(options.get(name, 0.0))) for name in ("observe_s", "look_s")}
+    slow = {name: float(str(options.get(name, 0.0))) for name in ("observe_s", "look_s", "breaks")}
     return GuardedRig(SlowRig(Path(str(options["log"])), **slow), Envelope(FAKE_SPEC))

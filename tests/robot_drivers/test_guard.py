@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import struct
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,7 +42,7 @@ def resume(settings: GuardSettings) -> None:
         hand.resume("Ada")
 
 
-def address(settings: GuardSettings) -> str:
+def address_of(settings: GuardSettings) -> str:
     with Control(settings.card) as hand:
         return hand.address
 
@@ -134,7 +136,7 @@ def test_an_older_runner_is_shut_out(rig, settings):
 
 def test_a_flood_does_not_delay_a_stop(rig, settings):
     flooder = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    flooder.connect(address(settings))
+    flooder.connect(address_of(settings))
     flooder.settimeout(0.05)
     command = encode({
         "verb": "act", "sequence": 1, "lease": 0, "stamp_ns": 0,
@@ -167,13 +169,60 @@ def test_garbage_is_cut_off_and_the_guard_goes_on(rig, settings):
     for garbage in (b"\xff\xff\xff\xff", struct.pack("!I", 4) + b"abcd", struct.pack("!I", 1) + b"\x80"):
         peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         peer.settimeout(PATIENT_S)
-        peer.connect(address(settings))
+        peer.connect(address_of(settings))
         peer.sendall(garbage)
         while peer.recv(4096):
             continue
         peer.close()
     assert rig.status()["dropped"] == {"malformed": 3}
     rig.act(np.zeros((1, 2), np.float32), ONE)
+
+
+@pytest.mark.parametrize("descriptors", [40, 8])
+def test_too_many_peers_are_refused_and_the_guard_goes_on(settings, descriptors):
+    quiet = replace(settings, options={})  # the log of the fake arm needs a descriptor, too
+    rig = open_guarded(quiet)
+    resume(quiet)
+    rig.place(0, HOME)
+    rig.act(np.zeros((1, 2), np.float32), ONE)
+    address = address_of(quiet)
+    resource.prlimit(int(str(rig.status()["pid"])), resource.RLIMIT_NOFILE, (descriptors, 4096))
+    peers = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(60)]
+    for peer in peers:
+        peer.settimeout(0.5)
+        with suppress(OSError):  # full: that peer is refused
+            peer.connect(address)
+    rig.act(np.zeros((1, 2), np.float32), ONE)
+    resource.prlimit(int(str(rig.status()["pid"])), resource.RLIMIT_NOFILE, (4096, 4096))
+    for peer in peers:
+        peer.close()
+    with Control(settings.card) as hand:
+        hand.stop("Ada stops it all the same")
+    assert Latch(settings.latch).read().cause == "Ada stops it all the same"
+    rig.close()
+
+
+def test_while_peers_crowd_a_stop_is_durable(rig, settings):
+    address = address_of(settings)
+    resource.prlimit(int(str(rig.status()["pid"])), resource.RLIMIT_NOFILE, (40, 4096))
+    peers = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(60)]
+    for peer in peers:
+        peer.connect(address)
+    rig.stop()
+    assert Latch(settings.latch).read().latched
+    for peer in peers:
+        peer.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_whatever_ends_the_guard_the_robot_is_halted_and_latched(rig, settings, number):
+    rig.act(np.ones((1, 2), np.float32), ONE)
+    assert not Latch(settings.latch).read().latched
+    os.kill(int(str(rig.status()["pid"])), number)
+    until(lambda: not settings.card.exists(), "the guard to end")
+    assert Latch(settings.latch).read().latched
+    log = Path(str(settings.options["log"]))
+    assert lines(log, "still")[-1] > acts(log)[-1]
 
 
 def test_a_killed_guard_comes_back_latched(rig, settings):
@@ -248,6 +297,16 @@ def slow(settings: GuardSettings, **options: float) -> GuardedClient:
     rig.place(0, HOME)
     rig.act(np.ones((1, 2), np.float32), ONE)
     return rig
+
+
+def test_a_driver_that_cannot_stop_its_robot_is_told_and_stays_latched(settings):
+    rig = slow(settings, breaks=1.0)
+    with pytest.raises(RobotProblem, match="the bus is gone.*own emergency stop"):
+        rig.stop()
+    assert Latch(settings.latch).read().latched
+    with pytest.raises(RobotProblem, match="latched"):
+        rig.act(np.ones((1, 2), np.float32), ONE)
+    rig.close()
 
 
 @pytest.mark.parametrize(("verb", "option"), [("observe", "observe_s"), ("look", "look_s")])
