@@ -10,7 +10,8 @@ Every arm collects the same number of rollouts and is judged on the same starts.
 (clone, recap, habc) makes as many passes over its windows, within the same limits, as the task's HABC does; the table
 says how many gradient steps that came to. Every candidate is adopted, no best one is picked. Success comes with its
 Wilson interval.
-With --keep FOLDER a cut run goes on where it stopped; the folder holds results.jsonl, table.txt and plot.svg.
+With --keep FOLDER a cut run goes on where it stopped; the folder holds results.jsonl, table.txt and plot.svg, and each
+result says its commit.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import cast
 
 from benchmarks.improvement_plans import ARMS, QUICK, Plan
 from benchmarks.improvement_table import Judged, curve, table
-from benchmarks.machine import describe
+from benchmarks.machine import commit, describe
 from benchmarks.rollouts import Rollout, keep
 from benchmarks.supervised import SupervisedLoop
 from enpire.errors import LearningProblem, UsageError
@@ -58,9 +59,9 @@ class Learned:
 class Bench:
     """One seed: its rigs, its base, its arms. What is done lies in `root`/results.jsonl and is not done again."""
 
-    def __init__(self, plan: Plan, seed: int, root: Path) -> None:
-        """Build the rigs; the evaluation has one of its own, with another station's physics."""
-        self.plan, self.seed, self.root = plan, seed, root
+    def __init__(self, plan: Plan, seed: int, root: Path, at: str) -> None:
+        """Build the rigs; the evaluation has one of its own, with another station's physics. `at`: the commit."""
+        self.plan, self.seed, self.root, self._at = plan, seed, root, at
         self.task = cast("type[Task]", load("tasks", plan.task))()
         lanes = min(plan.lanes, max(plan.episodes, plan.starts))
         self.collecting = SupervisedLoop(self.task, self.task.rig(lanes, 10 + seed), 10 + seed, plan.supervised)
@@ -68,11 +69,7 @@ class Bench:
         self.store = FolderStore(root / "episodes")
         root.mkdir(parents=True, exist_ok=True)
         self._results = root / "results.jsonl"
-        self.done: dict[tuple[str, int], Judged] = {}
-        for line in self._results.read_text(encoding="utf-8").splitlines() if self._results.exists() else ():
-            if line.endswith("}"):
-                found = Judged(**json.loads(line))
-                self.done[found.arm, found.round] = found
+        self.done = {(found.arm, found.round): found for found in read_results(self._results)}
 
     def starts(self, first: int, count: int) -> list[Start]:
         """Train starts by index; seeds differ in their indices."""
@@ -150,6 +147,7 @@ class Bench:
             episodes=[str(folder) for folder in new],
             learning_cpu_s=learned.cpu_s,
             steps=learned.steps,
+            commit=self._at,
             gave_up=learned.gave_up,
         )
         with self._results.open("a", encoding="utf-8") as lines:
@@ -168,6 +166,22 @@ def _window(recipe: Recipe) -> int:
     return int(cast(int, recipe.settings.get("window_rounds", 4)))
 
 
+def read_results(path: Path) -> list[Judged]:
+    """What is done; a last line that was cut does not count."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else ()
+    return [Judged(**json.loads(line)) for line in lines if line.endswith("}")]
+
+
+def check_commit(root: Path, at: str) -> None:
+    """UsageError where the folder holds results of another commit than `at`."""
+    there = {item.commit for path in root.glob("seed*/results.jsonl") for item in read_results(path)}
+    if there - {at}:
+        raise UsageError(
+            f"{root} holds results of commit {', '.join(sorted(there - {at}))}, and this is {at}; give --keep another "
+            "folder, or --mix to go on all the same: the table then names every commit."
+        )
+
+
 def check_plan(plan: Plan, root: Path) -> None:
     """Write the plan beside its results; UsageError where the folder holds those of another plan."""
     path, text = root / "plan.json", json.dumps(asdict(plan), indent=1, sort_keys=True) + "\n"
@@ -176,13 +190,16 @@ def check_plan(plan: Plan, root: Path) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def run(plan: Plan, arms: Sequence[str], seeds: Sequence[int], root: Path) -> str:
-    """Run arms over seeds; the table, which also lies in `root` beside the plot."""
+def run(plan: Plan, arms: Sequence[str], seeds: Sequence[int], root: Path, mix: bool = False) -> str:
+    """Run arms over seeds; the table, which also lies in `root` beside the plot. Without `mix`, of one commit only."""
+    at = commit()
     check_plan(plan, root)
+    if not mix:
+        check_commit(root, at)
     print(describe(seeds), flush=True)
     found: dict[str, list[Judged]] = {name: [] for name in ("base", *arms)}
     for seed in seeds:
-        bench = Bench(plan, seed, root / f"seed{seed}")
+        bench = Bench(plan, seed, root / f"seed{seed}", at)
         found["base"].append(bench.base())
         for name in arms:
             found[name] += bench.arm(name)[1:]
@@ -190,7 +207,8 @@ def run(plan: Plan, arms: Sequence[str], seeds: Sequence[int], root: Path) -> st
         f"{plan.task}, after {plan.rounds} rounds of {plan.episodes} rollouts ({plan.supervised:.0%} supervised), "
         f"{len(seeds)} seed(s), {plan.starts} paired starts each"
     )
-    text = f"{describe(seeds)}\n{head}\n{table(found, plan.rounds)}"
+    commits = sorted({item.commit for items in found.values() for item in items})
+    text = f"{describe(seeds, commits)}\n{head}\n{table(found, plan.rounds)}"
     (root / "table.txt").write_text(text + "\n", encoding="utf-8")
     (root / "plot.svg").write_text(curve(found, head), encoding="utf-8")
     return text
@@ -229,6 +247,7 @@ def main() -> None:
     words.add_argument("--first-seed", type=int, default=0, help="the first of the seeds: each has starts of its own")
     words.add_argument("--task", default="pin_insertion")
     words.add_argument("--keep", default="", help="folder for all that is made; a cut run goes on from there")
+    words.add_argument("--mix", action="store_true", help="go on in a folder with results of other commits")
     given = words.parse_args()
     plan, names, seeds = plan_of(given)
     unknown = [name for name in names if name not in ARMS]
@@ -237,7 +256,7 @@ def main() -> None:
     root = Path(given.keep or tempfile.mkdtemp(prefix="improvement-"))
     root.mkdir(parents=True, exist_ok=True)
     try:
-        print("\n" + run(plan, names, seeds, root))
+        print("\n" + run(plan, names, seeds, root, given.mix))
     finally:
         if not given.keep:
             shutil.rmtree(root, ignore_errors=True)

@@ -26,6 +26,8 @@ class Judged:
     learning_cpu_s: float
     steps: int = 0
     """Gradient steps of the policy."""
+    commit: str = "not written down"
+    """What it was measured at, with a plus when the working tree differed."""
     gave_up: bool = False
     """The learner could not go on in this round; the version before was judged again."""
 

@@ -12,12 +12,12 @@ from pathlib import Path
 PACKAGES = ("numpy", "mujoco", "torch", "gymnasium", "lerobot")
 
 
-def describe(seeds: Sequence[int] = ()) -> str:
-    """Machine, versions, commit and seeds, in four lines."""
+def describe(seeds: Sequence[int] = (), commits: Sequence[str] = ()) -> str:
+    """Machine, versions, commit (or those that the results are of) and seeds, in four lines."""
     lines = [
         f"machine   {_processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {platform.platform()}",
         f"versions  python {platform.python_version()}, " + ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
-        f"commit    {_commit()}",
+        f"commit    {', '.join(commits or [commit()])}",
     ]
     if seeds:
         lines.append(f"seeds     {', '.join(str(seed) for seed in seeds)}")
@@ -40,7 +40,7 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit, with a plus when the working tree differs from it."""
     root = Path(__file__).parents[1]
     asked = ["git", "-C", str(root), "describe", "--always", "--dirty=+"]
