@@ -121,19 +121,30 @@ class Guard:
         if verb == "hello":
             return self._greet(peer, message)
         if verb == "stop":
-            self.rules.latch(message.text("cause", 400))
+            # A stop holds whatever its cause looks like.
+            self.rules.latch(str(message.get("cause") if "cause" in message else "")[:400])
             self._halt()
             self._latch_durably(self.rules.latched)
             if self._unstopped:
                 raise RobotProblem(self._unstopped)
         elif verb == "resume":
-            self._latch.open(message.text("nonce", 64), message.text("person", 120))
-            self.rules.unlatch()
+            self._resume(peer, message)
         elif verb == "quit":
             self._halt()
             self._latch_durably("The guard was ended; look at the robot, then resume it.")
             self._ending = True
         return self._status()
+
+    def _resume(self, peer: int, message: Fields) -> None:
+        """Unlatch, durably, when a person who is not the runner allows it; a robot that is not latched goes on."""
+        person = message.text("person", 120).strip()
+        if peer == self._runner:
+            raise RobotProblem("The runner cannot resume its own robot; a person must: `enpire robot resume`.")
+        if not person:
+            raise RobotProblem("Say who resumes the robot: a person must have looked at it.")
+        if self.rules.latched:
+            self._latch.open(message.text("nonce", 64), person)
+            self.rules.unlatch()
 
     def _status(self) -> Message:
         return {

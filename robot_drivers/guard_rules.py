@@ -99,7 +99,7 @@ class GuardRules:
 
     def latch(self, cause: str) -> None:
         """Nothing moves until a person resumes."""
-        self.latched = self.latched or cause
+        self.latched = self.latched or cause or "Somebody said stop."
         self._due_ns = None
 
     def unlatch(self) -> None:

@@ -119,6 +119,36 @@ def test_a_stop_is_durable_when_it_is_answered_and_nothing_passes_after(rig, set
     rig.act(np.ones((1, 2), np.float32), ONE)
 
 
+def test_only_a_person_with_a_name_resumes_and_never_the_runner(rig, settings):
+    rig.stop()
+    nonce = Latch(settings.latch).read().nonce
+    with Control(settings.card) as hand:
+        for nobody in ("", "  "):
+            with pytest.raises(RobotProblem, match="Say who resumes"):
+                hand.ask("resume", nonce=nonce, person=nobody)
+        hand.ask("hello", lease=1)  # the connection becomes the runner's
+        with pytest.raises(RobotProblem, match="runner cannot resume its own robot"):
+            hand.ask("resume", nonce=Latch(settings.latch).read().nonce, person="Ada")
+        assert hand.status()["latched"]
+    assert Latch(settings.latch).read().latched
+
+
+def test_who_resumes_a_robot_that_moves_changes_nothing(rig, settings):
+    rig.act(np.zeros((1, 2), np.float32), ONE)
+    resume(settings)
+    rig.act(np.zeros((1, 2), np.float32), ONE)
+
+
+@pytest.mark.parametrize("cause", [{}, {"cause": ""}, {"cause": "x" * 5000}, {"cause": 3}])
+def test_a_stop_holds_whatever_its_cause_looks_like(rig, settings, cause):
+    rig.act(np.zeros((1, 2), np.float32), ONE)
+    with Control(settings.card) as hand:
+        assert hand.ask("stop", **cause).text("latched")
+    assert Latch(settings.latch).read().latched
+    with pytest.raises(RobotProblem, match="latched"):
+        rig.act(np.zeros((1, 2), np.float32), ONE)
+
+
 def test_a_second_guard_refuses(rig, settings):
     with pytest.raises(RobotProblem, match="Another guard owns this robot"):
         start_guard(settings)

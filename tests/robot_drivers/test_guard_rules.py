@@ -89,6 +89,12 @@ def test_the_gravest_fault_holds():
     assert guard.admit(ticket(9), 0) == "tripped"
 
 
+def test_a_stop_without_a_cause_is_a_stop():
+    guard = rules()
+    guard.latch("")
+    assert guard.admit(ticket(1), 0) == "latched"
+
+
 EVENTS = st.lists(
     st.one_of(
         st.tuples(st.just("act"), st.integers(0, 30), st.integers(0, 150), st.integers(0, 3)),
