@@ -201,7 +201,13 @@ class PushExpert:
 
 
 class PushReset:
-    """Push the T to its next start pose with the same planner, then walk the pusher to its own start."""
+    """Push the T to its next start pose with the same planner, then walk the pusher to its own start.
+
+    One that lasts goes on slowly: where commands come late, a fast pusher knocks the T about, and off the table.
+    """
+
+    _HASTE_TICKS, _SLOWLY = 300, 0.4
+    """Periods for which it hurries, most of the time twice as many as it needs; the factor on its speeds after that."""
 
     def __init__(self, period_s: float) -> None:
         """No lane is being reset."""
@@ -209,10 +215,11 @@ class PushReset:
         self._planners: dict[int, PushPlanner] = {}
         self._homes: dict[int, np.ndarray[tuple[int, ...], np.dtype[np.float64]]] = {}
         self._placed: dict[int, bool] = {}
+        self._ticks: dict[int, int] = {}
 
     def begin(self, lane: int, start: Start) -> None:
         """Aim one lane at a start state."""
-        values = np.array(start.values)
+        values, self._ticks[lane] = np.array(start.values), 0
         self._planners[lane] = PushPlanner(goal_mm=values[:2], goal_rad=float(values[2]))
         self._homes[lane], self._placed[lane] = values[3:], False
 
@@ -222,6 +229,10 @@ class PushReset:
         done = np.zeros(len(lanes), dtype=np.bool_)
         for row, lane in enumerate(int(lane) for lane in lanes):
             planner, view = self._planners[lane], view_of(state[row])
+            self._ticks[lane] += 1
+            if self._ticks[lane] == self._HASTE_TICKS:
+                planner.push_mm_s *= self._SLOWLY
+                planner.walk_mm_s *= self._SLOWLY
             cost = planner.cost(view)
             self._placed[lane] = cost < (0.45 if self._placed[lane] else 0.15)
             if not self._placed[lane]:

@@ -26,6 +26,25 @@ def test_the_experts_place_the_block_and_the_verifier_knows() -> None:
     assert np.mean([item.ticks for item in clean]) < np.mean([item.ticks for item in varied])
 
 
+def test_the_reset_reaches_its_start_also_where_commands_come_late() -> None:
+    task = PushT()
+    rig = task.rig(16, 3)
+    skill, goals = task.reset_skill(), [task.start("train", 100 + lane, b"") for lane in range(16)]
+    for lane in range(16):
+        rig.place(lane, task.start("train", lane, b""))
+    rig.teleport = False
+    for lane, goal in enumerate(goals):
+        rig.place(lane, goal)
+        skill.begin(lane, goal)
+    late, done = [np.zeros((16, 2), np.float32)] * 3, np.zeros(16, np.bool_)
+    for _ in range(900):
+        lanes, wish = np.flatnonzero(~done), np.zeros((16, 2), np.float32)
+        wish[lanes], done[lanes] = skill.step(rig.observe().state[lanes], lanes)
+        late.append(wish)
+        rig.act(late.pop(0), ~done)
+    assert done.all()
+
+
 def test_an_untouched_block_is_a_failure() -> None:
     task = PushT()
     rig = task.rig(1, 0)
