@@ -40,12 +40,13 @@ class FilmRule:
     """Pictures that come too fast hold up a simulation; a robot's control loop waits for nobody."""
 
     def check(self, there: Sequence[str]) -> None:
-        """UsageError when a camera shall be recorded that is not among those there are."""
+        """UsageError when a camera shall be recorded that is not among those that give pictures."""
         wanted = self.cameras if self.cameras != "all" else () if there else ("all",)
         if missing := [camera for camera in wanted if camera not in there]:
             raise UsageError(
-                f"The station shall record {missing[0]!r}, but the cameras of its task are "
-                f"{', '.join(there) or 'none'}; correct `record`."
+                f"The station shall record {missing[0]!r}, but its robot gives pictures of "
+                f"{', '.join(there) or 'no camera'}; correct `record`, or see to the cameras (a simulation needs a GL "
+                "library, `enpire doctor` says which)."
             )
 
 

@@ -71,7 +71,8 @@ class RobotKeeper:
         self._rig = self._opened()
         self._person: Intervener | None = None
         self._reset_limit_ticks = round(file.reset_limit_s * task.spec.rate_hz) if file.reset == "robot" else 0
-        file.film_rule.check(self._rig.spec.cameras)
+        if file.record:
+            file.film_rule.check(tuple(self._rig.look(0)))
         limit = self._reset_limit_ticks
         self.lanes = Lanes(task, self._rig, limit, self._operator(), self._chunks(), clock, filming)
         self.stopped_by = ""

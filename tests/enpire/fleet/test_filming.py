@@ -18,12 +18,13 @@ from enpire.fleet.lanes import Lanes
 from enpire.fleet.messages import Parcel
 from enpire.fleet.outbox import Outbox
 from enpire.fleet.overlap import OverlappedChunks
+from enpire.fleet.robot_keeper import RobotKeeper
 from enpire.fleet.spool import Spool
 from enpire.gate import DISK_FULL
 from enpire.store import arrays
 from enpire.store.pictures import Pictures
 from enpire.types import FloatArray, ImageArray, IntArray, Observation
-from tests.enpire.fleet.point_task import PointPolicy, PointRig, PointTask
+from tests.enpire.fleet.point_task import PointPolicy, PointRig, PointTask, point_station
 from tests.enpire.fleet.test_lanes import ORDERS, loaded, run_all
 
 ALL = FilmRule(cameras="all")
@@ -158,10 +159,13 @@ def test_only_the_cameras_that_are_named(tmp_path: Path) -> None:
     for parcel in found:
         assert bench.pictures(parcel).cameras == ("wrist",)
         assert len(bench.pictures(parcel).names) == parcel.episode.ticks + 1
-    with pytest.raises(UsageError, match="shall record 'wrist', but the cameras of its task are top"):
+
+
+def test_a_station_that_cannot_record_what_it_shall_does_not_begin(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="shall record 'wrist', but its robot gives pictures of top;"):
         FilmRule(cameras=("wrist",)).check(("top",))
-    with pytest.raises(UsageError, match="shall record 'all', but the cameras of its task are none"):
-        ALL.check(())
+    with pytest.raises(UsageError, match="shall record 'all', but its robot gives pictures of no camera;"):
+        RobotKeeper(point_station(tmp_path, record="all"), PointTask(), print)
 
 
 def test_while_a_policy_thinks_beside_the_motion(tmp_path: Path) -> None:
