@@ -26,13 +26,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from benchmarks.improvement_foresight import Foreseen, Looks
 from benchmarks.improvement_plans import ARMS, QUICK, Plan
 from benchmarks.improvement_table import Judged, curve, table
 from benchmarks.machine import commit, describe
 from benchmarks.rollouts import Rollout, keep
 from benchmarks.supervised import SupervisedLoop
 from enpire.errors import LearningProblem, UsageError
-from enpire.interfaces import ImprovementJob, Learner, Policy, Task
+from enpire.interfaces import Foresees, ImprovementJob, Learner, Policy, Task
 from enpire.plugins import load
 from enpire.recipe import Recipe
 from enpire.store.episodes import FolderStore
@@ -40,8 +41,9 @@ from enpire.types import SOURCE_EXPERT, Start
 from enpire.versions import manifest
 
 SECRET = b"benchmark of improvement, seed "
-EVALUATION, COLLECTION = 100_000, 1_000
-"""First indices of the starts: evaluation and collection never share one."""
+EVALUATION, COLLECTION, FORESIGHT = 100_000, 1_000, 200_000
+"""First indices of the starts: evaluation, collection and the test of p_v never share one."""
+FORESIGHT_STARTS = 48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,24 @@ class Bench:
             if (name, round_) not in self.done:
                 self._round(recipe, name, found, round_)
             found.append(self.done[name, round_])
+        return found
+
+    def foreseen(self, round_: int) -> Foreseen:
+        """How well the viability head of habc_plus foresees after a round; from the file where that is done."""
+        path = self.root / "habc_plus" / f"foreseen{round_}.json"
+        if path.exists():
+            return Foreseen(**json.loads(path.read_text(encoding="utf-8")))
+        version, before = (
+            Path((self.done["habc_plus", index] if index else self.base()).version) for index in (round_, round_ - 1)
+        )
+        head = _loaded(version)
+        if not isinstance(head, Foresees):
+            return Foreseen(seed=self.seed, round=round_, said=[], truth=[])
+        count = min(FORESIGHT_STARTS, self.plan.starts)
+        looks = Looks(self.task, self.task.rig(min(self.plan.lanes, count), 700 + self.seed), 700 + self.seed, head)
+        looks.run(_loaded(before), self.starts(FORESIGHT, count))
+        found = Foreseen(seed=self.seed, round=round_, said=looks.said, truth=looks.truth)
+        path.write_text(json.dumps(asdict(found)), encoding="utf-8")
         return found
 
     def _round(self, recipe: Recipe, name: str, past: Sequence[Judged], round_: int) -> None:
@@ -198,17 +218,20 @@ def run(plan: Plan, arms: Sequence[str], seeds: Sequence[int], root: Path, mix: 
         check_commit(root, at)
     print(describe(seeds), flush=True)
     found: dict[str, list[Judged]] = {name: [] for name in ("base", *arms)}
+    foreseen: list[Foreseen] = []
     for seed in seeds:
         bench = Bench(plan, seed, root / f"seed{seed}", at)
         found["base"].append(bench.base())
         for name in arms:
             found[name] += bench.arm(name)[1:]
+        if "habc_plus" in arms:
+            foreseen += [bench.foreseen(round_) for round_ in sorted({1, plan.rounds})]
     head = (
         f"{plan.task}, after {plan.rounds} rounds of {plan.episodes} rollouts ({plan.supervised:.0%} supervised), "
         f"{len(seeds)} seed(s), {plan.starts} paired starts each"
     )
     commits = sorted({item.commit for items in found.values() for item in items})
-    text = f"{describe(seeds, commits)}\n{head}\n{table(found, plan.rounds)}"
+    text = f"{describe(seeds, commits)}\n{head}\n{table(found, plan.rounds, foreseen)}"
     (root / "table.txt").write_text(text + "\n", encoding="utf-8")
     (root / "plot.svg").write_text(curve(found, head), encoding="utf-8")
     return text

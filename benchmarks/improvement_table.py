@@ -8,6 +8,7 @@ from html import escape
 
 import numpy as np
 
+from benchmarks.improvement_foresight import Foreseen, claims
 from enpire.intervals import wilson
 
 
@@ -73,7 +74,7 @@ LEAST_PAIRS = 30
 """Below this many pairs a claim is neither borne out nor refuted: the bootstrap of a handful is no interval."""
 
 
-def table(found: Mapping[str, Sequence[Judged]], last: int) -> str:
+def table(found: Mapping[str, Sequence[Judged]], last: int, foreseen: Sequence[Foreseen] = ()) -> str:
     """Every arm after the last round, its differences, and the claims with pass, FAIL or too few."""
     final = {
         name: [item for item in items if item.round in {0 if name == "base" else last}] for name, items in found.items()
@@ -89,7 +90,7 @@ def table(found: Mapping[str, Sequence[Judged]], last: int) -> str:
         stopped = sum(item.gave_up for item in found[name])
         note = f", gave up in {stopped} round(s)" if stopped else ""
         lines.append(f"{name:20} {_said(success, ticks):58} {against[0]:26} {against[1]:26} {steps:6} {cost:.0f}{note}")
-    lines += ["", "claims"] + [f"  {_verdict(claim, final):8} {claim.said()}" for claim in CLAIMS]
+    lines += ["", "claims"] + [f"  {_verdict(claim, final):8} {claim.said()}" for claim in CLAIMS] + claims(foreseen)
     return "\n".join(lines)
 
 

@@ -119,7 +119,7 @@ class SimulatedOperator:
         self._ticks = {int(lane): int(tick) for lane, tick in zip(lanes, ticks, strict=True)}
         due = [lane for lane, tick in self._ticks.items() if self._due(self._watches[lane], tick)]
         if due:
-            for lane, share in self._success_of_branches(due).items():
+            for lane, share in self.success_of_branches({lane: self._ticks[lane] for lane in due}).items():
                 self._decide(lane, share)
         for lane, tick in self._ticks.items():
             watch = self._watches[lane]
@@ -168,23 +168,24 @@ class SimulatedOperator:
         unsteady = max(0.0, 1.0 - held / self._manner.adaptation_ticks) * self._manner.tremor
         return wish + (unsteady * self._span * watch.rng.standard_normal(len(wish))).astype(np.float32)
 
-    def _success_of_branches(self, lanes: list[int]) -> Mapping[int, float]:
-        """lane -> share of the branches from its present state in which the policy succeeds by itself."""
-        branches, rig = self._manner.branches, self._branch_rig
+    def success_of_branches(self, now: Mapping[int, int]) -> Mapping[int, float]:
+        """lane -> share of the branches from its present state in which the policy succeeds by itself.
+
+        `now`: lane of an episode that has begun -> its tick.
+        """
+        lanes, branches, rig = list(now), self._manner.branches, self._branch_rig
         rows = np.arange(len(lanes) * branches)
         policies: list[Policy] = []
         for row in rows.tolist():
             lane, branch = lanes[row // branches], row % branches
             watch = self._watches[lane]
             rig.restore(row, self._rig.snapshot(lane))
-            watch.policy.policy.begin(
-                _BRANCH_LANES + row, policy_seed(watch.seed) + 1 + 1000 * self._ticks[lane] + branch
-            )
+            watch.policy.policy.begin(_BRANCH_LANES + row, policy_seed(watch.seed) + 1 + 1000 * now[lane] + branch)
             policies.append(watch.policy.policy)
         done = np.zeros(rig.lanes, np.bool_)
         moving = np.arange(rig.lanes) < len(rows)
         ticks = np.zeros(rig.lanes, np.int64)
-        ticks[rows] = [self._ticks[lane] for lane in lanes for _ in range(branches)]
+        ticks[rows] = [now[lane] for lane in lanes for _ in range(branches)]
         player = _Player(policies, self._task.spec.action_dim, rig.lanes)
         while moving.any():
             rig.act(player.commands(rig.observe(), np.flatnonzero(moving)), moving)
