@@ -1,5 +1,8 @@
 """What a fleet costs the orchestrator: `python -m benchmarks.fleet [--stations 1 4 8 32 100] [--seconds 30]`.
 
+With `--pictures-mb 200` every station always has an episode with so large a file of pictures on its way; the columns
+before that say what becomes of messages and of small episodes meanwhile.
+
 The real `enpire run` in its own process with real ledger and store; stations that speak the real protocol and pretend
 to move (see pretend_stations.py), each beating at 10 Hz; a learner that takes 20 s, and as long again for the agent
 that thinks before it, as in ENPIRE's lab. Robots work meanwhile, or the utilisation below says otherwise.
@@ -57,7 +60,7 @@ def memory_mb(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
-def measure(number: int, seconds: float, episode_s: float) -> str:
+def measure(number: int, seconds: float, episode_s: float, pictures_bytes: int) -> str:
     """One row of the table."""
     with tempfile.TemporaryDirectory(prefix="enpire-fleet-") as folder:
         root = Path(folder)
@@ -71,7 +74,7 @@ def measure(number: int, seconds: float, episode_s: float) -> str:
         recipe.write_text("name: slow\nlearner: benchmarks.fleet:Slow\n")
         lab = Orchestrator(campaign, root / "home")
         lab.start()
-        host = Host(f"tcp://127.0.0.1:{port}", number, episode_s, rate_hz=10.0)
+        host = Host(f"tcp://127.0.0.1:{port}", number, episode_s, 10.0, pictures_bytes)
         try:
             until(lambda: "Stations connect" in lab.said(), "the orchestrator")
             _run_until_all_work(host)
@@ -108,12 +111,14 @@ def _row(host: Host, lab: Orchestrator, seconds: float) -> str:
     load = (cpu_s(lab.pid) - spent) / wall
     delays = [station.delays for station in host.stations]
     rate = (sum(station.ended for station in host.stations) - ended) / wall
+    arrived_mb = sum(len(item.pictures) for item in delays) * len(host.pictures.content) / 2**20 / wall
     return (
         f"{len(host.stations):8d}  {mru:6.1%}  {load:6.1%}  {rate:8.1f}  "
         f"{_p99([value for item in delays for value in item.beat])}  "
         f"{_p99([value for item in delays for value in item.keep])}  "
         f"{_p99([value for item in delays for value in item.refill])}  "
-        f"{before:6.0f} {halfway:5.0f} {memory_mb(lab.pid):5.0f}"
+        f"{before:6.0f} {halfway:5.0f} {memory_mb(lab.pid):5.0f}    "
+        f"{arrived_mb:6.1f}  {_p99([value for item in delays for value in item.pictures])}"
     )
 
 
@@ -131,12 +136,13 @@ def main() -> None:
     parser.add_argument("--stations", type=int, nargs="+", default=[1, 4, 8, 32, 100])
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--episode-s", type=float, default=6.0)
+    parser.add_argument("--pictures-mb", type=int, default=0, help="size of the pictures of an episode")
     asked = parser.parse_args()
     print(describe())
-    print("          robots  of a                message       episode kept  next orders   orchestrator")
-    print("stations  busy    core    episode/s  p50 / p99 ms  p50 / p99 ms  p50 / p99 ms  MB before, halfway, after")
+    print("          robots  of a                message       episode kept  next orders   orchestrator       pictures")
+    print("stations  busy    core    episode/s " + 3 * " p50 / p99 ms " + " MB at 0, half, end   MB/s   p50 / p99 ms")
     for number in asked.stations:
-        print(measure(number, asked.seconds, asked.episode_s), flush=True)
+        print(measure(number, asked.seconds, asked.episode_s, asked.pictures_mb * 2**20), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Many pretended stations in one process: they speak the real protocol over real sockets and move nothing.
 
 An episode takes a few seconds, as a robot's would, and succeeds half of the time; its recording is the size of a real
-one. Each station notes how long answers took.
+one. Each station notes how long answers took. With pictures, a station records them whenever its last ones have
+arrived, so that it always has some on the way beside its small episodes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -26,9 +28,12 @@ from enpire.fleet.messages import (
     Hello,
     Orders,
     Parcel,
+    PicturesPart,
     Rejoin,
     Release,
+    WantPictures,
     Welcome,
+    encode,
 )
 from enpire.fleet.robot_time import RobotTime
 from enpire.fleet.zmq_link import StationLink
@@ -58,16 +63,35 @@ class Delays:
     """From the delivery of an episode to the word that it is durable."""
     refill: list[float] = field(default_factory=list[float])
     """From the delivery of an episode to the next orders."""
+    pictures: list[float] = field(default_factory=list[float])
+    """From the announcement of an episode with pictures to the word that it is durable."""
+
+
+class Pictures:
+    """The same pictures for all episodes, and the thread that reads them, as a station's courier has one."""
+
+    def __init__(self, size: int) -> None:
+        self.content = np.random.default_rng(0).bytes(size)
+        self.sha256 = hashlib.sha256(self.content).hexdigest() if size else ""
+        self.reader = ThreadPoolExecutor(1)
+
+    def part(self, want: WantPictures, lease: int) -> bytes:
+        """The message that answers."""
+        data = self.content[want.offset : want.offset + want.size]
+        part = PicturesPart(order_id=want.order_id, offset=want.offset, total=len(self.content), data=data)
+        return encode(part, lease)
 
 
 class PretendStation:
     """One station with one lane."""
 
-    def __init__(self, address: str, name: str, episode_s: float, data: bytes) -> None:
+    def __init__(self, address: str, name: str, episode_s: float, data: bytes, pictures: Pictures) -> None:
         self.link = StationLink(address, name)
         self.name, self.delays, self.ended = name, Delays(), 0
         self._episode_s, self._data, self._sha = episode_s, data, hashlib.sha256(data).hexdigest()
         self._draw = random.Random(name)
+        self._pictures, self._pictured = pictures, ""
+        self._parts: deque[Future[bytes]] = deque()
         self._lease, self._greeting, self._greeted_s = 0, 0, -1e9
         self.time = RobotTime(1)
         self._queue: deque[Order] = deque()
@@ -110,6 +134,8 @@ class PretendStation:
             self._running = self._queue.popleft()
             self.time.switch([0], "reset")
             self._switch_s = now + RESET_S
+        while self._parts and self._parts[0].done():
+            self.link.post(self._parts.popleft().result())
         if now >= self._beat_s:
             self._beat_s = now + every_s
             self._beat(now)
@@ -126,7 +152,11 @@ class PretendStation:
             case Acknowledge(order_ids=order_ids):
                 self._forget(order_ids, now)
             case Alive() if self._beats:
-                self.delays.beat.append(now - self._beats.popleft())
+                # Of beats that wait only the newest is answered: the oldest says how long.
+                self.delays.beat.append(now - self._beats[0])
+                self._beats.clear()
+            case WantPictures() as want:
+                self._parts.append(self._pictures.reader.submit(self._pictures.part, want, self._lease))
             case Release(order_ids=order_ids):
                 self._give_back(order_ids, now)
             case Command(verb="deploy", argument=policy_id):
@@ -143,7 +173,10 @@ class PretendStation:
     def _forget(self, order_ids: Sequence[str], now: float) -> None:
         for order_id in order_ids:
             if order_id in self._unkept:
-                self.delays.keep.append(now - self._unkept.pop(order_id))
+                waited = self.delays.pictures if order_id == self._pictured else self.delays.keep
+                waited.append(now - self._unkept.pop(order_id))
+            if order_id == self._pictured:
+                self._pictured = ""
             self._parcels.pop(order_id, None)
 
     def _give_back(self, order_ids: Sequence[str], now: float) -> None:
@@ -178,7 +211,11 @@ class PretendStation:
         self._deliver(order, self._ending(order, now), self._data)
 
     def _deliver(self, order: Order, episode: Episode, data: bytes) -> None:
-        parcel = Parcel(episode=replace(episode, sha256=self._sha if data else ""), arrays_file=data)
+        seen = ""
+        if data and not self._pictured and self._pictures.content:
+            self._pictured, seen = order.order_id, self._pictures.sha256
+        episode = replace(episode, sha256=self._sha if data else "", pictures_sha256=seen)
+        parcel = Parcel(episode=episode, arrays_file=data)
         self._parcels[order.order_id] = parcel
         self._unkept[order.order_id] = time.monotonic()
         self.link.send(parcel, self._lease)
@@ -194,9 +231,11 @@ class PretendStation:
 class Host:
     """Runs them all in one thread."""
 
-    def __init__(self, address: str, number: int, episode_s: float, rate_hz: float) -> None:
-        data = recording()
-        self.stations = [PretendStation(address, f"p-{index}", episode_s, data) for index in range(number)]
+    def __init__(self, address: str, number: int, episode_s: float, rate_hz: float, pictures_bytes: int = 0) -> None:
+        data, self.pictures = recording(), Pictures(pictures_bytes)
+        self.stations = [
+            PretendStation(address, f"p-{index}", episode_s, data, self.pictures) for index in range(number)
+        ]
         self._every_s = 1.0 / rate_hz
 
     def run_until(self, end_s: float) -> None:
@@ -216,5 +255,6 @@ class Host:
             station.delays = Delays()
 
     def close(self) -> None:
+        self.pictures.reader.shutdown()
         for station in self.stations:
             station.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import resource
 import signal
@@ -14,10 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from store_samples import a_recording, an_episode, an_order
+from test_durable import a_full_disk
 
 from enpire.errors import FileProblem, StorageFull, UnknownName
 from enpire.interfaces import EpisodeStore
-from enpire.store.episodes import ARRAYS, FACTS, FolderStore, Recording
+from enpire.store.episodes import ARRAYS, FACTS, PICTURES, FolderStore, Recording
+from enpire.types import Order
 
 
 def test_an_episode_comes_back_as_it_was_put(tmp_path: Path) -> None:
@@ -42,6 +45,52 @@ def test_a_put_twice_is_one_episode(tmp_path: Path) -> None:
     assert store.put_many([Recording(episode=episode, arrays_file=data)] * 2) == [folder, folder]
     assert (folder / ARRAYS).stat().st_ino == before
     assert list(store.ids()) == [episode.order.order_id]
+
+
+def pictured(root: Path, order: Order, content: bytes = b"pictures") -> Recording:
+    """An episode whose pictures wait beside the store."""
+    episode, data = a_recording(order)
+    path = root / ".incoming" / order.order_id
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    seen = replace(episode, pictures_sha256=hashlib.sha256(content).hexdigest())
+    return Recording(episode=seen, arrays_file=data, pictures=path)
+
+
+def test_pictures_are_moved_to_their_episode_and_not_copied(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    recording = pictured(tmp_path, an_order())
+    assert recording.pictures is not None
+    before = recording.pictures.stat().st_ino
+    [folder] = store.put_many([recording])
+    assert (folder / PICTURES).stat().st_ino == before
+    assert not recording.pictures.exists()
+    assert store.facts(folder) == recording.episode
+    assert list(store.ids()) == [folder.name]
+    assert store.put_many([pictured(tmp_path, recording.episode.order)]) == [folder]
+    with pytest.raises(FileProblem, match="another recording already"):
+        store.put_many([pictured(tmp_path, recording.episode.order, b"others")])
+
+
+def test_an_episode_comes_with_the_pictures_that_it_names_or_not_at_all(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    recording = pictured(tmp_path, an_order())
+    with pytest.raises(FileProblem, match="are missing, its episode names"):
+        store.put_many([replace(recording, pictures=None)])
+    with pytest.raises(FileProblem, match="its episode names none"):
+        store.put_many([replace(recording, episode=replace(recording.episode, pictures_sha256=""))])
+    assert list(store.ids()) == []
+
+
+def test_a_full_disk_leaves_pictures_where_they_were(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    recording = pictured(tmp_path, an_order())
+    with a_full_disk(600), pytest.raises(StorageFull):
+        store.put_many([recording])
+    assert recording.pictures is not None
+    assert recording.pictures.read_bytes() == b"pictures"
+    [folder] = store.put_many([recording])
+    assert (folder / PICTURES).read_bytes() == b"pictures"
 
 
 def test_an_id_is_used_once(tmp_path: Path) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from store_samples import a_recording, an_episode, an_order, ended, issued
 
-from enpire.store.episodes import ARRAYS, FACTS, FolderStore
+from enpire.store.episodes import ARRAYS, FACTS, PICTURES, FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.store.reconcile import Differences, compare
@@ -61,6 +63,21 @@ def test_a_crash_between_file_and_row_is_found_and_can_be_repaired(ledger: Sqlit
     again = FolderStore(store.root)
     ledger.append([ended(again.facts(again.folder(order.order_id)))])
     assert _differences(ledger, store).none
+
+
+def test_changed_and_missing_pictures_are_found(ledger: SqliteLedger, store: FolderStore, tmp_path: Path) -> None:
+    folders: list[Path] = []
+    for number in range(3):
+        episode, data = a_recording(an_order())
+        pictures = tmp_path / f"pictures-{number}"
+        pictures.write_bytes(b"seen")
+        episode = replace(episode, pictures_sha256=hashlib.sha256(b"seen").hexdigest())
+        folders += store.put_many([Recording(episode=episode, arrays_file=data, pictures=pictures)])
+        ledger.append([issued(episode.order), ended(episode)])
+    assert _differences(ledger, store).none
+    (folders[0] / PICTURES).write_bytes(b"Seen")
+    (folders[1] / PICTURES).unlink()
+    assert _differences(ledger, store) == Differences(altered=(folders[0].name, folders[1].name))
 
 
 def test_a_foreign_file_is_found(ledger: SqliteLedger, store: FolderStore) -> None:
