@@ -73,7 +73,7 @@ def agreement(said: npt.NDArray[np.floating], truth: npt.NDArray[np.floating]) -
     gaps = [abs(said[bins == b].mean() - truth[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins)]
     if np.ptp(said) == 0 or np.ptp(truth) == 0:
         return float("nan"), float(sum(gaps))
-    return float(spearmanr(said, truth).statistic), float(sum(gaps))
+    return float(spearmanr(said, truth)[0]), float(sum(gaps))
 
 
 def claims(found: Sequence[Foreseen]) -> list[str]:
