@@ -131,7 +131,10 @@ class GuardedRig:
 
     def look(self, lane: int) -> Mapping[str, ImageArray]:
         """camera -> picture of one lane now."""
-        return self._rig.look(lane)
+        pictures = self._rig.look(lane)
+        if self.lanes == 1:
+            self._freshness.looked(pictures, self._state)
+        return pictures
 
     def glance(self, lane: int) -> Develop:
         """Copy what live pictures of one lane need; they say so where the robot inside has none."""

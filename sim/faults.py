@@ -53,6 +53,8 @@ class _Luck:
     late: deque[FloatArray] = field(default_factory=deque[FloatArray])
     before: FloatArray | None = None
     frozen: Observation | None = None
+    pictures: Mapping[str, ImageArray] | None = None
+    """What the cameras saw when they froze."""
 
     def now(self, kind: str) -> bool:
         """Whether a fault is in force."""
@@ -155,11 +157,14 @@ class FaultyRig:
         return sent
 
     def look(self, lane: int) -> Mapping[str, ImageArray]:
-        """camera -> picture of one lane now."""
-        return self._rig.look(lane)
+        """camera -> picture of one lane now, or of when its cameras froze."""
+        return self._frozen(lane) if self._luck[lane].now("frozen_camera") else self._rig.look(lane)
 
     def glance(self, lane: int) -> Callable[[Sequence[str]], Mapping[str, ImageArray]]:
-        """A copy of one lane for its live pictures."""
+        """A copy of one lane for its live pictures, or what its cameras saw when they froze."""
+        if self._luck[lane].now("frozen_camera"):
+            frozen = self._frozen(lane)
+            return lambda names: {name: frozen[name] for name in names if name in frozen}
         return self._rig.glance(lane)  # pyright: ignore[reportAttributeAccessIssue]
 
     def truth(self, lane: int) -> Truth:
@@ -196,6 +201,8 @@ class FaultyRig:
                 self.struck[kind] += 1
                 if kind in ("slipping_gripper", "jammed"):
                     self._disturb(lane, kind)
+                elif kind == "frozen_camera":
+                    self._frozen(lane)
         if luck.now("lost_power"):
             self._dark = True
             self._answer()
@@ -205,6 +212,13 @@ class FaultyRig:
         if luck.now("dropped_command") and luck.before is not None and self._rng.random() < DROPPED:
             wish = luck.before
         return wish
+
+    def _frozen(self, lane: int) -> Mapping[str, ImageArray]:
+        """What the cameras of a lane saw when they froze."""
+        luck = self._luck[lane]
+        if luck.pictures is None:
+            luck.pictures = self._rig.look(lane)
+        return luck.pictures
 
     def _disturb(self, lane: int, kind: str) -> None:
         if not isinstance(self._rig, Disturbable):

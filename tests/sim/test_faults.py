@@ -13,6 +13,7 @@ import pytest
 
 from enpire.errors import RobotProblem, UsageError
 from enpire.fleet.chunks import LoadedPolicy
+from enpire.fleet.filming import Filming, FilmRule
 from enpire.fleet.messages import Parcel
 from enpire.fleet.robot_keeper import RobotKeeper
 from enpire.fleet.station_file import StationFile
@@ -20,11 +21,14 @@ from enpire.interfaces import Task
 from enpire.store import arrays
 from enpire.types import SOURCE_EXPERT, Observation, Order, TaskSpec
 from robot_drivers.mujoco_robot import open_rig
+from sim import cameras
 from sim.array_task import ArrayRig
 from sim.faults import KINDS, FaultyRig, read_faults
 from sim.replay import replay
 from sim.rollouts import roll_out
+from sim.tasks.gpu_insertion import GpuInsertion
 from sim.tasks.pin_insertion import PinInsertion
+from sim.tasks.push_t import PushT
 from tests.sim.task_check.reach import Reach
 
 PIN, REACH = PinInsertion(), Reach()
@@ -120,7 +124,7 @@ def test_a_frozen_sensor_makes_episodes_invalid(tmp_path: Path) -> None:
     assert all("frozen" in parcel.episode.cause for parcel in ended.values())
 
 
-class Filming(ArrayRig):
+class Filmable(ArrayRig):
     """Its camera sees where the point is."""
 
     def observe(self) -> Observation:
@@ -133,13 +137,61 @@ class Filmed(Reach):
     spec: TaskSpec = replace(Reach.spec, cameras=("top",))  # type: ignore[misc]
 
     def rig(self, lanes: int, seed: int) -> ArrayRig:
-        return Filming(self, lanes, seed)
+        return Filmable(self, lanes, seed)
 
 
 def test_a_frozen_camera_makes_episodes_invalid(tmp_path: Path) -> None:
     ended = run(Filmed(), station(Filmed(), "tests.sim.test_faults:Filmed", tmp_path, "frozen_camera=1", 1), 3)
     assert outcomes(ended) == {"invalid": 3}
     assert all("Camera top" in parcel.episode.cause for parcel in ended.values())
+
+
+@pytest.mark.skipif(bool(cameras.why()), reason="needs pictures")
+def test_frozen_cameras_of_a_shipped_task_make_recorded_episodes_invalid(tmp_path: Path) -> None:
+    """Its pictures are drawn when somebody looks: what the station records is what its watch over the cameras sees."""
+    file = StationFile(
+        name="s", task="pin_insertion", home=tmp_path, lanes=1, pace="fast", reset="teleport", seed=5,
+        options={"faults": "frozen_camera=1"},
+    )  # fmt: skip
+    filming = Filming(FilmRule(cameras="all"), lambda order_id: tmp_path / order_id)
+    ended = run(PIN, RobotKeeper(file, PIN, lambda line: None, filming=filming), 2)
+    filming.close()
+    assert outcomes(ended) == {"invalid": 2}
+    assert all("Camera side, top of pin_insertion" in parcel.episode.cause for parcel in ended.values())
+
+
+@pytest.mark.skipif(bool(cameras.why()), reason="needs pictures")
+def test_a_frozen_camera_shows_what_it_saw_when_it_froze() -> None:
+    rig = FaultyRig(PIN.rig(1, 0), {"frozen_camera": 1.0}, 0)
+    rig.place(0, PIN.start("train", 0, b""))
+    first, states, live = rig.look(0)["top"], [rig.observe().state[0]], set[bytes]()
+    for _ in range(PIN.spec.limit_ticks // 2):
+        rig.act(np.array([[9.0, 9.0, -9.0]], np.float32), np.ones(1, np.bool_))
+        states.append(rig.observe().state[0])
+        live.add(rig.glance(0)(["top"])["top"].tobytes())
+    assert rig.struck["frozen_camera"] == 1
+    assert np.abs(states[-1] - states[0]).max() > 5.0
+    assert rig.look(0)["top"].tobytes() in live
+    assert len(live) < PIN.spec.limit_ticks // 4
+    rig.place(0, PIN.start("train", 0, b""))
+    assert np.array_equal(rig.look(0)["top"], first)
+
+
+@pytest.mark.skipif(bool(cameras.why()), reason="needs pictures")
+@pytest.mark.parametrize("task", [PIN, PushT(), GpuInsertion()], ids=lambda task: task.spec.name)
+def test_cameras_that_work_are_not_called_frozen(task: Task) -> None:
+    """Also of a hand that hesitates, and where a wrist camera sees an arm that rests."""
+    rig, expert, start = open_rig(task, 1, 0, {}), task.expert(0), task.start("train", 3, b"")
+    rig.place(0, start)
+    expert.begin(0, start.seed)
+    chunk = expert.act(rig.observe(), np.arange(1))
+    for tick in range(task.spec.limit_ticks // 2):
+        if tick % expert.execute == 0:
+            chunk = expert.act(rig.observe(), np.arange(1))
+        rig.act(chunk[:, tick % expert.execute], np.ones(1, np.bool_))
+        rig.observe()
+        rig.look(0)
+        assert not rig.stale
 
 
 def test_lost_power_aborts_and_the_station_gets_its_robot_back(tmp_path: Path) -> None:
