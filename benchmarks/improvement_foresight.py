@@ -67,13 +67,13 @@ class Looks(Loop):
 
 def agreement(said: npt.NDArray[np.floating], truth: npt.NDArray[np.floating]) -> tuple[float, float]:
     """(Spearman's rank correlation, expected calibration error over ten bins of `said`); nan where all are alike."""
-    from scipy.stats import spearmanr
+    from scipy.stats import rankdata
 
     bins = np.minimum((said * 10).astype(np.int64), 9)
     gaps = [abs(said[bins == b].mean() - truth[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins)]
     if np.ptp(said) == 0 or np.ptp(truth) == 0:
         return float("nan"), float(sum(gaps))
-    return float(spearmanr(said, truth)[0]), float(sum(gaps))
+    return float(np.corrcoef(rankdata(said), rankdata(truth))[0, 1]), float(sum(gaps))
 
 
 def claims(found: Sequence[Foreseen]) -> list[str]:
