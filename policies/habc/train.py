@@ -72,13 +72,13 @@ def label_weights(windows: Windows, settings: HabcSettings, kappa: float) -> Flo
     """Weights (N,) of the viability labels.
 
     What is missing from the data is made up for: rollouts that were stopped early by those of the control arm, and the
-    share kappa of the failures that operators took away by the other failures.
+    share kappa of the failures that operators took away by the failures that nobody touched.
     """
     weights = windows.stands_for.astype(np.float32)
     if settings.balance_length:
         weights /= windows.length
     if settings.correct_interception:
-        pure_failure = ~windows.success & windows.policy
+        pure_failure = ~windows.success & (windows.part == Part.AUTONOMOUS)
         weights = np.where(pure_failure, weights / (1 - min(kappa, 0.95)), weights)
     return weights.astype(np.float32)
 

@@ -128,6 +128,9 @@ def test_labels_make_up_for_interception_and_length() -> None:
     np.testing.assert_allclose(corrected[~windows.success], 2 * plain[~windows.success])
     np.testing.assert_array_equal(corrected[windows.success], plain[windows.success])
     np.testing.assert_allclose(plain, 1 / windows.length)
+    # A failure after a person has handed back is no failure that nobody touched: it stands for itself alone.
+    handed_back = replace(windows, part=np.full(len(windows), int(Part.SUFFIX)))
+    np.testing.assert_array_equal(label_weights(handed_back, settings, 0.5), plain)
 
 
 def test_a_persons_success_is_not_counted_as_the_policys() -> None:
