@@ -28,6 +28,7 @@ class Latch:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._open_file: tuple[int, int] | None = None
 
     def read(self) -> LatchState:
         """What holds now; everything that is not a whole, undamaged file is latched."""
@@ -39,8 +40,24 @@ class Latch:
             return LatchState(latched=True, cause=f"The latch file {self.path} cannot be read: {problem}.", nonce="")
         return _parsed(text) or LatchState(latched=True, cause=f"The latch file {self.path} is damaged.", nonce="")
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the file allows motion; one look at its name while nobody touches it."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return False
+        file = (found.st_ino, found.st_mtime_ns)
+        if file != self._open_file:
+            self._open_file = None if self.read().latched else file
+        return self._open_file is not None
+
     def close(self, cause: str) -> LatchState:
-        """Latch, durably. When the disk refuses the new file, the old one is removed: missing means latched."""
+        """Latch, durably. When the disk refuses the new file, the old one is removed: missing means latched.
+
+        Raises:
+            EnpireError: the disk refuses the removal, too; the file may still say open, so stay latched.
+        """
         state = LatchState(latched=True, cause=cause, nonce=secrets.token_hex(8))
         try:
             durable.write(self.path, _text(state))
@@ -52,12 +69,15 @@ class Latch:
     def open(self, nonce: str, person: str) -> LatchState:
         """Allow motion, durably; `nonce` must be that of the last closing.
 
+        A file without a nonce (it says open though its robot is latched, or it was damaged) is closed first.
+
         Raises:
-            RobotProblem: the nonce is old or unknown; nothing changed.
+            RobotProblem: the nonce is old or unknown; the latch is closed.
+            EnpireError: the disk refuses the file.
         """
         now = self.read()
-        if not now.latched:
-            return now
+        if not now.nonce:
+            now = self.close(now.cause if now.latched else "The latch file said open while the robot was latched.")
         if not now.nonce or not secrets.compare_digest(now.nonce.encode(), nonce.encode()):
             raise RobotProblem(
                 f"The latch {self.path} was closed again since that permission was asked for ({now.cause}) Look at the"

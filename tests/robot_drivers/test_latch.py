@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import resource
+from pathlib import Path
 
 import pytest
 
-from enpire.errors import RobotProblem
+from enpire.errors import EnpireError, RobotProblem
 from robot_drivers.latch import Latch
 
 
@@ -78,10 +80,50 @@ def test_an_open_latch_that_is_damaged_is_latched(latch):
 
 def test_where_the_disk_refuses_the_file_nothing_that_says_open_is_left(latch):
     latch.open(latch.close("stop").nonce, "Ada")
-    # A folder cannot be replaced by a file: the write fails as on a bad disk, and the old file must not survive it.
-    latch.path.unlink()
-    latch.path.mkdir()
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, most[1]))  # as on a full disk: nothing can be written, only removed
+    try:
+        assert latch.close("stop two").latched
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    assert "missing" in latch.read().cause
+
+
+def test_what_a_dead_disk_left_open_nobody_resumes_by_guessing(latch):
+    latch.open(latch.close("stop").nonce, "Ada")
+    with latch.path.open() as file:
+        # A name that can be read but neither replaced nor removed, even by root.
+        dead = Latch(Path(f"/proc/self/fd/{file.fileno()}"))
+        with pytest.raises(EnpireError):
+            dead.close("stop two")
+        assert not dead.read().latched
+        with pytest.raises(EnpireError):
+            dead.open("made up", "Mallory")
+    with pytest.raises(RobotProblem, match="said open while the robot was latched"):
+        latch.open("made up", "Mallory")
     assert latch.read().latched
+    latch.open(latch.read().nonce, "Ada")
+    assert not latch.read().latched
+
+
+def test_it_sees_at_every_look_whether_the_file_is_open(latch):
+    assert not latch.is_open
+    nonce = latch.close("stop").nonce
+    assert not latch.is_open
+    latch.open(nonce, "Ada")
+    assert latch.is_open
+    Latch(latch.path).close("somebody else said stop")
+    assert not latch.is_open
+    latch.open(latch.read().nonce, "Ada")
+    latch.path.unlink()
+    assert not latch.is_open
+
+
+def test_a_missing_latch_is_opened_at_the_second_asking(latch):
+    with pytest.raises(RobotProblem, match="missing"):
+        latch.open("", "Ada")
+    latch.open(latch.read().nonce, "Ada")
+    assert latch.is_open
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"body": 3}', "\x00\xff", '{"body": {"latched": false}}'])
