@@ -81,8 +81,15 @@ class Guard:
             elif peer == self._runner:
                 self._lose_runner()
         self._deliver()
+        self._heed_latch()
         self._watch()
         self._leave_when_alone()
+
+    def _heed_latch(self) -> None:
+        """Halt when the latch file is gone, or somebody else closed it."""
+        if not (self.rules.latched or self._latch.is_open):
+            self.rules.latch(self._latch.read().cause)
+            self._halt()
 
     def _watch(self) -> None:
         now_ns = time.monotonic_ns()
@@ -100,8 +107,13 @@ class Guard:
         self._runner = NOBODY
         self._alone_since_s = time.monotonic()
         self._halt()
-        if self.settings.person_to_resume:
+        if not self.settings.person_to_resume:
+            return
+        try:
             self._latch_durably("The runner is gone; look at the robot, then resume it.")
+        except RobotProblem as problem:
+            # What is latched here cannot be resumed before the file says so, too (see `Latch.open`).
+            self.rules.latched = f"{self.rules.latched} {problem}"
 
     def _handle(self, peer: int, message: Fields) -> None:
         try:
@@ -174,6 +186,7 @@ class Guard:
             raise RobotProblem("A command came before the last one was answered; it was dropped.")
         now_ns = time.monotonic_ns()
         if verb in {"act", "place"}:
+            self._heed_latch()
             ticket = Ticket(
                 sequence=message.whole("sequence"), lease=message.whole("lease"), stamp_ns=message.whole("stamp_ns")
             )
@@ -220,7 +233,10 @@ class Guard:
 
     def _latch_durably(self, cause: str) -> None:
         self.rules.latch(cause)
-        self._latch.close(self.rules.latched)
+        try:
+            self._latch.close(self.rules.latched)
+        except EnpireError as problem:
+            raise RobotProblem(f"The robot is stopped, but its latch file cannot say so: {problem}") from problem
 
     def _let_go(self) -> None:
         if self._worker.end():

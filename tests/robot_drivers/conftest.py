@@ -1,0 +1,30 @@
+"""The fake arm behind a guard whose patience is long: a busy machine must not trip it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from robot_drivers.guard_client import GuardedClient, open_guarded
+from robot_drivers.guard_settings import GuardSettings
+from tests.robot_drivers.guarded_arm import HOME, resume
+
+
+@pytest.fixture
+def settings(tmp_path) -> GuardSettings:
+    driver = tmp_path / "arm.py"
+    driver.write_text("from robot_drivers.fake_robot import robot\n")
+    # Ten seconds of patience: these tests are not about the watchdog, and the machine is busy.
+    return GuardSettings(
+        driver=str(driver), folder=tmp_path / "arm", options={"log": str(tmp_path / "log")}, watchdog_s=10.0
+    )
+
+
+@pytest.fixture
+def rig(settings) -> Iterator[GuardedClient]:
+    opened = open_guarded(settings)
+    resume(settings)
+    opened.place(0, HOME)
+    yield opened
+    opened.close()

@@ -1,0 +1,56 @@
+"""What the tests of the guard share: the fake arm behind its guard, its log, the person who resumes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from enpire.types import Start
+from robot_drivers.guard_client import Control, GuardedClient, open_guarded
+from robot_drivers.guard_settings import GuardSettings
+
+ONE = np.ones(1, np.bool_)
+HOME = Start(split="train", index=0, values=(0.0, 0.0), seed=0)
+PATIENT_S = 30.0
+
+
+def until(true: Callable[[], object], what: str) -> None:
+    deadline_s = time.monotonic() + PATIENT_S
+    while not true():
+        assert time.monotonic() < deadline_s, f"waited in vain: {what}"
+        time.sleep(0.01)
+
+
+def resume(settings: GuardSettings) -> None:
+    with Control(settings.card) as hand:
+        hand.resume("Ada")
+
+
+def address_of(settings: GuardSettings) -> str:
+    with Control(settings.card) as hand:
+        return hand.address
+
+
+def lines(log: Path, word: str) -> list[int]:
+    return [int(line.split()[1]) for line in log.read_text().splitlines() if line.startswith(word)]
+
+
+def acts(log: Path) -> list[int]:
+    return lines(log, "act")
+
+
+def slow(settings: GuardSettings, **options: float) -> GuardedClient:
+    """The slow arm behind a guard with a patience of one second, moving."""
+    told = replace(
+        settings, driver="tests.robot_drivers.slow_robot:open_rig", options={**settings.options, **options},
+        watchdog_s=1.0,
+    )  # fmt: skip
+    rig = open_guarded(told)
+    resume(told)
+    rig.place(0, HOME)
+    rig.act(np.ones((1, 2), np.float32), ONE)
+    return rig
