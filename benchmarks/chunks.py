@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.improvement import Bench
 from benchmarks.improvement_plans import Plan
-from benchmarks.machine import describe
+from benchmarks.machine import commit, describe
 from enpire.fleet.chunks import Chunks, LoadedPolicy
 from enpire.fleet.lanes import Lanes
 from enpire.fleet.overlap import OverlappedChunks
@@ -132,7 +132,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         version = Path(args.version)
         if not args.version:
-            version = Path(Bench(Plan(rounds=2, starts=50), args.seed, Path(scratch)).arm("habc_plus")[-1].version)
+            bench = Bench(Plan(rounds=2, starts=50), args.seed, Path(scratch), commit())
+            version = Path(bench.arm("habc_plus")[-1].version)
         policy, delay_s, period_s = load(version), args.delay_ms / 1000, PinInsertion.spec.period_s
         overlapped = partial(OverlappedChunks, period_s=period_s)
         sent = f"{policy.execute} of {policy.horizon} actions of a chunk are sent"

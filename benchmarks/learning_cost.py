@@ -31,7 +31,7 @@ import torch
 from benchmarks.improvement import Bench
 from benchmarks.improvement_plans import Plan
 from benchmarks.improvement_table import bootstrap
-from benchmarks.machine import describe
+from benchmarks.machine import commit, describe
 from benchmarks.rollouts import keep
 from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Progress
@@ -56,7 +56,7 @@ class Round:
 
     def __init__(self, root: Path, demonstrations: int, rollouts: int) -> None:
         """Record so many demonstrations, and so many rollouts of the teacher that count as the policy's."""
-        self.bench = Bench(Plan(starts=1), 0, root)
+        self.bench = Bench(Plan(starts=1), 0, root, commit())
         starts = self.bench.starts(0, demonstrations + rollouts)
         shown = self.bench.collecting.run(self.bench.task.expert(0), starts, SOURCE_EXPERT)
         own = [
