@@ -30,6 +30,8 @@ KINDS: Mapping[str, str] = {
 }
 """Fault -> what it does."""
 
+WORLDLY = frozenset({"slipping_gripper", "jammed", "calibration_drift"})
+"""Faults that the simulation of a task must know; the others befall any."""
 DROPPED = 0.33
 DELAY_TICKS = 3
 
@@ -37,6 +39,9 @@ DELAY_TICKS = 3
 @runtime_checkable
 class Disturbable(Protocol):
     """A rig whose world can be disturbed."""
+
+    faults: frozenset[str]
+    """What of `WORLDLY` it knows."""
 
     def disturb(self, lane: int, kind: str, rng: np.random.Generator) -> None:
         """Let a fault of the world happen in one lane; UsageError when it knows no such fault."""
@@ -81,6 +86,11 @@ def read_faults(text: str) -> Mapping[str, float]:
     return found
 
 
+def known_faults(rig: Rig) -> frozenset[str]:
+    """The faults that can befall a simulated rig."""
+    return (frozenset(KINDS) - WORLDLY) | (rig.faults if isinstance(rig, Disturbable) else frozenset())
+
+
 class FaultyRig:
     """A simulated rig that some faults befall. Implements the Rig protocol; what is sent is what arrived.
 
@@ -99,6 +109,12 @@ class FaultyRig:
             raise UsageError(
                 f"{', '.join(frozen)} needs a station of one lane, not {rig.lanes}: that a sensor stands still is "
                 "noticed there only, as on real robots."
+            )
+        known = known_faults(rig)
+        if unknown := sorted(set(faults) - known):
+            raise UsageError(
+                f"The simulation of {rig.spec.name} knows no fault {', '.join(unknown)}; it knows "
+                f"{', '.join(kind for kind in KINDS if kind in known)}."
             )
         self.spec, self.lanes = rig.spec, rig.lanes
         self._rig, self._faults = rig, dict(faults)
@@ -221,6 +237,4 @@ class FaultyRig:
         return luck.pictures
 
     def _disturb(self, lane: int, kind: str) -> None:
-        if not isinstance(self._rig, Disturbable):
-            raise UsageError(f"The rig of {self.spec.name} cannot be disturbed by {kind}; leave that fault out.")
-        self._rig.disturb(lane, kind, self._rng)
+        self._rig.disturb(lane, kind, self._rng)  # pyright: ignore[reportAttributeAccessIssue]

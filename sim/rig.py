@@ -37,6 +37,9 @@ class SimRig(ABC):
     episode for a reset by the robot (the lane's clock then starts when the robot is at the start).
     """
 
+    faults: frozenset[str] = frozenset()
+    """What `disturb` knows of `sim.faults.KINDS`."""
+
     def __init__(self, spec: TaskSpec, scene: Scene, substeps: int, noise_width: int, latency_substeps: int) -> None:
         """Wrap a scene.
 

@@ -116,6 +116,8 @@ def within_bag(bag: Rows, places_mm: Rows) -> Rows:
 class BagRig(BimanualRig):
     """Lanes of the bag scene."""
 
+    faults = frozenset({"slipping_gripper", "jammed", "calibration_drift"})
+
     def __init__(self, spec: TaskSpec, lanes: int, seed: int) -> None:
         """Build the scene of one station; `seed` draws the station's own physics and the errors of its cameras."""
         station = draw_station(seed)

@@ -43,6 +43,8 @@ NEAR = np.array([1.0, 1.0, 1.0, 0.02, 0.02, 0.02])
 """The clock starts after a reset when the left arm is parked and the card this near to its start."""
 
 _HALF_MM = 40.0
+_SLIP_M, _DRIFT_MM = 1.5e-3, 0.1
+"""Faults: how far the card slips in the grasp (standard deviation), and how far its estimate drifts in an episode."""
 CARD_QPOS = slice(16, 23)
 """Where the card's place and quaternion stand in a row of joints. Simulator only."""
 GRIP_TURN = (turning(2, np.array([np.pi])) @ turning(1, np.array([np.pi / 2])))[0]
@@ -51,6 +53,8 @@ GRIP_TURN = (turning(2, np.array([np.pi])) @ turning(1, np.array([np.pi / 2])))[
 
 class GpuRig(BimanualRig):
     """Lanes of the card scene. The right arm holds the card; the left one is parked or helps in the reset."""
+
+    faults = frozenset({"slipping_gripper", "calibration_drift"})
 
     def __init__(self, spec: TaskSpec, lanes: int, seed: int) -> None:
         """Build the scene of one station; `seed` draws the station's own physics."""
@@ -64,6 +68,18 @@ class GpuRig(BimanualRig):
         """(lanes, 6): the card over the slot in mm and rad. Simulator only."""
         pose = self.scene.qpos[:, CARD_QPOS]
         return np.concatenate([1e3 * (pose[:, :3] - SLOT_M), angles_of(pose[:, 3:])], axis=1)
+
+    def disturb(self, lane: int, kind: str, rng: np.random.Generator) -> None:
+        """The card slips between the pads, along its edge and askew, or the camera drifts (for the whole station)."""
+        if kind == "slipping_gripper":
+            angles = self.card()[lane, 3:]
+            angles[1] += rng.choice((-1.0, 1.0)) * rng.uniform(0.02, 0.05)
+            self.scene.qpos[lane, CARD_QPOS.start] += rng.normal(0.0, _SLIP_M)
+            self.scene.qpos[lane, CARD_QPOS.start + 3 : CARD_QPOS.stop] = quaternion_of(angles)
+        elif kind == "calibration_drift":
+            self._bias[:2] += np.sign(self._bias[:2]) * _DRIFT_MM
+        else:
+            super().disturb(lane, kind, rng)
 
     def _prepare(self, lane: int, start: Start, rng: np.random.Generator) -> None:
         self._goal[lane] = start.values

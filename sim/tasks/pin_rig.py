@@ -56,6 +56,8 @@ class Sensing:
 class PinRig(SimRig):
     """Lanes of the pin scene. The tip is sensed relative to the estimated hole."""
 
+    faults = frozenset({"slipping_gripper", "jammed", "calibration_drift"})
+
     def __init__(self, spec: TaskSpec, lanes: int, seed: int, sensing: Sensing) -> None:
         """Build the scene of one station; `seed` draws the station's own physics."""
         self.station = draw_station(seed)

@@ -47,6 +47,8 @@ ACTION = tuple(Bounds(name=f"v{axis}_mm_s", unit="mm/s", low=-SPEED_MM_S, high=S
 START_NAMES = ("block_x_mm", "block_y_mm", "block_angle_rad", "pusher_x_mm", "pusher_y_mm")
 
 _SUBSTEPS = 8
+_STICKING, _DRIFT_MM = 1000.0, 1.0
+"""Faults: how much harder a T slides that sticks, and how far its sensed place drifts in an episode."""
 _ARMED_MM, _ARMED_RAD = 12.0, 0.15
 """After a reset by the robot the clock starts when block and pusher are this near to the start."""
 
@@ -130,12 +132,15 @@ def _box(half_mm: tuple[float, float], y_mm: float, half_height_m: float, z_m: f
 class PushTRig(SimRig):
     """Lanes of the Push-T scene. Joints of a row: block x, y, angle; pusher x, y."""
 
+    faults = frozenset({"jammed", "calibration_drift"})
+
     def __init__(self, spec: TaskSpec, lanes: int, seed: int) -> None:
         """Build the scene of one station; `seed` draws its friction, latency and bias."""
         self.table = draw_table(seed)
-        scene = Scene(scene_xml(self.table), lanes)
+        scene = Scene(scene_xml(self.table), lanes, edited=("dof_damping",))
         super().__init__(spec, scene, _SUBSTEPS, noise_width=6, latency_substeps=self.table.latency_substeps)
         self._bias_mm = np.array(self.table.bias_mm)
+        self._drag = scene.edit("dof_damping")
         self._running = np.zeros(lanes, dtype=np.bool_)
         self._goal = np.zeros((lanes, 5))
         self._row = np.zeros((lanes, spec.state_dim))
@@ -145,8 +150,18 @@ class PushTRig(SimRig):
         del rng  # The sensors' noise is all that varies here.
         self._goal[lane] = start.values
         self._running[lane] = self.teleport
+        self._drag[lane] = self.scene.model.dof_damping
         if self.teleport:
             self.scene.qpos[lane] = self._goal[lane] * (1e-3, 1e-3, 1.0, 1e-3, 1e-3)
+
+    def disturb(self, lane: int, kind: str, rng: np.random.Generator) -> None:
+        """The T sticks to the table, or the camera's estimate of it drifts (for the whole station)."""
+        if kind == "jammed":
+            self._drag[lane, :3] *= _STICKING
+        elif kind == "calibration_drift":
+            self._bias_mm += np.sign(self._bias_mm) * _DRIFT_MM
+        else:
+            super().disturb(lane, kind, rng)
 
     def _sense(self, noise: LaneArray) -> LaneArray:
         row, joints = self._row, self.scene.qpos

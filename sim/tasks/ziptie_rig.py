@@ -78,6 +78,8 @@ _DRIFT_MM, _TOO_TOUGH_N = 0.4, 60.0
 class ZiptieRig(BimanualRig):
     """Lanes of the cutter scene. The right arm cuts; the left one watches."""
 
+    faults = frozenset({"slipping_gripper", "jammed", "calibration_drift"})
+
     def __init__(self, spec: TaskSpec, lanes: int, seed: int) -> None:
         """Build the scene of one station; `seed` draws its physics, its ties and the errors of its cameras."""
         station, self.ties = draw_station(seed), draw_ties(seed)

@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
+from enpire import plugins
 from enpire.errors import RobotProblem, UsageError
 from enpire.fleet.chunks import LoadedPolicy
 from enpire.fleet.filming import Filming, FilmRule
@@ -23,7 +25,7 @@ from enpire.types import SOURCE_EXPERT, Observation, Order, TaskSpec
 from robot_drivers.mujoco_robot import open_rig
 from sim import cameras
 from sim.array_task import ArrayRig
-from sim.faults import KINDS, FaultyRig, read_faults
+from sim.faults import KINDS, WORLDLY, Disturbable, FaultyRig, read_faults
 from sim.replay import replay
 from sim.rollouts import roll_out
 from sim.tasks.gpu_insertion import GpuInsertion
@@ -31,7 +33,7 @@ from sim.tasks.pin_insertion import PinInsertion
 from sim.tasks.push_t import PushT
 from tests.sim.task_check.reach import Reach
 
-PIN, REACH = PinInsertion(), Reach()
+PIN, GPU, REACH = PinInsertion(), GpuInsertion(), Reach()
 
 
 def order(task: Task, index: int) -> Order:
@@ -98,6 +100,47 @@ def test_the_option_is_read_or_refused_in_a_sentence() -> None:
             read_faults(wrong)
     with pytest.raises(UsageError, match="one lane"):
         open_rig(REACH, 2, 0, {"faults": "frozen_sensor=1"})
+
+
+def test_a_fault_that_the_task_does_not_know_is_refused_when_the_station_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match="push_t knows no fault slipping_gripper; it knows .*jammed, calibration_drift"
+    ):
+        station(PushT(), "push_t", tmp_path, "slipping_gripper=1", 1)
+    with pytest.raises(UsageError, match="reach knows no fault jammed; it knows dropped_command, "):
+        open_rig(REACH, 1, 0, {"faults": "jammed=0"})
+
+
+@pytest.mark.parametrize("name", plugins.BUILT_IN["tasks"])
+def test_every_shipped_task_knows_the_faults_that_it_names(name: str) -> None:
+    task = cast("type[Task]", plugins.load("tasks", name))()
+    rig = task.rig(1, 3)
+    assert isinstance(rig, Disturbable)
+    rig.place(0, task.start("train", 0, b""))
+    assert "calibration_drift" in rig.faults
+    assert len(rig.faults) >= 2
+    for kind in rig.faults:
+        rig.disturb(0, kind, np.random.default_rng(0))
+    for kind in ("earthquake", *(WORLDLY - rig.faults)):
+        with pytest.raises(UsageError, match=kind):
+            rig.disturb(0, kind, np.random.default_rng(0))
+    rig.close()
+
+
+@pytest.mark.parametrize(
+    ("task", "kind"),
+    [(PushT(), "jammed"), (PushT(), "calibration_drift"), (GPU, "slipping_gripper"), (GPU, "calibration_drift")],
+    ids=["sticks", "t drifts", "slips", "card drifts"],
+)
+def test_faults_change_what_comes_of_the_same_start(task: PushT | GpuInsertion, kind: str) -> None:
+    starts = [task.start("train", index, b"") for index in range(4)]
+    faulty, sound = FaultyRig(task.rig(4, 2), {kind: 1.0}, 2), task.rig(4, 2)
+    tried, plain = (roll_out(task, rig, task.clean_expert(), starts) for rig in (faulty, sound))
+    ends = [(one.arrays.state[-1], other.arrays.state[-1]) for one, other in zip(tried, plain, strict=True)]
+    assert not any(np.array_equal(one, other) for one, other in ends)
+    assert all(item.truth.success for item in plain)
+    if kind == "jammed":
+        assert not any(item.truth.success or item.verdict.kind == "success" for item in tried)
 
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"slipping_gripper", "jammed", "calibration_drift"}))
@@ -178,7 +221,7 @@ def test_a_frozen_camera_shows_what_it_saw_when_it_froze() -> None:
 
 
 @pytest.mark.skipif(bool(cameras.why()), reason="needs pictures")
-@pytest.mark.parametrize("task", [PIN, PushT(), GpuInsertion()], ids=lambda task: task.spec.name)
+@pytest.mark.parametrize("task", [PIN, PushT(), GPU], ids=lambda task: task.spec.name)
 def test_cameras_that_work_are_not_called_frozen(task: Task) -> None:
     """Also of a hand that hesitates, and where a wrist camera sees an arm that rests."""
     rig, expert, start = open_rig(task, 1, 0, {}), task.expert(0), task.start("train", 3, b"")
