@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from enpire.files import parse
+from enpire.types import SOURCE_HUMAN, SOURCE_POLICY
 from policies.flow_network import weighted_loss
 from policies.habc.critic import (
     Critics,
@@ -19,11 +20,12 @@ from policies.habc.critic import (
     efficiency_targets,
     viability_slopes,
 )
-from policies.habc.segments import Part
+from policies.habc.segments import Cut, Part, cut, interception, labels
 from policies.habc.settings import HabcSettings
 from policies.habc.train import CriticTraining, critics_for, evidence_of, label_weights
 from policies.normalise import Scale
 from tests.policies.habc.chain import GOOD, SLOW, Chain
+from tests.policies.recorded import episode
 
 PLAIN: dict[str, object] = {
     "stride": 1,
@@ -144,14 +146,23 @@ def test_a_persons_success_is_not_counted_as_the_policys() -> None:
 
 
 def test_interception_biases_the_logit_by_its_logarithm_and_the_weights_undo_it() -> None:
-    # A share kappa of the failures is taken away; weighting the rest by 1 / (1 - kappa) restores the odds.
-    kappa, p = 0.5, 0.36
-    seen = p / (p + (1 - p) * (1 - kappa))
-    bias = np.log(seen / (1 - seen)) - np.log(p / (1 - p))
-    assert bias == pytest.approx(-np.log(1 - kappa))
-    assert seen == pytest.approx(0.53, abs=0.005)
-    restored = p / (p + (1 - p) * (1 - kappa) / (1 - kappa))
-    assert restored == pytest.approx(p)
+    # Of 100 rollouts 36 would succeed; people take over in half of the 64 that would fail, and finish them.
+    alone, helped = [SOURCE_POLICY] * 16, [SOURCE_POLICY] * 8 + [SOURCE_HUMAN] * 8
+    episodes = [episode(alone, True, seed=i) for i in range(36)] + [episode(alone, False, seed=i) for i in range(32)]
+    episodes += [episode(helped, True, seed=i) for i in range(32)]
+    windows, kappa = cut(episodes, Cut()), interception(episodes)
+    label = labels(windows)
+
+    def logit(settings: HabcSettings) -> float:
+        # The weighted cross-entropy is least where p_v is the weighted share of successes.
+        seen = label >= 0
+        p = float(np.average(label[seen], weights=label_weights(windows, settings, kappa)[seen]))
+        return float(np.log(p / (1 - p)))
+
+    assert kappa == 0.5
+    assert logit(HabcSettings()) == pytest.approx(np.log(0.36 / 0.64), abs=1e-5)
+    bias = logit(HabcSettings(correct_interception=False)) - logit(HabcSettings())
+    assert bias == pytest.approx(-np.log(1 - kappa), abs=1e-5)
 
 
 @pytest.mark.parametrize("shared", [False, True])
