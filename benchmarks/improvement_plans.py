@@ -57,6 +57,8 @@ class Arm:
         settings = {**shipped.settings, **task.training(shipped), **self.changes}
         if most_steps and shipped.learner == "program_search":
             settings |= {"generations": 1, "population": 4, "starts": 2}
+        elif most_steps and shipped.learner == "best_of_n":
+            settings |= {"critic_steps": most_steps, "score_steps": most_steps}
         elif most_steps and shipped.learner != "sequence":
             settings |= {"most_steps": most_steps, "least_steps": most_steps}
             settings |= {name: most_steps for name in ("critic_steps", "value_steps") if settings.get(name)}

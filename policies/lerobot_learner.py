@@ -52,6 +52,10 @@ class LerobotSettings(HabcSettings):
         HabcSettings.__post_init__(self)
         if self.unseen:
             raise ValueError("unseen is for flow policies; what a LeRobot policy sees, `inputs` of policy.json says.")
+        if self.critic_beside:
+            raise ValueError("critics learn before a LeRobot policy and not beside it; leave critic_beside out.")
+        network = "hidden depth frequencies euler_steps temperature cooling least_temperature"
+        self.leave_alone(network, "it is about flow policies, and a LeRobot policy has its own network and sampling")
 
 
 class LerobotHabc:

@@ -29,6 +29,12 @@ from policies.habc.settings import HabcSettings
 from policies.habc.train import CriticTraining, head_start
 from policies.training_data import read_episodes
 
+ACTORS = (
+    "hidden depth frequencies euler_steps temperature batch passes least_steps most_steps learning_rate "
+    "last_learning_rate average early_stop device precision compile unseen demonstration_weight demonstration_decay "
+    "cooling least_temperature critic_beside warmup_share gate reweight_interventions"
+)
+"""Settings of HABC that are about the actor and its weights."""
 LARGEST = 3.0
 """The score's targets are clipped here; the gate is flat beyond."""
 
@@ -48,6 +54,7 @@ class SelectionSettings(HabcSettings):
         HabcSettings.__post_init__(self)
         if min(self.candidates, self.score_steps, self.score_hidden) < 1:
             raise ValueError("candidates, score_steps and score_hidden must be at least 1.")
+        self.leave_alone(ACTORS, "best of N keeps the parent's actor and trains critics and a score alone")
 
 
 class BestOfN:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from policies.clone import RoundSettings
@@ -67,3 +67,9 @@ class HabcSettings(RoundSettings):
             raise ValueError("critics beside the actor are judged when it is trained; say on_divergence: report.")
         if not 0 < self.target_follow <= 1 or not 0 <= self.label_smoothing < 0.5:
             raise ValueError("target_follow must be in (0, 1], label_smoothing in [0, 0.5).")
+
+    def leave_alone(self, names: str, why: str) -> None:
+        """ValueError for the first setting of `names` (spaces between) that is not at its default: nobody reads it."""
+        for item in fields(self):
+            if item.name in names.split() and getattr(self, item.name) != item.default:
+                raise ValueError(f"{item.name} changes nothing here, because {why}; leave it out.")

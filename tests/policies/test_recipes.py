@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.improvement_plans import ARMS, Plan
 from benchmarks.offline_rl import OfflineSettings
 from enpire.errors import FileProblem
 from enpire.files import find, parse
@@ -80,6 +81,31 @@ def test_a_recipe_is_like_another_but_for_what_it_says(tmp_path: Path) -> None:
     other.write_text("name: other\nlike: nothing_there\n")
     with pytest.raises(FileProblem, match="nothing_there"):
         read_recipe(other)
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting"),
+    [(SelectionSettings, {"gate": "viability"}), (SelectionSettings, {"learning_rate": 0.01}),
+     (SelectionSettings, {"most_steps": 7}), (LerobotSettings, {"cooling": 0.9}), (LerobotSettings, {"hidden": 7}),
+     (LerobotSettings, {"depth": 7}), (LerobotSettings, {"euler_steps": 7})],
+)  # fmt: skip
+def test_settings_that_a_learner_would_not_read_are_refused(kind: type, setting: dict[str, object]) -> None:
+    with pytest.raises(FileProblem, match=f"{next(iter(setting))} changes nothing here"):
+        parse(kind, setting, "a recipe")
+
+
+def test_critics_do_not_learn_beside_a_lerobot_policy() -> None:
+    beside = {"critic_beside": True, "label_ends": False, "on_divergence": "report"}
+    with pytest.raises(FileProblem, match="leave critic_beside out"):
+        parse(LerobotSettings, beside, "a recipe")
+    with pytest.raises(FileProblem, match="critic_beside changes nothing here"):
+        parse(SelectionSettings, beside, "a recipe")
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_every_arm_of_a_smoke_run_fits_its_learner(arm: str) -> None:
+    recipe = replace(Plan(), most_steps=20).recipe(arm)
+    parse(SETTINGS[recipe.learner], recipe.settings, arm)
 
 
 def test_what_a_lerobot_policy_sees_is_not_said_by_its_recipe() -> None:
