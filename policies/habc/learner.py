@@ -62,7 +62,7 @@ class Habc:
         taught = _teach(job, material, WeightTable(material.windows, training, rule, job.round), pupil, report)
         if settings.critic_beside:
             figures, _ = judged(material, training, spread)
-        write_opinions(material.episodes, material.windows, training, job.episodes)
+        write_opinions(material.episodes, training, pupil.scales[0], job.episodes)
         write_version(version_of(pupil.network, pupil.scales, pupil.temperature), job.output, viability_of(training))
         return figures | taught
 

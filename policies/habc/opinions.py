@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from enpire.types import SOURCE_POLICY
-from policies.habc.segments import Windows
-from policies.habc.train import CriticTraining
+from enpire.types import FloatArray, IntArray
+from policies.clone import cut_of
+from policies.habc.segments import ahead
+from policies.habc.train import CriticTraining, seen
+from policies.normalise import Scale
 from policies.training_data import Recorded
 
 NAME = "figures.json"
@@ -20,37 +22,39 @@ NEWEST = 300
 
 
 def write_opinions(
-    episodes: Sequence[Recorded], windows: Windows, training: CriticTraining, folders: Sequence[Path]
+    episodes: Sequence[Recorded], training: CriticTraining, scale: Scale, folders: Sequence[Path]
 ) -> int:
-    """Write `p_v`, `V_e` and `g`, one number per policy decision, into the newest episodes' folders; how many.
+    """Write `p_v`, `V_e` and `g`, one number per decision, into the newest episodes' folders; how many.
 
-    Only episodes that nobody touched: their windows begin at every decision. The file is derived and may be written
-    again by the next round; a disk that refuses it takes nothing from the training run.
+    Decisions of people who took over are judged, too, and those before them; demonstrations are not. The file is
+    derived and may be written again by the next round; a disk that refuses it takes nothing from the training run.
     """
-    apart, between = divmod(training.settings.execute, training.settings.stride)
-    if between:
-        return 0
     place = {folder.name: folder for folder in folders}
-    figures = _figures(training)
     written = 0
-    for index, episode in list(zip(np.unique(windows.episode), episodes, strict=True))[::-1]:
-        rows = np.flatnonzero(windows.episode == index)[::apart]
-        decisions = -(-episode.ticks // training.settings.execute)
-        alone = bool((episode.arrays.source == SOURCE_POLICY).all())
-        if written == NEWEST or not alone or len(rows) != decisions or episode.order_id not in place:
+    for episode in reversed(episodes):
+        if written == NEWEST:
+            break
+        decisions, begins = np.unique(episode.arrays.chunk, return_index=True)
+        whole = np.array_equal(decisions, np.arange(len(decisions)))
+        if episode.demonstration or not whole or episode.order_id not in place:
             continue
-        shown = {name: [round(float(value), 4) for value in column[rows]] for name, column in figures.items()}
+        columns = _figures(episode, begins, training, scale)
+        shown = {name: [round(float(value), 4) for value in column] for name, column in columns.items()}
         if not _write(place[episode.order_id] / NAME, shown):
             break
         written += 1
     return written
 
 
-def _figures(training: CriticTraining) -> Mapping[str, np.ndarray]:
-    rows, critics = training.evidence.every, training.critics
+def _figures(episode: Recorded, begins: IntArray, training: CriticTraining, scale: Scale) -> Mapping[str, FloatArray]:
+    """Of the decisions at frames `begins` (n,)."""
+    settings, state = training.settings, episode.arrays.state
+    later, cost, ends = ahead(begins, episode.ticks, cut_of(settings, settings.multi_step))
+    rows = seen((state[begins], state[later]), cost, ends, settings, scale)
     with torch.no_grad():
-        value = critics.efficiency(rows.features).clamp(-critics.shape.horizon_decisions, 0.0)
-    return {"p_v": training.advantages().viability, "V_e": value.numpy(), "g": training.gates}
+        value = training.critics.efficiency(rows.features).clamp(-training.critics.shape.horizon_decisions, 0.0)
+    said, gates = training.gates_of(rows)
+    return {"p_v": said.viability, "V_e": value.numpy(), "g": gates}
 
 
 def _write(path: Path, shown: Mapping[str, Sequence[float]]) -> bool:

@@ -138,6 +138,14 @@ def interception(episodes: Sequence[Recorded]) -> float:
     return touched / (touched + failed) if touched and failed else 0.0
 
 
+def ahead(begins: IntArray, ticks: int, how: Cut) -> tuple[IntArray, FloatArray, MaskArray]:
+    """Of decisions at frames `begins` (n,): where the temporal difference ends, its cost, whether the episode ends."""
+    left = -((begins - ticks) // how.execute)  # decisions from here to the end, this one included
+    ends = left <= how.multi_step
+    later = np.minimum(begins + how.multi_step * how.execute, ticks)
+    return later, np.where(ends, left - 1, how.multi_step).astype(np.float32), ends
+
+
 def _cut_one(episode: Recorded, index: int, how: Cut) -> Windows:
     arrays = episode.arrays
     ticks = episode.ticks
@@ -150,13 +158,12 @@ def _cut_one(episode: Recorded, index: int, how: Cut) -> Windows:
     begins, frames, inside, source, part = begins[keep], frames[keep], inside[keep], source[keep], part[keep]
     mask = inside & np.where((part == Part.INTERVENTION)[:, None], source == SOURCE_HUMAN, True)
     chunk = np.where(mask[..., None], arrays.action[np.minimum(frames, ticks - 1)], 0)
-    left = -((begins - ticks) // how.execute)  # decisions from here to the end, this one included
-    ends = left <= how.multi_step
+    later, cost, ends = ahead(begins, ticks, how)
     count = len(begins)
     return Windows(
         state=arrays.state[begins],
-        later_state=arrays.state[np.minimum(begins + how.multi_step * how.execute, ticks)],
-        cost=np.where(ends, left - 1, how.multi_step).astype(np.float32),
+        later_state=arrays.state[later],
+        cost=cost,
         ends=ends,
         chunk=chunk.astype(np.float32),
         mask=mask.astype(np.float32),

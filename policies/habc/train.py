@@ -112,12 +112,15 @@ def evidence_of(windows: Windows, settings: HabcSettings, scale: Scale, kappa: f
 
 def transitions(windows: Windows, settings: HabcSettings, scale: Scale) -> Transitions:
     """All windows as the critics see them."""
-    return Transitions(
-        features=fourier(rows_of(scale.forward(windows.state)), settings.critic_frequencies),
-        later=fourier(rows_of(scale.forward(windows.later_state)), settings.critic_frequencies),
-        cost=rows_of(windows.cost),
-        ends=rows_of(windows.ends.astype(np.float32)),
-    )
+    return seen((windows.state, windows.later_state), windows.cost, windows.ends, settings, scale)
+
+
+def seen(
+    states: tuple[FloatArray, FloatArray], cost: FloatArray, ends: MaskArray, settings: HabcSettings, scale: Scale
+) -> Transitions:
+    """Decisions as the critics see them, from the states (n, state_dim) there and where the difference ends."""
+    now, later = (fourier(rows_of(scale.forward(state)), settings.critic_frequencies) for state in states)
+    return Transitions(features=now, later=later, cost=rows_of(cost), ends=rows_of(ends.astype(np.float32)))
 
 
 def critics_for(windows: Windows, settings: HabcSettings, seed: int) -> Critics:
@@ -195,6 +198,11 @@ class CriticTraining(Extra):
         scaled = self._scaled(self.advantages())
         self.gates = gate(scaled, self.form)
         return scaled
+
+    def gates_of(self, rows: Transitions) -> tuple[Advantages, FloatArray]:
+        """What the critics say about any decisions now, and their gates (n,)."""
+        said = advantages(self.critics, rows)
+        return said, gate(self._scaled(said), self.form)
 
     def advantages(self) -> Advantages:
         """What the critics say about all windows now."""

@@ -20,7 +20,7 @@ from enpire.files import find, parse
 from enpire.interfaces import Foresees, ImprovementJob
 from enpire.recipe import read_recipe
 from enpire.store.arrays import unpack
-from enpire.types import EarlyStop, Observation
+from enpire.types import SOURCE_HUMAN, EarlyStop, Observation
 from policies import flow_policy, foresight
 from policies.clone import Clone, pupil_of
 from policies.habc.diagnostics import ranking
@@ -235,6 +235,22 @@ def test_every_decision_of_an_untouched_episode_gets_its_figures(first: Improvem
     assert all(0 < g < 2 for g in figures["g"])
     assert all(0 <= p <= 1 for p in figures["p_v"])
     assert all(v <= 0 for v in figures["V_e"])
+
+
+def test_decisions_of_people_and_before_them_get_their_figures_too(first: ImprovementJob, tmp_path: Path) -> None:
+    made = driven(77, expert=False, round_=1)
+    source = made.arrays.source.copy()
+    source[8:] = SOURCE_HUMAN
+    # A person commands frame by frame: each frame is a decision of its own.
+    chunk = np.minimum(np.arange(len(source)) // 4, 2) + np.maximum(np.arange(len(source)) - 8, 0)
+    arrays = replace(made.arrays, source=source, chunk=chunk.astype(np.int32))
+    helped = write(tmp_path / "helped", replace(made, supervised=True, success=True, arrays=arrays))
+    # Windows begin at every third frame: what the decisions get does not hang on that.
+    job = replace(first, episodes=[*first.episodes, helped], recipe=recipe("habc", QUICK | {"stride": 3}))
+    Habc().improve(replace(job, work=tmp_path / "w", output=tmp_path / "o"), lambda _: None)
+    figures = json.loads((helped / "figures.json").read_text())
+    assert {len(values) for values in figures.values()} == {int(chunk[-1]) + 1}
+    assert all(0 < g < 2 for g in figures["g"])
 
 
 def test_the_version_says_how_likely_success_is_and_acts_as_its_actor_alone(
