@@ -23,6 +23,8 @@ _PAD_HALF_M, _ROOM_M = 0.004, 0.009
 """Half the thickness of a pad, and the room that is enough for one."""
 _WAITING_M = np.array([0.13, 0.0, 0.0])
 """Where the hand waits for the bag to be open, from above its goal: clear of the flap."""
+_DOWN_M_S, _DOWN_PER_S, _LAST_M_S = 0.15, 2.0, 0.015
+"""How fast a hand goes down: at most, for each metre that is left, and at the end."""
 _JAM_N = 14.0
 """Force from below that means that a pad stands on something."""
 
@@ -103,7 +105,7 @@ class Carry:
         self.above_m, self.firm = height_m - float(place[2]), 0
         if world.pressed_n > _JAM_N:
             return "lost"
-        return "grip" if hand.go(goal, downward("right", self.yaw_rad), 0.15) < 0.004 else "down"
+        return "grip" if _descend(hand, goal, downward("right", self.yaw_rad)) < 0.004 else "down"
 
     def grip(self, world: World, hand: Hand, errand: Errand) -> str:
         """Close the fingers until they hold it."""
@@ -127,7 +129,7 @@ class Carry:
     def lower(self, world: World, hand: Hand, errand: Errand) -> str:
         """Down until it nearly stands, or stands on something."""
         goal = errand.goal_m + np.array([0.0, 0.0, self.above_m + 0.003])
-        there = hand.go(goal, downward("right", self._goal_yaw(errand)), 0.15) < 0.004
+        there = _descend(hand, goal, downward("right", self._goal_yaw(errand))) < 0.004
         return self._kept(hand, "let_go" if there or world.pressed_n > _JAM_N else "lower")
 
     def let_go(self, world: World, hand: Hand, errand: Errand) -> str:
@@ -175,6 +177,12 @@ _PHASES: Mapping[str, Callable[[Carry, World, Hand, Errand], str]] = {
     "look": Carry.look, "over": Carry.over, "down": Carry.down, "grip": Carry.grip, "lift": Carry.lift,
     "bring": Carry.bring, "lower": Carry.lower, "let_go": Carry.let_go, "rise": Carry.rise,
 }  # fmt: skip
+
+
+def _descend(hand: Hand, goal_m: Rows, turn: Rows) -> float:
+    """Go down to a place; how far it is (m). The nearer, the slower: a hand whose commands come late must not press."""
+    off_m = float(np.sqrt(((goal_m - hand.at_m) ** 2).sum()))
+    return hand.go(goal_m, turn, min(_DOWN_M_S, _LAST_M_S + _DOWN_PER_S * off_m))
 
 
 def _over_bag(world: World, hand: Hand) -> bool:

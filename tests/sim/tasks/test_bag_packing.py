@@ -12,6 +12,7 @@ from enpire.interfaces import Evidence
 from enpire.types import EpisodeArrays, FloatArray
 from sim.bimanual.hands import Hands
 from sim.bimanual.rig import ACTION, commands_of, force_of, opening_of
+from sim.faults import FaultyRig
 from sim.rollouts import Rolled, roll_out
 from sim.task_check.suite import check_made
 from sim.tasks.bag_flap import AJAR_RAD, Opener
@@ -67,9 +68,22 @@ def kind(bag: BagPacking, arrays: EpisodeArrays, state: FloatArray) -> str:
     return bag.verifier().judge(Evidence(arrays=replace(arrays, state=state), images={})).kind
 
 
-def test_the_expert_packs_three_things_in_two_thirds_of_the_time(bag: BagPacking, packed: list[Rolled]) -> None:
+def test_the_expert_packs_three_things_in_three_quarters_of_the_time(bag: BagPacking, packed: list[Rolled]) -> None:
     assert all(item.truth.success and item.verdict.kind == "success" for item in packed)
-    assert np.mean([item.ticks for item in packed]) < 0.67 * bag.spec.limit_ticks
+    assert np.mean([item.ticks for item in packed]) < 0.75 * bag.spec.limit_ticks
+
+
+def test_a_hand_whose_commands_come_late_presses_on_nothing(bag: BagPacking) -> None:
+    world, lanes = placed(bag, 8), np.arange(8)
+    rig, expert = FaultyRig(world, {"delayed_command": 1.0}, 0), bag.expert(0)
+    for lane in lanes:
+        rig.place(int(lane), bag.start("train", int(lane), b""))
+        expert.begin(int(lane), int(lane))
+    for _ in range(125):
+        chunk = expert.act(rig.observe(), lanes)
+        for tick in range(expert.execute):
+            rig.act(chunk[:, tick], np.ones(8, np.bool_))
+    assert world.peak_n.max() < GENTLE_N
 
 
 def test_the_subtasks_are_marked_one_after_the_other(bag: BagPacking, packed: list[Rolled]) -> None:
