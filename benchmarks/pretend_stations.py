@@ -8,8 +8,10 @@ arrived, so that it always has some on the way beside its small episodes.
 from __future__ import annotations
 
 import hashlib
+import io
 import random
 import time
+import zipfile
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -68,10 +70,16 @@ class Delays:
 
 
 class Pictures:
-    """The same pictures for all episodes, and the thread that reads them, as a station's courier has one."""
+    """The same pictures for all episodes (noise), and the thread that reads them, as a station's courier has one."""
 
     def __init__(self, size: int) -> None:
-        self.content = np.random.default_rng(0).bytes(size)
+        self.content = b""
+        if size:
+            file, noise = io.BytesIO(), np.random.default_rng(0)
+            with zipfile.ZipFile(file, "w") as archive:
+                for tick in range(size // 2**20):
+                    archive.writestr(zipfile.ZipInfo(f"top_{tick:05d}.jpg"), noise.bytes(2**20))
+            self.content = file.getvalue()
         self.sha256 = hashlib.sha256(self.content).hexdigest() if size else ""
         self.reader = ThreadPoolExecutor(1)
 

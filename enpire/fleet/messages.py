@@ -198,15 +198,19 @@ def encode(message: Message, lease: int = 0, number: int = 0) -> bytes:
 
 def seal(content: bytes) -> bytes:
     """Put the digest before a message, so that damage is seen before it is read (a key, not this, shows who spoke)."""
-    return hashlib.blake2b(content, digest_size=_DIGEST).digest() + content
+    return _digest(content) + content
+
+
+def _digest(content: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(content, digest_size=_DIGEST).digest()
 
 
 def decode(data: bytes) -> Envelope:
     """The envelope in these bytes. TransportProblem, and nothing else, for whatever is not one."""
     if len(data) > LARGEST:
         raise TransportProblem(f"A message of {len(data)} bytes is refused; at most {LARGEST} are allowed.")
-    packed = data[_DIGEST:]
-    if seal(packed) != data:
+    packed = memoryview(data)[_DIGEST:]  # parts of pictures are large: no copies
+    if _digest(packed) != data[:_DIGEST]:
         raise TransportProblem(f"A message of {len(data)} bytes is garbage, or was damaged on the way.")
     try:
         content = cast(object, msgpack.unpackb(packed, raw=False, strict_map_key=True))  # pyright: ignore[reportUnknownMemberType]

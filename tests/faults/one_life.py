@@ -6,6 +6,7 @@ code raises on purpose ends it with one sentence and exit code 1.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,13 +16,14 @@ from pathlib import Path
 from enpire.errors import EnpireError
 from enpire.fleet.messages import Parcel
 from enpire.fleet.spool import Spool
-from enpire.store import records
+from enpire.store import durable, records
 from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
 from enpire.types import Episode
 from tests.enpire.store.store_samples import a_recording, an_order, ended, issued
 
 Entry = tuple[str, Mapping[str, object]]
+SEEN = b"what the cameras saw" * 70
 
 
 def say(*words: object) -> None:
@@ -40,11 +42,26 @@ class Life:
         say("ledger", last.seq, last.hash)
 
     def put(self, *episodes: tuple[Episode, bytes]) -> None:
-        self.store.put_many(Recording(episode=episode, arrays_file=data) for episode, data in episodes)
+        self.store.put_many(
+            Recording(episode=episode, arrays_file=data, pictures=self._come(episode)) for episode, data in episodes
+        )
         for episode, _ in episodes:
             say("store", episode.order.order_id)
 
+    def _come(self, episode: Episode) -> Path | None:
+        """The pictures of an episode, in two parts."""
+        if not episode.pictures_sha256:
+            return None
+        path = self.store.root / ".incoming" / episode.order.order_id
+        durable.make_folder(path.parent)
+        for part in (SEEN[:900], SEEN[900:]):
+            durable.append(path, part)
+        return path
+
     def stage(self, *episodes: tuple[Episode, bytes]) -> None:
+        for episode, _ in episodes:
+            if episode.pictures_sha256:
+                durable.write(self.spool.pictures(episode.order.order_id), SEEN)
         self.spool.put(*(Parcel(episode=episode, arrays_file=data) for episode, data in episodes))
         for episode, _ in episodes:
             say("spool", episode.order.order_id)
@@ -73,6 +90,7 @@ def transactions(episodes: Sequence[Episode]) -> Mapping[str, Sequence[Entry]]:
 def live(home: Path) -> None:
     life = Life(home)
     pairs = [a_recording(an_order(), seed=seed) for seed in range(3)]
+    pairs[2] = replace(pairs[2][0], pictures_sha256=hashlib.sha256(SEEN).hexdigest()), pairs[2][1]
     steps = transactions([episode for episode, _ in pairs])
     life.append(*steps["tell"])
     life.append(*steps["issue"])

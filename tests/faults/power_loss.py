@@ -5,7 +5,8 @@ The model is that of a journalling file system (ext4, xfs, btrfs) on a disk that
 * what a file got since its last sync may have reached the disk or not, sector by sector (512 bytes), in any order; the
   last sector may be torn;
 * the names in a folder change in the order in which they were changed, but nobody knows how far until the folder is
-  synced; a new file has no name before that, whatever its own syncs;
+  synced; a new file has no name before that, whatever its own syncs, and one that is renamed into another folder may
+  be in both, or in none;
 * `syncfs` makes everything durable.
 """
 
@@ -133,8 +134,12 @@ def _apply(root: _Node, op: Op) -> None:
             _move(parent, [(name, None)])
         case _:
             to, new = _parent(root, op.to)
-            assert to is parent, "a rename from one folder into another is not part of the model"
-            _move(parent, [(name, None), (new, parent.names[name])])
+            node = parent.names[name]
+            if to is parent:
+                _move(parent, [(name, None), (new, node)])
+            else:
+                _move(parent, [(name, None)])
+                _move(to, [(new, node)])
 
 
 def _move(parent: _Node, changes: list[tuple[str, _Node | None]]) -> None:

@@ -11,7 +11,7 @@ from enpire.fleet.spool import Spool
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
-from enpire.store.reconcile import Differences, compare
+from enpire.store.reconcile import Differences, _sha256, compare
 
 
 def broken(home: Path, said: Sequence[str]) -> list[str]:
@@ -53,5 +53,8 @@ def _spool(home: Path, words: Iterable[Sequence[str]]) -> Iterable[str]:
             if order_id not in gone and order_id not in spool:
                 yield f"episode {order_id} was spooled and is gone"
         for order_id in spool.ids():
-            if spool.get(order_id) is None:
+            parcel = spool.get(order_id)
+            if parcel is None:
                 yield f"episode {order_id} lies in the spool in pieces"
+            elif parcel.episode.pictures_sha256 not in ("", _sha256(spool.pictures(order_id))):
+                yield f"the pictures of episode {order_id} are not in the spool"

@@ -90,6 +90,7 @@ class _Reader:
         self._root = root
         self._at: dict[int, int] = {}
         self._path: dict[int, str] = {}
+        self._end: dict[str, int] = {}
 
     def read(self, line: str) -> list[Op]:
         found = re.match(r"\d+ +(\w+)\((.*)\) += (-?\d+)", line)
@@ -110,7 +111,7 @@ class _Reader:
         self._path.pop(descriptor, None)
         if not path:
             return []
-        self._path[descriptor], self._at[descriptor] = path, 0
+        self._path[descriptor], self._at[descriptor] = path, self._end.get(path, 0) if "O_APPEND" in arguments else 0
         made = [Op(kind="create", path=path)] if "O_CREAT" in arguments else []
         return made + ([Op(kind="truncate", path=path)] if "O_TRUNC" in arguments else [])
 
@@ -135,6 +136,7 @@ class _Reader:
                 return []
             case "write":
                 offset, self._at[descriptor] = self._at[descriptor], self._at[descriptor] + result
+                self._end[path] = offset + result
                 return [Op(kind="write", path=path, offset=offset, data=_texts(arguments)[0][:result])]
             case "pwrite64":
                 return [Op(kind="write", path=path, offset=int(last), data=_texts(arguments)[0][:result])]
