@@ -2,7 +2,9 @@
 
 For each task a real campaign (orchestrator, one station, reset by the robot, fast pace) has the varied expert work
 until so many hours of rollouts are recorded, resets not counted, while commands are dropped and delayed, grasps slip,
-things jam, calibrations drift and the power fails. A call for a person is answered with `resume`, a second later: the
+things jam, calibrations drift and the power fails: every fault that the task knows. With `--lanes 1` sensors and
+cameras freeze, too, and the station records its cameras, which is how it sees that. The robot works inside an envelope
+of forces and places that is the task's own. A call for a person is answered with `resume`, a second later: the
 person puts in order the things of the lanes that could not reset. Calls are counted by what the ledger says: every
 lane whose reset was given up, however many were answered at once, and every other alarm. At the end every order must
 have ended, and none as unsafe. Interrupted, the same command goes on where the ledger stands (`--home`).
@@ -26,20 +28,32 @@ import yaml
 
 from benchmarks.machine import describe
 from enpire import inbox, plugins
-from enpire.errors import UsageError
 from enpire.home import open_home
 from enpire.intervals import wilson
+from enpire.store.arrays import unpack
 from enpire.store.connection import run
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.types import TaskSpec
-from sim.faults import Disturbable
+from sim.faults import known_faults
+from sim.tasks import bag_rig, gpu_rig, ziptie_rig
 
 FAULTS: Mapping[str, float] = {
     "dropped_command": 0.05, "delayed_command": 0.05, "slipping_gripper": 0.02, "jammed": 0.02,
-    "calibration_drift": 0.001, "lost_power": 0.004,
+    "calibration_drift": 0.001, "lost_power": 0.004, "frozen_sensor": 0.01, "frozen_camera": 0.01,
 }  # fmt: skip
 """Fault -> probability that it strikes an episode."""
+ALONE = frozenset({"frozen_sensor", "frozen_camera"})
+"""Noticed on stations of one lane only."""
+_PIN = {"force_n": 8.0, "workspace": {"tip_x_mm": [-20, 20], "tip_y_mm": [-20, 20], "tip_z_mm": [-9, 30]}}
+ENVELOPES: Mapping[str, Mapping[str, object]] = {
+    "pin_insertion": _PIN, "pin_insertion_blind": _PIN,
+    "push_t": {"workspace": {"pusher_x_mm": [-280, 280], "pusher_y_mm": [-280, 280]}},
+    "gpu_insertion": {"force_n": gpu_rig.GENTLE_N}, "ziptie_cutting": {"force_n": ziptie_rig.GENTLE_N},
+    "bag_packing": {"force_n": bag_rig.GENTLE_N},
+}  # fmt: skip
+"""Task -> the envelope of its station: a pin's servo presses with less than 8 N unless something pushes back, a pusher
+feels no force, and what two arms handle bears `GENTLE_N` on each axis."""
 LOOK_S, REST_S, STALLED_S = 1.0, 60.0, 10.0
 TASKS = ["pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting", "bag_packing"]
 
@@ -58,26 +72,33 @@ class Account:
     """For a person: why -> how many."""
 
 
-def faults_of(name: str) -> Mapping[str, float]:
-    """The faults that the simulation of a task knows."""
+def faults_of(name: str, lanes: int) -> Mapping[str, float]:
+    """The faults that can befall a simulated station of a task."""
     rig = plugins.load("tasks", name)().rig(1, 0)  # type: ignore[operator]
-    known = dict(FAULTS)
-    for kind in ("slipping_gripper", "jammed", "calibration_drift"):
-        try:
-            cast(Disturbable, rig).disturb(0, kind, np.random.default_rng(0))
-        except UsageError:
-            del known[kind]
+    known = known_faults(rig) - (ALONE if lanes > 1 else frozenset())
     rig.close()
-    return known
+    return {kind: share for kind, share in FAULTS.items() if kind in known}
+
+
+def largest_force_n(home: Path, spec: TaskSpec) -> float:
+    """The largest number in N that was sensed in any recorded rollout; 0 where a task senses none."""
+    columns = [index for index, item in enumerate(spec.state) if item.unit == "N"]
+    found = 0.0
+    for path in home.rglob("arrays.npz") if columns else ():
+        found = max(found, float(np.abs(unpack(path.read_bytes()).state[:, columns]).max()))
+    return found
 
 
 def campaign_file(name: str, lanes: int, folder: Path) -> Path:
     """A campaign that demonstrates for ever."""
-    faults = " ".join(f"{kind}={share:g}" for kind, share in faults_of(name).items())
+    faults = " ".join(f"{kind}={share:g}" for kind, share in faults_of(name, lanes).items())
     content = {
         "name": f"unattended_{name}", "task": name, "recipe": "habc_plus", "budget": {"wall_s": 0.0},
         "base": {"demonstrations": 10**9},
-        "stations": {"count": 1, "lanes": lanes, "reset": "robot", "options": {"faults": faults}},
+        "stations": {
+            "count": 1, "lanes": lanes, "reset": "robot", "record": "all" if lanes == 1 else [],
+            "options": {"faults": faults, "envelope": ENVELOPES[name]},
+        },
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "campaign.yaml"
@@ -121,7 +142,13 @@ def leave_alone(name: str, asked: argparse.Namespace) -> bool:
                 _watch(lab, home.root, spec, asked.hours, answered)
             finally:
                 _end(lab, home.root)
-    return say(name, account(home.root, spec), time.monotonic() - began_s)
+    kept = say(name, account(home.root, spec), time.monotonic() - began_s)
+    faults = ", ".join(f"{kind} {share:g}" for kind, share in faults_of(name, asked.lanes).items())
+    felt = (
+        f"{largest_force_n(home.root, spec):.1f} N" if any(item.unit == "N" for item in spec.state) else "none sensed"
+    )
+    print(f"  faults: {faults}\n  envelope: {ENVELOPES[name]}; largest force: {felt}", flush=True)
+    return kept
 
 
 def _watch(lab: subprocess.Popen[bytes], home: Path, spec: TaskSpec, hours: float, answered: int) -> None:
@@ -155,9 +182,7 @@ def say(name: str, end: Account, wall_s: float) -> bool:
     good, judged = end.outcomes.get("success", 0), sum(end.outcomes.get(k, 0) for k in ("success", "failure", "unsafe"))
     interval = wilson(good, judged)
     missing, unsafe = end.outcomes.get("open", 0), end.outcomes.get("unsafe", 0)
-    print(
-        f"{name}: {end.hours:.2f} h of rollouts (in {wall_s / 60:.1f} min), {orders} orders; faults {faults_of(name)}"
-    )
+    print(f"{name}: {end.hours:.2f} h of rollouts (in {wall_s / 60:.1f} min), {orders} orders")
     print(f"  ends: {', '.join(f'{kind} {count}' for kind, count in sorted(end.outcomes.items()))}")
     for cause, count in sorted(end.causes.items(), key=lambda item: -item[1])[:6]:
         print(f"        {count:>6}  {cause}")

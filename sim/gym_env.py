@@ -66,7 +66,7 @@ class TaskEnv(gymnasium.Env[FloatArray, FloatArray]):
         self._rig.place(0, self.task.start("train", index, b""))
         self._verifier = self.task.verifier()
         self._states, self._actions = [self._rig.observe().state[0]], []
-        return self._states[0].copy(), {"index": index}
+        return self._bounded(), {"index": index}
 
     def step(self, action: FloatArray) -> tuple[FloatArray, float, bool, bool, dict[str, object]]:
         """One period; terminated when the verifier calls the rollout finished, truncated at the limit."""
@@ -87,7 +87,11 @@ class TaskEnv(gymnasium.Env[FloatArray, FloatArray]):
             verdict = self._verifier.judge(Evidence(arrays=self._arrays(), images=images))
             reward = float(verdict.kind == "success")
             info = {"verdict": verdict.kind, "confidence": verdict.confidence}
-        return state[0].copy(), reward, terminated, truncated, info
+        return self._bounded(), reward, terminated, truncated, info
+
+    def _bounded(self) -> FloatArray:
+        """The newest state, within the bounds that a Gymnasium space promises."""
+        return np.clip(self._states[-1], self.observation_space.low, self.observation_space.high)  # pyright: ignore[reportAttributeAccessIssue]
 
     def render(self) -> npt.NDArray[np.uint8] | None:  # type: ignore[override]
         """The first camera's picture; black on a machine without a GL library."""
