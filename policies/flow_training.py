@@ -175,7 +175,7 @@ def train_actor(
     looked = rows_to_look_at(held, lesson.chances, course.seed)
 
     def held_out_loss() -> float:
-        batch = _batch(lesson, looked, np.random.default_rng((course.seed, 13)), place)
+        batch = batch_of(lesson, looked, np.random.default_rng((course.seed, 13)), place)
         with torch.no_grad(), place.autocast():
             return float(losses_of(network, batch).mean())
 
@@ -200,7 +200,7 @@ def train_actor(
         rows = np.searchsorted(ladder, random.random(settings.batch) * ladder[-1], side="right")
         weights = torch.from_numpy(normalised(weights_of(step, rows), lesson.demonstration[rows]))
         with place.autocast():
-            loss = weighted_loss(losses_of(network, _batch(lesson, rows, random, place)), weights.to(place.device))
+            loss = weighted_loss(losses_of(network, batch_of(lesson, rows, random, place)), weights.to(place.device))
         descent.down(loss, step)
         done = step + 1
         enough = stop.enough(done)
@@ -230,7 +230,8 @@ def version_of(network: FlowNetwork, scales: tuple[Scale, Scale], temperature: f
     )
 
 
-def _batch(lesson: Lesson, rows: IntArray, random: np.random.Generator, place: Workplace) -> FlowBatch:
+def batch_of(lesson: Lesson, rows: IntArray, random: np.random.Generator, place: Workplace) -> FlowBatch:
+    """These windows with noise and flow times drawn from `random`, at their place."""
     chunk = lesson.chunk[rows]
     return FlowBatch(
         features=torch.from_numpy(lesson.features[rows]).to(place.device),

@@ -34,7 +34,8 @@ class Workplace:
                 "The recipe asks for device: cuda, but torch sees no GPU here; say auto, or start the learner where "
                 "there is one."
             )
-        half = precision == "bfloat16" or (precision == "auto" and there)
+        # What a GPU before Ampere does with bfloat16 is an emulation, slower than 32 bits.
+        half = precision == "bfloat16" or (there and precision == "auto" and torch.cuda.is_bf16_supported(False))
         return cls(device=torch.device("cuda" if there else "cpu"), half=half, compiled=compiled and there)
 
     def autocast(self) -> AbstractContextManager[object]:

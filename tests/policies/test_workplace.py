@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from enpire import versions
 from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
 from policies.clone import Clone
 from policies.early_stop import held_out, rows_to_look_at
+from policies.flow_network import FlowNetwork, flow_losses
 from policies.flow_policy import read
+from policies.flow_training import FlowSettings, Lesson, batch_of
 from policies.workplace import Workplace
 from tests.policies.recorded import driven, write
 
@@ -97,6 +100,45 @@ def test_a_gpu_that_is_not_there_is_named_and_auto_takes_the_cpu() -> None:
     place = Workplace.of("auto", "auto", compiled=True)
     assert (place.device.type, place.half, place.compiled) == ("cpu", False, False)
     assert place.compile(len) is len
+
+
+def lesson_of(settings: FlowSettings) -> tuple[FlowNetwork, Lesson]:
+    shape, random = settings.shape(5, 2), np.random.default_rng(0)
+    network, count = FlowNetwork(shape, 0), 600
+    return network, Lesson(
+        features=random.random((count, shape.state_features), np.float32),
+        chunk=random.random((count, shape.chunk_dim), np.float32), mask=np.ones((count, shape.chunk_dim), np.float32),
+        demonstration=np.zeros(count, np.bool_), chances=np.ones(count, np.float32), episode=np.zeros(count, np.int64),
+    )  # fmt: skip
+
+
+def test_on_a_gpu_every_tensor_of_a_step_is_there() -> None:
+    """Without a GPU: torch's fake tensors say where each one would be, and refuse to mix devices."""
+    place = Workplace(device=torch.device("cuda"), half=False, compiled=False)
+    network, lesson = lesson_of(FlowSettings(hidden=16, depth=1))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        for layer in network.layer.children():
+            for name, value in list(layer.named_parameters()):
+                setattr(layer, name, torch.nn.Parameter(value.detach().to(place.device)))
+        batch = batch_of(lesson, np.arange(8), np.random.default_rng(0), place)
+        assert flow_losses(network, batch).device.type == "cuda"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch's own compiler, about itself
+def test_a_compiled_loss_is_the_loss_and_is_compiled_once() -> None:
+    place = Workplace(device=torch.device("cpu"), half=False, compiled=True)
+    network, lesson = lesson_of(FlowSettings(hidden=16, depth=1))
+    compiled = place.compile(flow_losses)
+    torch._dynamo.utils.counters.clear()
+    for step in range(3):
+        batch = batch_of(lesson, np.arange(32) + step, np.random.default_rng(step), place)
+        found, wanted = compiled(network, batch), flow_losses(network, batch)
+        torch.testing.assert_close(found, wanted)
+        slopes = [torch.autograd.grad(loss.mean(), list(network.parameters())) for loss in (found, wanted)]
+        torch.testing.assert_close(*slopes)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
 @pytest.mark.gpu
