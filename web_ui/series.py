@@ -1,7 +1,8 @@
 """The time axis of one episode for the viewer: curves, segments, decisions, events.
 
 Beside `arrays.npz` an episode's folder may hold `figures.json`, what the critics thought of it:
-{"p_v": [...], "V_e": [...], "g": [...]}, each with one number (or null) per policy decision.
+{"p_v": [...], "V_e": [...], "g": [...]}, each with one number (or null) per decision;
+a frame that no policy commanded is a decision of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy.typing as npt
 from enpire.errors import FileProblem, MissingExtra, UnknownName
 from enpire.interfaces import Task
 from enpire.plugins import load
-from enpire.store.arrays import unpack
+from enpire.store.arrays import decision_of, unpack
 from enpire.store.rows import OrderRow
 from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY, SOURCE_RESET, Bounds, EpisodeArrays, TaskSpec
 
@@ -164,13 +165,13 @@ def _figures(path: Path, arrays: EpisodeArrays, shown: npt.NDArray[np.int_]) -> 
         said = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as problem:
         raise FileProblem(f"{path} cannot be read: {problem}.") from problem
-    decided = len(_decisions(arrays))
+    index = decision_of(arrays.chunk)
+    decided = int(index[-1]) + 1 if len(index) else 0
     if not isinstance(said, dict) or not all(_is_row(row, decided) for row in said.values()):
         raise FileProblem(f"{path} must hold one list of {decided} numbers per figure: record it again.")
-    index = np.cumsum(np.isin(np.arange(len(arrays.chunk)), _decisions(arrays))) - 1
     curves: list[Curve] = []
     for name in (name for name in FIGURES if name in said):
         held = np.array([math.nan if value is None else float(value) for value in said[name]] + [math.nan])
-        values = np.where(arrays.chunk >= 0, held[index], math.nan)
+        values = held[index]
         curves.append(Curve(name=name, unit=FIGURES[name], values=_numbers(values[shown])))
     return tuple(curves)

@@ -78,6 +78,12 @@ def unpack(data: bytes) -> EpisodeArrays:
     return arrays
 
 
+def decision_of(chunk: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """Which decision each frame (T,) is of, from 0: those of policies, and every frame that somebody else commanded."""
+    fresh = (chunk < 0) | (np.diff(chunk, prepend=np.int32(-1)) != 0)
+    return np.cumsum(fresh) - 1
+
+
 def check(arrays: EpisodeArrays, what: str) -> None:
     """FileProblem unless shapes, dtypes, lengths and source codes agree; `what` begins the sentence."""
     fields = {name: getattr(arrays, name) for name in _DTYPES}

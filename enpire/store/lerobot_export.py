@@ -22,6 +22,7 @@ import numpy as np
 
 from enpire.errors import FileProblem, MissingExtra, UsageError
 from enpire.store import durable
+from enpire.store.arrays import decision_of
 from enpire.store.lerobot_video import IMAGES
 from enpire.store.pictures import Seen
 from enpire.types import SOURCE_HUMAN, Bounds, Episode, ImageArray, TaskSpec
@@ -160,12 +161,12 @@ def _frames(episode: Episode, spec: TaskSpec, figures: Figures) -> Iterator[dict
             f"Episode {uid} has state {recorded.state.shape} and action {recorded.action.shape}; the task {spec.name} "
             f"has {spec.state_dim} state and {spec.action_dim} action numbers."
         )
-    last = len(recorded.action) - 1
+    last, decisions = len(recorded.action) - 1, decision_of(recorded.chunk)
     for tick, (action, source) in enumerate(zip(recorded.action, recorded.source, strict=True)):
         won = tick == last and episode.outcome == "success"
         human = bool(source == SOURCE_HUMAN)
-        decision = int(recorded.chunk[tick])
-        judged = 0 <= decision < min(len(figures.get(name, ())) for name in FIGURES)
+        decision = int(decisions[tick])
+        judged = decision < min(len(figures.get(name, ())) for name in FIGURES)
         yield {
             "judged": np.array([judged]),
             **{name: np.array([figures[name][decision] if judged else 0.0], np.float32) for name in FIGURES},

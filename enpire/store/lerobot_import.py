@@ -86,7 +86,7 @@ def _imported(part: Columns, instruction: str, default_source: int, films: Films
 def _figures(part: Columns, chunk: npt.NDArray[np.int32]) -> Figures:
     if not all(name in part for name in ("judged", *FIGURES)) or not part["judged"].astype(bool).all():
         return {}
-    _, first = np.unique(chunk, return_index=True)
+    _, first = np.unique(arrays.decision_of(chunk), return_index=True)
     return {name: [float(value) for value in part[name].astype(np.float32)[first]] for name in FIGURES}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from enpire.store.arrays import decision_of
 from enpire.types import FloatArray, IntArray
 from policies.clone import cut_of
 from policies.habc.segments import ahead
@@ -26,7 +27,7 @@ def write_opinions(
 ) -> int:
     """Write `p_v`, `V_e` and `g`, one number per decision, into the newest episodes' folders; how many.
 
-    Decisions of people who took over are judged, too, and those before them; demonstrations are not. The file is
+    Every frame that a person commanded is a decision of its own and is judged, too; demonstrations are not. The file is
     derived and may be written again by the next round; a disk that refuses it takes nothing from the training run.
     """
     place = {folder.name: folder for folder in folders}
@@ -34,10 +35,9 @@ def write_opinions(
     for episode in reversed(episodes):
         if written == NEWEST:
             break
-        decisions, begins = np.unique(episode.arrays.chunk, return_index=True)
-        whole = np.array_equal(decisions, np.arange(len(decisions)))
-        if episode.demonstration or not whole or episode.order_id not in place:
+        if episode.demonstration or episode.order_id not in place:
             continue
+        _, begins = np.unique(decision_of(episode.arrays.chunk), return_index=True)
         columns = _figures(episode, begins, training, scale)
         shown = {name: [round(float(value), 4) for value in column] for name, column in columns.items()}
         if not _write(place[episode.order_id] / NAME, shown):

@@ -241,15 +241,14 @@ def test_decisions_of_people_and_before_them_get_their_figures_too(first: Improv
     made = driven(77, expert=False, round_=1)
     source = made.arrays.source.copy()
     source[8:] = SOURCE_HUMAN
-    # A person commands frame by frame: each frame is a decision of its own.
-    chunk = np.minimum(np.arange(len(source)) // 4, 2) + np.maximum(np.arange(len(source)) - 8, 0)
-    arrays = replace(made.arrays, source=source, chunk=chunk.astype(np.int32))
+    chunk = np.where(source == SOURCE_HUMAN, -1, made.arrays.chunk).astype(np.int32)
+    arrays = replace(made.arrays, source=source, chunk=chunk)
     helped = write(tmp_path / "helped", replace(made, supervised=True, success=True, arrays=arrays))
     # Windows begin at every third frame: what the decisions get does not hang on that.
     job = replace(first, episodes=[*first.episodes, helped], recipe=recipe("habc", QUICK | {"stride": 3}))
     Habc().improve(replace(job, work=tmp_path / "w", output=tmp_path / "o"), lambda _: None)
     figures = json.loads((helped / "figures.json").read_text())
-    assert {len(values) for values in figures.values()} == {int(chunk[-1]) + 1}
+    assert {len(values) for values in figures.values()} == {2 + int((chunk < 0).sum())}
     assert all(0 < g < 2 for g in figures["g"])
 
 
