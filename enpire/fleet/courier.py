@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
+from enpire.errors import NothingOpens
 from enpire.fleet.arrivals import Beat
 from enpire.fleet.computer import Computer
 from enpire.fleet.messages import (
@@ -28,6 +29,7 @@ from enpire.fleet.messages import (
 )
 from enpire.fleet.spool import Spool
 from enpire.fleet.zmq_link import StationLink
+from enpire.store import durable
 
 _GREET_AGAIN_S = 1.0
 _IN_FLIGHT, _ANNOUNCED = 64, 2
@@ -156,8 +158,9 @@ class Courier:
             order_id, part = self._parts.popleft()
             try:
                 self._link.post(part.result())
-            except OSError:
-                if order_id in self._spool:
+            except OSError as problem:
+                passes = isinstance(durable.refusal(problem, self._spool.pictures(order_id)), NothingOpens)
+                if order_id in self._spool and not passes:
                     # As with a damaged episode: the next hello no longer lists it, so its order ends.
                     self._spool.set_aside(order_id)
                     self._leave_lease()

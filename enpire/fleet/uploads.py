@@ -48,12 +48,15 @@ class _File:
         durable.make_folder(self.path.parent)
         if anew:
             self.remove()
-        if not self.path.exists():
+        try:
+            with self.path.open("rb") as file:
+                while data := file.read(MOST):
+                    self._digest.update(data)
+                return file.tell()
+        except FileNotFoundError:
             return 0
-        with self.path.open("rb") as file:
-            while data := file.read(MOST):
-                self._digest.update(data)
-            return file.tell()
+        except OSError as error:
+            raise durable.refusal(error, self.path) from error
 
     def append(self, data: bytes) -> int:
         durable.append(self.path, data)
