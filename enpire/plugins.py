@@ -1,17 +1,19 @@
 """Names to parts: the only place that imports by name.
 
 A name is looked up in the table of built-in parts, then among the entry points of installed packages (group
-`enpire.<group>`); "module:attribute" is taken as it stands. So `enpire` needs none of the packages above it, and a
-laboratory adds a task, a driver, a policy, a learner or an agent without an edit here.
+`enpire.<group>`); "module:attribute" is taken as it stands, and found in the current folder, too. So `enpire` needs none
+of the packages above it, and a laboratory adds a task, a driver, a policy, a learner or an agent without an edit here.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 import traceback
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import cast
 
 from enpire.errors import EnpireError, MissingExtra, UnknownName, UsageError
@@ -123,6 +125,8 @@ def load(group: str, name: str) -> object:
         listed = ", ".join(names(group)) or "none is installed"
         raise UnknownName(f"There is no {group.rstrip('s')} called {name!r}; there are: {listed}.")
     module, _, attribute = address.partition(":")
+    if address == name:
+        _look_here()
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as missing:
@@ -169,6 +173,13 @@ def make(group: str, name: str, *arguments: object) -> object:
         raise
     except Exception as problem:
         raise UsageError(f"{name!r} of {group} cannot be made: {_said(problem)}") from problem
+
+
+def _look_here() -> None:
+    """Find modules in the current folder, last: an installed command does not, other than `python -m`."""
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)
 
 
 def _said(problem: Exception) -> str:

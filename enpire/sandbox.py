@@ -70,7 +70,8 @@ def inside(room: Room, command: list[str]) -> list[str]:
 
 def _pythons() -> list[Path]:
     """The interpreter, its packages, and the present folder (unless that is a home folder, which is much more)."""
-    here = Path.cwd()
-    found = [Path(sys.base_prefix), Path(sys.prefix), *(folder for folder in map(Path, sys.path) if folder.is_dir())]
-    found += [here] if here not in (Path.home(), *Path.home().parents) else []
+    found = [Path(sys.base_prefix), Path(sys.prefix)]
+    much_more = (Path.home(), *Path.home().parents)
+    for folder in (*map(Path, sys.path), Path.cwd()):
+        found += [folder] if folder.is_dir() and folder.resolve() not in much_more else []
     return sorted({folder.resolve() for folder in found} | set(found))

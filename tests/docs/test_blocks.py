@@ -1,6 +1,8 @@
 """The documents are true: every python block runs, and every shell block that is marked `sh run`.
 
-The blocks of one document run in order in one process. Other shell blocks must at least name commands that exist.
+One marked `sh in an empty folder` runs where the python block before it was saved under the name that the text between
+them says. The blocks of one document run in order in one process. Other shell blocks must at least name commands that
+exist.
 """
 
 from __future__ import annotations
@@ -43,10 +45,13 @@ def ids(document: Path) -> str:
     return str(document.relative_to(ROOT))
 
 
-def run(command: list[str], tmp_path: Path) -> None:
+def run(command: list[str], tmp_path: Path, cwd: Path = ROOT) -> None:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    environment = os.environ | {"PATH": path, "ENPIRE_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    environment = os.environ | {"PATH": path, "ENPIRE_HOME": str(tmp_path / "home")}
+    environment.pop("PYTHONPATH", None)
+    if cwd == ROOT:
+        environment["PYTHONPATH"] = str(ROOT)
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
 
 
@@ -69,10 +74,27 @@ def test_marked_shell_blocks_run(document: Path, tmp_path: Path) -> None:
         run([bash, "-euo", "pipefail", "-c", block.code], tmp_path)
 
 
+ALONE = "sh in an empty folder"
+
+
+@pytest.mark.parametrize("document", [one for one in DOCUMENTS if blocks(one, ALONE)], ids=ids)
+def test_tutorials_work_as_a_newcomer_follows_them(document: Path, tmp_path: Path) -> None:
+    text = document.read_text(encoding="utf-8").splitlines()
+    for block in blocks(document, ALONE):
+        code = [one for one in blocks(document, "python") if one.line < block.line][-1]
+        between = "\n".join(text[code.line + code.code.count("\n") : block.line])
+        name = re.search(r"Saved as `(\w+\.py)`", between)
+        assert name is not None, f"{ids(document)}:{block.line}"
+        folder = tmp_path / f"line {block.line}"
+        folder.mkdir()
+        (folder / name[1]).write_text(code.code, encoding="utf-8")
+        run(["bash", "-euo", "pipefail", "-c", block.code], tmp_path, folder)
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=ids)
 def test_shell_blocks_name_commands_that_exist(document: Path) -> None:
     made = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    for block in [*blocks(document, "sh"), *blocks(document, "sh run")]:
+    for block in [*blocks(document, "sh"), *blocks(document, "sh run"), *blocks(document, ALONE)]:
         for line in block.code.splitlines():
             words = line.split("#")[0].split()
             if words[:1] == ["make"]:
