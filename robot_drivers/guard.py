@@ -190,9 +190,10 @@ class Guard:
             ticket = Ticket(
                 sequence=message.whole("sequence"), lease=message.whole("lease"), stamp_ns=message.whole("stamp_ns")
             )
+            tripped = self.rules.tripped
             refusal = self.rules.admit(ticket, now_ns) if verb == "act" else self.rules.begin(ticket)
             if refusal:
-                if self.rules.tripped or self.rules.latched:
+                if self.rules.tripped != tripped:
                     self._halt()
                 raise RobotProblem(self._explained(refusal))
             if verb == "place":
@@ -216,7 +217,7 @@ class Guard:
             if result.pop("fault", False):
                 self.rules.trip("The driver failed.")
                 self._halt()
-            if self._rig.lanes == 1 and self._rig.offences[0]:
+            if self._rig.lanes == 1 and self._rig.offences[0] and not self.rules.tripped:
                 self.rules.trip(f"The envelope was left: {self._rig.offences[0]}.")
                 self._halt()
             self._door.answer(job.peer, result)

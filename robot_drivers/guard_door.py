@@ -21,6 +21,8 @@ SPARE = 8
 """Descriptors that no peer gets: the latch file needs one at a time, the driver some."""
 LONGEST_PATH = 100
 """Bytes that the system allows for the path of a socket, with room."""
+AT_ONCE = 16
+"""Messages that one peer is heard before the others have their turn: a flood delays nobody by more."""
 NOBODY = 0
 """No peer has this number."""
 
@@ -43,6 +45,7 @@ class Door:
         self.wake.setblocking(False)
         self._peers: dict[int, FrameStream] = {}
         self._gone: deque[int] = deque()
+        self._unheard: set[int] = set()
         self._numbers = count(NOBODY + 1)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -53,13 +56,16 @@ class Door:
 
         Nothing that a peer sends raises here: one that speaks nonsense is told so and cut off.
         """
-        for key, _ in self._selector.select(0.0 if self._gone else timeout_s):
+        speaking, self._unheard = self._unheard, set()
+        for key, _ in self._selector.select(0.0 if self._gone or speaking else timeout_s):
             if key.fileobj is self._listener:
                 self._welcome()
             elif key.fileobj is self._wake_in:
                 self._wake_in.recv(4096)
             else:
-                yield from self._said(key.data)
+                speaking.add(key.data)
+        for number in speaking:
+            yield from self._said(number)
         while self._gone:
             yield self._gone.popleft(), None
 
@@ -111,14 +117,21 @@ class Door:
         peer = self._peers.get(number)
         if peer is None:
             return
-        alive = peer.receive()
+        alive = peer.heard or peer.receive()
         try:
-            while number in self._peers and (frame := peer.frame()) is not None:
+            for _ in range(AT_ONCE):
+                frame = peer.frame()
+                if frame is None:
+                    break
                 yield number, decode(frame)
+                if number not in self._peers:
+                    return
         except TransportProblem as problem:
             self.refuse(number, problem)
-        if number in self._peers:
-            self._go_on(number, peer, alive=alive)
+            return
+        if peer.heard:
+            self._unheard.add(number)
+        self._go_on(number, peer, alive=alive)
 
     def _go_on(self, number: int, peer: FrameStream, *, alive: bool) -> None:
         try:

@@ -35,6 +35,14 @@ class FrameStream:
         """Whether bytes wait for the peer to read."""
         return bool(self._out)
 
+    @property
+    def heard(self) -> bool:
+        """Whether a whole frame waits, or the head of one that is not allowed."""
+        if len(self._in) < _HEAD.size:
+            return False
+        (length,) = _HEAD.unpack_from(self._in)
+        return length > LARGEST or len(self._in) >= _HEAD.size + length
+
     def receive(self) -> bool:
         """Take what has arrived; False when the peer is gone."""
         try:

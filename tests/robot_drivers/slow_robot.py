@@ -17,9 +17,9 @@ from robot_drivers.single_lane import SingleLane
 class SlowRig(SingleLane):
     """The fake arm; sensing and looking take so many seconds between one command and the next."""
 
-    def __init__(self, log: Path, observe_s: float, look_s: float, breaks: float) -> None:
+    def __init__(self, log: Path, observe_s: float, look_s: float, stop_s: float, breaks: float) -> None:
         super().__init__(FakeRobot(log=log))
-        self._observe_s, self._look_s, self._breaks = observe_s, look_s, breaks
+        self._observe_s, self._look_s, self._stop_s, self._breaks = observe_s, look_s, stop_s, breaks
         self._moves = False
 
     def stop(self) -> None:
@@ -27,6 +27,7 @@ class SlowRig(SingleLane):
         if self._moves and self._breaks:
             raise OSError("the bus is gone")
         super().stop()
+        time.sleep(self._stop_s)
 
     def observe(self) -> Observation:
         """Sense, slowly where the arm moves."""
@@ -47,5 +48,5 @@ class SlowRig(SingleLane):
 
 def open_rig(task: Task | None, lanes: int, seed: int, options: Mapping[str, object]) -> GuardedRig:
     """The slow arm inside its envelope."""
-    slow = {name: float(str(options.get(name, 0.0))) for name in ("observe_s", "look_s", "breaks")}
+    slow = {name: float(str(options.get(name, 0.0))) for name in ("observe_s", "look_s", "stop_s", "breaks")}
     return GuardedRig(SlowRig(Path(str(options["log"])), **slow), Envelope(FAKE_SPEC))
