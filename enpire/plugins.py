@@ -1,7 +1,7 @@
 """Names to parts: the only place that imports by name.
 
 A name is looked up in the table of built-in parts, then among the entry points of installed packages (group
-`enpire.<group>`); "module:attribute" is taken as it stands, and found in the current folder, too. So `enpire` needs none
+`enpire.<group>`); "module:attribute" is taken as it stands, also from the current folder. So `enpire` needs none
 of the packages above it, and a laboratory adds a task, a driver, a policy, a learner or an agent without an edit here.
 """
 
