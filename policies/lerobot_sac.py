@@ -47,17 +47,22 @@ class SacSettings:
     most_steps: int = 1500
     passes: float = 60.0
     learning_rate: float = 3e-4
-    hidden: int = 128
+    hidden: int = 256
+    critic_updates: int = 4
+    """Of the critics, on minibatches of their own, for each update of the actor."""
     temperature: float = 0.01
-    """Of the entropy, at first; it is tuned as it goes."""
+    """Of the entropy, at first; it is tuned as it goes. The critics judge returns alone, without entropy."""
+    entropy: float = -0.5
+    """That the temperature is tuned for, in nats for each number of an action."""
     people_share: float = 0.5
     """Share of a minibatch that is demonstrations and interventions."""
     window_rounds: int = 4
 
     def __post_init__(self) -> None:
         """Say which value is not allowed."""
-        if min(self.execute, self.least_steps, self.hidden, self.window_rounds) < 1 or self.batch < 2:
-            raise ValueError("execute, least_steps, hidden and window_rounds must be at least 1, batch at least 2.")
+        positive = ("execute", "least_steps", "hidden", "critic_updates", "window_rounds")
+        if min(getattr(self, name) for name in positive) < 1 or self.batch < 2:
+            raise ValueError(f"{', '.join(positive)} must be at least 1, batch at least 2.")
         if (
             not 0 < self.discount < 1
             or not 0 <= self.people_share < 1
@@ -83,7 +88,7 @@ class LerobotSac:
             raise LearningProblem("No decision was ever rewarded: there is neither a demonstration nor a success.")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(job.seed)
-            parts, algorithm = _networks(job, settings, replay)
+            parts, algorithm = networks(job, settings, replay)
             figures: dict[str, float] = {"decisions": float(len(replay)), "people": float(replay.person.mean())}
             steps = settings.steps(len(replay))
             for done, seen in _train(algorithm, _Mixer(parts, replay, settings, job.seed), job, steps):
@@ -135,7 +140,8 @@ class _Mixer:
         }
 
 
-def _networks(job: ImprovementJob, settings: SacSettings, replay: Replay) -> tuple[Parts, Any]:
+def networks(job: ImprovementJob, settings: SacSettings, replay: Replay) -> tuple[Parts, Any]:
+    """The policy in LeRobot's parts and its SAC, from the parent where it is of this kind."""
     try:
         from lerobot.policies.gaussian_actor.configuration_gaussian_actor import CriticNetworkConfig
         from lerobot.rl.algorithms.sac import SACAlgorithm, SACAlgorithmConfig
@@ -146,14 +152,25 @@ def _networks(job: ImprovementJob, settings: SacSettings, replay: Replay) -> tup
         parts = _fresh(settings, replay)
     elif (path := Path(str(job.parent)) / CRITICS).is_file():
         before = {name: torch.from_numpy(value) for name, value in load_file(path).items()}
+    wide = math.prod(replay.action.shape[1:])
     config = SACAlgorithmConfig(
-        policy_config=parts.policy.config, actor_lr=settings.learning_rate, critic_lr=settings.learning_rate,
+        policy_config=parts.policy.config, utd_ratio=settings.critic_updates, use_backup_entropy=False,
+        target_entropy=settings.entropy * wide,
+        actor_lr=settings.learning_rate, critic_lr=settings.learning_rate,
         temperature_lr=settings.learning_rate, discount=settings.discount, temperature_init=settings.temperature,
         critic_network_kwargs=CriticNetworkConfig(hidden_dims=[settings.hidden, settings.hidden]),
     )  # fmt: skip
     algorithm: Any = SACAlgorithm(parts.policy, config)  # pyright: ignore[reportArgumentType]
+    # A reward of 1 at the end of a success, and nothing else: no return is outside [0, 1], whatever a critic says.
+    algorithm.critic_target.register_forward_hook(lambda _module, _asked, said: said.clamp(0.0, 1.0))
     if before is not None:
-        algorithm.load_state_dict(before)
+        try:
+            algorithm.load_state_dict(before)
+        except RuntimeError as other:
+            raise LearningProblem(
+                f"The critics of the parent {job.parent} are not of the recipe's size (hidden: {settings.hidden}); "
+                "give its `hidden`, or begin from a base."
+            ) from other
     algorithm.make_optimizers_and_scheduler()
     return parts, algorithm
 
@@ -200,7 +217,8 @@ def _train(algorithm: Any, mixer: _Mixer, job: ImprovementJob, steps: int) -> It
     algorithm.policy.train()
     for step in range(begun, steps):
         torch.manual_seed((job.seed * 1_000_003 + step) % 2**62)
-        stats = algorithm.update(iter([mixer.batch(step)]))
+        every = algorithm.config.utd_ratio
+        stats = algorithm.update(mixer.batch(step * every + index) for index in range(every))
         done = step + 1
         if done % CHECKPOINT_STEPS == 0 or done == steps:
             write_checkpoint(path, _tensors(algorithm), digest, done)

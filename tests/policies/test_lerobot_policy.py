@@ -15,7 +15,8 @@ pytest.importorskip("lerobot")
 import torch
 
 from enpire import versions
-from enpire.errors import LearningProblem, PolicyProblem
+from enpire.errors import FileProblem, LearningProblem, PolicyProblem
+from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.plugins import load
 from enpire.types import Observation
@@ -24,8 +25,10 @@ from policies.lerobot_base import LerobotShape, new_parts
 from policies.lerobot_learner import LerobotHabc
 from policies.lerobot_losses import mean_loss, row_losses
 from policies.lerobot_policy import Parts
-from policies.lerobot_sac import LerobotSac
+from policies.lerobot_sac import LerobotSac, SacSettings, networks
 from policies.normalise import Scale
+from policies.replay import replay_of
+from policies.training_data import read_episodes
 from tests.policies.recorded import driven, write
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -199,6 +202,20 @@ def test_sac_with_demonstrations_goes_on_from_round_to_round(tmp_path: Path) -> 
     child = replace(job, parent=job.output, work=tmp_path / "w3", output=tmp_path / "o3")
     LerobotSac().improve(child, lambda _: None)
     assert versions.identify(child.output) != versions.identify(job.output)
+
+
+def test_sac_aims_at_returns_that_can_be(tmp_path: Path) -> None:
+    job = job_in(tmp_path, "act")
+    replay = replay_of(read_episodes(job.episodes), 4)
+    _, algorithm = networks(replace(job, parent=None), SacSettings(hidden=16), replay)
+    states, actions = torch.zeros(5, 3), torch.zeros(5, 8)
+    for excess, expected in ((7.0, 1.0), (-7.0, 0.0)):
+        for head in algorithm.critic_target.critics:
+            torch.nn.init.constant_(head.output_layer.bias, 1e3 * excess)
+        assert (algorithm.critic_target({"observation.state": states}, actions) == expected).all()
+    assert not algorithm.config.use_backup_entropy
+    with pytest.raises(FileProblem, match="critic_updates"):
+        parse(SacSettings, {"critic_updates": 0}, "a recipe")
 
 
 def test_no_success_and_no_demonstration_is_refused(tmp_path: Path) -> None:
