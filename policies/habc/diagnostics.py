@@ -54,6 +54,18 @@ def held_out_brier(windows: Windows, said: Advantages, held_out: MaskArray, part
     return float(np.square(said.viability[rows] - label[rows]).mean()) if rows.any() else float("nan")
 
 
+def reliability(windows: Windows, said: Advantages, held_out: MaskArray, partition: bool) -> float:
+    """Calibration error of p_v, ten bins, over labelled held-out windows of the newest round; nan without any."""
+    label = labels(windows, partition)
+    rows = held_out & (label >= 0)
+    rows &= windows.round == (windows.round[windows.policy].max() if windows.policy.any() else -1)
+    if not rows.any():
+        return float("nan")
+    p, won = said.viability[rows], label[rows]
+    bins = np.minimum((p * 10).astype(np.int64), 9)
+    return float(sum(abs(p[bins == b].sum() - won[bins == b].sum()) for b in np.unique(bins)) / len(p))
+
+
 def gate_figures(windows: Windows, said: Advantages, weights: FloatArray) -> dict[str, float]:
     """Histogram of p_v, largest logits, saturation and effective sample size over the policy's windows."""
     own = windows.policy

@@ -92,6 +92,7 @@ def judged(material: Material, training: CriticTraining, spread: FloatArray) -> 
         "windows": float(len(windows)),
         "kappa": material.kappa,
         "auc_a_e": diagnostics.efficiency_ranking(windows, said, material.held_out, spread),
+        "p_v_reliability": diagnostics.reliability(windows, said, material.held_out, settings.partition),
         "brier": diagnostics.held_out_brier(windows, said, material.held_out, settings.partition),
         "interventions_reweighted": float(rule.reweight_interventions),
     }

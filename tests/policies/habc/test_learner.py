@@ -23,12 +23,12 @@ from enpire.store.arrays import unpack
 from enpire.types import SOURCE_HUMAN, EarlyStop, Observation
 from policies import flow_policy, foresight
 from policies.clone import Clone, pupil_of
-from policies.habc.diagnostics import ranking
+from policies.habc.diagnostics import ranking, reliability
 from policies.habc.learner import Habc, WeightTable, critic_training, gather
 from policies.habc.segments import Cut, cut
 from policies.habc.settings import HabcSettings
 from policies.habc.train import head_start, label_weights
-from policies.habc.weights import WeightRule
+from policies.habc.weights import Advantages, WeightRule
 from policies.training_data import read_episodes
 from tests.policies.recorded import driven, write
 
@@ -223,6 +223,23 @@ def test_the_ranking_counts_ties_half() -> None:
     scores = np.array([0.1, 0.2, 0.2, 0.9], np.float32)
     assert ranking(scores, np.array([False, False, True, True])) == pytest.approx(0.875)
     assert np.isnan(ranking(scores, np.ones(4, np.bool_)))
+
+
+def test_reliability_is_the_gap_on_the_newest_held_out_episodes() -> None:
+    episodes = [replace(driven(i, expert=False, round_=1 + i // 4), success=i % 4 == 0) for i in range(8)]
+    windows = cut(episodes, Cut())
+    held = windows.episode != 5
+
+    def said(p: np.ndarray) -> Advantages:
+        rows = p.astype(np.float32)
+        return Advantages(viability=rows, viability_gain=0 * rows, efficiency_gain=0 * rows)
+
+    newest = held & (windows.round == 2)
+    share = windows.success[newest].mean()
+    level = np.where(newest, share, 0.0)
+    assert reliability(windows, said(level), held, partition=True) == pytest.approx(0, abs=1e-6)
+    assert reliability(windows, said(level + 0.1), held, partition=True) == pytest.approx(0.1, abs=1e-6)
+    assert np.isnan(reliability(windows, said(level), windows.round == 1, partition=True))
 
 
 def test_every_decision_of_an_untouched_episode_gets_its_figures(first: ImprovementJob, tmp_path: Path) -> None:
