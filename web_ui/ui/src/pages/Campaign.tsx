@@ -6,6 +6,7 @@ import { command, question } from "../command";
 import { percent, seconds, short, whole } from "../format";
 import { Chart } from "../parts/Chart";
 import { Deeds } from "../parts/Deeds";
+import { Diagnostics } from "../parts/Diagnostics";
 import { ideaOfGate } from "../parts/ideaLayout";
 import { Ideas } from "../parts/Ideas";
 import { Empty, Failed, Interval, Live, Pill, Rate, Stack } from "../parts/Pieces";
@@ -230,7 +231,7 @@ function Learning({ of }: { of: CampaignView }) {
                 <td>{run.state}{run.why && <span class="small"> {run.why}</span>}</td>
                 <td class="right">{seconds(run.seconds)}</td>
                 <td class="small soft num said">
-                  {Object.entries(run.figures).slice(0, 8).map(([name, value]) => <><span class="nowrap">{name} <b>{figure(value)}</b></span>{"  "}</>)}
+                  <Diagnostics figures={run.figures} />
                 </td>
               </tr>
             ))}
@@ -240,5 +241,3 @@ function Learning({ of }: { of: CampaignView }) {
     </section>
   );
 }
-
-const figure = (value: number) => (Number.isInteger(value) ? whole(value) : Number(value.toPrecision(3)).toString());
