@@ -13,7 +13,7 @@ import typer
 
 from enpire.commands.options import AsJson, answer, table
 
-Card = Annotated[Path, typer.Argument(help="The guard's card: `card.json` in the folder that its station file names.")]
+Card = Annotated[Path, typer.Argument(help="The guard's card: `guard.json` in the folder that its station file names.")]
 
 
 class Conformance(Protocol):

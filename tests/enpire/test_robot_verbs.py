@@ -9,6 +9,7 @@ from pathlib import Path
 
 from enpire.store.lerobot_import import import_dataset
 from enpire.views import open_records
+from robot_drivers.guard_settings import GuardSettings
 from tests.enpire.test_films import recorded
 
 
@@ -23,7 +24,9 @@ def test_drivers_are_listed_and_a_missing_file_is_one_sentence(tmp_path: Path) -
     assert missing.returncode == 1
     assert missing.stderr.count("\n") == 1
     assert "does not exist" in missing.stderr
-    nobody = enpire("robot", "stop", str(tmp_path / "card.json"))
+    card = GuardSettings(driver="arm.py", folder=tmp_path).card
+    assert f"`{card.name}`" in enpire("robot", "stop", "--help").stdout
+    nobody = enpire("robot", "stop", str(card))
     assert nobody.returncode == 1
     assert "No guard answers" in nobody.stderr
 
