@@ -122,6 +122,10 @@ class GuardedClient:
         """Whether the robot is latched."""
         return bool(self._brake.status()["latched"])
 
+    def set_teleport(self, allowed: bool) -> None:
+        """Whether `place` may put a simulated scene into its start at once; it may not before somebody says so."""
+        self._ask("teleport", allowed=allowed)
+
     def place(self, lane: int, start: Start) -> None:
         """Prepare one lane for a start; this is also how a runner begins anew after the guard stopped the robot."""
         self._noted(self._ask("place", lane=lane, start=plain(start)))

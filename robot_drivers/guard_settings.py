@@ -66,6 +66,7 @@ def open_guarded_rig(settings: GuardSettings) -> GuardedRig:
         rig = opener(task, settings.lanes, settings.seed, settings.options)
         if not isinstance(rig, GuardedRig):
             raise UsageError(f"The driver {settings.driver} gives a rig without an envelope; wrap it in GuardedRig.")
+        rig.set_teleport(False)
         return rig
     options = {key: value for key, value in settings.options.items() if key != "envelope"}
     robot = load_robot(Path(settings.driver), options)

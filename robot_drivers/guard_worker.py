@@ -7,33 +7,11 @@ import socket
 import threading
 import time
 from dataclasses import dataclass
-from typing import Protocol
-
-import numpy as np
-import numpy.typing as npt
 
 from enpire.errors import EnpireError, RobotProblem
 from enpire.fleet.fields import Fields
 from enpire.fleet.questions import Message, array_out, error_out
-from enpire.interfaces import Rig
-from enpire.types import MaskArray
-from robot_drivers.wire import answer
-
-
-class Watched(Rig, Protocol):
-    """A rig that knows which lanes left the envelope, and whose stop holds until it is resumed."""
-
-    violated: MaskArray
-    clipped: npt.NDArray[np.int64]
-    offences: list[str]
-
-    @property
-    def stale(self) -> str:
-        """One sentence on a sensor that stands still."""
-        ...
-
-    def resume(self) -> None:
-        """Allow motion again."""
+from robot_drivers.wire import Watched, answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

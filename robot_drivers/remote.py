@@ -53,6 +53,10 @@ class RemoteRig:
         """Whether this end has stopped the robot and not resumed it."""
         return self._stopped
 
+    def set_teleport(self, allowed: bool) -> None:
+        """Whether `place` may put a simulated scene into its start at once."""
+        self._talk.ask("teleport", allowed=allowed)
+
     def place(self, lane: int, start: Start) -> None:
         """Prepare one lane for a start."""
         self._noted(self._talk.ask("place", lane=lane, start=plain(start)))

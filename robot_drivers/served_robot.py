@@ -15,7 +15,8 @@ from enpire.fleet.curve_keys import Doorkeeper
 from enpire.fleet.fields import Fields
 from enpire.fleet.questions import LARGEST, Message, decode, encode, error_out
 from enpire.fleet.zmq_link import listen
-from robot_drivers.guard_worker import GuardWorker, Job, Watched
+from robot_drivers.guard_worker import GuardWorker, Job
+from robot_drivers.wire import Watched
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 TURN_MS = 200

@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from enpire.errors import FileProblem, TransportProblem
 from enpire.files import parse
 from enpire.fleet.fields import Fields
 from enpire.fleet.questions import Message, array_out, floats_in, mask_in, observation_out
 from enpire.interfaces import Rig
-from enpire.types import Start, TaskSpec
+from enpire.types import MaskArray, Start, TaskSpec
 
 BOUNDLESS = 1e30
 """Stands for an infinite bound on the wire: the reader of files refuses numbers that are not finite."""
+
+
+class Watched(Rig, Protocol):
+    """A rig that knows which lanes left the envelope, and whose stop holds until it is resumed."""
+
+    violated: MaskArray
+    clipped: npt.NDArray[np.int64]
+    offences: list[str]
+
+    @property
+    def stale(self) -> str:
+        """One sentence on a sensor that stands still."""
+        ...
+
+    def set_teleport(self, allowed: bool) -> None:
+        """Whether `place` may put a simulated scene into its start at once."""
+
+    def resume(self) -> None:
+        """Allow motion again."""
 
 
 def spec_out(spec: TaskSpec) -> Message:
@@ -32,10 +55,13 @@ def spec_in(content: object) -> TaskSpec:
         raise TransportProblem(str(problem)) from problem
 
 
-def answer(rig: Rig, verb: str, message: Fields) -> Message:
-    """What a rig says to a question (`spec`, `place`, `observe`, `act`, `look`); errors are the rig's own."""
+def answer(rig: Watched, verb: str, message: Fields) -> Message:
+    """What a rig says to a question (spec, teleport, place, observe, act, look); errors are the rig's own."""
     if verb == "spec":
         return {"spec": spec_out(rig.spec), "lanes": rig.lanes}
+    if verb == "teleport":
+        rig.set_teleport(message.flag("allowed"))
+        return {}
     if verb == "place":
         rig.place(message.whole("lane", 0, rig.lanes - 1), start_in(message.get("start")))
         return {}
@@ -46,7 +72,7 @@ def answer(rig: Rig, verb: str, message: Fields) -> Message:
     if verb == "look":
         pictures = rig.look(message.whole("lane", 0, rig.lanes - 1))
         return {"images": {camera: array_out(picture) for camera, picture in pictures.items()}}
-    raise TransportProblem(f"A robot cannot be asked to {verb!r}; it can spec, place, observe, act, look.")
+    raise TransportProblem(f"A robot cannot be asked to {verb!r}; it can spec, teleport, place, observe, act, look.")
 
 
 def start_in(content: object) -> Start:

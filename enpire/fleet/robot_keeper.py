@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol, cast, runtime_checkable
 
 from enpire import plugins
-from enpire.errors import RobotProblem
+from enpire.errors import RobotProblem, UsageError
 from enpire.fleet.chunks import Chunks
 from enpire.fleet.filming import Filming
 from enpire.fleet.glance import Develop, Glancing, blind
@@ -193,6 +193,12 @@ class RobotKeeper:
         rig = cast("Rig", plugins.make("drivers", file.driver, self._task, file.lanes, file.seed, file.options))
         if isinstance(rig, Teleporting):
             rig.set_teleport(file.reset == "teleport")
+        elif hasattr(rig, "teleport"):
+            rig.close()
+            raise UsageError(
+                f"The driver {file.driver} gives a simulation that cannot be told who resets its scene: give its rig"
+                " `set_teleport`, or wrap it in GuardedRig."
+            )
         return rig
 
     def _operator(self) -> Intervener | None:

@@ -63,6 +63,18 @@ def test_a_simulation_in_mujoco_conforms_behind_zeromq():
         assert report.conforms, "\n".join(report.lines())
 
 
+def test_a_simulation_behind_zeromq_is_told_who_resets_it():
+    task = PinInsertion()
+    start = task.start("train", 5, b"")
+    with serving(task=task, lanes=1) as server:
+        rig = open_rig(task, 1, 0, {"address": server.address})
+        for teleport in (False, True):
+            rig.set_teleport(teleport)
+            rig.place(0, start)
+            assert task.start_error(rig.observe().state[0], start)[1] == teleport
+        rig.close()
+
+
 def test_repeated_commands_and_garbage_are_dropped():
     with serving() as server, zmq.Context() as context, context.socket(zmq.DEALER) as peer:
         peer.linger = 0

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from enpire import plugins
+from enpire.errors import UsageError
 from enpire.fleet.chunks import LoadedPolicy
 from enpire.fleet.lanes import TRIES, Lanes
 from enpire.fleet.messages import Parcel
 from enpire.fleet.robot_keeper import RobotKeeper
 from enpire.fleet.station_file import StationFile
-from enpire.interfaces import Task
+from enpire.interfaces import Rig, Task
 from enpire.types import SOURCE_EXPERT, Order
 from sim.tasks.pin_insertion import PinInsertion
 from sim.tasks.push_t import PushT
@@ -54,6 +55,35 @@ def first_state(tmp_path: Path, reset: str) -> np.ndarray:
     after = rig.observe().state[0].copy()
     rig.close()
     return np.stack([before, after])
+
+
+@pytest.mark.parametrize("reset", ["robot", "teleport"])
+def test_a_simulation_behind_its_guard_is_told_who_resets_it(tmp_path: Path, reset: str) -> None:
+    task = PinInsertion()
+    told = {"driver": "mujoco", "folder": str(tmp_path / "guard"), "pace": "fast", "person_to_resume": False}
+    file = StationFile(
+        name="s", task=task.spec.name, home=tmp_path, reset=reset, seed=1,  # pyright: ignore[reportArgumentType]
+        driver="robot_drivers.guard_client:open_rig", options={"guard": {**told, "watchdog_s": 60.0}},
+    )  # fmt: skip
+    keeper = RobotKeeper(file, task, print)
+    rig = keeper._rig
+    start = task.start("train", 5, b"")
+    rig.place(0, start)
+    there = task.start_error(rig.observe().state[0], start)[1]
+    rig.close()
+    assert there == (reset == "teleport")
+
+
+def bare(task: Task, lanes: int, seed: int, options: object) -> Rig:
+    """A driver that forgot the envelope, and with it how to be told."""
+    return task.rig(lanes, seed)
+
+
+def test_a_simulation_that_cannot_be_told_is_refused(tmp_path: Path) -> None:
+    driver = "tests.enpire.fleet.test_robot_reset:bare"
+    file = StationFile(name="s", task="pin_insertion", home=tmp_path, driver=driver)
+    with pytest.raises(UsageError, match="cannot be told who resets its scene"):
+        RobotKeeper(file, PinInsertion(), print)
 
 
 def test_a_teleport_moves_the_scene_at_once_and_a_reset_by_the_robot_does_not(tmp_path: Path) -> None:
