@@ -153,7 +153,7 @@ class BimanualRig(SimRig):
             row[:, opening] = 1e3 * (joints[:, joint + 6] + joints[:, joint + 7])
             row[:, opening + 1] = 0.5 * self._pull[:, SIDE_ACTION * index + JOINTS] + 0.2 * noise[:, index]
             row[:, opening + 2 : opening + 5] = self._force[:, index]
-        row[:, -1] = 1.0 - self._ticks / self.spec.limit_ticks
+        row[:, -1] = np.maximum(0.0, 1.0 - self._ticks / self.spec.limit_ticks)
         return row
 
     def _command(self, rows: npt.NDArray[np.intp], sent: FloatArray) -> None:

@@ -140,7 +140,7 @@ class PinRig(SimRig):
         row[:, TILT] = self.scene.qpos[:, 3:5] + sensing.tilt_noise_rad * noise[:, 3:5]
         row[:, VELOCITY] = self._sent
         row[:, FORCE] = self._force
-        row[:, LEFT] = 1.0 - self._ticks / self.spec.limit_ticks
+        row[:, LEFT] = np.maximum(0.0, 1.0 - self._ticks / self.spec.limit_ticks)
         return row
 
     def _before(self, rows: npt.NDArray[np.intp]) -> None:

@@ -170,7 +170,7 @@ class PushTRig(SimRig):
         row[:, 4] = np.cos(joints[:, 2]) + _ANGLE_NOISE * noise[:, 4]
         row[:, 5] = np.sin(joints[:, 2]) + _ANGLE_NOISE * noise[:, 5]
         row[:, VELOCITY] = self._sent
-        row[:, LEFT] = 1.0 - self._ticks / self.spec.limit_ticks
+        row[:, LEFT] = np.maximum(0.0, 1.0 - self._ticks / self.spec.limit_ticks)
         (cosine, sine), (aside, ahead) = row[:, ANGLE].T, (row[:, PUSHER] - row[:, BLOCK]).T
         row[:, ON_BLOCK] = np.column_stack([cosine * aside + sine * ahead, cosine * ahead - sine * aside])
         row[:, ON_BLOCK] /= np.hypot(cosine, sine)[:, None]

@@ -60,6 +60,19 @@ def test_the_envelope_judges_what_is_sensed_and_not_what_the_spec_allows() -> No
     assert Envelope(task.spec, Limits(margin=0.0)).violated(state)[0]
 
 
+@pytest.mark.parametrize("name", ["pin_insertion", "push_t", "gpu_insertion"])
+def test_a_clock_that_has_run_out_is_not_unsafe(name: str) -> None:
+    task = plugins.load("tasks", name)()  # type: ignore[operator]
+    rig = task.rig(1, 0)
+    rig.place(0, task.start("train", 0, b""))
+    for _ in range(round(1.2 * task.spec.limit_ticks)):
+        rig.act(np.zeros((1, task.spec.action_dim), np.float32), np.ones(1, np.bool_))
+    state = rig.observe().state
+    assert state[0, [item.name for item in task.spec.state].index("time_left")] == 0.0
+    assert not Envelope(task.spec).violated(state).any()
+    rig.close()
+
+
 @pytest.mark.parametrize("name", plugins.BUILT_IN["tasks"])
 def test_unattended_stations_have_an_envelope_and_every_fault_that_their_task_knows(name: str) -> None:
     task = plugins.load("tasks", name)()  # type: ignore[operator]
