@@ -6,16 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from enpire import idea_pictures, idea_tree, report_pictures, views
+from enpire import idea_pictures, idea_tree, plugins, report_pictures, resets, views
 from enpire.commands import texts
 from enpire.documents import CampaignView, EpisodeView, VersionView
 from enpire.errors import EnpireError, LedgerProblem
 from enpire.films import film_or_reason
 from enpire.home import Home as Folder
+from enpire.interfaces import Task
 from enpire.recompute import Check, recompute
 from enpire.store import durable
 from enpire.store.arrays import unpack
@@ -98,10 +100,20 @@ def render(records: Records, campaign_id: str) -> str:
         lineage=report_pictures.lineage(versions),
         raised=raised(versions),
         films=tuple(films(records, view)),
+        resets=reset_line(records, view),
         account=account(view),
         trust=trust(records, campaign_id),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
+
+
+def reset_line(records: Records, view: CampaignView) -> str:
+    """How the robots reset, in sentences; empty where no reset came to its check."""
+    found = resets.account(records.reading.resets(view.id), view.robot_time.get("reset", 0.0))
+    # The names of a module that is not installed would have to be got by running it.
+    known = plugins.is_part("tasks", view.task)
+    names = cast("Task", plugins.load("tasks", view.task)).spec.start_names if found and known else ()
+    return found.sentence(names) if found else ""
 
 
 def headline(view: CampaignView) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from enpire.resets import Asked
 from enpire.store import connection, rows
 from enpire.store.connection import run
 from enpire.store.ledger import event_from
@@ -224,6 +226,18 @@ class Reading:
             "FROM orders WHERE campaign_id = ? AND hopeless_at >= 0 AND ticks > 0"
         )
         return cast("tuple[int, int, int, float]", self._all(sql, campaign_id)[0])
+
+    def resets(self, campaign_id: str) -> list[Asked]:
+        """Every order whose reset came to its check (`enpire.resets`)."""
+        sql = (
+            "SELECT json_extract(start_json, '$.values'), achieved_start_json, reset_attempts, cause <> 'reset failed' "
+            "FROM orders WHERE campaign_id = ? AND achieved_start_json <> '[]' AND reset_attempts > 0"
+        )
+        found = cast("list[tuple[str, str, int, int]]", self._all(sql, campaign_id))
+        return [
+            (tuple(json.loads(start)), tuple(json.loads(achieved)), tries, bool(reached))
+            for start, achieved, tries, reached in found
+        ]
 
     def tail(self, limit: int = 50, campaign_id: str = "") -> list[Event]:
         """The newest events, oldest of them first; of all campaigns where none is named."""
