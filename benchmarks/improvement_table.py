@@ -70,6 +70,8 @@ CLAIMS = (
 )
 
 
+OF_THEIR_OWN = frozenset({"hil_serl", "awac", "iql", "lerobot_act", "spiral_search"})
+"""Arms that do not begin from the base."""
 LEAST_PAIRS = 30
 """Below this many pairs a claim is neither borne out nor refuted: the bootstrap of a handful is no interval."""
 
@@ -89,7 +91,12 @@ def table(found: Mapping[str, Sequence[Judged]], last: int, foreseen: Sequence[F
         cost, steps = sum(item.learning_cpu_s for item in found[name]), sum(item.steps for item in found[name])
         stopped = sum(item.gave_up for item in found[name])
         note = f", gave up in {stopped} round(s)" if stopped else ""
-        lines.append(f"{name:20} {_said(success, ticks):58} {against[0]:26} {against[1]:26} {steps:6} {cost:.0f}{note}")
+        marked = f"{name} *" if name in OF_THEIR_OWN else name
+        lines.append(
+            f"{marked:20} {_said(success, ticks):58} {against[0]:26} {against[1]:26} {steps:6} {cost:.0f}{note}"
+        )
+    if OF_THEIR_OWN & set(final):
+        lines.append("* begins from networks or a program of its own, not from the base")
     lines += ["", "claims"] + [f"  {_verdict(claim, final):8} {claim.said()}" for claim in CLAIMS] + claims(foreseen)
     return "\n".join(lines)
 

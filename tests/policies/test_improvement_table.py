@@ -52,6 +52,15 @@ def test_the_bootstrap_covers_the_mean() -> None:
     assert 0.1 < high - low < 0.2
 
 
+def test_arms_that_do_not_begin_from_the_base_are_marked() -> None:
+    found = {name: [judged(name, int(name != "base"), [True, False])] for name in ("base", "habc_plus", "iql")}
+    lines = table(found, 1).splitlines()
+    assert [line.split("  ")[0] for line in lines[1:4]] == ["base", "habc_plus", "iql *"]
+    assert lines[4] == "* begins from networks or a program of its own, not from the base"
+    del found["iql"]
+    assert "*" not in table(found, 1)
+
+
 def test_an_arm_that_gave_up_says_so() -> None:
     poor = judged("base", 0, [True, False])
     found = {
