@@ -138,6 +138,6 @@ class GuardRules:
             return "old lease"
         if ticket.sequence <= self._sequence:
             return "repeated"
-        if now_ns - ticket.stamp_ns > self.patience_ns:
+        if not 0 <= now_ns - ticket.stamp_ns <= self.patience_ns:
             return "stale"
         return ""
