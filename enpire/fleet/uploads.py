@@ -21,9 +21,9 @@ from enpire.fleet.records import without_record
 from enpire.store import durable
 
 LEAST, MOST = 2**14, 2**20
-"""Bytes of one part: they double as long as one comes within `_SOON_S`."""
+"""Bytes of one part: as many as the wire carries in its share of `_SOON_S`, at most twice as many as the one before."""
 _SOON_S = 1.0
-"""Beats and small episodes of the same station wait so long behind its parts, at most, on a thin wire."""
+"""Beats and small episodes of the same station wait about so long behind its parts, at most, on a thin wire."""
 _AT_ONCE, _IN_ALL = 4, 8
 """Parts that are under way or not yet written: of one upload, of all of them."""
 _AGAIN_S = 5.0
@@ -92,6 +92,8 @@ class _Upload:
     """Offset of each part that was asked for and has not come -> when."""
     size: int = LEAST
     """Bytes of the next part to ask for."""
+    came_s: float = -1e9
+    """When the last part came."""
     answers: bool = False
     """Its last part came in time: more than one may be asked for at once."""
     told: bool = False
@@ -140,8 +142,9 @@ class _Upload:
 
     def take(self, part: PicturesPart, now_s: float) -> None:
         """Count a part that fits, and learn from it how large the next may be."""
-        late = now_s - self.under_way.pop(part.offset, now_s) > _SOON_S
-        self.size = max(LEAST, self.size // 2) if late else min(MOST, 2 * self.size)
+        took_s = max(now_s - max(self.came_s, self.under_way.pop(part.offset, now_s)), 1e-3)
+        carried = len(part.data) / took_s * _SOON_S / _AT_ONCE
+        self.size, self.came_s = max(LEAST, min(MOST, 2 * self.size, int(carried))), now_s
         self.got, self.total, self.answers = self.got + len(part.data), part.total, True
         self.asked = max(self.asked, self.got)
         self.under_way = {offset: asked_s for offset, asked_s in self.under_way.items() if offset >= self.got}

@@ -37,6 +37,7 @@ def test_a_laboratory_in_which_everything_breaks_loses_and_doubles_nothing(shelf
 def test_pictures_arrive_whole_with_their_episodes_whatever_breaks(
     shelf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(uploads, "LEAST", 4096)
     monkeypatch.setattr(uploads, "MOST", 4096)
     cameras = {"record": ("top",), "options": {"picture_px": 64}}
     result = simulate(shelf, seed=6, broken_s=20.0, quiet_s=45.0, **cameras)
