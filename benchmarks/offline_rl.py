@@ -54,8 +54,9 @@ class OfflineSettings:
     sharpness: float = 10.0
     """IQL: an action counts exp(sharpness * advantage), at most 100. Advantages are in decisions, as in the sparse
     tasks of both papers, where each step costs 1; ours are paid 1 at the end, so that a decision costs 1 - discount."""
-    softness: float = 0.5
-    """AWAC: within a minibatch an action counts as softmax(advantage / softness), advantages in decisions, too."""
+    softness: float = 33.0
+    """AWAC: within a minibatch an action counts as softmax(advantage / softness), advantages in decisions, too. Its
+    authors' 0.5 goes with advantages that are clipped, which d3rlpy does not do."""
     temperature: float = 0.5
     """Factor on the learned deviation when the version acts."""
     window_rounds: int = 4
