@@ -17,7 +17,7 @@ from sim.rollouts import roll_out
 from sim.tasks.pin_insertion import PinInsertion
 from sim.verifiers.examples import Disturbance, Example, Misled, simulated, sorted_by_hand
 from sim.verifiers.fitting import FACTORS, cost, fit, search
-from sim.verifiers.grading import grade, report
+from sim.verifiers.grading import MOVED, RECALL, grade, report
 from sim.verifiers.sight import clear_rows
 from tests.sim.task_check.reach import Reach
 
@@ -93,12 +93,24 @@ def test_a_line_that_is_right_with_room_is_left_alone() -> None:
 def test_a_report_on_a_simulated_task() -> None:
     found = report(REACH, 100)
     assert found.episodes == 100
+    assert len(found.grades) == 1 + len(MOVED)
     for graded in found.grades:
         assert graded.recall.n + graded.false_positives.n == 100
         assert graded.precision.rate >= 0.95
     assert 0 < found.p50_ms <= found.p95_ms
     assert f"budget of {BUDGET_MS:.0f} ms" in found.text
     assert "truth" in found.text
+
+
+def test_a_report_says_how_far_a_camera_may_be_moved_in_units_of_the_task() -> None:
+    found = report("pin_insertion", 150)
+    recalls = [graded.recall.rate for graded in found.grades]
+    assert recalls[0] >= RECALL > recalls[-1]
+    first = next(moved for moved, recall in zip(MOVED, recalls[1:], strict=True) if recall < RECALL)
+    assert (
+        f"sigma is 0.08 mm, 0.004 rad at most; moved by 1, 3, 6 sigma, recall is below 98% from {first:g} sigma on"
+        in found.text
+    )
 
 
 def test_simulated_examples_hold_both_kinds_and_repeat() -> None:
