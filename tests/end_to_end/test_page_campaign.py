@@ -1,0 +1,38 @@
+"""The campaign's page shows every figure of a training run, the less telling ones behind a fold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.end_to_end.conftest import NEEDED, PATIENCE_MS, set_up
+from tests.web_ui.recorded import History
+from tests.web_ui.scripted_lab import ScriptedLab
+from web_ui.server import Server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = [pytest.mark.timeout(300), *NEEDED]
+
+
+def test_every_figure_of_a_training_run_is_there_in_plain_words(
+    server: tuple[Server, ScriptedLab], past: History, browser: Browser
+) -> None:
+    running, _ = server
+    context = browser.new_context()
+    context.set_default_timeout(PATIENCE_MS)
+    try:
+        page = context.new_page()
+        set_up(page, running)
+        page.goto(f"{running.setup_link.partition('/setup')[0]}/campaigns/{past.campaign_id}")
+        cell = page.locator("td.said", has=page.locator("summary")).first
+        told = cell.locator("span[title=gate_saturated]")
+        playwright.expect(cell.locator("span[title=efficiency_sound]")).to_be_visible()
+        playwright.expect(told).to_be_hidden()
+        cell.locator("summary").click()
+        playwright.expect(told).to_have_text("share of weights at their limit 0.159")
+    finally:
+        context.close()
