@@ -7,15 +7,17 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from enpire.resets import Asked
 from enpire.store import connection, rows
 from enpire.store.connection import run
 from enpire.store.ledger import event_from
 from enpire.store.migrations import require_known
 from enpire.store.rows import OrderRow
 from enpire.types import OUTCOME_KINDS, Event, Order, OutcomeKind, Purpose
+
+if TYPE_CHECKING:
+    from enpire.resets import Asked
 
 _EVENT = "seq, stamp_ns, kind, campaign_id, body, previous, hash"
 _ROW = ", ".join(rows.COLUMNS)
