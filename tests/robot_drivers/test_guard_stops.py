@@ -168,7 +168,8 @@ def test_a_flood_delays_no_stop(settings, who):
                 hand.resume("Ada")
                 ticket = {"sequence": 0, "lease": 0, "stamp_ns": time.monotonic_ns()}
                 exchange(flooder, encode({"verb": "place", "lane": 0, "start": plain(HOME), **ticket}), PATIENT_S)
-            flooder.sendall(burst(1 + FLOOD * trial, FLOOD))
+                exchange(flooder, burst(1 + 1000 * trial, 1)[4:], PATIENT_S)
+            flooder.sendall(burst(2 + 1000 * trial, FLOOD))
             asked_ns = time.monotonic_ns()
             hand.stop("in a flood")
             answered_ns = time.monotonic_ns()
