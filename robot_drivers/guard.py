@@ -191,12 +191,15 @@ class Guard:
                 sequence=message.whole("sequence"), lease=message.whole("lease"), stamp_ns=message.whole("stamp_ns")
             )
             tripped = self.rules.tripped
+            moves = self.rules.armed and self._rig.lanes == 1
             refusal = self.rules.admit(ticket, now_ns) if verb == "act" else self.rules.begin(ticket)
             if refusal:
                 if self.rules.tripped != tripped:
                     self._halt()
                 raise RobotProblem(self._explained(refusal))
             if verb == "place":
+                if moves:
+                    self._rig.stop()  # no watchdog runs before the first command of the new rollout
                 self._rig.resume()
         self._busy[peer] = verb
         self._worker.give(Job(peer=peer, verb=verb, message=message))

@@ -26,6 +26,15 @@ def test_limits_and_refusals_hold_behind_the_guard(rig, settings):
     assert rig.observe().state.shape == (1, 4)
 
 
+def test_a_robot_that_moves_is_halted_before_a_new_rollout_begins(rig, settings):
+    log = Path(str(settings.options["log"]))
+    rig.act(np.ones((1, 2), np.float32), ONE)
+    rig.place(0, HOME)
+    assert lines(log, "still")[-1] > acts(log)[-1]
+    assert not rig.status()["tripped"]
+    assert rig.act(np.ones((1, 2), np.float32), ONE).tolist() == [[1.0, 1.0]]
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [("x = 1\n", "needs a function robot"), ("def robot():\n    return 3\n", "has no spec"), ("def", "is not Python")],
