@@ -20,7 +20,8 @@ class Limits:
     bend: Mapping[str, float] = field(default_factory=dict)
     """action name -> largest change of that change (acceleration, when the action is a position)."""
     workspace: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """state name -> (low, high) that the measured state may take, instead of the spec's bounds and `margin`."""
+    """state name -> (low, high) that the measured state may take, instead of the spec's bounds and `margin`. What a camera
+    estimates (`Bounds.sight`) is judged only where it is named here: a thing that was dropped is no robot out of bounds."""
     force_n: float = float("inf")
     """Largest magnitude of every state number whose unit is N."""
     margin: float = 0.1
@@ -168,6 +169,8 @@ def _state_bounds(spec: TaskSpec, limits: Limits) -> tuple[FloatArray, FloatArra
 def _allowed(item: Bounds, limits: Limits) -> tuple[float, float]:
     if item.name in limits.workspace:
         return limits.workspace[item.name]
+    if item.sight:
+        return -np.inf, np.inf
     span = item.high - item.low
     slack = limits.margin * span if np.isfinite(span) else 0.0
     low, high = item.low - slack, item.high + slack
