@@ -20,8 +20,11 @@ class Limits:
     bend: Mapping[str, float] = field(default_factory=dict)
     """action name -> largest change of that change (acceleration, when the action is a position)."""
     workspace: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """state name -> (low, high) that the measured state may take, instead of the spec's bounds and `margin`. What a camera
-    estimates (`Bounds.sight`) is judged only where it is named here: a thing that was dropped is no robot out of bounds."""
+    """state name -> (low, high) that the measured state may take, instead of the spec's bounds and `margin`.
+
+    What a camera estimates (`Bounds.sight`) is judged only where it is named here: a thing that was dropped is no robot
+    out of bounds.
+    """
     force_n: float = float("inf")
     """Largest magnitude of every state number whose unit is N."""
     margin: float = 0.1
