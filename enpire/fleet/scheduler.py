@@ -47,7 +47,7 @@ class Scheduler:
     random: random.Random
 
     def next_orders(self, state: CampaignState, seat: Seat, others: Sequence[Order] = ()) -> list[Order]:
-        """Orders for one station, at most `seat.room` and as a rule exactly as many.
+        """Orders for one station: as a rule `seat.room`, one more where a gate's pair would be parted.
 
         `others` are drawn already for other stations, and not yet in the state.
         """
