@@ -167,6 +167,8 @@ class RobotKeeper:
         self._recover_at_s = self._clock() + _RECOVER_S
         try:
             self._rig.observe()
+            if self._file.operator:  # what a person holds may be what was lost
+                self.lanes = self.lanes.on(self._rig, self._operator())
         except RobotProblem:
             self._reopen()
         else:
@@ -176,10 +178,10 @@ class RobotKeeper:
         try:
             self._rig.close()
             self._rig = self._opened()
+            self.lanes = self.lanes.on(self._rig, self._operator())
         except RobotProblem as problem:
             self._fault = f"The robot failed: {problem}"
             return
-        self.lanes = self.lanes.on(self._rig, self._operator())
         self._recovered()
 
     def _recovered(self) -> None:
@@ -203,8 +205,9 @@ class RobotKeeper:
 
     def _operator(self) -> Intervener | None:
         """Who may take over; the one before has let go."""
-        if self._person is not None:
-            self._person.close()
+        before, self._person = self._person, None
+        if before is not None:
+            before.close()
         if self._file.operator:
             opened = cast(OpenOperator, plugins.load("operators", self._file.operator))
             self._person = opened(self._task, self._rig, self._file.seed, self._file.operator_options)

@@ -107,6 +107,26 @@ def test_a_person_takes_over_and_gives_back_and_every_frame_says_who_held_the_ro
     assert action[back + PERIODS - 1 :].tolist() == [0.0] * (len(source) - back - PERIODS + 1)
 
 
+def test_a_device_that_was_lost_is_opened_anew(station: RobotKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost, policy = FakeLeader.made[-1], LoadedPolicy(policy_id="p", policy=Still(), source=SOURCE_POLICY)
+    station.move(lambda: station.lanes.begin(0, order_of(3), policy))
+    station.move(lambda: periods(station.lanes, 3))
+    lost.broken = True
+    station.move(lambda: periods(station.lanes, 1))
+    [parcel] = station.lanes.take_ended()
+    assert parcel.episode.outcome == "aborted"
+    assert "the cable is out" in parcel.episode.cause
+    assert not station.ready
+    monkeypatch.setattr(station, "_clock", lambda: 1e12)
+    station.look()
+    assert station.ready
+    assert FakeLeader.made[-1] is not lost
+    assert not lost.connected
+    station.move(lambda: station.lanes.begin(0, order_of(4), policy))
+    station.move(lambda: periods(station.lanes, 3))
+    assert station.ready
+
+
 def test_nobody_takes_over_what_is_not_supervised(station: RobotKeeper) -> None:
     leader, lanes = FakeLeader.made[-1], station.lanes
     lanes.begin(0, order_of(2, supervised=False), LoadedPolicy(policy_id="p", policy=Still(), source=SOURCE_POLICY))
