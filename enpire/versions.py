@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from enpire.errors import FileProblem
+from enpire.errors import FileProblem, PolicyProblem
 from enpire.store import durable
 
 MANIFEST = "policy.json"
@@ -109,6 +109,21 @@ def unpack(packed: Path, folder: Path) -> str:
     places = _places(packed)
     _place({name: _chunks(packed, *place) for name, place in places.items()}, folder)
     return identify(folder)
+
+
+def keep(packed: Path, policy_id: str, root: Path) -> None:
+    """Unpack a version that arrived to `root`/`policy_id`, durably; the packed file is removed, whatever comes of it.
+
+    PolicyProblem when its files have another hash, FileProblem when they are malformed; then nothing is kept.
+    """
+    incoming = root / f"incoming-{policy_id}"
+    try:
+        if (found := unpack(packed, incoming)) != policy_id:
+            raise PolicyProblem(f"the files that arrived have the hash {found[:12]}; they were damaged on the way")
+        incoming.rename(root / policy_id)
+    finally:
+        packed.unlink()
+        shutil.rmtree(incoming, ignore_errors=True)
 
 
 def _sizes(folder: Path) -> dict[str, int]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import pkgutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -111,19 +112,25 @@ def make_lerobot(config: object) -> LeRobot:
     """A robot from LeRobot's configuration, such as `{"type": "so101_follower", "port": "/dev/ttyACM0", "id": "a"}`."""
     if not isinstance(config, Mapping) or "type" not in config:
         raise UsageError("A LeRobot robot needs `robot` with its type, and what LeRobot wants of that type.")
-    import draccus
     from lerobot import robots
+
+    return made("robot", robots, robots.RobotConfig, robots.make_robot_from_config, config)
+
+
+def made[T](what: str, package: ModuleType, base: type, make: Callable[[Any], T], config: Mapping[str, object]) -> T:
+    """What LeRobot makes of a configuration with a `type`; UsageError, which says `what`, where it cannot."""
+    import draccus
     from lerobot.utils.import_utils import register_third_party_plugins
 
     # LeRobot knows a type only after its package was imported.
-    for package in pkgutil.iter_modules(robots.__path__):
-        if package.ispkg:
-            plugins.bring_in(f"lerobot.robots.{package.name}")
+    for inner in pkgutil.iter_modules(package.__path__):
+        if inner.ispkg:
+            plugins.bring_in(f"{package.__name__}.{inner.name}")
     register_third_party_plugins()
     try:
-        return robots.make_robot_from_config(draccus.decode(robots.RobotConfig, dict(config)))
+        return make(draccus.decode(base, dict(config)))
     except (draccus.utils.ParsingError, ValueError, TypeError, KeyError, ImportError) as problem:
-        raise UsageError(f"LeRobot cannot make a robot of {dict(config)}: {problem}") from problem
+        raise UsageError(f"LeRobot cannot make a {what} of {dict(config)}: {problem}") from problem
 
 
 def _check_features(robot: LeRobot, spec: TaskSpec) -> None:

@@ -8,7 +8,6 @@ moves. Hand-overs are blended (enpire/fleet/handover.py), and every frame is rec
 from __future__ import annotations
 
 import os
-import pkgutil
 import select
 import sys
 import termios
@@ -20,12 +19,12 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
-from enpire import plugins
 from enpire.errors import RobotProblem, UsageError
 from enpire.files import parse
 from enpire.fleet.chunks import LoadedPolicy
 from enpire.interfaces import Rig, Task
 from enpire.types import FloatArray, IntArray, MaskArray, Observation, Order, TaskSpec
+from robot_drivers.lerobot_robot import made
 
 if TYPE_CHECKING:
     from lerobot.teleoperators import Teleoperator
@@ -161,19 +160,10 @@ def _features(device: Teleoperator) -> set[str]:
 
 def make_teleoperator(config: Mapping[str, object]) -> Teleoperator:
     """A teleoperator from LeRobot's configuration; UsageError where LeRobot cannot make one of it."""
-    import draccus
     from lerobot import teleoperators
-    from lerobot.utils.import_utils import register_third_party_plugins
 
-    # LeRobot knows a type only after its package was imported.
-    for package in pkgutil.iter_modules(teleoperators.__path__):
-        if package.ispkg:
-            plugins.bring_in(f"lerobot.teleoperators.{package.name}")
-    register_third_party_plugins()
-    try:
-        return teleoperators.make_teleoperator_from_config(draccus.decode(teleoperators.TeleoperatorConfig, config))
-    except (draccus.utils.ParsingError, ValueError, TypeError, KeyError, ImportError) as problem:
-        raise UsageError(f"LeRobot cannot make a teleoperator of {dict(config)}: {problem}") from problem
+    make = teleoperators.make_teleoperator_from_config
+    return made("teleoperator", teleoperators, teleoperators.TeleoperatorConfig, make, config)
 
 
 def open_lerobot(task: Task, rig: Rig, seed: int, options: Mapping[str, object]) -> Person:

@@ -263,14 +263,7 @@ class PolicyServer:
 
     def _take_over(self, policy_id: str, parts: Path) -> Policy:
         """On the loader's thread: check the files that arrived, keep them by their hash, load them."""
-        incoming = self._folder / f"incoming-{policy_id}"
-        try:
-            if (found := versions.unpack(parts, incoming)) != policy_id:
-                raise PolicyProblem(f"the files that arrived have the hash {found[:12]}; they were damaged on the way")
-            incoming.rename(self._folder / policy_id)
-        finally:
-            parts.unlink()
-            shutil.rmtree(incoming, ignore_errors=True)
+        versions.keep(parts, policy_id, self._folder)
         kept = [path for path in self._folder.iterdir() if path.is_dir() and path.name not in self._versions]
         for path in sorted(kept, key=lambda path: path.stat().st_mtime_ns, reverse=True)[KEPT:]:
             shutil.rmtree(path, ignore_errors=True)

@@ -198,14 +198,7 @@ class PolicyShelf:
         return _checked(EXPERT, self._task.expert(self._seed), SOURCE_EXPERT)
 
     def _keep(self, policy_id: str, packed: Path) -> LoadedPolicy:
-        incoming = self._folder / f"incoming-{policy_id}"
-        try:
-            if (found := versions.unpack(packed, incoming)) != policy_id:
-                raise PolicyProblem(f"the files that arrived have the hash {found[:12]}; they were damaged on the way")
-            incoming.rename(self._folder / policy_id)
-        finally:
-            packed.unlink()
-            shutil.rmtree(incoming, ignore_errors=True)
+        versions.keep(packed, policy_id, self._folder)
         self._forget_old()
         return self._made(policy_id)
 
