@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,13 +15,15 @@ import pytest
 from enpire.fleet.arrivals import Delivered, Refused
 from enpire.fleet.messages import PicturesPart, decode
 from enpire.fleet.zmq_link import StationLink
+from enpire.store import durable
 from tests.chaos.cut_proxy import CutProxy
 from tests.enpire.fleet.bench import Bench
 from tests.enpire.fleet.chaos import ChaosProxy, Faults
 from tests.enpire.fleet.pictured import Pictured
 from tests.enpire.fleet.point_task import environment
 
-SIZE = 6 * 2**20
+SIZE = 16 * 2**20
+"""More than four parts above three fifths: whoever is stopped there is not done, however quick the machine."""
 
 
 class Lab(Bench):
@@ -100,7 +103,7 @@ def test_a_wire_that_is_cut_in_the_middle_goes_on_where_it_was(lab: Lab, monkeyp
             joined = len(lab.joined())
             lab.until(lambda: lab.stations[0].courier.lease == 0)
             proxy.mend()
-            lab.until(lambda joined=joined: len(lab.joined()) > joined)
+            lab.until(lambda joined=joined: len(lab.joined()) > joined and lab.stations[0].courier.lease)
         lab.whole(order_id)
     finally:
         proxy.close()
@@ -131,7 +134,9 @@ def test_a_new_orchestrator_goes_on_where_the_old_one_was_killed(lab: Lab, monke
     assert sent() < 1.9 * SIZE
 
 
-def test_a_station_that_is_killed_in_the_middle_goes_on(lab: Lab) -> None:
+def test_a_station_that_is_killed_in_the_middle_goes_on(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = durable.append
+    monkeypatch.setattr(durable, "append", lambda path, data: (time.sleep(0.01), append(path, data)))
     station = lab.station()
     ids = [station.put(SIZE, seed) for seed in range(2)]
     lab.stations.clear()
