@@ -39,7 +39,7 @@ class TaskPlan:
 
 
 TASKS: Mapping[str, TaskPlan] = {
-    "push_t": TaskPlan(base="clone_push_t", habc="habc_push_t", demonstrations=500, rounds=4, episodes=100)
+    "push_t": TaskPlan(base="clone_push_t", habc="habc_push_t", demonstrations=1000, rounds=4, episodes=250)
 }
 """Tasks that need more than the others."""
 
