@@ -24,7 +24,7 @@ from pathlib import Path
 from benchmarks.machine import describe
 from enpire import inbox
 from enpire.fleet.station_file import write_station
-from tests.chaos.cut_proxy import CutProxy
+from sim.lost_network import Relay
 from tests.chaos.harness import (
     LEARNER,
     STATION,
@@ -83,7 +83,7 @@ class World:
         port = free_port()
         self.orchestrator = Orchestrator(write_campaign(root / "files", bind=f"tcp://127.0.0.1:{port}"), self.home)
         self.orchestrator.log = root / "orchestrator.log"
-        self.proxy = CutProxy(("127.0.0.1", port))
+        self.relay = Relay(f"tcp://127.0.0.1:{port}")
         options = {"period_s": 0.01}
         self.file = point_station(root / "far-disk", "far", lanes=4, options=options, min_free_mb=16)
         write_station(self.file, root / "far.yaml")
@@ -97,7 +97,7 @@ class World:
         self.start_far()
 
     def start_far(self) -> None:
-        command = [sys.executable, "-m", STATION, str(self.root / "far.yaml"), "--connect", self.proxy.address]
+        command = [sys.executable, "-m", STATION, str(self.root / "far.yaml"), "--connect", self.relay.address]
         with (self.root / "far.log").open("ab") as log:
             self.far = subprocess.Popen(command, env=environment(), stdout=log, stderr=log)
 
@@ -109,8 +109,8 @@ class World:
             "kill -9 local station": lambda: self._kill_child(STATION),
             "kill -9 learner": lambda: self._kill_child(LEARNER),
             "kill -9 far station": self._kill_far,
-            "network cut": lambda: self._cut(self.proxy.cut),
-            "network stalled": lambda: self._cut(self.proxy.stall),
+            "network cut": lambda: self._cut(self.relay.lose),
+            "network stalled": lambda: self._cut(self.relay.stall),
             "orchestrator hangs": self._hang,
         }
         if all(disk.mounted for disk in self.disks.values()):
@@ -140,7 +140,7 @@ class World:
         if self.far is not None:
             self.far.kill()
             self.far.wait()
-        self.proxy.close()
+        self.relay.close()
         self.witness.stop()
 
     def end(self) -> int:
@@ -175,7 +175,7 @@ class World:
     def _cut(self, how: Callable[[], None]) -> bool:
         how()
         time.sleep(self.draw.choice((0.2, 1.0, 4.0, 8.0)))
-        self.proxy.mend()
+        self.relay.find()
         return True
 
     def _hang(self) -> bool:

@@ -2,24 +2,27 @@
 
 For each task a real campaign (orchestrator, one station, reset by the robot, fast pace) has the varied expert work
 until so many hours of rollouts are recorded, resets not counted, while commands are dropped and delayed, grasps slip,
-things jam, calibrations drift and the power fails: every fault that the task knows. With `--lanes 1` sensors and
-cameras freeze, too, and the station records its cameras, which is how it sees that. The robot works inside an envelope
-of forces and places that is the task's own. A call for a person is answered with `resume`, a second later: the
-person puts in order the things of the lanes that could not reset. Calls are counted by what the ledger says: every
-lane whose reset was given up, however many were answered at once, and every other alarm. At the end every order must
-have ended, and none as unsafe. Interrupted, the same command goes on where the ledger stands (`--home`).
+things jam, calibrations drift and the power fails: every fault that the task knows. The station is reached over a
+network that is lost now and then, for a moment, for longer than it may be silent, or until its orders are given up.
+With `--lanes 1` sensors and cameras freeze, too, and the station records its cameras, which is how it sees that. The
+robot works inside an envelope of forces and places that is the task's own. A call for a person is answered with
+`resume`, a second later: the person puts in order the things of the lanes that could not reset. Calls are counted by
+what the ledger says: every lane whose reset was given up, however many were answered at once, and every other alarm.
+At the end every order must have ended, and none as unsafe. Interrupted, the same command goes on where the ledger
+stands (`--home`).
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -28,7 +31,10 @@ import yaml
 
 from benchmarks.machine import describe
 from enpire import inbox, plugins
-from enpire.home import open_home
+from enpire.campaign import read_campaign
+from enpire.fleet.local import station_files
+from enpire.fleet.processes import LocalStations
+from enpire.home import Home, open_home
 from enpire.intervals import wilson
 from enpire.store.arrays import unpack
 from enpire.store.connection import run
@@ -36,7 +42,9 @@ from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.types import TaskSpec
 from sim.faults import known_faults
+from sim.lost_network import Relay
 from sim.tasks import bag_rig, gpu_rig, ziptie_rig
+from tests.chaos.harness import free_port
 
 FAULTS: Mapping[str, float] = {
     "dropped_command": 0.05, "delayed_command": 0.05, "slipping_gripper": 0.02, "jammed": 0.02,
@@ -55,6 +63,9 @@ ENVELOPES: Mapping[str, Mapping[str, object]] = {
 """Task -> the envelope of its station: a pin's servo presses with less than 8 N unless something pushes back, a pusher
 feels no force, and what two arms handle bears `GENTLE_N` on each axis."""
 LOOK_S, REST_S, STALLED_S = 1.0, 60.0, 10.0
+LOST_EVERY_S, LOST_S = 60.0, (1.0, 8.0, 35.0)
+"""The network is there for about so long, and gone for one of these: less than a station may be silent (5 s), more, and
+more than orders wait for it (30 s)."""
 TASKS = ["pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting", "bag_packing"]
 
 
@@ -90,18 +101,20 @@ def largest_force_n(home: Path, spec: TaskSpec) -> float:
 
 
 def campaign_file(name: str, lanes: int, folder: Path) -> Path:
-    """A campaign that demonstrates for ever."""
+    """A campaign that demonstrates for ever; the one that lies there when the run goes on."""
+    path = folder / "campaign.yaml"
+    if path.exists():
+        return path
     faults = " ".join(f"{kind}={share:g}" for kind, share in faults_of(name, lanes).items())
     content = {
         "name": f"unattended_{name}", "task": name, "recipe": "habc_plus", "budget": {"wall_s": 0.0},
         "base": {"demonstrations": 10**9},
         "stations": {
-            "count": 1, "lanes": lanes, "reset": "robot", "record": "all" if lanes == 1 else [],
-            "options": {"faults": faults, "envelope": ENVELOPES[name]},
+            "count": 0, "lanes": lanes, "reset": "robot", "record": "all" if lanes == 1 else [],
+            "options": {"faults": faults, "envelope": ENVELOPES[name]}, "bind": f"tcp://127.0.0.1:{free_port()}",
         },
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "campaign.yaml"
     path.write_text(yaml.safe_dump(content))
     return path
 
@@ -135,13 +148,12 @@ def leave_alone(name: str, asked: argparse.Namespace) -> bool:
     SqliteLedger(home.root / "ledger.db").close()
     began_s, answered = time.monotonic(), account(home.root, spec).alarms
     if account(home.root, spec).hours < asked.hours:
-        command = [sys.executable, "-m", "enpire.cli", "run", str(path), "--headless", "--home", str(home.root)]
-        with (folder / "log.txt").open("ab") as log:
-            lab = subprocess.Popen(command, stdout=log, stderr=log)
-            try:
-                _watch(lab, home.root, spec, asked.hours, answered)
-            finally:
-                _end(lab, home.root)
+        lab = Lab(path, home)
+        try:
+            _watch(lab, spec, asked.hours, answered)
+        finally:
+            lab.close()
+        print(f"{name}: the network was lost {lab.lost} times")
     kept = say(name, account(home.root, spec), time.monotonic() - began_s)
     faults = ", ".join(f"{kind} {share:g}" for kind, share in faults_of(name, asked.lanes).items())
     felt = (
@@ -151,29 +163,61 @@ def leave_alone(name: str, asked: argparse.Namespace) -> bool:
     return kept
 
 
-def _watch(lab: subprocess.Popen[bytes], home: Path, spec: TaskSpec, hours: float, answered: int) -> None:
-    """Answer calls until there is enough; SystemExit when the campaign ended by itself."""
+class Lab:
+    """A campaign, its station, and the network between them, which is lost now and then."""
+
+    def __init__(self, campaign: Path, home: Home) -> None:
+        self.home, self.log, plan = home.root, campaign.parent / "log.txt", read_campaign(campaign)
+        self._relay = Relay(plan.stations.bind)
+        (file,) = station_files(replace(plan, stations=replace(plan.stations, count=1)), home)
+        self._stations = LocalStations([file], self._relay.address, home.stations / "logs")
+        self._draw, self._turn_s = random.Random(0), time.monotonic() + LOST_EVERY_S
+        self._there, self.lost = True, 0
+        command = [sys.executable, "-m", "enpire.cli", "run", str(campaign), "--headless", "--home", str(home.root)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        self._stations.start()
+
+    def look(self) -> None:
+        """Lose or find the network when it is time; start a station anew that ended; SystemExit when the loop ended."""
+        if self.process.poll() is not None:
+            raise SystemExit(f"The campaign ended by itself (exit {self.process.returncode}); see {self.log}.")
+        self._stations.supervise()
+        if (now := time.monotonic()) < self._turn_s:
+            return
+        if self._there:
+            self._relay.lose()
+            self.lost += 1
+            self._turn_s = now + self._draw.choice(LOST_S)
+        else:
+            self._relay.find()
+            self._turn_s = now + LOST_EVERY_S * self._draw.uniform(0.5, 1.5)
+        self._there = not self._there
+
+    def close(self) -> None:
+        """End it; an interrupted campaign is kept, to go on."""
+        self._stations.stop()
+        self._relay.close()
+        if self.process.poll() is None:
+            # Not SIGINT: what a shell starts in the background ignores that.
+            self.process.terminate()
+            self.process.wait(REST_S)
+
+
+def _watch(lab: Lab, spec: TaskSpec, hours: float, answered: int) -> None:
+    """Answer calls until there is enough."""
     seen, moved_s = -1, time.monotonic()
-    while (now := account(home, spec)).hours < hours:
-        if lab.poll() is not None:
-            raise SystemExit(f"The campaign ended by itself (exit {lab.returncode}); see {home.parent / 'log.txt'}.")
+    while (now := account(lab.home, spec)).hours < hours:
+        lab.look()
         if sum(now.outcomes.values()) != seen:
             seen, moved_s = sum(now.outcomes.values()), time.monotonic()
         # The same alarm again is no new event: a lab that stands still is one whose call was not yet answered.
         if now.alarms > answered or time.monotonic() - moved_s > STALLED_S:
             answered, moved_s = now.alarms, time.monotonic()
-            inbox.leave(home / "inbox", "resume", by="the benchmark's person")
+            inbox.leave(lab.home / "inbox", "resume", by="the benchmark's person")
         time.sleep(LOOK_S)
-    inbox.leave(home / "inbox", "end campaign", by="the benchmark")
-    lab.wait(REST_S)
-
-
-def _end(lab: subprocess.Popen[bytes], home: Path) -> None:
-    """An interrupted one is kept, to go on."""
-    if lab.poll() is None:
-        # Not SIGINT: what a shell starts in the background ignores that.
-        lab.terminate()
-        lab.wait(REST_S)
+    inbox.leave(lab.home / "inbox", "end campaign", by="the benchmark")
+    lab.process.wait(REST_S)
 
 
 def say(name: str, end: Account, wall_s: float) -> bool:

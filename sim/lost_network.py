@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import selectors
 import socket
 import threading
 
@@ -18,65 +18,81 @@ class Relay:
         host, _, port = upstream.removeprefix("tcp://").rpartition(":")
         self._upstream = (host, int(port))
         self._door = socket.create_server(("127.0.0.1", 0))
+        self._door.setblocking(False)
         self.address = f"tcp://127.0.0.1:{self._door.getsockname()[1]}"
-        self._there = threading.Event()
-        self._there.set()
-        self._lock = threading.Lock()
-        self._open: list[socket.socket] = []
-        threading.Thread(target=self._accept, name="relay", daemon=True).start()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._door, selectors.EVENT_READ)
+        self._other: dict[socket.socket, socket.socket] = {}
+        self._lost, self._stalled, self._ending = threading.Event(), threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
+        self._thread.start()
 
     def lose(self) -> None:
         """The network is gone: connections break, and new ones are closed at once."""
-        self._there.clear()
-        self._break()
+        self._lost.set()
+
+    def stall(self) -> None:
+        """Connections stay and nothing comes through, as on a link that is open at one end."""
+        self._stalled.set()
 
     def find(self) -> None:
         """The network is back."""
-        self._there.set()
+        self._stalled.clear()
+        self._lost.clear()
 
     def close(self) -> None:
         """End the relay. Allowed twice."""
-        self.lose()
+        self._ending.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ending.wait(0.02 if self._stalled.is_set() else 0.0):
+            if self._lost.is_set():
+                self._drop_all()
+            if not self._stalled.is_set():
+                for key, _ in self._selector.select(0.02):
+                    self._ready(key.fileobj)  # pyright: ignore[reportArgumentType]
+        self._drop_all()
         self._door.close()
+        self._selector.close()
+
+    def _ready(self, ready: socket.socket) -> None:
+        if ready is self._door:
+            self._accept()
+        elif ready in self._other:
+            self._pass_on(ready)
 
     def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._door.accept()
-            except OSError:
-                return
-            if not self._there.is_set():
-                near.close()
-                continue
-            try:
-                far = socket.create_connection(self._upstream, timeout=5.0)
-            except OSError:
-                near.close()
-                continue
-            far.settimeout(None)
-            with self._lock:
-                self._open += [near, far]
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self._pump, args=(source, sink), name="relay pump", daemon=True).start()
-
-    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        near, _ = self._door.accept()
+        if self._lost.is_set():
+            near.close()
+            return
         try:
-            while data := source.recv(65536):
-                sink.sendall(data)
+            far = socket.create_connection(self._upstream, timeout=1.0)
         except OSError:
-            pass  # The other side broke, or the network was lost: both ends are closed below.
-        finally:
-            _end(source)
-            _end(sink)
+            near.close()
+            return
+        for one, other in ((near, far), (far, near)):
+            one.settimeout(1.0)
+            self._other[one] = other
+            self._selector.register(one, selectors.EVENT_READ)
 
-    def _break(self) -> None:
-        with self._lock:
-            ended, self._open = self._open, []
-        for one in ended:
-            _end(one)
+    def _pass_on(self, source: socket.socket) -> None:
+        try:
+            data = source.recv(65536)
+            if data:
+                self._other[source].sendall(data)
+                return
+        except OSError:
+            pass  # One of the two broke: both end.
+        self._drop(source)
 
+    def _drop(self, one: socket.socket) -> None:
+        for side in (one, self._other.get(one)):
+            if side is not None and self._other.pop(side, None) is not None:
+                self._selector.unregister(side)
+                side.close()
 
-def _end(one: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # It may not be connected any more.
-        one.shutdown(socket.SHUT_RDWR)
-    one.close()
+    def _drop_all(self) -> None:
+        for one in list(self._other):
+            self._drop(one)

@@ -19,7 +19,7 @@ from enpire.errors import LedgerProblem
 from enpire.fleet.curve_keys import enroll, server_keys
 from enpire.fleet.station_file import StationFile, write_station
 from enpire.store.ledger import SqliteLedger
-from tests.chaos.cut_proxy import CutProxy
+from sim.lost_network import Relay
 from tests.chaos.harness import Orchestrator, Witness, audit, free_port, until
 from tests.chaos.point_lab import write_campaign
 from tests.enpire.fleet.point_task import environment, point_station
@@ -144,20 +144,20 @@ def test_a_stop_that_was_asked_while_a_station_was_away_holds_it_when_it_is_back
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["cut", "stall"])
+@pytest.mark.parametrize("how", ["lose", "stall"])
 def test_a_station_without_network_goes_on_where_it_was(lab: Lab, how: str) -> None:
-    proxy = CutProxy(("127.0.0.1", lab.port))
+    relay = Relay(f"tcp://127.0.0.1:{lab.port}")
     try:
-        lab.station("alpha", proxy.address)
+        lab.station("alpha", relay.address)
         lab.works("alpha")
         for away_s in (0.5, 3.0, 9.0):
-            getattr(proxy, how)()
+            getattr(relay, how)()
             time.sleep(away_s)
-            proxy.mend()
+            relay.find()
             lab.works("alpha")
         lab.nothing_is_lost()
     finally:
-        proxy.close()
+        relay.close()
 
 
 def test_an_orchestrator_that_hangs_for_six_seconds_goes_on_with_the_same_stations(lab: Lab) -> None:

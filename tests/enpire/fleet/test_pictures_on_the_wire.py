@@ -16,7 +16,7 @@ from enpire.fleet.arrivals import Delivered, Refused
 from enpire.fleet.messages import PicturesPart, decode
 from enpire.fleet.zmq_link import StationLink
 from enpire.store import durable
-from tests.chaos.cut_proxy import CutProxy
+from sim.lost_network import Relay
 from tests.enpire.fleet.bench import Bench
 from tests.enpire.fleet.chaos import ChaosProxy, Faults
 from tests.enpire.fleet.pictured import Pictured
@@ -94,19 +94,19 @@ def test_large_episodes_of_two_stations_and_small_ones_between_them(lab: Lab) ->
 
 def test_a_wire_that_is_cut_in_the_middle_goes_on_where_it_was(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = bytes_sent(monkeypatch)
-    proxy = CutProxy(("127.0.0.1", int(lab.bind.rpartition(":")[2])))
+    relay = Relay(lab.bind)
     try:
-        order_id = lab.station(address=proxy.address).put(SIZE)
+        order_id = lab.station(address=relay.address).put(SIZE)
         for share in (1, 2, 3):
             lab.until(lambda share=share: lab.came(order_id) > share * SIZE // 5)
-            proxy.cut()
+            relay.lose()
             joined = len(lab.joined())
             lab.until(lambda: lab.stations[0].courier.lease == 0)
-            proxy.mend()
+            relay.find()
             lab.until(lambda joined=joined: len(lab.joined()) > joined and lab.stations[0].courier.lease)
         lab.whole(order_id)
     finally:
-        proxy.close()
+        relay.close()
     assert sent() < 2 * SIZE
     assert len(lab.joined()) >= 4
 
