@@ -188,6 +188,9 @@ class World:
         self.disks[name].fill()
         time.sleep(self.draw.uniform(0.5, 4.0))
         self.disks[name].clear()
+        if not self.orchestrator.alive:
+            # One that was just starting says that there is no room, and ends; a service manager starts it again.
+            self.orchestrator.start()
         return True
 
 
