@@ -1,7 +1,7 @@
 """What is lost when everything breaks at random: `python -m benchmarks.chaos [--events 200] [--seed 1]`.
 
 Real processes of one campaign on the point task: the orchestrator, two stations of its own, one that reaches it over
-a wire of ours, a learner. At random moments one of them is killed (-9), all are killed at once, the wire is cut or
+a wire of ours and records a camera, a learner. At random moments one of them is killed (-9), all are killed at once, the wire is cut or
 stalls, the orchestrator hangs, or a disk is full. A witness reads every spool, so it knows what must not be lost; at
 the end the ledger and the files are audited against it. Full disks need root (a small tmpfs), or are left out.
 """
@@ -42,7 +42,11 @@ from tests.chaos.point_lab import write_campaign
 from tests.enpire.fleet.point_task import environment, point_station
 
 PATIENCE_S = 60.0
-ROOMY = "1g"
+ENDED_BY_A_PERSON = 3
+"""Exit code of a campaign that ended without its goal."""
+ROOMY = "4g"
+PICTURE_PX = 160
+"""Side of what the far station's camera sees: noise, so that the pictures of an episode take several parts to upload."""
 
 
 class SmallDisk:
@@ -84,8 +88,8 @@ class World:
         self.orchestrator = Orchestrator(write_campaign(root / "files", bind=f"tcp://127.0.0.1:{port}"), self.home)
         self.orchestrator.log = root / "orchestrator.log"
         self.relay = Relay(f"tcp://127.0.0.1:{port}")
-        options = {"period_s": 0.01}
-        self.file = point_station(root / "far-disk", "far", lanes=4, options=options, min_free_mb=16)
+        options = {"period_s": 0.01, "picture_px": PICTURE_PX}
+        self.file = point_station(root / "far-disk", "far", lanes=4, options=options, record="all", min_free_mb=16)
         write_station(self.file, root / "far.yaml")
         spools = [self.home / "stations" / f"sim-{number}" / "spool" for number in (1, 2)]
         self.witness = Witness([*spools, self.file.home / "spool"])
@@ -255,14 +259,16 @@ def main() -> int:
             code = world.end()
             world.close()
             found = audit(world.home, world.witness)
+            if found.problems() or code != ENDED_BY_A_PERSON:
+                print(world.said(), file=sys.stderr)
         finally:
             world.close()
             for disk in world.disks.values():
                 disk.close()
     print(told(done, found, world.witness, time.monotonic() - began))
-    for problem in [*found.problems(), *([] if code == 3 else [f"the orchestrator ended with {code}"])]:
+    for problem in [*found.problems(), *([] if code == ENDED_BY_A_PERSON else [f"the orchestrator ended with {code}"])]:
         print(f"PROBLEM   {problem}")
-    return int(bool(found.problems()) or code != 3)
+    return int(bool(found.problems()) or code != ENDED_BY_A_PERSON)
 
 
 if __name__ == "__main__":

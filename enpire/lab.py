@@ -41,7 +41,7 @@ class StationSeat:
     """Monotonic clock of the last sign of life."""
     away_since_s: float | None = None
     earlier_s: dict[str, float] = field(default_factory=dict[str, float])
-    """Robot time of its processes before the one that speaks now, by phase."""
+    """Robot time of its processes before the one that speaks now, by phase, less what that did before this session."""
     spoken_s: dict[str, float] = field(default_factory=dict[str, float])
     """Robot time of the process that speaks now, as its last beat said."""
     verdicts: list[str] = field(default_factory=list[str])
@@ -57,11 +57,18 @@ class StationSeat:
         both = (self.earlier_s, self.spoken_s)
         return {phase: sum(one.get(phase, 0.0) for one in both) for phase in {**both[0], **both[1]}}
 
-    def hear(self, beat: Beat, now_s: float) -> None:
-        """Take a beat. The time of one process never falls, so where it does another process speaks from now on."""
-        if sum(beat.seconds.values()) < sum(self.spoken_s.values()):
+    def hear(self, beat: Beat, now_s: float, began_s: float) -> None:
+        """Take a beat of a session that began at `began_s`.
+
+        What a process older than the session did before it counted there. The time of one process never falls, so where
+        it does another process speaks from now on.
+        """
+        said = {str(phase): seconds for phase, seconds in beat.seconds.items()}
+        if not self.spoken_s and sum(said.values()) > now_s - began_s:
+            self.earlier_s = {phase: -seconds for phase, seconds in said.items()}
+        elif sum(said.values()) < sum(self.spoken_s.values()):
             self.earlier_s = self.seconds()
-        self.spoken_s = {str(phase): seconds for phase, seconds in beat.seconds.items()}
+        self.spoken_s = said
         self.last_beat, self.heard_s, self.away_since_s = beat, now_s, None
 
 

@@ -56,6 +56,8 @@ class Courier:
         """The fence token; 0 while the station has none."""
         self.fenced = False
         """Another process took this station's name: stop."""
+        self.taken_s = -1e9
+        """When the orchestrator last took an episode, or asked for pictures of one."""
         self.preview_port = 0
         """Where the orchestrator takes live pictures; 0 for nowhere."""
         self._greeting, self._greeted_s = 0, -1e9
@@ -149,7 +151,7 @@ class Courier:
     def _read(self, want: WantPictures) -> None:
         """Read a part of an episode's pictures, unless it is acknowledged by now."""
         if want.order_id in self._spool:
-            self._announced[want.order_id] = self._clock()
+            self._announced[want.order_id] = self.taken_s = self._clock()
             self._parts.append((want.order_id, self._helper.submit(_sealed, self._spool, want, self.lease)))
 
     def _ship_parts(self) -> None:
@@ -195,6 +197,7 @@ class Courier:
         return True
 
     def _acknowledged(self, message: Acknowledge) -> None:
+        self.taken_s = self._clock()
         for order_id in message.order_ids:
             sent_s = self._in_flight.pop(order_id, -1e9)
             self._acknowledged_s = max(self._acknowledged_s, sent_s)

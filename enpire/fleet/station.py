@@ -47,7 +47,8 @@ from enpire.verifiers import judged_by
 _IDLE_S = 0.02
 """How long an idle station listens before it looks around."""
 _LAST_WORDS_S, _HURRY_S = 8.0, 0.8
-"""How long a station that leaves goes on delivering: when the orchestrator told it to, when a signal did."""
+"""How long a station that leaves goes on delivering: when the orchestrator told it to, since that last took something;
+when a signal did, in all."""
 _LOOK_S = 0.25
 """How often the robot's own stop is looked at."""
 
@@ -83,7 +84,7 @@ class Station:
         self._paused = False
         self._stop_id, self._stop_by = "", ""
         """The stop that somebody asked of the station itself, until it is resumed."""
-        self._leaving, self._leave_by_s = "", float("inf")
+        self._leaving, self._patience_s, self._asked_to_leave_s = "", float("inf"), 0.0
         self._pace = Pace(0.0 if file.pace == "fast" else self._task.spec.period_s, computer.clock)
         self._resting = True
         self._looked_s = self._clock()
@@ -154,10 +155,10 @@ class Station:
         self._courier.ask(self._shelf.next_wish())
         self._courier.ship()
 
-    def ask_to_leave(self, cause: str, within_s: float = _HURRY_S) -> None:
+    def ask_to_leave(self, cause: str, patience_s: float = _HURRY_S) -> None:
         """Leave as soon as the period is over. Allowed in a signal handler, and again to be quicker."""
-        self._leaving = self._leaving or cause
-        self._leave_by_s = min(self._leave_by_s, self._clock() + within_s)
+        self._leaving, self._asked_to_leave_s = self._leaving or cause, self._clock()
+        self._patience_s = min(self._patience_s, patience_s)
 
     def leave(self) -> int:
         """Abort what runs, give back what has not begun, keep everything in the spool, say goodbye."""
@@ -174,7 +175,10 @@ class Station:
 
     def deliver(self) -> bool:
         """Ship what waits here for a moment; whether there is more, and time for it."""
-        if not (len(self._spool) and self._courier.lease and self._clock() < self._leave_by_s):
+        since_s = self._asked_to_leave_s
+        if self._patience_s > _HURRY_S:
+            since_s = max(since_s, self._courier.taken_s)
+        if not (len(self._spool) and self._courier.lease and self._clock() - since_s < self._patience_s):
             return False
         self._courier.ship()
         self._courier.hear(0.02)

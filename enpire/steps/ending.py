@@ -10,8 +10,9 @@ from enpire.steps.heed import heed_stops
 from enpire.steps.improve import PATIENCE
 from enpire.steps.record import end_orders, record, robot_time
 
-REST_S, LAST_REST_S = 1.2, 10.0
-"""How long the wind-up waits for episodes that the stations give back: after an interruption, at the campaign's end."""
+REST_S, LAST_REST_S = 1.2, 120.0
+"""How long the wind-up waits at most for what stations give back: after an interruption, at the campaign's end.
+A station leaves when it has delivered everything, or when nobody takes it."""
 
 INTERRUPTED = "interrupted"
 """What is wanted after Ctrl-C or SIGTERM."""
@@ -56,7 +57,8 @@ def _ended(lab: Lab, reached: bool, reason: str, *, over: bool = True) -> Ending
 
 
 def _patience_s(lab: Lab) -> float:
-    if all(seat.away_since_s is not None for seat in lab.stations.values()):
+    here = {name for name, seat in lab.stations.items() if seat.away_since_s is None}
+    if here.isdisjoint(order.station for order in lab.state.open.values()):
         return 0.0
     return LAST_REST_S if lab.state.over and lab.wanted != INTERRUPTED else REST_S
 

@@ -229,7 +229,7 @@ def _beat(lab: Lab, beat: Beat) -> None:
         inbox.leave(lab.home.inbox, "stop", beat.station, f"{beat.stop_by} at the station", beat.stop_id)
     if beat.deployed and (before is None or before.deployed != beat.deployed):
         lab.write(("station runs", {"station": beat.station, "policy_id": beat.deployed}))
-    seat.hear(beat, lab.clock())
+    seat.hear(beat, lab.clock(), lab.began_s)
 
 
 def _give_up_the_silent(lab: Lab) -> None:

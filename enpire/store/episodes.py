@@ -41,7 +41,6 @@ class FolderStore:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._campaign_of: dict[str, str] = {}
 
     def put(self, episode: Episode, arrays_file: bytes) -> Path:
         """Make one episode durable; putting the same id again is a no-op. StorageFull when the disk refuses.
@@ -64,7 +63,6 @@ class FolderStore:
             _check_same(self.facts(folder) if folder.is_dir() else earlier, recording.episode)
             folders.append(folder)
         self._reveal({folder: recording for folder, recording in batch.items() if not folder.is_dir()})
-        self._campaign_of.update({folder.name: folder.parent.name for folder in folders})
         return folders
 
     def get(self, order_id: str) -> Episode:
@@ -108,13 +106,11 @@ class FolderStore:
     def folder(self, order_id: str, campaign_id: str = "") -> Path:
         """Where an episode lies; with its campaign named, where it would lie. UnknownName when it is nowhere."""
         _check_name(order_id)
-        known = campaign_id or self._campaign_of.get(order_id, "")
-        if known:
-            _check_name(known)
-            return self.root / known / order_id
-        for campaign in self._campaigns():
+        if campaign_id:
+            _check_name(campaign_id)
+            return self.root / campaign_id / order_id
+        for campaign in reversed(self._campaigns()):
             if (campaign / order_id).is_dir():
-                self._campaign_of[order_id] = campaign.name
                 return campaign / order_id
         raise UnknownName(f"No episode {order_id} lies below {self.root}; `ids()` lists those that do.")
 
