@@ -90,9 +90,13 @@ class Bench:
     def tick(self, action: FloatArray, moving: MaskArray | None = None) -> FloatArray:
         """Command one period and let it pass; returns what was sent."""
         sent = self.rig.act(action, self.all if moving is None else moving)
+        self.pass_period()
+        return sent
+
+    def pass_period(self) -> None:
+        """Let one period pass, where time passes by itself."""
         if self.subject.realtime:
             time.sleep(self.spec.period_s)
-        return sent
 
     def rest(self) -> Observation:
         """Let a moving robot come to rest by holding, and see where it is."""

@@ -21,14 +21,12 @@ from enpire.fleet.fields import Fields
 from enpire.fleet.questions import SCHEMA, Message, error_out
 from enpire.processes import end_last
 from robot_drivers.guard_door import NOBODY, Door
-from robot_drivers.guard_rules import GuardRules, Ticket
+from robot_drivers.guard_rules import CommandRate, GuardRules, Ticket
 from robot_drivers.guard_settings import GuardSettings, open_guarded_rig
 from robot_drivers.guard_worker import GuardWorker, Job
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.latch import Latch
 
-LEAST_PERIODS = 0.5
-"""Least time between two commands in real time; a quicker runner would outrun the limits on steps."""
 FIRST_RUNNER_S = 60.0
 
 
@@ -43,8 +41,8 @@ class Guard:
         self._rig = rig
         self._latch = Latch(settings.latch)
         self._door = Door(settings.folder, self.rules.dropped)
-        least_s = LEAST_PERIODS * period_s if settings.pace == "realtime" else 0.0
-        self._worker = GuardWorker(rig, self._door.wake, least_s)
+        self._rate = CommandRate(period_s if settings.pace == "realtime" else 0.0)
+        self._worker = GuardWorker(rig, self._door.wake, self._pace)
         self._busy: dict[int, str] = {}
         self._runner = NOBODY
         self._alone_since_s = time.monotonic()
@@ -184,6 +182,8 @@ class Guard:
         if peer in self._busy:
             self.rules.dropped["busy"] += 1
             raise RobotProblem("A command came before the last one was answered; it was dropped.")
+        if verb == "place" and self._busy:
+            raise RobotProblem("The driver is not done with the runner before this one; place the robot again.")
         now_ns = time.monotonic_ns()
         if verb in {"act", "place"}:
             self._heed_latch()
@@ -203,6 +203,12 @@ class Guard:
                 self._rig.resume()
         self._busy[peer] = verb
         self._worker.give(Job(peer=peer, verb=verb, message=message))
+
+    def _pace(self) -> None:
+        """In the driver's thread, before a command: a runner that hurries waits, one that was away starts from rest."""
+        time.sleep(self._rate.wait_s(time.monotonic()))
+        if self._rate.passes(time.monotonic()):
+            self._rig.rest()
 
     def _explained(self, refusal: str) -> str:
         if refusal == "latched":

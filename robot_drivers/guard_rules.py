@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
@@ -19,6 +20,29 @@ class Ticket:
     """Fence token of the runner; a higher one shuts out the lower."""
     stamp_ns: int
     """Monotonic clock of this machine when the runner sent it."""
+
+
+class CommandRate:
+    """How fast commands follow each other: on average one in a period, so a limit on one command is one per second.
+
+    A command that came late may be followed by one up to a period early, as a station on a busy computer sends them:
+    in any time W at most W / period + 2 commands pass.
+    """
+
+    def __init__(self, period_s: float) -> None:
+        """Nothing has passed yet; a `period_s` of 0 delays nothing (a simulation in its own time)."""
+        self._period_s = period_s
+        self._due_s = -math.inf
+
+    def wait_s(self, now_s: float) -> float:
+        """Seconds that a command which came now must wait."""
+        return max(0.0, self._due_s - self._period_s - now_s)
+
+    def passes(self, now_s: float) -> bool:
+        """A command passes now; True when the last is over two periods ago, so that the robot stands by itself."""
+        stands = now_s > self._due_s + self._period_s > self._due_s
+        self._due_s = max(self._due_s, now_s) + self._period_s
+        return stands
 
 
 class GuardRules:
@@ -62,6 +86,8 @@ class GuardRules:
 
     def admit(self, ticket: Ticket, now_ns: int) -> Refusal:
         """Whether a command may pass; what may not is counted, and too many in a row trip the guard."""
+        if self._due_ns is not None and ticket.stamp_ns > self._due_ns:
+            self.overdue(now_ns)  # the guard itself was held up, or it had noticed before
         why = self._why_not(ticket, now_ns)
         if why:
             self.dropped[why] += 1

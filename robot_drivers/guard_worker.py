@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import socket
 import threading
-import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from enpire.errors import EnpireError, RobotProblem
@@ -26,19 +26,18 @@ class Job:
 class GuardWorker:
     """Carries out one job after the other; results wait in `finished`, and a byte on `wake` says so."""
 
-    def __init__(self, rig: Watched, wake: socket.socket, least_s: float) -> None:
+    def __init__(self, rig: Watched, wake: socket.socket, pace: Callable[[], None] = lambda: None) -> None:
         """Start the thread.
 
         Args:
             rig: the rig inside its envelope.
             wake: written to after each job.
-            least_s: least time from one command to the next; a faster runner is paced, not obeyed.
+            pace: called before each command, in the thread; may wait.
         """
         self.finished: queue.SimpleQueue[tuple[Job, Message]] = queue.SimpleQueue()
         self._rig = rig
         self._wake = wake
-        self._least_s = least_s
-        self._next_s = 0.0
+        self._pace = pace
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
         self._thread.start()
@@ -60,7 +59,8 @@ class GuardWorker:
 
     def _result(self, job: Job) -> Message:
         try:
-            self._pace(job.verb)
+            if job.verb == "act":
+                self._pace()
             return {"error": "", **answer(self._rig, job.verb, job.message), **self._report(job.verb)}
         except EnpireError as error:
             return {**error_out(error), **self._report(job.verb)}
@@ -71,14 +71,6 @@ class GuardWorker:
             except RobotProblem as worse:
                 problem = RobotProblem(f"{problem} {worse}")
             return {**error_out(problem), "fault": True}
-
-    def _pace(self, verb: str) -> None:
-        if verb != "act":
-            return
-        wait_s = self._next_s - time.monotonic()
-        if wait_s > 0:
-            time.sleep(wait_s)
-        self._next_s = time.monotonic() + self._least_s
 
     def _report(self, verb: str) -> Message:
         if verb not in {"act", "observe", "place"}:

@@ -129,6 +129,10 @@ class GuardedRig:
         self._last = np.where(advancing[:, None], sent, self._last)
         return np.where(advancing[:, None], sent, last).astype(np.float32)
 
+    def rest(self) -> None:
+        """The robot came to rest by itself, no command came for so long: the next one starts from zero speed."""
+        self._before = self._last.copy()
+
     def look(self, lane: int) -> Mapping[str, ImageArray]:
         """camera -> picture of one lane now."""
         pictures = self._rig.look(lane)

@@ -58,7 +58,7 @@ class RigServer:
             raise
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
-        self._worker = GuardWorker(rig, self._wake_out, 0.0)
+        self._worker = GuardWorker(rig, self._wake_out)
         self._peers: dict[int, tuple[bytes, int]] = {}
         self._jobs = 0
         self._last: dict[bytes, int] = {}

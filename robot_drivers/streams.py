@@ -11,6 +11,8 @@ from enpire.errors import RobotProblem, TransportProblem
 from enpire.fleet.questions import LARGEST
 
 _HEAD = struct.Struct("!I")
+HEARD_MAX = 2**15
+"""Bytes of one question to a guard, which are read in milliseconds: commands are small, only answers carry pictures."""
 UNREAD_MAX = 2 * LARGEST
 """Bytes that may wait for a peer that does not read; beyond, it is cut off."""
 UNREAD_FRAMES = 1000
@@ -41,7 +43,7 @@ class FrameStream:
         if len(self._in) < _HEAD.size:
             return False
         (length,) = _HEAD.unpack_from(self._in)
-        return length > LARGEST or len(self._in) >= _HEAD.size + length
+        return length > HEARD_MAX or len(self._in) >= _HEAD.size + length
 
     def receive(self) -> bool:
         """Take what has arrived; False when the peer is gone."""
@@ -59,8 +61,8 @@ class FrameStream:
         if len(self._in) < _HEAD.size:
             return None
         (length,) = _HEAD.unpack_from(self._in)
-        if length > LARGEST:
-            raise TransportProblem(f"A frame of {length} bytes was announced; at most {LARGEST} are allowed.")
+        if length > HEARD_MAX:
+            raise TransportProblem(f"A frame of {length} bytes was announced; at most {HEARD_MAX} are allowed.")
         end = _HEAD.size + length
         if len(self._in) < end:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 from enpire.errors import EnvelopeViolation, RobotProblem, UsageError
-from robot_drivers.guard_client import open_guarded
+from enpire.files import plain
+from robot_drivers.guard_client import Control, open_guarded
 from robot_drivers.guard_settings import GuardSettings
 from tests.robot_drivers.guarded_arm import HOME, ONE, PATIENT_S, acts, lines, resume, slow, until
 
@@ -88,6 +90,24 @@ def test_pictures_beside_motion_neither_trip_nor_hide_a_dead_runner(settings):
     until(lambda: rig.status()["tripped"], "the watchdog")
     assert "No fresh command" in str(rig.status()["tripped"])
     assert 1.0e9 <= lines(log, "still")[-1] - acts(log)[-1] < 1.45e9
+    rig.close()
+
+
+def test_what_the_driver_still_does_for_a_lost_runner_moves_nothing_for_the_next(settings):
+    rig = slow(settings, observe_s=3.0)
+    with ThreadPoolExecutor(1) as threads, Control(settings.card) as runner:
+        late = threads.submit(rig.act, np.ones((1, 2), np.float32), ONE)
+        until(lambda: rig.status()["tripped"], "the watchdog")
+        runner.ask("hello", lease=1)
+        resume(settings)
+        ticket = {"sequence": 0, "lease": 1, "stamp_ns": time.monotonic_ns()}
+        with pytest.raises(RobotProblem, match="not done with the runner before this one"):
+            runner.ask("place", lane=0, start=plain(HOME), **ticket)
+        with pytest.raises(RobotProblem):
+            late.result(PATIENT_S)
+        runner.ask("spec")  # waits for the driver
+        runner.ask("place", lane=0, start=plain(HOME), **ticket)
+    assert len(acts(Path(str(settings.options["log"])))) == 1
     rig.close()
 
 

@@ -62,6 +62,19 @@ def test_the_watchdog_trips_at_the_deadline_and_not_before():
     assert guard.admit(ticket(4, 1300), 1300) == ""
 
 
+def test_a_command_that_was_sent_when_it_was_overdue_trips_a_guard_that_was_held_up_itself():
+    guard = rules()
+    guard.admit(ticket(1, 1000), 1000)
+    assert guard.admit(ticket(2, 1000 + PATIENCE + 1), 1000 + 2 * PATIENCE) == "tripped"
+    assert guard.tripped.startswith("No fresh command came")
+
+
+def test_a_command_that_was_sent_in_time_passes_a_guard_that_was_held_up_itself():
+    guard = rules()
+    guard.admit(ticket(1, 1000), 1000)
+    assert guard.admit(ticket(2, 1000 + PATIENCE), 1000 + PATIENCE + 1) == ""
+
+
 def test_the_watchdog_says_what_the_driver_is_at():
     guard = rules()
     guard.admit(ticket(1, 1000), 1000)

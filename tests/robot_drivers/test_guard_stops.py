@@ -199,6 +199,33 @@ def test_garbage_is_cut_off_and_the_guard_goes_on(rig, settings):
     rig.act(np.zeros((1, 2), np.float32), ONE)
 
 
+def test_what_would_take_seconds_to_read_is_refused_by_its_length(rig, settings):
+    peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    peer.settimeout(PATIENT_S)
+    peer.connect(address_of(settings))
+    maps = 2**24
+    peer.sendall(struct.pack("!I", 5 + maps) + b"\xdd" + struct.pack("!I", maps))
+    with suppress(OSError):  # it hangs up in the middle
+        peer.sendall(b"\x80" * maps)
+    began_s = time.monotonic()
+    rig.stop()
+    assert time.monotonic() - began_s < 2.0
+    assert rig.status()["dropped"] == {"malformed": 1}
+    peer.close()
+
+
+@pytest.mark.parametrize("what", ["half of a length", "half of a message", "a closed half"])
+def test_a_peer_that_stops_in_the_middle_delays_nobody(rig, settings, what):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        peer.connect(address_of(settings))
+        peer.sendall({"half of a length": b"\0\0", "half of a message": struct.pack("!I", 9) + b"abc"}.get(what, b""))
+        if what == "a closed half":
+            peer.shutdown(socket.SHUT_WR)
+        rig.act(np.zeros((1, 2), np.float32), ONE)
+        rig.stop()
+    assert Latch(settings.latch).read().latched
+
+
 @pytest.mark.parametrize("descriptors", [40, 8])
 def test_too_many_peers_are_refused_and_the_guard_goes_on(settings, descriptors):
     quiet = replace(settings, options={})  # the log of the fake arm needs a descriptor, too
