@@ -92,6 +92,8 @@ class _Upload:
     """Offset of each part that was asked for and has not come -> when."""
     size: int = LEAST
     """Bytes of the next part to ask for."""
+    largest: int = 0
+    """Bytes of the largest part that was asked for."""
     came_s: float = -1e9
     """When the last part came."""
     answers: bool = False
@@ -121,6 +123,7 @@ class _Upload:
         want = WantPictures(order_id=self.file.path.name, offset=self.asked, size=self.size)
         self.under_way[self.asked] = now_s
         self.asked += self.size
+        self.largest = max(self.largest, self.size)
         return want
 
     def look(self, now_s: float) -> None:
@@ -138,6 +141,8 @@ class _Upload:
             return f"they were {self.total} bytes, and are {part.total} now"
         if end > part.total or (not part.data and end < part.total):
             return f"bytes {part.offset} to {end} of {part.total} came in one part"
+        if len(part.data) > self.largest:  # an answer that comes late may be longer than what was asked for last
+            return f"{len(part.data)} bytes came in one part, and at most {self.largest} were asked for"
         return ""
 
     def take(self, part: PicturesPart, now_s: float) -> None:

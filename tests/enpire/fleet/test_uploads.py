@@ -153,6 +153,10 @@ def test_wrong_bytes_end_the_order_after_the_second_time(wire: Wire) -> None:
     assert wire.run() == []
 
 
+def twice(part: PicturesPart) -> PicturesPart:
+    return replace(part, data=CONTENT[part.offset : part.offset + 2 * LEAST])
+
+
 def more(part: PicturesPart) -> PicturesPart:
     return replace(part, data=part.data + bytes(part.total))
 
@@ -164,8 +168,9 @@ def more(part: PicturesPart) -> PicturesPart:
         (lambda part: replace(part, total=part.total - part.offset % 7), "they were 3158073 bytes, and are 31580"),
         (more, "of 3158073 came in one part"),
         (lambda part: replace(part, data=b""), "bytes 0 to 0 of 3158073 came in one part"),
+        (twice, f"{2 * LEAST} bytes came in one part, and at most {LEAST} were asked for"),
     ],
-    ids=["too large", "another size", "beyond the end", "nothing"],
+    ids=["too large", "another size", "beyond the end", "nothing", "more than asked for"],
 )
 def test_a_station_that_makes_no_sense_fills_no_disk(
     wire: Wire, lie: Callable[[PicturesPart], PicturesPart], sentence: str
@@ -216,6 +221,18 @@ def test_lost_parts_are_asked_for_again(wire: Wire) -> None:
     wire.now_s += 0.2
     wire.uploads.step()
     assert [(want.offset, want.size) for _, want in wire.asked] == [(first, LEAST)], "one, and a small one"
+    whole(announced, wire.run())
+
+
+def test_a_large_part_that_comes_late_is_taken_though_a_small_one_was_asked_for_since(wire: Wire) -> None:
+    announced = wire.fetch("alpha")
+    wire.run(enough=lambda: wire.asked[0][1].size == MOST)
+    late, largest = wire.asked[0]
+    wire.asked.clear()
+    wire.now_s += 5.2
+    wire.uploads.step()
+    assert wire.asked[0][1].size == LEAST
+    wire.uploads.arrived(late, wire.part(late, largest))
     whole(announced, wire.run())
 
 
