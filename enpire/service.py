@@ -54,6 +54,8 @@ __all__ = ["Ending", "View", "command", "open_home", "run_campaign"]
 
 
 ROOM_BYTES = 64 * 2**20
+PARTS_KEPT_S = 14 * 86400.0
+"""So long the first parts of an episode's pictures wait for the rest of them."""
 """Free space that a campaign waits for after its disk was full."""
 
 
@@ -268,10 +270,12 @@ def _reconcile(lab: Lab) -> None:
 
 
 def _sweep_pictures(incoming: Path, reading: Reading) -> None:
-    """Remove what came of the pictures of orders that need them no more: ended, or never given."""
+    """Remove what came of the pictures of orders that need them no more: ended, never given, long not heard of."""
+    oldest_s = time.time() - PARTS_KEPT_S
     for path in incoming.iterdir() if incoming.is_dir() else ():
         row = reading.order(path.name)
-        if row is None or (row.episode is not None and row.episode.outcome != "unknown"):
+        ended = row is None or (row.episode is not None and row.episode.outcome != "unknown")
+        if ended or path.stat().st_mtime < oldest_s:
             path.unlink()
 
 

@@ -12,12 +12,13 @@ from enpire.fleet.arrivals import Announced, Beat, Delivered, Joined, Left, Refu
 from enpire.gate import PROCESS_ENDED
 from enpire.lab import Entry, Lab, StationSeat
 from enpire.steps.heed import heed_stops, hold_again
-from enpire.store.episodes import Recording
+from enpire.store.arrays import unpack
+from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
 from enpire.store.pictures import Pictures
 from enpire.store.reading import Reading
 from enpire.store.records import episode_body
-from enpire.types import Episode, Order, OutcomeKind
+from enpire.types import Episode, Order, OutcomeKind, TaskSpec
 
 POLL_S = 0.05
 SILENT_S = 30.0
@@ -100,11 +101,12 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
         if arrival.episode.outcome == (known[order_id].episode.outcome if order_id in known else ended):
             continue  # delivered again, because the acknowledgement was slow or lost on its way
         why = "it arrived twice" if order_id in known else refusal(order, ended, arrival.episode)
+        why = why or _other_recording(lab.store, arrival.episode)
         if why:
             body = {"order_id": order_id, "station": arrival.station, "why": why}
             entries.append(("episode refused", {**body, "outcome": arrival.episode.outcome}))
             continue
-        known[order_id] = sound(arrival)
+        known[order_id] = sound(arrival, lab.task.spec if order_id in lab.state.open else None)
         if ended:
             found.add(order_id)
     lab.store.put_many(
@@ -127,24 +129,40 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
             seat.verdicts = [*seat.verdicts[-19:], arrival.episode.outcome]
 
 
-def sound(arrival: Delivered) -> Delivered:
-    """The episode as it came, or as invalid and without its files, when they are not what a station records."""
-    why = _spoilt(arrival)
+def sound(arrival: Delivered, spec: TaskSpec | None = None) -> Delivered:
+    """The episode as it came, or as invalid and without files, when those are not what a station of `spec` records."""
+    why = _spoilt(arrival, spec)
     if not why:
         return arrival
     return replace(arrival, episode=unfinished(arrival.episode.order, "invalid", why), arrays_file=b"", pictures=None)
 
 
-def _spoilt(arrival: Delivered) -> str:
+def _spoilt(arrival: Delivered, spec: TaskSpec | None) -> str:
     data, sha256 = arrival.arrays_file, arrival.episode.sha256
     if (data or sha256) and hashlib.sha256(data).hexdigest() != sha256:
         return "the bytes of its arrays do not match its hash"
     try:
+        if data:
+            recorded = unpack(data)
+            found = (recorded.state.shape[1], recorded.action.shape[1])
+            if spec is not None and found != (len(spec.state), len(spec.action)):
+                return f"its states and actions are {found} wide, the task's {(len(spec.state), len(spec.action))}"
         if arrival.pictures is not None:
             Pictures(arrival.pictures)
     except FileProblem as problem:
-        return f"its pictures cannot be used: {problem}"[:1000]
+        return f"its files cannot be used: {problem}"[:1000]
     return ""
+
+
+def _other_recording(store: FolderStore, episode: Episode) -> str:
+    """Why an episode cannot be kept beside what is; empty when it can."""
+    order = episode.order
+    folder = store.folder(order.order_id, order.campaign_id)
+    if not folder.is_dir():
+        return ""
+    kept = store.facts(folder)
+    same = (kept.sha256, kept.pictures_sha256) == (episode.sha256, episode.pictures_sha256)
+    return "" if same else "another recording of its order is kept already"
 
 
 def refusal(order: Order | None, ended: str, episode: Episode) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -130,3 +132,7 @@ def test_at_a_start_only_pictures_that_are_waited_for_stay(lab: Lab) -> None:
     assert isinstance(lab.ledger, SqliteLedger)
     _sweep_pictures(lab.home.incoming, Reading(lab.ledger.database))
     assert {path.name for path in lab.home.incoming.iterdir()} == {still.order_id, unknown.order_id}
+    long_ago = time.time() - 15 * 86400
+    os.utime(lab.home.incoming / unknown.order_id, (long_ago, long_ago))
+    _sweep_pictures(lab.home.incoming, Reading(lab.ledger.database))
+    assert {path.name for path in lab.home.incoming.iterdir()} == {still.order_id}

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from enpire.fleet.arrivals import Arrival, Delivered, Joined
+from enpire.fleet.arrivals import Arrival, Delivered, Joined, Left
 from enpire.fold import rebuilt
 from enpire.gate import GateRule, level
 from enpire.home import open_home
 from enpire.intervals import wilson
-from enpire.lab import Lab
+from enpire.lab import Lab, StationSeat
 from enpire.recompute import recompute
 from enpire.state import Confirmation
 from enpire.steps import record as step
-from enpire.steps.ending import wind_up
+from enpire.steps.ending import ending, wind_up
 from enpire.steps.evaluate import evaluate
+from enpire.store.arrays import pack
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.store.reconcile import compare
 from enpire.store.records import order_body
-from enpire.types import Order, OutcomeKind, Purpose, Split
+from enpire.types import EpisodeArrays, Order, OutcomeKind, Purpose, Split
 from tests.enpire.pretend_fleet import PretendFleet, delivered
 from tests.enpire.test_loop import lab_of, lab_seat
 
@@ -193,3 +196,56 @@ def test_a_file_without_its_row_is_recorded_again_at_the_next_start(away: Away) 
     kept = told(order)
     away.lab.store.put(kept.episode, kept.arrays_file)
     assert compare(Reading(away.ledger.database), away.lab.store).unrecorded == (order.order_id,)
+
+
+def test_files_that_cannot_be_read_end_their_order_and_nothing_else(away: Away) -> None:
+    orders = away.take("collect", 3)
+    wide = np.zeros((4, 2), np.float32)
+    others = EpisodeArrays(state=wide, action=wide[1:], source=np.zeros(3, np.uint8), chunk=np.zeros(3, np.int32))
+    files = {orders[0]: b"no arrays at all", orders[1]: pack(others)}
+    for order, data in files.items():
+        came = told(order)
+        episode = replace(came.episode, sha256=hashlib.sha256(data).hexdigest())
+        away.hear(replace(came, episode=episode, arrays_file=data))
+    away.hear(told(orders[2]))
+    ended = [away.lab.state.ended[order.order_id] for order in orders]
+    assert ended == ["invalid", "invalid", "success"]
+    assert away.fleet.acknowledged == [order.order_id for order in orders]
+    away.sound()
+
+
+def test_a_second_recording_under_the_same_order_is_refused_and_the_first_kept(away: Away) -> None:
+    [order] = away.take("collect", 1)
+    first, second = told(order), told(order, "failure")
+    assert first.episode.sha256
+    second = replace(second, episode=replace(second.episode, sha256=""), arrays_file=b"")
+    away.lab.store.put(first.episode, first.arrays_file)
+    away.hear(second)
+    assert order.order_id in away.lab.state.open
+    assert away.count("episode refused") == 1
+    away.hear(first)
+    assert away.lab.state.ended[order.order_id] == "success"
+    away.sound()
+
+
+@pytest.mark.parametrize("brought", [4, 2])
+def test_the_end_of_a_campaign_waits_for_what_a_station_still_brings(
+    away: Away, monkeypatch: pytest.MonkeyPatch, brought: int
+) -> None:
+    orders = away.take("collect")
+    away.lab.stations["one"] = StationSeat(name="one", lanes=4, lease=1, facts={})
+    coming: list[Arrival] = [*map(told, orders[:brought]), Left(station="one", cause="told to")]
+    now_s = away.lab.began_s
+
+    def poll(timeout_s: float) -> tuple[Arrival, ...]:
+        nonlocal now_s
+        now_s += 20.0
+        return (coming.pop(0),)
+
+    away.lab.clock = lambda: now_s
+    monkeypatch.setattr(away.fleet, "poll", poll)
+    away.lab.wanted, away.lab.for_good = "somebody stopped the campaign", True
+    assert ending(away.lab) is not None
+    wind_up(away.lab)
+    assert away.lab.state.outcomes == {"success": brought} | ({"unknown": 4 - brought} if brought < 4 else {})
+    assert len(coming) == (1 if brought == 4 else 0), "nobody is waited for who has nothing more, or has left"

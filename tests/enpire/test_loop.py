@@ -192,7 +192,7 @@ def test_pictures_that_no_station_writes_end_the_order_as_invalid(tmp_path: Path
     assert (spoilt.episode.outcome, spoilt.episode.sha256, spoilt.arrays_file, spoilt.pictures) == (
         "invalid", "", b"", None
     )  # fmt: skip
-    assert spoilt.episode.cause.startswith("its pictures cannot be used: ")
+    assert spoilt.episode.cause.startswith("its files cannot be used: ")
 
 
 def lab_seat():
@@ -320,7 +320,7 @@ def test_a_champion_that_regresses_is_rolled_back_by_itself(home: Home) -> None:
 
     fleet.ending = ending
     campaign = replace(
-        CAMPAIGN, goal=Goal(success=1.0, confirm_starts=5000), budget=Budget(wall_s=60, rounds=3),
+        CAMPAIGN, goal=Goal(success=1.0, confirm_starts=5000), budget=Budget(wall_s=600, rounds=3),
         rounds=Rounds(episodes=900, train_starts=500, practised=0.0),
     )  # fmt: skip
     lab = lab_of(home, ledger, campaign, fleet)
