@@ -28,6 +28,10 @@ Entry = tuple[str, Mapping[str, object]]
 Watcher = Callable[[str, Mapping[str, object]], None]
 
 
+CLOCKS_AGREE = 1.02
+"""A station's clock runs at most so much faster than ours."""
+
+
 @dataclass(slots=True)
 class StationSeat:
     """One station as the orchestrator knows it in this session."""
@@ -61,14 +65,18 @@ class StationSeat:
         """Take a beat of a session that began at `began_s`.
 
         What a process older than the session did before it counted there. The time of one process never falls, so where
-        it does another process speaks from now on.
+        it does another process speaks from now on. Nobody works for longer than the session lasts: who says so is not
+        believed.
         """
+        known = self.earlier_s, self.spoken_s
         said = {str(phase): seconds for phase, seconds in beat.seconds.items()}
         if not self.spoken_s and sum(said.values()) > now_s - began_s:
             self.earlier_s = {phase: -seconds for phase, seconds in said.items()}
         elif sum(said.values()) < sum(self.spoken_s.values()):
             self.earlier_s = self.seconds()
         self.spoken_s = said
+        if sum(self.seconds().values()) > CLOCKS_AGREE * (now_s - began_s):
+            self.earlier_s, self.spoken_s = known
         self.last_beat, self.heard_s, self.away_since_s = beat, now_s, None
 
 

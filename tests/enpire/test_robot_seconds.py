@@ -42,3 +42,10 @@ def test_what_a_station_did_before_this_session_is_not_counted_again() -> None:
     for now_s, seconds in ((103.0, 50.0), (104.0, 51.0), (106.0, 0.5), (110.0, 4.0)):
         seat.hear(beat(rollout=seconds), now_s, 100.0)
     assert seat.seconds() == pytest.approx({"rollout": 1.0 + 4.0})
+
+
+def test_no_station_works_for_longer_than_the_session_lasts() -> None:
+    seat = StationSeat(name="one", lanes=4, lease=1, facts={})
+    for now_s, seconds in ((2.0, 1.0), (3.0, 1e9), (4.0, 3.0)):
+        seat.hear(beat(rollout=seconds), now_s, BEGAN_S)
+        assert seat.seconds() == {"rollout": 3.0 if now_s == 4.0 else 1.0}
