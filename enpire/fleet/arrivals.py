@@ -96,21 +96,28 @@ class Refused:
 Arrival = Joined | Left | Beat | Announced | Delivered | Refused
 
 
-class Fleet(Protocol):
-    """All stations, as the lab sees them. Implemented over ZeroMQ, and in one process for the tests."""
+class Incoming(Protocol):
+    """What stations say, and what becomes of the episodes that they deliver."""
 
     def poll(self, timeout_s: float) -> Sequence[Arrival]:
         """Everything that arrived, waiting at most `timeout_s` for the first."""
         ...
-
-    def send(self, station: str, orders: Sequence[Order]) -> None:
-        """Give orders. They are in the ledger already."""
 
     def fetch(self, announced: Announced) -> None:
         """Get the pictures of an episode; it is delivered when they are here. Asking twice changes nothing."""
 
     def acknowledge(self, station: str, order_ids: Sequence[str]) -> None:
         """The episodes are durable here: the station may delete them."""
+
+    def refuse(self, station: str, order_ids: Sequence[str], why: str) -> None:
+        """The episodes are not kept here: the station keeps them, and offers them again when it starts anew."""
+
+
+class Fleet(Incoming, Protocol):
+    """All stations, as the lab sees them. Implemented over ZeroMQ, and in one process for the tests."""
+
+    def send(self, station: str, orders: Sequence[Order]) -> None:
+        """Give orders. They are in the ledger already."""
 
     def release(self, station: str, order_ids: Sequence[str]) -> None:
         """Drop these orders if they have not begun; each is delivered back as aborted, cause `released`."""

@@ -21,6 +21,7 @@ from enpire.fleet.messages import (
     Goodbye,
     Hello,
     Message,
+    Refuse,
     Rejoin,
     WantPictures,
     WantPolicy,
@@ -46,18 +47,22 @@ class Courier:
         link: the socket.
         spool: what is delivered.
         hello: makes a hello that says what the station holds now.
+        say: where one line about episodes that the orchestrator refuses goes.
         computer: its clock, and the thread that reads pictures beside the control loop.
     """
 
-    def __init__(self, link: StationLink, spool: Spool, hello: Callable[[int], Hello], computer: Computer) -> None:
-        self._link, self._spool, self._hello = link, spool, hello
+    def __init__(
+        self, link: StationLink, spool: Spool, hello: Callable[[int], Hello], say: Callable[[str], None],
+        computer: Computer,
+    ) -> None:  # fmt: skip
+        self._link, self._spool, self._hello, self._say = link, spool, hello, say
         self._clock, self._helper = computer.clock, computer.helper()
         self.lease = 0
         """The fence token; 0 while the station has none."""
         self.fenced = False
         """Another process took this station's name: stop."""
         self.taken_s = -1e9
-        """When the orchestrator last took an episode, or asked for pictures of one."""
+        """When the orchestrator last took or refused an episode, or asked for pictures of one."""
         self.preview_port = 0
         """Where the orchestrator takes live pictures; 0 for nowhere."""
         self._greeting, self._greeted_s = 0, -1e9
@@ -79,8 +84,8 @@ class Courier:
         for envelope in self._link.receive(timeout_s):
             if self._is_next(envelope):
                 message = envelope.message
-                if isinstance(message, Acknowledge):
-                    self._acknowledged(message)
+                if isinstance(message, Acknowledge | Refuse):
+                    self._answered(message)
                 elif isinstance(message, WantPictures):
                     self._read(message)
                 elif not isinstance(message, Welcome | Alive):
@@ -196,13 +201,19 @@ class Courier:
         self._beat_s = -1e9
         return True
 
-    def _acknowledged(self, message: Acknowledge) -> None:
+    def _answered(self, message: Acknowledge | Refuse) -> None:
         self.taken_s = self._clock()
         for order_id in message.order_ids:
             sent_s = self._in_flight.pop(order_id, -1e9)
             self._acknowledged_s = max(self._acknowledged_s, sent_s)
             self._announced.pop(order_id, None)
-            self._spool.delete(order_id)
+            if isinstance(message, Acknowledge):
+                self._spool.delete(order_id)
+            else:
+                self._spool.refuse(order_id)
+        if isinstance(message, Refuse):
+            said = f"the orchestrator refused {len(message.order_ids)} of the episodes here ({message.why})"
+            self._say(f"{said}; kept in {self._spool.refused}, and offered again when this station starts anew")
 
     def _greet(self, now: float) -> None:
         self._greeted_s = now

@@ -109,6 +109,14 @@ class Acknowledge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """Orchestrator: these episodes are none of mine. They stay with you."""
+
+    order_ids: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WantPictures:
     """Orchestrator: send me the bytes from here on of the pictures of an episode that you announced."""
 
@@ -168,7 +176,7 @@ class Fenced:
 
 Message = (
     Hello | Beat | Parcel | PicturesPart | WantPolicy | Goodbye
-    | Welcome | Orders | Acknowledge | WantPictures | Release | Command | PolicyPart | PolicyMissing
+    | Welcome | Orders | Acknowledge | Refuse | WantPictures | Release | Command | PolicyPart | PolicyMissing
     | Alive | Rejoin | Fenced
 )  # fmt: skip
 
@@ -321,6 +329,7 @@ _READERS: Mapping[str, Callable[[Fields], Message]] = {
     "Welcome": _welcome,
     "Orders": lambda found: Orders(orders=tuple(read_order(item) for item in found.items("orders"))),
     "Acknowledge": lambda found: Acknowledge(order_ids=found.identifiers("order_ids")),
+    "Refuse": lambda found: Refuse(order_ids=found.identifiers("order_ids"), why=found.text("why")),
     "WantPictures": lambda found: WantPictures(
         order_id=found.identifier("order_id"), offset=found.whole("offset"), size=found.whole("size", 1, PART)
     ),

@@ -2,7 +2,8 @@
 
 One file per episode: a line with the sha256 of the rest, then the message that delivers it; beside it, where cameras
 were recorded, the file with their pictures, which travels in parts. Both are deleted only when the orchestrator said
-that the episode is durable there; a file that is damaged is set aside, never delivered.
+that the episode is durable there. What it refuses waits in `refused` for the next process; what is damaged is kept in
+`damaged` for a person, and never delivered.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ class Spool:
                 f"Another process runs the station that owns {folder}; end it, or give this station another name."
             ) from problem
         durable.sweep(folder)
+        self.refused, self._damaged = folder / "refused", folder / "damaged"
         try:
+            for path in self.refused.glob("*"):
+                path.replace(folder / path.name)  # another orchestrator may take it
             # Ids are time-sortable, so the order of names is the order of minting.
             self._ids = dict.fromkeys(sorted(path.stem for path in folder.glob(f"*{_SUFFIX}")))
             pictures = list(folder.glob(f"*{_PICTURES}"))
@@ -114,10 +118,11 @@ class Spool:
 
     def set_aside(self, order_id: str) -> None:
         """Keep a damaged episode for a person to look at; it is not delivered."""
-        self._ids.pop(order_id, None)
-        path = self._path(order_id)
-        if path.is_file():
-            path.rename(path.with_suffix(".damaged"))
+        self._move(order_id, self._damaged)
+
+    def refuse(self, order_id: str) -> None:
+        """Keep an episode that the orchestrator does not take; it is delivered again by the next process."""
+        self._move(order_id, self.refused)
 
     def delete(self, order_id: str) -> None:
         """Forget an episode that is durable elsewhere. After a power cut it may be back: delivering twice is safe."""
@@ -138,6 +143,15 @@ class Spool:
     def close(self) -> None:
         """Let the folder go."""
         os.close(self._lock)
+
+    def _move(self, order_id: str, folder: Path) -> None:
+        """Take an episode out of what is delivered, with its pictures: first these, which are nothing without it."""
+        if self._ids.pop(order_id, "absent") is None:
+            durable.make_folder(folder)
+            for path in (self.pictures(order_id), self._path(order_id)):
+                if path.is_file():
+                    path.replace(folder / path.name)
+            self._pictured.discard(order_id)
 
     def _check_pictures(self, parcel: Parcel) -> None:
         path = self.pictures(parcel.episode.order.order_id)

@@ -77,7 +77,7 @@ class Station:
         keys = station_keys(file.key_file, file.server_key) if file.key_file and file.server_key else None
         self._link = StationLink(address, file.name, keys, computer)
         self._preview = PreviewCamera(file.name, address, keys)
-        self._courier = Courier(self._link, self._spool, self._hello, computer)
+        self._courier = Courier(self._link, self._spool, self._hello, say, computer)
         self._faces = Faces(file.name, file.faces, computer.clock)
         self._queue: deque[Order] = deque()
         self._champion, self._deployed = "", ""

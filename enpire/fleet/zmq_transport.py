@@ -36,6 +36,7 @@ from enpire.fleet.messages import (
     PicturesPart,
     PolicyMissing,
     PolicyPart,
+    Refuse,
     Rejoin,
     Release,
     WantPolicy,
@@ -181,6 +182,10 @@ class ZmqFleet:
     def acknowledge(self, station: str, order_ids: Sequence[str]) -> None:
         """The episodes are durable here: the station may delete them. Lost on the way, it delivers them again."""
         self._tell(station, Acknowledge(order_ids=tuple(order_ids)))
+
+    def refuse(self, station: str, order_ids: Sequence[str], why: str) -> None:
+        """The episodes are not kept here: the station keeps them, and offers them again when it starts anew."""
+        self._tell(station, Refuse(order_ids=tuple(order_ids), why=why[:1000]))
 
     def release(self, station: str, order_ids: Sequence[str]) -> None:
         """Drop these orders if they have not begun; each is delivered back as aborted, cause `released`."""

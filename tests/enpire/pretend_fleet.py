@@ -75,6 +75,7 @@ class PretendFleet:
     held: dict[str, Order] = field(default_factory=dict[str, Order])
     unacknowledged: dict[str, Delivered] = field(default_factory=dict[str, Delivered])
     acknowledged: list[str] = field(default_factory=list[str])
+    refused: list[str] = field(default_factory=list[str])
     commands: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     joined: bool = False
 
@@ -101,6 +102,11 @@ class PretendFleet:
 
     def acknowledge(self, station: str, order_ids: Sequence[str]) -> None:
         self.acknowledged.extend(order_ids)
+        for order_id in order_ids:
+            self.unacknowledged.pop(order_id, None)
+
+    def refuse(self, station: str, order_ids: Sequence[str], why: str) -> None:
+        self.refused.extend(order_ids)
         for order_id in order_ids:
             self.unacknowledged.pop(order_id, None)
 

@@ -30,7 +30,8 @@ class Pictured:
         self.name = name
         self.spool = Spool(folder / name, 0)
         self.link = StationLink(address, name)
-        self.courier = Courier(self.link, self.spool, self._hello, HERE)
+        self.said: list[str] = []
+        self.courier = Courier(self.link, self.spool, self._hello, self.said.append, HERE)
 
     def put(self, pictures_bytes: int, seed: int = 0) -> str:
         """One more episode, with or without pictures; its id."""

@@ -179,4 +179,25 @@ def test_pictures_that_are_gone_set_their_episode_aside_and_hold_up_nobody(lab: 
     lab.until(lambda: sound in lab.delivered() and not len(station.spool))
     assert lost not in lab.delivered()
     assert lost not in lab.joined()[-1].spooled, "so the loop ends its order"
-    assert list((lab.root / "stations" / "alpha").glob("*.damaged"))
+    assert list((lab.root / "stations" / "alpha" / "damaged").glob("*.episode"))
+
+
+def test_refused_episodes_stay_with_their_pictures_and_are_offered_by_the_next_process(lab: Lab) -> None:
+    lab.acknowledging = False
+    station = lab.station()
+    unwanted = {station.put(SIZE, 1), station.put(0, 2)}
+    lab.until(lambda: unwanted <= set(lab.delivered()))
+    lab.fleet.refuse("alpha", sorted(unwanted), "another ledger")
+    lab.until(lambda: not len(station.spool))
+    [said] = station.said
+    assert said.startswith("the orchestrator refused 2 of the episodes here (another ledger); kept in ")
+    assert len(list((lab.root / "stations" / "alpha" / "refused").iterdir())) == 3
+    lab.acknowledging = True
+    third = station.put(0, 3)
+    lab.until(lambda: third in lab.delivered() and not len(station.spool))
+    lab.stations.clear()
+    station.close()
+    lab.arrivals.clear()
+    lab.station()
+    lab.whole(*unwanted)
+    assert set(lab.joined()[-1].spooled) == unwanted

@@ -88,9 +88,9 @@ def test_a_second_process_on_the_same_spool_is_refused(tmp_path: Path) -> None:
     Spool(tmp_path / "spool").close()
 
 
-def test_a_damaged_file_is_set_aside_and_never_delivered(tmp_path: Path) -> None:
+def test_a_damaged_episode_is_set_aside_with_its_pictures_and_never_delivered(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool")
-    item = parcel(0)
+    item = with_pictures(spool, 0)
     spool.put(item)
     path = next((tmp_path / "spool").glob("*.episode"))
     content = bytearray(path.read_bytes())
@@ -98,8 +98,12 @@ def test_a_damaged_file_is_set_aside_and_never_delivered(tmp_path: Path) -> None
     path.write_bytes(bytes(content))
     assert spool.get(item.episode.order.order_id) is None
     assert spool.ids() == ()
-    assert list((tmp_path / "spool").glob("*.damaged"))
     spool.close()
+    again = Spool(tmp_path / "spool")
+    assert again.ids() == ()
+    kept = (tmp_path / "spool" / "damaged").iterdir()
+    assert {file.name for file in kept} == {path.name, f"{path.stem}.pictures"}
+    again.close()
 
 
 def test_no_room_when_less_is_free_than_asked_for(tmp_path: Path) -> None:

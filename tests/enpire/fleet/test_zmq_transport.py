@@ -22,6 +22,7 @@ from enpire.fleet.messages import (
     Parcel,
     PolicyMissing,
     PolicyPart,
+    Refuse,
     Rejoin,
     Release,
     WantPolicy,
@@ -121,12 +122,13 @@ def test_leases_rise_and_orders_acknowledgements_releases_and_commands_arrive(fl
     order = point_order("a" * 64, 1, lease=8)
     fleet.send("alpha", [order])
     fleet.acknowledge("alpha", ["01S"])
+    fleet.refuse("alpha", ["01T"], "another ledger")
     fleet.release("alpha", ["01R"])
     fleet.command("alpha", "stop", "ann")
     heard = hear(link, Command)
     assert heard == [
-        Orders(orders=(order,)), Acknowledge(order_ids=("01S",)), Release(order_ids=("01R",)),
-        Command(verb="stop", argument="ann"),
+        Orders(orders=(order,)), Acknowledge(order_ids=("01S",)), Refuse(order_ids=("01T",), why="another ledger"),
+        Release(order_ids=("01R",)), Command(verb="stop", argument="ann"),
     ]  # fmt: skip
     with pytest.raises(UsageError, match="dance"):
         fleet.command("alpha", "dance")
