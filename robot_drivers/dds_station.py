@@ -47,7 +47,7 @@ class DdsWire:
         """Publish one verdict."""
         self._verdicts.write(String(data=text))
 
-    def stops(self) -> list[Callable[[str], None]]:
+    def stops(self) -> list[Callable[[bool, str], None]]:
         """What answers each call of the stop service that came since the last time."""
         return [partial(self._answer, request) for request in taken(self._asked, TriggerRequest)]
 
@@ -55,9 +55,9 @@ class DdsWire:
         """Leave the domain."""
         del self._state, self._verdicts, self._asked, self._answers, self._member
 
-    def _answer(self, request: TriggerRequest, message: str) -> None:
+    def _answer(self, request: TriggerRequest, success: bool, message: str) -> None:
         self._answers.write(
             TriggerResponse(
-                client=request.client, sequence_number=request.sequence_number, success=True, message=message
+                client=request.client, sequence_number=request.sequence_number, success=success, message=message
             )
         )

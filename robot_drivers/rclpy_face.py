@@ -50,9 +50,9 @@ class RclpyWire:
         """Publish one verdict."""
         self._verdicts.publish(self._text(data=text))
 
-    def stops(self) -> list[Callable[[str], None]]:
+    def stops(self) -> list[Callable[[bool, str], None]]:
         """What answers each call of the stop service that came since the last time."""
-        found: list[Callable[[str], None]] = []
+        found: list[Callable[[bool, str], None]] = []
         while True:
             try:
                 found.append(self._calls.get_nowait().answer)
@@ -66,7 +66,7 @@ class RclpyWire:
     def _serve(self, request: object, response: Any) -> Any:
         call = _Call()
         self._calls.put(call)
-        response.success = call.done.wait(ANSWER_S)
+        response.success = call.done.wait(ANSWER_S) and call.success
         response.message = call.said or f"The station did not look within {ANSWER_S:.0f} s; use the robot's own stop."
         return response
 
@@ -76,8 +76,8 @@ class _Call:
 
     def __init__(self) -> None:
         self.done = threading.Event()
-        self.said = ""
+        self.success, self.said = False, ""
 
-    def answer(self, message: str) -> None:
-        self.said = message
+    def answer(self, success: bool, message: str) -> None:
+        self.success, self.said = success, message
         self.done.set()

@@ -46,8 +46,8 @@ class Wire(Protocol):
     def verdict(self, text: str) -> None:
         """Publish one verdict."""
 
-    def stops(self) -> list[Callable[[str], None]]:
-        """For each call of the stop service since the last time: what answers it, given one sentence."""
+    def stops(self) -> list[Callable[[bool, str], None]]:
+        """For each call of the stop service since the last time: what answers it, given success and one sentence."""
         ...
 
     def close(self) -> None:
@@ -76,11 +76,11 @@ class Ros2Face:
         body |= {"policy_id": episode.order.policy_id, "purpose": episode.order.purpose, "task": episode.order.task}
         self._wire.verdict(json.dumps(body, sort_keys=True))
 
-    def hear(self, stop: Callable[[str], None]) -> None:
+    def hear(self, stop: Callable[[str], str]) -> None:
         """Carry out the stops that were asked for, then answer them."""
         for answer in self._wire.stops():
-            stop(CALLER)
-            answer("The station holds a stop; resume it in ENPIRE.")
+            why_not = stop(CALLER)
+            answer(not why_not, why_not or "The station holds a stop; resume it in ENPIRE.")
 
     def close(self) -> None:
         """Leave the domain."""

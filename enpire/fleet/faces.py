@@ -24,8 +24,11 @@ class Face(Protocol):
     def ended(self, episode: Episode) -> None:
         """An episode ended; without arrays."""
 
-    def hear(self, stop: Callable[[str], None]) -> None:
-        """Call `stop` with who asked, once for each wish that came since the last call, then answer it."""
+    def hear(self, stop: Callable[[str], str]) -> None:
+        """Call `stop` with who asked, once for each wish that came since the last call, then answer it.
+
+        `stop` says why the robot may still move, or nothing when it holds.
+        """
 
     def close(self) -> None:
         """Leave."""
@@ -64,8 +67,8 @@ class Faces:
         for face in self._faces:
             face.ended(episode)
 
-    def hear(self, stop: Callable[[str], None]) -> None:
-        """Stop for whoever wishes it."""
+    def hear(self, stop: Callable[[str], str]) -> None:
+        """Stop for whoever wishes it; `stop` as in `Face.hear`."""
         for face in self._faces:
             face.hear(stop)
 

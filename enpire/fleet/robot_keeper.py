@@ -76,7 +76,9 @@ class RobotKeeper:
         limit = self._reset_limit_ticks
         self.lanes = Lanes(task, self._rig, limit, self._operator(), self._chunks(), clock, filming)
         self.stopped_by = ""
-        """Who stopped the robot; empty when nobody did."""
+        """Who stopped the robot, which has taken it; empty when nobody did."""
+        self._untold = ""
+        """Who asked for a stop that has not reached the robot; empty when there is none."""
         self._fault, self._recover_at_s = "", 0.0
         self.look()
 
@@ -88,11 +90,13 @@ class RobotKeeper:
     @property
     def ready(self) -> bool:
         """Whether lanes may begin orders."""
-        return not self.stopped_by and not self._fault
+        return not self.stopped_by and not self._untold and not self._fault
 
     @property
     def alarm(self) -> str:
         """Why a person is needed; empty when nobody is."""
+        if self._untold:
+            return f"A stop does not reach the robot, and is sent again: use the robot's own stop. {self._fault}"
         if self.stopped_by == ITSELF:
             return "The robot holds a stop; look at it and resume it."
         return self._fault or self.lanes.alarm
@@ -111,17 +115,12 @@ class RobotKeeper:
                 self._say(self._fault)
 
     def stop(self, by: str, cause: str = "") -> None:
-        """Hold still at once; what ran is aborted (for this cause), and nothing moves until `resume`."""
-        try:
-            self._rig.stop()
-        except RobotProblem as problem:
-            self._fault = str(problem)
-            self._recover_at_s = self._clock() + _RECOVER_S
-            self._say(self._fault)
-        self.stopped_by = by or "the orchestrator"
-        self.lanes.abort(cause or f"stopped by {self.stopped_by}")
-        self._switch_all("stopped")
-        self._say(f"stopped by {self.stopped_by}")
+        """Hold still at once; what ran is aborted (for this cause), and nothing moves until `resume`.
+
+        A stop that does not reach the robot is sent again whenever one looks.
+        """
+        self._untold = by or "the orchestrator"
+        self._tell_stop(cause)
 
     def resume(self) -> None:
         """A person looked at it: go on. A real robot may insist that this is done at the robot."""
@@ -132,14 +131,16 @@ class RobotKeeper:
                 self.stopped_by = ITSELF
                 self._say(f"not resumed: {problem}")
                 return
-        self.stopped_by = ""
+        self.stopped_by = self._untold = ""
         self.lanes.unstick()
         if not self._fault:
             self.lanes.time.switch(self.lanes.free(), "wait-order")
 
     def look(self) -> None:
         """Follow a stop that the robot holds by itself, and its end; try a robot again that failed a while ago."""
-        if isinstance(self._rig, Resumable):
+        if self._untold:
+            self._tell_stop()
+        elif isinstance(self._rig, Resumable):
             held = self._rig.stopped
             if held and not self.stopped_by:
                 self.stopped_by = ITSELF
@@ -157,10 +158,29 @@ class RobotKeeper:
 
     def close(self) -> None:
         """Hold still and let the robot go."""
-        self._rig.stop()
-        self._rig.close()
+        for let_go in (self._rig.stop, self._rig.close):
+            try:
+                let_go()
+            except RobotProblem as problem:
+                self._say(f"the robot was not let go as it should: {problem}")
         if self._person is not None:
             self._person.close()
+
+    def _tell_stop(self, cause: str = "") -> None:
+        """Send the stop that somebody asked for; it holds when the robot has taken it."""
+        by = self._untold
+        try:
+            self._rig.stop()
+        except RobotProblem as problem:
+            if not self._fault:
+                self._recover_at_s = self._clock() + _RECOVER_S
+                self._say(f"the stop by {by} did not reach the robot: {problem}")
+            self._fault = str(problem)
+        else:
+            self.stopped_by, self._untold = by, ""
+            self._say(f"stopped by {by}")
+        self.lanes.abort(cause or f"stopped by {by}")
+        self._switch_all("fault" if self._untold else "stopped")
 
     def _recover(self) -> None:
         """The robot may answer again as it is; otherwise its connection is opened anew."""
@@ -187,7 +207,7 @@ class RobotKeeper:
     def _recovered(self) -> None:
         self._fault = ""
         self._say("the robot answers again")
-        if not self.stopped_by:
+        if self.ready:
             self.lanes.time.switch(self.lanes.free(), "wait-order")
 
     def _opened(self) -> Rig:

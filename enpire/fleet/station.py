@@ -259,11 +259,15 @@ class Station:
             case _:
                 self.ask_to_leave("told to", _LAST_WORDS_S)
 
-    def _stop_here(self, by: str) -> None:
-        """Somebody stops the robot here; the orchestrator writes it down, so that it holds like any other stop."""
+    def _stop_here(self, by: str) -> str:
+        """Somebody stops the robot here; the orchestrator writes it down, so that it holds like any other stop.
+
+        Returns why the robot may still move, or nothing.
+        """
         self._robot.stop(by)
         self._stop_id, self._stop_by = self._stop_id or mint(), by
         self._courier.beat_now(self._beat)
+        return "" if self._robot.stopped_by else self._robot.alarm
 
     def _accept(self, orders: Sequence[Order]) -> None:
         held = set(self._held()) | set(self._spool.ids())

@@ -108,6 +108,8 @@ class PointRig:
 
     def stop(self) -> None:
         self.stops += 1
+        if Path(str(self.options.get("deaf", "/nonexistent"))).exists():
+            raise RobotProblem("the point does not listen")
 
     def close(self) -> None:
         pass

@@ -1,0 +1,88 @@
+"""A stop is said to hold only when the robot has taken it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from enpire.fleet.chunks import LoadedPolicy
+from enpire.fleet.messages import Command
+from enpire.fleet.robot_keeper import RobotKeeper
+from enpire.fleet.station import Station
+from enpire.types import SOURCE_POLICY
+from tests.enpire.fleet.point_task import PointPolicy, PointTask, point_order, point_station
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def deaf(tmp_path: Path) -> Path:
+    """While this file exists, a stop does not reach the robot."""
+    return tmp_path / "deaf"
+
+
+def test_a_stop_that_did_not_reach_the_robot_is_sent_until_it_does_and_nothing_moves(
+    tmp_path: Path, deaf: Path
+) -> None:
+    said, clock = list[str](), Clock()
+    file = point_station(tmp_path, lanes=1, options={"deaf": str(deaf)})
+    keeper = RobotKeeper(file, PointTask(), said.append, clock)
+    policy = LoadedPolicy(policy_id="a" * 64, policy=PointPolicy(), source=SOURCE_POLICY)
+    keeper.lanes.begin(0, point_order("a" * 64, 1), policy)
+    deaf.touch()
+    keeper.stop("ann")
+    for _ in range(20):
+        clock.now_s += 0.3
+        keeper.look()
+        assert not keeper.stopped_by
+        assert not keeper.ready
+        assert not keeper.lanes.busy
+        assert "does not reach the robot" in keeper.alarm
+    [parcel] = keeper.lanes.take_ended()
+    assert (parcel.episode.outcome, parcel.episode.cause) == ("aborted", "stopped by ann")
+    assert len(said) < 10
+    deaf.unlink()
+    keeper.look()
+    assert keeper.stopped_by == "ann"
+    clock.now_s += 3.0
+    keeper.look()
+    assert not keeper.alarm
+    keeper.resume()
+    assert keeper.ready
+
+
+def test_a_person_may_resume_a_robot_that_a_stop_never_reached(tmp_path: Path, deaf: Path) -> None:
+    clock = Clock()
+    keeper = RobotKeeper(point_station(tmp_path, options={"deaf": str(deaf)}), PointTask(), print, clock)
+    deaf.touch()
+    keeper.stop("ann")
+    keeper.resume()
+    clock.now_s += 3.0
+    keeper.look()
+    assert keeper.ready
+    assert not keeper.alarm
+
+
+def test_a_station_says_stopped_only_when_its_robot_is(tmp_path: Path, deaf: Path) -> None:
+    station = Station(point_station(tmp_path, options={"deaf": str(deaf)}), "tcp://127.0.0.1:9", print)
+    try:
+        deaf.touch()
+        station._obey(Command(verb="stop", argument="ann"))
+        beat = station._beat(1)
+        assert not beat.stopped
+        assert "does not reach the robot" in beat.alarm
+        assert "does not reach the robot" in station._stop_here("bob")
+        deaf.unlink()
+        assert not station._stop_here("bob")
+        assert station._beat(1).stopped
+    finally:
+        station.close()
