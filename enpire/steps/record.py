@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from enpire import inbox
 from enpire.errors import FileProblem
-from enpire.fleet.arrivals import Announced, Beat, Delivered, Joined, Left, Refused
+from enpire.fleet.arrivals import Announced, Beat, Delivered, Fleet, Joined, Left, Refused
 from enpire.gate import PROCESS_ENDED
 from enpire.lab import Entry, Lab, StationSeat
 from enpire.steps.heed import heed_stops, hold_again
@@ -91,8 +91,12 @@ def _fetch(lab: Lab, announced: Sequence[Announced]) -> Sequence[Delivered]:
 
 
 def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
-    """Files, then one row for each, then the acknowledgement: in this order a crash loses and doubles nothing."""
+    """Files, then one row for each, then the acknowledgement: in this order a crash loses and doubles nothing.
+
+    A station deletes what is acknowledged; what is refused it keeps.
+    """
     known: dict[str, Delivered] = {}
+    refused: dict[tuple[str, str], str] = {}
     found: set[str] = set()
     entries: list[Entry] = []
     for arrival in delivered:
@@ -103,6 +107,7 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
         why = "it arrived twice" if order_id in known else refusal(order, ended, arrival.episode)
         why = why or _other_recording(lab.store, arrival.episode)
         if why:
+            refused[arrival.station, order_id] = why
             body = {"order_id": order_id, "station": arrival.station, "why": why}
             entries.append(("episode refused", {**body, "outcome": arrival.episode.outcome}))
             continue
@@ -119,14 +124,24 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
     for arrival in delivered:
         if arrival.pictures is not None:
             arrival.pictures.unlink(missing_ok=True)  # refused, or in the store already
-    for station in dict.fromkeys(arrival.station for arrival in delivered):
-        mine = [arrival.episode.order.order_id for arrival in delivered if arrival.station == station]
-        lab.fleet.acknowledge(station, mine)
+    _answer(lab.fleet, [(arrival.station, arrival.episode.order.order_id) for arrival in delivered], refused)
     for arrival in known.values():
         seat = lab.stations.get(arrival.station)
         if seat is not None:
             seat.episodes += 1
             seat.verdicts = [*seat.verdicts[-19:], arrival.episode.outcome]
+
+
+def _answer(fleet: Fleet, heard: Sequence[tuple[str, str]], refused: Mapping[tuple[str, str], str]) -> None:
+    """Acknowledge or refuse each (station, order id) that was heard."""
+    answers: dict[tuple[str, str], list[str]] = {}
+    for station, order_id in heard:
+        answers.setdefault((station, refused.get((station, order_id), "")), []).append(order_id)
+    for (station, why), order_ids in answers.items():
+        if why:
+            fleet.refuse(station, order_ids, why)
+        else:
+            fleet.acknowledge(station, order_ids)
 
 
 def sound(arrival: Delivered, spec: TaskSpec | None = None) -> Delivered:
@@ -138,7 +153,9 @@ def sound(arrival: Delivered, spec: TaskSpec | None = None) -> Delivered:
 
 
 def _spoilt(arrival: Delivered, spec: TaskSpec | None) -> str:
-    data, sha256 = arrival.arrays_file, arrival.episode.sha256
+    episode, data, sha256 = arrival.episode, arrival.arrays_file, arrival.episode.sha256
+    if episode.outcome in {"success", "failure", "unsafe"} and episode.ran_policy_id != episode.order.policy_id:
+        return f"it ran {episode.ran_policy_id[:12]} where {episode.order.policy_id[:12]} was ordered"
     if (data or sha256) and hashlib.sha256(data).hexdigest() != sha256:
         return "the bytes of its arrays do not match its hash"
     try:
@@ -175,12 +192,7 @@ def refusal(order: Order | None, ended: str, episode: Episode) -> str:
     """
     if order is None or ended not in {"", "unknown"}:
         return "its order has ended already, or was never given"
-    if order != episode.order:
-        return "it answers an order that differs from the one in the ledger"
-    began = episode.outcome in {"success", "failure", "unsafe"}
-    if began and episode.ran_policy_id != order.policy_id:
-        return f"it ran {episode.ran_policy_id[:12]} where {order.policy_id[:12]} was ordered"
-    return ""
+    return "" if order == episode.order else "it answers an order that differs from the one in the ledger"
 
 
 def _standing(lab: Lab, order_id: str) -> tuple[Order | None, str]:

@@ -106,7 +106,8 @@ def test_nothing_is_fetched_of_what_counts_already_or_never_will(lab: Lab, conte
     altered = announced(replace(second, policy_id="b" * 64), content)
     fleet = hear(lab, announced(first, content), announced(never, content), altered)
     assert fleet.fetched == []
-    assert sorted(fleet.acknowledged) == sorted([first.order_id, "01NEVER", second.order_id])
+    assert fleet.acknowledged == [first.order_id]
+    assert fleet.refused == ["01NEVER", second.order_id], "their station keeps them"
     why = [event.body["why"] for event in lab.ledger.events(kinds=("episode refused",))]
     assert why == [
         "its order has ended already, or was never given",
@@ -118,7 +119,7 @@ def test_pictures_of_an_order_that_ended_meanwhile_leave_nothing_behind(lab: Lab
     order = next(iter(lab.state.open.values()))
     end_orders(lab, [order], "aborted", "stopped by a person")
     fleet = hear(lab, whole(lab, announced(order, content), content))
-    assert fleet.acknowledged == [order.order_id]
+    assert (fleet.acknowledged, fleet.refused) == ([], [order.order_id])
     assert not list(lab.home.incoming.iterdir())
 
 

@@ -165,15 +165,18 @@ def test_commands_are_carried_out_once_and_written_down(home: Home) -> None:
 
 
 def test_an_answer_that_ran_another_policy_does_not_count(home: Home) -> None:
-    from enpire.steps.record import refusal
+    from enpire.steps.record import refusal, sound
 
     ledger = SqliteLedger(home.ledger)
     lab = lab_of(home, ledger)
     order = lab.scheduler.next_orders(lab.state, lab_seat())[0]
-    episode = PretendFleet(home.versions).finish(order).episode
+    came = PretendFleet(home.versions).finish(order)
+    episode = came.episode
     assert refusal(order, "", episode) == ""
     assert refusal(order, "unknown", episode) == ""
-    assert "was ordered" in refusal(order, "", replace(episode, ran_policy_id="something else"))
+    other = sound(replace(came, episode=replace(episode, ran_policy_id="something else"))).episode
+    assert (other.outcome, other.sha256) == ("invalid", "")
+    assert "was ordered" in other.cause
     assert "differs" in refusal(replace(order, round=order.round + 1), "", episode)
     assert "ended already" in refusal(order, "aborted", episode)
     assert "never given" in refusal(None, "", episode)
