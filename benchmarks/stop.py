@@ -22,9 +22,11 @@ sys.path.insert(0, str(ROOT))
 
 from robot_drivers.guard_client import Control, start_guard  # noqa: E402
 from robot_drivers.guard_settings import GuardSettings  # noqa: E402
+from robot_drivers.resume_code import keep  # noqa: E402
 
 RUNNER = ROOT / "tests" / "robot_drivers" / "driving_runner.py"
 PATIENT_S = 30.0
+CODE = "the benchmark's"
 
 
 def stamps(log: Path, word: str) -> list[int]:
@@ -46,7 +48,7 @@ def until(true: Callable[[], object]) -> None:
 def drive(hand: Control, log: Path) -> None:
     """Resume, and wait until the arm moves."""
     log.write_text("")
-    hand.resume("the benchmark")
+    hand.resume("the benchmark", CODE)
     until(lambda: len(stamps(log, "act")) >= 4)
 
 
@@ -89,6 +91,7 @@ def measure(trials: int) -> None:
         log, driver = Path(folder) / "log", Path(folder) / "arm.py"
         driver.write_text("from robot_drivers.fake_robot import robot\n")
         settings = GuardSettings(driver=str(driver), folder=Path(folder) / "arm", options={"log": str(log)})
+        keep(settings.folder, CODE)
         guard = start_guard(settings)
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         runner = subprocess.Popen([sys.executable, str(RUNNER), str(settings.folder)], env=environment)

@@ -21,6 +21,7 @@ from robot_drivers.conformance_bench import Bench, DoesNotApply, Subject
 from robot_drivers.driver_file import load_robot
 from robot_drivers.guard_client import Control, GuardedClient, open_guarded
 from robot_drivers.guard_settings import GuardSettings
+from robot_drivers.resume_code import make
 
 Check = Callable[[Bench], None]
 CHECKS: tuple[Check, ...] = (*conformance_spec.CHECKS, *conformance_motion.CHECKS, *conformance_stop.CHECKS)
@@ -111,12 +112,13 @@ def check_file(
 
 
 def guarded_subject(settings: GuardSettings, spec: TaskSpec) -> Subject:
-    """A robot behind its guard; whoever runs the kit stands beside it and is the person that resumes."""
+    """A robot behind its guard; whoever runs the kit stands beside it and resumes it, with a code made for that."""
+    code = make(settings.folder) if settings.person_to_resume else ""
 
     def resume(rig: Rig) -> None:
         with Control(settings.card) as hand:
             if hand.status()["latched"]:
-                hand.resume("the person who runs the conformance kit")
+                hand.resume("the person who runs the conformance kit", code)
 
     def opened() -> GuardedClient:
         rig = open_guarded(settings)

@@ -26,6 +26,7 @@ from robot_drivers.guard_settings import GuardSettings, open_guarded_rig
 from robot_drivers.guard_worker import GuardWorker, Job
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.latch import Latch
+from robot_drivers.resume_code import ResumeCheck, read
 
 FIRST_RUNNER_S = 60.0
 
@@ -33,14 +34,16 @@ FIRST_RUNNER_S = 60.0
 class Guard:
     """One robot's guard: one thread for peers, watchdog and stops, one (`GuardWorker`) for the driver."""
 
-    def __init__(self, settings: GuardSettings, rig: GuardedRig) -> None:
+    def __init__(self, settings: GuardSettings, rig: GuardedRig, check: ResumeCheck | None) -> None:
+        """Serve one rig, connected; `check` is of the code of those who may resume it, None in simulation."""
         period_s = rig.spec.period_s
         patience_s = settings.watchdog_s or settings.watchdog_periods * period_s
         self.settings = settings
         self.rules = GuardRules(patience_ns=round(1e9 * patience_s))
         self._rig = rig
+        self._check = check
         self._latch = Latch(settings.latch)
-        self._door = Door(settings.folder, self.rules.dropped)
+        self._door = Door(settings.folder, settings.group, self.rules.dropped)
         self._rate = CommandRate(period_s if settings.pace == "realtime" else 0.0)
         self._worker = GuardWorker(rig, self._door.wake, self._pace)
         self._busy: dict[int, str] = {}
@@ -138,20 +141,23 @@ class Guard:
             if self._unstopped:
                 raise RobotProblem(self._unstopped)
         elif verb == "resume":
-            self._resume(peer, message)
+            self._resume(message)
         elif verb == "quit":
             self._halt()
             self._latch_durably("The guard was ended; look at the robot, then resume it.")
             self._ending = True
         return self._status()
 
-    def _resume(self, peer: int, message: Fields) -> None:
-        """Unlatch, durably, when a person who is not the runner allows it; a robot that is not latched goes on."""
+    def _resume(self, message: Fields) -> None:
+        """Unlatch, durably, when a person who has the robot's code allows it; a robot that is not latched goes on."""
         person = message.text("person", 120).strip()
-        if peer == self._runner:
-            raise RobotProblem("The runner cannot resume its own robot; a person must: `enpire robot resume`.")
         if not person:
             raise RobotProblem("Say who resumes the robot: a person must have looked at it.")
+        if self._check is not None and not self._check.allows(message.text("key", 128)):
+            self.rules.dropped["wrong code"] += 1
+            raise RobotProblem(
+                "That is not this robot's code, so it stays as it is; who made the code (`enpire robot code`) has it."
+            )
         if self.rules.latched:
             self._latch.open(message.text("nonce", 64), person)
             self.rules.unlatch()
@@ -285,7 +291,8 @@ def main(arguments: list[str]) -> int:
         end_last()
         if settings.realtime_priority:
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
-        Guard(settings, open_guarded_rig(settings)).run()
+        check = read(settings.folder) if settings.person_to_resume else None
+        Guard(settings, open_guarded_rig(settings), check).run()
     except BlockingIOError:
         print("Another guard owns this robot; speak to that one.", file=sys.stderr)
         return 1

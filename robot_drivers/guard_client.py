@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from enpire.errors import RobotProblem, UsageError
+from enpire.errors import EnpireError, RobotProblem, UsageError
 from enpire.files import parse, plain
 from enpire.fleet.fields import Fields
 from enpire.fleet.questions import (
@@ -33,6 +33,7 @@ from enpire.store import durable
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
 from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.latch import Latch
+from robot_drivers.resume_code import read
 from robot_drivers.streams import GuardGone, exchange
 from robot_drivers.wire import spec_in
 
@@ -54,6 +55,7 @@ class Control:
             raise RobotProblem(f"No guard answers at {card}: {problem}. Start the station of that robot.") from problem
         self.address: str = self._socket.getpeername()
         self._lock = threading.Lock()
+        self._folder = card.parent
         self._latch = Latch(card.parent / "latch.json")
 
     def ask(self, verb: str, timeout_s: float = ANSWER_S, **content: object) -> Fields:
@@ -72,9 +74,13 @@ class Control:
         """Stop the robot and latch it; returns when the latch is durable."""
         self.ask("stop", cause=cause)
 
-    def resume(self, person: str) -> None:
-        """Allow motion again; the permission is for the latest stop alone, as the latch file names it."""
-        self.ask("resume", nonce=self._latch.read().nonce, person=person)
+    def resume(self, person: str, code: str = "") -> None:
+        """Allow motion again; the permission is for the latest stop alone, as the latch file names it.
+
+        `code` is the robot's (see `robot_drivers.resume_code`), which a simulation has none of.
+        """
+        key = read(self._folder).key(code) if code else ""
+        self.ask("resume", nonce=self._latch.read().nonce, person=person, key=key)
 
     def quit(self) -> None:
         """Stop and latch the robot, let it go, end the guard."""
@@ -153,13 +159,12 @@ class GuardedClient:
         try:
             self._brake.stop("The runner asked for a stop.")
         except GuardGone:
-            # Without its guard the robot stops by itself; what is left to do is that nothing starts it again.
-            Latch(self.settings.latch).close("The runner asked for a stop while its guard was gone.")
+            self._latch_alone("The runner asked for a stop while its guard was gone.")
 
     def resume(self) -> None:
         """Allow motion again in simulation; RobotProblem for a robot that needs a person."""
         if self.settings.person_to_resume:
-            raise RobotProblem("A real robot needs a person to resume it: look at it, then use `Control.resume`.")
+            raise RobotProblem("A real robot needs a person to resume it: look at it, then `enpire robot resume`.")
         self._brake.resume("the simulation")
 
     def status(self) -> Message:
@@ -174,11 +179,20 @@ class GuardedClient:
         try:
             self._brake.quit()
         except GuardGone:
-            Latch(self.settings.latch).close("The guard was gone when the runner closed it.")
+            self._latch_alone("The guard was gone when the runner closed it.")
         finally:
             self._hang_up()
             if self._process is not None:
                 _end(self._process)
+
+    def _latch_alone(self, cause: str) -> None:
+        """Without its guard the robot stops by itself; what is left to do is that nothing starts it again."""
+        try:
+            Latch(self.settings.latch).close(cause)
+        except EnpireError as problem:
+            raise RobotProblem(
+                f"{cause} Its latch is left to the next guard, which starts latched: {problem}"
+            ) from problem
 
     def _hang_up(self) -> None:
         self._talk.close()
@@ -231,9 +245,12 @@ def open_rig(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -
 
 def start_guard(settings: GuardSettings) -> subprocess.Popen[bytes]:
     """Start a guard process and wait until it serves, latched."""
-    durable.make_folder(settings.folder)
     told = settings.folder / "settings.json"
-    told.write_text(json.dumps(plain(settings)), encoding="utf-8")
+    try:
+        durable.make_folder(settings.folder)
+        durable.write(told, json.dumps(plain(settings)).encode())
+    except EnpireError as problem:
+        raise RobotProblem(f"No guard answers in {settings.folder}, and none can be started: {problem}") from problem
     # Its own session: a Ctrl-C for the runner must not end what holds the robot.
     process = subprocess.Popen(
         [sys.executable, "-m", "robot_drivers.guard", str(told)],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import selectors
+import shutil
 import socket
 import tempfile
 from collections import Counter, deque
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from enpire.errors import TransportProblem
+from enpire.errors import TransportProblem, UsageError
 from enpire.fleet.fields import Fields
 from enpire.fleet.questions import Message, decode, encode, error_out
 from robot_drivers.streams import FrameStream
@@ -32,11 +33,12 @@ class Door:
 
     Args:
         folder: where the socket lies, if its path is short enough.
+        group: whose members may connect; empty: only who runs this process.
         dropped: malformed messages are counted here.
     """
 
-    def __init__(self, folder: Path, dropped: Counter[str]) -> None:
-        self._listener = _listen(folder)
+    def __init__(self, folder: Path, group: str, dropped: Counter[str]) -> None:
+        self._listener = _listen(folder, group)
         self.address = str(self._listener.getsockname())
         self._dropped = dropped
         self._wake_in, self.wake = socket.socketpair()
@@ -151,7 +153,7 @@ class Door:
             self._selector.modify(peer.socket, wanted, key.data)
 
 
-def _listen(folder: Path) -> socket.socket:
+def _listen(folder: Path, group: str) -> socket.socket:
     path = folder / "guard.sock"
     if len(os.fsencode(path)) > LONGEST_PATH:
         path = Path(tempfile.mkdtemp(prefix="enpire-")) / "guard.sock"
@@ -159,6 +161,14 @@ def _listen(folder: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
     path.chmod(0o600)
+    if group:
+        try:
+            shutil.chown(path, group=group)
+        except (LookupError, OSError) as problem:
+            raise UsageError(
+                f"The guard cannot let in the group {group}: {problem}. Name one of its user's."
+            ) from problem
+        path.chmod(0o660)
     listener.listen(128)
     listener.setblocking(False)
     return listener

@@ -42,6 +42,8 @@ class GuardSettings:
     linger_s: float = 0.0
     """How long the guard goes on holding the robot after its runner is gone; 0 means until a new runner or `quit` where
     a person must resume, and not at all otherwise."""
+    group: str = ""
+    """Unix group whose members may speak to a guard that runs as a user of its own; empty: only that user may."""
     realtime_priority: bool = False
     """Ask the system for SCHED_FIFO; needs the right to do so."""
 

@@ -1,4 +1,4 @@
-"""`enpire robot list | check | status | stop | resume`: drivers, the conformance kit, and the guard of a robot."""
+"""`enpire robot list | check | status | stop | resume | code`: drivers, the conformance kit, a robot's guard."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class Hand(Protocol):
         """Stop and latch."""
         ...
 
-    def resume(self, person: str) -> None:
+    def resume(self, person: str, code: str) -> None:
         """Allow motion again."""
         ...
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
-    group = typer.Typer(help="Robots: list the drivers, check one; status, stop, resume.", no_args_is_help=True)
+    group = typer.Typer(help="Robots: list the drivers, check one; status, stop, resume, code.", no_args_is_help=True)
     group.command("list")(list_drivers)
-    for verb in (check, status, stop, resume):
+    for verb in (check, status, stop, resume, code):
         group.command()(verb)
     app.add_typer(group, name="robot")
 
@@ -102,10 +102,20 @@ def stop(card: Card) -> None:
 
 
 def resume(card: Card) -> None:
-    """Allow a stopped robot to move again. Look at it first."""
+    """Allow a stopped robot to move again; asks for its code. Look at it first."""
     with _hand(card) as hand:
-        hand.resume(getpass.getuser())
+        said = typer.prompt("The robot's code (none in simulation)", default="", show_default=False, hide_input=True)
+        hand.resume(getpass.getuser(), said)
     typer.echo("The robot may move again.")
+
+
+def code(
+    folder: Annotated[Path, typer.Argument(help="The folder of the robot's guard, as its station file says.")],
+) -> None:
+    """Make the code with which people resume a real robot. Keep it away from the robot's computer."""
+    from enpire.plugins import load
+
+    typer.echo(cast("Callable[[Path], str]", load("robots", "robot_drivers.resume_code:make"))(folder))
 
 
 def _hand(card: Path) -> AbstractContextManager[Hand]:

@@ -9,12 +9,15 @@ from pathlib import Path
 
 from enpire.store.lerobot_import import import_dataset
 from enpire.views import open_records
+from robot_drivers.guard_client import Control, start_guard
 from robot_drivers.guard_settings import GuardSettings
 from tests.enpire.test_films import recorded
 
 
-def enpire(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "enpire.cli", *arguments], capture_output=True, text=True, check=False)
+def enpire(*arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
+    """A verb without a terminal: what it asks for is read from `said`."""
+    command = [sys.executable, "-m", "enpire.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, input=said, start_new_session=True)
 
 
 def test_drivers_are_listed_and_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
@@ -29,6 +32,26 @@ def test_drivers_are_listed_and_a_missing_file_is_one_sentence(tmp_path: Path) -
     nobody = enpire("robot", "stop", str(card))
     assert nobody.returncode == 1
     assert "No guard answers" in nobody.stderr
+
+
+def test_a_person_makes_a_code_and_resumes_the_robot_with_it(tmp_path: Path) -> None:
+    driver = tmp_path / "arm.py"
+    driver.write_text("from robot_drivers.fake_robot import robot\n")
+    settings = GuardSettings(driver=str(driver), folder=tmp_path / "arm")
+    made = enpire("robot", "code", str(settings.folder))
+    guard = start_guard(settings)
+    try:
+        wrong = enpire("robot", "resume", str(settings.card), said="aaaa-aaaa\n")
+        assert wrong.returncode == 1
+        assert "not this robot's code" in wrong.stderr
+        right = enpire("robot", "resume", str(settings.card), said=made.stdout)
+        assert "The robot may move again." in right.stdout
+        with Control(settings.card) as hand:
+            assert not hand.status()["latched"]
+            hand.quit()
+    finally:
+        guard.terminate()
+        guard.communicate()
 
 
 def test_hidden_starts_never_leave_the_lab_and_the_rest_does(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_who_is_ended_first_is_said_to_linux(tmp_path: Path) -> None:
     """Agents before the learner, the learner before stations, the guard of a robot after everybody."""
     driver = tmp_path / "arm.py"
     driver.write_text("from robot_drivers.fake_robot import robot\n")
-    guard = start_guard(GuardSettings(driver=str(driver), folder=tmp_path / "arm"))
+    guard = start_guard(GuardSettings(driver=str(driver), folder=tmp_path / "arm", person_to_resume=False))
     running: list[subprocess.Popen[bytes]] = [guard]
     agent = AgentProcess(lane="one", plan=AgentPlan(name="search"), folder=tmp_path / "lane", seed=1)
     try:
@@ -85,7 +85,7 @@ def test_the_learner_goes_first_and_goes_on_the_guard_never(little_memory: Path,
     driver = tmp_path / "arm.py"
     driver.write_text("from robot_drivers.fake_robot import robot\n")
     train = partial(TrainingProcess.begin, module="tests.faults.hungry_learner")
-    settings = GuardSettings(driver=str(driver), folder=tmp_path / "arm")
+    settings = GuardSettings(driver=str(driver), folder=tmp_path / "arm", person_to_resume=False)
     guard = start_guard(settings)
     station = start_station(point_station(tmp_path, "cell"), "tcp://127.0.0.1:9", tmp_path / "logs")
     # More than the learner ever gets: only its standing says that it goes first.

@@ -8,13 +8,15 @@ import pytest
 
 from robot_drivers.guard_client import GuardedClient, open_guarded
 from robot_drivers.guard_settings import GuardSettings
-from tests.robot_drivers.guarded_arm import HOME, resume
+from robot_drivers.resume_code import keep
+from tests.robot_drivers.guarded_arm import CODE, HOME, resume
 
 
 @pytest.fixture
 def settings(tmp_path) -> GuardSettings:
     driver = tmp_path / "arm.py"
     driver.write_text("from robot_drivers.fake_robot import robot\n")
+    keep(tmp_path / "arm", CODE)
     # Ten seconds of patience: these tests are not about the watchdog, and the machine is busy.
     return GuardSettings(
         driver=str(driver), folder=tmp_path / "arm", options={"log": str(tmp_path / "log")}, watchdog_s=10.0

@@ -25,9 +25,12 @@ def until(true: Callable[[], object], what: str) -> None:
         time.sleep(0.01)
 
 
+CODE = "Ada's code"
+
+
 def resume(settings: GuardSettings) -> None:
     with Control(settings.card) as hand:
-        hand.resume("Ada")
+        hand.resume("Ada", CODE)
 
 
 def address_of(settings: GuardSettings) -> str:

@@ -18,6 +18,8 @@ from enpire.errors import RobotProblem
 from robot_drivers.guard_client import Control, start_guard
 from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.latch import Latch
+from robot_drivers.resume_code import keep
+from tests.robot_drivers.guarded_arm import CODE
 
 PATIENT_S = 30.0
 RUNNER = Path(__file__).parent / "driving_runner.py"
@@ -41,6 +43,7 @@ def lines(log: Path, word: str) -> list[int]:
 def settings(tmp_path) -> GuardSettings:
     driver = tmp_path / "arm.py"
     driver.write_text("from robot_drivers.fake_robot import robot\n")
+    keep(tmp_path / "arm", CODE)
     return GuardSettings(driver=str(driver), folder=tmp_path / "arm", options={"log": str(tmp_path / "log")})
 
 
@@ -65,7 +68,7 @@ def guard_and_runner(settings: GuardSettings) -> Iterator[tuple[Control, subproc
 def driving(hand: Control, log: Path) -> None:
     """Resume, and wait until the arm is being driven."""
     before = len(lines(log, "act"))
-    hand.resume("Ada")
+    hand.resume("Ada", CODE)
     until(lambda: len(lines(log, "act")) >= before + 3, "commands")
 
 
@@ -106,7 +109,7 @@ def kill_guards(settings: GuardSettings, rounds: int) -> None:
         with Control(settings.card) as hand:
             assert hand.status()["latched"]
             assert Latch(settings.latch).read().latched
-            hand.resume("Ada")
+            hand.resume("Ada", CODE)
             killer = subprocess.Popen(["sh", "-c", f"sleep {chance.uniform(0.0, 0.03):.4f}; kill -9 {guard.pid}"])
             answered = False
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import socket
@@ -19,11 +20,12 @@ import pytest
 from enpire.errors import RobotProblem
 from enpire.files import plain
 from enpire.fleet.questions import array_out, encode
+from robot_drivers import resume_code
 from robot_drivers.guard_client import Control, GuardedClient, open_guarded, start_guard
 from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.latch import Latch
 from robot_drivers.streams import exchange
-from tests.robot_drivers.guarded_arm import HOME, ONE, PATIENT_S, acts, address_of, lines, resume, slow, until
+from tests.robot_drivers.guarded_arm import CODE, HOME, ONE, PATIENT_S, acts, address_of, lines, resume, slow, until
 
 FLOOD = 500
 """Commands at once: as many as the socket takes."""
@@ -70,11 +72,33 @@ def test_only_a_person_with_a_name_resumes_and_never_the_runner(rig, settings):
         for nobody in ("", "  "):
             with pytest.raises(RobotProblem, match="Say who resumes"):
                 hand.ask("resume", nonce=nonce, person=nobody)
-        hand.ask("hello", lease=1)  # the connection becomes the runner's
-        with pytest.raises(RobotProblem, match="runner cannot resume its own robot"):
-            hand.ask("resume", nonce=Latch(settings.latch).read().nonce, person="Ada")
+        found = "".join(path.read_text() for path in settings.folder.glob("*.json"))
+        for guess in ("", *re.findall(r"\w{8,}", found)):
+            with pytest.raises(RobotProblem, match="not this robot's code"):
+                hand.ask("resume", nonce=nonce, person="Ada", key=guess)
+        with pytest.raises(RobotProblem, match="not this robot's code"):
+            hand.resume("Ada", "no code")
         assert hand.status()["latched"]
     assert Latch(settings.latch).read().latched
+
+
+def test_a_code_that_is_made_while_the_guard_runs_opens_nothing_yet(rig, settings):
+    rig.stop()
+    code = resume_code.make(settings.folder)
+    with Control(settings.card) as hand, pytest.raises(RobotProblem, match="not this robot's code"):
+        hand.resume("Mallory", code)
+    rig.close()
+    again = open_guarded(settings)
+    with Control(settings.card) as hand:
+        hand.resume("Ada", f" {code.upper()} ".replace("-", " "))
+    again.place(0, HOME)
+    again.close()
+
+
+def test_a_robot_that_nobody_could_resume_does_not_start(settings):
+    (settings.folder / "resume.json").unlink()
+    with pytest.raises(RobotProblem, match=r"make one with `enpire robot code .*arm`"):
+        open_guarded(settings)
 
 
 def test_who_resumes_a_robot_that_moves_changes_nothing(rig, settings):
@@ -115,12 +139,13 @@ def test_a_file_that_says_open_does_not_unlatch_the_guard(rig, settings):
     latch = Latch(settings.latch)
     latch.open(latch.read().nonce, "somebody who wrote the file by hand")
     with Control(settings.card) as hand:
+        key = resume_code.read(settings.folder).key(CODE)
         with pytest.raises(RobotProblem, match="said open while the robot was latched"):
-            hand.ask("resume", nonce="made up", person="Mallory")
+            hand.ask("resume", nonce="made up", person="Mallory", key=key)
         assert latch.read().latched
         with pytest.raises(RobotProblem, match="latched"):
             rig.place(0, HOME)
-        hand.resume("Ada")
+        hand.resume("Ada", CODE)
     rig.place(0, HOME)
 
 
@@ -165,7 +190,7 @@ def test_a_flood_delays_no_stop(settings, who):
     with Control(settings.card) as hand:
         for trial in range(7):
             if who == "the runner, driving":
-                hand.resume("Ada")
+                hand.resume("Ada", CODE)
                 ticket = {"sequence": 0, "lease": 0, "stamp_ns": time.monotonic_ns()}
                 exchange(flooder, encode({"verb": "place", "lane": 0, "start": plain(HOME), **ticket}), PATIENT_S)
                 exchange(flooder, burst(1 + 1000 * trial, 1)[4:], PATIENT_S)
