@@ -1,25 +1,46 @@
-"""Lets a rig be driven over ZeroMQ from another process or machine; `robot_drivers.remote` is the other end."""
+"""Lets a rig be driven over ZeroMQ from another process or machine; `robot_drivers.remote` is the other end.
+
+One client at a time drives, its owner. A command counts only under the owner's lease and only while the owner waits for
+its answer: what was held back on its way, and was given up, is never carried out. A stop is heeded whoever says it.
+"""
 
 from __future__ import annotations
 
+import secrets
 import socket
 import threading
+import time
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import zmq
 
-from enpire.errors import EnpireError, RobotProblem, TransportProblem, UsageError
+from enpire.errors import EnpireError, RobotProblem, TransportProblem
 from enpire.fleet.curve_keys import Doorkeeper
 from enpire.fleet.fields import Fields
-from enpire.fleet.questions import LARGEST, Message, decode, encode, error_out
-from enpire.fleet.zmq_link import listen
+from enpire.fleet.questions import Message, decode, encode, error_out
+from enpire.fleet.zmq_link import check_plain, limit_costs, listen
 from robot_drivers.guard_worker import GuardWorker, Job
-from robot_drivers.wire import Watched
+from robot_drivers.streams import HEARD_MAX
+from robot_drivers.wire import Watched, answer
 
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 TURN_MS = 200
+SILENT_S = 3.0
+"""How long an owner must have been silent before another client may drive."""
+LONG = ("place", "look", "teleport")
+"""What may take longer than an answer; the client is told meanwhile that the robot is at it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Owner:
+    """Who drives."""
+
+    lease: str
+    name: str
+    heard_s: float
+    numbers: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    """Connection -> number of the last command that came over it."""
 
 
 class RigServer:
@@ -29,26 +50,26 @@ class RigServer:
     hardware, whose watchdog then also notices a lost network.
     """
 
-    def __init__(self, rig: Watched, address: str, keys: Path | None = None) -> None:
+    def __init__(self, rig: Watched, address: str, keys: Path | None = None, *, person_to_resume: bool = False) -> None:
         """Bind.
 
         Args:
             rig: what is driven.
             address: such as tcp://127.0.0.1:*; only the loopback is allowed without keys.
             keys: folder with this server's keys and the `allowed` clients (`enpire.fleet.curve_keys`).
+            person_to_resume: whether only a person at the robot may resume it, also after its owner has left.
 
         Raises:
-            UsageError: an address that others can reach, without keys.
-            TransportProblem: the address is in use.
+            TransportProblem: the address is in use, or can be reached from elsewhere and there are no keys.
         """
-        if keys is None and not is_private(address):
-            raise UsageError(f"{address} can be reached from other machines; give `keys`, or listen on 127.0.0.1.")
-        self._rig = rig
+        if keys is None:
+            check_plain(address)
+        self._rig, self._person_to_resume = rig, person_to_resume
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._door = Doorkeeper(self._context, keys) if keys is not None else None
         self._router = self._context.socket(zmq.ROUTER)
-        self._router.setsockopt(zmq.LINGER, 500)
-        self._router.setsockopt(zmq.MAXMSGSIZE, LARGEST)
+        limit_costs(self._router)
+        self._router.setsockopt(zmq.MAXMSGSIZE, HEARD_MAX)
         if self._door is not None:
             self._door.guard(self._router)
         try:
@@ -59,11 +80,13 @@ class RigServer:
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._worker = GuardWorker(rig, self._wake_out)
-        self._peers: dict[int, tuple[bytes, int]] = {}
-        self._jobs = 0
-        self._last: dict[bytes, int] = {}
+        self._owner: _Owner | None = None
+        self._stops: set[str] = set()
+        """Leases of the owners who said stop; an empty one stands for everybody else."""
+        self._busy: tuple[bytes, int, str] | None = None
+        """What the rig is at: for which connection, the number and the verb."""
         self.dropped = 0
-        """Commands that were repeated or out of order, and messages that were none."""
+        """Commands that were repeated or too late, and messages that were none."""
 
     def run(self, ended: threading.Event) -> None:
         """Serve until `ended` is set; the rig is stopped, not closed."""
@@ -80,7 +103,9 @@ class RigServer:
                 self._serve()
             if self._wake_in.fileno() in ready:
                 self._wake_in.recv(4096)
-            self._deliver()
+                self._deliver()
+            if not ready and self._busy is not None and self._busy[2] in LONG:
+                self._answer(self._busy[0], self._busy[1], {"working": True})
         self._rig.stop()
         self._worker.end()
         with closing(self._wake_in), closing(self._wake_out):
@@ -100,43 +125,105 @@ class RigServer:
             self._answer(peer, 0, error_out(problem))
             return
         try:
-            self._handle(peer, sequence, verb, message)
+            said = self._said(peer, sequence, verb, message)
+            if said is not None:
+                self._answer(peer, sequence, {"error": "", **said})
         except EnpireError as error:
             self._answer(peer, sequence, error_out(error))
 
-    def _handle(self, peer: bytes, sequence: int, verb: str, message: Fields) -> None:
-        if sequence <= self._last.get(peer, 0):
-            self.dropped += 1
-            raise RobotProblem("A command was repeated or came out of order; it was dropped.")
-        self._last[peer] = sequence
+    def _said(self, peer: bytes, sequence: int, verb: str, message: Fields) -> Message | None:
+        """What is answered at once; None for what the rig has to do first."""
         if verb == "stop":
+            # From anybody, however old it is and whatever else it says.
+            lease = message.get("lease") if "lease" in message else ""
+            self._stops.add(self._owner.lease if self._owner is not None and lease == self._owner.lease else "")
             self._rig.stop()
-            self._answer(peer, sequence, {"error": ""})
-        elif verb == "resume":
-            self._rig.resume()
-            self._answer(peer, sequence, {"error": ""})
-        else:
-            self._jobs += 1
-            self._peers[self._jobs] = (peer, sequence)
-            self._worker.give(Job(peer=self._jobs, verb=verb, message=message))
+            return {}
+        if verb == "hello":
+            return self._greet(message)
+        owner = self._admitted(peer, sequence, message)
+        if verb == "status":
+            return {"stopped": self._holds_a_stop()}
+        if verb == "resume":
+            self._resume(owner)
+            return {}
+        if verb == "bye":
+            self._part(owner)
+            return {}
+        if self._busy is not None:
+            raise RobotProblem(f"The robot is still at the last command ({self._busy[2]}); this one was dropped.")
+        self._busy = peer, sequence, verb
+        self._worker.give(Job(peer=0, verb=verb, message=message))
+        return None
+
+    def _greet(self, message: Fields) -> Message:
+        name, owner = message.text("client", 200), self._owner
+        if owner is not None:
+            silent_s = time.monotonic() - owner.heard_s
+            if silent_s < SILENT_S:
+                raise RobotProblem(
+                    f"The robot is held by {owner.name}, heard {silent_s:.1f} s ago; close it there, or try again when"
+                    f" that has been silent for {SILENT_S:.0f} s."
+                )
+            self._part(owner)
+        described = answer(self._rig, "spec", message)
+        self._owner = _Owner(lease=secrets.token_hex(8), name=name, heard_s=time.monotonic())
+        return {"lease": self._owner.lease, **described}
+
+    def _admitted(self, peer: bytes, sequence: int, message: Fields) -> _Owner:
+        owner = self._owner
+        if owner is None or message.text("lease", 16) != owner.lease:
+            holder = "nobody" if owner is None else owner.name
+            raise RobotProblem(f"The robot is no longer held by this client, but by {holder}; open it anew.")
+        late = time.monotonic_ns() > message.whole("until_ns")
+        if late or sequence <= owner.numbers.get(peer, 0):
+            self.dropped += 1
+            why = "came when nobody waited for its answer any more" if late else "was repeated or came out of order"
+            raise RobotProblem(f"A command {why}; it was dropped.")
+        owner.numbers[peer] = sequence
+        owner.heard_s = time.monotonic()
+        return owner
+
+    def _holds_a_stop(self) -> bool:
+        stopped = self._rig.stopped
+        if not stopped:
+            self._stops.clear()  # a person at the robot has resumed it
+        elif not self._stops:
+            self._stops.add("")  # or has stopped it
+        return stopped
+
+    def _stopped_by_another(self, owner: _Owner) -> bool:
+        return self._holds_a_stop() and self._stops != {owner.lease}
+
+    def _resume(self, owner: _Owner) -> None:
+        if self._stopped_by_another(owner):
+            raise RobotProblem(
+                "Somebody else stopped the robot; look at it, then resume it at its computer (`enpire robot resume`)."
+            )
+        self._rig.resume()
+        self._stops.clear()
+
+    def _part(self, owner: _Owner) -> None:
+        """The owner left, or was lost: a robot that needs a person is latched, another forgets its owner's stop."""
+        self._owner = None
+        if self._person_to_resume:
+            self._rig.stop()
+        elif not self._stopped_by_another(owner):
+            self._resume(owner)
 
     def _deliver(self) -> None:
         while not self._worker.finished.empty():
-            job, result = self._worker.finished.get()
-            peer, sequence = self._peers.pop(job.peer)
-            self._answer(peer, sequence, result)
+            _, result = self._worker.finished.get()
+            if self._busy is not None:
+                peer, sequence, _ = self._busy
+                self._busy = None
+                self._answer(peer, sequence, result)
 
     def _answer(self, peer: bytes, sequence: int, message: Message) -> None:
-        self._router.send_multipart([peer, encode({**message, "sequence": sequence})])
+        self._router.send_multipart([peer, encode({**message, "sequence": sequence, "clock_ns": time.monotonic_ns()})])
 
     def _close_sockets(self) -> None:
         self._router.close()
         if self._door is not None:
             self._door.socket.close(linger=0)
         self._context.term()
-
-
-def is_private(address: str) -> bool:
-    """Whether only this machine can reach an address."""
-    parts = urlsplit(address)
-    return parts.scheme in {"ipc", "inproc"} or (parts.scheme == "tcp" and (parts.hostname or "") in LOOPBACK)

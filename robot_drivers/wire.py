@@ -27,6 +27,11 @@ class Watched(Rig, Protocol):
     offences: list[str]
 
     @property
+    def stopped(self) -> bool:
+        """Whether a stop holds."""
+        ...
+
+    @property
     def stale(self) -> str:
         """One sentence on a sensor that stands still."""
         ...

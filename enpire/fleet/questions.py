@@ -45,7 +45,7 @@ class Line:
     Args:
         address: tcp://HOST:PORT.
         keys: for another machine.
-        answer_s: how long an answer may take.
+        answer_s: how long an answer may take, and how long whoever says that it works on it may be silent.
         whom: who is asked, for the sentences.
         silence: what is raised when no answer comes.
     """
@@ -96,7 +96,9 @@ class Line:
                 break
             answer = decode(self._socket.recv())
             if answer.whole("sequence") == self._sequence:
-                return answer
+                if "working" not in answer:
+                    return answer
+                until_s = time.monotonic() + self._answer_s
             # The late answer to a question that was given up: nobody waits for it any more.
         raise self._silence(
             f"{self._whom[0].upper()}{self._whom[1:]} did not answer within {self._answer_s:.1f} s; is it running?"

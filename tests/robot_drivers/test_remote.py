@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,25 +15,56 @@ import zmq
 
 from enpire.errors import RobotProblem, TransportProblem, UsageError
 from enpire.fleet.curve_keys import enroll, server_keys
-from enpire.fleet.questions import decode, encode
+from enpire.fleet.fields import Fields
+from enpire.fleet.questions import Line, decode, encode
 from enpire.interfaces import Task
-from enpire.types import Start
+from enpire.types import FloatArray, MaskArray, Start
 from robot_drivers import fake_robot, mujoco_robot
 from robot_drivers.conformance import check, starts_of
 from robot_drivers.conformance_bench import Subject
 from robot_drivers.fake_robot import FAKE_SPEC
+from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.remote import RemoteRig, open_rig
-from robot_drivers.served_robot import RigServer
+from robot_drivers.safety import Envelope
+from robot_drivers.served_robot import SILENT_S, RigServer
+from sim.lost_network import Relay
 from sim.tasks.pin_insertion import PinInsertion
 
 LOOPBACK = "tcp://127.0.0.1:*"
+HOME = Start(split="train", index=0, values=(0.0, 0.0), seed=0)
+ALL = np.ones(2, np.bool_)
+ZERO = np.zeros((2, 2), np.float32)
+
+
+class CountingRig(GuardedRig):
+    """The fake rig, which counts its commands and stops, and is slow where it is told to be."""
+
+    def __init__(self) -> None:
+        super().__init__(fake_robot.FakeRig(FAKE_SPEC, 2, 0), Envelope(FAKE_SPEC))
+        self.commands = self.stops = 0
+        self.slow_s = 0.0
+
+    def place(self, lane: int, start: Start) -> None:
+        time.sleep(self.slow_s)
+        super().place(lane, start)
+
+    def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
+        time.sleep(self.slow_s)
+        self.commands += 1
+        return super().act(action, moving)
+
+    def stop(self) -> None:
+        self.stops += 1
+        super().stop()
 
 
 @contextmanager
-def serving(keys: Path | None = None, lanes: int = 2, task: Task | None = None) -> Iterator[RigServer]:
-    """The fake rig, or a task's simulation."""
-    rig = fake_robot.open_rig(None, lanes, 0, {}) if task is None else mujoco_robot.open_rig(task, lanes, 0, {})
-    server = RigServer(rig, LOOPBACK, keys)
+def serving(
+    keys: Path | None = None, lanes: int = 2, task: Task | None = None, rig: GuardedRig | None = None
+) -> Iterator[RigServer]:
+    """The fake rig, a task's simulation, or `rig`."""
+    fake = fake_robot.open_rig(None, lanes, 0, {}) if task is None else mujoco_robot.open_rig(task, lanes, 0, {})
+    server = RigServer(rig or fake, LOOPBACK, keys)
     ended = threading.Event()
     thread = threading.Thread(target=server.run, args=(ended,))
     thread.start()
@@ -45,7 +78,7 @@ def serving(keys: Path | None = None, lanes: int = 2, task: Task | None = None) 
 def test_a_remote_rig_conforms():
     with serving() as server:
         subject = Subject(
-            open=lambda: open_rig(None, 2, 0, {"address": server.address}), start=starts_of(FAKE_SPEC), realtime=False
+            open=lambda: open_rig(None, 2, 0, patient(server)), start=starts_of(FAKE_SPEC), realtime=False
         )
         report = check(subject)
         assert report.conforms, "\n".join(report.lines())
@@ -55,7 +88,7 @@ def test_a_simulation_in_mujoco_conforms_behind_zeromq():
     task = PinInsertion()
     with serving(task=task) as server:
         subject = Subject(
-            open=lambda: open_rig(task, 2, 0, {"address": server.address}),
+            open=lambda: open_rig(task, 2, 0, patient(server)),
             start=lambda index: task.start("train", index, b""),
             realtime=False,
         )
@@ -67,7 +100,7 @@ def test_a_simulation_behind_zeromq_is_told_who_resets_it():
     task = PinInsertion()
     start = task.start("train", 5, b"")
     with serving(task=task, lanes=1) as server:
-        rig = open_rig(task, 1, 0, {"address": server.address})
+        rig = open_rig(task, 1, 0, patient(server))
         for teleport in (False, True):
             rig.set_teleport(teleport)
             rig.place(0, start)
@@ -79,17 +112,143 @@ def test_repeated_commands_and_garbage_are_dropped():
     with serving() as server, zmq.Context() as context, context.socket(zmq.DEALER) as peer:
         peer.linger = 0
         peer.connect(server.address)
-        errors = []
-        for frame in (encode({"verb": "spec", "sequence": 5}), encode({"verb": "spec", "sequence": 5}), b"\xc1", b""):
+
+        def asked(frame: bytes) -> Fields:
             peer.send(frame)
             assert peer.poll(20_000)
-            errors.append(decode(peer.recv()).text("error"))
-        assert errors == ["", "RobotProblem", "TransportProblem", "TransportProblem"]
-        assert server.dropped == 3
-        rig = RemoteRig(server.address)
-        rig.place(0, Start(split="train", index=0, values=(0.0, 0.0), seed=0))
-        rig.act(np.zeros((2, 2), np.float32), np.ones(2, np.bool_))
+            return decode(peer.recv())
+
+        hello = asked(encode({"verb": "hello", "sequence": 1, "client": "a test"}))
+        waits = {"lease": hello.text("lease"), "until_ns": hello.whole("clock_ns") + 10**12}
+        observe = encode({"verb": "observe", "sequence": 5, **waits})
+        late = encode({"verb": "observe", "sequence": 6, **waits, "until_ns": hello.whole("clock_ns")})
+        errors = [asked(frame).text("error") for frame in (observe, observe, late, b"\xc1", b"")]
+        assert errors == ["", "RobotProblem", "RobotProblem", "TransportProblem", "TransportProblem"]
+        assert server.dropped == 4
+        asked(encode({"verb": "bye", "sequence": 7, **waits}))
+        rig = RemoteRig(server.address, answer_s=10.0)
+        rig.place(0, HOME)
+        rig.act(ZERO, ALL)
         rig.close()
+
+
+def test_what_was_given_up_is_never_carried_out_and_a_stop_always_is():
+    counting = CountingRig()
+    with serving(rig=counting) as server:
+        relay = Relay(server.address)
+        rig = RemoteRig(relay.address, answer_s=0.5)
+        rig.place(0, HOME)
+        relay.stall()
+        time.sleep(0.2)  # it may be passing something on just now
+        for asks in (lambda: rig.act(ZERO, ALL), rig.stop):
+            with pytest.raises(RobotProblem, match="did not answer"):
+                asks()
+        relay.find()
+        until(lambda: counting.stops == 1 and server.dropped == 1)
+        assert counting.commands == 0
+        with pytest.raises(RobotProblem, match="open it anew"):
+            rig.act(ZERO, ALL)
+        rig.stop()
+        rig.close()
+        relay.close()
+
+
+def test_what_is_given_up_while_the_robot_is_slow_does_not_wait_for_it():
+    counting = CountingRig()
+    with serving(rig=counting) as server:
+        rig = RemoteRig(server.address, answer_s=0.5)
+        counting.slow_s = 1.2
+        rig.place(0, HOME)  # its server says that the robot is at it
+        with pytest.raises(RobotProblem, match="did not answer"):
+            rig.act(ZERO, ALL)
+        rig.close()
+        time.sleep(SILENT_S)
+        counting.slow_s = 0.0
+        again = RemoteRig(server.address, answer_s=10.0)
+        again.place(0, HOME)
+        assert counting.commands == 1
+        again.close()
+
+
+def test_one_client_drives_until_it_leaves_or_is_silent():
+    with serving() as server:
+        one = RemoteRig(server.address, answer_s=10.0)
+        one.place(0, HOME)
+        with pytest.raises(RobotProblem, match=rf"held by .*process {os.getpid()}"):
+            RemoteRig(server.address, answer_s=10.0)
+        one.close()
+        two = RemoteRig(server.address, answer_s=10.0)
+        two.place(0, HOME)
+        time.sleep(SILENT_S)
+        three = RemoteRig(server.address, answer_s=10.0)
+        with pytest.raises(RobotProblem, match="no longer held by this client"):
+            two.act(ZERO, ALL)
+        three.place(0, HOME)
+        two.stop()
+        assert three.stopped
+        with pytest.raises(RobotProblem, match="stopped"):
+            three.act(ZERO, ALL)
+        two.close()
+        three.close()
+
+
+def test_nobody_resumes_the_stop_of_somebody_else():
+    rig = fake_robot.open_rig(None, 2, 0, {})
+    with serving(rig=rig) as server:
+        one = RemoteRig(server.address, answer_s=10.0)
+        one.stop()
+        one.resume()
+        assert not one.stopped
+        one.stop()
+        one.close()  # who leaves takes its stop along, where no person is needed
+        two = RemoteRig(server.address, answer_s=10.0)
+        assert not two.stopped
+        for stop in (rig.stop, lambda: say_stop(server.address)):
+            stop()
+            assert two.stopped
+            two.stop()
+            with pytest.raises(RobotProblem, match="Somebody else stopped"):
+                two.resume()
+            rig.resume()  # at the robot
+            assert not two.stopped
+        rig.stop()
+        two.close()
+        three = RemoteRig(server.address, answer_s=10.0)
+        assert three.stopped
+        three.close()
+
+
+def test_a_robot_that_needs_a_person_is_latched_when_its_owner_leaves():
+    rig = fake_robot.open_rig(None, 2, 0, {})
+    server = RigServer(rig, LOOPBACK, person_to_resume=True)
+    ended = threading.Event()
+    thread = threading.Thread(target=server.run, args=(ended,))
+    thread.start()
+    one = RemoteRig(server.address, answer_s=10.0)
+    assert not one.stopped
+    one.close()
+    assert rig.stopped
+    ended.set()
+    thread.join(30)
+
+
+def patient(server: RigServer) -> dict[str, object]:
+    """Options for a busy machine."""
+    return {"address": server.address, "answer_s": 10.0}
+
+
+def say_stop(address: str) -> None:
+    """As somebody without a lease."""
+    line = Line(address, None, 10.0, "the robot", RobotProblem)
+    line.ask("stop")
+    line.close()
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
 
 
 def test_with_keys_only_the_enrolled_come_in(tmp_path):
@@ -111,8 +270,10 @@ def test_with_keys_only_the_enrolled_come_in(tmp_path):
 
 
 def test_an_open_port_needs_keys():
-    with pytest.raises(UsageError, match="other machines"):
+    with pytest.raises(TransportProblem, match="needs encryption"):
         RigServer(fake_robot.open_rig(None, 1, 0, {}), "tcp://0.0.0.0:*")
+    with pytest.raises(TransportProblem, match="needs encryption"):
+        RemoteRig("tcp://10.0.0.7:5555")
 
 
 def test_an_address_in_use_is_named():
