@@ -19,6 +19,7 @@ from enpire.evidence import NO_END, difference, log_e, log_e_above, pairs_until
 from enpire.intervals import lower_bound, wilson
 from enpire.types import Episode, Interval, OutcomeKind
 
+Side = Literal["champion", "candidate"]
 DecisionKind = Literal["promote", "reject", "hold", "continue"]
 Reason = Literal["better", "faster", "worse", "unsafe", "spent", "hopeless", "undecided"]
 """better, faster: promoted. worse, unsafe: rejected. spent, hopeless: held. undecided: more pairs, please."""
@@ -52,7 +53,7 @@ class Trial:
     """How one side of one pair ended."""
 
     pair: int
-    side: Literal["champion", "candidate"]
+    side: Side
     outcome: OutcomeKind
     ticks: int
     """Commanded periods until the end."""
@@ -60,12 +61,12 @@ class Trial:
 
     @property
     def released(self) -> bool:
-        """Taken back before it began, so nobody saw its start: the only end that counts for neither side."""
+        """Taken back before it began: the only end that counts for neither side; the trial is given again."""
         return never_began(self.outcome, self.cause)
 
 
 def never_began(outcome: OutcomeKind, cause: str) -> bool:
-    """Whether an order was taken back before its start was revealed; its trial is given again, from another start."""
+    """Whether an order was taken back before anything moved; its trial is given again."""
     return outcome == "aborted" and cause.partition(":")[0] == "released"
 
 
@@ -190,18 +191,19 @@ def pairs_in_order(trials: Iterable[Trial]) -> tuple[Pair, ...]:
     """The finished pairs in the order of their numbers, up to the first that is not finished.
 
     Not in the order in which they finish: slow failures would come late, and reading early would see a sample in which
-    they are missing. A pair with a released side is left out.
+    they are missing. For the same reason no pair is left out: a side that was taken back is waited for until it was
+    given again, or whoever makes the robot stop would lose the pairs that this cost, and be the better for it.
     """
     sides: dict[int, dict[str, Trial]] = {}
     for trial in trials:
+        if trial.released:
+            continue
         if trial.side in sides.setdefault(trial.pair, {}):
             raise UsageError(f"Pair {trial.pair} has two {trial.side} trials; a trial counts once.")
         sides[trial.pair][trial.side] = trial
     pairs: list[Pair] = []
     for index in range(max(sides, default=-1) + 1):
         both = sides.get(index, {})
-        if any(trial.released for trial in both.values()):
-            continue
         if len(both) < 2:
             break
         pairs.append(Pair(index=index, champion=both["champion"], candidate=both["candidate"]))

@@ -316,13 +316,17 @@ def _told(decision: Decision) -> str:
 
 
 def _enter(gate: _Gate, order: Order) -> None:
-    """An order of a gate: the right version, on a hidden start, the same as its other side, on the same station."""
+    """An order of a gate: the right version, on a hidden start, the same as its other side, on the same station.
+
+    What was taken back before it began may be given again elsewhere.
+    """
     if order.policy_id != gate.opened.get(order.side):
         gate.strange.append(f"order {order.order_id} does not name the gate's {order.side or 'side'}")
     if order.start.split != "holdout":
         gate.strange.append(f"pair {order.pair} starts from the {order.start.split} split")
     other = gate.orders.get((order.pair, "candidate" if order.side == "champion" else "champion"))
-    if other is not None and (other.start, other.station) != (order.start, order.station):
+    moved = (order.pair, order.side) in gate.orders
+    if other is not None and (other.start != order.start or (other.station != order.station and not moved)):
         gate.strange.append(f"pair {order.pair} does not start alike")
     gate.orders[order.pair, order.side] = order
 

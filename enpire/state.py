@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from enpire.gate import Decision, Trial, given_again, never_began
+from enpire.gate import Decision, Side, Trial, given_again, never_began
 from enpire.intervals import lower_bound
 from enpire.proposals import Ideas
 from enpire.types import Episode, Order, OutcomeKind, Purpose
@@ -59,8 +59,8 @@ class OpenGate:
     """Pairs that were ordered."""
     trials: list[Trial] = field(default_factory=list[Trial])
     """Sides of pairs that ended, in the order of their ends."""
-    returned: set[int] = field(default_factory=set[int])
-    """Pairs of which a side was taken back before it began; others take their place."""
+    again: list[tuple[int, Side]] = field(default_factory=list[tuple[int, Side]])
+    """Sides of pairs that were taken back before they began: they are given again, from the same start."""
     read: int = 0
     """How many of the trials the decision has seen."""
     decision: Decision | None = None
@@ -241,6 +241,7 @@ class CampaignState:
         self.open[order.order_id] = order
         if order.purpose == "gate" and self.gate is not None and order.gate_id == self.gate.gate_id:
             self.gate.issued = max(self.gate.issued, order.pair + 1)
+            self.gate.again = [one for one in self.gate.again if one != (order.pair, order.side)]
         elif order.purpose == "confirm":
             self.confirm_issued[order.policy_id] += 1
         elif order.purpose == "base":
@@ -313,10 +314,10 @@ class CampaignState:
     def _trial(self, order: Order, episode: Episode) -> None:
         if self.gate is None or order.gate_id != self.gate.gate_id:
             return
-        side = "champion" if order.side == "champion" else "candidate"
+        side: Side = "champion" if order.side == "champion" else "candidate"
         trial = Trial(pair=order.pair, side=side, outcome=episode.outcome, ticks=episode.ticks, cause=episode.cause)
         self.gate.trials.append(trial)
         if trial.released:
-            self.gate.returned.add(trial.pair)
+            self.gate.again.append((trial.pair, side))
         if episode.outcome in JUDGED:
             self.trials.setdefault(order.policy_id, Count()).add(episode.outcome == "success")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 
 from enpire.campaign import Campaign
-from enpire.fleet.scheduler import EXPERT, Scheduler, Seat, flying
+from enpire.fleet.scheduler import EXPERT, Scheduler, Seat, flying, next_pair
 from enpire.state import CampaignState, OpenGate
 from enpire.types import Order, Purpose, Start
 
@@ -49,8 +49,7 @@ class Lockstep(Scheduler):
         return super()._confirm(state, seat, drawn) if mine else []
 
     def _pair(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
-        issued = state.gate.issued if state.gate else 0
-        mine = self._turn_of(seat, issued + _count(drawn, "gate") // 2)
+        mine = state.gate is not None and self._turn_of(seat, next_pair(state.gate, drawn))
         return super()._pair(state, seat, drawn) if mine else []
 
     def _scope(self, gate: OpenGate) -> str:

@@ -13,11 +13,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from enpire.campaign import Campaign
+from enpire.gate import Side
 from enpire.ids import mint
 from enpire.state import CampaignState, Count, OpenGate
 from enpire.types import EarlyStop, Order, Purpose, Split, Start
 
 EXPERT = "scripted:expert"
+UNREAD = 20
+"""Pairs that may wait behind one that is slow, beyond as many as there are orders under way: then robots collect data,
+and do not use up the gate's pairs before the first of them are read."""
 
 
 class Starts(Protocol):
@@ -65,7 +69,7 @@ class Scheduler:
         tail = [self._collect] if state.base_measured else [self._base, self._collect]
         if data_first and not state.base_measured:
             tail = [self._collect_until_enough, *tail]
-        return [self._confirm, self._pair, *tail]
+        return [self._confirm, self._again, self._pair, *tail]
 
     def _demonstration(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
         start = self.starts("train", self.random.randrange(self.campaign.rounds.train_starts))
@@ -86,15 +90,33 @@ class Scheduler:
         gate = state.gate
         if gate is None:
             return []
-        pair = gate.issued + sum(order.purpose == "gate" for order in drawn) // 2
-        if pair - len(gate.returned) >= self.campaign.gate.pairs:
+        pair = next_pair(gate, drawn)
+        unread = pair - (gate.decision.tally.pairs if gate.decision else 0)
+        under_way = flying(state, "gate") + sum(order.purpose == "gate" for order in drawn)
+        if pair >= self.campaign.gate.pairs or unread > under_way + UNREAD:
             return []
+        return self._sides(state, seat, gate, pair, ["champion", "candidate"])
+
+    def _again(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+        """What was taken back of the first pair that misses a side: from its own start, here if need be."""
+        gate = state.gate
+        if gate is None:
+            return []
+        drawn_again = {(order.pair, order.side) for order in drawn if order.purpose == "gate"}
+        missing = sorted(one for one in gate.again if one not in drawn_again)
+        if not missing:
+            return []
+        pair = missing[0][0]
+        return self._sides(state, seat, gate, pair, [side for number, side in missing if number == pair])
+
+    def _sides(self, state: CampaignState, seat: Seat, gate: OpenGate, pair: int, sides: list[Side]) -> list[Order]:
+        """Orders for these sides of a pair, in random order."""
         start = self.starts("holdout", pair, self._scope(gate))
-        sides = [("champion", gate.champion), ("candidate", gate.candidate)]
+        policies = {"champion": gate.champion, "candidate": gate.candidate}
         self.random.shuffle(sides)
         return [
-            self._order(state, seat, "gate", start, policy, gate_id=gate.gate_id, pair=pair, side=side)
-            for side, policy in sides
+            self._order(state, seat, "gate", start, policies[side], gate_id=gate.gate_id, pair=pair, side=side)
+            for side in sides
         ]
 
     def _scope(self, gate: OpenGate) -> str:
@@ -150,6 +172,11 @@ class Scheduler:
             "policy_id": policy, "start": start, "purpose": purpose, "round": state.round, "lease": seat.lease,
         }  # fmt: skip
         return Order(**fields, **more)  # pyright: ignore[reportArgumentType]
+
+
+def next_pair(gate: OpenGate, drawn: Sequence[Order]) -> int:
+    """The number of the first pair of a gate that was not ordered yet."""
+    return max(gate.issued, 1 + max((order.pair for order in drawn if order.gate_id == gate.gate_id), default=-1))
 
 
 def flying(state: CampaignState, purpose: Purpose) -> int:

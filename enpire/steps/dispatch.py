@@ -9,6 +9,9 @@ from enpire.lab import Lab, StationSeat
 from enpire.store.records import order_body
 from enpire.types import Order
 
+TAKE_BACK_S = 1.0
+"""How often a station that does not work is asked for the orders that wait there."""
+
 
 def dispatch(lab: Lab) -> None:
     """Fill every station that is here; the denominator of every rate is written first, so it cannot shrink.
@@ -20,14 +23,25 @@ def dispatch(lab: Lab) -> None:
     held = Counter(order.station for order in lab.state.open.values())
     drawn: list[Order] = []
     for station in lab.stations.values():
+        if not _works(lab, station):
+            _take_back(lab, station)
+            continue
         room = station.lanes + lab.campaign.stations.ahead - held[station.name]
-        if room >= max(1, min(station.lanes, lab.campaign.stations.ahead) // 4) and _works(lab, station):
+        if room >= max(1, min(station.lanes, lab.campaign.stations.ahead) // 4):
             drawn += lab.scheduler.next_orders(lab.state, Seat(station.name, station.lease, room), drawn)
     if not drawn:
         return
     lab.write(("order issued", {"orders": [order_body(order) for order in drawn]}))
     for name in dict.fromkeys(order.station for order in drawn):
         lab.fleet.send(name, [order for order in drawn if order.station == name])
+
+
+def _take_back(lab: Lab, station: StationSeat) -> None:
+    """What has not begun at a station that is here and takes no orders is given to others: a gate waits for it."""
+    waiting = station.last_beat is not None and station.last_beat.queued
+    if waiting and station.away_since_s is None and lab.due(f"take back from {station.name}", TAKE_BACK_S):
+        held = [order.order_id for order in lab.state.open.values() if order.station == station.name]
+        lab.fleet.release(station.name, held)
 
 
 def _works(lab: Lab, station: StationSeat) -> bool:

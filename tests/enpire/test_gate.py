@@ -178,10 +178,13 @@ def test_pairs_are_read_in_their_own_order_up_to_the_first_gap() -> None:
 
 
 @pytest.mark.parametrize("cause", ["released", "released: the station left"])
-def test_a_released_side_takes_its_pair_out(cause: str) -> None:
-    trials = [trial(0, "champion"), trial(0, "candidate", "aborted", cause), trial(1, "champion")]
-    trials.append(trial(1, "candidate"))
-    assert [one.index for one in pairs_in_order(trials)] == [1]
+def test_a_side_that_was_taken_back_is_waited_for_and_given_again(cause: str) -> None:
+    trials = [trial(0, "champion", "failure"), trial(0, "candidate", "aborted", cause)]
+    trials += [trial(1, "champion"), trial(1, "candidate")]
+    assert pairs_in_order(trials) == (), "whoever makes the robot stop does not lose the pairs that it costs"
+    trials.append(trial(0, "candidate"))
+    assert [one.index for one in pairs_in_order(trials)] == [0, 1]
+    assert pairs_in_order(trials)[0].candidate.outcome == "success"
 
 
 def test_a_trial_counts_once() -> None:

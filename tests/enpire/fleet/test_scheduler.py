@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from enpire.campaign import Base, Campaign, Rounds
 from enpire.fleet.scheduler import Scheduler, Seat
-from enpire.gate import GateRule
+from enpire.gate import GateRule, judge, pairs_in_order
 from enpire.state import CampaignState, Confirmation, Count, OpenGate
 from enpire.types import Order, Split, Start
 from tests.enpire.fleet.point_task import PointTask
@@ -146,24 +146,47 @@ def test_which_side_goes_first_is_drawn() -> None:
     assert 30 <= first["candidate"] <= 70
 
 
-def test_a_pair_that_was_taken_back_is_replaced_by_one_from_another_start() -> None:
+def test_what_was_taken_back_is_given_again_from_the_same_start_and_to_whoever_is_free() -> None:
     draw, state = scheduler(pairs=3), with_gate()
-    given_out: list[Order] = []
 
-    def ask() -> Sequence[int]:
-        orders = [order for order in draw.next_orders(state, Seat("s", 1, 8)) if order.purpose == "gate"]
+    def ask(station: str) -> list[Order]:
+        orders = [order for order in draw.next_orders(state, Seat(station, 1, 8)) if order.purpose == "gate"]
         for order in orders:
             state.issue(order)
-        given_out.extend(orders)
-        return [order.pair for order in orders]
+        return orders
 
-    assert ask() == [0, 0, 1, 1, 2, 2]
-    assert ask() == []
-    state.end(delivered(given_out[2], "aborted", 0, "released: the station left").episode)
-    assert ask() == [3, 3]
-    assert given_out[6].start not in [order.start for order in given_out[:6]]
-    state.end(delivered(given_out[4], "aborted", 0, "stopped by anna").episode)
-    assert ask() == [], "a stop counts; nothing is given again for it"
+    first = ask("s")
+    assert [order.pair for order in first] == [0, 0, 1, 1, 2, 2]
+    assert ask("t") == []
+    for order in (first[1], first[4], first[5]):
+        state.end(delivered(order, "aborted", 0, "released: the station left").episode)
+    again = ask("t")
+    assert [order.pair for order in again] == [0, 2, 2]
+    assert (again[0].side, again[0].start, again[0].policy_id) == (first[1].side, first[1].start, first[1].policy_id)
+    assert {order.side for order in again[1:]} == {"champion", "candidate"}
+    assert {order.start for order in again[1:]} == {first[4].start}
+    assert ask("s") == []
+    state.end(delivered(again[0], "aborted", 0, "stopped by anna").episode)
+    assert ask("s") == [], "a stop counts; nothing is given again for it"
+
+
+def test_behind_a_pair_that_is_slow_the_gate_does_not_spend_its_others() -> None:
+    draw, state = scheduler(pairs=400), with_gate()
+    [slow, *rest] = draw.next_orders(state, Seat("slow", 1, 2))
+    for order in (slow, *rest):
+        state.issue(order)
+    for _ in range(200):
+        orders = draw.next_orders(state, Seat("quick", 1, 8))
+        assert len(orders) == 8, "robots never wait"
+        for order in orders:
+            state.issue(order)
+            state.end(delivered(order, "success", 9, "").episode)
+    assert state.gate is not None
+    assert 20 < state.gate.issued < 40
+    state.end(delivered(slow, "success", 9, "").episode)
+    state.end(delivered(rest[0], "success", 9, "").episode)
+    state.gate.decision = judge(pairs_in_order(state.gate.trials), GateRule(), 0.05)
+    assert [order.purpose for order in draw.next_orders(state, Seat("quick", 1, 8))] == ["gate"] * 8
 
 
 def test_the_most_valuable_goes_first() -> None:
