@@ -76,6 +76,12 @@ class TaskSpec:
         return len(self.action)
 
     @property
+    def measured(self) -> tuple[int, ...]:
+        """For each action the state number of its name: it is a position; -1 where it is a speed or a difference."""
+        names = [item.name for item in self.state]
+        return tuple(names.index(item.name) if item.name in names else -1 for item in self.action)
+
+    @property
     def period_s(self) -> float:
         """Seconds from one command to the next."""
         return 1.0 / self.rate_hz

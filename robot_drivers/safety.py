@@ -62,10 +62,7 @@ class Envelope:
         self._step = _inward([limits.step.get(item.name, np.inf) for item in spec.action], up=False)
         self._bend = _inward([limits.bend.get(item.name, np.inf) for item in spec.action], up=False)
         self._state_low, self._state_high = _state_bounds(spec, limits)
-        names = [item.name for item in spec.state]
-        self._measured = np.array(
-            [names.index(item.name) if item.name in names else -1 for item in spec.action], np.int64
-        )
+        self._measured = np.array(spec.measured, np.int64)
 
     def hold(self, state: FloatArray) -> FloatArray:
         """The command that keeps still at a state (lanes, state_dim): (lanes, action_dim), inside the bounds.

@@ -37,6 +37,9 @@ _REPEAT_S = 0.1
 class Hand(Protocol):
     """Where a person's commands come from."""
 
+    def begin(self) -> None:
+        """A rollout begins: where the hand is now, it rests."""
+
     def read(self, state: FloatArray) -> tuple[bool, FloatArray]:
         """(whether the hand is at work, its command (action_dim,)) where the robot is in this state (state_dim,)."""
         ...
@@ -57,14 +60,19 @@ class Person:
     def __init__(self, hand: Hand, rests_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._hand, self._rests_s, self._clock = hand, rests_s, clock
         self._moved_s = -np.inf
+        self._looked = False
+        """Whether the hand was looked at in this episode: what it did before, during the reset, is no wish of it."""
         self._command = np.zeros(0, np.float32)
 
     def begin(self, lane: int, order: Order, policy: LoadedPolicy) -> None:
         """An episode begins in the hands of the policy, whatever the person did before."""
-        self._moved_s = -np.inf
+        self._moved_s, self._looked = -np.inf, False
 
     def watch(self, observation: Observation, lanes: IntArray, ticks: IntArray) -> MaskArray:
         """Whether the person holds the robot in this period."""
+        if not self._looked:
+            self._looked = True
+            self._hand.begin()
         at_work, self._command = self._hand.read(observation.state[int(lanes[0])])
         if at_work:
             self._moved_s = self._clock()
@@ -119,6 +127,10 @@ class LerobotHand:
                 f"{device} has no action {', '.join(missing)}; it has {', '.join(sorted(known))}. "
                 "Say in operator_options which of them is which: actions: {ACTION OF THE TASK: ITS NAME}."
             )
+
+    def begin(self) -> None:
+        """Forget where the device rested."""
+        self._rested = None
 
     def read(self, state: FloatArray) -> tuple[bool, FloatArray]:
         """Whether the device is at work, and its command within the task's bounds."""
@@ -189,7 +201,7 @@ class KeyboardHand:
 
     def __init__(self, spec: TaskSpec, keys: Mapping[str, Mapping[str, float]], terminal: int) -> None:
         """Read single keys from now on. UsageError where keys or actions are none, or there is no terminal."""
-        actions, sensed = [item.name for item in spec.action], [item.name for item in spec.state]
+        actions = [item.name for item in spec.action]
         if bad := sorted(key for key in keys if len(key) != 1 or not key.isprintable()):
             raise UsageError(f"operator_options, keys: {bad[0]!r} is not one key; write single letters or digits.")
         for key, steps in keys.items():
@@ -203,13 +215,17 @@ class KeyboardHand:
                 "one (enpire station FILE)."
             )
         self._steps = {key: np.array([steps.get(name, 0.0) for name in actions]) for key, steps in keys.items()}
-        self._sensed = np.array([sensed.index(name) if name in sensed else -1 for name in actions])
+        self._sensed = np.array(spec.measured)
         self._wish, self._pressed_s = np.zeros(len(actions)), -np.inf
         self._low = np.array([item.low for item in spec.action])
         self._high = np.array([item.high for item in spec.action])
         self._terminal = terminal
         self._before = termios.tcgetattr(terminal)
         tty.setcbreak(terminal)
+
+    def begin(self) -> None:
+        """Drop the keys that wait in the terminal."""
+        termios.tcflush(self._terminal, termios.TCIFLUSH)
 
     def read(self, state: FloatArray) -> tuple[bool, FloatArray]:
         """Whether keys were pressed since the last look, and their sum; soon after the last one, no speed is left."""

@@ -74,7 +74,7 @@ class Lanes:
         self._clock, self.time = clock, RobotTime(count, clock)
         self._task, self._rig, self._operator = task, rig, operator
         self._held: MaskArray = np.zeros(count, np.bool_)
-        self._hand_over = HandOver(count, spec.action_dim)
+        self._hand_over = HandOver(count, spec)
         self._guarded = rig if isinstance(rig, Guarded) else None
         self._watchful = rig if isinstance(rig, Watchful) else None
         self._lanes = [Lane(index) for index in range(count)]
@@ -212,7 +212,7 @@ class Lanes:
             self._command[rows[~held]], chunk[~held] = self._chunks.next(rows[~held])
             if self._operator is not None and held.any():
                 self._command[rows[held]] = self._operator.act(self._observation, rows[held])
-            self._command[rows] = self._hand_over.blend(rows, held, self._command[rows])
+            self._command[rows] = self._hand_over.blend(rows, held, self._command[rows], self._observation.state[rows])
         if not self._moving.any():
             return
         sent = self._send()

@@ -107,6 +107,19 @@ def test_a_person_takes_over_and_gives_back_and_every_frame_says_who_held_the_ro
     assert action[back + PERIODS - 1 :].tolist() == [0.0] * (len(source) - back - PERIODS + 1)
 
 
+def test_a_leader_that_was_put_down_elsewhere_between_two_episodes_holds_nothing(station: RobotKeeper) -> None:
+    leader, lanes = FakeLeader.made[-1], station.lanes
+    for number, place in enumerate((0.0, 9.0)):
+        leader.axes["stick_x"] = place
+        lanes.begin(0, order_of(number), LoadedPolicy(policy_id="p", policy=Still(), source=SOURCE_POLICY))
+        periods(lanes, 5)
+        lanes.abort("the test is over")
+        [parcel] = lanes.take_ended()
+        recorded = arrays.unpack(parcel.arrays_file)
+        assert set(recorded.source.tolist()) == {SOURCE_POLICY}
+        assert not recorded.action.any()
+
+
 def test_a_device_that_was_lost_is_opened_anew(station: RobotKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
     lost, policy = FakeLeader.made[-1], LoadedPolicy(policy_id="p", policy=Still(), source=SOURCE_POLICY)
     station.move(lambda: station.lanes.begin(0, order_of(3), policy))
@@ -200,6 +213,10 @@ def test_keys_of_the_terminal_move_speeds_and_positions(monkeypatch: pytest.Monk
     state[0, 0] = 7.0
     seen = replace(SEEN, state=state)
     assert not person.watch(seen, LANE, LANE).any()
+    os.write(ours, b"wwdjx")
+    person.begin(0, order_of(1), LoadedPolicy(policy_id="p", policy=Still(), source=SOURCE_POLICY))
+    os.write(ours, b"w")  # while the robot resets
+    assert not person.watch(seen, LANE, LANE).any(), "what was typed before the rollout is no wish of this one"
     os.write(ours, b"wwdjx")
     assert person.watch(seen, LANE, LANE).all()
     assert person.act(seen, LANE).tolist() == [[20.0, 8.0, 0.0, 9.0]]

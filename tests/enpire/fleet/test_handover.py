@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from enpire.fleet.handover import PERIODS, HandOver
+from enpire.types import Bounds, TaskSpec
 
 ONE = np.zeros(1, np.int64)
+JOINT, SPEED = Bounds(name="joint", unit="rad", low=-9, high=9), Bounds(name="speed", unit="m/s", low=-9, high=9)
+SPEC = TaskSpec(
+    name="t", instruction="", state=(SPEED, JOINT), action=(JOINT, replace(SPEED, name="go")), rate_hz=1, limit_ticks=1
+)
+STATE = np.array([[8.0, 2.0]], np.float32)
 
 
 def driven(held: list[bool], wishes: list[float]) -> list[float]:
     """What one lane is sent, where a guard sends everything."""
-    over, sent = HandOver(1, 1), []
+    over, sent = HandOver(1, replace(SPEC, action=(JOINT,))), []
     over.begin(0)
     for now, wish in zip(held, wishes, strict=True):
-        command = over.blend(ONE, np.array([now]), np.array([[wish]], np.float32))
+        command = over.blend(ONE, np.array([now]), np.array([[wish]], np.float32), STATE)
         over.sent(ONE, command)
         sent.append(float(command[0, 0]))
     return sent
@@ -44,9 +52,10 @@ def test_no_hand_over_steps_farther_than_its_share_of_what_is_between_the_two(ru
         assert sent == wishes, "an episode that nobody touches is what its policy wants, bit for bit"
 
 
-def test_the_first_command_of_an_episode_follows_upon_nobody() -> None:
-    over = HandOver(1, 1)
+def test_who_holds_the_robot_from_the_first_command_begins_where_it_is_at_rest() -> None:
+    over = HandOver(1, SPEC)
     over.begin(0)
-    over.sent(ONE, np.ones((1, 1), np.float32))
+    over.sent(ONE, np.ones((1, 2), np.float32))
     over.begin(0)
-    assert over.blend(ONE, np.array([True]), np.array([[5.0]], np.float32))[0, 0] == 5.0
+    wish = np.array([[2.0 + PERIODS, PERIODS]], np.float32)
+    assert over.blend(ONE, np.array([True]), wish, STATE).tolist() == [[3.0, 1.0]]
