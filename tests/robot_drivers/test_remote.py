@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -17,6 +18,8 @@ from enpire.errors import RobotProblem, TransportProblem, UsageError
 from enpire.fleet.curve_keys import enroll, server_keys
 from enpire.fleet.fields import Fields
 from enpire.fleet.questions import Line, decode, encode
+from enpire.fleet.robot_keeper import RobotKeeper
+from enpire.fleet.station_file import StationFile
 from enpire.interfaces import Task
 from enpire.types import FloatArray, MaskArray, Start
 from robot_drivers import fake_robot, mujoco_robot
@@ -230,6 +233,42 @@ def test_a_robot_that_needs_a_person_is_latched_when_its_owner_leaves():
     assert rig.stopped
     ended.set()
     thread.join(30)
+
+
+def test_a_dead_robot_holds_its_station_up_for_a_second_at_a_time(tmp_path):
+    task = PinInsertion()
+    with serving(rig=fake_robot.open_rig(task, 1, 0, {})) as server:
+        relay = Relay(server.address)
+        file = StationFile(
+            name="arm", task="pin_insertion", home=tmp_path, driver="remote", options={"address": relay.address}
+        )
+        clock = itertools.count(0.0, 5.0)
+        keeper = RobotKeeper(file, task, print, lambda: next(clock))
+        assert keeper.ready
+        relay.stall()
+        time.sleep(0.2)
+        for turn in (
+            lambda: keeper.move(keeper.lanes.sense),
+            keeper.look,
+            keeper.look,
+            lambda: keeper.stop("a person"),
+        ):
+            began_s = time.monotonic()
+            turn()
+            assert time.monotonic() - began_s < 1.8
+            assert "did not answer" in keeper.alarm
+        relay.find()
+        keeper.resume()
+
+        def works() -> bool:
+            keeper.look()
+            return keeper.ready
+
+        until(works)
+        keeper.move(keeper.lanes.sense)
+        assert keeper.ready
+        keeper.close()
+        relay.close()
 
 
 def patient(server: RigServer) -> dict[str, object]:
