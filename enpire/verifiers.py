@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, cast, runtime_checkable
 
 from enpire import plugins
+from enpire.errors import UsageError
 from enpire.interfaces import Evidence, MarksSubtasks, Task, Verifier
 from enpire.types import FloatArray, IntArray, MaskArray, Verdict
 
@@ -16,6 +17,8 @@ OWN = "task"
 """The name of the task's own verifier among `verifiers` of a station or campaign file."""
 BUDGET_MS = 150.0
 """A verdict may take so long (p95): its robot waits for it."""
+REASON = 4096
+"""Characters of a reason; the rest is cut off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +131,15 @@ class _JudgedMarks(_Judged):
 def is_slow(verifier: Verifier) -> bool:
     """Whether its verdicts take longer than a robot may wait."""
     return isinstance(verifier, Slow) and verifier.slow
+
+
+def checked(verdict: Verdict) -> Verdict:
+    """What a verifier said, as it can be recorded; UsageError when it is no verdict."""
+    if verdict.kind not in ("success", "failure", "unsafe"):
+        raise UsageError(f"it said {verdict.kind!r}, not success, failure or unsafe")
+    if not 0.0 <= verdict.confidence <= 1.0:
+        raise UsageError(f"its confidence is {verdict.confidence}, not a number from 0 to 1")
+    return replace(verdict, reason=verdict.reason[:REASON])
 
 
 def _opened(task: Task, plan: VerifierPlan) -> Verifier:

@@ -39,7 +39,7 @@ from enpire.types import (
     OutcomeKind,
     Verdict,
 )
-from enpire.verifiers import is_slow
+from enpire.verifiers import checked, is_slow
 
 TRIES = 3
 """Resets that may fail one after the other in a lane before a person is called."""
@@ -301,7 +301,7 @@ class Lanes:
 
     def _settle(self, lane: Lane, judge: Callable[[], Verdict]) -> None:
         try:
-            verdict = judge()
+            verdict = checked(judge())
         except FOREIGN_FAULTS as problem:
             self._end(lane, "invalid", f"verifier failed: {' '.join(str(problem).split())[:500]}")
             return

@@ -85,7 +85,10 @@ def read_episode(content: object) -> Episode:
 
 def without_record(episode: Episode, why: str) -> Episode:
     """The end of an order whose record cannot be had: invalid, for nobody can look at what was judged."""
-    return replace(episode, outcome="invalid", cause=why[:1000], sha256="", pictures_sha256="")
+    return replace(
+        episode, outcome="invalid", cause=why[:1000], confidence=0.0, achieved_start=(), attempts=(), sha256="",
+        pictures_sha256="",
+    )  # fmt: skip
 
 
 def _read_early_stop(content: object) -> EarlyStop | None:

@@ -82,12 +82,13 @@ class Spool:
     def put(self, *parcels: Parcel) -> None:
         """Make episodes durable with one sync; returns when it is done.
 
-        StorageFull when the disk refuses, TransportProblem when one cannot be sent: then none is durable.
+        StorageFull when the disk refuses, TransportProblem when one cannot be sent or read: then none is durable.
         """
         files: dict[str, bytes] = {}
         for parcel in parcels:
             self._check_pictures(parcel)
             body = encode(parcel)
+            decode(body)
             files[parcel.episode.order.order_id] = hashlib.sha256(body).hexdigest().encode() + b"\n" + body
         durable.write_many({self._path(order_id): content for order_id, content in files.items()})
         self._ids.update(dict.fromkeys(files))

@@ -7,10 +7,20 @@ import pytest
 from enpire.errors import EnvelopeViolation
 from enpire.fleet.chunks import NOT_FINITE, LoadedPolicy, policy_seed
 from enpire.fleet.lanes import TRIES, Lanes
-from enpire.fleet.messages import Parcel
+from enpire.fleet.messages import Parcel, decode, encode
 from enpire.store import arrays
-from enpire.types import SOURCE_EXPERT, SOURCE_POLICY, FloatArray, IntArray, MaskArray, Observation, Order
-from tests.enpire.fleet.point_task import LIMIT, PointPolicy, PointRig, PointTask, point_order
+from enpire.types import (
+    SOURCE_EXPERT,
+    SOURCE_POLICY,
+    Episode,
+    FloatArray,
+    IntArray,
+    MaskArray,
+    Observation,
+    Order,
+    Verdict,
+)
+from tests.enpire.fleet.point_task import LIMIT, PointPolicy, PointRig, PointTask, PointVerifier, point_order
 
 ORDERS = [point_order("p" * 64, index) for index in range(12)]
 
@@ -267,3 +277,32 @@ def test_the_seconds_of_all_phases_add_up_to_the_age() -> None:
     seconds = lanes.time.seconds()
     assert set(seconds) >= {"rollout", "reset", "verify", "wait-order"}
     assert all(value > 0 for value in seconds.values())
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ({"confidence": float("nan")}, "verifier failed: its confidence is nan, not a number from 0 to 1"),
+        ({"confidence": 1.5}, "verifier failed: its confidence is 1.5, not a number from 0 to 1"),
+        ({"kind": "invalid"}, "verifier failed: it said 'invalid', not success, failure or unsafe"),
+        ({"kind": None}, "verifier failed: it said None, not success, failure or unsafe"),
+    ],
+)
+def test_a_verifier_that_answers_nonsense_ends_the_order_as_invalid(said: dict[str, object], cause: str) -> None:
+    episode = judged(Verdict(**{"kind": "failure", "confidence": 0.9, "source": "verifier", **said}))  # type: ignore[arg-type]
+    assert (episode.outcome, episode.cause, episode.confidence) == ("invalid", cause, 0.0)
+
+
+def test_a_reason_that_is_too_long_to_be_delivered_is_cut_off() -> None:
+    episode = judged(Verdict(kind="failure", confidence=0.9, source="verifier", reason="bent " * 2000))
+    assert (episode.outcome, episode.confidence) == ("failure", 0.9)
+    assert decode(encode(Parcel(episode=episode, arrays_file=b""))).message == Parcel(episode=episode, arrays_file=b"")
+
+
+def judged(verdict: Verdict) -> Episode:
+    """The end of an order about which a verifier says this."""
+    task, verifier = PointTask(), PointVerifier()
+    verifier.judge = lambda evidence: verdict
+    task.verifier = lambda: verifier
+    [parcel] = run_all(Lanes(task, PointRig(task.spec, 1)), ORDERS[:1], loaded()).values()
+    return parcel.episode

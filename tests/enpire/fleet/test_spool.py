@@ -162,3 +162,18 @@ def test_an_episode_that_is_too_large_to_send_ends_as_invalid_and_holds_up_nobod
     assert small.outcome == EPISODE.outcome
     assert "without its record" in said[0]
     spool.close()
+
+
+def test_an_episode_that_nobody_could_read_ends_as_invalid_and_is_delivered(tmp_path: Path) -> None:
+    spool, said = Spool(tmp_path / "spool"), list[str]()
+    outbox = Outbox(spool, time.monotonic, said.append)
+    item = parcel(0)
+    odd = dataclasses.replace(item.episode, confidence=float("nan"), attempts=(-1,), achieved_start=(1e30,))
+    outbox.add([dataclasses.replace(item, episode=odd)])
+    [end] = outbox.spool()
+    assert end.outcome == "invalid"
+    assert "cannot be delivered: An episode, field 'confidence'" in end.cause
+    kept = spool.get(end.order.order_id)
+    assert kept is not None
+    assert kept.episode == end
+    spool.close()
