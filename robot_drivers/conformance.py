@@ -11,10 +11,13 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
+from enpire import plugins
 from enpire.errors import EnpireError, RobotProblem
-from enpire.interfaces import Rig
+from enpire.fleet.robot_keeper import open_robot
+from enpire.fleet.station_file import read_station
+from enpire.interfaces import Rig, Task
 from enpire.types import Start, TaskSpec
 from robot_drivers import conformance_motion, conformance_spec, conformance_stop
 from robot_drivers.conformance_bench import Bench, DoesNotApply, Subject
@@ -109,6 +112,19 @@ def check_file(
         told = settings or GuardSettings(driver=str(path), folder=Path(folder), options=options or {})
         spec = load_robot(path, {key: value for key, value in told.options.items() if key != "envelope"}).spec
         return check(guarded_subject(told, spec), say)
+
+
+def check_named(named: str, say: Callable[[Finding], None] = lambda finding: None) -> Report:
+    """Check the robot of a driver file (`check_file`), or of a station file as the station opens it. IT MOVES."""
+    if named.endswith(".py"):
+        return check_file(Path(named), say=say)
+    file = read_station(named)
+    task = cast("Task", plugins.make("tasks", file.task))
+    subject = Subject(
+        open=lambda: open_robot(file, task), start=lambda index: task.start("train", index, b""),
+        realtime=file.pace == "realtime",
+    )  # fmt: skip
+    return check(subject, say)
 
 
 def guarded_subject(settings: GuardSettings, spec: TaskSpec) -> Subject:

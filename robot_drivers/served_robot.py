@@ -22,7 +22,7 @@ from enpire.fleet.fields import Fields
 from enpire.fleet.questions import Message, decode, encode, error_out
 from enpire.fleet.zmq_link import check_plain, limit_costs, listen
 from robot_drivers.guard_worker import GuardWorker, Job
-from robot_drivers.streams import HEARD_MAX
+from robot_drivers.streams import HEARD_MAX, GuardGone
 from robot_drivers.wire import Watched, answer
 
 TURN_MS = 200
@@ -89,27 +89,32 @@ class RigServer:
         """Commands that were repeated or too late, and messages that were none."""
 
     def run(self, ended: threading.Event) -> None:
-        """Serve until `ended` is set; the rig is stopped, not closed."""
+        """Serve until `ended` is set; the rig is stopped, not closed. GuardGone when the rig has lost its guard."""
         poller = zmq.Poller()
         poller.register(self._router, zmq.POLLIN)
         poller.register(self._wake_in.fileno(), zmq.POLLIN)
         if self._door is not None:
             poller.register(self._door.socket, zmq.POLLIN)
-        while not ended.is_set():
-            ready = dict(poller.poll(TURN_MS))
-            if self._door is not None and self._door.socket in ready:
-                self._door.answer()
-            if self._router in ready:
-                self._serve()
-            if self._wake_in.fileno() in ready:
-                self._wake_in.recv(4096)
-                self._deliver()
-            if not ready and self._busy is not None and self._busy[2] in LONG:
-                self._answer(self._busy[0], self._busy[1], {"working": True})
-        self._rig.stop()
-        self._worker.end()
-        with closing(self._wake_in), closing(self._wake_out):
-            self._close_sockets()
+        try:
+            while not ended.is_set():
+                self._turn(poller)
+        finally:
+            self._rig.stop()
+            self._worker.end()
+            with closing(self._wake_in), closing(self._wake_out):
+                self._close_sockets()
+
+    def _turn(self, poller: zmq.Poller) -> None:
+        ready = dict(poller.poll(TURN_MS))
+        if self._door is not None and self._door.socket in ready:
+            self._door.answer()
+        if self._router in ready:
+            self._serve()
+        if self._wake_in.fileno() in ready:
+            self._wake_in.recv(4096)
+            self._deliver()
+        if not ready and self._busy is not None and self._busy[2] in LONG:
+            self._answer(self._busy[0], self._busy[1], {"working": True})
 
     def _serve(self) -> None:
         frames = self._router.recv_multipart()
@@ -128,6 +133,8 @@ class RigServer:
             said = self._said(peer, sequence, verb, message)
             if said is not None:
                 self._answer(peer, sequence, {"error": "", **said})
+        except GuardGone:
+            raise
         except EnpireError as error:
             self._answer(peer, sequence, error_out(error))
 

@@ -1,4 +1,4 @@
-"""`enpire robot list | check | status | stop | resume | code`: drivers, the conformance kit, a robot's guard."""
+"""`enpire robot list | check | serve | status | stop | resume | code`: drivers, the kit, a robot's guard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Protocol, cast
 
 import typer
 
-from enpire.commands.options import AsJson, answer, table
+from enpire.commands.options import AsJson, Home, answer, table, tell
 
 Card = Annotated[Path, typer.Argument(help="The guard's card: `guard.json` in the folder that its station file names.")]
 
@@ -52,9 +52,11 @@ class Hand(Protocol):
 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
-    group = typer.Typer(help="Robots: list the drivers, check one; status, stop, resume, code.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Robots: list the drivers, check one, serve one; status, stop, resume, code.", no_args_is_help=True
+    )
     group.command("list")(list_drivers)
-    for verb in (check, status, stop, resume, code):
+    for verb in (check, serve, status, stop, resume, code):
         group.command()(verb)
     app.add_typer(group, name="robot")
 
@@ -68,12 +70,12 @@ def list_drivers(as_json: AsJson = False) -> None:
     answer(document, as_json=as_json, text=table(("driver", "where"), rows))
 
 
-def check(file: Annotated[Path, typer.Argument(help="Driver file (docs/robots.md).")]) -> None:
-    """Run the conformance kit on a driver file, behind its guard. THE ROBOT MOVES."""
+def check(file: Annotated[str, typer.Argument(help="Driver file (docs/robots.md), or station file.")]) -> None:
+    """Run the conformance kit on a driver file, behind its guard, or on a station's robot. THE ROBOT MOVES."""
     from enpire.commands.bars import Bar
     from enpire.plugins import load
 
-    run = cast("Callable[..., Conformance]", load("robots", "robot_drivers.conformance:check_file"))
+    run = cast("Callable[..., Conformance]", load("robots", "robot_drivers.conformance:check_named"))
     rules = len(cast("Sequence[object]", load("robots", "robot_drivers.conformance:CHECKS")))
     seen = count(1)
     with Bar("starting") as bar:
@@ -85,6 +87,23 @@ def check(file: Annotated[Path, typer.Argument(help="Driver file (docs/robots.md
     typer.echo("\n".join(report.lines()))
     if not report.conforms:
         raise typer.Exit(1)
+
+
+def serve(
+    robot: Annotated[
+        str, typer.Argument(help="Station file (or its name), or driver file (.py).", metavar="STATION_OR_DRIVER")
+    ],
+    bind: Annotated[
+        str, typer.Option(help="Where its station asks, tcp://ADDRESS:PORT; encrypted unless it stays on this machine.")
+    ] = "tcp://127.0.0.1:7200",
+    home: Home = None,
+) -> None:
+    """Let a station at another computer move this robot, behind its guard here (docs/robots.md)."""
+    from enpire.home import open_home
+    from enpire.plugins import load
+
+    run = cast("Callable[..., None]", load("robots", "robot_drivers.serving:serve"))
+    run(robot, bind, open_home(home), tell)
 
 
 def status(card: Card, as_json: AsJson = False) -> None:

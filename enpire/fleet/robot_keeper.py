@@ -68,7 +68,7 @@ class RobotKeeper:
         clock: Callable[[], float] = time.monotonic, filming: Filming | None = None,
     ) -> None:  # fmt: skip
         self._file, self._task, self._say, self._clock = file, task, say, clock
-        self._rig = self._opened()
+        self._rig = open_robot(file, task)
         self._person: Intervener | None = None
         self._reset_limit_ticks = round(file.reset_limit_s * task.spec.rate_hz) if file.reset == "robot" else 0
         if file.record:
@@ -197,7 +197,7 @@ class RobotKeeper:
     def _reopen(self) -> None:
         try:
             self._rig.close()
-            self._rig = self._opened()
+            self._rig = open_robot(self._file, self._task)
             self.lanes = self.lanes.on(self._rig, self._operator())
         except RobotProblem as problem:
             self._fault = f"The robot failed: {problem}"
@@ -209,19 +209,6 @@ class RobotKeeper:
         self._say("the robot answers again")
         if self.ready:
             self.lanes.time.switch(self.lanes.free(), "wait-order")
-
-    def _opened(self) -> Rig:
-        file = self._file
-        rig = cast("Rig", plugins.make("drivers", file.driver, self._task, file.lanes, file.seed, file.options))
-        if isinstance(rig, Teleporting):
-            rig.set_teleport(file.reset == "teleport")
-        elif hasattr(rig, "teleport"):
-            rig.close()
-            raise UsageError(
-                f"The driver {file.driver} gives a simulation that cannot be told who resets its scene: give its rig"
-                " `set_teleport`, or wrap it in GuardedRig."
-            )
-        return rig
 
     def _operator(self) -> Intervener | None:
         """Who may take over; the one before has let go."""
@@ -235,3 +222,17 @@ class RobotKeeper:
 
     def _switch_all(self, phase: Phase) -> None:
         self.lanes.time.switch(range(self._rig.lanes), phase)
+
+
+def open_robot(file: StationFile, task: Task) -> Rig:
+    """The robot of a station file; EnpireError when its driver cannot be loaded or it cannot be reached."""
+    rig = cast("Rig", plugins.make("drivers", file.driver, task, file.lanes, file.seed, file.options))
+    if isinstance(rig, Teleporting):
+        rig.set_teleport(file.reset == "teleport")
+    elif hasattr(rig, "teleport"):
+        rig.close()
+        raise UsageError(
+            f"The driver {file.driver} gives a simulation that cannot be told who resets its scene: give its rig"
+            " `set_teleport`, or wrap it in GuardedRig."
+        )
+    return rig
