@@ -116,6 +116,10 @@ class Lanes:
         """The orders that lanes work on."""
         return [lane.order for lane in self._lanes if lane.order is not None]
 
+    def ended(self) -> Sequence[Order]:
+        """The orders whose episodes nobody has taken yet."""
+        return [parcel.episode.order for parcel in self._ended]
+
     def free(self) -> Sequence[int]:
         """Lanes that can take an order."""
         return [lane.index for lane in self._lanes if lane.stage == "free"]

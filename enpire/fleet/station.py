@@ -320,9 +320,9 @@ class Station:
             self._outbox.refuse(order, cause)
 
     def _held(self) -> Sequence[str]:
-        """Ids of the orders that are neither ended nor given back."""
-        running = [order.order_id for order in self._lanes.running()]
-        return [*running, *(order.order_id for order in self._queue), *self._outbox.order_ids()]
+        """Ids of the orders whose end is not durable yet."""
+        orders = [*self._lanes.running(), *self._lanes.ended(), *self._queue]
+        return [*(order.order_id for order in orders), *self._outbox.order_ids()]
 
     def _alarm(self) -> str:
         full = "" if self._outbox.room() else f"The disk of {self._file.home} is nearly full; free some space."

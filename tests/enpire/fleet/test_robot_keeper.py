@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from enpire import versions
 from enpire.fleet.chunks import LoadedPolicy
-from enpire.fleet.messages import Command
+from enpire.fleet.messages import Command, Hello, Message, Orders
 from enpire.fleet.robot_keeper import RobotKeeper
 from enpire.fleet.station import Station
+from enpire.fleet.zmq_link import StationLink
 from enpire.types import SOURCE_POLICY
-from tests.enpire.fleet.point_task import PointPolicy, PointTask, point_order, point_station
+from tests.enpire.fleet.point_task import PointPolicy, PointTask, point_order, point_station, write_policy
 
 
 class Clock:
@@ -84,5 +86,29 @@ def test_a_station_says_stopped_only_when_its_robot_is(tmp_path: Path, deaf: Pat
         deaf.unlink()
         assert not station._stop_here("bob")
         assert station._beat(1).stopped
+    finally:
+        station.close()
+
+
+def test_what_a_look_at_the_robot_ends_is_in_the_hello_that_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    button, said = tmp_path / "button", list[Message]()
+    file = point_station(tmp_path, lanes=1, options={"button": str(button)})
+    policy_id = versions.publish(write_policy(tmp_path / "made"), file.home / "policies")
+    monkeypatch.setattr(StationLink, "send", lambda link, message, lease=0: said.append(message) or True)
+    station = Station(file, "tcp://127.0.0.1:9", print)
+    try:
+        station._obey(Orders(orders=(point_order(policy_id, 1),)))
+        while not station._lanes.running():
+            station.take_orders()
+            station.ship()
+        held = station._held()
+        button.touch()
+        station._looked_s = station._courier._greeted_s = -1e9
+        station.ship()
+        assert not station._lanes.running()
+        assert isinstance(said[-1], Hello)
+        assert list(said[-1].running) == list(held)
     finally:
         station.close()
