@@ -6,7 +6,8 @@
                                                         watched by a simulated operator
     python -m benchmarks.improvement --smoke            every arm once over, far too small to say anything
 
-Every arm collects the same number of rollouts and is judged on the same starts. Every arm that trains the flow actor
+Every arm collects the same number of rollouts and is judged on the same starts; hil_serl, which learns while it acts,
+learns ten times in a round. Every arm that trains the flow actor
 (clone, recap, habc) makes as many passes over its windows, within the same limits, as the task's HABC does; the table
 says how many gradient steps that came to. They begin from the base, as best_of_n and residual_td3 do. The arms that the
 table marks with a star begin from networks (spiral_search: a program) of their own: of the base they have its
@@ -58,6 +59,11 @@ class Learned:
     """Gradient steps of the policy; 0 where the learner counts none."""
     gave_up: bool = False
     """It could not go on; `version` is the one before."""
+
+    def then(self, more: Learned) -> Learned:
+        """This and what was learned after it."""
+        gave_up = self.gave_up or more.gave_up
+        return replace(more, cpu_s=self.cpu_s + more.cpu_s, steps=self.steps + more.steps, gave_up=gave_up)
 
 
 class Bench:
@@ -119,41 +125,45 @@ class Bench:
         return found
 
     def _round(self, recipe: Recipe, name: str, past: Sequence[Judged], round_: int) -> None:
-        version = Path(past[-1].version)
-        collected = self.collecting.run(_loaded(version), self.starts(COLLECTION * round_, self.plan.episodes))
-        new = keep(self.store, collected, version.name, round_, name)
         seen = past[max(1, len(past) - _window(recipe) + 1) :]
-        own = [Path(folder) for item in seen for folder in item.episodes] + new
+        own = [Path(folder) for item in seen for folder in item.episodes]
         taught = [Path(folder) for folder in past[0].episodes]
-        foreign = recipe.learner == "lerobot" and round_ == 1
-        try:
-            learned = self._learn(recipe, name, [*taught, *own], None if foreign else version, round_)
-        except LearningProblem as problem:
-            # A learner that gives up is a result of its arm: the version before stays, and the other arms go on.
-            print(f"  {name} round {round_} gave up: {problem}", flush=True)
-            learned = Learned(version=version, gave_up=True)
+        learned, new = Learned(version=Path(past[-1].version)), list[Path]()
+        turns, starts = self.plan.turns(name), self.starts(COLLECTION * round_, self.plan.episodes)
+        for part in range(turns):
+            turn = (round_ - 1) * turns + part + 1
+            collected = self.collecting.run(_loaded(learned.version), starts[part::turns])
+            new += keep(self.store, collected, learned.version.name, turn, name)
+            parent = None if recipe.learner == "lerobot" and turn == 1 else learned.version
+            try:
+                more = self._learn(recipe, name, [*taught, *own, *new], parent, turn)
+            except LearningProblem as problem:
+                # A learner that gives up is a result of its arm: the version before stays, and the other arms go on.
+                print(f"  {name} round {round_} gave up: {problem}", flush=True)
+                more = Learned(version=learned.version, gave_up=True)
+            learned = learned.then(more)
         self._judge(name, round_, learned, new)
 
-    def _learn(self, recipe: Recipe, name: str, episodes: Sequence[Path], parent: Path | None, round_: int) -> Learned:
+    def _learn(self, recipe: Recipe, name: str, episodes: Sequence[Path], parent: Path | None, turn: int) -> Learned:
         folder = self.root / name
         # A round that was cut has collected other episodes: what it left is of no use.
-        for left in (folder / f"work{round_}", folder / f"version{round_}"):
+        for left in (folder / f"work{turn}", folder / f"version{turn}"):
             shutil.rmtree(left, ignore_errors=True)
         job = ImprovementJob(
             recipe=recipe.mapping(),
             task=self.plan.task,
             parent=parent,
             episodes=episodes,
-            work=folder / f"work{round_}",
-            output=folder / f"version{round_}",
-            round=round_,
-            seed=1000 * self.seed + round_,
+            work=folder / f"work{turn}",
+            output=folder / f"version{turn}",
+            round=turn,
+            seed=1000 * self.seed + turn,
         )
         began = time.process_time()
         figures = cast("type[Learner]", load("learners", recipe.learner))().improve(job, lambda _: None)
         seconds = time.process_time() - began
         shown = ", ".join(f"{key} {value:.3g}" for key, value in figures.items())
-        print(f"  {name} round {round_}: {seconds:.1f} CPU s; {shown}", flush=True)
+        print(f"  {name} round {turn}: {seconds:.1f} CPU s; {shown}", flush=True)
         return Learned(version=job.output, cpu_s=round(seconds, 2), steps=int(figures.get("steps", 0)))
 
     def _judge(self, arm: str, round_: int, learned: Learned, new: Sequence[Path]) -> Judged:

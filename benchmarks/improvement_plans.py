@@ -50,6 +50,8 @@ class Arm:
 
     recipe: str
     changes: Mapping[str, object]
+    turns: int = 1
+    """Times it learns in a round, each after its share of the rollouts: above 1 for what learns while it acts."""
 
     def made(self, task: TaskPlan, most_steps: int = 0) -> Recipe:
         """The recipe with what the task needs and the arm's changes; `most_steps` above 0 cuts trainings (--smoke)."""
@@ -81,7 +83,7 @@ ARMS: Mapping[str, Arm] = {
     "best_of_n": Arm(recipe="best_of_n", changes={}),
     "filtered_then_habc": Arm(recipe="filtered_then_habc", changes={}),
     "residual_td3": Arm(recipe="residual_td3", changes={}),
-    "hil_serl": Arm(recipe="hil_serl", changes={}),
+    "hil_serl": Arm(recipe="hil_serl", changes={}, turns=10),
     "awac": Arm(recipe="awac", changes={}),
     "iql": Arm(recipe="iql", changes={}),
     "lerobot_act": Arm(recipe="lerobot_act", changes={}),
@@ -113,6 +115,10 @@ class Plan:
             task=task, demonstrations=own.demonstrations, rounds=own.rounds, episodes=own.episodes,
             supervised=supervised,
         )  # fmt: skip
+
+    def turns(self, arm: str) -> int:
+        """Times an arm learns in a round: never without a new rollout."""
+        return min(ARMS[arm].turns, self.episodes)
 
     def recipe(self, arm: str) -> Recipe:
         """The recipe of an arm, or of `base`."""

@@ -45,8 +45,8 @@ class About:
     """LeRobot's key -> the part of our state row that it gets, [first, last + 1)."""
     execute: int
     """Actions sent before the next decision."""
-    commands: int = 1
-    """Commands in one action of a policy that knows no chunks (LeRobot's gaussian_actor)."""
+    hold: int = 1
+    """Times that the action of a policy that knows no chunks (LeRobot's gaussian_actor) is sent."""
     task: str = ""
     """The instruction that a vision-language-action policy reads."""
 

@@ -89,7 +89,7 @@ class LerobotPolicy:
 
     @property
     def _action_dim(self) -> int:
-        return int(self._config.action_feature.shape[0]) // self._parts.about.commands
+        return int(self._config.action_feature.shape[0])
 
     def _see(self, observation: Observation, lanes: IntArray, **beside: Tensor) -> dict[str, Tensor]:
         """Remember what the lanes named sense now; all of it, and `beside`, as LeRobot's pipeline hands it over."""
@@ -142,7 +142,7 @@ class LerobotPolicy:
     def _chunk(self, batch: dict[str, Tensor], **along: Any) -> Tensor:
         """(B, steps, action width), normalised."""
         if self._config.type == "gaussian_actor":
-            return self._parts.policy.select_action(batch)[:, None]
+            return self._parts.policy.select_action(batch)[:, None].repeat(1, self._parts.about.hold, 1)
         return self._parts.policy.predict_action_chunk(batch, **along)
 
     def _shaped(self, value: Tensor) -> Tensor:

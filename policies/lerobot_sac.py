@@ -2,7 +2,7 @@
 
 LeRobot 0.6.1 brings the networks and the updates (`lerobot.rl.algorithms.sac`); its actor, learner and transport are
 not used: a round's replay comes from the episode store. Half of every minibatch is what people did (demonstrations and
-interventions), half is everything else, as in RLPD (arXiv 2302.02948). An action is what is executed of one chunk.
+interventions), half is everything else, as in RLPD (arXiv 2302.02948). An action is one command, held for a decision.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,33 +21,38 @@ from enpire.errors import LearningProblem
 from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.store import durable
+from enpire.types import FloatArray
 from policies import lerobot_files, lerobot_policy
 from policies.clone import job_digest, prepare
 from policies.descent import TensorTable, read_checkpoint, write_checkpoint
 from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS
 from policies.lerobot_base import ACTION, STATE
 from policies.lerobot_files import About, Parts, missing_extra
-from policies.replay import Replay, recent, replay_of
+from policies.replay import Replay, replay_of
 from policies.training_data import read_episodes
 
 CRITICS = "sac.safetensors"
-"""Beside LeRobot's files: critics, targets and temperature, for the next round."""
+"""Beside LeRobot's files: what the next round goes on with, critics, temperature and the optimizers' moments too."""
+_ROUND = "round"
+"""Key in that file: the round that it has learned from last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SacSettings:
     """What a recipe for SAC with demonstrations and interventions may say."""
 
-    execute: int = 4
+    execute: int = 3
+    """Periods that a command is held: a tenth of a second at 30 Hz, as HIL-SERL commands."""
     discount: float = 0.97
     """Per decision."""
     batch: int = 256
-    least_steps: int = 300
-    most_steps: int = 1500
-    passes: float = 60.0
+    updates: float = 0.5
+    """Of the actor, for each decision that is new since the parent; demonstrations do not count."""
+    least_steps: int = 100
+    most_steps: int = 4000
     learning_rate: float = 3e-4
-    hidden: int = 256
-    critic_updates: int = 4
+    hidden: int = 128
+    critic_updates: int = 2
     """Of the critics, on minibatches of their own, for each update of the actor."""
     temperature: float = 0.01
     """Of the entropy, at first; it is tuned as it goes. The critics judge returns alone, without entropy."""
@@ -56,23 +60,24 @@ class SacSettings:
     """That the temperature is tuned for, in nats for each number of an action."""
     people_share: float = 0.5
     """Share of a minibatch that is demonstrations and interventions."""
-    window_rounds: int = 4
 
     def __post_init__(self) -> None:
         """Say which value is not allowed."""
-        positive = ("execute", "least_steps", "hidden", "critic_updates", "window_rounds")
+        positive = ("execute", "least_steps", "hidden", "critic_updates")
         if min(getattr(self, name) for name in positive) < 1 or self.batch < 2:
             raise ValueError(f"{', '.join(positive)} must be at least 1, batch at least 2.")
         if (
             not 0 < self.discount < 1
             or not 0 <= self.people_share < 1
-            or min(self.learning_rate, self.temperature) <= 0
+            or min(self.learning_rate, self.temperature, self.updates) <= 0
         ):
-            raise ValueError("discount is in (0, 1), people_share in [0, 1), learning_rate and temperature above 0.")
+            raise ValueError(
+                "discount is in (0, 1), people_share in [0, 1), learning_rate, temperature and updates above 0."
+            )
 
-    def steps(self, decisions: int) -> int:
-        """Gradient steps for that many decisions."""
-        return min(self.most_steps, max(self.least_steps, math.ceil(self.passes * decisions / self.batch)))
+    def steps(self, new: int) -> int:
+        """Gradient steps of the actor for that many new decisions."""
+        return min(self.most_steps, max(self.least_steps, math.ceil(self.updates * new)))
 
 
 class LerobotSac:
@@ -83,20 +88,22 @@ class LerobotSac:
         where = f"The recipe {job.recipe.get('name')}, settings"
         settings = parse(SacSettings, job.recipe.get("settings", {}), where)
         prepare(job)
-        replay = replay_of(recent(read_episodes(job.episodes), settings.window_rounds), settings.execute)
+        episodes = read_episodes(job.episodes)
+        replay = replay_of(episodes, settings.execute)
         if not replay.reward.any():
             raise LearningProblem("No decision was ever rewarded: there is neither a demonstration nor a success.")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(job.seed)
-            parts, algorithm = networks(job, settings, replay)
+            parts, algorithm, since = networks(job, settings, replay)
             figures: dict[str, float] = {"decisions": float(len(replay)), "people": float(replay.person.mean())}
-            steps = settings.steps(len(replay))
+            new = np.array([item.round > since and not item.demonstration for item in episodes])
+            steps = settings.steps(int(new[replay.episode].sum()))
             for done, seen in _train(algorithm, _Mixer(parts, replay, settings, job.seed), job, steps):
                 figures |= seen
                 report(Progress(stage="actor", done=done, total=steps, figures=seen))
         staged = durable.stage_folder(job.output)
         lerobot_files.save(parts, staged)
-        save_file(_plain(algorithm.state_dict()), staged / CRITICS)
+        save_file({**_tensors(algorithm), _ROUND: np.array(job.round)}, staged / CRITICS)
         durable.fill_folder(staged, {})
         durable.reveal([(staged, job.output)])
         return figures | {"steps": float(steps)}
@@ -106,11 +113,11 @@ class _Mixer:
     """Minibatches, half by people, as LeRobot's algorithm reads them."""
 
     def __init__(self, parts: Parts, replay: Replay, settings: SacSettings, seed: int) -> None:
-        flat = replay.action.reshape(len(replay), -1)
+        sent = torch.from_numpy(_held(replay))
 
         def seen(state: np.ndarray) -> dict[str, Tensor]:
             asked: dict[str, Any] = lerobot_policy.batch_of(parts.about, state)
-            return parts.before({**asked, ACTION: torch.from_numpy(flat), "task": [""] * len(state)})
+            return parts.before({**asked, ACTION: sent, "task": [""] * len(state)})
 
         now, later = seen(replay.state), seen(replay.later_state)
         keys = list(parts.about.inputs)
@@ -140,22 +147,23 @@ class _Mixer:
         }
 
 
-def networks(job: ImprovementJob, settings: SacSettings, replay: Replay) -> tuple[Parts, Any]:
-    """The policy in LeRobot's parts and its SAC, from the parent where it is of this kind."""
+def networks(job: ImprovementJob, settings: SacSettings, replay: Replay) -> tuple[Parts, Any, int]:
+    """LeRobot's parts, its SAC, and the round they learned from last: the parent's where it is of this kind."""
     try:
         from lerobot.policies.gaussian_actor.configuration_gaussian_actor import CriticNetworkConfig
         from lerobot.rl.algorithms.sac import SACAlgorithm, SACAlgorithmConfig
     except ImportError as missing:
         raise missing_extra(missing) from missing
-    parts, before = _parent(job.parent), None
-    if parts is None:
-        parts = _fresh(settings, replay)
-    elif (path := Path(str(job.parent)) / CRITICS).is_file():
-        before = {name: torch.from_numpy(value) for name, value in load_file(path).items()}
-    wide = math.prod(replay.action.shape[1:])
+    parent = job.parent
+    if parent is not None and (parent / CRITICS).is_file():
+        parts, before = lerobot_files.open_parts(parent), load_file(parent / CRITICS)
+        since = int(before.pop(_ROUND))
+    else:
+        # A parent of another kind (the cloned base) gives only its rollouts.
+        parts, before, since = _fresh(settings, replay), None, -1
     config = SACAlgorithmConfig(
         policy_config=parts.policy.config, utd_ratio=settings.critic_updates, use_backup_entropy=False,
-        target_entropy=settings.entropy * wide,
+        target_entropy=settings.entropy * replay.action.shape[2],
         actor_lr=settings.learning_rate, critic_lr=settings.learning_rate,
         temperature_lr=settings.learning_rate, discount=settings.discount, temperature_init=settings.temperature,
         critic_network_kwargs=CriticNetworkConfig(hidden_dims=[settings.hidden, settings.hidden]),
@@ -163,23 +171,16 @@ def networks(job: ImprovementJob, settings: SacSettings, replay: Replay) -> tupl
     algorithm: Any = SACAlgorithm(parts.policy, config)  # pyright: ignore[reportArgumentType]
     # A reward of 1 at the end of a success, and nothing else: no return is outside [0, 1], whatever a critic says.
     algorithm.critic_target.register_forward_hook(lambda _module, _asked, said: said.clamp(0.0, 1.0))
+    algorithm.make_optimizers_and_scheduler()
     if before is not None:
         try:
-            algorithm.load_state_dict(before)
+            _restore(algorithm, before)
         except RuntimeError as other:
             raise LearningProblem(
                 f"The critics of the parent {job.parent} are not of the recipe's size (hidden: {settings.hidden}); "
                 "give its `hidden`, or begin from a base."
             ) from other
-    algorithm.make_optimizers_and_scheduler()
-    return parts, algorithm
-
-
-def _parent(folder: Path | None) -> Parts | None:
-    """The parent when it is a policy of this kind; any other (the cloned base) gives only its rollouts."""
-    if folder is None or not (folder / CRITICS).is_file():
-        return None
-    return lerobot_files.open_parts(folder)
+    return parts, algorithm, since
 
 
 def _fresh(settings: SacSettings, replay: Replay) -> Parts:
@@ -187,25 +188,29 @@ def _fresh(settings: SacSettings, replay: Replay) -> Parts:
     from lerobot.policies.factory import get_policy_class, make_policy_config, make_pre_post_processors
     from lerobot.policies.gaussian_actor.configuration_gaussian_actor import ActorNetworkConfig
 
-    flat = replay.action.reshape(len(replay), -1)
-    wide, out = replay.state.shape[1], flat.shape[1]
+    sent, wide = _held(replay), replay.state.shape[1]
     # A tenth of room, so that no recorded command lies where tanh is flat.
-    room = 0.05 * np.maximum(np.ptp(flat, axis=0), 1e-6)
+    room = 0.05 * np.maximum(np.ptp(sent, axis=0), 1e-6)
     stats = {
         STATE: {"min": replay.state.min(axis=0), "max": replay.state.max(axis=0) + np.float32(1e-6)},
-        ACTION: {"min": flat.min(axis=0) - room, "max": flat.max(axis=0) + room},
+        ACTION: {"min": sent.min(axis=0) - room, "max": sent.max(axis=0) + room},
     }
     config: Any = make_policy_config(
         "gaussian_actor", device="cpu", push_to_hub=False, shared_encoder=False, latent_dim=settings.hidden,
         input_features={STATE: PolicyFeature(type=FeatureType.STATE, shape=(wide,))},
-        output_features={ACTION: PolicyFeature(type=FeatureType.ACTION, shape=(out,))},
+        output_features={ACTION: PolicyFeature(type=FeatureType.ACTION, shape=sent.shape[1:])},
         actor_network_kwargs=ActorNetworkConfig(hidden_dims=[settings.hidden, settings.hidden]),
         dataset_stats={key: {name: row.tolist() for name, row in table.items()} for key, table in stats.items()},
     )  # fmt: skip
     policy = get_policy_class("gaussian_actor")(config)
     before, after = make_pre_post_processors(config, dataset_stats=stats)  # pyright: ignore[reportArgumentType]
-    about = About(inputs={STATE: (0, wide)}, execute=settings.execute, commands=settings.execute)
+    about = About(inputs={STATE: (0, wide)}, execute=settings.execute, hold=settings.execute)
     return Parts(about=about, policy=policy, before=before, after=after)
+
+
+def _held(replay: Replay) -> FloatArray:
+    """One command for each decision (N, action_dim): the mean of those that were sent."""
+    return replay.action.mean(axis=1)
 
 
 def _train(algorithm: Any, mixer: _Mixer, job: ImprovementJob, steps: int) -> Iterator[tuple[int, dict[str, float]]]:
@@ -236,7 +241,7 @@ def _tensors(algorithm: Any) -> TensorTable:
     table |= {f"sac.{name}": value for name, value in _plain(algorithm.state_dict()).items()}
     for name, optimizer in algorithm.optimizers.items():
         for index, state in optimizer.state_dict()["state"].items():
-            table |= {f"adam.{name}.{index}.{key}": np.array(value) for key, value in state.items()}
+            table |= {f"adam.{name}.{index}.{key}": value for key, value in _plain(state).items()}
     return table
 
 

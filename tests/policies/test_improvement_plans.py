@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
+from benchmarks.improvement import Bench
 from benchmarks.improvement_plans import ARMS, TASKS, TRAIN_THE_ACTOR, Plan
 from enpire.files import parse
 from enpire.recipe import read_recipe
 from policies.clone import CloneSettings, RoundSettings
 from policies.habc.settings import HabcSettings
 from policies.recap import RecapSettings
+from policies.training_data import read_episode
 
 ACTORS: dict[str, type[RoundSettings]] = {"clone": CloneSettings, "habc": HabcSettings, "recap": RecapSettings}
 LITERAL = {"cooling", "window_rounds", "demonstration_decay"}
@@ -48,3 +51,22 @@ def test_the_base_has_the_size_of_the_arms(task: str) -> None:
     base = parse(CloneSettings, plan.recipe("base").settings, "base")
     ours = parse(HabcSettings, plan.recipe("habc_plus").settings, "habc_plus")
     assert base.shape(9, 3) == ours.shape(9, 3)
+
+
+def test_an_arm_never_learns_without_a_new_rollout() -> None:
+    assert Plan().turns("hil_serl") == 10
+    assert Plan(episodes=4).turns("hil_serl") == 4
+    assert Plan().turns("habc_plus") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_arm_that_learns_while_it_acts_collects_with_what_it_has_just_learned(tmp_path: Path) -> None:
+    pytest.importorskip("lerobot")
+    plan = Plan(demonstrations=8, rounds=2, episodes=4, starts=2, lanes=4, most_steps=3)
+    bench = Bench(plan, 0, tmp_path, "now")
+    last = bench.arm("hil_serl")[-1]
+    own = [read_episode(Path(folder)) for judged in bench.arm("hil_serl")[1:] for folder in judged.episodes]
+    assert [item.round for item in own if item is not None] == list(range(1, 9))
+    assert (Path(last.version).name, last.steps) == ("version8", 12)
+    assert bench.store.facts(Path(last.episodes[-1])).ran_policy_id == "version7"

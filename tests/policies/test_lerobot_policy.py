@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -176,19 +177,19 @@ def test_what_does_not_fit_is_named(folder: Path) -> None:
 
 
 def test_sac_with_demonstrations_goes_on_from_round_to_round(tmp_path: Path) -> None:
-    small = {"batch": 32, "hidden": 16, "least_steps": 260, "most_steps": 260}
+    small = {"batch": 32, "hidden": 16, "critic_updates": 1, "least_steps": 260, "most_steps": 260}
     job = job_in(tmp_path, "act")
     job = replace(job, recipe={"name": "test", "learner": "lerobot_sac", "settings": small}, parent=None)
     figures = LerobotSac().improve(job, lambda _: None)
     assert 0 < figures["people"] < 1
     assert np.isfinite(figures["loss_critic"])
     policy = lerobot_policy.load(job.output)
-    assert (policy.horizon, policy.execute) == (4, 4)
+    assert (policy.horizon, policy.execute) == (3, 3)
     policy.begin(0, seed=3)
     policy.begin(1, seed=3)
     both = policy.act(seen(np.zeros((2, 3))), np.array([0, 1]))
-    assert both.shape == (2, 4, 2)
-    np.testing.assert_array_equal(both[0], both[1])
+    assert both.shape == (2, 3, 2)
+    np.testing.assert_array_equal(both, np.broadcast_to(both[:1, :1], both.shape))
     twin = replace(job, work=tmp_path / "w2", output=tmp_path / "o2")
 
     def cut(progress: Progress) -> None:
@@ -204,11 +205,22 @@ def test_sac_with_demonstrations_goes_on_from_round_to_round(tmp_path: Path) -> 
     assert versions.identify(child.output) != versions.identify(job.output)
 
 
+def test_sac_learns_by_what_is_new_since_its_parent(tmp_path: Path) -> None:
+    job = job_in(tmp_path, "act")
+    small = {"batch": 32, "hidden": 16, "updates": 0.05, "least_steps": 2}
+    job = replace(job, recipe={"name": "test", "learner": "lerobot_sac", "settings": small}, parent=None)
+    lived = [item for item in read_episodes(job.episodes) if not item.demonstration]
+    figures = LerobotSac().improve(job, lambda _: None)
+    assert figures["steps"] == math.ceil(0.05 * len(replay_of(lived, 3)))
+    again = replace(job, parent=job.output, work=tmp_path / "w2", output=tmp_path / "o2")
+    assert LerobotSac().improve(again, lambda _: None)["steps"] == 2
+
+
 def test_sac_aims_at_returns_that_can_be(tmp_path: Path) -> None:
     job = job_in(tmp_path, "act")
-    replay = replay_of(read_episodes(job.episodes), 4)
-    _, algorithm = networks(replace(job, parent=None), SacSettings(hidden=16), replay)
-    states, actions = torch.zeros(5, 3), torch.zeros(5, 8)
+    replay = replay_of(read_episodes(job.episodes), 3)
+    _, algorithm, _ = networks(replace(job, parent=None), SacSettings(hidden=16), replay)
+    states, actions = torch.zeros(5, 3), torch.zeros(5, 2)
     for excess, expected in ((7.0, 1.0), (-7.0, 0.0)):
         for head in algorithm.critic_target.critics:
             torch.nn.init.constant_(head.output_layer.bias, 1e3 * excess)
