@@ -9,6 +9,9 @@ from typing import Protocol
 
 from enpire.types import Episode, Order, Phase
 
+MOST_LANES = 1024
+"""Lanes of one station; each is given orders."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:

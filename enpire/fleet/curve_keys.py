@@ -7,6 +7,7 @@ cannot be done: ZeroMQ asks the `Doorkeeper` for every connection and refuses wi
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,11 +106,20 @@ def allowed(folder: Path) -> Mapping[bytes, str]:
     return found
 
 
+def _stamps(folder: Path) -> frozenset[tuple[str, int, int, int, int]]:
+    """What changes when a card comes, goes or is written anew."""
+    with os.scandir(folder / "allowed") as entries:
+        found = [(entry.name, entry.stat()) for entry in entries]
+    return frozenset((name, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns) for name, at in found)
+
+
 class Doorkeeper:
     """Answers ZeroMQ's question (ZAP, RFC 27) whether a key may come in. Poll its `socket` and call `answer`."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], folder: Path) -> None:
         self._folder = folder
+        self._stamps: object = None
+        self._cards: Mapping[bytes, str] = {}
         self.socket = context.socket(zmq.REP)
         self.socket.bind(_ZAP)
 
@@ -128,11 +138,21 @@ class Doorkeeper:
         sequence = frames[1] if len(frames) > 1 else b""
         name = ""
         if len(frames) == 7 and frames[0] == b"1.0" and frames[2] == DOMAIN and frames[5] == b"CURVE":
-            name = allowed(self._folder).get(frames[6], "")
+            name = self._allowed().get(frames[6], "")
         code, text = (b"200", b"OK") if name else (b"400", b"not enrolled")
         self.socket.send_multipart([b"1.0", sequence, code, text, name.encode(), b""])
         where = frames[3].decode(errors="replace") if len(frames) > 3 else "somewhere"
         return "" if name else f"A connection from {where} has a key that is not enrolled."
+
+    def _allowed(self) -> Mapping[bytes, str]:
+        """The cards as they are now; read only when one has changed."""
+        try:
+            stamps = _stamps(self._folder)
+        except OSError:
+            return allowed(self._folder)  # it changes at this moment, or is not there
+        if stamps != self._stamps:
+            self._stamps, self._cards = stamps, allowed(self._folder)
+        return self._cards
 
 
 def encrypt(dealer: zmq.Socket[bytes], keys: StationKeys) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import cast
 
 from enpire.errors import TransportProblem
 
 WHOLE_MAX = 2**63 - 1
+LIST_MAX = 4096
 
 
 class Fields:
@@ -30,7 +32,8 @@ class Fields:
 
     def refuse(self, name: str, wanted: str) -> TransportProblem:
         """The error that says that a field is not what it must be."""
-        shown = repr(self._content.get(name))
+        value = self._content.get(name)
+        shown = repr(value[:40]) if isinstance(value, str | bytes) else reprlib.repr(value)
         shown = shown if len(shown) <= 40 else shown[:37] + "..."
         return TransportProblem(f"{self._where}, field {name!r}, must be {wanted}, not {shown}.")
 
@@ -91,9 +94,9 @@ class Fields:
                 return word
         raise self.refuse(name, "one of " + ", ".join(repr(str(word)) for word in allowed))
 
-    def identifiers(self, name: str) -> tuple[str, ...]:
+    def identifiers(self, name: str, most: int = LIST_MAX) -> tuple[str, ...]:
         """A list of identifiers."""
-        inner = [Fields({name: item}, self._where).identifier(name) for item in self.items(name)]
+        inner = [Fields({name: item}, self._where).identifier(name) for item in self.items(name, most)]
         return tuple(inner)
 
     def numbers(self, name: str) -> tuple[float, ...]:
@@ -105,16 +108,18 @@ class Fields:
         return tuple(Fields({name: item}, self._where).whole(name) for item in self.items(name))
 
     def texts_by_name(self, name: str) -> Mapping[str, str]:
-        """Text by name."""
+        """At most 16 short texts by name."""
         items = self.mapping(name)
-        return {key: Fields({key: value}, self._where).text(key) for key, value in items.items()}
+        if len(items) > 16 or any(len(key) > 64 for key in items):
+            raise self.refuse(name, "at most 16 texts with names of at most 64 characters")
+        return {key: Fields({key: value}, self._where).text(key, 512) for key, value in items.items()}
 
-    def items(self, name: str) -> Sequence[object]:
-        """A list of anything."""
+    def items(self, name: str, most: int = LIST_MAX) -> Sequence[object]:
+        """A list of at most `most` of anything."""
         value = self.get(name)
-        if not isinstance(value, list):
-            raise self.refuse(name, "a list")
-        return cast("list[object]", value)
+        if not isinstance(value, list) or len(found := cast("list[object]", value)) > most:
+            raise self.refuse(name, f"a list of at most {most}")
+        return found
 
     def mapping(self, name: str) -> Mapping[str, object]:
         """Text -> anything."""

@@ -16,16 +16,18 @@ from typing import Literal, cast
 import msgpack  # pyright: ignore[reportMissingTypeStubs]
 
 from enpire.errors import TransportProblem
-from enpire.fleet.arrivals import Beat
+from enpire.fleet.arrivals import MOST_LANES, Beat
 from enpire.fleet.fields import Fields
 from enpire.fleet.records import episode_fields, order_fields, read_episode, read_order
 from enpire.types import PHASES, Episode, Order, Phase
 
 SCHEMA = 1
-LARGEST = 64 * 2**20
-"""Bytes of a message; longer ones are refused unread."""
+LARGEST = 16 * 2**20
+"""Bytes of a message, the arrays of an episode above all; who sends a longer one is cut off."""
 LARGEST_PICTURES = 2 * 2**30
 """Bytes of the pictures of one episode, which travel in parts."""
+_HELD = 100_000
+"""Orders that a station may list as running, or as waiting in its spool."""
 _DIGEST = 8
 PART = 4 * 2**20
 """Bytes of one part of a policy's files; at most so many of an episode's pictures."""
@@ -213,7 +215,7 @@ def _digest(content: bytes | memoryview) -> bytes:
     return hashlib.blake2b(content, digest_size=_DIGEST).digest()
 
 
-def decode(data: bytes) -> Envelope:
+def decode(data: bytes | memoryview) -> Envelope:
     """The envelope in these bytes. TransportProblem, and nothing else, for whatever is not one."""
     if len(data) > LARGEST:
         raise TransportProblem(f"A message of {len(data)} bytes is refused; at most {LARGEST} are allowed.")
@@ -265,9 +267,9 @@ def _hello(found: Fields) -> Hello:
     return Hello(
         station=found.identifier("station"),
         greeting=found.whole("greeting"),
-        lanes=found.whole("lanes", 1, 100_000),
-        running=found.identifiers("running"),
-        spooled=found.identifiers("spooled"),
+        lanes=found.whole("lanes", 1, MOST_LANES),
+        running=found.identifiers("running", _HELD),
+        spooled=found.identifiers("spooled", _HELD),
         facts=found.texts_by_name("facts"),
     )
 
@@ -286,7 +288,7 @@ def _beat(found: Fields) -> Beat:
         deployed=found.text("deployed", 128),
         stopped=found.flag("stopped"),
         paused=found.flag("paused"),
-        alarm=found.text("alarm"),
+        alarm=found.text("alarm", 1000),
         stop_id=found.letters("stop_id"),
         stop_by=found.text("stop_by", 200),
     )
@@ -325,7 +327,7 @@ _READERS: Mapping[str, Callable[[Fields], Message]] = {
     "Parcel": lambda found: Parcel(episode=read_episode(found.get("episode")), arrays_file=found.data("arrays_file")),
     "PicturesPart": _pictures_part,
     "WantPolicy": lambda found: WantPolicy(policy_id=found.text("policy_id", 128), part=found.whole("part")),
-    "Goodbye": lambda found: Goodbye(cause=found.text("cause")),
+    "Goodbye": lambda found: Goodbye(cause=found.text("cause", 1000)),
     "Welcome": _welcome,
     "Orders": lambda found: Orders(orders=tuple(read_order(item) for item in found.items("orders"))),
     "Acknowledge": lambda found: Acknowledge(order_ids=found.identifiers("order_ids")),

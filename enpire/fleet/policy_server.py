@@ -53,6 +53,8 @@ LEAST_FREE = 2**30
 _TURN_MS = 100
 _AT_ONCE = 256
 """Questions that are read before they are answered."""
+_UNREAD = 8
+"""Questions of one connection that may wait here: a station waits for the answer before it asks again."""
 _THINKING = ("act", "act_along")
 
 
@@ -122,8 +124,7 @@ class PolicyServer:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._door = Doorkeeper(self._context, keys) if keys is not None else None
         self._router = self._context.socket(zmq.ROUTER)
-        limit_costs(self._router)
-        self._router.setsockopt(zmq.MAXMSGSIZE, LARGEST)
+        limit_costs(self._router, LARGEST, _UNREAD)
         if self._door is not None:
             self._door.guard(self._router)
         try:

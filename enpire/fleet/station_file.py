@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from enpire.files import find, parse, read_yaml
+from enpire.fleet.arrivals import MOST_LANES
 from enpire.fleet.fields import is_identifier
 from enpire.fleet.filming import Cameras, FilmRule
 from enpire.store import durable
@@ -73,8 +74,8 @@ class StationFile:
         """Refuse what no station could do."""
         if not is_identifier(self.name):
             raise ValueError(f"name {self.name!r} must be 1 to 128 letters, digits or . - _ : without a leading dot.")
-        if self.lanes < 1:
-            raise ValueError("lanes must be at least 1.")
+        if not 1 <= self.lanes <= MOST_LANES:
+            raise ValueError(f"lanes must be from 1 to {MOST_LANES}.")
         if self.inference == "overlap" and self.pace == "fast":
             raise ValueError("inference: overlap needs pace: realtime; a fast simulation waits for its policy anyhow.")
         if self.seed < 0 or self.min_free_mb < 0 or self.reset_limit_s <= 0:

@@ -108,11 +108,17 @@ def listen(socket: zmq.Socket[bytes], address: str) -> str:
     return socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
 
 
-def limit_costs(socket: zmq.Socket[bytes]) -> None:
-    """What keeps a hostile or dead peer from costing more than a little memory and time."""
+def limit_costs(socket: zmq.Socket[bytes], largest: int = LARGEST, unread: int = 1000) -> None:
+    """What keeps a hostile or dead peer from costing more than a little memory and time.
+
+    Args:
+        socket: before it is bound or connected.
+        largest: bytes of one message; who sends a longer one is cut off.
+        unread: messages of one peer that may wait here.
+    """
     socket.setsockopt(zmq.LINGER, LINGER_MS)
-    socket.setsockopt(zmq.MAXMSGSIZE, LARGEST)
-    socket.setsockopt(zmq.RCVHWM, 1000)
+    socket.setsockopt(zmq.MAXMSGSIZE, largest)
+    socket.setsockopt(zmq.RCVHWM, unread)
     socket.setsockopt(zmq.SNDHWM, 1000)
     socket.setsockopt(zmq.HANDSHAKE_IVL, 5000)
     socket.setsockopt(zmq.HEARTBEAT_IVL, 1000)

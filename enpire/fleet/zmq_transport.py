@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import zmq
 
 from enpire import versions as policy_files
 from enpire.errors import EnpireError, TransportProblem, UsageError
-from enpire.fleet.arrivals import Announced, Arrival, Beat, Delivered, Joined, Left, Refused
+from enpire.fleet.arrivals import Announced, Arrival, Beat, Delivered, Joined, Left
+from enpire.fleet.complaints import Complaints
 from enpire.fleet.computer import HERE, Computer
 from enpire.fleet.curve_keys import Doorkeeper, EncryptedBind, server_keys
 from enpire.fleet.messages import (
@@ -52,9 +53,14 @@ from enpire.types import Episode, Order
 
 _WRITING_S = 0.005
 """How long a poll listens at a time while pictures are written: what was written makes room for more."""
-_DRAIN = 512
-"""Messages that one poll takes at most beside beats, so that a flood cannot hold the loop."""
-_DRAIN_WITH_BEATS = 16 * _DRAIN
+_DRAIN_S = 0.05
+"""How long one poll takes in what waits, so that no flood holds the loop."""
+_AT_DOOR, _HELLOS = 32, 32
+"""Connections that are decided on, and hellos that are taken, in one poll at most."""
+_UNREAD = 100
+"""Messages of one station that may wait here: more than an honest one has on its way at once."""
+_HELLO_S = 1.0
+"""So long after a hello of a station the next is not heard; it is said again."""
 
 
 @dataclass(slots=True)
@@ -68,25 +74,6 @@ class _Session:
     greeting: int = 0
     """Number of its hello."""
     sent: int = 0
-
-
-@dataclass(slots=True)
-class _Complaints:
-    """Refusals to report: one per peer and reason, fifty in all, in five seconds: a flood stays readable."""
-
-    clock: Callable[[], float]
-    began_s: float = 0.0
-    reported: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-
-    def add(self, peer: str, why: str) -> Sequence[Refused]:
-        """The refusal to report now; nothing when it was reported just before."""
-        if self.clock() - self.began_s > 5.0:
-            self.began_s = self.clock()
-            self.reported.clear()
-        if (peer, why) in self.reported or len(self.reported) >= 50:
-            return ()
-        self.reported.add((peer, why))
-        return (Refused(peer=peer, why=why),)
 
 
 class ZmqFleet:
@@ -118,10 +105,12 @@ class ZmqFleet:
         self._stations: dict[str, _Session] = {}
         self._peers: dict[bytes, _Session] = {}
         self._fenced: OrderedDict[bytes, str] = OrderedDict()
+        self._greeted: OrderedDict[str, float] = OrderedDict()
+        """Station -> when its last hello was taken."""
         self._waiting: deque[Arrival] = deque()
         self._clock = computer.clock
         self._uploads = Uploads(incoming, computer.helper(), computer.clock, self._tell)
-        self._complaints = _Complaints(clock=computer.clock)
+        self._complaints = Complaints(computer.clock, "refusals")
         address = bind if isinstance(bind, str) else bind.address
         if isinstance(bind, str):
             check_plain(bind)
@@ -132,7 +121,7 @@ class ZmqFleet:
         self._door = None if isinstance(bind, str) else Doorkeeper(self._context, bind.keys)
         if self._door is not None:
             self._door.guard(self._socket)
-        limit_costs(self._socket)
+        limit_costs(self._socket, unread=_UNREAD)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         try:
@@ -151,11 +140,9 @@ class ZmqFleet:
         # Always read first: orders that come back unsent wait here already, and must not keep everything else out.
         self._drain()
         self._waiting.extend(self._silent())
-        while not self._waiting:
-            self._waiting.extend(self._silent())
-            if self._waiting or not self._listen(max(0.0, deadline - self._clock())):
-                break
+        while not self._waiting and (left_s := deadline - self._clock()) > 0 and self._listen(left_s):
             self._drain()
+            self._waiting.extend(self._silent())
         arrivals = tuple(self._waiting)
         self._waiting.clear()
         return arrivals
@@ -239,43 +226,48 @@ class ZmqFleet:
         return bool(poller.poll(int(timeout_s * 1000)))
 
     def _drain(self) -> None:
-        while self._door is not None and self._door.socket.poll(0):
-            if why := self._door.answer():
-                self._waiting.extend(self._complaints.add("unknown", why))
-        beats: dict[bytes, list[zmq.Frame]] = {}
-        others = 0
-        for _ in range(_DRAIN_WITH_BEATS):
+        self._let_in()
+        until_s, beats, joined = self._clock() + _DRAIN_S, dict[bytes, list[zmq.Frame]](), 0
+        while joined < _HELLOS and self._clock() <= until_s:
             try:
                 parts = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 break
             peer = parts[0].bytes
             earlier = beats.pop(peer, None)
-            if is_beat(parts[-1].bytes):
+            if peer in self._peers and is_beat(parts[-1].buffer):
                 beats[peer] = parts  # what it said before is overtaken
                 continue
             for message in (earlier, parts):
                 if message is not None:
-                    self._waiting.extend(self._received(message))
-            others += 1
-            if others == _DRAIN:
-                break
+                    arrivals = self._received(message)
+                    self._waiting.extend(arrivals)
+                    joined += any(isinstance(arrival, Joined) for arrival in arrivals)
         for parts in beats.values():
             self._waiting.extend(self._received(parts))
         self._waiting.extend(self._uploads.step())
+        self._waiting.extend(self._complaints.left_out())
+
+    def _let_in(self) -> None:
+        """Decide on the connections that wait."""
+        for _ in range(_AT_DOOR):
+            if self._door is None or not self._door.socket.poll(0):
+                break
+            if why := self._door.answer():
+                self._waiting.extend(self._complaints.add("unknown", why))
 
     def _key_name(self, parts: list[zmq.Frame]) -> str:
         """The station whose key the peer has; empty without encryption."""
         return str(parts[-1].get("User-Id")) if self._door is not None else ""
 
     def _received(self, parts: list[zmq.Frame]) -> Sequence[Arrival]:
-        frames, key_name = [part.bytes for part in parts], self._key_name(parts)
-        peer, session = frames[0], self._peers.get(frames[0])
+        peer, key_name = parts[0].bytes, self._key_name(parts)
+        session = self._peers.get(peer)
         name = session.station if session else peer.hex()[:32]
-        if len(frames) != 2:
-            return self._complaints.add(name, f"A message had {len(frames) - 1} frames; it must have one.")
+        if len(parts) != 2:
+            return self._complaints.add(name, f"A message had {len(parts) - 1} frames; it must have one.")
         try:
-            envelope = decode(frames[1])
+            envelope = decode(parts[1].buffer)
         except TransportProblem as problem:
             return self._complaints.add(name, str(problem))
         if isinstance(envelope.message, Hello):
@@ -305,14 +297,15 @@ class ZmqFleet:
         old = self._stations.get(hello.station)
         if old is not None and old.peer == peer and hello.greeting <= old.greeting:
             return ()  # the wire said it again, or late: it does not know what the station was given since
+        if self._clock() - self._greeted.get(hello.station, -1e9) < _HELLO_S:
+            return ()
+        _keep(self._greeted, hello.station, self._clock())
         if old is not None:
             del self._stations[hello.station]
             self._uploads.forget(hello.station)
             self._peers.pop(old.peer, None)
             if old.peer != peer:
-                self._fenced[old.peer] = old.station
-                while len(self._fenced) > 1024:
-                    self._fenced.popitem(last=False)
+                _keep(self._fenced, old.peer, old.station)
         self._fenced.pop(peer, None)
         session = _Session(hello.station, peer, self._next_lease, self._clock(), hello.greeting)
         self._next_lease += 1
@@ -379,6 +372,14 @@ class ZmqFleet:
         if want.part >= parts:
             return PolicyMissing(policy_id=policy_id, why=f"it has {parts} parts, not {want.part + 1}")
         return PolicyPart(policy_id=policy_id, part=want.part, parts=parts, data=data)
+
+
+def _keep[K, V](known: OrderedDict[K, V], key: K, value: V) -> None:
+    """Remember what is newest of whoever comes, and of no more than 1024."""
+    known.pop(key, None)
+    known[key] = value
+    while len(known) > 1024:
+        known.popitem(last=False)
 
 
 def _unsent(order: Order, lease: int) -> Delivered:

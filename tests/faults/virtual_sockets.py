@@ -181,7 +181,7 @@ class Router(Inert):
     def recv_multipart(self, flags: int, copy: bool = True) -> list[Any]:
         if not self.waiting:
             raise zmq.Again
-        return [SimpleNamespace(bytes=part) for part in self.waiting.popleft()]
+        return [SimpleNamespace(bytes=part, buffer=memoryview(part)) for part in self.waiting.popleft()]
 
     def send_multipart(self, parts: list[bytes], flags: int) -> None:
         self.process.act()

@@ -5,14 +5,17 @@ from pathlib import Path
 
 import pytest
 import zmq
+from zmq.utils import z85
 
 from enpire.errors import FileProblem, UsageError
 from enpire.fleet.arrivals import Joined, Refused
 from enpire.fleet.curve_keys import (
+    Doorkeeper,
     EncryptedBind,
     KeyPair,
     StationKeys,
     allowed,
+    encrypt,
     enroll,
     read_pair,
     server_keys,
@@ -21,6 +24,7 @@ from enpire.fleet.curve_keys import (
 from enpire.fleet.messages import Welcome
 from enpire.fleet.zmq_link import StationLink
 from enpire.fleet.zmq_transport import ZmqFleet
+from enpire.store import durable
 from tests.enpire.fleet.bench import Bench
 from tests.enpire.fleet.point_task import point_order, point_station
 from tests.enpire.fleet.test_zmq_transport import hear, hello, until
@@ -102,6 +106,62 @@ def test_a_key_that_is_not_enrolled_is_reported(fleet: ZmqFleet, keys: Path) -> 
     refused = [item for item in until(fleet, Refused) if isinstance(item, Refused)]
     assert "not enrolled" in refused[0].why
     stranger.close()
+
+
+def test_a_card_counts_from_the_moment_it_is_there_until_it_is_gone(keys: Path) -> None:
+    context = zmq.Context()
+    door = Doorkeeper(context, keys)
+    asking = context.socket(zmq.REQ)
+    asking.connect("inproc://zeromq.zap.01")
+
+    def comes_in(public: bytes) -> str:
+        asking.send_multipart([b"1.0", b"1", b"enpire", b"192.0.2.1", b"", b"CURVE", z85.decode(public)])
+        refused = door.answer()
+        answer = asking.recv_multipart()
+        assert (answer[2] == b"200") is not bool(refused)
+        return answer[4].decode()
+
+    alpha, beta = zmq.curve_keypair()[0], zmq.curve_keypair()[0]
+    assert comes_in(alpha) == "", "nobody is enrolled yet"
+    card = keys / "allowed" / "alpha.public"
+    durable.make_folder(card.parent)
+    durable.write(card, alpha)
+    assert [comes_in(alpha), comes_in(beta), comes_in(alpha)] == ["alpha", "", "alpha"]
+    with card.open("r+b") as file:
+        file.write(beta)  # in place: the folder does not change
+    assert [comes_in(alpha), comes_in(beta)] == ["", "alpha"]
+    card.rename(card.with_name("gamma.public"))
+    assert comes_in(beta) == "gamma"
+    card.with_name("gamma.public").unlink()
+    assert comes_in(beta) == ""
+    context.destroy(linger=0)
+
+
+def test_a_crowd_at_the_door_holds_no_poll_and_nobody_waits_for_ever(fleet: ZmqFleet, keys: Path) -> None:
+    stranger = unknown(keys)
+    context = zmq.Context()
+    waiting: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}
+    for _ in range(80):
+        knocking = context.socket(zmq.DEALER)
+        encrypt(knocking, stranger)
+        knocking.setsockopt(zmq.RECONNECT_IVL, -1)
+        waiting[knocking] = knocking.get_monitor_socket(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+        knocking.connect(fleet.address)
+    time.sleep(1.0)  # all of them are at the door
+    refused: list[int] = []
+    deadline = time.monotonic() + 30.0
+    while waiting and time.monotonic() < deadline:
+        fleet.poll(0.0)
+        time.sleep(0.2)
+        told = [knocking for knocking, watched in waiting.items() if watched.poll(0)]
+        refused.append(len(told))
+        for knocking in told:
+            knocking.disable_monitor()
+            waiting.pop(knocking).close()
+            knocking.close(linger=0)
+    assert not waiting
+    assert max(refused) <= 40
+    context.destroy(linger=0)
 
 
 def test_a_key_is_good_for_its_own_name_only(fleet: ZmqFleet, keys: Path) -> None:

@@ -141,6 +141,25 @@ def test_another_schema_an_unknown_type_and_an_oversize_are_named() -> None:
         encode(PolicyPart(policy_id="a" * 64, part=0, parts=1, data=bytes(LARGEST)))
 
 
+HELLO = Hello(station="alpha", greeting=1, lanes=1, running=(), spooled=())
+LONG: dict[str, Message] = {
+    "lanes": dataclasses.replace(HELLO, lanes=1025),
+    "spooled": dataclasses.replace(HELLO, spooled=("01A",) * 100_001),
+    "facts": dataclasses.replace(HELLO, facts={f"fact {number}": "" for number in range(17)}),
+    "fact": dataclasses.replace(HELLO, facts={"fact": "x" * 513}),
+    "cause": Goodbye(cause="x" * 1001),
+    "orders": Orders(orders=(ORDER,) * 4097),
+    "order_ids": Acknowledge(order_ids=("01A",) * 4097),
+    "attempts": Parcel(episode=dataclasses.replace(EPISODE, attempts=(1,) * 4097), arrays_file=b""),
+}
+
+
+@pytest.mark.parametrize("field", LONG)
+def test_more_than_any_station_has_is_refused(field: str) -> None:
+    with pytest.raises(TransportProblem, match=f"'{field}', must be"):
+        decode(encode(LONG[field]))
+
+
 def test_names_that_could_leave_a_folder_are_refused() -> None:
     for bad in ("../etc", "a/b", ".hidden", "", "a" * 200, "a\0b"):
         with pytest.raises(TransportProblem, match="order_ids"):

@@ -1,0 +1,120 @@
+"""Whatever a peer floods the orchestrator with, a poll is short, others pass, and little of it is written down."""
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import zmq
+
+from enpire.fleet.arrivals import Arrival, Beat, Joined, Refused
+from enpire.fleet.computer import Computer
+from enpire.fleet.messages import LARGEST, Goodbye, encode
+from enpire.fleet.zmq_link import StationLink
+from enpire.fleet.zmq_transport import ZmqFleet
+from tests.enpire.fleet.test_zmq_transport import WAIT_S, beat, hello, join, say, until
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[ZmqFleet]:
+    opened = ZmqFleet("tcp://127.0.0.1:*", tmp_path / "versions", tmp_path / "incoming")
+    yield opened
+    opened.close()
+
+
+def test_a_flood_of_garbage_is_reported_a_bounded_number_of_times(fleet: ZmqFleet) -> None:
+    context = zmq.Context()
+    hostile = context.socket(zmq.DEALER)
+    hostile.connect(fleet.address)
+    for index in range(500):
+        hostile.send(encode(Goodbye(cause=str(index)), lease=index))
+    reported = len(until(fleet, Refused))
+    deadline = time.monotonic() + 0.5
+    while time.monotonic() < deadline:
+        reported += len(fleet.poll(0.02))
+    assert reported <= 50
+    context.destroy(linger=0)
+
+
+class HurriedClock:
+    """Every look at it takes ten milliseconds."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        self.now_s += 0.01
+        return self.now_s
+
+
+def test_a_flood_holds_no_poll_for_long(tmp_path: Path) -> None:
+    clock = HurriedClock()
+    fleet = ZmqFleet("tcp://127.0.0.1:0", tmp_path / "v", tmp_path / "incoming", computer=Computer(clock=clock))
+    context = zmq.Context()
+    hostile = context.socket(zmq.DEALER)
+    hostile.connect(fleet.address)
+    for size in range(40):
+        hostile.send(bytes(1 + size))
+    time.sleep(0.5)  # all of it waits
+    counts = [len(fleet.poll(0.0)) for _ in range(20)]
+    assert 1 <= max(counts) <= 5
+    assert sum(counts) == 40
+    for size in (*[1] * 100, 99):
+        hostile.send(bytes(size))
+    time.sleep(0.5)
+    assert fleet.poll(0.02) == (), "nothing new to tell, and its time is over"
+    until(fleet, Refused)
+    clock.now_s += 60.0
+    [told] = fleet.poll(0.0)
+    assert isinstance(told, Refused)
+    assert "100 more refusals within 60 s" in told.why
+    context.destroy(linger=0)
+    fleet.close()
+
+
+def test_who_sends_more_than_any_station_needs_is_cut_off(fleet: ZmqFleet) -> None:
+    link = StationLink(fleet.address, "alpha")
+    lease = join(fleet, link).lease
+    context = zmq.Context()
+    hostile = context.socket(zmq.DEALER)
+    watched = hostile.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+    hostile.connect(fleet.address)
+    hostile.send(bytes(LARGEST + 1))
+    assert watched.poll(int(1000 * WAIT_S))
+    say(link, beat("alpha"), lease)
+    assert not [arrival for arrival in until(fleet, Beat) if isinstance(arrival, Refused)], "it was never read"
+    hostile.disable_monitor()
+    watched.close()
+    context.destroy(linger=0)
+    link.close()
+
+
+def test_a_station_that_says_hello_without_end_is_heard_once_a_second(fleet: ZmqFleet) -> None:
+    link, other = StationLink(fleet.address, "alpha"), StationLink(fleet.address, "beta")
+    lease = join(fleet, other).lease
+    for greeting in range(1, 201):
+        say(link, hello("alpha", greeting))
+    time.sleep(0.3)
+    say(other, beat("beta"), lease)
+    joined = [arrival for arrival in until(fleet, Beat) if isinstance(arrival, Joined)]
+    assert [item.lease for item in joined] == [lease + 1]
+    assert join(fleet, link, 300).lease == lease + 2
+    link.close()
+    other.close()
+
+
+def test_of_many_stations_that_come_at_once_few_are_taken_in_a_poll_and_none_is_lost(fleet: ZmqFleet) -> None:
+    context = zmq.Context()
+    crowd = context.socket(zmq.DEALER)
+    crowd.connect(fleet.address)
+    names = [f"station-{number}" for number in range(80)]
+    for name in names:
+        crowd.send(encode(hello(name)))
+    time.sleep(0.5)  # all of it waits
+    seen: list[Sequence[Arrival]] = []
+    deadline = time.monotonic() + WAIT_S
+    while sum(map(len, seen)) < len(names) and time.monotonic() < deadline:
+        seen.append(fleet.poll(0.05))
+    assert [arrival.station for poll in seen for arrival in poll if isinstance(arrival, Joined)] == names
+    assert max(map(len, seen)) <= 32
+    context.destroy(linger=0)
