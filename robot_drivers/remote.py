@@ -84,7 +84,7 @@ class RemoteRig:
             try:
                 self._stopped = self._ask(self._brake, "status").flag("stopped")
             except RobotProblem as problem:
-                self._lost = str(problem)  # whoever moves it next is told
+                self._lost = self._lost or str(problem)  # whoever moves it next is told
         return self._stopped
 
     def set_teleport(self, allowed: bool) -> None:

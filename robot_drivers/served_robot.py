@@ -133,7 +133,8 @@ class RigServer:
             said = self._said(peer, sequence, verb, message)
             if said is not None:
                 self._answer(peer, sequence, {"error": "", **said})
-        except GuardGone:
+        except GuardGone as error:
+            self._answer(peer, sequence, error_out(error))
             raise
         except EnpireError as error:
             self._answer(peer, sequence, error_out(error))

@@ -49,7 +49,7 @@ def serve(named: str, bind: str, home: Home, say: Callable[[str], None]) -> None
         say(f"A station moves this robot with `driver: remote` and `options: {{address: {reached}}}`. Ctrl-C ends it.")
         if keys is not None:
             server_key = server_keys(keys).public.decode("ascii")
-            say(f"Enrolled stations only: further options are `key_file` and `server_key: {server_key}`.")
+            say(f"Enrolled stations only: further options are `key_file` and `server_key: '{server_key}'`.")
         card = rig.settings.card
         say(f"Its guard is reached with `enpire robot status {card}`; stop and resume it in the same way.")
         server.run(ended)
