@@ -10,6 +10,10 @@ from typing import Literal
 Refusal = Literal["", "latched", "tripped", "old lease", "repeated", "stale"]
 
 
+JITTER_S = 0.01
+"""Seconds by which a busy computer is late by itself, beside the period by which a station may be."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
     """What every command carries."""
@@ -25,22 +29,23 @@ class Ticket:
 class CommandRate:
     """How fast commands follow each other: on average one in a period, so a limit on one command is one per second.
 
-    A command that came late may be followed by one up to a period early, as a station on a busy computer sends them:
-    in any time W at most W / period + 2 commands pass.
+    A command that came late may be followed by one up to a period and `JITTER_S` early, as a station on a busy computer
+    sends them: in any time W at most (W + JITTER_S) / period + 2 commands pass.
     """
 
     def __init__(self, period_s: float) -> None:
         """Nothing has passed yet; a `period_s` of 0 delays nothing (a simulation in its own time)."""
         self._period_s = period_s
+        self._slack_s = period_s + JITTER_S if period_s else 0.0
         self._due_s = -math.inf
 
     def wait_s(self, now_s: float) -> float:
         """Seconds that a command which came now must wait."""
-        return max(0.0, self._due_s - self._period_s - now_s)
+        return max(0.0, self._due_s - self._slack_s - now_s)
 
     def passes(self, now_s: float) -> bool:
         """A command passes now; True when the last is over two periods ago, so that the robot stands by itself."""
-        stands = now_s > self._due_s + self._period_s > self._due_s
+        stands = now_s > self._due_s + self._slack_s > self._due_s
         self._due_s = max(self._due_s, now_s) + self._period_s
         return stands
 
@@ -87,7 +92,7 @@ class GuardRules:
     def admit(self, ticket: Ticket, now_ns: int) -> Refusal:
         """Whether a command may pass; what may not is counted, and too many in a row trip the guard."""
         if self._due_ns is not None and ticket.stamp_ns > self._due_ns:
-            self.overdue(now_ns)  # the guard itself was held up, or it had noticed before
+            self.overdue(now_ns)  # a guard that was held up itself has not noticed yet
         why = self._why_not(ticket, now_ns)
         if why:
             self.dropped[why] += 1
