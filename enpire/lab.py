@@ -12,6 +12,7 @@ from typing import Protocol
 
 from enpire.campaign import Campaign
 from enpire.fleet.arrivals import Beat, Fleet
+from enpire.fleet.complaints import Complaints
 from enpire.fleet.lockstep import Lockstep
 from enpire.fleet.scheduler import Scheduler
 from enpire.fold import fold
@@ -48,6 +49,9 @@ class StationSeat:
     """Robot time of its processes before the one that speaks now, by phase, less what that did before this session."""
     spoken_s: dict[str, float] = field(default_factory=dict[str, float])
     """Robot time of the process that speaks now, as its last beat said."""
+    told: Beat | None = None
+    """The beat whose alarm and version were written down last."""
+    told_s: float = float("-inf")
     verdicts: list[str] = field(default_factory=list[str])
     """The last outcomes, newest last."""
     episodes: int = 0
@@ -128,10 +132,13 @@ class Lab:
     """Commands that were accepted and are not yet seen to be effective, by id; since when."""
     agent_lanes: list[AgentLane] = field(default_factory=list[AgentLane])
     timer_s: dict[str, float] = field(default_factory=dict[str, float])
+    complaints: Complaints = field(init=False)
+    """Which refused episodes are written down one by one."""
 
     def __post_init__(self) -> None:
         """Seed the draw of orders; a resumed campaign draws on, never again the same."""
         self.began_s = self.clock()
+        self.complaints = Complaints(self.clock, "refused episodes")
         seed = f"{self.campaign.seed} {self.state.campaign_id} {sum(self.state.outcomes.values())}"
         self.secret = self.home.secret()
         kind = Lockstep if self.campaign.rounds.lockstep else Scheduler

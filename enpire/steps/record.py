@@ -21,13 +21,16 @@ from enpire.store.records import episode_body
 from enpire.types import Episode, Order, OutcomeKind, TaskSpec
 
 POLL_S = 0.05
+DIFFERS = "what its station delivered answers an order that differs from the one in the ledger"
+TOLD_S = 1.0
+"""The alarm of a station, and the version that it runs, are written down once in so long; the newest always is."""
 SILENT_S = 30.0
 """How long a station may be away before its orders end as unknown. What it did is found when it is back."""
 
 
 def record(lab: Lab) -> None:
     """Read what the fleet says and make it durable."""
-    arrivals = lab.fleet.poll(POLL_S)
+    arrivals = [*lab.fleet.poll(POLL_S), *lab.complaints.left_out()]
     delivered: list[Delivered] = []
     announced: list[Announced] = []
     for arrival in arrivals:
@@ -82,7 +85,7 @@ def _fetch(lab: Lab, announced: Sequence[Announced]) -> Sequence[Delivered]:
     others: list[Delivered] = []
     for item in announced:
         order, ended = _standing(lab, item.episode.order.order_id)
-        if item.episode.outcome != ended and not refusal(order, ended, item.episode):
+        if item.episode.outcome != ended and not refusal(order, ended, item.episode, item.station):
             lab.fleet.fetch(item)
         else:
             bare = Delivered(station=item.station, lease=item.lease, episode=item.episode, arrays_file=b"")
@@ -104,12 +107,13 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
         order, ended = _standing(lab, order_id)
         if arrival.episode.outcome == (known[order_id].episode.outcome if order_id in known else ended):
             continue  # delivered again, because the acknowledgement was slow or lost on its way
-        why = "it arrived twice" if order_id in known else refusal(order, ended, arrival.episode)
+        why = "it arrived twice" if order_id in known else refusal(order, ended, arrival.episode, arrival.station)
         why = why or _other_recording(lab.store, arrival.episode)
         if why:
             refused[arrival.station, order_id] = why
-            body = {"order_id": order_id, "station": arrival.station, "why": why}
-            entries.append(("episode refused", {**body, "outcome": arrival.episode.outcome}))
+            if lab.complaints.passes(arrival.station, order_id):
+                body = {"order_id": order_id, "station": arrival.station, "why": why}
+                entries.append(("episode refused", {**body, "outcome": arrival.episode.outcome}))
             continue
         known[order_id] = sound(arrival, lab.task.spec if order_id in lab.state.open else None)
         if ended:
@@ -121,6 +125,8 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
     _write(lab, "orders found", [episode for episode in ends if episode.order.order_id in found])
     _write(lab, "orders ended", [episode for episode in ends if episode.order.order_id not in found])
     lab.write(*entries)
+    differing = [order_id for (_, order_id), why in refused.items() if why == DIFFERS and order_id in lab.state.open]
+    end_orders(lab, [lab.state.open[order_id] for order_id in differing], "invalid", DIFFERS)
     for arrival in delivered:
         if arrival.pictures is not None:
             arrival.pictures.unlink(missing_ok=True)  # refused, or in the store already
@@ -182,17 +188,20 @@ def _other_recording(store: FolderStore, episode: Episode) -> str:
     return "" if same else "another recording of its order is kept already"
 
 
-def refusal(order: Order | None, ended: str, episode: Episode) -> str:
+def refusal(order: Order | None, ended: str, episode: Episode, station: str) -> str:
     """Why an episode does not count; empty when it does.
 
     Args:
         order: as the ledger has it; None when it has none, or none that could still be delivered.
         ended: how the order has ended so far; empty while it is open.
-        episode: what a station delivers.
+        episode: what is delivered.
+        station: who delivers it.
     """
     if order is None or ended not in {"", "unknown"}:
         return "its order has ended already, or was never given"
-    return "" if order == episode.order else "it answers an order that differs from the one in the ledger"
+    if order.station != station:
+        return f"its order was given to the station {order.station}"
+    return "" if order == episode.order else DIFFERS
 
 
 def _standing(lab: Lab, order_id: str) -> tuple[Order | None, str]:
@@ -252,13 +261,18 @@ def _beat(lab: Lab, beat: Beat) -> None:
     seat = lab.stations.get(beat.station)
     if seat is None or beat.lease != seat.lease:
         return
-    before = seat.last_beat
-    if beat.alarm and (before is None or before.alarm != beat.alarm):
-        lab.write(("person needed", {"station": beat.station, "alarm": beat.alarm}))
     if beat.stop_id:  # under its id it is asked for once, however often it is said
         inbox.leave(lab.home.inbox, "stop", beat.station, f"{beat.stop_by} at the station", beat.stop_id)
-    if beat.deployed and (before is None or before.deployed != beat.deployed):
-        lab.write(("station runs", {"station": beat.station, "policy_id": beat.deployed}))
+    entries: list[Entry] = []
+    if beat.alarm and (seat.told is None or seat.told.alarm != beat.alarm):
+        entries.append(("person needed", {"station": beat.station, "alarm": beat.alarm}))
+    if beat.deployed and (seat.told is None or seat.told.deployed != beat.deployed):
+        entries.append(("station runs", {"station": beat.station, "policy_id": beat.deployed}))
+    if not entries:
+        seat.told = beat
+    elif seat.told is None or lab.clock() - seat.told_s >= TOLD_S:
+        seat.told, seat.told_s = beat, lab.clock()
+        lab.write(*entries)
     seat.hear(beat, lab.clock(), lab.began_s)
 
 

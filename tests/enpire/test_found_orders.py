@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from enpire.fleet.arrivals import Arrival, Delivered, Joined, Left
+from enpire.fleet.arrivals import Arrival, Beat, Delivered, Joined, Left
 from enpire.fold import rebuilt
 from enpire.gate import GateRule, level
 from enpire.home import open_home
@@ -250,3 +250,36 @@ def test_the_end_of_a_campaign_waits_for_what_a_station_still_brings(
     wind_up(away.lab)
     assert away.lab.state.outcomes == {"success": brought} | ({"unknown": 4 - brought} if brought < 4 else {})
     assert len(coming) == (1 if brought == 4 else 0), "nobody is waited for who has nothing more, or has left"
+
+
+def test_what_another_station_says_of_an_order_moves_nothing_and_who_answers_another_order_ends_its_own(
+    away: Away,
+) -> None:
+    mine, spoilt = away.take("collect", 2)
+    away.hear(replace(told(mine), station="another"))
+    assert set(away.lab.state.open) == {mine.order_id, spoilt.order_id}
+    away.hear(told(mine), replace(told(replace(spoilt, station="another")), station=spoilt.station))
+    assert not away.lab.state.open
+    assert away.lab.state.ended == {mine.order_id: "success", spoilt.order_id: "invalid"}
+    assert away.fleet.refused == [mine.order_id, spoilt.order_id]
+    away.sound()
+
+
+def test_a_station_that_floods_with_refused_episodes_and_alarms_fills_no_ledger(away: Away) -> None:
+    [order] = away.take("collect", 1)
+    wrong = [replace(told(replace(order, order_id=f"01X{number}")), station=order.station) for number in range(200)]
+    away.hear(*wrong)
+    assert away.count("episode refused") == 50
+    assert len(away.fleet.refused) == 200, "each is answered"
+    away.lab.stations[order.station] = StationSeat(name=order.station, lanes=1, lease=1, facts={})
+    for number in range(100):
+        away.hear(replace(a_beat(order.station), alarm=f"alarm {number}"))
+    assert away.count("person needed") <= 10
+    away.lab.clock = lambda: time.monotonic() + 60.0
+    away.hear(replace(a_beat(order.station), alarm="alarm 99"))
+    [*_, last] = away.ledger.events(kinds=("person needed",))
+    assert last.body["alarm"] == "alarm 99", "the newest is written down"
+
+
+def a_beat(station: str) -> Beat:
+    return Beat(station=station, lease=1, phase="rollout", seconds={}, queued=0, running=0, deployed="")

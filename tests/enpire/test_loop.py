@@ -172,14 +172,15 @@ def test_an_answer_that_ran_another_policy_does_not_count(home: Home) -> None:
     order = lab.scheduler.next_orders(lab.state, lab_seat())[0]
     came = PretendFleet(home.versions).finish(order)
     episode = came.episode
-    assert refusal(order, "", episode) == ""
-    assert refusal(order, "unknown", episode) == ""
+    assert refusal(order, "", episode, order.station) == ""
+    assert refusal(order, "unknown", episode, order.station) == ""
     other = sound(replace(came, episode=replace(episode, ran_policy_id="something else"))).episode
     assert (other.outcome, other.sha256) == ("invalid", "")
     assert "was ordered" in other.cause
-    assert "differs" in refusal(replace(order, round=order.round + 1), "", episode)
-    assert "ended already" in refusal(order, "aborted", episode)
-    assert "never given" in refusal(None, "", episode)
+    assert "differs" in refusal(replace(order, round=order.round + 1), "", episode, order.station)
+    assert "was given to the station" in refusal(order, "", episode, "another")
+    assert "ended already" in refusal(order, "aborted", episode, order.station)
+    assert "never given" in refusal(None, "", episode, order.station)
     ledger.close()
 
 
