@@ -21,8 +21,9 @@ from enpire.types import Episode, Interval, OutcomeKind
 
 Side = Literal["champion", "candidate"]
 DecisionKind = Literal["promote", "reject", "hold", "continue"]
-Reason = Literal["better", "faster", "worse", "unsafe", "spent", "hopeless", "undecided"]
-"""better, faster: promoted. worse, unsafe: rejected. spent, hopeless: held. undecided: more pairs, please."""
+Reason = Literal["better", "faster", "worse", "unsafe", "spent", "hopeless", "unloadable", "undecided"]
+"""better, faster: promoted. worse, unsafe: rejected. spent, hopeless, unloadable (at every station): held. undecided:
+more pairs, please."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +68,15 @@ class Trial:
 
 def never_began(outcome: OutcomeKind, cause: str) -> bool:
     """Whether an order was taken back before anything moved; its trial is given again."""
-    return outcome == "aborted" and cause.partition(":")[0] == "released"
+    return outcome == "aborted" and cause.partition(":")[0] in {"released", REFUSED}
 
 
+def refused(outcome: OutcomeKind, cause: str) -> bool:
+    """Whether the station could not do what was ordered, and said so before anything moved."""
+    return outcome == "aborted" and cause.partition(":")[0] == REFUSED
+
+
+REFUSED = "refused"
 PROCESS_ENDED = "the station's process ended"
 DISK_FULL = "disk: there was no space for the campaign's records"
 NOTHING_OPENS = "descriptors: the campaign could open nothing more"
@@ -215,6 +222,11 @@ def judge(pairs: Sequence[Pair], rule: GateRule, level: float) -> Decision:
     tallies = list(accumulate(pairs, Tally.add, initial=Tally()))[1:]
     used = judge_tallies(tallies, rule, level)[2]
     return decide(tallies[used - 1] if used else Tally(), rule, level)
+
+
+def unloadable(decision: Decision) -> Decision:
+    """An undecided gate as it ends when no station can run the candidate."""
+    return replace(decision, kind="hold", reason="unloadable", more=0)
 
 
 def judge_tallies(tallies: Sequence[Tally], rule: GateRule, level: float) -> tuple[DecisionKind, Reason, int]:

@@ -20,10 +20,11 @@ from enpire.home import Home
 from enpire.inbox import Command
 from enpire.interfaces import ImprovementJob, Ledger, Progress, Task
 from enpire.recipe import Recipe
+from enpire.refusals import Refusals
 from enpire.state import CampaignState
 from enpire.steps.training_process import TrainingProcess
 from enpire.store.episodes import FolderStore
-from enpire.types import Split, Start
+from enpire.types import Episode, Split, Start
 
 Entry = tuple[str, Mapping[str, object]]
 Watcher = Callable[[str, Mapping[str, object]], None]
@@ -55,6 +56,13 @@ class StationSeat:
     verdicts: list[str] = field(default_factory=list[str])
     """The last outcomes, newest last."""
     episodes: int = 0
+    refusals: Refusals = field(default_factory=Refusals)
+
+    def take(self, episode: Episode, now_s: float) -> str:
+        """Count the end of one of its orders; one sentence where a person should look at the station."""
+        self.episodes += 1
+        self.verdicts = [*self.verdicts[-19:], episode.outcome]
+        return self.refusals.hear(episode, now_s)
 
     def trusts(self, digest: str) -> bool:
         """Whether its verifier is the one that the campaign began with; one that says nothing is believed."""

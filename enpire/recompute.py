@@ -24,10 +24,13 @@ from enpire.gate import (
     level,
     never_began,
     pairs_in_order,
+    refused,
+    unloadable,
 )
 from enpire.interfaces import Ledger
 from enpire.intervals import wilson
 from enpire.proposals import Ideas, verdict
+from enpire.refusals import TRIES
 from enpire.store.records import episode_from, order_from
 from enpire.types import Episode, Event, Order
 
@@ -218,6 +221,10 @@ class _Records:
             return [_differs(event, "gate_id", "this gate was never opened")]
         rule = parse(GateRule, gate.opened["rule"], f"The rule of the gate of event {event.seq}")
         decision = judge(pairs_in_order(gate.trials), rule, cast("float", gate.opened["alpha"]))
+        if event.body["reason"] == "unloadable" and not decision.final:
+            decision = unloadable(decision)
+            if sum(trial.side == "candidate" and refused("aborted", trial.cause) for trial in gate.trials) < TRIES:
+                gate.strange.append("no station refused the candidate")
         gate.decision = decision
         self.promoted += decision.kind == "promote"
         self.granted = str(gate.opened["candidate"]) if decision.kind == "promote" else ""

@@ -66,6 +66,11 @@ class OpenGate:
     decision: Decision | None = None
     """The latest reading."""
 
+    @property
+    def policies(self) -> Mapping[Side, str]:
+        """The version of each side."""
+        return {"champion": self.champion, "candidate": self.candidate}
+
 
 @dataclass(slots=True)
 class Confirmation:

@@ -81,7 +81,7 @@ def told(kind: str, body: Mapping[str, object]) -> str:
     """One line about a notable event; empty for the rest."""
     teller = _TELLERS.get(kind)
     if kind == "gate decided":
-        body = {**body, "evidence": body.get(weighed(str(body.get("reason"))))}
+        body = {**body, "evidence": body.get(weighed(str(body.get("reason")))), "why": body.get("why", "")}
     return teller.format_map(_Facts(body)).rstrip(": ") if teller else ""
 
 
@@ -102,7 +102,9 @@ _TELLERS: Mapping[str, str] = {
     "learner failed": "the learner failed: {why}",
     "base measured": "base policy {policy_id}: {successes} of {n} succeed [{low}, {high}]",
     "gate opened": "gate {k}: candidate {candidate} against champion {champion}",
-    "gate decided": "gate: {decision} ({reason}), +{wins} -{losses} of {pairs} pairs, {evidence} of {log_need} nats",
+    "gate decided": (
+        "gate: {decision} ({reason}), +{wins} -{losses} of {pairs} pairs, {evidence} of {log_need} nats: {why}"
+    ),
     "deployed": "deployed {policy_id}: {reason}",
     "rolled back": "rolled back to {to}: {reason}",
     "confirm opened": "confirming {policy_id} on {n} fresh starts",

@@ -32,6 +32,7 @@ from enpire.documents import (
 from enpire.drift import DriftRule, drift
 from enpire.errors import UnknownName, UsageError
 from enpire.files import parse
+from enpire.gate import never_began
 from enpire.history import KINDS, History, mapping, number, text
 from enpire.idea_tree import ideas_of
 from enpire.metrics import PhaseSeconds, robot_time
@@ -46,8 +47,6 @@ from enpire.types import MOVING, OUTCOME_KINDS, PHASES, Event, Purpose
 HIDDEN: tuple[Purpose, ...] = ("base", "gate", "confirm")
 """Purposes that run on hidden starts."""
 MARKS = tuple(kind for kind in KINDS if kind.startswith("campaign "))
-RELEASED = "released"
-"""Cause of an order that was taken back before it began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,12 +317,12 @@ def _hidden(records: Records, past: History, policy_id: str, *, worst: bool = Fa
 
 
 def _released(records: Records, past: History, policy_id: str) -> int:
-    """Gate orders for a version that were taken back before they began: nobody saw their starts."""
+    """Gate orders for a version that were taken back, or refused, before they began: they were given again."""
     sides = (
         (text(gate.opened, side), side, key) for key, gate in past.gates.items() for side in ("champion", "candidate")
     )
     return sum(
-        trial.side == side and trial.cause == RELEASED
+        trial.side == side and never_began(trial.outcome, trial.cause)
         for ran, side, gate_id in sides
         if ran == policy_id
         for trial in records.reading.gate_trials(gate_id)

@@ -40,6 +40,8 @@ class Seat:
     lease: int
     room: int
     """Orders it can take now."""
+    refuses: frozenset[str] = frozenset()
+    """Versions that it cannot run now."""
 
 
 @dataclass(slots=True)
@@ -58,6 +60,8 @@ class Scheduler:
         orders = list(others)
         for source in self._sources(state):
             while len(orders) - len(others) < seat.room and (drawn := source(state, seat, orders)):
+                if not seat.refuses.isdisjoint(order.policy_id for order in drawn):
+                    break
                 orders.extend(drawn)
         return orders[len(others) :]
 
@@ -103,7 +107,8 @@ class Scheduler:
         if gate is None:
             return []
         drawn_again = {(order.pair, order.side) for order in drawn if order.purpose == "gate"}
-        missing = sorted(one for one in gate.again if one not in drawn_again)
+        policies = gate.policies
+        missing = sorted(one for one in gate.again if one not in drawn_again and policies[one[1]] not in seat.refuses)
         if not missing:
             return []
         pair = missing[0][0]
@@ -112,10 +117,9 @@ class Scheduler:
     def _sides(self, state: CampaignState, seat: Seat, gate: OpenGate, pair: int, sides: list[Side]) -> list[Order]:
         """Orders for these sides of a pair, in random order."""
         start = self.starts("holdout", pair, self._scope(gate))
-        policies = {"champion": gate.champion, "candidate": gate.candidate}
         self.random.shuffle(sides)
         return [
-            self._order(state, seat, "gate", start, policies[side], gate_id=gate.gate_id, pair=pair, side=side)
+            self._order(state, seat, "gate", start, gate.policies[side], gate_id=gate.gate_id, pair=pair, side=side)
             for side in sides
         ]
 

@@ -38,6 +38,7 @@ from enpire.fleet.robot_keeper import RobotKeeper
 from enpire.fleet.spool import Spool
 from enpire.fleet.station_file import StationFile, facts, read_station
 from enpire.fleet.zmq_link import StationLink
+from enpire.gate import REFUSED
 from enpire.ids import mint
 from enpire.interfaces import Task
 from enpire.processes import die_with_parent
@@ -275,23 +276,29 @@ class Station:
             if order.order_id in held:
                 continue
             if order.task not in (self._file.task, self._task.spec.name):
-                self._outbox.refuse(order, f"this station does the task {self._file.task}")
+                self._outbox.refuse(order, f"{REFUSED}: this station does the task {self._file.task}")
             elif not self._outbox.room():
-                self._outbox.refuse(order, "the station's disk is nearly full")
+                self._outbox.refuse(order, "released: the station's disk is nearly full")
             else:
                 self._queue.append(order)
 
     def _next_ready(self, ready: dict[str, LoadedPolicy | None]) -> Order | None:
-        """Take the oldest order whose policy is ready; those whose policy cannot be had end here."""
+        """Take the oldest order whose policy is ready; those whose policy cannot be had end here.
+
+        No side of a pair begins before both can: a version that is refused here must not run all its trials elsewhere
+        against those that the other one had here.
+        """
         for order in list(self._queue):
-            try:
-                if ready.get(order.policy_id) is None:
-                    ready[order.policy_id] = self._shelf.find(order.policy_id)
-            except PolicyProblem as problem:
-                self._queue.remove(order)
-                self._outbox.refuse(order, str(problem))
-                continue
-            if ready[order.policy_id] is not None:
+            pair = [one for one in self._queue if one is order or (one.gate_id and _pair(one) == _pair(order))]
+            for one in pair:
+                try:
+                    if ready.get(one.policy_id) is None:
+                        ready[one.policy_id] = self._shelf.find(one.policy_id)
+                except PolicyProblem as problem:
+                    self._give_back([one.order_id], f"{REFUSED}: {problem}")
+                    self._give_back([other.order_id for other in pair], "released: its pair cannot run here")
+                    break
+            if order in self._queue and all(ready[one.policy_id] is not None for one in pair):
                 self._queue.remove(order)
                 return order
         return None
@@ -341,6 +348,10 @@ class Station:
             stopped=bool(self._robot.stopped_by), paused=self._paused, alarm=self._alarm()[:1000],
             stop_id=self._stop_id, stop_by=self._stop_by,
         )  # fmt: skip
+
+
+def _pair(order: Order) -> tuple[str, int]:
+    return order.gate_id, order.pair
 
 
 def run(file: StationFile, address: str) -> int:

@@ -23,12 +23,13 @@ def dispatch(lab: Lab) -> None:
     held = Counter(order.station for order in lab.state.open.values())
     drawn: list[Order] = []
     for station in lab.stations.values():
-        if not _works(lab, station):
+        if not works(lab, station):
             _take_back(lab, station)
             continue
         room = station.lanes + lab.campaign.stations.ahead - held[station.name]
         if room >= max(1, min(station.lanes, lab.campaign.stations.ahead) // 4):
-            drawn += lab.scheduler.next_orders(lab.state, Seat(station.name, station.lease, room), drawn)
+            seat = Seat(station.name, station.lease, room, station.refusals.now(lab.clock()))
+            drawn += lab.scheduler.next_orders(lab.state, seat, drawn)
     if not drawn:
         return
     lab.write(("order issued", {"orders": [order_body(order) for order in drawn]}))
@@ -44,7 +45,7 @@ def _take_back(lab: Lab, station: StationSeat) -> None:
         lab.fleet.release(station.name, held)
 
 
-def _works(lab: Lab, station: StationSeat) -> bool:
+def works(lab: Lab, station: StationSeat) -> bool:
     """Whether a station takes orders now."""
     beat = station.last_beat
     if lab.state.holds.at(station.name):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enpire.files import plain
-from enpire.gate import confirm, judge, level, pairs_in_order
+from enpire.gate import confirm, judge, level, pairs_in_order, unloadable
 from enpire.ids import mint
 from enpire.intervals import predicted, wilson
 from enpire.lab import Lab
 from enpire.steps.deploy import deployment, release, tell
+from enpire.steps.dispatch import works
 
 LEAST_TRIALS = 30
 """Trials on hidden starts that a champion needs before a confirmation is thought of."""
@@ -46,20 +47,32 @@ def _open_gate(lab: Lab) -> None:
 
 def _read_gate(lab: Lab) -> None:
     gate = lab.state.gate
-    if gate is None or len(gate.trials) == gate.read:
+    if gate is None:
+        return
+    why = _unable(lab, gate.candidate)
+    if len(gate.trials) == gate.read and not why:
         return
     gate.read = len(gate.trials)
     decision = judge(pairs_in_order(gate.trials), lab.campaign.gate, gate.level)
+    if why and not decision.final:
+        decision = unloadable(decision)
     gate.decision = decision
     if decision.final:
         sides = {"gate_id": gate.gate_id, "champion": gate.champion, "candidate": gate.candidate, "round": gate.round}
-        decided = ("gate decided", {**sides, **decision.body()})
+        said = {"why": f"No station can run the candidate: {why}"} if decision.reason == "unloadable" else {}
+        decided = ("gate decided", {**sides, **decision.body(), **said})
         if decision.kind == "promote":
             lab.write(decided, deployment(lab.state, gate.candidate, decision.reason))
             tell(lab)
         else:
             lab.write(decided)
         release(lab, gate.gate_id)
+
+
+def _unable(lab: Lab, policy_id: str) -> str:
+    """Why none of the stations that work can run a version; empty where one may."""
+    reasons = [seat.refusals.unable(policy_id) for seat in lab.stations.values() if works(lab, seat)]
+    return reasons[0] if reasons and all(reasons) else ""
 
 
 def _open_confirmation(lab: Lab) -> None:

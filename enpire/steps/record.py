@@ -133,9 +133,8 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
     _answer(lab.fleet, [(arrival.station, arrival.episode.order.order_id) for arrival in delivered], refused)
     for arrival in known.values():
         seat = lab.stations.get(arrival.station)
-        if seat is not None:
-            seat.episodes += 1
-            seat.verdicts = [*seat.verdicts[-19:], arrival.episode.outcome]
+        if seat is not None and (alarm := seat.take(arrival.episode, lab.clock())):
+            lab.write(("person needed", {"station": seat.name, "alarm": alarm}))
 
 
 def _answer(fleet: Fleet, heard: Sequence[tuple[str, str]], refused: Mapping[tuple[str, str], str]) -> None:

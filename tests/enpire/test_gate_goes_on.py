@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,14 +12,15 @@ from typing import cast
 import pytest
 
 from enpire.campaign import Budget, Rounds
-from enpire.fleet.arrivals import Arrival, Beat
+from enpire.fleet.arrivals import Arrival, Beat, Delivered
+from enpire.gate import never_began
 from enpire.home import Home, open_home
 from enpire.loop import run
 from enpire.recompute import recompute
 from enpire.store.ledger import SqliteLedger
 from enpire.store.records import order_from
 from enpire.types import Order
-from tests.enpire.pretend_fleet import PretendFleet
+from tests.enpire.pretend_fleet import PretendFleet, delivered
 from tests.enpire.test_loop import CAMPAIGN, lab_of
 
 
@@ -68,3 +71,66 @@ def test_what_waits_at_a_station_that_is_stopped_is_done_by_others(home: Home, l
     assert elsewhere
     assert [stations[pair, "champion"] for pair in elsewhere].count(["two"]), "what was done there is not done twice"
     assert [check for check in recompute(ledger) if not check.equal] == []
+
+
+@dataclass
+class Unable(PretendFleet):
+    """Some stations cannot load the versions of one round, and say so at once."""
+
+    unable: tuple[str, ...] = ("two",)
+    round: int = 1
+
+    def __post_init__(self) -> None:
+        self.ending = self._end
+
+    def _end(self, order: Order) -> Delivered:
+        file = self.versions / order.policy_id / "policy.json"
+        if order.station in self.unable and file.exists() and json.loads(file.read_text())["round"] == self.round:
+            return delivered(order, "aborted", 0, f"refused: policy {order.policy_id[:12]} refused: no module lerobot")
+        return self.finish(order)
+
+
+def test_a_station_that_cannot_load_the_candidate_costs_it_nothing(home: Home, ledger: SqliteLedger) -> None:
+    campaign = replace(CAMPAIGN, budget=Budget(wall_s=60, rounds=1))
+    lab = lab_of(home, ledger, campaign, Unable(home.versions))
+    run(lab)
+    [decided] = ledger.events(kinds=("gate decided",))
+    assert (decided.body["decision"], decided.body["reason"]) == ("promote", "better")
+    [called] = ledger.events(kinds=("person needed",))
+    assert called.body["station"] == "two"
+    assert "cannot run version" in str(called.body["alarm"])
+    assert "no module lerobot" in str(called.body["alarm"])
+    assert lab.stations["two"].episodes > 30, "it goes on with what it can do"
+    assert [check for check in recompute(ledger) if not check.equal] == []
+
+
+def test_the_base_is_measured_where_it_can_be_loaded(home: Home, ledger: SqliteLedger) -> None:
+    campaign = replace(CAMPAIGN, budget=Budget(wall_s=60, rounds=8))
+    lab = lab_of(home, ledger, campaign, Unable(home.versions, round=0))
+    lab.tick = lambda: setattr(lab, "wanted", "seen" if lab.state.base_measured else "")
+    run(lab)
+    [measured] = ledger.events(kinds=("base measured",))
+    assert measured.body["n"] == 20
+    assert 0 < lab.state.outcomes["aborted"] < 20, "what it cannot do is not asked of it again and again"
+    assert [check for check in recompute(ledger) if not check.equal] == []
+
+
+def test_a_candidate_that_no_station_can_load_ends_with_a_sentence(home: Home, ledger: SqliteLedger) -> None:
+    campaign = replace(CAMPAIGN, budget=Budget(wall_s=0, rounds=1))
+    fleet = Unable(home.versions, names=("one", "two"), unable=("one", "two"))
+    lab = lab_of(home, ledger, campaign, fleet)
+    lab.clock = lambda: time.monotonic() * 30
+    lab.began_s = lab.clock()
+    assert not run(lab).reached
+    [decided] = ledger.events(kinds=("gate decided",))
+    assert (decided.body["decision"], decided.body["reason"]) == ("hold", "unloadable")
+    assert "No station can run the candidate: " in str(decided.body["why"])
+    assert "no module lerobot" in str(decided.body["why"])
+    assert [check for check in recompute(ledger) if not check.equal] == []
+
+
+def test_only_what_never_began_counts_for_nobody() -> None:
+    assert never_began("aborted", "refused: policy abc refused: no module lerobot")
+    for cause in ("policy failed to begin: RuntimeError: refused: it", "policy failed: refused", "robot: refused"):
+        assert not never_began("aborted", cause)
+    assert not never_began("failure", "refused: by the verifier")

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from enpire.fleet.arrivals import Beat, Delivered, Left, Refused
 from enpire.fleet.chunks import NOT_FINITE, LoadedPolicy
 from enpire.fleet.lanes import Lanes
+from enpire.gate import never_began, refused
+from enpire.ids import mint
 from enpire.store import arrays
 from tests.enpire.fleet.bench import WAIT_S, Bench
 from tests.enpire.fleet.point_task import PointPolicy, PointRig, PointTask, environment, point_order, point_station
@@ -205,8 +208,25 @@ def test_a_policy_that_was_damaged_is_refused(bench: Bench, tmp_path: Path) -> N
     bench.fleet.send("alpha", [order])
     episode = bench.until_all([order])[order.order_id].episode
     assert episode.outcome == "aborted"
+    assert never_began(episode.outcome, episode.cause)
     assert "refused" in episode.cause
     assert not (tmp_path / "alpha" / "policies" / policy_id).exists()
+
+
+def test_a_pair_of_which_one_side_cannot_be_loaded_is_not_half_done(bench: Bench, tmp_path: Path) -> None:
+    good, broken = bench.policy("p"), bench.policy("q", kind="no such kind")
+    bench.start(point_station(tmp_path))
+    lease = bench.join()
+    order = replace(point_order(good, 1, lease=lease, purpose="gate"), gate_id="G", pair=1, side="champion")
+    orders = [order, replace(order, order_id=mint(), policy_id=broken, side="candidate")]
+    alone = point_order(good, 2, lease=lease)
+    bench.fleet.send("alpha", [*orders, alone])
+    found = bench.until_all([*orders, alone])
+    champion, candidate = (found[order.order_id].episode for order in orders)
+    assert champion.cause == "released: its pair cannot run here"
+    assert refused(candidate.outcome, candidate.cause)
+    assert "no such kind" in candidate.cause
+    assert found[alone.order_id].episode.outcome == "success"
 
 
 def test_a_robot_that_fails_comes_back(bench: Bench, tmp_path: Path) -> None:
@@ -235,7 +255,7 @@ def test_a_nearly_full_disk_refuses_orders_and_raises_an_alarm(bench: Bench, tmp
     order = point_order(policy_id, 1, lease=lease)
     bench.fleet.send("alpha", [order])
     episode = bench.until_all([order])[order.order_id].episode
-    assert (episode.outcome, episode.cause) == ("aborted", "the station's disk is nearly full")
+    assert (episode.outcome, episode.cause) == ("aborted", "released: the station's disk is nearly full")
 
 
 def test_real_time_keeps_the_rate(bench: Bench, tmp_path: Path) -> None:

@@ -1,0 +1,61 @@
+"""What one station cannot run: a version that it refused is not asked of it again for a growing while."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from enpire.gate import never_began, refused
+from enpire.types import Episode
+
+FIRST_S, LONGEST_S = 30.0, 960.0
+"""How long it is not asked after the first refusal in a row; twice as long after each further one; and at most."""
+TRIES = 3
+"""Refusals in a row after which it is taken to be unable."""
+
+
+@dataclass(slots=True)
+class _Refusal:
+    why: str = ""
+    times: int = 0
+    """In a row; what was asked together is refused once."""
+    until_s: float = float("-inf")
+
+
+@dataclass(slots=True)
+class Refusals:
+    """Of one station since it joined, by version. All times are on the orchestrator's clock."""
+
+    known: dict[str, _Refusal] = field(default_factory=dict[str, _Refusal])
+
+    def hear(self, episode: Episode, now_s: float) -> str:
+        """Take the end of an order; one sentence for a person where a version is refused for the first time."""
+        version = episode.order.policy_id
+        if not refused(episode.outcome, episode.cause):
+            if not never_began(episode.outcome, episode.cause):
+                self.known.pop(version, None)
+            return ""
+        refusal = self.known.setdefault(version, _Refusal())
+        if now_s < refusal.until_s:
+            return ""
+        refusal.why = episode.cause.partition(": ")[2]
+        refusal.until_s = now_s + min(LONGEST_S, FIRST_S * 2**refusal.times)
+        refusal.times += 1
+        return _sentence(version, refusal) if refusal.times == 1 else ""
+
+    def now(self, now_s: float) -> frozenset[str]:
+        """Versions that it is not asked for now."""
+        return frozenset(version for version, refusal in self.known.items() if now_s < refusal.until_s)
+
+    def alarm(self, now_s: float) -> str:
+        """What a person should look at; empty when nothing."""
+        waiting = sorted(self.now(now_s))
+        return _sentence(waiting[0], self.known[waiting[0]]) if waiting else ""
+
+    def unable(self, version: str) -> str:
+        """Why it cannot run a version; empty where it may yet."""
+        refusal = self.known.get(version)
+        return refusal.why if refusal is not None and refusal.times >= TRIES else ""
+
+
+def _sentence(version: str, refusal: _Refusal) -> str:
+    return f"It cannot run version {version[:12]} and gets no orders of it for now: {refusal.why}"
