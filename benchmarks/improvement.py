@@ -7,12 +7,12 @@
     python -m benchmarks.improvement --smoke            every arm once over, far too small to say anything
 
 Every arm collects the same number of rollouts and is judged on the same starts; hil_serl, which learns while it acts,
-learns ten times in a round. Every arm that trains the flow actor
-(clone, recap, habc) makes as many passes over its windows, within the same limits, as the task's HABC does; the table
-says how many gradient steps that came to. They begin from the base, as best_of_n and residual_td3 do. The arms that the
-table marks with a star begin from networks (spiral_search: a program) of their own: of the base they have its
-demonstrations and the rollouts of the first round alone. Every candidate is adopted, no best one is picked. Success
-comes with its Wilson interval.
+learns ten times in a round. Every arm that trains the flow actor (clone, recap, habc) makes as many passes over its
+windows, within the same limits, as the task's HABC does; the table says how many gradient steps that came to. They
+begin from the base, as best_of_n and residual_td3 do. The arms that the table marks with a star begin from networks
+(spiral_search: a program) of their own: of the base they have its demonstrations and the rollouts of the first round
+alone (hil_serl: the first ten). Every candidate is adopted, no best one is picked. Success comes with its Wilson
+interval.
 With --keep FOLDER a cut run goes on where it stopped; the folder holds results.jsonl, table.txt and plot.svg, and each
 result says its commit.
 """
