@@ -49,7 +49,7 @@ class Chunks:
         self._used[lane] = self._length[lane] = 0
         self._decision[lane] = -1
         try:
-            policy.policy.begin(lane, policy_seed(seed))
+            self._open(policy.policy, lane, policy_seed(seed))
         except FOREIGN_FAULTS as problem:
             return f"policy failed to begin: {_said(problem)}"
         return ""
@@ -86,6 +86,10 @@ class Chunks:
         actions = self._actions[lanes, self._used[lanes]]
         self._used[lanes] += 1
         return actions, self._decision[lanes]
+
+    def _open(self, policy: Policy, lane: int, seed: int) -> None:
+        """Tell a policy that an episode begins."""
+        policy.begin(lane, seed)
 
     def _ask(self, observation: Observation, lanes: IntArray) -> Mapping[int, str]:
         loaded = self._policies[int(lanes[0])]

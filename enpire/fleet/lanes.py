@@ -95,10 +95,10 @@ class Lanes:
         self._ended: list[Parcel] = []
 
     def on(self, rig: Rig, operator: Intervener | None = None) -> Lanes:
-        """The same lanes on a rig that was opened anew: robot time and episodes that were not taken yet stay."""
+        """The same lanes on a rig that was opened anew: robot time, episodes that nobody took and who thinks stay."""
         limit, chunks = self._reset_limit_ticks, self._new_chunks
         fresh = Lanes(self._task, rig, limit, operator, chunks, self._clock, self._filming)
-        fresh.time, fresh._ended = self.time, self._ended
+        fresh.time, fresh._ended, fresh._chunks = self.time, self._ended, self._chunks
         return fresh
 
     @property
@@ -115,6 +115,11 @@ class Lanes:
     def running(self) -> Sequence[Order]:
         """The orders that lanes work on."""
         return [lane.order for lane in self._lanes if lane.order is not None]
+
+    def overdue(self, longest_s: float) -> Sequence[str]:
+        """Ids of the orders that lanes have worked on for longer than this."""
+        latest_s = self._clock() - longest_s
+        return [lane.order.order_id for lane in self._lanes if lane.order is not None and lane.began_s < latest_s]
 
     def ended(self) -> Sequence[Order]:
         """The orders whose episodes nobody has taken yet."""

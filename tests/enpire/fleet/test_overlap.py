@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from enpire.fleet import overlap
-from enpire.fleet.chunks import NOT_FINITE, LoadedPolicy
+from enpire.fleet.chunks import NOT_FINITE, LoadedPolicy, policy_seed
 from enpire.fleet.overlap import OverlappedChunks
 from enpire.fleet.station_file import StationFile
 from enpire.types import SOURCE_POLICY, FloatArray, IntArray, Observation
 
-PERIOD_S = 0.01
+PERIOD_S = 0.05
 
 
 class Clockwork:
@@ -29,11 +29,21 @@ class Clockwork:
         self.calls: list[float] = []
         self.left: list[FloatArray] = []
         self.fault = ""
+        self.begun: list[int] = []
+        self.inside = threading.Lock()
 
     def begin(self, lane: int, seed: int) -> None:
-        pass
+        assert not self.inside.locked(), "nobody begins while it thinks"
+        self.begun.append(seed)
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        assert self.inside.acquire(blocking=False), "it is asked one thing at a time"
+        try:
+            return self.think(observation)
+        finally:
+            self.inside.release()
+
+    def think(self, observation: Observation) -> FloatArray:
         self.calls.append(float(observation.state[0, 0]))
         assert self.may.wait(5)
         if self.fault:
@@ -132,10 +142,12 @@ def test_an_answer_for_an_episode_that_is_over_is_not_used() -> None:
     stage = Stage(Clockwork())
     stage.policy.may.clear()
     stage.period()
-    stage.policy.may.set()
     other = Clockwork()
     assert stage.chunks.begin(0, LoadedPolicy(policy_id="q", policy=other, source=SOURCE_POLICY), 2) == ""
     stage.tick = 100
+    stage.period()
+    stage.policy.may.set()
+    stage.settle()
     stage.period()
     assert not stage.sent
     stage.settle()
@@ -164,6 +176,38 @@ def test_a_policy_that_never_answers_ends_its_episode(monkeypatch: pytest.Monkey
     time.sleep(0.03)
     assert "did not answer" in stage.period()[0]
     stage.policy.may.set()
+
+
+def test_nobody_waits_for_a_policy_that_thinks_and_it_is_not_asked_again_before_it_has_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(overlap, "PATIENCE_S", 0.3)
+    stage = Stage(Clockwork())
+    stuck = LoadedPolicy(policy_id="p", policy=stage.policy, source=SOURCE_POLICY)
+    stage.policy.may.clear()
+    stage.period()
+    for number in range(2):
+        began_s = time.monotonic()
+        assert stage.chunks.begin(0, stuck, number) == ""
+        assert time.monotonic() - began_s < 0.2
+        while not (failed := stage.period()):
+            time.sleep(0.01)
+        assert failed == {0: "policy did not answer within 0.3 s"}
+        assert time.monotonic() - began_s >= 0.3, "orders are not used up faster than that"
+    assert not stage.sent
+    sound = Clockwork()
+    assert stage.chunks.begin(0, LoadedPolicy(policy_id="q", policy=sound, source=SOURCE_POLICY), 5) == ""
+    stage.period()
+    stage.settle()
+    stage.period()
+    assert stage.sent == [0.0], "another policy is asked meanwhile"
+    stage.settle()
+    stage.policy.may.set()
+    assert stage.chunks.begin(0, stuck, 7) == ""
+    while len(stage.sent) == 1:
+        stage.period()
+        stage.settle()
+    assert stage.policy.begun == [policy_seed(1), policy_seed(7)]
 
 
 def test_a_policy_that_can_go_on_is_told_what_is_left() -> None:
