@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import cast
 
@@ -26,6 +25,7 @@ import zmq
 from enpire import plugins, versions
 from enpire.errors import EnpireError, PolicyProblem, TransportProblem
 from enpire.fleet.chunks import FOREIGN_FAULTS
+from enpire.fleet.coming_versions import ComingVersions
 from enpire.fleet.curve_keys import Doorkeeper
 from enpire.fleet.fields import Fields
 from enpire.fleet.policy_shelf import check_version, load_version
@@ -48,8 +48,8 @@ from enpire.types import FloatArray, IntArray, Observation
 LOADED, KEPT = 8, 64
 """Versions held in memory, unless somebody says how many, and on the disk."""
 MOST_PARTS = 16 * 1024
-LEAST_FREE = 2**30
-"""Bytes of free disk below which no further version is taken."""
+MOST_SLOTS = 4096
+"""Episodes that one version has in mind."""
 _TURN_MS = 100
 _AT_ONCE = 256
 """Questions that are read before they are answered."""
@@ -64,7 +64,16 @@ class _Shelved:
 
     policy: Policy
     slots: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
-    """(client, lane) -> the lane under which the policy knows that episode."""
+    """(client, lane) -> the lane under which the policy knows that episode; those that began last, last."""
+
+    def slot(self, client: str, lane: int) -> int:
+        """The lane for an episode that begins: its own, a new one, or that of the episode that began longest ago."""
+        slot = self.slots.pop((client, lane), None)
+        if slot is None:
+            full = len(self.slots) >= MOST_SLOTS
+            slot = self.slots.pop(next(iter(self.slots))) if full else len(self.slots)
+        self.slots[client, lane] = slot
+        return slot
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,14 +121,10 @@ class PolicyServer:
         if keys is None:
             check_plain(address)
         durable.make_folder(folder)
-        for left in [*folder.glob("incoming-*"), *folder.glob("*.parts")]:
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
         self._folder, self._say, self._any_kind, self._most_loaded = folder, say, any_kind, loaded
         self._versions: OrderedDict[str, _Shelved] = OrderedDict()
         self._loading: dict[str, Future[Policy]] = {}
-        self._have: dict[str, int] = {}
-        """Version that is handed over -> parts of it that are here."""
-        self._numbers = count()
+        self._coming = ComingVersions(folder)
         self._loader = ThreadPoolExecutor(1, "policy-loader")
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._door = Doorkeeper(self._context, keys) if keys is not None else None
@@ -142,6 +147,7 @@ class PolicyServer:
 
     def turn(self, wait_ms: int = 0) -> None:
         """Answer what waits, at most `wait_ms` after now."""
+        self._coming.sweep()
         poller = zmq.Poller()
         poller.register(self._router, zmq.POLLIN)
         if self._door is not None:
@@ -247,20 +253,10 @@ class PolicyServer:
             raise message.refuse("data", f"at most {PART} bytes")
         if (self._folder / policy_id).is_dir() or policy_id in self._loading:
             return {"have": total}  # another station was quicker
-        parts = self._folder / f"{policy_id}.parts"
-        if policy_id not in self._have:
-            if shutil.disk_usage(self._folder).free < LEAST_FREE + 2 * total * PART:  # the parts, then its files
-                raise PolicyProblem(f"the disk of the policy server ({self._folder}) is too full for it")
-            parts.write_bytes(b"")
-        have = self._have.setdefault(policy_id, 0)
-        if number == have:
-            with parts.open("ab") as file:
-                file.write(data)
-            have = self._have[policy_id] = have + 1
-        if have >= total:
-            del self._have[policy_id]
-            self._loading[policy_id] = self._loader.submit(self._take_over, policy_id, parts)
-        return {"have": min(have, total)}
+        have = self._coming.take(policy_id, number, total, data)
+        if have == total:
+            self._loading[policy_id] = self._loader.submit(self._take_over, policy_id, self._coming.arrived(policy_id))
+        return {"have": have}
 
     def _take_over(self, policy_id: str, parts: Path) -> Policy:
         """On the loader's thread: check the files that arrived, keep them by their hash, load them."""
@@ -277,20 +273,24 @@ class PolicyServer:
         if shelved is None:
             return self._refuse(batch, PolicyProblem("the policy server does not hold this version (any more)"))
         self._versions.move_to_end(first.policy_id)
-        known = [question for question in batch if self._placed(shelved, question)]
+        begun = [question for question in batch if self._begun(shelved, question)]
+        known = [question for question in begun if self._known(shelved, question)]
         if known:
             self._call(shelved, known)
         return None
 
-    def _placed(self, shelved: _Shelved, question: _Question) -> bool:
+    def _begun(self, shelved: _Shelved, question: _Question) -> bool:
         """Give every episode of a question its own lane of the policy; False when it is refused."""
         try:
             for lane, seed in question.begins:
-                slot = shelved.slots.setdefault((question.client, lane), next(self._numbers))
-                shelved.policy.begin(slot, seed)
+                shelved.policy.begin(shelved.slot(question.client, lane), seed)
         except FOREIGN_FAULTS as problem:
             self._refuse([question], PolicyProblem(f"{type(problem).__name__}: {problem}"[:500]))
             return False
+        return True
+
+    def _known(self, shelved: _Shelved, question: _Question) -> bool:
+        """Whether the policy has begun all the episodes of a question; False when it is refused."""
         if all((question.client, lane) in shelved.slots for lane in question.lanes):
             return True
         self._refuse([question], PolicyProblem("the policy server was started anew during the episode"))

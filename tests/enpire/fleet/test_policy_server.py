@@ -1,4 +1,5 @@
 import hashlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from enpire import versions
 from enpire.errors import PolicyProblem, TransportProblem
 from enpire.fleet import remote_policy
 from enpire.fleet.chunks import LoadedPolicy
+from enpire.fleet.coming_versions import GIVEN_UP_S, LEAST_FREE, ComingVersions
 from enpire.fleet.curve_keys import StationKeys, enroll, read_pair, server_keys
 from enpire.fleet.lanes import Lanes
 from enpire.fleet.policy_server import PolicyServer
@@ -316,6 +318,40 @@ def test_a_disk_that_refuses_a_version_ends_no_server(link: PolicyServerLink, tm
     with pytest.raises(PolicyProblem, match=r"policy server: Cannot write .*served: Is a directory"):
         link.make(folder, versions.identify(folder))
     assert made(link, tmp_path, f"{HERE}:load_gifted").horizon == PointPolicy.horizon
+
+
+def test_versions_on_their_way_fit_on_the_disk_together_and_are_dropped_when_nobody_goes_on(tmp_path: Path) -> None:
+    now_s = 0.0
+    coming = ComingVersions(tmp_path, lambda: now_s)
+    total = int(0.6 * (shutil.disk_usage(tmp_path).free - LEAST_FREE) / (2 * PART))
+    assert coming.take("one", 0, total, b"part") == 1
+    with pytest.raises(PolicyProblem, match="too full"):
+        coming.take("two", 0, total, b"part")
+    with pytest.raises(PolicyProblem, match="parts, not 7"):
+        coming.take("one", 1, 7, b"part")
+    now_s = GIVEN_UP_S - 1.0
+    coming.sweep()
+    assert coming.take("one", 1, total, b"part") == 2, "it goes on"
+    now_s += GIVEN_UP_S + 1.0
+    coming.sweep()
+    assert not list(tmp_path.iterdir())
+    assert coming.take("two", 0, total, b"part") == 1
+
+
+def test_a_version_has_a_limited_number_of_episodes_in_mind(server: PolicyServer, tmp_path: Path) -> None:
+    folder = write_policy(tmp_path / "files")
+    policy_id = versions.identify(folder)
+    with closing(PolicyServerLink(server.address, decide_s=60.0)) as link:
+        link.make(folder, policy_id)
+        rows = observation_out(Observation(stamp_ns=1, state=np.zeros((2048, 2), np.float32)))
+        for first in (0, 2048, 4096):
+            lanes = list(range(first, first + 2048))
+            begins = [[lane, 1] for lane in lanes]
+            link.decide("act", policy_id, lanes=lanes, begins=begins, observation=rows)
+        again: dict[str, object] = {"begins": [], "observation": rows}
+        link.decide("act", policy_id, lanes=list(range(2048, 4096)), **again)
+        with pytest.raises(PolicyProblem, match="started anew during the episode"):
+            link.decide("act", policy_id, lanes=list(range(2048)), **again)
 
 
 def test_no_more_versions_are_held_than_somebody_says(tmp_path: Path) -> None:
