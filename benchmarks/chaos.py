@@ -1,9 +1,10 @@
 """What is lost when everything breaks at random: `python -m benchmarks.chaos [--events 200] [--seed 1]`.
 
 Real processes of one campaign on the point task: the orchestrator, two stations of its own, one that reaches it over
-a wire of ours and records a camera, a learner. At random moments one of them is killed (-9), all are killed at once, the wire is cut or
-stalls, the orchestrator hangs, or a disk is full. A witness reads every spool, so it knows what must not be lost; at
-the end the ledger and the files are audited against it. Full disks need root (a small tmpfs), or are left out.
+a wire of ours and records a camera, a learner. At random moments one of them is killed (-9), all are killed at once,
+the wire is cut or stalls, the orchestrator hangs, or a disk is full. A witness reads every spool, so it knows what
+must not be lost; at the end the ledger and the files are audited against it. Full disks need root (a small tmpfs), or
+are left out.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ ENDED_BY_A_PERSON = 3
 """Exit code of a campaign that ended without its goal."""
 ROOMY = "4g"
 PICTURE_PX = 160
-"""Side of what the far station's camera sees: noise, so that the pictures of an episode take several parts to upload."""
+"""Side of what the far station's camera sees: noise, so that an episode's pictures take several parts to upload."""
 
 
 class SmallDisk:
