@@ -10,6 +10,7 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,13 +51,17 @@ class RigServer:
     hardware, whose watchdog then also notices a lost network.
     """
 
-    def __init__(self, rig: Watched, address: str, keys: Path | None = None, *, person_to_resume: bool = False) -> None:
+    def __init__(
+        self, rig: Watched, address: str, keys: Path | None = None, say: Callable[[str], None] = print,
+        *, person_to_resume: bool = False,
+    ) -> None:  # fmt: skip
         """Bind.
 
         Args:
             rig: what is driven.
             address: such as tcp://127.0.0.1:*; only the loopback is allowed without keys.
             keys: folder with this server's keys and the `allowed` clients (`enpire.fleet.curve_keys`).
+            say: where one line about whoever is not let in goes.
             person_to_resume: whether only a person at the robot may resume it, also after its owner has left.
 
         Raises:
@@ -64,7 +69,7 @@ class RigServer:
         """
         if keys is None:
             check_plain(address)
-        self._rig, self._person_to_resume = rig, person_to_resume
+        self._rig, self._person_to_resume, self._say = rig, person_to_resume, say
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._door = Doorkeeper(self._context, keys) if keys is not None else None
         self._router = self._context.socket(zmq.ROUTER)
@@ -106,8 +111,8 @@ class RigServer:
 
     def _turn(self, poller: zmq.Poller) -> None:
         ready = dict(poller.poll(TURN_MS))
-        if self._door is not None and self._door.socket in ready:
-            self._door.answer()
+        if self._door is not None and self._door.socket in ready and (refused := self._door.answer()):
+            self._say(refused)
         if self._router in ready:
             self._serve()
         if self._wake_in.fileno() in ready:

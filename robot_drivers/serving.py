@@ -44,7 +44,7 @@ def serve(named: str, bind: str, home: Home, say: Callable[[str], None]) -> None
     keys = None if stays_here(bind) else home.keys
     rig = open_served(named, home.stations)
     try:
-        server = RigServer(rig, bind, keys, person_to_resume=rig.settings.person_to_resume)
+        server = RigServer(rig, bind, keys, say, person_to_resume=rig.settings.person_to_resume)
         reached = server.address.replace("//0.0.0.0:", f"//{platform.node()}:")
         say(f"A station moves this robot with `driver: remote` and `options: {{address: {reached}}}`. Ctrl-C ends it.")
         if keys is not None:

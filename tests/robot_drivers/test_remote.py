@@ -290,7 +290,7 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_with_keys_only_the_enrolled_come_in(tmp_path):
+def test_with_keys_only_the_enrolled_come_in(tmp_path, capsys):
     folder = tmp_path / "keys"
     public = server_keys(folder).public.decode()
     key_file = enroll(folder, "arm")
@@ -306,6 +306,7 @@ def test_with_keys_only_the_enrolled_come_in(tmp_path):
         for keys in ({"key_file": str(other), "server_key": public}, {}):
             with pytest.raises(RobotProblem, match="did not answer"):
                 open_rig(None, 2, 0, {"address": server.address, "answer_s": 0.3, **keys})
+    assert "has a key that is not enrolled" in capsys.readouterr().out
 
 
 def test_an_open_port_needs_keys():
