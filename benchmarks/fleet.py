@@ -43,7 +43,7 @@ class Slow:
                 report(Progress(stage=stage, done=step + 1, total=10, figures={}))
         staged = durable.stage_folder(job.output)
         says = {"kind": "tests.chaos.point_lab:load", "reach_m": 0.02, "round": job.round}
-        durable.fill_folder(staged, {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64})
+        durable.fill_folders({staged: {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64}})
         durable.reveal([(staged, job.output)])
         return {}
 

@@ -104,7 +104,7 @@ class OfflineRl:
         )  # fmt: skip
         staged = durable.stage_folder(job.output)
         gaussian_policy.save(version, staged)
-        durable.fill_folder(staged, {})
+        durable.sync(staged)
         durable.reveal([(staged, job.output)])
         return {"decisions": float(len(replay)), "steps": float(steps), "deviation": float(deviation.mean())}
 

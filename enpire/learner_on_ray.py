@@ -115,7 +115,7 @@ def carry(job: ImprovementJob, ray: Any) -> int:
         for folder in job.episodes:
             _bring(folder, beside.get(folder.name, {}).items())
         staged = durable.stage_folder(job.output)
-        durable.fill_folder(staged, made)
+        durable.fill_folders({staged: made})
         durable.reveal([(staged, job.output)])
     _bring(job.work, last.items())
     return code

@@ -212,5 +212,5 @@ def _place(files: Mapping[str, Iterable[bytes]], folder: Path) -> None:
     except OSError as error:
         shutil.rmtree(staged, ignore_errors=True)
         raise durable.refusal(error, folder) from error
-    durable.sync_folder(staged)
+    durable.sync(staged)
     durable.reveal([(staged, folder)])

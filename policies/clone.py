@@ -195,5 +195,5 @@ def write_version(version: FlowVersion, output: Path, beside: Addition | None = 
     """Make the version's folder appear, complete; a folder that is there from a run before must be the same."""
     staged = durable.stage_folder(output)
     flow_policy.save(version, staged, beside)
-    durable.fill_folder(staged, {})
+    durable.sync(staged)
     durable.reveal([(staged, output)])

@@ -89,7 +89,7 @@ class LerobotHabc:
                 figures |= taught
         staged = durable.stage_folder(job.output)
         lerobot_files.save(parts, staged)
-        durable.fill_folder(staged, {})
+        durable.sync(staged)
         durable.reveal([(staged, job.output)])
         album.close()
         return figures

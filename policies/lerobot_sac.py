@@ -104,7 +104,7 @@ class LerobotSac:
         staged = durable.stage_folder(job.output)
         lerobot_files.save(parts, staged)
         save_file({**_tensors(algorithm), _ROUND: np.array(job.round)}, staged / CRITICS)
-        durable.fill_folder(staged, {})
+        durable.sync(staged)
         durable.reveal([(staged, job.output)])
         return figures | {"steps": float(steps)}
 

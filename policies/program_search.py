@@ -71,7 +71,7 @@ class ProgramSearch:
             report(Progress(stage="search", done=done, total=settings.generations, figures={"best_cost": best}))
         version = search.version(search.centre())
         staged = durable.stage_folder(job.output)
-        durable.fill_folder(staged, {"policy.json": program.document(version)})
+        durable.fill_folders({staged: {"policy.json": program.document(version)}})
         durable.reveal([(staged, job.output)])
         return search.figures()
 

@@ -174,7 +174,7 @@ def write_pair(path: Path, pair: KeyPair) -> None:
     path.chmod(0o600)
     with path.open("r+b") as file:
         file.write(pair.public + b"\n" + pair.secret + b"\n")
-    durable.sync_folder(path.parent)
+    durable.sync(path.parent)
 
 
 def _checked(key: bytes, where: str) -> bytes:

@@ -35,7 +35,7 @@ def write(path: Path, data: bytes) -> None:
     except OSError as error:
         staged.unlink(missing_ok=True)
         raise refusal(error, path) from error
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 def write_many(files: Mapping[Path, bytes]) -> None:
@@ -54,7 +54,7 @@ def write_many(files: Mapping[Path, bytes]) -> None:
             hidden.unlink(missing_ok=True)
         raise refusal(error, next(iter(files))) from error
     for parent in dict.fromkeys(path.parent for path in files):
-        sync_folder(parent)
+        sync(parent)
 
 
 def fill_folders(folders: Mapping[Path, Mapping[str, bytes]]) -> None:
@@ -95,17 +95,7 @@ def adopt(staged: Path, path: Path) -> None:
         staged.replace(path)
     except OSError as error:
         raise refusal(error, path) from error
-    sync_folder(path.parent)
-
-
-def fill_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files into an existing folder and sync them and the folder. For staged folders: it is not atomic."""
-    try:
-        for name, data in files.items():
-            _fill(folder / name, data)
-    except OSError as error:
-        raise refusal(error, folder) from error
-    sync_folder(folder)
+    sync(path.parent)
 
 
 def make_folder(folder: Path) -> None:
@@ -117,7 +107,7 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise refusal(error, folder) from error
-    sync_folder(folder.parent)
+    sync(folder.parent)
 
 
 def stage_folder(target: Path) -> Path:
@@ -146,7 +136,7 @@ def reveal(pairs: Iterable[tuple[Path, Path]]) -> None:
             shutil.rmtree(staged)
         parents[target.parent] = None
     for parent in parents:
-        sync_folder(parent)
+        sync(parent)
 
 
 def sweep(folder: Path) -> list[str]:
@@ -171,16 +161,11 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise refusal(error, path) from error
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    sync(folder)
+    sync(path.parent)
 
 
 def sync(path: Path) -> None:
-    """Sync one file or folder that somebody else wrote."""
+    """Sync one file that somebody else wrote, or the names in a folder."""
     try:
         _fsync(path)
     except OSError as error:

@@ -50,7 +50,9 @@ class Reach:
         if not job.output.is_dir():
             staged = durable.stage_folder(job.output)
             says = {"kind": f"{HERE}:load", "reach_m": reach, "round": job.round, "job": job.work.name}
-            durable.fill_folder(staged, {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64})
+            durable.fill_folders(
+                {staged: {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64}}
+            )
             durable.reveal([(staged, job.output)])
         return {"reach_m": reach, "frames": float(frames)}
 
@@ -84,6 +86,6 @@ class NotANumber:
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         staged = durable.stage_folder(job.output)
         says = {"kind": f"{HERE}:load", "reach_m": float("nan"), "round": job.round}
-        durable.fill_folder(staged, {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64})
+        durable.fill_folders({staged: {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64}})
         durable.reveal([(staged, job.output)])
         return {}

@@ -44,7 +44,9 @@ class Quick:
         if not job.output.is_dir():
             staged = durable.stage_folder(job.output)
             says = {"kind": f"{POINT}:load", "noise": noise, "round": job.round, "job": job.work.name}
-            durable.fill_folder(staged, {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64})
+            durable.fill_folders(
+                {staged: {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64}}
+            )
             durable.reveal([(staged, job.output)])
         return {"noise": noise}
 

@@ -58,7 +58,7 @@ def test_each_refusal_has_its_sentence(tmp_path: Path) -> None:
 def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
     target = tmp_path / "a" / "b" / "version"
     staged = durable.stage_folder(target)
-    durable.fill_folder(staged, {"one": b"1", "two": b"22"})
+    durable.fill_folders({staged: {"one": b"1", "two": b"22"}})
     assert not target.exists()
     durable.reveal([(staged, target)])
     assert {file.name: file.read_bytes() for file in target.iterdir()} == {"one": b"1", "two": b"22"}
@@ -68,8 +68,8 @@ def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
 def test_the_first_of_two_folders_stays(tmp_path: Path) -> None:
     target = tmp_path / "version"
     first, second = durable.stage_folder(target), durable.stage_folder(target)
-    durable.fill_folder(first, {"x": b"first"})
-    durable.fill_folder(second, {"x": b"second"})
+    durable.fill_folders({first: {"x": b"first"}})
+    durable.fill_folders({second: {"x": b"second"}})
     durable.reveal([(first, target), (second, target)])
     assert (target / "x").read_bytes() == b"first"
     assert [entry.name for entry in tmp_path.iterdir()] == ["version"]
@@ -78,7 +78,7 @@ def test_the_first_of_two_folders_stays(tmp_path: Path) -> None:
 def test_a_sweep_takes_only_what_is_half_written(tmp_path: Path) -> None:
     durable.write(tmp_path / "kept", b"")
     staged = durable.stage_folder(tmp_path / "episode")
-    durable.fill_folder(staged, {"x": b""})
+    durable.fill_folders({staged: {"x": b""}})
     (tmp_path / f"{durable.STAGED}file").touch()
     assert set(durable.sweep(tmp_path)) == {staged.name, f"{durable.STAGED}file"}
     assert [entry.name for entry in tmp_path.iterdir()] == ["kept"]
