@@ -17,7 +17,7 @@ from typing import Literal
 from enpire.errors import UsageError
 from enpire.evidence import NO_END, difference, log_e, log_e_above, pairs_until
 from enpire.intervals import lower_bound, wilson
-from enpire.types import Episode, Interval, OutcomeKind
+from enpire.types import Episode, Interval, OutcomeKind, never_began
 
 Side = Literal["champion", "candidate"]
 DecisionKind = Literal["promote", "reject", "hold", "continue"]
@@ -66,17 +66,6 @@ class Trial:
         return never_began(self.outcome, self.cause)
 
 
-def never_began(outcome: OutcomeKind, cause: str) -> bool:
-    """Whether an order was taken back before anything moved; its trial is given again."""
-    return outcome == "aborted" and cause.partition(":")[0] in {"released", REFUSED}
-
-
-def refused(outcome: OutcomeKind, cause: str) -> bool:
-    """Whether the station could not do what was ordered, and said so before anything moved."""
-    return outcome == "aborted" and cause.partition(":")[0] == REFUSED
-
-
-REFUSED = "refused"
 PROCESS_ENDED = "the station's process ended"
 DISK_FULL = "disk: there was no space for the campaign's records"
 NOTHING_OPENS = "descriptors: the campaign could open nothing more"

@@ -22,9 +22,7 @@ from enpire.gate import (
     given_again,
     judge,
     level,
-    never_began,
     pairs_in_order,
-    refused,
     unloadable,
 )
 from enpire.interfaces import Ledger
@@ -32,7 +30,7 @@ from enpire.intervals import wilson
 from enpire.proposals import Ideas, verdict
 from enpire.refusals import TRIES
 from enpire.store.records import episode_from, order_from
-from enpire.types import Episode, Event, Order
+from enpire.types import Episode, Event, Order, never_began, refused
 
 KINDS = (
     "campaign started", "order issued", "orders ended", "orders found", "base measured", "gate opened", "gate decided",

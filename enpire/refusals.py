@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from enpire.gate import never_began, refused
-from enpire.types import Episode
+from enpire.types import Episode, never_began, refused
 
 FIRST_S, LONGEST_S = 30.0, 960.0
 """How long it is not asked after the first refusal in a row; twice as long after each further one; and at most."""

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from enpire.gate import Decision, Side, Trial, given_again, never_began
+from enpire.gate import Decision, Side, Trial, given_again
 from enpire.intervals import lower_bound
 from enpire.proposals import Ideas
-from enpire.types import Episode, Order, OutcomeKind, Purpose
+from enpire.types import Episode, Order, OutcomeKind, Purpose, never_began
 
 JUDGED: frozenset[OutcomeKind] = frozenset({"success", "failure", "unsafe"})
 """Outcomes that a verdict gave."""

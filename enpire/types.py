@@ -22,6 +22,8 @@ Purpose = Literal["demonstrate", "collect", "base", "gate", "confirm"]
 the confirmation."""
 OutcomeKind = Literal["success", "failure", "unsafe", "aborted", "invalid", "unknown"]
 OUTCOME_KINDS: tuple[OutcomeKind, ...] = ("success", "failure", "unsafe", "aborted", "invalid", "unknown")
+REFUSED = "refused"
+"""First word of the cause where a station could not do what was ordered, and nothing moved."""
 Phase = Literal["rollout", "reset", "verify", "wait-order", "wait-person", "fault", "stopped", "offline"]
 PHASES: tuple[Phase, ...] = (
     "rollout", "reset", "verify", "wait-order", "wait-person", "fault", "stopped", "offline",
@@ -272,3 +274,13 @@ class Hypothesis:
     author: str
     lane: str
     parents: tuple[str, ...] = ()
+
+
+def never_began(outcome: OutcomeKind, cause: str) -> bool:
+    """Whether an order was taken back before anything moved; its trial is given again."""
+    return outcome == "aborted" and cause.partition(":")[0] in {"released", REFUSED}
+
+
+def refused(outcome: OutcomeKind, cause: str) -> bool:
+    """Whether the station could not do what was ordered, and said so before anything moved."""
+    return outcome == "aborted" and cause.partition(":")[0] == REFUSED

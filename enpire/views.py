@@ -32,7 +32,6 @@ from enpire.documents import (
 from enpire.drift import DriftRule, drift
 from enpire.errors import UnknownName, UsageError
 from enpire.files import parse
-from enpire.gate import never_began
 from enpire.history import KINDS, History, mapping, number, text
 from enpire.idea_tree import ideas_of
 from enpire.metrics import PhaseSeconds, robot_time
@@ -42,7 +41,7 @@ from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.pictures import shown
 from enpire.store.reading import ENDED, OPEN, Page, Reading
 from enpire.store.rows import OrderRow
-from enpire.types import MOVING, OUTCOME_KINDS, PHASES, Event, Purpose
+from enpire.types import MOVING, OUTCOME_KINDS, PHASES, Event, Purpose, never_began
 
 HIDDEN: tuple[Purpose, ...] = ("base", "gate", "confirm")
 """Purposes that run on hidden starts."""

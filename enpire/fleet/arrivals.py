@@ -61,6 +61,8 @@ class Beat:
     """Letters and digits: of the stop that somebody asked of the station itself and that holds; empty without one."""
     stop_by: str = ""
     """Who asked."""
+    overdue: tuple[str, ...] = ()
+    """Ids of orders that are at work for longer than any may take, so that nobody should wait for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -291,6 +291,7 @@ def _beat(found: Fields) -> Beat:
         alarm=found.text("alarm", 1000),
         stop_id=found.letters("stop_id"),
         stop_by=found.text("stop_by", 200),
+        overdue=found.identifiers("overdue", _HELD),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, cast, runtime_checkable
 
@@ -13,15 +13,18 @@ from enpire.fleet.chunks import Chunks
 from enpire.fleet.filming import Filming
 from enpire.fleet.glance import Develop, Glancing, blind
 from enpire.fleet.interventions import Intervener, OpenOperator
-from enpire.fleet.lanes import Lanes
+from enpire.fleet.lanes import TRIES, Lanes
 from enpire.fleet.overlap import OverlappedChunks
 from enpire.fleet.station_file import StationFile
 from enpire.interfaces import Rig, Task
-from enpire.types import Phase
+from enpire.types import Phase, TaskSpec
 
 OpenRig = Callable[[Task, int, int, Mapping[str, object]], Rig]
 ITSELF = "the robot"
 """Who stopped a robot that holds a stop of its own: a button at the robot, its guard."""
+_GENEROUS, _LEAST_S, _LEAST_FAST_S = 10, 900.0, 3600.0
+"""An order is overdue after so many times what its resets and its rollout may take, and after so long at least; a fast
+simulation may have a slow machine and a large policy."""
 _RECOVER_S = 2.0
 """How long after a fault the robot is tried again."""
 
@@ -75,6 +78,7 @@ class RobotKeeper:
             file.film_rule.check(tuple(self._rig.look(0)))
         limit = self._reset_limit_ticks
         self.lanes = Lanes(task, self._rig, limit, self._operator(), self._chunks(), clock, filming)
+        self._longest_s = _longest_s(file, task.spec)
         self.stopped_by = ""
         """Who stopped the robot, which has taken it; empty when nobody did."""
         self._untold = ""
@@ -99,7 +103,11 @@ class RobotKeeper:
             return f"A stop does not reach the robot, and is sent again: use the robot's own stop. {self._fault}"
         if self.stopped_by == ITSELF:
             return "The robot holds a stop; look at it and resume it."
-        return self._fault or self.lanes.alarm
+        return self._fault or self.lanes.alarm or self._late()
+
+    def overdue(self) -> Sequence[str]:
+        """Orders at work for so long that their reset, or whoever judges them, must hang, however slow the machine."""
+        return self.lanes.overdue(self._longest_s)
 
     def move(self, work: Callable[[], None]) -> None:
         """Do something that moves the robot; when the robot fails, what runs ends as aborted."""
@@ -182,6 +190,11 @@ class RobotKeeper:
         self.lanes.abort(cause or f"stopped by {by}")
         self._switch_all("fault" if self._untold else "stopped")
 
+    def _late(self) -> str:
+        minutes = f"{self._longest_s / 60:.0f} min"
+        why = f"Orders are at work here for more than {minutes}, which none may take (a verifier that hangs?)"
+        return f"{why}: stop and resume the robot, or start the station again." if self.overdue() else ""
+
     def _recover(self) -> None:
         """The robot may answer again as it is; otherwise its connection is opened anew."""
         self._recover_at_s = self._clock() + _RECOVER_S
@@ -236,3 +249,9 @@ def open_robot(file: StationFile, task: Task) -> Rig:
             " `set_teleport`, or wrap it in GuardedRig."
         )
     return rig
+
+
+def _longest_s(file: StationFile, spec: TaskSpec) -> float:
+    resets_s = TRIES * file.reset_limit_s if file.reset == "robot" else 0.0
+    least_s = _LEAST_FAST_S if file.pace == "fast" else _LEAST_S
+    return max(least_s, _GENEROUS * (resets_s + spec.limit_ticks * spec.period_s))

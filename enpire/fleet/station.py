@@ -38,11 +38,10 @@ from enpire.fleet.robot_keeper import RobotKeeper
 from enpire.fleet.spool import Spool
 from enpire.fleet.station_file import StationFile, facts, read_station
 from enpire.fleet.zmq_link import StationLink
-from enpire.gate import REFUSED
 from enpire.ids import mint
 from enpire.interfaces import Task
 from enpire.processes import die_with_parent
-from enpire.types import Order
+from enpire.types import REFUSED, Order
 from enpire.verifiers import judged_by
 
 _IDLE_S = 0.02
@@ -346,7 +345,7 @@ class Station:
             station=self._file.name, lease=lease, phase=self._lanes.time.most(), seconds=self._lanes.time.seconds(),
             queued=len(self._queue), running=len(self._lanes.running()), deployed=self._deployed,
             stopped=bool(self._robot.stopped_by), paused=self._paused, alarm=self._alarm()[:1000],
-            stop_id=self._stop_id, stop_by=self._stop_by,
+            stop_id=self._stop_id, stop_by=self._stop_by, overdue=tuple(self._robot.overdue()),
         )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ POLL_S = 0.05
 DIFFERS = "what its station delivered answers an order that differs from the one in the ledger"
 TOLD_S = 1.0
 """The alarm of a station, and the version that it runs, are written down once in so long; the newest always is."""
+OVERDUE = "it was at work for longer than any order may take"
 SILENT_S = 30.0
 """How long a station may be away before its orders end as unknown. What it did is found when it is back."""
 
@@ -273,6 +274,8 @@ def _beat(lab: Lab, beat: Beat) -> None:
         seat.told, seat.told_s = beat, lab.clock()
         lab.write(*entries)
     seat.hear(beat, lab.clock(), lab.began_s)
+    late = [lab.state.open[order_id] for order_id in beat.overdue if order_id in lab.state.open]
+    end_orders(lab, [order for order in late if order.station == beat.station], "unknown", OVERDUE)
 
 
 def _give_up_the_silent(lab: Lab) -> None:

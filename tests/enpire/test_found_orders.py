@@ -281,5 +281,17 @@ def test_a_station_that_floods_with_refused_episodes_and_alarms_fills_no_ledger(
     assert last.body["alarm"] == "alarm 99", "the newest is written down"
 
 
+def test_nobody_waits_for_an_order_that_is_overdue_and_its_end_is_found_later(away: Away) -> None:
+    late, other = away.take("collect", 2)
+    away.lab.stations[late.station] = StationSeat(name=late.station, lanes=2, lease=1, facts={})
+    for _ in range(2):
+        away.hear(replace(a_beat(late.station), overdue=(late.order_id, "never given")))
+    assert away.lab.state.ended == {late.order_id: "unknown"}
+    assert list(away.lab.state.open) == [other.order_id]
+    away.hear(told(late))
+    assert away.lab.state.ended == {late.order_id: "success"}
+    away.sound()
+
+
 def a_beat(station: str) -> Beat:
     return Beat(station=station, lease=1, phase="rollout", seconds={}, queued=0, running=0, deployed="")

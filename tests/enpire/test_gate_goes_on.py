@@ -13,13 +13,12 @@ import pytest
 
 from enpire.campaign import Budget, Rounds
 from enpire.fleet.arrivals import Arrival, Beat, Delivered
-from enpire.gate import never_began
 from enpire.home import Home, open_home
 from enpire.loop import run
 from enpire.recompute import recompute
 from enpire.store.ledger import SqliteLedger
 from enpire.store.records import order_from
-from enpire.types import Order
+from enpire.types import Order, never_began
 from tests.enpire.pretend_fleet import PretendFleet, delivered
 from tests.enpire.test_loop import CAMPAIGN, lab_of
 

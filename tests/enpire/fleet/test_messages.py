@@ -56,6 +56,7 @@ ALL: list[Message] = [
     Beat(
         station="alpha", lease=0, phase="rollout", seconds={"rollout": 1.5, "reset": 0.25}, queued=3, running=2,
         deployed="c" * 64, stopped=True, paused=False, alarm="look", stop_id="01S", stop_by="somebody",
+        overdue=("01A",),
     ),
     Parcel(episode=EPISODE, arrays_file=FRAMES),
     Parcel(episode=dataclasses.replace(EPISODE, pictures_sha256="b" * 64), arrays_file=FRAMES),

@@ -112,3 +112,21 @@ def test_what_a_look_at_the_robot_ends_is_in_the_hello_that_follows(
         assert list(said[-1].running) == list(held)
     finally:
         station.close()
+
+
+@pytest.mark.parametrize(("pace", "longest_s"), [("fast", 3600.0), ("realtime", 900.0)])
+def test_an_order_that_nothing_can_take_so_long_calls_a_person(tmp_path: Path, pace: str, longest_s: float) -> None:
+    clock = Clock()
+    keeper = RobotKeeper(point_station(tmp_path, lanes=2, pace=pace), PointTask(), print, clock)
+    policy = LoadedPolicy(policy_id="a" * 64, policy=PointPolicy(), source=SOURCE_POLICY)
+    order = point_order("a" * 64, 1)
+    keeper.lanes.begin(0, order, policy)
+    clock.now_s += longest_s - 1.0
+    keeper.lanes.begin(1, point_order("a" * 64, 2), policy)
+    assert not keeper.overdue()
+    assert not keeper.alarm
+    clock.now_s += 2.0
+    assert keeper.overdue() == [order.order_id]
+    assert "stop and resume the robot" in keeper.alarm
+    keeper.stop("ann")
+    assert not keeper.overdue()

@@ -14,9 +14,9 @@ import pytest
 from enpire.fleet.arrivals import Beat, Delivered, Left, Refused
 from enpire.fleet.chunks import NOT_FINITE, LoadedPolicy
 from enpire.fleet.lanes import Lanes
-from enpire.gate import never_began, refused
 from enpire.ids import mint
 from enpire.store import arrays
+from enpire.types import never_began, refused
 from tests.enpire.fleet.bench import WAIT_S, Bench
 from tests.enpire.fleet.point_task import PointPolicy, PointRig, PointTask, environment, point_order, point_station
 from tests.enpire.fleet.test_lanes import run_all

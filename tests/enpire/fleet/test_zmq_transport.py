@@ -32,7 +32,7 @@ from enpire.fleet.messages import (
 )
 from enpire.fleet.zmq_link import StationLink
 from enpire.fleet.zmq_transport import ZmqFleet
-from enpire.gate import never_began
+from enpire.types import never_began
 from tests.enpire.fleet.point_task import point_order, write_policy
 from tests.enpire.fleet.test_messages import ALL, EPISODE
 
