@@ -60,7 +60,7 @@ class RemoteRig:
         self._talk = _line(address, keys, answer_s)
         self._brake = _line(address, keys, answer_s)
         self._answer_ns = round(1e9 * answer_s)
-        self._lease, self._lost = "", ""
+        self._lease, self._lost, self._let_go = "", "", False
         self._ahead_ns = 0
         """By how much the robot's clock is ahead of ours, less what the answer took on its way."""
         try:
@@ -109,9 +109,11 @@ class RemoteRig:
         return pictures_in(self._ask(self._talk, "look", lane=lane))
 
     def stop(self) -> None:
-        """Stop the robot at the other end; RobotProblem when it cannot be told."""
-        if self._brake.closed:
+        """Stop the robot at the other end; RobotProblem when it cannot be told, nothing when it was let go."""
+        if self._let_go:
             return
+        if self._brake.closed:
+            raise RobotProblem(self._lost)
         self._stopped = True
         self._brake.ask("stop", lease=self._lease)
 
@@ -125,7 +127,8 @@ class RemoteRig:
         if self._lease and not self._lost:
             with suppress(RobotProblem):  # a server that does not hear it lets another client in after a while
                 self._ask(self._talk, "bye")
-            self._lost = "This rig is closed; open a new one."
+                self._let_go = True
+            self._lost = self._lost or "This rig is closed; open a new one."
         self._talk.close()
         self._brake.close()
 

@@ -237,7 +237,8 @@ def test_a_robot_that_needs_a_person_is_latched_when_its_owner_leaves():
 
 def test_a_dead_robot_holds_its_station_up_for_a_second_at_a_time(tmp_path):
     task = PinInsertion()
-    with serving(rig=fake_robot.open_rig(task, 1, 0, {})) as server:
+    robot = fake_robot.open_rig(task, 1, 0, {})
+    with serving(rig=robot) as server:
         relay = Relay(server.address)
         file = StationFile(
             name="arm", task="pin_insertion", home=tmp_path, driver="remote", options={"address": relay.address}
@@ -257,14 +258,18 @@ def test_a_dead_robot_holds_its_station_up_for_a_second_at_a_time(tmp_path):
             turn()
             assert time.monotonic() - began_s < 1.8
             assert "did not answer" in keeper.alarm
+        assert not keeper.stopped_by
+        assert not robot.stopped
         relay.find()
-        keeper.resume()
 
-        def works() -> bool:
+        def looked(true: Callable[[], object]) -> bool:
             keeper.look()
-            return keeper.ready
+            return bool(true())
 
-        until(works)
+        until(lambda: looked(lambda: keeper.stopped_by))
+        assert robot.stopped
+        keeper.resume()
+        until(lambda: looked(lambda: keeper.ready))
         keeper.move(keeper.lanes.sense)
         assert keeper.ready
         keeper.close()
