@@ -146,6 +146,8 @@ class RobotKeeper:
 
     def look(self) -> None:
         """Follow a stop that the robot holds by itself, and its end; try a robot again that failed a while ago."""
+        if self._fault and self._clock() > self._recover_at_s:
+            self._recover()
         if self._untold:
             self._tell_stop()
         elif isinstance(self._rig, Resumable):
@@ -157,8 +159,6 @@ class RobotKeeper:
                 self._say("the robot holds a stop; somebody must look at it and resume it")
             elif not held and self.stopped_by == ITSELF:
                 self.resume()
-        if self._fault and self._clock() > self._recover_at_s:
-            self._recover()
 
     def glance(self) -> Develop:
         """What the live pictures of the first lane need, copied now."""
