@@ -16,7 +16,7 @@ from enpire.fleet.arrivals import Announced, Arrival, Delivered
 from enpire.home import open_home
 from enpire.lab import Lab
 from enpire.service import _sweep_pictures
-from enpire.steps.record import end_orders, record
+from enpire.steps.record import DIFFERS, end_orders, record
 from enpire.store.episodes import PICTURES
 from enpire.store.ledger import SqliteLedger
 from enpire.store.pictures import keep
@@ -109,10 +109,8 @@ def test_nothing_is_fetched_of_what_counts_already_or_never_will(lab: Lab, conte
     assert fleet.acknowledged == [first.order_id]
     assert fleet.refused == ["01NEVER", second.order_id], "their station keeps them"
     why = [event.body["why"] for event in lab.ledger.events(kinds=("episode refused",))]
-    assert why == [
-        "its order has ended already, or was never given",
-        "it answers an order that differs from the one in the ledger",
-    ]
+    assert why == ["its order has ended already, or was never given", DIFFERS]
+    assert lab.state.ended[second.order_id] == "invalid"
 
 
 def test_pictures_of_an_order_that_ended_meanwhile_leave_nothing_behind(lab: Lab, content: bytes) -> None:
