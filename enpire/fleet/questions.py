@@ -10,6 +10,7 @@ import math
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 import msgpack  # pyright: ignore[reportMissingTypeStubs]
@@ -71,6 +72,8 @@ class Line:
 
     def ask(self, verb: str, **content: object) -> Fields:
         """What is answered; an error at the other end is raised at this one."""
+        import zmq
+
         with self._lock:
             if self.closed:
                 raise self._silence(f"The connection to {self._whom} is closed; open it again.")
@@ -78,7 +81,8 @@ class Line:
             question = encode({"verb": verb, "sequence": self._sequence, **content})
             if len(question) > LARGEST:
                 raise TransportProblem(f"A question of {len(question)} bytes is too large; at most {LARGEST} are read.")
-            self._socket.send(question)
+            with suppress(zmq.Again):  # who was refused has nobody to send to: no answer comes
+                self._socket.send(question, zmq.NOBLOCK)
             return check_answer(self._answer())
 
     def close(self) -> None:

@@ -311,6 +311,11 @@ def test_with_keys_only_the_enrolled_come_in(tmp_path, capsys):
         for keys in ({"key_file": str(other), "server_key": public}, {}):
             with pytest.raises(RobotProblem, match="did not answer"):
                 open_rig(None, 2, 0, {"address": server.address, "answer_s": 0.3, **keys})
+        line = Line(server.address, None, 0.3, "the robot", RobotProblem)
+        time.sleep(1.0)  # it is refused before it asks
+        with pytest.raises(RobotProblem, match="did not answer"):
+            line.ask("stop")
+        line.close()
     assert "has a key that is not enrolled" in capsys.readouterr().out
 
 
