@@ -66,9 +66,9 @@ def test_commands_from_beside_are_followed_until_they_are_effective(bench: Bench
         assert bench.live.command_state(made) == "requested"
         bench.until(lambda _, made=made: bench.live.command_state(made) == "effective")
         bench.until(lambda seen, now=(paused, stopped): (seen.stations[0].paused, seen.stations[0].stopped) == now)
-    refused = bench.live.command("rollback", "", "ada", "key-4", "it shakes")
+    refused = bench.live.command("promote", "nothing", "ada", "key-4", "it is better")
     bench.until(lambda _: bench.live.command_state(refused) == "refused")
-    assert "no earlier champion" in bench.live.why(refused)
+    assert "64 hexadecimal digits" in bench.live.why(refused)
     with pytest.raises(UnknownName, match="no station 'nine'"):
         bench.live.command("stop", "nine", "ada", "key-5")
 
