@@ -62,7 +62,7 @@ ENVELOPES: Mapping[str, Mapping[str, object]] = {
 }  # fmt: skip
 """Task -> the envelope of its station: a pin's servo presses with less than 8 N unless something pushes back, a pusher
 feels no force, and what two arms handle bears `GENTLE_N` on each axis."""
-LOOK_S, REST_S, STALLED_S = 1.0, 60.0, 10.0
+LOOK_S, REST_S, STALLED_S = 1.0, 150.0, 10.0
 LOST_EVERY_S, LOST_S = 60.0, (1.0, 8.0, 35.0)
 """The network is there for about so long, and gone for one of these: less than a station may be silent (5 s), more, and
 more than orders wait for it (30 s)."""

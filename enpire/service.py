@@ -54,9 +54,9 @@ __all__ = ["Ending", "View", "command", "open_home", "run_campaign"]
 
 
 ROOM_BYTES = 64 * 2**20
+"""Free space that a campaign waits for after its disk was full."""
 PARTS_KEPT_S = 14 * 86400.0
 """So long the first parts of an episode's pictures wait for the rest of them."""
-"""Free space that a campaign waits for after its disk was full."""
 
 
 class View(Protocol):

@@ -33,8 +33,8 @@ from policies.training_data import read_episodes
 
 CRITICS = "sac.safetensors"
 """Beside LeRobot's files: what the next round goes on with, critics, temperature and the optimizers' moments too."""
-_ROUND = "round"
-"""Key in that file: the round that it has learned from last."""
+_NEWEST = "newest"
+"""Key in that file: the id of the newest order that it has learned from; ids rise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,14 +96,17 @@ class LerobotSac:
             torch.manual_seed(job.seed)
             parts, algorithm, since = networks(job, settings, replay)
             figures: dict[str, float] = {"decisions": float(len(replay)), "people": float(replay.person.mean())}
-            new = np.array([item.round > since and not item.demonstration for item in episodes])
+            new = np.array([item.order_id > since and not item.demonstration for item in episodes])
             steps = settings.steps(int(new[replay.episode].sum()))
             for done, seen in _train(algorithm, _Mixer(parts, replay, settings, job.seed), job, steps):
                 figures |= seen
                 report(Progress(stage="actor", done=done, total=steps, figures=seen))
         staged = durable.stage_folder(job.output)
         lerobot_files.save(parts, staged)
-        save_file({**_tensors(algorithm), _ROUND: np.array(job.round)}, staged / CRITICS)
+        save_file(
+            {**_tensors(algorithm), _NEWEST: np.frombuffer(max(item.order_id for item in episodes).encode(), np.uint8)},
+            staged / CRITICS,
+        )
         durable.sync(staged)
         durable.reveal([(staged, job.output)])
         return figures | {"steps": float(steps)}
@@ -147,8 +150,8 @@ class _Mixer:
         }
 
 
-def networks(job: ImprovementJob, settings: SacSettings, replay: Replay) -> tuple[Parts, Any, int]:
-    """LeRobot's parts, its SAC, and the round they learned from last: the parent's where it is of this kind."""
+def networks(job: ImprovementJob, settings: SacSettings, replay: Replay) -> tuple[Parts, Any, str]:
+    """LeRobot's parts, its SAC, and the newest order that they learned from: the parent's where it is of this kind."""
     try:
         from lerobot.policies.gaussian_actor.configuration_gaussian_actor import CriticNetworkConfig
         from lerobot.rl.algorithms.sac import SACAlgorithm, SACAlgorithmConfig
@@ -157,10 +160,10 @@ def networks(job: ImprovementJob, settings: SacSettings, replay: Replay) -> tupl
     parent = job.parent
     if parent is not None and (parent / CRITICS).is_file():
         parts, before = lerobot_files.open_parts(parent), load_file(parent / CRITICS)
-        since = int(before.pop(_ROUND))
+        since = bytes(before.pop(_NEWEST)).decode()
     else:
         # A parent of another kind (the cloned base) gives only its rollouts.
-        parts, before, since = _fresh(settings, replay), None, -1
+        parts, before, since = _fresh(settings, replay), None, ""
     config = SACAlgorithmConfig(
         policy_config=parts.policy.config, utd_ratio=settings.critic_updates, use_backup_entropy=False,
         target_entropy=settings.entropy * replay.action.shape[2],

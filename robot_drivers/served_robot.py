@@ -171,6 +171,8 @@ class RigServer:
 
     def _greet(self, message: Fields) -> Message:
         name, owner = message.text("client", 200), self._owner
+        if self._busy is not None:
+            raise RobotProblem(f"The robot is at work ({self._busy[2]}); try again when that is done.")
         if owner is not None:
             silent_s = time.monotonic() - owner.heard_s
             if silent_s < SILENT_S:
@@ -230,6 +232,8 @@ class RigServer:
             if self._busy is not None:
                 peer, sequence, _ = self._busy
                 self._busy = None
+                if self._owner is not None:
+                    self._owner.heard_s = time.monotonic()  # it waited for this answer
                 self._answer(peer, sequence, result)
 
     def _answer(self, peer: bytes, sequence: int, message: Message) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol, cast, runtime_checkable
 
 from enpire import plugins
-from enpire.errors import RobotProblem, UsageError
+from enpire.errors import EnpireError, RobotProblem, UsageError
 from enpire.fleet.chunks import Chunks
 from enpire.fleet.filming import Filming
 from enpire.fleet.glance import Develop, Glancing, blind
@@ -241,7 +241,11 @@ def open_robot(file: StationFile, task: Task) -> Rig:
     """The robot of a station file; EnpireError when its driver cannot be loaded or it cannot be reached."""
     rig = cast("Rig", plugins.make("drivers", file.driver, task, file.lanes, file.seed, file.options))
     if isinstance(rig, Teleporting):
-        rig.set_teleport(file.reset == "teleport")
+        try:
+            rig.set_teleport(file.reset == "teleport")
+        except EnpireError:
+            rig.close()
+            raise
     elif hasattr(rig, "teleport"):
         rig.close()
         raise UsageError(

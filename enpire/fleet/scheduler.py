@@ -102,13 +102,15 @@ class Scheduler:
         return self._sides(state, seat, gate, pair, ["champion", "candidate"])
 
     def _again(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
-        """What was taken back of the first pair that misses a side: from its own start, here if need be."""
+        """What was taken back of the first pair that misses a side: from its own start, here if need be.
+
+        A station that refuses one of the two versions gets neither: it would run all of the other one's trials.
+        """
         gate = state.gate
-        if gate is None:
+        if gate is None or not seat.refuses.isdisjoint(gate.policies.values()):
             return []
         drawn_again = {(order.pair, order.side) for order in drawn if order.purpose == "gate"}
-        policies = gate.policies
-        missing = sorted(one for one in gate.again if one not in drawn_again and policies[one[1]] not in seat.refuses)
+        missing = sorted(one for one in gate.again if one not in drawn_again)
         if not missing:
             return []
         pair = missing[0][0]

@@ -60,6 +60,8 @@ _UNREAD = 100
 """Messages of one station that may wait here: more than an honest one has on its way at once."""
 _HELLO_S = 1.0
 """So long after a hello of a station the next is not heard; it is said again."""
+_FLOOD_S = 2.0
+"""So much longer a station may be silent while messages wait to be read."""
 
 
 @dataclass(slots=True)
@@ -151,9 +153,7 @@ class ZmqFleet:
         session = self._stations.get(station)
         lease = session.lease if session else 0
         fresh = [order for order in orders if session and order.lease in (0, session.lease)]
-        if not fresh or not session:
-            fresh = []
-        elif not self._say(session, Orders(orders=tuple(fresh))):
+        if session and fresh and not self._say(session, Orders(orders=tuple(fresh))):
             fresh = []
             self._waiting.extend(self._forget(session, "its connection is gone"))
         for order in orders:
@@ -346,9 +346,9 @@ class ZmqFleet:
         return (Left(station=session.station, cause=cause),)
 
     def _silent(self) -> Sequence[Arrival]:
-        if self._socket.poll(0):
-            return ()  # what waits to be read may be the missing beat
-        late = [known for known in self._stations.values() if self._clock() - known.heard_s > self._silent_s]
+        # What waits to be read may be the missing beat; in a flood it is not waited for.
+        patience_s = self._silent_s + (_FLOOD_S if self._socket.poll(0) else 0.0)
+        late = [known for known in self._stations.values() if self._clock() - known.heard_s > patience_s]
         return [left for known in late for left in self._forget(known, f"not heard for {self._silent_s:g} s")]
 
     def _policy_part(self, want: WantPolicy) -> Message:

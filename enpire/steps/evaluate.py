@@ -8,7 +8,6 @@ from enpire.ids import mint
 from enpire.intervals import predicted, wilson
 from enpire.lab import Lab
 from enpire.steps.deploy import deployment, release, tell
-from enpire.steps.dispatch import works
 
 LEAST_TRIALS = 30
 """Trials on hidden starts that a champion needs before a confirmation is thought of."""
@@ -49,7 +48,8 @@ def _read_gate(lab: Lab) -> None:
     gate = lab.state.gate
     if gate is None:
         return
-    why = _unable(lab, gate.candidate)
+    ran = any(trial.side == "candidate" and not trial.released for trial in gate.trials)
+    why = "" if ran else _unable(lab, gate.candidate)
     if len(gate.trials) == gate.read and not why:
         return
     gate.read = len(gate.trials)
@@ -70,8 +70,9 @@ def _read_gate(lab: Lab) -> None:
 
 
 def _unable(lab: Lab, policy_id: str) -> str:
-    """Why none of the stations that work can run a version; empty where one may."""
-    reasons = [seat.refusals.unable(policy_id) for seat in lab.stations.values() if works(lab, seat)]
+    """Why none of the stations that are here can run a version; empty where one may, or may once it works again."""
+    here = [seat for seat in lab.stations.values() if seat.away_since_s is None]
+    reasons = [seat.refusals.unable(policy_id) for seat in here]
     return reasons[0] if reasons and all(reasons) else ""
 
 

@@ -106,7 +106,7 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
     for arrival in delivered:
         order_id = arrival.episode.order.order_id
         order, ended = _standing(lab, order_id)
-        if arrival.episode.outcome == (known[order_id].episode.outcome if order_id in known else ended):
+        if (known[order_id].episode.outcome if order_id in known else ended) in (arrival.episode.outcome, "invalid"):
             continue  # delivered again, because the acknowledgement was slow or lost on its way
         why = "it arrived twice" if order_id in known else refusal(order, ended, arrival.episode, arrival.station)
         why = why or _other_recording(lab.store, arrival.episode)
@@ -116,7 +116,8 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
                 body = {"order_id": order_id, "station": arrival.station, "why": why}
                 entries.append(("episode refused", {**body, "outcome": arrival.episode.outcome}))
             continue
-        known[order_id] = sound(arrival, lab.task.spec if order_id in lab.state.open else None)
+        mine = arrival.episode.order.campaign_id == lab.state.campaign_id
+        known[order_id] = sound(arrival, lab.task.spec if mine else None)
         if ended:
             found.add(order_id)
     lab.store.put_many(
@@ -245,7 +246,9 @@ def _joined(lab: Lab, joined: Joined) -> None:
         end_orders(lab, of_it, "aborted", cause)
     if too_late := [order_id for order_id in joined.running if order_id in lab.state.unknown]:
         lab.fleet.release(joined.station, too_late)  # nothing begins under an order that has ended
-    if lab.state.champion:
+    if lab.state.over:
+        lab.fleet.command(joined.station, "leave")
+    elif lab.state.champion:
         lab.fleet.command(joined.station, "deploy", lab.state.champion)
     hold_again(lab, joined.station)
 

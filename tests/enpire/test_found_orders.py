@@ -295,3 +295,21 @@ def test_nobody_waits_for_an_order_that_is_overdue_and_its_end_is_found_later(aw
 
 def a_beat(station: str) -> Beat:
     return Beat(station=station, lease=1, phase="rollout", seconds={}, queued=0, running=0, deployed="")
+
+
+def test_a_station_that_joins_when_the_campaign_is_over_is_told_to_leave(away: Away) -> None:
+    away.hear(Joined(station="one", lanes=4, lease=9, running=(), spooled=()))
+    assert ("one", "leave", "") not in away.fleet.commands
+    away.lab.write(("campaign ended", {"reached": False, "reason": "the test"}))
+    away.hear(Joined(station="one", lanes=4, lease=10, running=(), spooled=()))
+    assert ("one", "leave", "") in away.fleet.commands
+
+
+def test_an_invalid_end_whose_acknowledgement_was_lost_is_acknowledged_again(away: Away) -> None:
+    [order] = away.take("collect", 1)
+    came = told(order)
+    bad = replace(came, episode=replace(came.episode, sha256=hashlib.sha256(b"no").hexdigest()), arrays_file=b"no")
+    away.hear(bad)
+    away.hear(bad)
+    assert away.lab.state.ended[order.order_id] == "invalid"
+    assert (away.fleet.acknowledged, away.fleet.refused) == ([order.order_id] * 2, [])

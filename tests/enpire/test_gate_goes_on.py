@@ -14,12 +14,15 @@ import pytest
 from enpire.campaign import Budget, Rounds
 from enpire.fleet.arrivals import Arrival, Beat, Delivered
 from enpire.home import Home, open_home
+from enpire.lab import StationSeat
 from enpire.loop import run
 from enpire.recompute import recompute
+from enpire.steps.evaluate import _unable
 from enpire.store.ledger import SqliteLedger
 from enpire.store.records import order_from
 from enpire.types import Event, Order, never_began
 from tests.enpire.pretend_fleet import PretendFleet, delivered
+from tests.enpire.store.store_samples import an_order
 from tests.enpire.test_loop import CAMPAIGN, lab_of
 
 
@@ -132,6 +135,22 @@ def test_a_candidate_that_no_station_can_load_ends_with_a_sentence(home: Home, l
     assert "No station can run the candidate: " in str(decided.body["why"])
     assert "no module lerobot" in str(decided.body["why"])
     assert [check for check in recompute(ledger) if not check.equal] == []
+
+
+@pytest.mark.parametrize("there", ["works", "is paused", "is away"])
+def test_a_candidate_is_unloadable_when_everybody_here_refused_it(home: Home, ledger: SqliteLedger, there: str) -> None:
+    lab = lab_of(home, ledger, CAMPAIGN, PretendFleet(home.versions))
+    for name in ("one", "two"):
+        lab.stations[name] = StationSeat(name=name, lanes=4, lease=1, facts={})
+    refused = delivered(an_order(), "aborted", 0, "refused: no module lerobot").episode
+    for time_s in (0.0, 100.0, 1000.0):
+        lab.stations["one"].take(refused, time_s)
+    other = lab.stations["two"]
+    if there == "is paused":
+        lab.write(("command accepted", {"verb": "pause", "station": "two", "by": "anna"}))
+    elif there == "is away":
+        other.away_since_s = 0.0
+    assert bool(_unable(lab, refused.order.policy_id)) == (there == "is away")
 
 
 def test_only_what_never_began_counts_for_nobody() -> None:

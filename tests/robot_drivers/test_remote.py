@@ -165,7 +165,7 @@ def test_what_is_given_up_while_the_robot_is_slow_does_not_wait_for_it():
         with pytest.raises(RobotProblem, match="did not answer"):
             rig.act(ZERO, ALL)
         rig.close()
-        time.sleep(SILENT_S)
+        time.sleep(counting.slow_s + SILENT_S)
         counting.slow_s = 0.0
         again = RemoteRig(server.address, answer_s=10.0)
         again.place(0, HOME)

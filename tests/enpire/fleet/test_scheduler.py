@@ -149,8 +149,8 @@ def test_which_side_goes_first_is_drawn() -> None:
 def test_what_was_taken_back_is_given_again_from_the_same_start_and_to_whoever_is_free() -> None:
     draw, state = scheduler(pairs=3), with_gate()
 
-    def ask(station: str) -> list[Order]:
-        orders = [order for order in draw.next_orders(state, Seat(station, 1, 8)) if order.purpose == "gate"]
+    def ask(station: str, refuses: frozenset[str] = frozenset()) -> list[Order]:
+        orders = [order for order in draw.next_orders(state, Seat(station, 1, 8, refuses)) if order.purpose == "gate"]
         for order in orders:
             state.issue(order)
         return orders
@@ -160,6 +160,8 @@ def test_what_was_taken_back_is_given_again_from_the_same_start_and_to_whoever_i
     assert ask("t") == []
     for order in (first[1], first[4], first[5]):
         state.end(delivered(order, "aborted", 0, "released: the station left").episode)
+    assert ask("u", frozenset({first[0].policy_id})) == [], "it would run all trials of the other version"
+    assert ask("u", frozenset({first[1].policy_id})) == []
     again = ask("t")
     assert [order.pair for order in again] == [0, 2, 2]
     assert (again[0].side, again[0].start, again[0].policy_id) == (first[1].side, first[1].start, first[1].policy_id)
