@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +42,10 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def environment_of(process: subprocess.Popen[bytes]) -> set[str]:
-    around = Path(f"/proc/{process.pid}/environ").read_bytes().decode()
+    file, around = Path(f"/proc/{process.pid}/environ"), ""
+    deadline = time.monotonic() + 30
+    while not around and time.monotonic() < deadline:  # it has none before its program is loaded
+        around = file.read_bytes().decode()
     return {line.partition("=")[0] for line in around.split("\0")}
 
 
