@@ -13,7 +13,7 @@ from enpire.gate import PROCESS_ENDED
 from enpire.lab import Entry, Lab, StationSeat
 from enpire.steps.heed import heed_stops, hold_again
 from enpire.store.arrays import unpack
-from enpire.store.episodes import FolderStore, Recording
+from enpire.store.episodes import FolderStore, Recording, same_files
 from enpire.store.ledger import SqliteLedger
 from enpire.store.pictures import Pictures
 from enpire.store.reading import Reading
@@ -184,9 +184,7 @@ def _other_recording(store: FolderStore, episode: Episode) -> str:
     folder = store.folder(order.order_id, order.campaign_id)
     if not folder.is_dir():
         return ""
-    kept = store.facts(folder)
-    same = (kept.sha256, kept.pictures_sha256) == (episode.sha256, episode.pictures_sha256)
-    return "" if same else "another recording of its order is kept already"
+    return "" if same_files(store.facts(folder), episode) else "another recording of its order is kept already"
 
 
 def refusal(order: Order | None, ended: str, episode: Episode, station: str) -> str:

@@ -149,6 +149,11 @@ class FolderStore:
         return self.folder(order.order_id, order.campaign_id)
 
 
+def same_files(one: Episode, other: Episode) -> bool:
+    """Whether two episodes name the same recorded files, by their hashes."""
+    return (one.sha256, one.pictures_sha256) == (other.sha256, other.pictures_sha256)
+
+
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise FileProblem(f"{name!r} cannot name a folder: letters, digits, '-', '_' and '.', not first, at most 128.")
@@ -172,7 +177,7 @@ def _check_bytes(recording: Recording) -> None:
 
 
 def _check_same(kept: Episode, episode: Episode) -> None:
-    if (kept.sha256, kept.pictures_sha256) != (episode.sha256, episode.pictures_sha256):
+    if not same_files(kept, episode):
         raise FileProblem(
             f"Order {episode.order.order_id} has another recording already: an id is used once. Nothing was changed."
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from enpire.errors import FileProblem
-from enpire.store.episodes import PICTURES, FolderStore
+from enpire.store.episodes import PICTURES, FolderStore, same_files
 from enpire.store.reading import Reading
 from enpire.types import Episode
 
@@ -72,8 +72,7 @@ def _agrees(store: FolderStore, order_id: str, row: Episode, deep: bool) -> bool
         kept = store.get(order_id) if deep else store.facts(folder)
     except FileProblem:
         return False
-    same = (kept.sha256, kept.pictures_sha256) == (row.sha256, row.pictures_sha256)
-    return same and (not deep or kept.pictures_sha256 == _sha256(folder / PICTURES))
+    return same_files(kept, row) and (not deep or kept.pictures_sha256 == _sha256(folder / PICTURES))
 
 
 def _sha256(path: Path) -> str:
