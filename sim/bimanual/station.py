@@ -52,6 +52,8 @@ class Station:
     """Constant error of the camera's calibration."""
     finger_reach_m: float = FINGER_REACH_M
     """How far each finger opens; a task may ask for wider grippers."""
+    torques_nm: tuple[float, ...] = TORQUES_NM
+    """Largest torque of each joint of an arm; a task may ask for arms that give way sooner."""
 
 
 def draw_station(seed: int) -> Station:
@@ -168,7 +170,7 @@ def _servos(side: Side, station: Station) -> str:
     arms = "".join(
         f'<intvelocity joint="{side}_{joint}" kp="{station.stiffness * _STIFF_NM_RAD[joint]!r}" '
         f'kv="{_DAMP_NM_S_RAD[joint]}" actrange="{RANGES_RAD[joint][0]} {RANGES_RAD[joint][1]}" '
-        f'forcerange="{-TORQUES_NM[joint]} {TORQUES_NM[joint]}"/>'
+        f'forcerange="{-station.torques_nm[joint]} {station.torques_nm[joint]}"/>'
         for joint in range(JOINTS)
     )
     grip = (

@@ -6,6 +6,7 @@ picture, stays where it was seen last. The light of an episode decides how much 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -85,6 +86,8 @@ HOME = {"left": (0.418, -1.738, 1.964, 0.0, 1.345, 0.418), "right": (-0.111, -1.
 """Joints (rad) at the start: over the own side of the table, grippers down."""
 TIPPED_RAD, GENTLE_N = 0.3, 60.0
 """Ground truth: a bag that leans further has tipped; no gripper may ever feel more force; the right hand is away."""
+GENTLE_NM = (4.0, 4.5, 4.0, 2.5, 2.5, 1.5)
+"""Torque limits of the joints: a hand whose commands come late gives way before it presses with `GENTLE_N`."""
 NEAR_MM, NEAR_RAD = 8.0, 0.15
 """How near to its start everything is when the clock starts after a reset by the robot."""
 
@@ -120,7 +123,7 @@ class BagRig(BimanualRig):
 
     def __init__(self, spec: TaskSpec, lanes: int, seed: int) -> None:
         """Build the scene of one station; `seed` draws the station's own physics and the errors of its cameras."""
-        station = draw_station(seed)
+        station = replace(draw_station(seed), torques_nm=GENTLE_NM)
         super().__init__(spec, Scene(bag_scene_xml(station), lanes), station, noise_width=_NOISE)
         rng = np.random.Generator(np.random.PCG64([seed, 29]))
         self._camera_bias = rng.normal(0.0, 0.6, (2, 1, 3))

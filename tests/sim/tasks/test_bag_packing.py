@@ -86,6 +86,18 @@ def test_a_hand_whose_commands_come_late_presses_on_nothing(bag: BagPacking) -> 
     assert world.peak_n.max() < GENTLE_N
 
 
+def test_an_arm_that_is_driven_into_the_table_gives_way_before_it_does_harm(bag: BagPacking) -> None:
+    rig = placed(bag)
+    hand = Hands(rig.observe().state.astype(np.float64)).of(0, "right")
+    for _ in range(75):
+        hands = Hands(rig.observe().state.astype(np.float64))
+        hand = hands.of(0, "right")
+        hand.go(hand.at_m - (0.0, 0.0, 0.1), hand.turn, 0.15)
+        rig.act(hands.commands(), np.ones(1, np.bool_))
+    assert hand.at_m[2] < 0.02, "it stands on the table"
+    assert 15.0 < hand.upward_n < 0.9 * GENTLE_N
+
+
 def test_the_subtasks_are_marked_one_after_the_other(bag: BagPacking, packed: list[Rolled]) -> None:
     for item in packed:
         marks = bag.subtask_marks(item.arrays.state)
