@@ -101,7 +101,7 @@ class RobotKeeper:
         """Why a person is needed; empty when nobody is."""
         if self._untold:
             return f"A stop does not reach the robot, and is sent again: use the robot's own stop. {self._fault}"
-        if self.stopped_by == ITSELF:
+        if self.stopped_by == ITSELF and not self._fault:
             return "The robot holds a stop; look at it and resume it."
         return self._fault or self.lanes.alarm or self._late()
 
@@ -117,10 +117,7 @@ class RobotKeeper:
             self.lanes.abort(f"robot: {problem}"[:1000])
             self.look()
             if not self.stopped_by:
-                self._fault = f"The robot failed: {problem}"
-                self._recover_at_s = self._clock() + _RECOVER_S
-                self._switch_all("fault")
-                self._say(self._fault)
+                self._fail(problem)
 
     def stop(self, by: str, cause: str = "") -> None:
         """Hold still at once; what ran is aborted (for this cause), and nothing moves until `resume`.
@@ -132,13 +129,13 @@ class RobotKeeper:
 
     def resume(self) -> None:
         """A person looked at it: go on. A real robot may insist that this is done at the robot."""
-        if isinstance(self._rig, Resumable) and self._rig.stopped:
-            try:
+        try:
+            if isinstance(self._rig, Resumable) and self._rig.stopped:
                 self._rig.resume()
-            except RobotProblem as problem:
-                self.stopped_by = ITSELF
-                self._say(f"not resumed: {problem}")
-                return
+        except RobotProblem as problem:
+            self.stopped_by = ITSELF
+            self._say(f"not resumed: {problem}")
+            return
         self.stopped_by = self._untold = ""
         self.lanes.unstick()
         if not self._fault:
@@ -150,15 +147,19 @@ class RobotKeeper:
             self._recover()
         if self._untold:
             self._tell_stop()
-        elif isinstance(self._rig, Resumable):
-            held = self._rig.stopped
-            if held and not self.stopped_by:
-                self.stopped_by = ITSELF
-                self.lanes.abort(f"stopped by {ITSELF}")
-                self._switch_all("stopped")
-                self._say("the robot holds a stop; somebody must look at it and resume it")
-            elif not held and self.stopped_by == ITSELF:
-                self.resume()
+            return
+        try:
+            held = self._held()
+        except RobotProblem as problem:
+            self._fail(problem)
+            return
+        if held and not self.stopped_by:
+            self.stopped_by = ITSELF
+            self.lanes.abort(f"stopped by {ITSELF}")
+            self._switch_all("stopped")
+            self._say("the robot holds a stop; somebody must look at it and resume it")
+        elif not held and self.stopped_by == ITSELF:
+            self.resume()
 
     def glance(self) -> Develop:
         """What the live pictures of the first lane need, copied now."""
@@ -190,6 +191,20 @@ class RobotKeeper:
         self.lanes.abort(cause or f"stopped by {by}")
         self._switch_all("fault" if self._untold else "stopped")
 
+    def _held(self) -> bool:
+        """Whether the robot holds a stop; RobotProblem when it cannot say."""
+        return isinstance(self._rig, Resumable) and self._rig.stopped
+
+    def _fail(self, problem: RobotProblem) -> None:
+        """What runs ends, and the robot is tried again in a while."""
+        if self._fault:
+            return
+        self._fault = f"The robot failed: {problem}"
+        self._recover_at_s = self._clock() + _RECOVER_S
+        self.lanes.abort(f"robot: {problem}"[:1000])
+        self._switch_all("fault")
+        self._say(self._fault)
+
     def _late(self) -> str:
         minutes = f"{self._longest_s / 60:.0f} min"
         why = f"Orders are at work here for more than {minutes}, which none may take (a verifier that hangs?)"
@@ -200,6 +215,7 @@ class RobotKeeper:
         self._recover_at_s = self._clock() + _RECOVER_S
         try:
             self._rig.observe()
+            self._held()
             if self._file.operator:  # what a person holds may be what was lost
                 self.lanes = self.lanes.on(self._rig, self._operator())
         except RobotProblem:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,15 @@ from enpire.fleet.chunks import LoadedPolicy
 from enpire.fleet.messages import Command, Hello, Message, Orders
 from enpire.fleet.robot_keeper import RobotKeeper
 from enpire.fleet.station import Station
+from enpire.fleet.station_file import StationFile
 from enpire.fleet.zmq_link import StationLink
 from enpire.types import SOURCE_POLICY
+from robot_drivers import resume_code
+from robot_drivers.guard_client import GuardedClient
 from tests.enpire.fleet.point_task import PointPolicy, PointTask, point_order, point_station, write_policy
+from tests.enpire.fleet.reach_task import HERE as REACH
+from tests.enpire.fleet.reach_task import ReachTask
+from tests.robot_drivers.guarded_arm import CODE, resume
 
 
 class Clock:
@@ -130,3 +138,42 @@ def test_an_order_that_nothing_can_take_so_long_calls_a_person(tmp_path: Path, p
     assert "stop and resume the robot" in keeper.alarm
     keeper.stop("ann")
     assert not keeper.overdue()
+
+
+@pytest.mark.parametrize("person", [False, True])
+@pytest.mark.parametrize("noticed_by", ["the next command", "a look"])
+def test_a_robot_whose_guard_is_killed_has_failed_and_is_got_back(
+    tmp_path: Path, noticed_by: str, *, person: bool
+) -> None:
+    resume_code.keep(tmp_path / "guard", CODE)
+    task, folder = f"{REACH}:ReachTask", tmp_path / "guard"
+    guard = {"driver": "fake", "task": task, "folder": str(folder), "person_to_resume": person, "watchdog_s": 60.0}
+    file = StationFile(
+        name="s", task=task, home=tmp_path, driver="robot_drivers.guard_client:open_rig", reset="teleport",
+        options={"guard": {**guard, "pace": "fast"}},
+    )  # fmt: skip
+    said, clock = list[str](), Clock()
+    keeper = RobotKeeper(file, ReachTask(), said.append, clock)
+    rig = keeper._rig
+    assert isinstance(rig, GuardedClient)
+    if person:
+        resume(rig.settings)
+        keeper.look()
+    policy = LoadedPolicy(policy_id="a" * 64, policy=PointPolicy(), source=SOURCE_POLICY)
+    keeper.move(lambda: keeper.lanes.begin(0, point_order("a" * 64, 1), policy))
+    os.kill(int(str(rig.status()["pid"])), signal.SIGKILL)
+    if noticed_by == "a look":
+        keeper.look()
+    else:
+        keeper.move(keeper.lanes.sense)
+    [parcel] = keeper.lanes.take_ended()
+    assert parcel.episode.outcome == "aborted"
+    assert parcel.episode.cause.startswith("robot: The guard is gone")
+    assert not keeper.ready
+    assert keeper.alarm == said[-1]
+    assert keeper.alarm.startswith("The robot failed: The guard is gone")
+    clock.now_s += 3.0
+    keeper.look()
+    assert keeper.ready != person
+    assert ("holds a stop" in keeper.alarm) == person
+    keeper.close()
