@@ -74,6 +74,8 @@ def recompute(ledger: Ledger, say: Callable[[int], None] = lambda seq: None) -> 
 class _Gate:
     opened: Mapping[str, object]
     orders: dict[tuple[int, str], Order] = field(default_factory=dict[tuple[int, str], Order])
+    again: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    """Sides of pairs that were taken back and not given again yet."""
     trials: list[Trial] = field(default_factory=list[Trial])
     decision: Decision | None = None
     strange: list[str] = field(default_factory=list[str])
@@ -136,13 +138,13 @@ class _Records:
         return []
 
     def _issued(self, event: Event) -> list[Check]:
-        for item in _rows(event, "orders"):
-            order = order_from(item)
+        orders = [order_from(item) for item in _rows(event, "orders")]
+        for order in orders:
             self.issued += 1
             self.open[order.order_id] = order
             gate = self.gates.get(order.gate_id)
             if order.purpose == "gate" and gate is not None:
-                _enter(gate, order)
+                _enter(gate, order, orders)
             elif order.purpose == "confirm" and self.confirmations:
                 _enrol(self.confirmations[-1], order)
         return []
@@ -186,9 +188,10 @@ class _Records:
         if order.purpose == "gate" and gate is not None:
             side = "champion" if order.side == "champion" else "candidate"
             gate.strange += strange
-            gate.trials.append(
-                Trial(pair=order.pair, side=side, outcome=episode.outcome, ticks=episode.ticks, cause=episode.cause)
-            )
+            trial = Trial(pair=order.pair, side=side, outcome=episode.outcome, ticks=episode.ticks, cause=episode.cause)
+            gate.trials.append(trial)
+            if trial.released:
+                gate.again.add((trial.pair, side))
         elif never_began(episode.outcome, episode.cause) or given_again(episode, self.replaced):
             if order.purpose == "confirm" and self.confirmations:
                 self.confirmations[-1].starts.discard(order.start.index)
@@ -320,20 +323,26 @@ def _told(decision: Decision) -> str:
     )
 
 
-def _enter(gate: _Gate, order: Order) -> None:
+def _enter(gate: _Gate, order: Order, together: Sequence[Order]) -> None:
     """An order of a gate: the right version, on a hidden start, the same as its other side, on the same station.
 
-    What was taken back before it began may be given again elsewhere.
+    What was taken back before it began may be given again elsewhere; if both sides were, they go there together.
     """
     if order.policy_id != gate.opened.get(order.side):
         gate.strange.append(f"order {order.order_id} does not name the gate's {order.side or 'side'}")
     if order.start.split != "holdout":
         gate.strange.append(f"pair {order.pair} starts from the {order.start.split} split")
-    other = gate.orders.get((order.pair, "candidate" if order.side == "champion" else "champion"))
-    moved = (order.pair, order.side) in gate.orders
+    mine, others = (order.pair, order.side), (order.pair, "candidate" if order.side == "champion" else "champion")
+    other, moved = gate.orders.get(others), mine in gate.orders
     if other is not None and (other.start != order.start or (other.station != order.station and not moved)):
         gate.strange.append(f"pair {order.pair} does not start alike")
-    gate.orders[order.pair, order.side] = order
+    if moved and mine not in gate.again:
+        gate.strange.append(f"the {order.side} of pair {order.pair} is given again without having been taken back")
+    here = {(one.pair, one.side) for one in together if (one.gate_id, one.station) == (order.gate_id, order.station)}
+    if others in gate.again and others not in here:
+        gate.strange.append(f"the {order.side} of pair {order.pair} is given again alone; both were taken back")
+    gate.again.discard(mine)
+    gate.orders[mine] = order
 
 
 def _enrol(confirmation: _Confirmation, order: Order) -> None:

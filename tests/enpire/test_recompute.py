@@ -189,6 +189,46 @@ def test_sides_that_do_not_start_alike_are_seen(replay: Replay) -> None:
     assert "does not start alike" in check.sentence
 
 
+BOTH = ("champion", "candidate")
+
+
+@pytest.mark.parametrize(
+    ("back", "again", "why"),
+    [
+        (BOTH, ["champion s2, candidate s2"], ""),
+        (["candidate"], ["candidate s2"], ""),
+        (BOTH, ["champion s2, candidate s1"], "given again alone"),
+        (BOTH, ["champion s1", "candidate s1"], "given again alone"),
+        ([], ["candidate s1"], "without having been taken back"),
+    ],
+)
+def test_what_is_given_again_was_taken_back_and_both_sides_go_together(
+    replay: Replay, back: Sequence[str], again: Sequence[str], why: str
+) -> None:
+    story = campaign()
+    first = [kind for kind, _ in story.entries].index("gate opened") + 1
+    pair = story.entries[first : first + 4]
+    orders = {
+        str(order["side"]): order for kind, body in pair if kind == "order issued" for order in rows(body, "orders")
+    }
+    ends = [rows(body, "episodes")[0] for kind, body in pair if kind == "orders ended"]
+    ended = {side: end for side, order in orders.items() for end in ends if end["order_id"] == order["order_id"]}
+    released = {"outcome": "aborted", "cause": "released: the station left", "ran_policy_id": "", "ticks": 0}
+    told = Story()
+    told.tell("order issued", orders=[{**orders[side], "order_id": f"first-{side}"} for side in BOTH])
+    told.tell("orders ended", episodes=[{**ended[side], **released, "order_id": f"first-{side}"} for side in back])
+    for event in again:
+        given = [one.split() for one in event.split(", ")]
+        told.tell("order issued", orders=[{**orders[side], "station": station} for side, station in given])
+    once = [side for side in BOTH if side not in " ".join(again)]
+    last = [{**ended[side], "order_id": f"first-{side}"} if side in once else ended[side] for side in BOTH]
+    told.tell("orders ended", episodes=last)
+    story.entries[first : first + 4] = told.entries
+    check = replay(story.entries)["gate decided"]
+    assert check.equal == (not why)
+    assert why in check.sentence
+
+
 def test_a_confirmation_on_fewer_starts_than_announced_is_seen(replay: Replay) -> None:
     story = campaign()
     story.entries = [
