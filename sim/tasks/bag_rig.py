@@ -87,7 +87,7 @@ HOME = {"left": (0.418, -1.738, 1.964, 0.0, 1.345, 0.418), "right": (-0.111, -1.
 TIPPED_RAD, GENTLE_N = 0.3, 60.0
 """Ground truth: a bag that leans further has tipped; no gripper may ever feel more force; the right hand is away."""
 GENTLE_NM = (4.0, 4.5, 4.0, 2.5, 2.5, 1.5)
-"""Torque limits of the joints: a hand whose commands come late gives way before it presses with `GENTLE_N`."""
+"""Torque limits of the joints: where it works, a hand that stops late gives way before `GENTLE_N`."""
 NEAR_MM, NEAR_RAD = 8.0, 0.15
 """How near to its start everything is when the clock starts after a reset by the robot."""
 
