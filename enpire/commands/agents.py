@@ -60,15 +60,15 @@ def run(  # noqa: PLR0913 - the options of a verb are its parameters
     with views.open_records(folder) as records:
         campaign_id = views.find_campaign(records, campaign)
     called = lane or f"{name}-hand"
+    place = folder / "agents" / campaign_id / called
     job = {
         "home": str(folder), "campaign_id": campaign_id, "lane": called, "agent": name, "seed": seed,
-        "options": _options(options),
+        "options": _options(options), "work": str(place / "work"),
     }  # fmt: skip
-    work = folder / "agents" / campaign_id / called
-    durable.make_folder(work)
-    durable.write(work / "lane.json", json.dumps(job).encode())
+    durable.make_folder(place / "work")
+    durable.write(place / "lane.json", json.dumps(job).encode())
     process = cast("Callable[[list[str]], int]", load("lanes", "agent_loop.lane:main"))
-    raise typer.Exit(process([str(work)]))
+    raise typer.Exit(process([str(place)]))
 
 
 def mcp(

@@ -13,12 +13,14 @@ from typing import cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from agent_loop.agents.operators import OPERATORS, Known, Step, Tried, ablate, moved, recombine
 from agent_loop.agents.search import Search, propose, struggling
 from agent_loop.lane import Lane, work
 from agent_loop.workplace import Workplace
 from enpire.campaign import AgentPlan
+from enpire.cli import app
 from enpire.errors import FileProblem
 from enpire.files import canonical
 from enpire.home import open_home
@@ -125,6 +127,19 @@ def test_search_leaves_a_bad_recipe_by_what_the_gate_says_the_same_way_for_the_s
     assert better.delta > 0.1
     assert {one.author for one in first} == {"search"}
     assert [one.changes for one in again] == [one.changes for one in first]
+
+
+def test_a_person_runs_one_lane_beside_the_campaign(tmp_path: Path) -> None:
+    home = open_home(tmp_path / "home")
+    words = ["agent", "run", "search", "--lane", "mine", "--seed", "7", "--home", str(home.root)]
+    with Running(home, paused=True) as lab, ThreadPoolExecutor(1) as beside:
+        verb = beside.submit(CliRunner().invoke, app, words)
+        lab.until(lambda lab: lab.state.ideas.experiments or verb.done())
+        lab.ledger.append([("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
+        lab.until(lambda _: verb.done())
+        result = verb.result()
+        assert result.exit_code == 0, result.output
+        assert {(one.author, one.lane) for one in lab.lab.state.ideas.experiments.values()} == {("search", "mine")}
 
 
 def set_skill(experiment: Experiment) -> float:
