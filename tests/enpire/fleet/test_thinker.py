@@ -1,0 +1,88 @@
+"""A version thinks beside the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zmq
+
+from enpire import versions
+from enpire.fleet.policy_server import PolicyServer
+from enpire.fleet.questions import decode, encode, observation_out
+from enpire.fleet.remote_policy import PolicyServerLink
+from enpire.types import FloatArray, IntArray, Observation
+from tests.enpire.fleet.bench import WAIT_S
+from tests.enpire.fleet.point_task import PointPolicy
+from tests.enpire.fleet.test_policy_server import answering, looked, made
+
+HERE = "tests.enpire.fleet.test_thinker"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[PolicyServer]:
+    with answering(tmp_path / "served") as opened:
+        yield opened
+
+
+class Slow(PointPolicy):
+    """Thinks until a file is there."""
+
+    def __init__(self, until: Path) -> None:
+        super().__init__()
+        self.until = until
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        (self.until.parent / "thinks").touch()
+        deadline_s = time.monotonic() + WAIT_S
+        while not self.until.exists() and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        return super().act(observation, lanes)
+
+
+def load_slow(folder: Path) -> Slow:
+    return Slow(folder.parent.parent / "enough")
+
+
+def crowd(server: PolicyServer, policy_id: str) -> str:
+    """What is said first to one of very many clients, who all ask one version."""
+    rows = observation_out(looked((0.5, 0.1)))
+    question = {"verb": "act", "policy_id": policy_id, "lanes": [0], "begins": [[0, 1]], "observation": rows}
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    line = context.socket(zmq.DEALER)
+    line.connect(server.address)
+    for number in range(300):
+        line.send(encode({**question, "client": f"c{number}", "sequence": number}))
+    assert line.poll(10_000)
+    answer = decode(line.recv())
+    context.destroy(linger=0)
+    return answer.text("text")
+
+
+def test_a_version_that_thinks_for_long_holds_up_only_those_who_ask_it(server: PolicyServer, tmp_path: Path) -> None:
+    links = [PolicyServerLink(server.address, decide_s=WAIT_S) for _ in range(2)]
+    quick = PolicyServerLink(server.address)
+    slow = [made(link, tmp_path / str(number), f"{HERE}:load_slow") for number, link in enumerate(links)]
+    with ThreadPoolExecutor(2) as pool:
+        waiting: list[Future[FloatArray]] = []
+        for number, policy in enumerate(slow):
+            policy.begin(0, number)
+            waiting.append(pool.submit(policy.act, looked((0.5, 0.1)), np.asarray([0])))
+            while not (tmp_path / "thinks").exists():
+                time.sleep(0.01)
+        other = made(quick, tmp_path, "tests.enpire.fleet.point_task:load")
+        other.begin(0, 1)
+        assert other.act(looked((0.5, 0.1)), np.asarray([0])).shape == (1, PointPolicy.horizon, 2)
+        assert not any(future.done() for future in waiting)
+        assert "256 questions wait" in crowd(server, versions.identify(tmp_path / "0" / f"files-{HERE}:load_slow"))
+        (tmp_path / "enough").touch()
+        for number, future in enumerate(waiting):
+            here = PointPolicy()
+            here.begin(0, number)
+            assert future.result(WAIT_S).tolist() == here.act(looked((0.5, 0.1)), np.asarray([0])).tolist()
+    for link in (*links, quick):
+        link.close()
