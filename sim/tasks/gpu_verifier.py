@@ -14,7 +14,7 @@ from sim.bimanual.servo import reach_of
 from sim.tasks.gpu_rig import ANGLES, CARD, GENTLE_N
 from sim.tasks.gpu_scene import DEPTH_M, SLOT_M
 from sim.verifiers.frozen import digest_of
-from sim.verifiers.sight import clear_rows
+from sim.verifiers.sight import clear_rows, unseen
 
 _HALF_MM, _FLOOR_MM = 40.0, 1e3 * DEPTH_M
 _NOISE_MM = 0.15
@@ -72,7 +72,10 @@ class GpuVerifier:
         limit, state = self.thresholds, evidence.arrays.state.astype(np.float64)
         if float(np.linalg.norm(state[:, force_of("right")], axis=1).max()) >= limit.unsafe_n:
             return Verdict(kind="unsafe", confidence=1.0, source="verifier")
-        last = self._at_the_end(state)
+        rows = clear_rows(evidence.arrays.state[:, CARD.start : ANGLES.stop])[-limit.samples :]
+        if not len(rows):
+            return unseen("the card")
+        last = self._at_the_end(state, rows)
         depth_mm = -float(last[2]) - _HALF_MM * abs(float(last[4]))
         aside, roll = float(np.abs(last[:2]).max()), abs(float(last[3]))
         needed_mm = limit.depth_mm
@@ -93,14 +96,13 @@ class GpuVerifier:
         limit = self.thresholds
         return (1e3 * np.abs(twist[:, 2]) <= limit.rest_mm_s) & (np.abs(twist[:, 3:]).max(axis=1) <= limit.rest_rad_s)
 
-    def _at_the_end(self, state: Rows) -> Rows:
-        """The card (6,) at the end: where it was seen last, each time carried on by the gripper that holds it.
+    def _at_the_end(self, state: Rows, rows: IntArray) -> Rows:
+        """The card (6,) at the end: where it was seen last (`rows`), each time carried on by the gripper that holds it.
 
         So the arm's joints are a second view: of a card that something hides at the end, and of one that still moved.
         A card may also slip or stand while the gripper moves on: the further that moved, the less a sample counts.
         """
         seen = state[:, CARD.start : ANGLES.stop]
-        rows = clear_rows(seen.astype(np.float32))[-self.thresholds.samples :]
         now = reach_of("right", state[[*rows, -1]].astype(np.float32))
         back = now.turn[-1] @ np.swapaxes(now.turn[:-1], 1, 2)
         at_m = np.array(SLOT_M) + 1e-3 * seen[rows, :3]

@@ -10,7 +10,7 @@ from enpire.interfaces import Evidence
 from enpire.types import FloatArray, IntArray, MaskArray, Verdict
 from sim.tasks.pin_rig import FORCE, TILT, TIP, VELOCITY
 from sim.verifiers.frozen import digest_of
-from sim.verifiers.sight import clear_rows
+from sim.verifiers.sight import clear_rows, unseen
 
 _PERIOD_S, _FLOOR_MM = 1.0 / 30.0, 8.0
 _STOPPED = 0.6
@@ -73,8 +73,11 @@ class PinVerifier:
         force = np.abs(state[:, FORCE]).max()
         if force >= limit.unsafe_n:
             return Verdict(kind="unsafe", confidence=1.0, source="verifier")
-        depth_mm, touching = self._depth_mm(state), float(state[-1, FORCE][2]) >= limit.touching_n
-        seen = state[clear_rows(state[:, : TILT.stop])[-limit.samples :]]
+        rows = clear_rows(state[:, : TILT.stop])[-limit.samples :]
+        if not len(rows):
+            return unseen("the pin")
+        depth_mm, touching = self._depth_mm(state, rows), float(state[-1, FORCE][2]) >= limit.touching_n
+        seen = state[rows]
         aside_mm, mean_tilt = float(np.abs(np.median(seen[:, TIP][:, :2], axis=0)).max()), seen[:, TILT].mean(axis=0)
         tilt_rad = float(np.hypot(mean_tilt[0], mean_tilt[1]))
         needed_mm = limit.depth_mm if touching else limit.resting_mm
@@ -91,12 +94,12 @@ class PinVerifier:
         limit, speed = self.thresholds, -float(last[VELOCITY][2])
         return speed > limit.still_mm_s and float(last[FORCE][2]) < _STOPPED * limit.floor_n_s_mm * speed
 
-    def _depth_mm(self, state: FloatArray) -> float:
-        """Depth at the end, from the last rows that were seen; each sank as commanded since, until something pressed.
+    def _depth_mm(self, state: FloatArray, rows: IntArray) -> float:
+        """Depth at the end, from the last `rows` that were seen; each sank as commanded since, until something pressed.
 
         So touch is a second view: of a pin that something hides at the end, and of one that moved meanwhile.
         """
-        limit, rows = self.thresholds, clear_rows(state[:, : TILT.stop])[-self.thresholds.samples :]
+        limit = self.thresholds
         speed, force = -state[:, VELOCITY][:, 2], state[:, FORCE][:, 2]
         free = force < np.maximum(limit.touching_n, limit.floor_n_s_mm * speed)
         sunk_mm = np.cumsum(np.where(free, speed, 0.0)) * _PERIOD_S

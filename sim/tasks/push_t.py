@@ -26,7 +26,7 @@ from sim.tasks.push_t_rig import (
     PushTRig,
 )
 from sim.verifiers.frozen import digest_of
-from sim.verifiers.sight import clear_rows
+from sim.verifiers.sight import clear_rows, unseen
 
 Rows = npt.NDArray[np.float64]
 
@@ -36,6 +36,8 @@ LEAST_ASIDE_MM = 20.0
 
 _TOUCHING_MM = 3.0
 """A pusher that is sensed so near to the T touches it: three standard deviations of the sensors."""
+_LENGTH = 0.3
+"""How far the length of a sensed (cosine, sine) may be from 1: 50 times the sensors' noise."""
 _TOLERANCE = np.array([12.0, 12.0, 0.15, 12.0, 12.0])
 """How near a reset must come, in the units of the start values."""
 
@@ -45,6 +47,11 @@ def view_of(state: FloatArray) -> View:
     row = state.astype(np.float64)
     angle = float(np.arctan2(row[ANGLE][1], row[ANGLE][0]))
     return View(block_mm=row[BLOCK], angle_rad=angle, pusher_mm=row[PUSHER])
+
+
+def _angled(state: FloatArray) -> MaskArray:
+    """Which states (n, state_dim) sense an angle at all: zeros, as a dead tracker gives them, point nowhere."""
+    return np.abs(np.hypot(*state[:, ANGLE].T) - 1.0) <= _LENGTH
 
 
 class PushT:
@@ -85,7 +92,7 @@ class PushT:
         """Which of touched and placed hold in each state (n, state_dim): whoever lets go of the T tries again."""
         touched = outside_mm(state[:, ON_BLOCK].astype(np.float64)) <= PUSHER_MM + _TOUCHING_MM
         away, turned = np.hypot(*state[:, BLOCK].T), np.abs(np.arctan2(state[:, ANGLE][:, 1], state[:, ANGLE][:, 0]))
-        return np.column_stack([touched, (away <= NEAR_MM) & (turned <= NEAR_RAD)])
+        return np.column_stack([touched, (away <= NEAR_MM) & (turned <= NEAR_RAD) & _angled(state)])
 
     def verifier(self) -> PushTVerifier:
         """A fresh verifier with the shipped thresholds."""
@@ -117,24 +124,28 @@ class PushTVerifier:
         away = np.hypot(state[:, 2], state[:, 3])
         turned = np.abs(np.arctan2(state[:, 5], state[:, 4]))
         inside = (away <= self.near_mm - self.margin_mm) & (turned <= self.near_rad - self.margin_rad)
-        return inside & (ticks >= self.samples)
+        return inside & _angled(state) & (ticks >= self.samples)
 
     def judge(self, evidence: Evidence) -> Verdict:
         """The verdict on one rollout, from its last recorded states."""
-        block_mm, angle_rad = self._pose(evidence.arrays.state)
+        state = evidence.arrays.state
+        rows = clear_rows(state[:, BLOCK.start : ANGLE.stop])
+        rows = rows[_angled(state[rows])][-self.samples :]
+        if not len(rows):
+            return unseen("the T")
+        block_mm, angle_rad = self._pose(state, rows)
         away = float(np.hypot(*block_mm))
         turned = abs(float(np.arctan2(np.sin(angle_rad), np.cos(angle_rad))))
         margin = min((self.near_mm - away) / 0.5, (self.near_rad - turned) / 0.005)
         confidence = 1.0 / (1.0 + float(np.exp(-min(abs(margin), 30.0) - 1.0)))
         return Verdict(kind="success" if margin >= 0.0 else "failure", confidence=confidence, source="verifier")
 
-    def _pose(self, state: FloatArray) -> tuple[Rows, float]:
-        """Place (2,) in mm and angle of the block at the end: by a line through the samples, because it may move.
+    def _pose(self, state: FloatArray, rows: npt.NDArray[np.intp]) -> tuple[Rows, float]:
+        """Place (2,) in mm and angle of the block at the end: by a line through `rows`, as it may move.
 
         Where something hides it at the end, the second view is the pusher, which the robot feels: since the block was
         seen, it went where the pusher pushed it.
         """
-        rows = clear_rows(state[:, BLOCK.start : ANGLE.stop])[-self.samples :]
         x, y, cosine, sine = _at_the_last(rows, state[rows, BLOCK.start : ANGLE.stop].astype(np.float64))
         last = state[rows[-1]].astype(np.float64)
         view = View(block_mm=np.array([x, y]), angle_rad=float(np.arctan2(sine, cosine)), pusher_mm=last[PUSHER])

@@ -24,6 +24,7 @@ from sim.bimanual.servo import reach_of
 from sim.tasks.ziptie_rig import GENTLE_N, TAIL, YAW
 from sim.tasks.ziptie_scene import CUT_AT_M, MOUTH_M, SHUT_MM, TAIL_M
 from sim.verifiers.frozen import digest_of
+from sim.verifiers.sight import alive
 
 _TOP_PX, _WRIST_PX = (8, 1), (12, 12)
 """How far a camera that was moved shifts its picture across the tail; along it, half of the tail is room enough."""
@@ -99,6 +100,8 @@ class ZiptieVerifier:
         """What each picture says of the place where the tail was in the first states."""
         points, joints = _tail_points(state[: self.thresholds.samples]), state[-1, joints_of("left")]
         found: list[Says] = []
+        if not alive(state[: self.thresholds.samples, TAIL]).all():
+            return found
         if "top" in images:
             found.append(self._look(images["top"], top_pixels(points, len(images["top"])), _TOP_PX))
         if "left_wrist" in images:
@@ -107,7 +110,8 @@ class ZiptieVerifier:
         return found
 
     def _fallen(self, state: FloatArray) -> MaskArray:
-        return state[:, TAIL][:, 2] < 1e3 * MOUTH_M[2] - self.thresholds.fallen_mm
+        low = state[:, TAIL][:, 2] < 1e3 * MOUTH_M[2] - self.thresholds.fallen_mm
+        return low & alive(state[:, TAIL])
 
     def _look(self, picture: ImageArray, pixels: Rows, reach_px: tuple[int, int]) -> Says:
         """Look along the tail in one picture, which may be shifted by so many columns and rows."""

@@ -44,4 +44,4 @@ def test_an_edited_judge_has_another_digest(tmp_path: Path) -> None:
     assert not set(before) & set(after)
     edit(tmp_path / "sim/verifiers/sight.py", "== seen[:-1]", "!= seen[:-1]")
     changed = [name for name, one, other in zip(TASKS, after, digests(tmp_path), strict=False) if one != other]
-    assert changed == ["pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion"]
+    assert changed == ["pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting"]
