@@ -125,8 +125,7 @@ class Bench:
         return found
 
     def _round(self, recipe: Recipe, name: str, past: Sequence[Judged], round_: int) -> None:
-        seen = past[max(1, len(past) - _window(recipe) + 1) :]
-        own = [Path(folder) for item in seen for folder in item.episodes]
+        own = [Path(folder) for item in past[1:] for folder in item.episodes]
         taught = [Path(folder) for folder in past[0].episodes]
         learned, new = Learned(version=Path(past[-1].version)), list[Path]()
         turns, starts = self.plan.turns(name), self.starts(COLLECTION * round_, self.plan.episodes)
@@ -191,11 +190,6 @@ class Bench:
 
 def _loaded(version: Path) -> Policy:
     return cast("Callable[[Path], Policy]", load("policies", str(manifest(version)["kind"])))(version)
-
-
-def _window(recipe: Recipe) -> int:
-    """Rounds whose episodes the arm may see, this one included."""
-    return int(cast(int, recipe.settings.get("window_rounds", 4)))
 
 
 def read_results(path: Path) -> list[Judged]:

@@ -104,6 +104,12 @@ class DataRow:
     sha256: str
     round: int
     purpose: Purpose
+    supervised: bool = False
+    """Whether somebody watched who could take over."""
+
+    def is_fresh(self, oldest: int) -> bool:
+        """Whether it is of round `oldest` or newer; what people did, or may have done, never ages."""
+        return self.purpose == "demonstrate" or self.supervised or self.round >= oldest
 
 
 @dataclass(slots=True)
@@ -298,7 +304,7 @@ class CampaignState:
             return
         success = episode.outcome == "success"
         if episode.sha256:
-            self.data.append(DataRow(order.order_id, episode.sha256, order.round, order.purpose))
+            self.data.append(DataRow(order.order_id, episode.sha256, order.round, order.purpose, order.supervised))
         if order.purpose == "demonstrate":
             self.demonstrations += success
             return

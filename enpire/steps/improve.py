@@ -80,9 +80,9 @@ def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
 
 
 def _data(lab: Lab, round_number: int) -> Sequence[DataRow]:
-    """Demonstrations always; policy episodes of the last `window` rounds. Nothing of a hidden split."""
+    """What is fresh by the campaign's `window`. Nothing of a hidden split."""
     oldest = max(0, round_number - lab.campaign.rounds.window)
-    rows = [row for row in lab.state.data if row.purpose == "demonstrate" or row.round >= oldest]
+    rows = [row for row in lab.state.data if row.is_fresh(oldest)]
     return sorted(rows, key=lambda row: (row.round, row.sha256)) if lab.campaign.rounds.lockstep else rows
 
 

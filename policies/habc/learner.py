@@ -23,6 +23,7 @@ from policies.habc.settings import HabcSettings
 from policies.habc.train import CriticTraining, critics_for, evidence_of, head_start
 from policies.habc.weights import Advantages, WeightRule, actor_weights
 from policies.normalise import Scale
+from policies.replay import recent
 from policies.training_data import Recorded, read_episodes
 
 HELD_OUT = 10
@@ -170,7 +171,8 @@ def gather(episodes: list[Recorded], settings: HabcSettings) -> Material:
     order = [index for index in present if not useful[index].demonstration]
     held = np.array(order[HELD_OUT - 1 :: HELD_OUT], dtype=np.int64)
     kept = [useful[index] for index in present]
-    return Material(episodes=kept, windows=windows, held_out=np.isin(windows.episode, held), kappa=interception(kept))
+    kappa = interception(recent(kept, settings.window_rounds))
+    return Material(episodes=kept, windows=windows, held_out=np.isin(windows.episode, held), kappa=kappa)
 
 
 def critic_training(

@@ -10,6 +10,7 @@ from enpire.cli import app
 from enpire.errors import UnknownName
 from enpire.home import open_home
 from enpire.one_comparison import Comparison, compare, find_version
+from enpire.state import DataRow
 from enpire.store import durable
 
 POINT = "tests.enpire.fleet.point_task:PointTask"
@@ -73,3 +74,13 @@ def test_improve_needs_episodes(tmp_path: Path) -> None:
     result = enpire("improve", "clone_demonstrations", "--home", tmp_path)
     assert result.exit_code == 1
     assert "no recorded episode" in result.stderr
+
+
+def test_a_round_still_learns_from_what_people_did_long_ago() -> None:
+    def row(round_: int, **more: bool) -> DataRow:
+        return DataRow("order", "sha", round_, "collect", **more)
+
+    assert DataRow("order", "sha", 0, "demonstrate").is_fresh(5)
+    assert row(1, supervised=True).is_fresh(5)
+    assert row(5).is_fresh(5)
+    assert not row(4).is_fresh(5)

@@ -20,7 +20,7 @@ from enpire.files import find, parse
 from enpire.interfaces import Foresees, ImprovementJob
 from enpire.recipe import read_recipe
 from enpire.store.arrays import unpack
-from enpire.types import SOURCE_HUMAN, EarlyStop, Observation
+from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, EarlyStop, Observation
 from policies import flow_policy, foresight
 from policies.clone import Clone, pupil_of
 from policies.habc.diagnostics import ranking, reliability
@@ -30,7 +30,7 @@ from policies.habc.settings import HabcSettings
 from policies.habc.train import head_start, label_weights
 from policies.habc.weights import Advantages, WeightRule
 from policies.training_data import read_episodes
-from tests.policies.recorded import driven, write
+from tests.policies.recorded import driven, episode, write
 
 ROOT = Path(__file__).resolve().parents[3]
 SIZES: dict[str, object] = {
@@ -292,6 +292,20 @@ def test_the_version_says_how_likely_success_is_and_acts_as_its_actor_alone(
     with torch.no_grad():
         logits = training.critics.viability(training.critics.features(rows)).clamp(-6, 6)
     np.testing.assert_allclose(foreseeing.viability(seen, lanes), torch.sigmoid(logits).numpy(), atol=1e-5)
+
+
+def test_what_people_did_never_ages_and_counts_for_kappa_while_it_is_fresh() -> None:
+    lone, helped = [SOURCE_POLICY] * 8, [SOURCE_POLICY] * 4 + [SOURCE_HUMAN] * 8
+    rounds = range(1, 5)
+    episodes = [
+        episode(sources, sources is helped, round_=round_, seed=2 * round_ + (sources is helped))
+        for round_ in rounds
+        for sources in (lone, helped)
+    ]
+    material = gather(episodes, HabcSettings(window_rounds=1))
+    assert set(material.windows.round.tolist()) == set(rounds)
+    assert set(material.windows.round[material.windows.policy].tolist()) == {4}
+    assert material.kappa == 0.5
 
 
 def test_a_flagged_rollout_of_the_control_arm_stands_for_those_that_were_stopped(tmp_path: Path) -> None:
