@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from enpire.errors import EnpireError, RobotProblem, TransportProblem
@@ -285,6 +286,7 @@ def main(arguments: list[str]) -> int:
     """Run one guard from a settings file; the exit code is 1 with a sentence when it cannot start."""
     try:
         settings = parse(GuardSettings, json.loads(Path(arguments[0]).read_text(encoding="utf-8")), arguments[0])
+        settings = replace(settings, folder=settings.folder.absolute())  # people may look for it from anywhere
         # Held until the process ends: two guards never own one robot.
         lock = os.open(settings.folder / "guard.lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -233,13 +233,15 @@ def open_rig(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -
     """A driver for station files: any other driver, in a guard process.
 
     Options: `guard`, the keys of `GuardSettings` (folder and driver at least); `options`, those of the other driver.
+    Where `guard` names no task, its process makes one of this task's class.
     """
     if unknown := sorted(set(options) - {"guard", "options"}):
         raise UsageError(f"A guarded driver has no option {', '.join(unknown)}; it has guard and options.")
     told = options.get("guard")
     if not isinstance(told, Mapping):
         raise UsageError("A guarded driver needs `guard` with the driver and the folder of the robot.")
-    asked = {"task": task.spec.name, "lanes": lanes, "seed": seed, "options": options.get("options", {}), **told}
+    made_of = f"{type(task).__module__}:{type(task).__qualname__}"
+    asked = {"task": made_of, "lanes": lanes, "seed": seed, "options": options.get("options", {}), **told}
     return open_guarded(parse(GuardSettings, asked, "The guard of a station file"))
 
 
@@ -252,14 +254,14 @@ def start_guard(settings: GuardSettings) -> subprocess.Popen[bytes]:
     except EnpireError as problem:
         raise RobotProblem(f"No guard answers in {settings.folder}, and none can be started: {problem}") from problem
     # Its own session: a Ctrl-C for the runner must not end what holds the robot.
+    # It finds the modules and files that its caller finds: -P, because the current folder is first for `-m` alone.
     process = subprocess.Popen(
-        [sys.executable, "-m", "robot_drivers.guard", str(told)],
+        [sys.executable, "-P", "-m", "robot_drivers.guard", str(told)],
         stdout=subprocess.DEVNULL,  # a guard outlives its runner: it must not hold the runner's output open
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
-        cwd=Path(__file__).resolve().parent.parent,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     until_s = time.monotonic() + STARTING_S
     while _pid(settings.card) != process.pid:

@@ -72,7 +72,7 @@ def open_served(named: str, folder: Path) -> GuardedClient:
         )  # fmt: skip
         return open_guarded(settings)
     task = cast("Task", plugins.make("tasks", file.task))
-    rig = plugins.make("drivers", file.driver, task, file.lanes, file.seed, file.options)
+    rig = plugins.make("drivers", file.driver, task, file.lanes, file.seed, file.driver_options)
     if not isinstance(rig, GuardedClient):
         raise UsageError(f"The driver {file.driver} of {named} is no guard, though its options name one.")
     return rig

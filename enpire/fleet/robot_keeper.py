@@ -255,7 +255,7 @@ class RobotKeeper:
 
 def open_robot(file: StationFile, task: Task) -> Rig:
     """The robot of a station file; EnpireError when its driver cannot be loaded or it cannot be reached."""
-    rig = cast("Rig", plugins.make("drivers", file.driver, task, file.lanes, file.seed, file.options))
+    rig = cast("Rig", plugins.make("drivers", file.driver, task, file.lanes, file.seed, file.driver_options))
     if isinstance(rig, Teleporting):
         try:
             rig.set_teleport(file.reset == "teleport")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from enpire.files import find, parse, read_yaml
 from enpire.fleet.arrivals import MOST_LANES
@@ -80,6 +80,14 @@ class StationFile:
             raise ValueError("inference: overlap needs pace: realtime; a fast simulation waits for its policy anyhow.")
         if self.seed < 0 or self.min_free_mb < 0 or self.reset_limit_s <= 0:
             raise ValueError("seed and min_free_mb must not be negative, reset_limit_s must be positive.")
+
+    @property
+    def driver_options(self) -> Mapping[str, object]:
+        """The options as the driver gets them: those of a `guard` name the task, which its process makes anew."""
+        guard = self.options.get("guard")
+        if not isinstance(guard, Mapping):
+            return self.options
+        return {**self.options, "guard": {"task": self.task, **cast("Mapping[str, object]", guard)}}
 
     @property
     def film_rule(self) -> FilmRule:
