@@ -147,7 +147,24 @@ def standing(snapshot: LabSnapshot) -> str:
     facts = [f"round {snapshot.round}", snapshot.phase_text, work_done(snapshot)]
     if snapshot.champion_interval is not None:
         facts.append(f"champion {success_text(snapshot)}")
+    facts += filter(None, [held(snapshot)])
     return " | ".join(facts)
+
+
+def held_text(stopped: int, paused: int) -> str:
+    """Stations that people stopped or paused, and the verb that lets them go on; empty without any."""
+    found = [
+        f"{n} {'station is' if n == 1 else 'stations are'} {how}"
+        for n, how in ((stopped, "stopped"), (paused, "paused"))
+        if n
+    ]
+    return f"{', '.join(found)}: enpire campaign resume --stations" if found else ""
+
+
+def held(snapshot: LabSnapshot) -> str:
+    """`held_text` of the stations of a running lab."""
+    stations = snapshot.stations
+    return held_text(sum(line.stopped for line in stations), sum(line.paused and not line.stopped for line in stations))
 
 
 def work_done(snapshot: LabSnapshot) -> str:
@@ -169,12 +186,14 @@ def screen(title: str, snapshot: LabSnapshot, events: list[str]) -> RenderableTy
     from rich.console import Group
     from rich.text import Text
 
-    left_s = max(0.0, snapshot.wall_budget_s - snapshot.elapsed_s)
-    time_text = clock(snapshot.elapsed_s) + (f", {clock(left_s)} left" if snapshot.wall_budget_s else "")
+    budget = f" of at most {clock(snapshot.wall_budget_s)}" if snapshot.wall_budget_s else ""
+    time_text = clock(snapshot.elapsed_s) + budget
     phase = f"round {snapshot.round}: {snapshot.phase_text}"
     head = Text.assemble((title, "bold"), f"   {time_text}\n", (phase, "cyan"))
     champion = Text(f"champion {snapshot.champion[:12] or '-'}: {success_text(snapshot)}")
     parts: list[RenderableType] = [head, champion, _stations(snapshot.stations)]
+    if still := held(snapshot):
+        parts.append(Text(still, style="red"))
     if snapshot.rounds:
         parts.append(_rounds(snapshot))
     if snapshot.learner is not None:

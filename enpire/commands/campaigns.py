@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, request, table, tell
+from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, order, table, tell
 
 
 def add_to(app: typer.Typer) -> None:
@@ -42,7 +42,7 @@ def show(campaign: CampaignId = "", home: Home = None, as_json: AsJson = False) 
 
 def pause(home: Home = None) -> None:
     """Let the stations finish their episodes and give them no new ones."""
-    _command("pause campaign", home)
+    order(existing_home(home), "campaign pause", "pause campaign")
 
 
 def resume(
@@ -50,9 +50,12 @@ def resume(
     stations: Annotated[bool, typer.Option("--stations", help="And every station that was stopped or paused.")] = False,
 ) -> None:
     """Let a paused campaign go on."""
-    _command("continue campaign", home)
+    folder = existing_home(home)
+    order(folder, "campaign resume", "continue campaign")
     if stations:
-        _command("resume", home)
+        order(folder, "campaign resume --stations", "resume")
+    elif held := _held(folder):
+        tell(held)
 
 
 def stop(home: Home = None) -> None:
@@ -61,7 +64,7 @@ def stop(home: Home = None) -> None:
 
     folder = existing_home(home)
     if is_driven(folder):
-        _command("end campaign", home)
+        order(folder, "campaign stop", "end campaign")
         return
     from enpire.home import open_home
     from enpire.service import end_interrupted
@@ -84,6 +87,20 @@ def report(
     print(written)
 
 
-def _command(verb: str, home: Path | None) -> None:
-    command_id = request(existing_home(home), verb)
-    tell(f"Requested: {verb} (command {command_id}); `enpire ledger tail` shows what becomes of it.")
+def _held(home: Path) -> str:
+    """Which stations stay still although the campaign goes on; empty when none does."""
+    from enpire import views
+    from enpire.state import Holds
+    from enpire.terminal import held_text
+    from enpire.watched import AT_STATIONS
+
+    holds = Holds()
+    with views.open_records(home) as records:
+        past = views.history(records, views.latest_begun(records), ("station joined", "station left"))
+        for event in records.ledger.events(kinds=("command accepted",)):
+            if (verb := str(event.body["verb"])) in AT_STATIONS:
+                holds.ask(verb, str(event.body["station"]), str(event.body["by"]))
+    found = [holds.at(name) for name, station in past.stations.items() if station.present]
+    return held_text(
+        sum("stop" in held for held in found), sum("stop" not in held and "pause" in held for held in found)
+    )

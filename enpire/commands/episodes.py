@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import getpass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enpire.commands.options import AsJson, Home, answer, existing_home, request, table, tell
+from enpire.commands.options import AsJson, Home, answer, existing_home, order, table, tell
 
+if TYPE_CHECKING:
+    from enpire.views import Records
+
+EpisodeId = Annotated[str, typer.Argument(help="Id of an episode, or its beginning or end.", metavar="ID")]
 Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; the latest when left out.")]
 
 
@@ -69,7 +74,7 @@ def list_page(  # noqa: PLR0913 - the options of a verb are its parameters
 
 
 def show(
-    episode: Annotated[str, typer.Argument(help="Id of an episode.", metavar="ID")],
+    episode: EpisodeId,
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
@@ -78,28 +83,26 @@ def show(
     from enpire.commands import texts
 
     with views.open_records(existing_home(home)) as records:
-        view = views.episode(records, episode)
+        view = views.episode(records, _find(records, episode))
     answer(view, as_json=as_json, text=texts.episode(view))
 
 
 def replay(
-    episode: Annotated[str, typer.Argument(help="Id of an episode of a simulated station.", metavar="ID")],
+    episode: EpisodeId,
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a simulated episode again, check that its sensors say the same, and take its pictures."""
+    from enpire import views
     from enpire.commands.bars import Bar
     from enpire.films import film
     from enpire.home import open_home
-    from enpire.store.ledger import open_to_read
 
     folder = open_home(existing_home(home))
-    ledger = open_to_read(folder.ledger)
-    try:
+    with views.open_records(folder.root) as records:
+        wanted = _find(records, episode)
         with Bar("running the episode again", folder.episodes):
-            made = film(folder, ledger, episode)
-    finally:
-        ledger.close()
+            made = film(folder, records.ledger, wanted)
     exact = "exactly" if made.largest_difference == 0 else f"within {made.largest_difference:.2g}"
     shown = f"{made.count} pictures in {made.path}" if made.count else made.why
     answer(made, as_json=as_json, text=f"The sensors say the same again, {exact}. {shown}")
@@ -117,21 +120,35 @@ def audit(
     with views.open_records(existing_home(home)) as records:
         found = views.unchecked(records, views.find_campaign(records, campaign), count)
     rows = [(item.order_id, item.station, f"{item.confidence:.0%}") for item in found]
-    answer(found, as_json=as_json, text=table(("episode", "station", "the verifier is sure by"), rows))
+    text = table(("episode", "station", "the verifier is sure by"), rows)
+    if rows:
+        text += "\n\nLook: enpire episodes replay ID, then say what it was: enpire episodes judge ID success|failure"
+    else:
+        text = "Every success of the verifier was checked, or there is none yet."
+    answer(found, as_json=as_json, text=text)
 
 
 def judge(
-    episode: Annotated[str, typer.Argument(help="Id of an episode of the running campaign.", metavar="ID")],
+    episode: EpisodeId,
     outcome: Annotated[str, typer.Argument(help="What you saw: success, failure or unsafe.")],
     home: Home = None,
 ) -> None:
     """Say what an episode was; the verifier's verdict stays, and yours stands beside it and checks the verifier."""
+    from enpire import views
     from enpire.errors import UsageError
+    from enpire.home import open_home
+    from enpire.judging import write_label
 
     if outcome not in ("success", "failure", "unsafe"):
         raise UsageError(f"An episode cannot be judged as {outcome!r}; say success, failure or unsafe.")
-    command_id = request(existing_home(home), f"judge {outcome}", episode)
-    tell(f"Said: {outcome} (command {command_id}); `enpire ledger tail` shows whether the campaign took it.")
+    folder = existing_home(home)
+    with views.open_records(folder) as records:
+        wanted = _find(records, episode)
+    if views.is_driven(folder):
+        order(folder, f"episodes judge {wanted} {outcome}", f"judge {outcome}", wanted)
+        return
+    write_label(open_home(folder), wanted, outcome, getpass.getuser())
+    tell(f"Written down: {wanted} was a {outcome}.")
 
 
 def export(  # noqa: PLR0913 - the options of a verb are its parameters
@@ -189,3 +206,18 @@ def take(
         f" {taken.without_verdict} have no verdict and teach nothing; see --unsaid." if taken.without_verdict else ""
     )
     answer(taken, as_json=as_json, text=text)
+
+
+def _find(records: Records, wanted: str) -> str:
+    """The id of the episode whose id begins or ends with `wanted`; UnknownName when none or several do."""
+    from enpire.errors import UnknownName
+
+    found = records.reading.order_ids(wanted.upper()) if wanted else []
+    if len(found) != 1:
+        why = (
+            "Several episodes have an id that begins or ends"
+            if found
+            else "There is no episode whose id begins or ends"
+        )
+        raise UnknownName(f"{why} with {wanted!r}; `enpire episodes list` shows them.")
+    return found[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,8 @@ Home = Annotated[
     typer.Option("--home", help="Folder with the lab's state; else $ENPIRE_HOME, else ./.enpire.", show_default=False),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+ANSWERED_S = 2.0
+"""So long a verb waits for what becomes of its command."""
 CampaignId = Annotated[
     str, typer.Argument(help="Id (or its beginning) or name of a campaign; the latest when left out.", metavar="[ID]")
 ]
@@ -59,18 +62,33 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def request(home: Path, verb: str, target: str = "") -> str:
-    """Leave a command for the running campaign, in the name of whoever is logged in; returns its id.
+def order(home: Path, said: str, verb: str, target: str = "") -> None:
+    """Leave a command for the running campaign, in the name of whoever is logged in, and tell what becomes of it.
 
-    UsageError when no campaign runs: left lying, the command would hit the next one.
+    `said` is how a person types it. UsageError when the campaign refuses it, or when none runs: left lying, the command
+    would hit the next one.
     """
     from enpire import inbox
-    from enpire.views import is_driven, latest_begun, open_records
+    from enpire.views import events_after, is_driven, last_events, latest_begun, open_records
+    from enpire.watched import FATES
 
     if not is_driven(home):
         raise UsageError(
-            f"No campaign runs in {home}, so nobody would carry out {verb!r}: `enpire run` starts or resumes one."
+            f"No campaign runs in {home}, so nobody would carry out `enpire {said}`; `enpire run` starts one."
         )
+    fate, deadline = "", time.monotonic() + ANSWERED_S
     with open_records(home) as records:
+        seq = max((event.seq for event in last_events(records, 1)), default=0)
         campaign_id = latest_begun(records)
-    return inbox.leave(home / "inbox", verb, target, getpass.getuser(), campaign_id=campaign_id)
+        command_id = inbox.leave(home / "inbox", verb, target, getpass.getuser(), campaign_id=campaign_id)
+        while fate != "effective" and time.monotonic() < deadline:
+            time.sleep(0.05)
+            for event in events_after(records, seq):
+                seq = event.seq
+                if event.body.get("command_id") == command_id and event.kind in FATES:
+                    fate = FATES[event.kind]
+                    if fate == "refused":
+                        raise UsageError(f"`enpire {said}` was refused: {event.body['why']}.")
+    told = fate or f"requested; no answer within {ANSWERED_S:.0f} s"
+    more = "" if fate == "effective" else "; `enpire ledger tail` shows what becomes of it"
+    tell(f"{said}: {told} (command {command_id}){more}.")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, request, table, tell
+from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, order, table, tell
 
 PolicyId = Annotated[str, typer.Argument(help="Id of a policy version, or its beginning.", metavar="ID")]
 Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; the latest when left out.")]
@@ -57,12 +57,12 @@ def promote(policy: PolicyId, campaign: Campaign = "", home: Home = None) -> Non
     folder = existing_home(home)
     with views.open_records(folder) as records:
         target = views.find_version(records, views.find_campaign(records, campaign), policy).id
-    tell(f"Requested: promote {texts.short(target)} (command {request(folder, 'promote', target)}).")
+    order(folder, f"policy promote {texts.short(target)}", "promote", target)
 
 
 def rollback(home: Home = None) -> None:
     """Ask the running campaign to go back to the champion before this one; recorded with your name."""
-    tell(f"Requested: rollback (command {request(existing_home(home), 'rollback')}).")
+    order(existing_home(home), "policy rollback", "rollback")
 
 
 def export(

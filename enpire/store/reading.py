@@ -118,6 +118,11 @@ class Reading:
         found = self._all(f"SELECT {_ROW} FROM orders WHERE order_id = ?", order_id)
         return rows.read(found[0]) if found else None
 
+    def order_ids(self, part: str, limit: int = 2) -> list[str]:
+        """Orders whose id begins or ends with a text."""
+        sql = "SELECT order_id FROM orders WHERE substr(order_id, 1, ?) = ? OR substr(order_id, -?) = ? LIMIT ?"
+        return [cast(str, row[0]) for row in self._all(sql, len(part), part, len(part), part, limit)]
+
     def open_orders(self, campaign_id: str) -> list[Order]:
         """Orders that were issued and have not ended, oldest first."""
         sql = f"SELECT {_ROW} FROM orders WHERE campaign_id = ? AND ended_seq IS NULL ORDER BY order_id"
