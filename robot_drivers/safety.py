@@ -20,13 +20,16 @@ class Limits:
     bend: Mapping[str, float] = field(default_factory=dict)
     """action name -> largest change of that change (acceleration, when the action is a position)."""
     workspace: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """state name -> (low, high) that the measured state may take, instead of the spec's bounds and `margin`.
+    """state name -> (low, high) that the measured state may take, instead of the spec's bounds and `margin`; what is
+    in N or Nm keeps within `force_n` and `torque_nm`, too.
 
     What a camera estimates (`Bounds.sight`) is judged only where it is named here: a thing that was dropped is no robot
     out of bounds.
     """
     force_n: float = float("inf")
     """Largest magnitude of every state number whose unit is N."""
+    torque_nm: float = float("inf")
+    """Largest magnitude of every state number whose unit is Nm, or N m."""
     margin: float = 0.1
     """Share of a state's range by which a measurement may pass the spec's bounds: sensors have noise."""
 
@@ -41,6 +44,7 @@ class Limits:
             bend=_named_numbers(options.get("bend", {}), "bend"),
             workspace=_named_pairs(options.get("workspace", {})),
             force_n=_number(options.get("force_n", float("inf")), "force_n"),
+            torque_nm=_number(options.get("torque_nm", float("inf")), "torque_nm"),
             margin=_number(options.get("margin", 0.1), "margin"),
         )
 
@@ -168,15 +172,15 @@ def _state_bounds(spec: TaskSpec, limits: Limits) -> tuple[FloatArray, FloatArra
 
 def _allowed(item: Bounds, limits: Limits) -> tuple[float, float]:
     if item.name in limits.workspace:
-        return limits.workspace[item.name]
-    if item.sight:
+        low, high = limits.workspace[item.name]
+    elif item.sight:
         return -np.inf, np.inf
-    span = item.high - item.low
-    slack = limits.margin * span if np.isfinite(span) else 0.0
-    low, high = item.low - slack, item.high + slack
-    if item.unit == "N":
-        low, high = max(low, -limits.force_n), min(high, limits.force_n)
-    return low, high
+    else:
+        span = item.high - item.low
+        slack = limits.margin * span if np.isfinite(span) else 0.0
+        low, high = item.low - slack, item.high + slack
+    most = {"N": limits.force_n, "Nm": limits.torque_nm, "N m": limits.torque_nm}.get(item.unit, np.inf)
+    return max(low, -most), min(high, most)
 
 
 def _check_names(spec: TaskSpec, limits: Limits) -> None:

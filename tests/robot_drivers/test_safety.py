@@ -18,6 +18,8 @@ SPEC = TaskSpec(
     state=(
         Bounds(name="a", unit="m", low=-0.1, high=0.3),
         Bounds(name="force", unit="N", low=0.0, high=40.0),
+        Bounds(name="wrist", unit="Nm", low=-9.0, high=9.0),
+        Bounds(name="elbow", unit="N m", low=-9.0, high=9.0),
     ),
     action=(Bounds(name="a", unit="m", low=-0.1, high=0.3), Bounds(name="grip", unit="1", low=0.0, high=1.0)),
     rate_hz=30.0,
@@ -106,17 +108,19 @@ def test_only_moving_rows_need_to_be_finite(bad):
 @pytest.mark.parametrize(
     ("state", "violated"),
     [
-        ([0.0, 1.0], False),
-        ([0.33, 1.0], False),  # inside the margin for noise
-        ([0.35, 1.0], True),
-        ([-0.2, 1.0], True),
-        ([0.0, 26.0], True),
-        ([np.nan, 1.0], True),
-        ([0.0, np.inf], True),
+        ([0.0, 1.0, 0.0, 0.0], False),
+        ([0.33, 1.0, 3.0, -3.0], False),  # inside the margin for noise
+        ([0.35, 1.0, 0.0, 0.0], True),
+        ([-0.2, 1.0, 0.0, 0.0], True),
+        ([0.0, 26.0, 0.0, 0.0], True),
+        ([np.nan, 1.0, 0.0, 0.0], True),
+        ([0.0, np.inf, 0.0, 0.0], True),
+        ([0.0, 1.0, -3.1, 0.0], True),
+        ([0.0, 1.0, 0.0, 3.1], True),
     ],
 )
-def test_workspace_and_force(state, violated):
-    envelope = Envelope(SPEC, Limits(force_n=25.0))
+def test_workspace_force_and_torque(state, violated):
+    envelope = Envelope(SPEC, Limits.read({"force_n": 25.0, "torque_nm": 3.0}))
     row = np.array([state], np.float32)
     assert envelope.violated(row).tolist() == [violated]
     assert bool(envelope.offence(row[0])) is violated
@@ -124,11 +128,17 @@ def test_workspace_and_force(state, violated):
 
 def test_workspace_of_the_station_file_wins():
     envelope = Envelope(SPEC, Limits(workspace={"a": (0.0, 0.1)}))
-    assert envelope.violated(np.array([[0.15, 0.0]], np.float32)).all()
+    assert envelope.violated(np.array([[0.15, 0.0, 0.0, 0.0]], np.float32)).all()
+
+
+def test_a_force_that_the_workspace_names_keeps_both_limits():
+    envelope = Envelope(SPEC, Limits(workspace={"force": (1.0, 30.0)}, force_n=5.0))
+    forces = np.array([[0.0, force, 0.0, 0.0] for force in (0.5, 2.0, 7.0)], np.float32)
+    assert envelope.violated(forces).tolist() == [True, False, True]
 
 
 def test_hold_commands_measured_positions_and_no_speed():
-    assert Envelope(SPEC).hold(np.array([[0.2, 5.0]], np.float32)).tolist() == [[pytest.approx(0.2), 0.0]]
+    assert Envelope(SPEC).hold(np.array([[0.2, 5.0, 0.0, 0.0]], np.float32)).tolist() == [[pytest.approx(0.2), 0.0]]
 
 
 @pytest.mark.parametrize(
@@ -141,6 +151,7 @@ def test_hold_commands_measured_positions_and_no_speed():
         ({"workspace": {"a": [1.0]}}, r"workspace\.a"),
         ({"workspace": {"a": [1.0, 0.0]}}, "low <= high"),
         ({"force_n": float("nan")}, "force_n"),
+        ({"torque_nm": -1}, "torque_nm"),
     ],
 )
 def test_a_wrong_envelope_says_what_is_allowed(options, sentence):
