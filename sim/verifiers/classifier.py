@@ -22,6 +22,7 @@ from enpire.interfaces import Evidence, Task
 from enpire.store import durable
 from enpire.types import FloatArray, ImageArray, IntArray, MaskArray, Verdict
 from sim.verifiers.examples import Example
+from sim.verifiers.frozen import digest_of
 
 if TYPE_CHECKING:
     import torch
@@ -74,8 +75,8 @@ class Classifier:
         """Look through `weights`, one set a camera."""
         self._own, self.facts, self._weights = task.verifier(), facts, dict(weights)
         self._nets: dict[str, nn.Module] = {}
-        told = [canonical_bytes(facts), *(self._weights[name].tobytes() for name in sorted(self._weights))]
-        self.digest = hashlib.sha256(b"".join(told)).hexdigest()
+        told = b"".join([canonical_bytes(facts), *(self._weights[name].tobytes() for name in sorted(self._weights))])
+        self.digest = digest_of(type(self), thresholds=(self._own.digest, hashlib.sha256(told).hexdigest()))
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
         """Which lanes look done to the task's own verifier."""

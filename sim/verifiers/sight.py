@@ -23,7 +23,7 @@ def clear_rows(seen: FloatArray) -> npt.NDArray[np.intp]:
 
 def alive(seen: FloatArray) -> MaskArray:
     """Which rows of `seen` (n, k), the numbers of one camera estimate, are not what a dead tracker says."""
-    return seen.any(axis=1)
+    return (seen != 0.0).any(axis=1)
 
 
 def unseen(what: str) -> Verdict:

@@ -9,9 +9,7 @@ operators' labels, are there to catch.
 from __future__ import annotations
 
 import base64
-import hashlib
 import io
-import json
 import math
 import os
 import time
@@ -27,6 +25,7 @@ from enpire.files import parse
 from enpire.interfaces import Evidence, Task
 from enpire.types import FloatArray, ImageArray, IntArray, MaskArray, Verdict
 from sim.verifiers.account import Account
+from sim.verifiers.frozen import digest_of
 
 if TYPE_CHECKING:
     from anthropic import Anthropic, AnthropicError
@@ -113,8 +112,8 @@ class VisionJudge:
         self._client: Anthropic | None = None
         self.account = Account(asked.tokens)
         # Neither the budget nor the patience changes what a verdict means: both may be raised in a running campaign.
-        told = json.dumps([SYSTEM, TOOL, asked.model, asked.answer_tokens, self._question], sort_keys=True)
-        self.digest = hashlib.sha256(told.encode()).hexdigest()
+        told = (self._own.digest, asked.model, asked.answer_tokens, self._question)
+        self.digest = digest_of(type(self), thresholds=told)
 
     def spend_from(self, account: Path) -> None:
         """Add up what is spent in a file, with all others that name it."""

@@ -8,17 +8,30 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from sim.tasks.push_t import PushT
+from sim.verifiers.classifier import Classifier, Facts
+
 ROOT = Path(__file__).resolve().parents[3]
 TASKS = ("pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting", "bag_packing")
-SAID = (
-    "import sys; from enpire import plugins\n"
-    "for name in sys.argv[1:]: print(plugins.load('tasks', name)().verifier().digest)"
-)
+BESIDE = ("push_t classifier", "push_t anthropic")
+SAID = """
+import sys
+from enpire import plugins
+from enpire.verifiers import VerifierPlan, open_verifier
+
+options = {"classifier": {"folder": "seen"}, "anthropic": {"model": "m"}}
+for name in sys.argv[1:]:
+    task, _, verifier = name.partition(" ")
+    plans = [VerifierPlan(name=verifier, options=options[verifier])] if verifier else []
+    print(open_verifier(plugins.load("tasks", task)(), plans).digest)
+"""
 
 
-def digests(folder: Path) -> list[str]:
+def digests(folder: Path, *names: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", SAID, *TASKS, "reach:Reach"], cwd=folder, capture_output=True, text=True, timeout=100,
+        [sys.executable, "-c", SAID, *names], cwd=folder, capture_output=True, text=True, timeout=100,
         env=os.environ | {"PYTHONPATH": str(folder)}, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -34,14 +47,51 @@ def edit(path: Path, old: str, new: str) -> None:
 def test_an_edited_judge_has_another_digest(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "sim", tmp_path / "sim", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "tests/sim/task_check/reach.py", tmp_path / "reach.py")
-    before = digests(tmp_path)
-    assert len(before) == len(TASKS) + 1
-    assert digests(tmp_path) == before
+    Classifier(PushT(), Facts(task="push_t", cameras=(), threshold=0.5, examples=0), {}).write(tmp_path / "seen")
+    names = (*TASKS, *BESIDE, "reach:Reach")
+    before = digests(tmp_path, *names)
+    assert len(before) == len(names)
+    assert digests(tmp_path, *names) == before
+    for name in ("classifier", "vision_judge"):
+        edit(tmp_path / "sim/verifiers" / f"{name}.py", '"success" if', '"failure" if')
+    judged = digests(tmp_path, *names)
+    assert [name for name, one, other in zip(names, before, judged, strict=True) if one != other] == [*BESIDE]
     for name in ("pin_verifier", "push_t", "gpu_verifier", "ziptie_verifier", "bag_verifier"):
         edit(tmp_path / "sim/tasks" / f"{name}.py", '"success" if', '"failure" if')
     edit(tmp_path / "reach.py", "< 0.03", "< 0.3")
-    after = digests(tmp_path)
-    assert not set(before) & set(after)
+    after = digests(tmp_path, *names)
+    assert not set(judged) & set(after), "the two beside the task's own ask that when a rollout is finished"
     edit(tmp_path / "sim/verifiers/sight.py", "== seen[:-1]", "!= seen[:-1]")
-    changed = [name for name, one, other in zip(TASKS, after, digests(tmp_path), strict=False) if one != other]
-    assert changed == ["pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting"]
+    changed = [name for name, one, other in zip(names, after, digests(tmp_path, *names), strict=True) if one != other]
+    assert changed == ["pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting", *BESIDE]
+
+
+@pytest.mark.parametrize(
+    ("imported", "folder", "rule"),
+    [
+        ("from .rules import near", "lab", "near(state)"),
+        ("from . import rules", "lab", "rules.near(state)"),
+        ("from lab import rules", "lab", "rules.near(state)"),
+        ("import lab.rules", "lab", "lab.rules.near(state)"),
+        ("import rules", "", "rules.near(state)"),
+        ("from rules import near", "", "near(state)"),
+    ],
+)
+def test_a_rule_that_is_imported_counts_however_it_is_imported(
+    tmp_path: Path, imported: str, folder: str, rule: str
+) -> None:
+    home = tmp_path / folder
+    home.mkdir(exist_ok=True)
+    (home / "__init__.py").touch()
+    lines = "import numpy as np\n\n\ndef near(state):\n    return np.hypot(state[:, 0], state[:, 1]) < 0.03\n"
+    (home / "rules.py").write_text(lines)
+    reach = (ROOT / "tests/sim/task_check/reach.py").read_text("utf-8")
+    own = "np.hypot(state[:, 0], state[:, 1]) < 0.03"
+    assert own in reach
+    (home / "own.py").write_text(
+        reach.replace("import numpy as np\n", f"import numpy as np\n{imported}\n").replace(own, rule)
+    )
+    name = f"{folder}.own:Reach" if folder else "own:Reach"
+    before = digests(tmp_path, name)
+    edit(home / "rules.py", "0.03", "0.3")
+    assert digests(tmp_path, name) != before
