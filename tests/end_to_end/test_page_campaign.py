@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,7 @@ from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.server import Server
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, BrowserContext
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [pytest.mark.timeout(300), *NEEDED]
@@ -36,3 +37,25 @@ def test_every_figure_of_a_training_run_is_there_in_plain_words(
         playwright.expect(told).to_have_text("share of weights at their limit 0.159")
     finally:
         context.close()
+
+
+def test_an_idea_that_is_tried_stays_so_when_its_agent_tries_again_too_early(
+    server: tuple[Server, ScriptedLab], past: History, context: BrowserContext, artefacts: Path
+) -> None:
+    why = "Your experiment 01M82SEH2PZBJTJVJ60M4MA564 is not decided yet; wait for it, or give it up."
+    past.say(
+        "experiment submitted", experiment_id="again", hypothesis_id="idea-2", author="search", lane="search-1",
+        changes={"passes": 9}, recipe={}, recipe_hash="d" * 64, champion="b" * 64,
+    )  # fmt: skip
+    past.say("experiment refused", experiment_id="again", why=why)
+    page = context.new_page()
+    set_up(page, server[0])
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(f"{server[0].setup_link.partition('/setup')[0]}/campaigns/{past.campaign_id}")
+    row = page.locator("#idea-idea-2")
+    playwright.expect(row.locator(".pill")).to_contain_text("Queued")
+    row.click()
+    playwright.expect(page.locator("tr.details")).to_contain_text(why)
+    box = page.locator(".scroll", has=row)
+    assert box.evaluate("(one) => one.scrollWidth - one.clientWidth") == 0
+    page.locator("section[aria-label=Ideas]").screenshot(path=artefacts / "tried-again.png")

@@ -72,7 +72,7 @@ function Standing({ idea, gate }: { idea: Idea; gate: GateView | undefined }) {
   const decided = gate && gate.decision !== "open";
   return (
     <>
-      <td class="nowrap"><Pill of={ideaWord(stateOf(idea))} /> {!gate && <span class="soft small">{newest(idea)?.why}</span>}</td>
+      <td class="said"><Pill of={ideaWord(stateOf(idea))} /> {!gate && <span class="soft small">{newest(idea)?.why}</span>}</td>
       <td class="small num">
         {gate ? (
           <>{decisionWord(gate.decision).word}{decided && <span class="soft">: {gate.reason}, {gate.wins} won, {gate.losses} lost of {gate.pairs} pairs</span>}</>
@@ -112,6 +112,7 @@ function Details({ idea, campaign }: { idea: Idea; campaign: string }) {
   const rows: [string, string][] = [
     ["Falsified by", idea.falsifier], ["Kind", `${idea.kind}, ${idea.regime}`], ["Proposed by", `${idea.author} in lane ${idea.lane}`],
     ...idea.experiments.map((one): [string, string] => ["Changes", told(one.changes) || "none"]),
+    ...idea.experiments.filter((one) => one.phase === "invalid").map((one): [string, string] => ["Invalid", one.why]),
     ...idea.experiments.filter((one) => one.adopted_by.length).map((one): [string, string] => ["Adopted by", one.adopted_by.join(", ")]),
   ];
   const trained = newest(idea)?.policy_id;

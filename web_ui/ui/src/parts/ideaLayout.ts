@@ -37,8 +37,8 @@ export const numbered = (ideas: Idea[]): [Idea, number][] => [...ideas].sort((a,
 export const ideaOfGate = (ideas: Idea[]): Map<string, number> =>
   new Map(numbered(ideas).flatMap(([idea, number]) => idea.experiments.map((one): [string, number] => [one.gate_id, number])));
 
-/** The newest experiment of an idea; what its state is read from. */
-export const newest = (idea: Idea) => idea.experiments.at(-1);
+/** The newest experiment of an idea that was not refused, else the newest; what its state is read from. */
+export const newest = (idea: Idea) => idea.experiments.filter((one) => one.phase !== "invalid").at(-1) ?? idea.experiments.at(-1);
 export const stateOf = (idea: Idea): string => newest(idea)?.decision || newest(idea)?.phase || "proposed";
 
 /** Changed settings for people: `passes 8, multi_step 4`. */
