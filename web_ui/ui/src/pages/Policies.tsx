@@ -9,7 +9,7 @@ import { useGet } from "../parts/use";
 import { query, tune } from "../router";
 import { mayCommand } from "../session";
 import { fleet } from "../socket";
-import type { CampaignLine, CampaignView, GateView, VersionView } from "../types";
+import type { CampaignLine, CampaignView, GateBar, GateView, VersionView } from "../types";
 import { decisionWord, type Word } from "../words";
 
 export function PoliciesPage() {
@@ -131,7 +131,7 @@ function Table({ versions, campaign, running }: { versions: VersionView[]; campa
                 <td class="small said"><span class="mono">{version.parent ? short(version.parent) : "demonstrations"}</span>{idea.has(version.id) && <span class="faint"> · {idea.get(version.id)}</span>}</td>
                 <td class="right nowrap soft">{seconds(version.made_s)}</td>
                 <td class="nowrap"><Pill of={STANDINGS[version.state] ?? { icon: "•", word: version.state, tone: "calm" }} /></td>
-                <td class="nowrap"><Judged gate={gates.get(version.id)} /></td>
+                <td class="nowrap"><Judged gate={gates.get(version.id)} now={running ? fleet.value?.gate : undefined} /></td>
                 <td class="nowrap"><div class="beside"><Rate of={version.hidden} /></div></td>
                 <td class="right">{running && mayCommand.value && version.state !== "champion" && <button class="quiet" disabled={stale.value} onClick={() => promote(version)} aria-label={`Promote ${short(version.id)}`}>↑ Promote</button>}</td>
               </tr>
@@ -143,8 +143,9 @@ function Table({ versions, campaign, running }: { versions: VersionView[]; campa
   );
 }
 
-function Judged({ gate }: { gate: GateView | undefined }) {
+function Judged({ gate, now }: { gate: GateView | undefined; now: GateBar | undefined }) {
   if (!gate) return <span class="faint small">none</span>;
   const word = decisionWord(gate.decision);
-  return <span class="small"><span aria-hidden="true">{word.icon}</span> {word.word}{gate.reason && ` (${gate.reason})`} <span class="faint num">{gate.wins} : {gate.losses} in {gate.pairs} pairs</span></span>;
+  const tally = gate.decision === "open" ? now : gate;
+  return <span class="small"><span aria-hidden="true">{word.icon}</span> {word.word}{gate.reason && ` (${gate.reason})`} {tally && <span class="faint num">{tally.wins} : {tally.losses} in {tally.pairs} pairs</span>}</span>;
 }
