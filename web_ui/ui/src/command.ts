@@ -40,7 +40,7 @@ export function askToStop(stations: number): void {
   const who = stations ? `${stations} station${stations > 1 ? "s hold" : " holds"} still at once` : "Every station holds still at once";
   question.value = {
     title: "Stop every robot now?",
-    text: `${who}, until somebody resumes. Running episodes end as aborted.`,
+    text: `${who}, until somebody resumes. Running episodes end as aborted; those of a gate or another measure count as failures.`,
     act: "■ Stop fleet",
     verb: "stop",
   };

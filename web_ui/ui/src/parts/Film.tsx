@@ -11,7 +11,7 @@ interface FilmProps { id: string; names: string[]; tick: number; last: number; s
 export function Film({ id, names, tick, last, seek }: FilmProps) {
   const cameras = useMemo(() => byCamera(names), [names]);
   if (!cameras.length) {
-    return <p class="faint small">No pictures were recorded with this episode. One of a simulated station can be run again with a camera: <code>enpire episodes replay {id}</code>. What a station records, <code>record</code> in its file says.</p>;
+    return <p class="faint small">No pictures were recorded with this episode. To see one of a simulated station, run <code>enpire episodes replay {id}</code> and load this page again. Set <code>record: all</code> in the station file to keep pictures.</p>;
   }
   return (
     <section class="card films" aria-label="Pictures">
