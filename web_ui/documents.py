@@ -62,6 +62,8 @@ class Headline:
     mru: float | None
     episodes: Mapping[str, int]
     paused: bool
+    paused_why: str
+    """One sentence where the campaign paused itself."""
     stopped: bool
 
 

@@ -191,5 +191,6 @@ def _headline(snapshot: LabSnapshot) -> Headline:
         id=snapshot.campaign_id, name=snapshot.campaign_name, task=snapshot.task, elapsed_s=int(snapshot.elapsed_s),
         wall_budget_s=snapshot.wall_budget_s, round=snapshot.round, phase_text=snapshot.phase_text,
         goal=snapshot.goal, champion=snapshot.champion, success=rate_of(interval) if interval else None,
-        mru=snapshot.mru, episodes=snapshot.episodes, paused=snapshot.paused, stopped=snapshot.stopped,
+        mru=snapshot.mru, episodes=snapshot.episodes, paused=snapshot.paused, paused_why=snapshot.paused_why,
+        stopped=snapshot.stopped,
     )  # fmt: skip

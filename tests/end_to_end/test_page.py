@@ -67,6 +67,26 @@ def test_an_operators_first_minutes(
     assert watch.hosts == {"127.0.0.1"}
 
 
+def test_what_is_paused_says_so_and_is_continued_on_the_first_page(
+    server: tuple[Server, ScriptedLab], context: BrowserContext, artefacts: Path
+) -> None:
+    running, lab = server
+    expect, page = playwright.expect, context.new_page()
+    set_up(page, running)
+    expect(page.get_by_text("Nothing needs you.")).to_be_visible()
+    lab.paused_why = "2 of 2 successes that people checked were none."
+    page.get_by_role("button", name="Pause sim-1").click()
+    attention = page.locator(".attention")
+    expect(attention).to_contain_text(f"Paused: {lab.paused_why}")
+    expect(attention).to_contain_text("Paused: takes no new orders")
+    expect(page.locator("[data-station=sim-1] .pill")).to_contain_text("Paused")
+    expect(page.locator("nav .badge")).to_contain_text("2")
+    page.screenshot(path=artefacts / "paused.png", full_page=True)
+    for act in ("Continue", "Resume"):
+        attention.get_by_role("button", name=act).click()
+    expect(page.get_by_text("Nothing needs you.")).to_be_visible()
+
+
 def test_figures_are_told_as_people_say_them(server: tuple[Server, ScriptedLab], context: BrowserContext) -> None:
     running, lab = server
     expect, page = playwright.expect, context.new_page()

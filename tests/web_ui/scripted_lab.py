@@ -37,6 +37,8 @@ class ScriptedLab:
     """Set it, and the lab hangs: the same snapshot for ever."""
     more_pairs: int = 31
     """Pairs that the open gate still expects to need."""
+    paused_why: str = ""
+    """Why the campaign paused itself; while it says something, the campaign is paused."""
     pictures: dict[tuple[str, str], Preview] = field(default_factory=dict)
 
     def snapshot(self) -> LabSnapshot | None:
@@ -65,7 +67,7 @@ class ScriptedLab:
             champion=self.champion,
             champion_interval=Interval(successes=171, n=200, low=0.799, high=0.897), goal=0.97, mru=0.962,
             episodes={"success": 412, "failure": 231, "aborted": 3, "open": 88}, home="/tmp/home",
-            paused=self._campaign_paused(),
+            paused=self._campaign_paused() or bool(self.paused_why), paused_why=self.paused_why,
         )  # fmt: skip
 
     def command(self, verb: Verb, target: str, by: str, key: str, reason: str = "") -> str:
@@ -76,6 +78,7 @@ class ScriptedLab:
             if key not in self.keys:
                 self.keys[key] = mint()
                 self.given[self.keys[key]] = (verb, target, time.monotonic() + self.effective_s)
+                self.paused_why = "" if verb == "continue campaign" else self.paused_why
             return self.keys[key]
 
     def command_state(self, command_id: str) -> CommandState:
@@ -114,7 +117,7 @@ class ScriptedLab:
                 line = self._after(verb, line)
         if line.stopped:
             return replace(line, phase="stopped")
-        return replace(line, phase="wait-order") if line.paused else line
+        return replace(line, phase="wait-person") if line.paused else line
 
     def _campaign_paused(self) -> bool:
         with self.lock:

@@ -18,7 +18,7 @@ export interface Station {
 export interface Headline {
   id: string; name: string; task: string; elapsed_s: number; wall_budget_s: number; round: number;
   phase_text: string; goal: number; champion: string; success?: Rate; mru?: number;
-  episodes: Record<string, number>; paused: boolean; stopped: boolean;
+  episodes: Record<string, number>; paused: boolean; paused_why: string; stopped: boolean;
 }
 
 export interface RoundPoint { round: number; purpose: string; success: Rate }

@@ -1,5 +1,7 @@
 /** One icon, one word, one colour for each phase, outcome and decision. */
 
+import type { Station } from "./types";
+
 export type Tone = "ok" | "warn" | "bad" | "busy" | "calm";
 export interface Word { icon: string; word: string; tone: Tone }
 
@@ -59,6 +61,8 @@ const LETTERS: Record<string, string> = {
 
 const other = (name: string): Word => ({ icon: "•", word: name, tone: "calm" });
 export const phaseWord = (name: string): Word => PHASES[name] ?? other(name);
+/** What a station does; one that was paused and has nothing left to do is paused. */
+export const stationWord = ({ phase, paused }: Station): Word => (paused && phase.startsWith("wait-") ? STATES["paused"]! : phaseWord(phase));
 export const outcomeWord = (name: string): Word => OUTCOMES[name] ?? other(name);
 export const decisionWord = (name: string): Word => DECISIONS[name] ?? other(name);
 export const ideaWord = (name: string): Word => IDEAS[name] ?? other(name);

@@ -25,7 +25,7 @@ export function FleetPage() {
   return (
     <main>
       <Title now={now} />
-      <Attention stations={stations} />
+      <Attention now={now} />
       <Live old={stale.value}>
         {now.campaign && <Figures of={now.campaign} />}
         {now.campaign && (
@@ -50,7 +50,7 @@ function Title({ now }: { now: FleetDocument }) {
     <div class="head">
       <h1>Fleet</h1>
       {campaign ? (
-        <span class="soft"><a href={`/campaigns/${campaign.id}`}>{campaign.name}</a> · {campaign.phase_text}</span>
+        <span class="soft"><a href={`/campaigns/${campaign.id}`}>{campaign.name}</a> · {campaign.paused ? "paused" : campaign.phase_text}</span>
       ) : (
         <span class="soft">{now.why || (now.connected ? "no campaign yet" : "no campaign runs in this home")}</span>
       )}

@@ -18,7 +18,9 @@ const JUDGED = ["success", "failure", "unsafe"];
 
 export function Judging({ line, again }: { line: EpisodeLine; again: () => void }) {
   const [said, say] = useState<Said | "">("");
-  const possible = mayCommand.value && fleet.value?.campaign?.id === line.campaign_id && JUDGED.includes(line.outcome);
+  const asked = mayCommand.value && JUDGED.includes(line.outcome) && fleet.value;
+  const other = asked && asked.campaign && asked.campaign.id !== line.campaign_id;
+  const possible = asked && !other;
   useKeys((event) => {
     if (!possible) return;
     if (event.key === "1") say("success");
@@ -27,6 +29,7 @@ export function Judging({ line, again }: { line: EpisodeLine; again: () => void 
   });
   const effective = Object.values(commands.value ?? {}).filter((one) => one.target === line.order_id && one.state === "effective").length;
   useEffect(() => void (effective && again()), [effective]);
+  if (other) return <p class="faint small">Its campaign is over and another one runs: say what it was when that has ended.</p>;
   if (!possible) return null;
   const hand = (verb: Verb) => {
     say("");

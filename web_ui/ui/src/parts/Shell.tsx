@@ -69,11 +69,12 @@ export function Shell({ children }: { children: ComponentChildren }) {
   );
 }
 
-/** How many stations need a person, on every page. */
+/** How many need a person, stations and the campaign, on every page. */
 function Waiting() {
-  const names = causes(Object.values(fleet.value?.stations ?? {})).flatMap((cause) => cause.names);
-  if (!names.length || stale.value) return null;
-  return <span class="badge" title={`${names.join(", ")} need a person`}><span aria-hidden="true">⚠ </span>{names.length}<span class="visually-hidden"> need a person</span></span>;
+  if (!fleet.value || stale.value) return null;
+  const names = causes(fleet.value).flatMap((cause) => cause.names);
+  if (!names.length) return null;
+  return <span class="badge" title={`Need a person: ${names.join(", ")}`}><span aria-hidden="true">⚠ </span>{names.length}<span class="visually-hidden"> need a person</span></span>;
 }
 
 /** Said on every page while nothing new arrives: what is shown, and what still works. */

@@ -8,7 +8,7 @@ import { seconds, short, whole } from "../format";
 import { mayCommand } from "../session";
 import { fleet, leave, picture } from "../socket";
 import type { Station } from "../types";
-import { phaseWord } from "../words";
+import { stationWord } from "../words";
 import { Pill, Verdicts } from "./Pieces";
 
 /** Seconds that look slow, and stuck, before this laboratory's own percentiles are known. */
@@ -20,7 +20,7 @@ const MOVING = new Set(["rollout", "reset", "verify"]);
 const FLOOR_S = 5;
 
 export function Tile({ station, chosen, toggle }: { station: Station; chosen: boolean; toggle: (name: string) => void }) {
-  const word = phaseWord(station.phase);
+  const word = stationWord(station);
   return (
     <article class={`card tile ${chosen ? "chosen" : ""}`} data-tone={station.alarm ? "warn" : word.tone} data-station={station.name}>
       <header>
@@ -99,7 +99,7 @@ function Picture({ station, camera }: { station: string; camera: string }) {
   useEffect(() => () => leave(`camera/${station}/${camera}`), [station, camera]);
   const old = useComputed(() => (shown.value ? Math.floor((now.value - shown.value.at) / 1000) : 0)).value;
   if (why.value?.why) return <p class="faint small">{why.value.why}</p>;
-  if (!shown.value) return <p class="faint small">waiting for {camera}</p>;
+  if (!shown.value) return <p class="faint small">waiting for camera {camera}</p>;
   const late = old >= OLD_PICTURE_S;
   return (
     <>
