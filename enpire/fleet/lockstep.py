@@ -2,7 +2,8 @@
 
 Everything that is ordered has a number: the i-th demonstration, the i-th episode of a collection, the i-th pair of a
 gate. Its start is drawn from that number, and blocks of numbers go to the stations in turn, because no two stations
-are quite alike. A number is given out only after the one before it.
+are quite alike. A number is given out only after the one before it. A station that refused a version has no turns of
+it, as long as another one may be able to run it.
 """
 
 from __future__ import annotations
@@ -44,26 +45,27 @@ class Lockstep(Scheduler):
         return [self._order(state, seat, "demonstrate", start, EXPERT)]
 
     def _confirm(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
-        issued = state.confirm_issued[state.confirmation.policy_id] if state.confirmation else 0
-        mine = self._turn_of(seat, issued + _count(drawn, "confirm"))
+        frozen = state.confirmation.policy_id if state.confirmation else ""
+        mine = self._turn_of(seat, state.confirm_issued[frozen] + _count(drawn, "confirm"), frozen)
         return super()._confirm(state, seat, drawn) if mine else []
 
     def _pair(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
-        mine = state.gate is not None and self._turn_of(seat, next_pair(state.gate, drawn))
+        gate = state.gate
+        mine = gate is not None and self._turn_of(seat, next_pair(gate, drawn), *gate.policies.values())
         return super()._pair(state, seat, drawn) if mine else []
 
     def _scope(self, gate: OpenGate) -> str:
         return f"gate {gate.k}"
 
     def _base(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
-        mine = self._turn_of(seat, state.base_issued + _count(drawn, "base"))
+        mine = self._turn_of(seat, state.base_issued + _count(drawn, "base"), state.base_policy)
         return super()._base(state, seat, drawn) if mine else []
 
     def _collect(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
         """The next of exactly as many as make a round, while nobody learns, judges or is waited for."""
         number = state.fresh + flying(state, "collect") + _count(drawn, "collect")
         busy = state.training or state.candidates or state.gate or experiment_first(state, self.campaign)
-        if busy or number >= self.campaign.rounds.episodes or not self._turn_of(seat, number):
+        if busy or number >= self.campaign.rounds.episodes or not self._turn_of(seat, number, state.champion):
             return []
         start = self._train_start("collect", state.round, number)
         return [self._order(state, seat, "collect", start, state.champion)]
@@ -72,9 +74,11 @@ class Lockstep(Scheduler):
         draw = random.Random(f"{self.campaign.seed} {purpose} {round_} {number}")
         return self.starts("train", draw.randrange(self.campaign.rounds.train_starts))
 
-    def _turn_of(self, seat: Seat, number: int) -> bool:
+    def _turn_of(self, seat: Seat, number: int, *versions: str) -> bool:
+        """Whether a number is this station's, of those that may be able to run these versions."""
         names = self.campaign.stations.names
-        return names[number // BLOCK % len(names)] == seat.name
+        able = [name for name in names if all((name, version) not in seat.unable for version in versions)] or names
+        return able[number // BLOCK % len(able)] == seat.name
 
 
 def _count(drawn: list[Order], purpose: Purpose) -> int:

@@ -42,6 +42,8 @@ class Seat:
     """Orders it can take now."""
     refuses: frozenset[str] = frozenset()
     """Versions that it cannot run now."""
+    unable: frozenset[tuple[str, str]] = frozenset()
+    """(station, version) of all stations and the versions that they refused when they were asked last."""
 
 
 @dataclass(slots=True)

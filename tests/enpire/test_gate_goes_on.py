@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from enpire.campaign import Budget, Rounds
+from enpire.campaign import Budget, Rounds, Stations
 from enpire.fleet.arrivals import Arrival, Beat, Delivered
 from enpire.home import Home, open_home
 from enpire.lab import StationSeat
@@ -103,6 +103,19 @@ def test_a_station_that_cannot_load_the_candidate_costs_it_nothing(home: Home, l
     assert "cannot run version" in str(called.body["alarm"])
     assert "no module lerobot" in str(called.body["alarm"])
     assert lab.stations["two"].episodes > 30, "it goes on with what it can do"
+    assert [check for check in recompute(ledger) if not check.equal] == []
+
+
+def test_in_lockstep_others_take_the_turns_of_a_station_that_cannot_load_the_candidate(
+    home: Home, ledger: SqliteLedger
+) -> None:
+    stations, rounds = Stations(count=3, lanes=4, ahead=8), replace(CAMPAIGN.rounds, practised=0.0, lockstep=True)
+    campaign = replace(CAMPAIGN, stations=stations, rounds=rounds, budget=Budget(wall_s=100, rounds=1))
+    lab = lab_of(home, ledger, campaign, Unable(home.versions, names=stations.names, unable=stations.names[1:2]))
+    run(lab)
+    [decided] = ledger.events(kinds=("gate decided",))
+    assert (decided.body["decision"], decided.body["reason"]) == ("promote", "better")
+    assert lab.stations[stations.names[1]].refusals.known[str(decided.body["candidate"])].times == 1
     assert [check for check in recompute(ledger) if not check.equal] == []
 
 
