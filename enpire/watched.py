@@ -11,6 +11,7 @@ from enpire import inbox
 from enpire.errors import UnknownName, UsageError
 from enpire.fleet.glance import Preview, Previews
 from enpire.home import Home
+from enpire.judging import write_label
 from enpire.snapshot import LabSnapshot
 
 AT_STATIONS = ("pause", "resume", "stop")
@@ -59,19 +60,24 @@ class Watched:
         return self._snapshot
 
     def command(self, verb: str, target: str, by: str, key: str, reason: str = "") -> str:
-        """Leave a command for the loop; the same key again is the same command.
+        """Leave a command for the loop; the same key again is the same command. Labels are taken when no lab runs, too.
 
         Raises:
-            UsageError: no lab runs, so nobody would carry it out.
+            UsageError: no lab runs, so nobody would carry it out; or the home has no such episode to judge.
             UnknownName: no station has that name (an empty name means every one).
         """
         now = self._snapshot
+        command_id = hashlib.sha256(f"{verb} {target} {by} {key}".encode()).hexdigest()[:26]
+        if now is None and verb.startswith("judge "):
+            if command_id not in self._commands:
+                write_label(self._home, target, verb.removeprefix("judge "), by)
+                self._commands[command_id] = "effective"
+            return command_id
         if now is None:
             raise UsageError(f"No campaign runs in {self._home.root}, so nobody would carry out {verb!r}: start one.")
         names = [line.name for line in now.stations]
         if verb in AT_STATIONS and target and target not in names:
             raise UnknownName(f"There is no station {target!r} here; there are: {', '.join(names) or 'none yet'}.")
-        command_id = hashlib.sha256(f"{verb} {target} {by} {key}".encode()).hexdigest()[:26]
         inbox.leave(self._home.inbox, verb, target, by, command_id, reason, now.campaign_id)
         with self._guard:
             self._commands.setdefault(command_id, "requested")

@@ -32,7 +32,7 @@ class LiveLab(Protocol):
         """Ask for something of a station (empty: every one), a policy version or an episode; its id, at once.
 
         The same `key` again returns the same id and does nothing: a double click is one command. UnknownName when
-        there is no such station, UsageError when no lab runs.
+        there is no such station, UsageError when no lab runs; a label on an episode is taken all the same.
         """
         ...
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.web_ui.conftest import Site
+from enpire.home import open_home
+from enpire.views import open_records, unchecked
+from enpire.watched import Watched
+from tests.enpire.recorded_campaign import CAMPAIGN, record_campaign
+from tests.web_ui.conftest import ADDRESS, PASSWORD, Site
+from web_ui.app import create_app
 
 
 def key(name: str) -> dict[str, str]:
@@ -126,3 +132,26 @@ def test_without_a_lab_a_command_says_so(records_only: TestClient) -> None:
     assert answer.status_code == 503
     assert "No lab runs" in answer.json()["detail"]
     assert records_only.get("/api/v1/fleet").json()["connected"] is False
+
+
+def test_an_episode_is_judged_when_its_campaign_is_over(tmp_path: Path) -> None:
+    record_campaign(tmp_path)
+    live = Watched(open_home(tmp_path))
+    live.update(None)
+    app = create_app(tmp_path, live)
+    app.state.accounts.add_user("root", "admin", PASSWORD)
+    with open_records(tmp_path) as records:
+        chosen = unchecked(records, CAMPAIGN, 1)[0].order_id
+    with TestClient(app, base_url=ADDRESS, headers={"origin": ADDRESS}) as client:
+        client.post("/api/v1/session", json={"name": "root", "password": PASSWORD})
+        body = {"verb": "judge failure", "target": chosen}
+        answers = [client.post("/api/v1/commands", json=body, headers=key("j")) for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [202, 202]
+        assert until_settled(client, answers[0].json()["id"])["state"] == "effective"
+        unknown = {"verb": "judge failure", "target": "01JD3Y6Z8Q4M0C5T9V2K7B1XNA"}
+        answer = client.post("/api/v1/commands", json=unknown, headers=key("k"))
+        assert "no episode of this home" in answer.json()["detail"]
+    with open_records(tmp_path) as records:
+        assert records.reading.labels(CAMPAIGN) == [("success", "failure")]
+        (said,) = records.ledger.events(kinds=("person judged",))
+        assert said.body["by"] == "root"
