@@ -20,7 +20,7 @@ from sim.truth import Truth
 
 KINDS: Mapping[str, str] = {
     "dropped_command": "a third of the commands never arrive, and the one before stays in force",
-    "delayed_command": "commands take effect three periods late",
+    "delayed_command": "commands take effect three periods late, and until the first one does the robot holds still",
     "frozen_sensor": "the sensors repeat themselves, with the same stamp (rigs of one lane)",
     "frozen_camera": "the cameras repeat their picture while the state goes on (rigs of one lane)",
     "slipping_gripper": "the grasp slips: another offset and tilt",
@@ -56,7 +56,8 @@ class _Luck:
     """Fault -> tick at which it begins."""
     tick: int = 0
     late: deque[FloatArray] = field(default_factory=deque[FloatArray])
-    before: FloatArray | None = None
+    before: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
+    """What was sent last; every fault begins after the first command."""
     frozen: Observation | None = None
     pictures: Mapping[str, ImageArray] | None = None
     """What the cameras saw when they froze."""
@@ -118,6 +119,8 @@ class FaultyRig:
             )
         self.spec, self.lanes = rig.spec, rig.lanes
         self._rig, self._faults = rig, dict(faults)
+        self._held = np.array([not item.unit.endswith("/s") for item in rig.spec.action], np.float32)
+        """(action_dim,): what holding still keeps of the last command; a speed becomes 0."""
         self._seed = seed
         self._drawn: np.random.Generator | None = None
         self._luck = [_Luck() for _ in range(rig.lanes)]
@@ -224,8 +227,8 @@ class FaultyRig:
             self._answer()
         if luck.now("delayed_command"):
             luck.late.append(wish.copy())
-            wish = luck.late.popleft() if len(luck.late) > DELAY_TICKS else np.zeros_like(wish)
-        if luck.now("dropped_command") and luck.before is not None and self._rng.random() < DROPPED:
+            wish = luck.late.popleft() if len(luck.late) > DELAY_TICKS else luck.before * self._held
+        if luck.now("dropped_command") and self._rng.random() < DROPPED:
             wish = luck.before
         return wish
 

@@ -25,7 +25,7 @@ from enpire.types import SOURCE_EXPERT, Observation, Order, TaskSpec
 from robot_drivers.mujoco_robot import open_rig
 from sim import cameras
 from sim.array_task import ArrayRig
-from sim.faults import KINDS, WORLDLY, Disturbable, FaultyRig, read_faults
+from sim.faults import DELAY_TICKS, KINDS, WORLDLY, Disturbable, FaultyRig, read_faults
 from sim.replay import replay
 from sim.rollouts import roll_out
 from sim.tasks.gpu_insertion import GpuInsertion
@@ -165,6 +165,25 @@ def test_a_frozen_sensor_makes_episodes_invalid(tmp_path: Path) -> None:
     ended = run(REACH, station(REACH, "tests.sim.task_check.reach:Reach", tmp_path, "frozen_sensor=1", 1), 4)
     assert outcomes(ended) == {"invalid": 4}
     assert all("frozen" in parcel.episode.cause for parcel in ended.values())
+
+
+class Placed(Reach):
+    """Commands are places."""
+
+    spec = replace(  # type: ignore[misc]
+        Reach.spec, action=tuple(replace(item, name=item.name[1:4], unit="m") for item in Reach.spec.action)
+    )
+
+
+@pytest.mark.parametrize("task", [REACH, Placed()], ids=["speeds", "places"])
+def test_until_late_commands_arrive_the_robot_holds_still(task: Reach) -> None:
+    rig, ticks = FaultyRig(task.rig(1, 0), {"delayed_command": 1.0}, 0), 30
+    rig.place(0, task.start("train", 0, b""))
+    told = [round(0.1 + 0.005 * tick, 3) for tick in range(ticks)]
+    sent = [round(float(rig.act(np.full((1, 2), wish, np.float32), np.ones(1, np.bool_))[0, 0]), 3) for wish in told]
+    late = next(tick for tick in range(ticks) if sent[tick] != told[tick])
+    still = 0.0 if task is REACH else told[late - 1]
+    assert sent == [*told[:late], *[still] * DELAY_TICKS, *told[late:-DELAY_TICKS]]
 
 
 class Filmable(ArrayRig):
