@@ -16,7 +16,7 @@ from benchmarks.rollouts import Lane, Loop
 from enpire.fleet.chunks import LoadedPolicy
 from enpire.interfaces import Foresees, Policy, Rig, Task
 from enpire.types import SOURCE_POLICY, Observation, Order, Start
-from sim.operator import open_operator
+from sim.operator import SimulatedOperator
 
 BRANCHES = 6
 LOOK_EVERY_DECISIONS = 5
@@ -41,7 +41,7 @@ class Looks(Loop):
     def __init__(self, task: Task, rig: Rig, seed: int, head: Foresees) -> None:
         """`rig` can be copied lane by lane."""
         super().__init__(task, rig)
-        self._head, self._branches = head, open_operator(task, rig, seed, {"branches": BRANCHES})
+        self._head, self._branches = head, SimulatedOperator(task, rig, seed, {"branches": BRANCHES})
         self.said: list[float] = []
         self.truth: list[float] = []
 

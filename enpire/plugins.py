@@ -62,7 +62,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
     "faces": {"ros2": "robot_drivers.ros2_face:open_face"},
     "operators": {
-        "simulated": "sim.operator:open_operator",
+        "simulated": "sim.operator:SimulatedOperator",
         "lerobot": "robot_drivers.teleoperators:open_lerobot",
         "keyboard": "robot_drivers.teleoperators:open_keyboard",
     },

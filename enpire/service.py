@@ -24,6 +24,7 @@ from enpire.errors import EnpireError, NothingOpens, StorageFull, UsageError
 from enpire.files import canonical, parse, plain
 from enpire.fleet.arrivals import Fleet
 from enpire.fleet.glance import Looking, Showing
+from enpire.fleet.interventions import require_operator
 from enpire.fold import rebuilt
 from enpire.gate import DISK_FULL, NOTHING_OPENS
 from enpire.home import Home, open_home
@@ -103,6 +104,8 @@ def run_campaign(name_or_path: str | Path, home: Home, choices: Choices | None =
     for recipe in (campaign.recipe, campaign.base.recipe):
         load("learners", read_recipe(recipe).learner)
     require_agents(campaign)
+    if campaign.stations.operator:
+        require_operator(campaign.stations.operator, campaign.stations.operator_options)
     ledger = SqliteLedger(home.ledger)
     try:
         state = _begun(ledger, campaign, home)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from sim.truth import Truth
 
 _BRANCH_LANES = 100_000
 """Branches run under lane numbers from here on, so that the policy's noise in the real lanes is not touched."""
+_LEAST = {"look_every_ticks": 1, "branches": 2, "adaptation_ticks": 1, "least_hold_ticks": 0}
+"""Field of `Manner` -> its smallest value."""
 
 
 @runtime_checkable
@@ -33,6 +35,7 @@ class Copied(Protocol):
         ...
 
 
+@runtime_checkable
 class BranchRig(Rig, Protocol):
     """The rig in which branches run."""
 
@@ -63,6 +66,17 @@ class Manner:
     least_hold_ticks: int = 20
     """A person who took over does not let go sooner."""
 
+    def __post_init__(self) -> None:
+        """Refuse what no person could be; one branch would be all and at most one at once."""
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}.")
+        low, high = self.reaction_ticks
+        if not 0 <= low <= high:
+            raise ValueError(f"reaction_ticks must be [least, most], from 0 up, not [{low}, {high}].")
+        if not (0 <= self.hands_back <= 1 and 0 <= self.tremor <= 1):
+            raise ValueError(f"hands_back and tremor must lie in [0, 1], not {self.hands_back:g} and {self.tremor:g}.")
+
 
 @dataclass(slots=True)
 class _Watch:
@@ -83,18 +97,30 @@ class _Watch:
 
 
 class SimulatedOperator:
-    """An `enpire.fleet.interventions.Intervener` for simulated stations.
+    """An `enpire.fleet.interventions.Intervener` for simulated stations: the plug-in `simulated`.
 
     Args:
         task: whose expert (`clean_expert` where there is one) the person plays.
         rig: the station's rig; its lanes are copied.
-        branch_rig: of the same station seed, `rig.lanes * manner.branches` lanes.
-        seed: of the person.
-        manner: how the person behaves.
+        seed: of the person, and of the rig.
+        options: the fields of `Manner`.
+
+    Raises:
+        FileProblem: an option that no manner has, or a value that none can have.
+        UsageError: the station's rig, or the task's, is no simulation that can be copied.
     """
 
-    def __init__(self, task: Task, rig: Copied, branch_rig: BranchRig, seed: int, manner: Manner) -> None:
-        self._task, self._rig, self._branch_rig, self._manner = task, rig, branch_rig, manner
+    options: ClassVar = Manner
+
+    def __init__(self, task: Task, rig: Rig, seed: int, options: Mapping[str, object]) -> None:
+        self._task, self._manner = task, parse(Manner, options, "operator_options")
+        branch_rig = task.rig(rig.lanes * self._manner.branches, seed)
+        if not isinstance(rig, Copied) or not isinstance(branch_rig, BranchRig):
+            raise UsageError(
+                f"A simulated operator of {task.spec.name} needs a rig with snapshot, restore and truth; "
+                "leave `operator` empty on real robots and where the simulation cannot be copied."
+            )
+        self._rig, self._branch_rig = rig, branch_rig
         self._seed = seed
         clean = getattr(task, "clean_expert", None)
         self._expert: Policy = clean() if callable(clean) else task.expert(seed)  # pyright: ignore[reportAttributeAccessIssue]
@@ -222,20 +248,3 @@ class _Player:
             self._command[row] = chunk[used]
             self._chunks[row] = (chunk, used + 1)
         return self._command
-
-
-def open_operator(task: Task, rig: Rig, seed: int, options: Mapping[str, object]) -> SimulatedOperator:
-    """The operator of a simulated station (plug-in `simulated`); options: the fields of `Manner`.
-
-    Raises:
-        FileProblem: an option that no manner has.
-        UsageError: the station's rig, or the task's, is no simulation that can be copied.
-    """
-    manner = parse(Manner, options, "operator_options")
-    branch_rig = task.rig(rig.lanes * manner.branches, seed)
-    if not isinstance(rig, Copied) or not all(hasattr(branch_rig, name) for name in ("restore", "truth")):
-        raise UsageError(
-            f"A simulated operator of {task.spec.name} needs a rig with snapshot, restore and truth; "
-            "leave `operator` empty on real robots and where the simulation cannot be copied."
-        )
-    return SimulatedOperator(task, rig, branch_rig, seed, manner)  # pyright: ignore[reportArgumentType]

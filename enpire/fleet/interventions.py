@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, cast
 
+from enpire.files import parse
 from enpire.fleet.chunks import LoadedPolicy
 from enpire.interfaces import Rig, Task
+from enpire.plugins import load
 from enpire.types import FloatArray, IntArray, MaskArray, Observation, Order
 
 
@@ -42,3 +44,14 @@ class Intervener(Protocol):
 
 OpenOperator = Callable[[Task, Rig, int, Mapping[str, object]], Intervener]
 """What a plug-in of the group `operators` is: called with the task, the station's rig, seed and `operator_options`."""
+
+
+def require_operator(name: str, options: Mapping[str, object]) -> None:
+    """Say before any station starts that an operator cannot be.
+
+    Raises:
+        EnpireError: there is no such plug-in, or the settings class in its attribute `options` refuses the options.
+    """
+    taken = cast("type | None", getattr(load("operators", name), "options", None))
+    if taken is not None:
+        parse(taken, options, "operator_options")

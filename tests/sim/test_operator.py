@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from enpire.campaign import Campaign, Rounds, Stations
-from enpire.errors import UsageError
+from enpire.errors import FileProblem, UsageError
 from enpire.fleet.chunks import LoadedPolicy
 from enpire.fleet.handover import PERIODS
 from enpire.fleet.lanes import Lanes
@@ -19,7 +20,9 @@ from enpire.fleet.messages import Parcel
 from enpire.fleet.robot_keeper import RobotKeeper
 from enpire.fleet.scheduler import Scheduler, Seat
 from enpire.fleet.station_file import StationFile
+from enpire.home import open_home
 from enpire.interfaces import Rig
+from enpire.service import run_campaign
 from enpire.state import CampaignState
 from enpire.store import arrays
 from enpire.types import (
@@ -36,7 +39,7 @@ from enpire.types import (
 from policies.habc.segments import Cut, Part, cut, in_efficiency, labels
 from policies.training_data import Recorded
 from robot_drivers.mujoco_robot import open_rig
-from sim.operator import Manner, open_operator
+from sim.operator import Manner, SimulatedOperator
 from tests.sim.task_check.reach import Reach
 
 TASK = Reach()
@@ -84,7 +87,7 @@ def run(orders: Sequence[Order], lanes: Lanes, policy: Stalls | None = None) -> 
 
 def watched(count: int, manner: Manner) -> Lanes:
     rig = open_rig(TASK, count, SEED, {})
-    return Lanes(TASK, rig, 0, open_operator(TASK, rig, SEED, asdict(manner)))
+    return Lanes(TASK, rig, 0, SimulatedOperator(TASK, rig, SEED, asdict(manner)))
 
 
 def recording(parcel: Parcel) -> EpisodeArrays:
@@ -211,7 +214,7 @@ class Bare(Reach):
 
 def test_a_rig_that_cannot_be_copied_is_refused_in_a_sentence() -> None:
     with pytest.raises(UsageError, match="leave `operator` empty"):
-        open_operator(Bare(), Bare().rig(1, 0), 0, {})
+        SimulatedOperator(Bare(), Bare().rig(1, 0), 0, {})
 
 
 def orders_drawn(supervised: float) -> list[Order]:
@@ -237,3 +240,31 @@ def test_half_of_the_collection_is_supervised_and_drawn_before() -> None:
 def test_a_share_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="supervised must lie in"):
         Rounds(supervised=1.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"branches": 0}, "branches must be at least 2, not 0"), ({"branches": 1}, "at least 2"),
+        ({"look_every_ticks": 0}, "look_every_ticks must be at least 1"),
+        ({"adaptation_ticks": 0}, "adaptation_ticks must be at least 1"),
+        ({"least_hold_ticks": -5}, "least_hold_ticks must be at least 0"),
+        ({"reaction_ticks": [9, 3]}, r"reaction_ticks must be \[least, most\], from 0 up, not \[9, 3\]"),
+        ({"hands_back": 3.0}, r"hands_back and tremor must lie in \[0, 1\], not 3"),
+        ({"tremor": -1.0}, r"hands_back and tremor must lie in \[0, 1\]"), ({"nope": 1}, "unknown key 'nope'"),
+    ],
+)  # fmt: skip
+def test_a_manner_that_nobody_has_is_refused_before_anything_starts(
+    options: Mapping[str, object], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(FileProblem, match=f"operator_options.*{said}"):
+        SimulatedOperator(TASK, TASK.rig(1, 0), 0, options)
+    plan = {
+        "name": "n", "task": "tests.sim.task_check.reach:Reach", "recipe": "habc_plus",
+        "stations": {"operator": "simulated", "operator_options": options},
+    }  # fmt: skip
+    (tmp_path / "n.yaml").write_text(yaml.safe_dump(plan))
+    home = open_home(tmp_path / "home")
+    with pytest.raises(FileProblem, match=f"operator_options.*{said}"):
+        run_campaign(tmp_path / "n.yaml", home)
+    assert not home.ledger.exists()
