@@ -5,6 +5,7 @@ Every method may be called from any thread and may take milliseconds: routes cal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,12 +95,12 @@ class Archive:
             raise UnknownName(f"Episode {order_id[:40]!r} has no picture {name[:60]!r}.")
         return found.bytes_of(name)
 
-    def events(self, after: int, campaign_id: str, limit: int) -> list[Event]:
-        """Events with a number above `after`, in order."""
+    def events(self, after: int, campaign_id: str, limit: int, kinds: Sequence[str] = ()) -> list[Event]:
+        """Events with a number above `after`, in order; of every kind where none is named."""
         if self._is_empty():
             return []
         with views.open_records(self._home) as records:
-            return records.reading.events(after, campaign_id, limit=limit)
+            return records.reading.events(after, campaign_id, kinds, limit)
 
     def _known(self, records: views.Records, campaign_id: str) -> str:
         if not records.reading.events(campaign_id=campaign_id, limit=1):

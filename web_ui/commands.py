@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from enpire.errors import UnknownName, UsageError
+from enpire.types import Event
+from enpire.watched import FATES
 from web_ui.documents import CommandDocument
 from web_ui.live import CommandState, LiveLab, Verb
 from web_ui.problems import Problem
@@ -69,6 +72,16 @@ class CommandDesk:
                 self._forget()
         return document
 
+    def learn(self, events: Iterable[Event]) -> None:
+        """Take over what the ledger says of commands that were not handed in here; those that were are followed."""
+        with self._lock:
+            for event in events:
+                command_id = str(event.body["command_id"])
+                if command_id not in self._began_s:
+                    self._commands[command_id] = _as_told(event, self._commands.get(command_id))
+            self._commands = dict(sorted(self._commands.items(), key=lambda item: item[1].requested_ms))
+            self._forget()
+
     def refresh(self) -> bool:
         """Ask the lab how far the open commands are; whether anything changed."""
         changed = False
@@ -92,8 +105,9 @@ class CommandDesk:
         return state, self._live.why(command_id) if state in ("accepted", "refused") else ""
 
     def open(self) -> list[CommandDocument]:
-        """Commands that are neither effective nor refused."""
-        return [document for document in self.all() if document.state in ("requested", "accepted")]
+        """Commands handed in here that are neither effective nor refused."""
+        settled = ("effective", "refused")
+        return [document for document in self.all() if document.id in self._began_s and document.state not in settled]
 
     def all(self) -> list[CommandDocument]:
         """Every command remembered, oldest first."""
@@ -111,5 +125,18 @@ class CommandDesk:
     def _forget(self) -> None:
         while len(self._commands) > KEPT:
             oldest = next(iter(self._commands))
-            del self._commands[oldest], self._began_s[oldest]
+            del self._commands[oldest]
+            self._began_s.pop(oldest, None)
             self._by_key = {key: entry for key, entry in self._by_key.items() if entry[1] != oldest}
+
+
+def _as_told(event: Event, before: CommandDocument | None) -> CommandDocument:
+    """A command after an event of the ledger that says how far it is."""
+    verb, station, by, reason, why = (
+        str(event.body.get(name, "")) for name in ("verb", "station", "by", "reason", "why")
+    )
+    requested_ms = before.requested_ms if before else event.stamp_ns // 1_000_000
+    return CommandDocument(
+        id=str(event.body["command_id"]), verb=verb, target=station, by=by, reason=reason, state=FATES[event.kind],
+        requested_ms=requested_ms, why=why,
+    )  # fmt: skip

@@ -129,7 +129,7 @@ class CommandDocument:
     requested_ms: int
     """Wall clock, milliseconds."""
     took_s: float | None = None
-    """From the request until it was effective, as this server saw it."""
+    """From the request until it was effective, as this server saw it; None when it was not handed in here."""
     why: str = ""
     """Why it was refused."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from enpire.errors import EnpireError
 from enpire.snapshot import LabSnapshot, StationLine
+from enpire.watched import FATES
 from web_ui.archive import Archive
 from web_ui.commands import CommandDesk
 from web_ui.documents import (
@@ -34,7 +35,9 @@ LOOK_EVERY_S = 0.15
 FOLLOW_EVERY_S = 0.015
 """How often it is asked about commands that are on their way."""
 READ_EVERY_S = 2.0
-"""How often the ledger is read for a campaign that somebody watches."""
+"""How often the ledger is read for a campaign that somebody watches, and for commands."""
+COMMANDS_READ = 1000
+"""Events of commands that are read at once."""
 
 
 @dataclass(slots=True)
@@ -57,6 +60,8 @@ class Hub:
         self._watched: Counter[str] = Counter()
         self._phases = PhaseClocks()
         self._seen: LabSnapshot | None = None
+        self._told = ("", 0)
+        """Of which campaign the commands in the ledger were read, and up to which event."""
         self._asked = asyncio.Event()
         self._handed_in = asyncio.Event()
         self._moved_s = time.monotonic()
@@ -121,6 +126,7 @@ class Hub:
         """Read the campaigns that are watched, when the ledger grew; a broken ledger is shown, not hidden."""
         read: dict[str, int] = {}
         while True:
+            await self._read_commands()
             for topic in [name for name, count in self._watched.items() if count > 0 and name.startswith("campaign/")]:
                 campaign_id = topic.partition("/")[2]
                 try:
@@ -136,6 +142,21 @@ class Hub:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._asked.wait(), READ_EVERY_S)
             self._asked.clear()
+
+    async def _read_commands(self) -> None:
+        """Show what was asked of the running campaign in another way than through this server, as from a terminal."""
+        campaign_id = self._seen.campaign_id if self._seen else ""
+        after = self._told[1] if self._told[0] == campaign_id else 0
+        if not campaign_id:
+            return
+        try:
+            events = await asyncio.to_thread(self._archive.events, after, campaign_id, COMMANDS_READ, tuple(FATES))
+        except EnpireError:
+            return  # who asks for the campaign or its episodes is told why; the next look tries again
+        self._told = campaign_id, events[-1].seq if events else after
+        if events:
+            self._desk.learn(events)
+            self.post_commands()
 
     def handed_in(self) -> None:
         """A command was handed in: show it at once, and follow it closely."""

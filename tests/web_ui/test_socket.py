@@ -13,11 +13,13 @@ from starlette.testclient import WebSocketTestSession
 from starlette.websockets import WebSocketDisconnect
 
 from enpire.fleet.glance import Preview
+from enpire.store.ledger import SqliteLedger
 from tests.web_ui.conftest import Site
 from web_ui.documents import delta
 from web_ui.routes.socket import MOST_TOPICS
 
 SOCKET = "ws://127.0.0.1:8421/api/v1/socket"
+KINDS = ("command requested", "command accepted", "command effective")
 
 
 def patched(old: Any, patch: Any) -> Any:
@@ -79,6 +81,21 @@ def test_a_command_is_watched_until_it_is_effective(site: Site) -> None:
             states.append(document[command_id]["state"])
         assert states[0] == "requested"
         assert document[command_id]["took_s"] > 0
+
+
+def test_a_command_from_a_terminal_is_shown_with_who_gave_it(site: Site) -> None:
+    said = {"command_id": "C7", "verb": "pause campaign", "station": "", "by": "root", "reason": "the pins are used up"}
+    ledger = SqliteLedger(site.home / "ledger.db")
+    ledger.append([(kind, {"campaign_id": site.campaign_id, **said}) for kind in KINDS])
+    ledger.close()
+    with site.enter("viewer").websocket_connect(SOCKET) as socket:
+        socket.send_json({"subscribe": ["commands"]})
+        document = next_of(socket, "commands")["body"]
+        while "C7" not in document:
+            document = patched(document, next_of(socket, "commands")["body"])
+        told = document["C7"]
+        assert (told["by"], told["verb"], told["reason"]) == ("root", "pause campaign", "the pins are used up")
+        assert (told["state"], "took_s" in told) == ("effective", False)
 
 
 def test_a_campaign_is_sent_when_it_is_watched(site: Site) -> None:

@@ -2,16 +2,16 @@
 
 import { commands } from "../socket";
 import type { Command } from "../types";
-import { seconds, short } from "../format";
+import { clock, seconds, short } from "../format";
 
 const AT_STATIONS = new Set(["pause", "resume", "stop"]);
 const WAY = ["requested", "accepted", "effective"] as const;
 
 export function Deeds() {
-  const all = Object.values(commands.value ?? {});
+  const all = Object.values(commands.value ?? {}).sort((a, b) => a.requested_ms - b.requested_ms);
   if (!all.length) return null;
   const shown = all.slice(-6).reverse();
-  const times = all.filter((one) => one.verb === "stop" && one.state === "effective").map((one) => one.took_s ?? 0).sort((a, b) => a - b);
+  const times = all.filter((one) => one.verb === "stop" && one.state === "effective").flatMap((one) => one.took_s ?? []).sort((a, b) => a - b);
   const slowest = times[Math.max(0, Math.ceil(0.95 * times.length) - 1)];
   return (
     <section class="card">
@@ -34,10 +34,9 @@ export function LastDeed({ verbs, target }: { verbs: string[]; target: string })
 
 function Deed({ of }: { of: Command }) {
   const reached = WAY.indexOf(of.state as (typeof WAY)[number]);
-  const at = new Date(of.requested_ms).toLocaleTimeString("en-GB");
   return (
     <li data-command={of.verb} data-state={of.state} data-id={of.id}>
-      <span class="faint small num">{at}</span>
+      <span class="faint small num">{clock(of.requested_ms)}</span>
       <span><b>{of.verb[0]!.toUpperCase() + of.verb.slice(1)}</b> {of.target ? (of.target.length > 20 ? short(of.target) : of.target) : AT_STATIONS.has(of.verb) ? "the whole fleet" : ""} <span class="faint small">by {of.by}{of.reason && `: ${of.reason}`}</span></span>
       <span class="steps push">
         {of.state === "refused" ? <b class="refused">✕ refused{of.why && `: ${of.why}`}</b> : WAY.map((step, index) => (
@@ -47,7 +46,7 @@ function Deed({ of }: { of: Command }) {
           </>
         ))}
         {of.state === "accepted" && of.why && <b class="refused">{of.why}</b>}
-        {of.state === "effective" && <span class="num">in {seconds(of.took_s)}</span>}
+        {of.took_s !== undefined && of.state === "effective" && <span class="num">in {seconds(of.took_s)}</span>}
       </span>
     </li>
   );
