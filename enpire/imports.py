@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -17,11 +19,14 @@ from enpire.home import Home
 from enpire.ids import mint
 from enpire.interfaces import Task
 from enpire.plugins import load
+from enpire.state import JUDGED
 from enpire.store import durable, pictures, records
 from enpire.store.arrays import pack
+from enpire.store.connection import run
 from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
 from enpire.store.lerobot_import import Imported, import_dataset
+from enpire.store.lerobot_tables import read_about
 from enpire.types import SOURCE_EXPERT, Episode, Order, OutcomeKind, Purpose, Start, TaskSpec
 
 STATION, POLICY = "imported", "imported"
@@ -36,7 +41,9 @@ class Taken:
     episodes: int
     demonstrations: int
     known: int
-    """Left out, because the home has them under the same id."""
+    """Left out, because the home has them under the same id, or the campaign has the same states and commands."""
+    not_finite: tuple[str, ...]
+    """Left out, because nothing can learn from a number that is infinite or not there."""
     without_verdict: int
     """Taken, but nothing can be learned from them."""
 
@@ -50,23 +57,30 @@ def import_episodes(home: Home, root: Path, campaign: str, unsaid: OutcomeKind =
     count as from train starts.
 
     Raises:
-        FileProblem: the dataset is damaged or has other widths than the campaign's task.
+        FileProblem: the dataset is damaged, or has another rate, other names or widths than the campaign's task.
         UnknownName: the home has no such campaign.
         LedgerProblem: the campaign is running.
     """
     with views.open_records(home.root) as opened:
         campaign_id = views.find_campaign(opened, campaign)
         view = views.campaign_view(opened, campaign_id)
+        judged = _judged(opened, campaign_id)
     spec = cast("Callable[[], Task]", load("tasks", view.task))().spec
-    store, known = FolderStore(home.episodes), 0
+    _check_same_quantities(root, spec)
+    store, known, not_finite = FolderStore(home.episodes), 0, list[str]()
     made: list[tuple[Recording, Imported]] = []
     for index, one in enumerate(_fitting(root, spec)):
-        if _has(store, one.uid):
+        if not (np.isfinite(one.arrays.state).all() and np.isfinite(one.arrays.action).all()):
+            not_finite.append(one.uid)
+            continue
+        recording = _recording(one, index, campaign_id, view.task, len(view.rounds), unsaid)
+        if _has(store, one.uid) or _adds_nothing(recording.episode, judged):
             known += 1
             continue
-        made.append((_recording(one, index, campaign_id, view.task, len(view.rounds), unsaid), one))
+        made.append((recording, one))
     if not made:
-        raise UsageError(f"{root} holds no episode that this home does not have; {known} are known already.")
+        damaged = f" and {len(not_finite)} hold numbers that are not finite" if not_finite else ""
+        raise UsageError(f"{root} holds no episode to take: {known} are known already{damaged}.")
     _keep(home, store, campaign_id, made)
     episodes = [recording.episode for recording, _ in made]
     return Taken(
@@ -74,8 +88,53 @@ def import_episodes(home: Home, root: Path, campaign: str, unsaid: OutcomeKind =
         episodes=len(made),
         demonstrations=sum(item.order.purpose == "demonstrate" for item in episodes),
         known=known,
-        without_verdict=sum(item.outcome not in ("success", "failure") for item in episodes),
+        not_finite=tuple(not_finite),
+        without_verdict=sum(item.outcome not in JUDGED for item in episodes),
     )
+
+
+def _judged(opened: views.Records, campaign_id: str) -> dict[str, bool]:
+    """sha256 of the arrays of the campaign's episodes -> whether one with these arrays has a verdict."""
+    sql = "SELECT sha256, outcome FROM orders WHERE campaign_id = ? AND sha256 <> ''"
+    found: dict[str, bool] = {}
+    for sha256, outcome in run(opened.ledger.database, sql, (campaign_id,)):
+        found[sha256] = found.get(sha256, False) or outcome in JUDGED
+    return found
+
+
+def _adds_nothing(episode: Episode, judged: dict[str, bool]) -> bool:
+    """Whether the campaign has the same arrays; those without a verdict may come again with one (`unsaid`)."""
+    return episode.sha256 in judged and (judged[episode.sha256] or episode.outcome not in JUDGED)
+
+
+def _check_same_quantities(root: Path, spec: TaskSpec) -> None:
+    """FileProblem where the dataset says that its rate or its numbers are not the task's."""
+    about = read_about(root)
+    if not math.isclose(about.rate_hz, spec.rate_hz, rel_tol=0.01):
+        raise FileProblem(
+            f"{root} has {about.rate_hz:g} frames a second, the task {spec.name} {spec.rate_hz:g}: its commands would "
+            "run at another speed. Record at the task's rate, or import it into a campaign of its own task."
+        )
+    for key, bounds in (("observation.state", spec.state), ("action", spec.action)):
+        names, ours = about.names.get(key, ()), tuple(one.name for one in bounds)
+        if len(names) != len(ours) or _only_count(names) or _only_count(ours):
+            continue
+        for place, (theirs, our) in enumerate(zip(names, ours, strict=True)):
+            if theirs != our:
+                raise FileProblem(
+                    f"{root} calls number {place} of {key} {theirs!r}, the task {spec.name} {our!r}. If they are "
+                    f"the same quantities, write {list(ours)} as the names of {key} in its meta/info.json; otherwise "
+                    "import it into a campaign of its own task."
+                )
+
+
+def _only_count(names: Sequence[str]) -> bool:
+    """Whether names say no more than their order does, such as joint_0, joint_1."""
+    first = re.fullmatch(r"(\D*)(\d+)(\D*)", names[0]) if names else None
+    if first is None:
+        return False
+    stem, count, end = first.groups()
+    return tuple(names) == tuple(f"{stem}{int(count) + n:0{len(count)}}{end}" for n in range(len(names)))
 
 
 def _keep(home: Home, store: FolderStore, campaign_id: str, made: list[tuple[Recording, Imported]]) -> None:
@@ -141,7 +200,7 @@ def _recording(  # noqa: PLR0913 - an order's facts
     data = pack(one.arrays)
     outcome = unsaid if one.outcome == "unknown" else one.outcome
     episode = Episode(
-        order=order, outcome=outcome, cause="", confidence=1.0 if outcome in ("success", "failure", "unsafe") else 0.0,
+        order=order, outcome=outcome, cause="", confidence=float(outcome in JUDGED),
         ran_policy_id=POLICY, ticks=len(one.arrays.action), began_s=0.0, ended_s=0.0,
         sha256=hashlib.sha256(data).hexdigest(),
     )  # fmt: skip

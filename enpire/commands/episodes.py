@@ -205,6 +205,8 @@ def take(
     text += (
         f" {taken.without_verdict} have no verdict and teach nothing; see --unsaid." if taken.without_verdict else ""
     )
+    if taken.not_finite:
+        text += f" Left out, because a state or an action is not a finite number: {', '.join(taken.not_finite)}."
     answer(taken, as_json=as_json, text=text)
 
 

@@ -1,26 +1,20 @@
-"""Episodes from LeRobotDataset v3, ours or another tool's: numbers to the bit, pictures as the video has them.
-
-Reading goes to the files directly: LeRobot's own loader would ask the Hub when a file is broken.
-"""
+"""Episodes from LeRobotDataset v3, ours or another tool's: numbers to the bit, pictures as the video has them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from enpire.errors import FileProblem, MissingExtra
+from enpire.errors import FileProblem
 from enpire.store import arrays
-from enpire.store.lerobot_export import FIGURES, FORMAT, Figures
+from enpire.store.lerobot_export import FIGURES, Figures
+from enpire.store.lerobot_tables import Table, places, read_about, read_instructions
 from enpire.store.lerobot_video import Films, Pictures
-from enpire.types import OUTCOME_KINDS, SOURCE_HUMAN, SOURCE_POLICY, EpisodeArrays
-
-Columns = Mapping[str, npt.NDArray[Any]]
+from enpire.types import OUTCOME_KINDS, SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY, EpisodeArrays, OutcomeKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +24,7 @@ class Imported:
     uid: str
     """The order_id that it was recorded under, or the number of the episode in a foreign dataset."""
     instruction: str
-    outcome: Literal["success", "failure", "unsafe", "aborted", "invalid", "unknown"]
+    outcome: OutcomeKind
     """`unknown` where the dataset does not say."""
     arrays: EpisodeArrays
     figures: Figures
@@ -43,130 +37,90 @@ def import_dataset(root: Path, default_source: int = SOURCE_HUMAN) -> Iterator[I
     """The episodes of a LeRobotDataset v3, in its order.
 
     A foreign dataset does not say what was sensed after the last command, so its last state is repeated; where it does
-    not say who held the robot, `default_source` did (SOURCE_POLICY in frames that its `intervention` column denies).
-    FileProblem names what is missing.
+    not say who held the robot, `default_source` did (SOURCE_POLICY in frames that its `intervention` column denies, or
+    `complementary_info.is_intervention`, as LeRobot's HIL-SERL calls it). An episode's outcome is what `outcome` says,
+    else `next.success`, else `next.reward` where that is 1 in some frames of the dataset and 0 in all others.
+    FileProblem names what is missing or does not fit.
     """
-    info = _json(root / "meta" / "info.json")
-    if info.get("codebase_version") != FORMAT:
-        raise FileProblem(f"{root} is LeRobotDataset {info.get('codebase_version')}; only {FORMAT} can be read.")
-    instructions = _instructions(root)
-    columns = _columns(root)
-    for needed in ("observation.state", "action", "episode_index", "task_index"):
-        if needed not in columns:
-            raise FileProblem(f"{root} has no column {needed}; it has {sorted(columns)}.")
-    numbers = columns["episode_index"]
-    if len(numbers) != info.get("total_frames"):
-        raise FileProblem(f"{root} holds {len(numbers)} frames, its info.json says {info.get('total_frames')}.")
-    films = Films.of(root, info, _places(root))
-    cuts = np.flatnonzero(np.diff(numbers)) + 1
-    for rows in np.split(np.arange(len(numbers)), cuts) if len(numbers) else []:
-        part = {name: column[rows] for name, column in columns.items()}
-        yield _imported(part, instructions[int(part["task_index"][0])], default_source, films)
+    about, table, instructions = read_about(root), Table.read(root), read_instructions(root)
+    films = Films.of(root, about.said, places(root))
+    for needed in ("observation.state", "action", "episode_index", "task_index", *films.images):
+        if needed not in table:
+            raise FileProblem(f"{root} has no column {needed}; it has {sorted(table.columns)}.")
+    if len(table) != about.said.get("total_frames"):
+        raise FileProblem(f"{root} holds {len(table)} frames, its info.json says {about.said.get('total_frames')}.")
+    numbers, tasks, rewarded = table.whole("episode_index"), table.whole("task_index"), _is_rewarded(table)
+    begins = np.flatnonzero(np.diff(numbers, prepend=-1))
+    if len(np.unique(numbers[begins])) != len(begins):
+        raise FileProblem(f"The frames of an episode of {root} do not lie behind each other: it is damaged.")
+    for rows in np.split(np.arange(len(table)), begins)[1:]:
+        index, task = int(numbers[rows[0]]), int(tasks[rows[0]])
+        if task not in instructions:
+            raise FileProblem(f"Episode {index} of {root} has task_index {task}, which meta/tasks.parquet lacks.")
+        part = table.at(rows)
+        found = _arrays(part, default_source)
+        uid = str(part.columns["episode_uid"][0]) if "episode_uid" in part else f"episode-{index}"
+        arrays.check(found, f"The arrays of {uid}")
+        yield Imported(
+            uid=uid, instruction=instructions[task], outcome=_outcome(part, rewarded), arrays=found,
+            figures=_figures(part, found.chunk), pictures=films.pictures(index, part.columns, len(rows)),
+        )  # fmt: skip
 
 
-def _imported(part: Columns, instruction: str, default_source: int, films: Films) -> Imported:
-    state = part["observation.state"].astype(np.float32)
-    after = part["next.state"][-1:].astype(np.float32) if "next.state" in part else state[-1:]
-    ticks = len(state)
-    found = EpisodeArrays(
+def _arrays(part: Table, default_source: int) -> EpisodeArrays:
+    state = part.vectors("observation.state")
+    after = part.vectors("next.state")[-1:] if "next.state" in part else state[-1:]
+    if after.shape != state[-1:].shape:
+        raise FileProblem(
+            f"{part.root} has {after.shape[1]} numbers in next.state and {state.shape[1]} in observation.state; they "
+            "must be the same ones."
+        )
+    return EpisodeArrays(
         state=np.concatenate([state, after]),
-        action=part["action"].astype(np.float32),
-        source=_source(part, default_source, ticks),
-        chunk=part["chunk"].astype(np.int32) if "chunk" in part else np.full(ticks, -1, np.int32),
+        action=part.vectors("action"),
+        source=_source(part, default_source),
+        chunk=part.whole("chunk").astype(np.int32) if "chunk" in part else np.full(len(part), -1, np.int32),
     )
-    index = int(part["episode_index"][0])
-    uid = str(part["episode_uid"][0]) if "episode_uid" in part else f"episode-{index}"
-    arrays.check(found, f"The arrays of {uid}")
-    return Imported(
-        uid=uid, instruction=instruction, outcome=_outcome(part), arrays=found, figures=_figures(part, found.chunk),
-        pictures=films.pictures(index, part, ticks),
-    )  # fmt: skip
 
 
-def _figures(part: Columns, chunk: npt.NDArray[np.int32]) -> Figures:
-    if not all(name in part for name in ("judged", *FIGURES)) or not part["judged"].astype(bool).all():
+def _figures(part: Table, chunk: npt.NDArray[np.int32]) -> Figures:
+    if not all(name in part for name in ("judged", *FIGURES)) or not (part.numbers("judged") == 1).all():
         return {}
     _, first = np.unique(arrays.decision_of(chunk), return_index=True)
-    return {name: [float(value) for value in part[name].astype(np.float32)[first]] for name in FIGURES}
+    return {name: part.numbers(name)[first].tolist() for name in FIGURES}
 
 
-def _source(part: Columns, default_source: int, ticks: int) -> npt.NDArray[np.uint8]:
-    if "source" in part and np.issubdtype(part["source"].dtype, np.integer):
-        return part["source"].astype(np.uint8)
-    if "intervention" in part:
-        return np.where(part["intervention"].astype(bool), SOURCE_HUMAN, SOURCE_POLICY).astype(np.uint8)
-    return np.full(ticks, default_source, np.uint8)
+def _source(part: Table, default_source: int) -> npt.NDArray[np.uint8]:
+    if "source" in part and part.columns["source"].dtype.kind in "iu":
+        codes = part.whole("source")
+        if not 0 <= codes.min() <= codes.max() <= SOURCE_EXPERT:
+            raise FileProblem(
+                f"{part.root} has source codes {codes.min()} to {codes.max()}; 0 to {SOURCE_EXPERT} are allowed."
+            )
+        return codes.astype(np.uint8)
+    for name in ("intervention", "complementary_info.is_intervention"):
+        if name in part:
+            human = part.numbers(name)
+            who = np.where(human != 0, SOURCE_HUMAN, SOURCE_POLICY)
+            return np.where(np.isnan(human), default_source, who).astype(np.uint8)
+    return np.full(len(part), default_source, np.uint8)
 
 
-def _outcome(part: Columns) -> Literal["success", "failure", "unsafe", "aborted", "invalid", "unknown"]:
-    said = str(part["outcome"][0]) if "outcome" in part else ""
+def _outcome(part: Table, rewarded: bool) -> OutcomeKind:
+    said = str(part.columns["outcome"][0]) if "outcome" in part else ""
     for kind in OUTCOME_KINDS:
         if kind == said:
             return kind
-    if "next.success" in part:
-        return "success" if bool(part["next.success"].astype(bool).any()) else "failure"
+    for name in ("next.success", "next.reward")[: 1 + rewarded]:
+        told = part.numbers(name) if name in part else np.zeros(0)
+        if len(told := told[~np.isnan(told)]):
+            return "success" if told.any() else "failure"
     return "unknown"
 
 
-def _places(root: Path) -> Iterator[Mapping[str, object]]:
-    """The rows of meta/episodes, without the statistics; none where a dataset has no such file."""
-    parquet, broken = _parquet()
-    for file in sorted((root / "meta" / "episodes").rglob("*.parquet")):
-        try:
-            names = [name for name in parquet.read_schema(file).names if not name.startswith("stats/")]
-            rows = parquet.read_table(file, columns=names).to_pylist()
-        except (broken, OSError) as error:
-            raise FileProblem(f"{file} cannot be read: {error}.") from error
-        yield from rows
-
-
-def _columns(root: Path) -> dict[str, npt.NDArray[Any]]:
-    parquet, broken = _parquet()
-    files = sorted((root / "data").rglob("*.parquet"))
-    if not files:
-        raise FileProblem(f"{root} has no parquet file below data: it is not a complete LeRobotDataset.")
-    gathered: dict[str, list[npt.NDArray[Any]]] = {}
-    for file in files:
-        try:
-            table = parquet.read_table(file)
-        except (broken, OSError) as error:
-            raise FileProblem(
-                f"{file} cannot be read: {error}. A recording that was killed leaves such files."
-            ) from error
-        for name in table.column_names:
-            listed = table[name].to_pylist()
-            single = np.empty(len(listed), object)
-            single[:] = listed
-            column = single if listed and isinstance(listed[0], dict) else np.asarray(listed)
-            gathered.setdefault(name, []).append(column)
-    return {name: np.concatenate(parts) for name, parts in gathered.items()}
-
-
-def _instructions(root: Path) -> dict[int, str]:
-    parquet, broken = _parquet()
-    path = root / "meta" / "tasks.parquet"
-    try:
-        table = parquet.read_table(path)
-    except (broken, OSError) as error:
-        raise FileProblem(f"{path} cannot be read: {error}.") from error
-    (texts,) = (name for name in table.column_names if name != "task_index")
-    return dict(zip(table["task_index"].to_pylist(), table[texts].to_pylist(), strict=True))
-
-
-def _parquet() -> tuple[Any, type[Exception]]:
-    try:
-        import pyarrow  # pyright: ignore[reportMissingTypeStubs]
-        from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"LeRobot's files need pyarrow ({error}): pip install 'enpire[lerobot]'.") from error
-    return parquet, cast(Any, pyarrow).ArrowException
-
-
-def _json(path: Path) -> Mapping[str, object]:
-    try:
-        content: object = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise FileProblem(f"{path} cannot be read: {error}. It must be a LeRobotDataset {FORMAT}.") from error
-    if not isinstance(content, dict):
-        raise FileProblem(f"{path} must be a JSON object.")
-    return cast(dict[str, object], content)
+def _is_rewarded(table: Table) -> bool:
+    """Whether rewards say which episodes succeeded: some frames have 1, all others 0."""
+    if "next.reward" not in table:
+        return False
+    told = table.numbers("next.reward")
+    return set(np.unique(told[~np.isnan(told)])) == {0.0, 1.0}

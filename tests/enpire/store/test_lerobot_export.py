@@ -22,6 +22,7 @@ from enpire.store.arrays import decision_of, unpack
 from enpire.store.lerobot_export import Beside, export_dataset
 from enpire.store.lerobot_import import import_dataset
 from enpire.types import SOURCE_HUMAN, Bounds, Episode, OutcomeKind, TaskSpec
+from tests.enpire.foreign_dataset import columns, written
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -167,25 +168,13 @@ def test_a_damaged_dataset_is_refused(
 
 
 def test_a_foreign_dataset_is_read_with_what_it_says(tmp_path: Path) -> None:
-    from pyarrow import parquet, table
-
-    (tmp_path / "data" / "chunk-000").mkdir(parents=True)
-    (tmp_path / "meta").mkdir()
-    (tmp_path / "meta" / "info.json").write_text('{"codebase_version": "v3.0", "total_frames": 5}')
-    parquet.write_table(table({"task_index": [0], "task": ["stack"]}), tmp_path / "meta" / "tasks.parquet")
-    columns = {
-        "observation.state": [[float(n)] for n in range(5)],
-        "action": [[1.0]] * 5,
-        "episode_index": [0, 0, 0, 1, 1],
-        "task_index": [0] * 5,
-        "intervention": [False, True, False, False, True],
-    }
-    parquet.write_table(table(columns), tmp_path / "data" / "chunk-000" / "file-000.parquet")
-    first, second = import_dataset(tmp_path)
+    cells = columns()
+    held = [False, True, False, False, True, *[False] * 7]
+    first, second = import_dataset(written(tmp_path / "set", cells | {"intervention": held}))
     assert (first.uid, second.uid, first.outcome, first.instruction) == ("episode-0", "episode-1", "unknown", "stack")
-    assert first.arrays.state[:, 0].tolist() == [0, 1, 2, 2]
-    assert first.arrays.source.tolist() == [0, 1, 0]
-    assert second.arrays.chunk.tolist() == [-1, -1]
+    assert np.array_equal(first.arrays.state[-2:], np.array([cells["observation.state"][4]] * 2, np.float32))
+    assert first.arrays.source.tolist() == [0, 1, 0, 0, 1]
+    assert second.arrays.chunk.tolist() == [-1] * 7
 
 
 def _filmed(ticks: int, phase: int) -> list[dict[str, np.ndarray]]:
@@ -238,28 +227,14 @@ def test_pictures_come_back_within_the_loss_of_the_codec(tmp_path: Path) -> None
 
 
 def test_a_foreign_dataset_may_hold_its_pictures_one_by_one(tmp_path: Path) -> None:
-    from pyarrow import parquet, table
-
     (image,) = ({**seen}["top"] for seen in _filmed(1, 0))
-    (tmp_path / "data").mkdir()
-    (tmp_path / "meta").mkdir()
-    cameras = {"observation.images.top": {"dtype": "image", "shape": [64, 96, 3]}}
-    about = {"codebase_version": "v3.0", "total_frames": 2, "fps": 20, "features": cameras}
-    (tmp_path / "meta" / "info.json").write_text(json.dumps(about))
-    parquet.write_table(table({"task_index": [0], "task": ["stack"]}), tmp_path / "meta" / "tasks.parquet")
+    info = {"features": {"observation.images.top": {"dtype": "image", "shape": [64, 96, 3]}}}
     cell = {"bytes": pictures.png(image), "path": "0.png"}
-    columns = {
-        "observation.state": [[0.0], [1.0]],
-        "observation.images.top": [cell, cell],
-        "action": [[1.0]] * 2,
-        "episode_index": [0, 0],
-        "task_index": [0, 0],
-    }
-    parquet.write_table(table(columns), tmp_path / "data" / "file-000.parquet")
-    (one,) = import_dataset(tmp_path)
+    root = written(tmp_path / "set", columns() | {"observation.images.top": [cell] * 12}, info=info)
+    one, _ = import_dataset(root)
     assert one.pictures is not None
     found = list(one.pictures())
-    assert len(found) == 2
+    assert len(found) == 5
     assert np.array_equal(found[1]["top"], image)
 
 
