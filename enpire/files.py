@@ -62,6 +62,16 @@ def read_yaml(path: Path) -> Mapping[str, object]:
     return cast("Mapping[str, object]", content)
 
 
+def read_json(path: Path) -> object:
+    """What a JSON file holds; FileProblem when it cannot be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise FileProblem(f"The file {path} cannot be read: {problem.strerror}.") from problem
+    except (ValueError, RecursionError) as problem:
+        raise FileProblem(f"The file {path} is not JSON: {problem}.") from problem
+
+
 def parse[T](cls: type[T], mapping: object, where: str) -> T:
     """A dataclass from a mapping, checked field by field; `where` begins the sentence of an error."""
     if not isinstance(mapping, Mapping):

@@ -17,13 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from enpire.errors import EnpireError, RobotProblem, TransportProblem
-from enpire.files import parse
+from enpire.files import parse, plain, read_json
 from enpire.fleet.fields import Fields
-from enpire.fleet.questions import SCHEMA, Message, error_out
+from enpire.fleet.questions import Message, error_out
 from enpire.processes import end_last
 from robot_drivers.guard_door import NOBODY, Door
 from robot_drivers.guard_rules import CommandRate, GuardRules, Ticket
-from robot_drivers.guard_settings import GuardSettings, open_guarded_rig
+from robot_drivers.guard_settings import Card, GuardSettings, open_guarded_rig
 from robot_drivers.guard_worker import GuardWorker, Job
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.latch import Latch
@@ -275,17 +275,17 @@ class Guard:
 
 
 def _write_card(settings: GuardSettings, address: str) -> None:
-    card = {"pid": os.getpid(), "socket": address, "schema": SCHEMA}
+    card = Card(pid=os.getpid(), socket=address)
     # Whole or not at all, but not durable: it is worth nothing after this process.
     staged = settings.card.with_suffix(".new")
-    staged.write_text(json.dumps(card), encoding="utf-8")
+    staged.write_text(json.dumps(plain(card)), encoding="utf-8")
     staged.replace(settings.card)
 
 
 def main(arguments: list[str]) -> int:
     """Run one guard from a settings file; the exit code is 1 with a sentence when it cannot start."""
     try:
-        settings = parse(GuardSettings, json.loads(Path(arguments[0]).read_text(encoding="utf-8")), arguments[0])
+        settings = parse(GuardSettings, read_json(Path(arguments[0])), arguments[0])
         settings = replace(settings, folder=settings.folder.absolute())  # people may look for it from anywhere
         # Held until the process ends: two guards never own one robot.
         lock = os.open(settings.folder / "guard.lock", os.O_RDWR | os.O_CREAT, 0o600)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from enpire.errors import EnpireError, RobotProblem, UsageError
+from enpire.errors import EnpireError, FileProblem, RobotProblem, UsageError
 from enpire.files import parse, plain
 from enpire.fleet.fields import Fields
 from enpire.fleet.questions import (
@@ -31,7 +31,7 @@ from enpire.fleet.questions import (
 from enpire.interfaces import Task
 from enpire.store import durable
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
-from robot_drivers.guard_settings import GuardSettings
+from robot_drivers.guard_settings import GuardSettings, read_card
 from robot_drivers.latch import Latch
 from robot_drivers.resume_code import read
 from robot_drivers.streams import GuardGone, exchange
@@ -49,10 +49,11 @@ class Control:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(ANSWER_S)
         try:
-            self._socket.connect(json.loads(card.read_text(encoding="utf-8"))["socket"])
-        except (OSError, ValueError, KeyError) as problem:
+            self._socket.connect(read_card(card).socket)
+        except (OSError, FileProblem) as problem:
             self._socket.close()
-            raise RobotProblem(f"No guard answers at {card}: {problem}. Start the station of that robot.") from problem
+            why = str(problem).removesuffix(".")
+            raise RobotProblem(f"No guard answers at {card}: {why}. Start the station of that robot.") from problem
         self.address: str = self._socket.getpeername()
         self._lock = threading.Lock()
         self._folder = card.parent
@@ -287,8 +288,8 @@ def _answers(card: Path) -> bool:
 def _pid(card: Path) -> int:
     """Of the guard that wrote the card; 0 when none did yet."""
     try:
-        return int(json.loads(card.read_text(encoding="utf-8"))["pid"])
-    except (OSError, ValueError, KeyError):
+        return read_card(card).pid
+    except FileProblem:
         return 0
 
 

@@ -9,6 +9,8 @@ from typing import Literal, cast
 
 from enpire import plugins
 from enpire.errors import UsageError
+from enpire.files import parse, read_json
+from enpire.fleet.questions import SCHEMA
 from enpire.interfaces import Task
 from robot_drivers.driver_file import load_robot
 from robot_drivers.guarded_rig import GuardedRig
@@ -47,6 +49,13 @@ class GuardSettings:
     realtime_priority: bool = False
     """Ask the system for SCHED_FIFO; needs the right to do so."""
 
+    def __post_init__(self) -> None:
+        """Refuse what no guard could keep."""
+        least = {"lanes": 1, "seed": 0, "watchdog_periods": 1, "watchdog_s": 0, "linger_s": 0}
+        for name, at_least in least.items():
+            if not getattr(self, name) >= at_least:
+                raise ValueError(f"{name} must be at least {at_least}, not {getattr(self, name)}.")
+
     @property
     def latch(self) -> Path:
         """The latch file."""
@@ -56,6 +65,22 @@ class GuardSettings:
     def card(self) -> Path:
         """Where the guard that runs says how to reach it."""
         return self.folder / "guard.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """How to reach a guard that runs."""
+
+    pid: int
+    socket: str
+    """Path of its socket."""
+    schema: int = SCHEMA
+    """Of what is said over it."""
+
+
+def read_card(path: Path) -> Card:
+    """The card of a guard that runs; FileProblem when there is none, or it is damaged."""
+    return parse(Card, read_json(path), str(path))
 
 
 def open_guarded_rig(settings: GuardSettings) -> GuardedRig:

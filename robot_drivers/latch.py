@@ -100,10 +100,10 @@ def _digest(body: object) -> str:
 def _parsed(text: str) -> LatchState | None:
     try:
         content = json.loads(text)
-    except ValueError:
-        return None
-    body = content.get("body") if isinstance(content, dict) else None
-    if not isinstance(body, dict) or content.get("sha256") != _digest(body):
+        body = content.get("body") if isinstance(content, dict) else None
+        if not isinstance(body, dict) or content.get("sha256") != _digest(body):
+            return None
+    except (ValueError, RecursionError):
         return None
     latched, cause, nonce = body.get("latched"), body.get("cause"), body.get("nonce")
     if not isinstance(latched, bool) or not isinstance(cause, str) or not isinstance(nonce, str):

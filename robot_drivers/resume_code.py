@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enpire.errors import FileProblem, RobotProblem
-from enpire.files import parse, plain
+from enpire.files import parse, plain, read_json
 from enpire.store import durable
 
 LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -57,10 +57,10 @@ def keep(folder: Path, code: str) -> None:
 def read(folder: Path) -> ResumeCheck:
     """What checks the code of a robot; RobotProblem when it has none, or the file is damaged."""
     try:
-        return parse(ResumeCheck, json.loads(_path(folder).read_text(encoding="utf-8")), str(_path(folder)))
-    except (OSError, ValueError, FileProblem) as problem:
+        return parse(ResumeCheck, read_json(_path(folder)), str(_path(folder)))
+    except FileProblem as problem:
         raise RobotProblem(
-            f"Nobody can resume this robot without a code ({problem}); make one with `enpire robot code {folder}`, then"
+            f"Nobody can resume this robot without a code. {problem} Make one with `enpire robot code {folder}`, then"
             " start its station again."
         ) from problem
 

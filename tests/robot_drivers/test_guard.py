@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from enpire.errors import EnvelopeViolation, RobotProblem, UsageError
+from enpire.errors import EnvelopeViolation, FileProblem, RobotProblem, UsageError
 from enpire.files import plain
-from robot_drivers.guard_client import Control, open_guarded
+from robot_drivers.guard import main
+from robot_drivers.guard_client import Control, open_guarded, open_rig
 from robot_drivers.guard_settings import GuardSettings
+from tests.enpire.fleet.reach_task import ReachTask
 from tests.robot_drivers.guarded_arm import HOME, ONE, PATIENT_S, acts, lines, resume, slow, until
 
 
@@ -46,6 +48,42 @@ def test_a_wrong_driver_file_is_explained(settings, text, sentence):
     plain = GuardSettings(driver=settings.driver, folder=settings.folder)
     with pytest.raises(RobotProblem, match=sentence):
         open_guarded(plain)
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", '{"socket": 5}', "{", "[" * 200_000, '{"pid": 1, "schema": 1, "socket": "a"}']
+)
+def test_a_card_that_is_none_is_one_sentence_and_the_next_guard_writes_a_new_one(settings, content):
+    settings.folder.mkdir(exist_ok=True)
+    settings.card.write_text(content)
+    with pytest.raises(RobotProblem, match="No guard answers at .*guard.json.* Start the station of that robot"):
+        Control(settings.card)
+    open_guarded(settings).close()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("watchdog_periods", 0),
+        ("watchdog_periods", -3.0),
+        ("watchdog_s", -1),
+        ("linger_s", -5),
+        ("lanes", 0),
+        ("seed", -1),
+    ],
+)
+def test_a_setting_that_no_guard_can_keep_is_refused(tmp_path, key, value):
+    told = {"driver": "fake", "folder": str(tmp_path), key: value}
+    with pytest.raises(FileProblem, match=f"The guard of a station file: {key} must be at least .*, not {value}"):
+        open_rig(ReachTask(), 1, 0, {"guard": told})
+
+
+@pytest.mark.parametrize(("content", "sentence"), [("{", "is not JSON"), ("[]", "must be a mapping of keys to values")])
+def test_a_settings_file_that_is_none_is_one_sentence(tmp_path, capsys, content, sentence):
+    told = tmp_path / "left.json"
+    told.write_text(content)
+    assert main([str(told)]) == 1
+    assert sentence in capsys.readouterr().err
 
 
 def test_a_driver_without_an_envelope_is_refused(tmp_path):

@@ -97,7 +97,7 @@ def test_a_code_that_is_made_while_the_guard_runs_opens_nothing_yet(rig, setting
 
 def test_a_robot_that_nobody_could_resume_does_not_start(settings):
     (settings.folder / "resume.json").unlink()
-    with pytest.raises(RobotProblem, match=r"make one with `enpire robot code .*arm`"):
+    with pytest.raises(RobotProblem, match=r"Make one with `enpire robot code .*arm`"):
         open_guarded(settings)
 
 

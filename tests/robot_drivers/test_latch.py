@@ -126,7 +126,11 @@ def test_a_missing_latch_is_opened_at_the_second_asking(latch):
     assert latch.is_open
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"body": 3}', "\x00\xff", '{"body": {"latched": false}}'])
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", '{"body": 3}', "\x00\xff", '{"body": {"latched": false}}', "[" * 200_000, '{"body": ' * 200_000],
+)
 def test_what_is_no_latch_is_latched(latch, content):
     latch.path.write_bytes(content.encode("latin-1"))
     assert latch.read().latched
+    assert not latch.is_open
