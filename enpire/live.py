@@ -66,8 +66,8 @@ def phase_text(lab: Lab) -> str:
 
 
 def champion_interval(state: CampaignState) -> Interval | None:
-    """Success of the champion on hidden starts so far: its gates, or the base's own measure."""
-    count = state.base if state.champion == state.base_policy else state.trials.get(state.champion)
+    """Success of the champion over all its trials on hidden starts, as `enpire.views` counts it from the records."""
+    count = state.hidden.get(state.champion)
     return wilson(count.successes, count.n) if count is not None and count.n else None
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enpire.gate import Decision, Side, Trial, given_again
 from enpire.intervals import lower_bound
 from enpire.proposals import Ideas
-from enpire.types import Episode, Order, OutcomeKind, Purpose, never_began
+from enpire.types import HIDDEN, Episode, Order, OutcomeKind, Purpose, never_began
 
 JUDGED: frozenset[OutcomeKind] = frozenset({"success", "failure", "unsafe"})
 """Outcomes that a verdict gave."""
@@ -215,6 +215,8 @@ class CampaignState:
     early_stops: EarlyStops = field(default_factory=EarlyStops)
     trials: dict[str, Count] = field(default_factory=dict[str, Count])
     """Version -> its trials on hidden starts in gates, without those that came to no verdict (an operator's stop)."""
+    hidden: dict[str, Count] = field(default_factory=dict[str, Count])
+    """Version -> all its trials on hidden starts that came to a verdict: base measure, gates, confirmations."""
     training: Training | None = None
     failures_in_a_row: int = 0
     """Training runs of the campaign's own recipe that failed since the last that did not."""
@@ -266,6 +268,7 @@ class CampaignState:
         self.outcomes[episode.outcome] += 1
         if episode.outcome == "unknown":
             self.unknown[order.order_id] = order
+        self._measure(order, episode)
         if order.purpose in {"demonstrate", "collect"}:
             self._gather(order, episode)
         elif order.purpose == "gate":
@@ -287,12 +290,17 @@ class CampaignState:
         self.ended[order.order_id] = episode.outcome
         self.outcomes["unknown"] -= 1
         self.outcomes[episode.outcome] += 1
+        self._measure(order, episode)
         if order.purpose in {"demonstrate", "collect"}:
             self._gather(order, episode)
         elif order.purpose == "base" and not self.base_measured:
             self.base.correct(episode)
         elif order.purpose == "confirm" and self.confirmation and order.policy_id == self.confirmation.policy_id:
             self.confirmation.ended.correct(episode)
+
+    def _measure(self, order: Order, episode: Episode) -> None:
+        if order.purpose in HIDDEN and episode.outcome in JUDGED:
+            self.hidden.setdefault(order.policy_id, Count()).add(episode.outcome == "success")
 
     def _gather(self, order: Order, episode: Episode) -> None:
         """Demonstrations and data collection."""

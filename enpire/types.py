@@ -20,6 +20,8 @@ Split = Literal["train", "holdout", "confirm"]
 Purpose = Literal["demonstrate", "collect", "base", "gate", "confirm"]
 """Why a robot moves: teacher's demonstrations, data for the learner, the base policy's success rate, a gate's trial,
 the confirmation."""
+HIDDEN: tuple[Purpose, ...] = ("base", "gate", "confirm")
+"""Purposes that run on hidden starts: a version's success is measured over all of them."""
 OutcomeKind = Literal["success", "failure", "unsafe", "aborted", "invalid", "unknown"]
 OUTCOME_KINDS: tuple[OutcomeKind, ...] = ("success", "failure", "unsafe", "aborted", "invalid", "unknown")
 REFUSED = "refused"

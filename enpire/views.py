@@ -41,10 +41,8 @@ from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.pictures import shown
 from enpire.store.reading import ENDED, OPEN, Page, Reading
 from enpire.store.rows import OrderRow
-from enpire.types import MOVING, OUTCOME_KINDS, PHASES, Event, Purpose, never_began
+from enpire.types import HIDDEN, MOVING, OUTCOME_KINDS, PHASES, Event, Purpose, never_began
 
-HIDDEN: tuple[Purpose, ...] = ("base", "gate", "confirm")
-"""Purposes that run on hidden starts."""
 MARKS = tuple(kind for kind in KINDS if kind.startswith("campaign "))
 
 

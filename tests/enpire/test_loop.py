@@ -17,15 +17,18 @@ from enpire.fold import rebuilt
 from enpire.gate import REPLACED, GateRule
 from enpire.home import Home, open_home
 from enpire.lab import Lab
+from enpire.live import champion_interval
 from enpire.loop import run, turn
 from enpire.recipe import Recipe
 from enpire.recompute import recompute
 from enpire.state import CampaignState, Confirmation, Count
+from enpire.steps.ending import ending, wind_up
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.pictures import keep
 from enpire.store.records import order_from
 from enpire.types import Order
+from enpire.views import campaign_view, open_records
 from tests.enpire.pretend_fleet import Coin, PretendFleet, delivered
 from tests.enpire.store.store_samples import an_order
 
@@ -83,6 +86,28 @@ def test_a_campaign_goes_from_demonstrations_to_a_confirmed_champion(home: Home)
     assert issued(ledger) == sum(lab.state.outcomes.values())
     assert ledger.verify() > 0
     assert rebuilt(ledger, lab.state.campaign_id) == lab.state
+    ledger.close()
+
+
+def test_the_champion_has_the_same_rate_live_as_in_the_records(home: Home) -> None:
+    ledger = SqliteLedger(home.ledger)
+    lab = lab_of(home, ledger)
+    seen: set[str] = set()
+    over = None
+    while over is None:
+        turn(lab)
+        over, gate, champion = ending(lab), lab.state.gate, lab.state.champion
+        if over or (gate is not None and len(gate.trials) > 8 and champion not in seen):
+            seen.add(champion)
+            live = champion_interval(lab.state)
+            with open_records(home.root) as records:
+                told = campaign_view(records, lab.state.campaign_id).champion
+            assert live is not None
+            assert told is not None
+            assert (live.successes, live.n) == (told.successes, told.n)
+    assert len(seen) > 1
+    assert lab.state.base_policy in seen, "the base too, which had a measure of its own"
+    wind_up(lab)
     ledger.close()
 
 
