@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from enpire import plugins
 from enpire.errors import UsageError
+from enpire.files import parse
 from enpire.interfaces import Evidence, MarksSubtasks, Task, Verifier
 from enpire.types import FloatArray, IntArray, MaskArray, Verdict
 
@@ -28,7 +29,7 @@ class VerifierPlan:
     name: str
     """`task` is the task's own; the others are plug-ins: classifier, anthropic, module:attribute."""
     options: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
-    """What the plug-in reads; it refuses options that it does not know."""
+    """What the plug-in reads, for `task` thresholds other than the shipped ones; unknown options are refused."""
 
 
 @runtime_checkable
@@ -142,8 +143,28 @@ def checked(verdict: Verdict) -> Verdict:
     return replace(verdict, reason=verdict.reason[:REASON])
 
 
+def thresholds_of(verifier: Verifier) -> object:
+    """The dataclass that a verifier judges by, and that its class can be made from; None where it has none."""
+    values = getattr(verifier, "thresholds", None)
+    return values if is_dataclass(values) and not isinstance(values, type) else None
+
+
+def _own(task: Task, options: Mapping[str, object]) -> Verifier:
+    """The task's own verifier with these thresholds instead of the shipped ones; UsageError where they do not fit."""
+    shipped = task.verifier()
+    if not options:
+        return shipped
+    values = cast(Any, thresholds_of(shipped))
+    if values is None:
+        raise UsageError(f"The verifier of {task.spec.name} has no thresholds: take the options of `{OWN}` out.")
+    asked = parse(
+        cast("type[object]", type(values)), asdict(values) | dict(options), f"The options of the verifier {OWN}"
+    )
+    return cast("Callable[[object], Verifier]", type(shipped))(asked)
+
+
 def _opened(task: Task, plan: VerifierPlan) -> Verifier:
     if plan.name == OWN:
-        return task.verifier()
+        return _own(task, plan.options)
     opened = cast("Callable[[Task, Mapping[str, object]], Verifier]", plugins.load("verifiers", plan.name))
     return opened(task, plan.options)

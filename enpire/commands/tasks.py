@@ -130,8 +130,11 @@ def report(  # noqa: PLR0913 - the options of a verb are its parameters
     as_json: AsJson = False,
 ) -> None:
     """Measure a verifier: precision, recall, false positives and latency against the truth."""
+    from enpire.errors import UsageError
     from enpire.verifiers import OWN, VerifierPlan
 
+    if agree and classifier is None:
+        raise UsageError("--agree measures a classifier beside the task's own verifier: say --classifier FOLDER, too.")
     plans = [VerifierPlan(name=OWN)] if agree else []
     if classifier is not None:
         plans.append(VerifierPlan(name="classifier", options={"folder": str(classifier)}))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 PIXELS = 112
-"""Pictures are averaged down to this width and height."""
+"""Pictures are scaled to this width and height."""
 _FOLDER_FILES = ("classifier.json", "weights.npz")
 
 
@@ -69,7 +70,7 @@ class Schooling:
 class Classifier:
     """Implements the Verifier protocol; when a rollout is finished is still the task's own verifier's to say."""
 
-    needs_images = True
+    needs_images = pictures_alone = True
 
     def __init__(self, task: Task, facts: Facts, weights: Mapping[str, FloatArray]) -> None:
         """Look through `weights`, one set a camera."""
@@ -87,6 +88,7 @@ class Classifier:
 
         Raises:
             UsageError: a picture is missing.
+        FileProblem: the weights are not those of its network.
         """
         least = float(self.probabilities([evidence.images]).min())
         success = least >= self.facts.threshold
@@ -122,7 +124,13 @@ class Classifier:
             prefix = f"{camera}/"
             mine = {name.removeprefix(prefix): torch.from_numpy(value) for name, value in self._weights.items()
                     if name.startswith(prefix)}  # fmt: skip
-            net.load_state_dict(mine)
+            try:
+                net.load_state_dict(mine)
+            except RuntimeError as problem:
+                raise FileProblem(
+                    f"The weights of the classifier of {self.facts.task} do not fit its network for {camera}: "
+                    "train it anew with `enpire verifier fit --out`."
+                ) from problem
             self._nets[camera] = net.eval()
         return self._nets[camera]
 
@@ -136,9 +144,9 @@ def open_verifier(task: Task, options: Mapping[str, object]) -> Classifier:
     folder = Path(parse(ClassifierOptions, options, "The options of the verifier classifier").folder)
     try:
         facts = parse(Facts, json.loads((folder / _FOLDER_FILES[0]).read_text("utf-8")), f"The classifier in {folder}")
-        with np.load(folder / _FOLDER_FILES[1], allow_pickle=False) as file:
+        with (folder / _FOLDER_FILES[1]).open("rb") as packed, np.load(packed, allow_pickle=False) as file:
             weights = {name: cast(FloatArray, file[name]) for name in file.files}
-    except (OSError, ValueError, KeyError) as problem:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as problem:
         raise FileProblem(f"{folder} holds no classifier ({problem}); `enpire verifier fit` makes one.") from problem
     if facts.task != task.spec.name:
         raise FileProblem(f"The classifier in {folder} is of {facts.task}, not of {task.spec.name}.")
@@ -149,15 +157,22 @@ def train(task: Task, examples: Sequence[Example], schooling: Schooling | None =
     """Train one on labelled pictures; the threshold is chosen on a fifth of them that training does not see.
 
     Raises:
-        UsageError: no pictures, or examples of one kind only.
+        UsageError: a picture is missing, or there are too few examples of a kind.
     """
     truth = np.array([example.success for example in examples])
-    cameras = tuple(sorted(examples[0].evidence.images)) if examples else ()
+    cameras = tuple(sorted({camera for example in examples for camera in example.evidence.images}))
     if not cameras:
         raise UsageError(f"The examples of {task.spec.name} have no pictures, and a classifier needs them.")
-    kept = np.arange(len(examples)) % 5 == 0
-    if min(truth[~kept].sum(), (~truth[~kept]).sum(), truth[kept].sum(), (~truth[kept]).sum()) < 2:
-        raise UsageError("A classifier needs at least ten examples of each kind, mixed.")
+    bare = [(one.name, camera) for one in examples for camera in cameras if camera not in one.evidence.images]
+    if bare:
+        raise UsageError(
+            "The example {} has no picture of {}, and others do: add it or take that one out.".format(*bare[0])
+        )
+    if min(truth.sum(), (~truth).sum()) < 10:
+        raise UsageError("A classifier needs at least ten examples of each kind.")
+    kept = np.zeros(len(examples), np.bool_)
+    for kind in (truth, ~truth):
+        kept[np.flatnonzero(kind)[::5]] = True
     weights: dict[str, FloatArray] = {}
     for camera in cameras:
         views = np.stack([small(example.evidence.images[camera]) for example in examples])
@@ -171,13 +186,14 @@ def train(task: Task, examples: Sequence[Example], schooling: Schooling | None =
 
 
 def small(picture: ImageArray) -> FloatArray:
-    """A picture (height, width, 3) averaged down to (3, PIXELS, PIXELS), each channel relative to its own mean.
+    """A whole picture (height, width, 3) scaled to (3, PIXELS, PIXELS), relative to its mean.
 
     So a light that is brighter or darker as a whole changes little.
     """
-    step = picture.shape[0] // PIXELS, picture.shape[1] // PIXELS
-    cut = picture[: step[0] * PIXELS, : step[1] * PIXELS].astype(np.float32)
-    mean = cut.reshape(PIXELS, step[0], PIXELS, step[1], 3).mean(axis=(1, 3)).transpose(2, 0, 1)
+    from PIL import Image
+
+    scaled = Image.fromarray(picture).resize((PIXELS, PIXELS), Image.Resampling.BOX)
+    mean = np.asarray(scaled, np.float32).transpose(2, 0, 1)
     return np.ascontiguousarray((mean - mean.mean()) / (mean.std() + 1.0))
 
 

@@ -13,7 +13,7 @@ from enpire.errors import FileProblem
 from enpire.interfaces import Evidence, Policy, Rig, Task
 from enpire.store import arrays as arrays_file
 from enpire.store import pictures
-from enpire.types import FloatArray, ImageArray, IntArray, Observation, TaskSpec
+from enpire.types import EpisodeArrays, FloatArray, ImageArray, IntArray, Observation, TaskSpec
 from sim import cameras
 from sim.rig import SimRig
 from sim.rollouts import Rolled, roll_out
@@ -51,6 +51,8 @@ class Example:
 
     evidence: Evidence
     success: bool
+    name: str = ""
+    """Its file, where it has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,8 @@ class Disturbance:
     """What befalls a station's cameras, drawn anew for every episode; what the body senses stays as it is.
 
     Of a task that does not say which of its numbers a camera estimates, every number is disturbed by the light and the
-    camera's place, with a twentieth of a per cent of its range for the standard deviation of the estimate.
+    camera's place, with a twentieth of a per cent of its range for the standard deviation of the estimate, and
+    nothing is covered.
     """
 
     light: float = 2.0
@@ -69,12 +72,15 @@ class Disturbance:
     """Probability that something comes between camera and scene near the end: the estimates stand still meanwhile."""
     covered_ticks: tuple[int, int] = (3, 15)
 
-    @property
-    def line(self) -> str:
-        """For a terminal."""
+    def line(self, spec: TaskSpec) -> str:
+        """What befalls the cameras of a task, for a terminal."""
+        hidden = (
+            f"; {100 * self.covered:.0f} % covered for {self.covered_ticks[0]} to {self.covered_ticks[1]} periods"
+            if any(item.sight > 0.0 for item in spec.state)
+            else ""
+        )
         return (
-            f"disturbed (light: noise up to {self.light:g} times; camera moved by {self.moved:g} sigma; "
-            f"{100 * self.covered:.0f} % covered for {self.covered_ticks[0]} to {self.covered_ticks[1]} periods)"
+            f"numbers disturbed (light: noise up to {self.light:g} times; camera moved by {self.moved:g} sigma{hidden})"
         )
 
     def on(self, example: Example, spec: TaskSpec, rng: np.random.Generator) -> Example:
@@ -193,14 +199,14 @@ def drawn_trouble(rng: np.random.Generator, extent_m: float) -> cameras.Trouble:
     )
 
 
-def sorted_by_hand(folder: Path) -> list[Example]:
+def sorted_by_hand(folder: Path, spec: TaskSpec) -> list[Example]:
     """Arrays files of episodes in `folder`/success and `folder`/failure, as a person sorted them.
 
     The last pictures of NAME.npz lie beside it as NAME_CAMERA.png or .jpg; of a whole folder of the episode store, in
     its file of pictures.
 
     Raises:
-        FileProblem: one of the two holds no arrays file, or one that cannot be read.
+        FileProblem: one of the two holds no arrays file, or one that cannot be read or is of another task.
     """
     found: list[Example] = []
     for name in ("success", "failure"):
@@ -208,18 +214,36 @@ def sorted_by_hand(folder: Path) -> list[Example]:
         if not files:
             raise FileProblem(f"{folder / name} holds no .npz file; put arrays files of episodes there.")
         for path in files:
-            evidence = Evidence(arrays=arrays_file.unpack(path.read_bytes()), images=_pictures_of(path))
-            found.append(Example(evidence=evidence, success=name == "success"))
+            evidence = Evidence(arrays=_arrays_of(path, spec), images=_pictures_of(path))
+            found.append(Example(evidence=evidence, success=name == "success", name=str(path)))
     return found
 
 
-def _pictures_of(path: Path) -> dict[str, ImageArray]:
-    from PIL import Image
+def _arrays_of(path: Path, spec: TaskSpec) -> EpisodeArrays:
+    try:
+        arrays = arrays_file.unpack(path.read_bytes())
+    except FileProblem as problem:
+        raise FileProblem(f"{path} cannot be used: {problem}") from problem
+    width = arrays.state.shape[1]
+    if width != spec.state_dim:
+        raise FileProblem(
+            f"{path} has {width} numbers a state and {spec.name} {spec.state_dim}: it is of another task."
+        )
+    return arrays
 
+
+def _opened(path: Path) -> ImageArray:
+    try:
+        return pictures.opened(path.read_bytes())
+    except OSError as problem:
+        raise FileProblem(f"The picture {path} cannot be read: {problem}; replace it.") from problem
+
+
+def _pictures_of(path: Path) -> dict[str, ImageArray]:
     beside = {one.stem.removeprefix(f"{path.stem}_"): one for one in sorted(path.parent.glob(f"{path.stem}_*"))}
     found = pictures.shown(path.parent)
     files = {camera: one for camera, one in beside.items() if one.suffix in (".png", ".jpg")}
-    named = {camera: np.asarray(Image.open(one).convert("RGB")) for camera, one in files.items()}
+    named = {camera: _opened(one) for camera, one in files.items()}
     return {**(found.last() if found is not None else {}), **named}
 
 

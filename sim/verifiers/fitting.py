@@ -7,8 +7,9 @@ disturbed sensors, so that no threshold ends up close to a mistake.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ import numpy as np
 from enpire import plugins
 from enpire.errors import UsageError
 from enpire.interfaces import Task, Verifier
+from enpire.verifiers import OWN, VerifierPlan, open_verifier, thresholds_of
 from sim.verifiers.examples import FITTING, Disturbance, Example, Say, simulated, sorted_by_hand
 from sim.verifiers.grading import Grade, grade
 
@@ -33,7 +35,9 @@ class Fitted:
 
     task: str
     digest: str
-    """Of the verifier with these thresholds."""
+    """Of the verifier with these options."""
+    options: Mapping[str, float]
+    """Of `task` among the verifiers of a campaign file: the thresholds that differ from the shipped ones."""
     thresholds: Mapping[str, float]
     shipped: Mapping[str, float]
     before: Grade
@@ -53,8 +57,19 @@ class Fitted:
             for name, value in self.thresholds.items()
         ]
         head = f"Thresholds for {self.task}, verifier {self.digest[:12]}"
-        advice = "  use the fitted ones" if self.better else "  no better than the shipped ones: keep those"
+        advice = "  no better than the shipped ones: keep those"
+        if self.better:
+            advice = f"  better: put this line into the campaign file\n{verifiers_line(self.options)}"
         return "\n".join((head, *rows, f"  shipped, {self.before.line}", f"  fitted,  {self.after.line}", advice))
+
+
+def verifiers_line(options: Mapping[str, float]) -> str:
+    """The line of a campaign file that has the task's own verifier judge with these thresholds."""
+    import yaml
+
+    plans = {"verifiers": [{"name": OWN, "options": dict(options)}]}
+    # The outer braces are not written: the line stands at the top level of the file.
+    return yaml.safe_dump(plans, default_flow_style=True, width=math.inf, sort_keys=False).strip()[1:-1]
 
 
 def fit(task_name: str, episodes: int, folder: Path | None = None, say: Say = lambda done, total: None) -> Fitted:
@@ -71,28 +86,31 @@ def fit(task_name: str, episodes: int, folder: Path | None = None, say: Say = la
     """
     task = cast("type[Task]", plugins.load("tasks", task_name))()
     shipped = task.verifier()
-    values = getattr(shipped, "thresholds", None)
-    if values is None or not is_dataclass(values) or isinstance(values, type):
-        raise UsageError(f"The verifier of {task_name} has no dataclass `thresholds`, so there is nothing to fit.")
-    examples = (
-        sorted_by_hand(folder) if folder else simulated(task, episodes, FITTING, say, pictures=shipped.needs_images)
-    )
-    good = sum(example.success for example in examples)
-    if min(good, len(examples) - good) < 2 * LEAST:
+    values = thresholds_of(shipped)
+    if values is None:
+        instead = "train a classifier of its last pictures with --out FOLDER" if task.spec.cameras else "edit its rule"
         raise UsageError(
-            f"There are {good} successes and {len(examples) - good} failures; at least {2 * LEAST} of each are needed."
+            f"The verifier of {task_name} has no dataclass `thresholds`, so there is nothing to fit: {instead}."
         )
+    examples = (
+        sorted_by_hand(folder, task.spec)
+        if folder
+        else simulated(task, episodes, FITTING, say, pictures=shipped.needs_images)
+    )
     learnt, kept = _halves(examples)
     worse, rng = Disturbance(), np.random.default_rng(1)
     learnt += [worse.on(example, task.spec, rng) for example in learnt]
     make = cast("Callable[[object], Verifier]", type(shipped))
     best = search(values, lambda tried: cost(make(tried), learnt))
-    found = make(best)
+    was, now = _numbers(values), _numbers(best)
+    options = {name: value for name, value in now.items() if value != was[name]}
+    found = open_verifier(task, [VerifierPlan(name=OWN, options=options)])
     return Fitted(
         task=task_name,
         digest=found.digest,
-        thresholds=_numbers(best),
-        shipped=_numbers(values),
+        options=options,
+        thresholds=now,
+        shipped=was,
         before=grade(shipped, kept, "on the half that was kept"),
         after=grade(found, kept, "on the half that was kept"),
     )
@@ -129,10 +147,9 @@ def fit_classifier(
     from sim.verifiers.classifier import train
 
     task = cast("type[Task]", plugins.load("tasks", task_name))()
-    examples = sorted_by_hand(folder) if folder else simulated(task, episodes, FITTING, say, pictures=True)
+    examples = sorted_by_hand(folder, task.spec) if folder else simulated(task, episodes, FITTING, say, pictures=True)
     learnt, kept = _halves(examples)
-    mixed = np.random.default_rng(0).permutation(len(learnt))
-    made = train(task, [learnt[index] for index in mixed])
+    made = train(task, learnt)
     made.write(out)
     after = grade(made, kept, "on the half that was kept")
     return FittedClassifier(task=task_name, digest=made.digest, folder=str(out), after=after)
@@ -146,7 +163,7 @@ def search[T](shipped: T, cost_of: Callable[[T], float]) -> T:
             # A whole number counts samples: that is no threshold.
             if not isinstance(value, float):
                 continue
-            tried = [cast(T, replace(cast(Any, best), **{name: float(value * factor)})) for factor in FACTORS]
+            tried = [cast(T, replace(cast(Any, best), **{name: float(f"{value * factor:.4g}")})) for factor in FACTORS]
             costs = np.array([cost_of(one) for one in tried])
             if costs.min() < cost_of(best) or _at_the_edge(costs):
                 best = tried[_middle(costs)]
@@ -185,7 +202,12 @@ def _middle(costs: np.ndarray[Any, np.dtype[np.float64]]) -> int:
 
 
 def _halves(examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
-    """Two halves with equal shares of successes."""
+    """Two halves with equal shares of successes; UsageError when there are too few examples of a kind."""
+    good = sum(example.success for example in examples)
+    if min(good, len(examples) - good) < 2 * LEAST:
+        raise UsageError(
+            f"There are {good} successes and {len(examples) - good} failures; at least {2 * LEAST} of each are needed."
+        )
     kinds = [[item for item in examples if item.success is wanted] for wanted in (True, False)]
     return [item for kind in kinds for item in kind[::2]], [item for kind in kinds for item in kind[1::2]]
 

@@ -55,7 +55,7 @@ class VerifierReport:
     episodes: int
     labelled_by: str
     grades: tuple[Grade, ...]
-    """With the sensors as built, and disturbed with cameras that were moved by each of `MOVED`."""
+    """With the sensors as built, and (where numbers count) with cameras that were moved by each of `MOVED`."""
     camera: str
     """How far that is, and from where on recall is below `RECALL`."""
     p50_ms: float
@@ -100,8 +100,11 @@ def report(  # noqa: PLR0913 - the options of a verb are its parameters
     task = cast("type[Task]", plugins.load("tasks", task_name))()
     verifier = open_verifier(task, plans)
     look = verifier.needs_images
-    examples = sorted_by_hand(folder) if folder else simulated(task, episodes, grading(draw), say, pictures=look)
-    disturbed = [_disturbed(verifier, examples, task.spec, Disturbance(moved=moved), draw) for moved in MOVED]
+    examples = (
+        sorted_by_hand(folder, task.spec) if folder else simulated(task, episodes, grading(draw), say, pictures=look)
+    )
+    moved = () if getattr(verifier, "pictures_alone", False) else MOVED
+    disturbed = [_disturbed(verifier, examples, task.spec, Disturbance(moved=by), draw) for by in moved]
     took = latencies_ms(verifier, examples)
     return VerifierReport(
         task=task_name,
@@ -135,11 +138,13 @@ def grade(verifier: Verifier, examples: Sequence[Example], sensors: str) -> Grad
 
 def _disturbed(verifier: Verifier, examples: Sequence[Example], spec: TaskSpec, worse: Disturbance, draw: int) -> Grade:
     rng = np.random.default_rng(draw)
-    return grade(verifier, [worse.on(example, spec, rng) for example in examples], worse.line)
+    return grade(verifier, [worse.on(example, spec, rng) for example in examples], worse.line(spec))
 
 
 def _camera_line(spec: TaskSpec, disturbed: Sequence[Grade]) -> str:
     """What a sigma of the cameras is in units of the task, and how far a camera may be moved."""
+    if not disturbed:
+        return "it judges by pictures alone: no number was disturbed"
     largest: dict[str, float] = {}
     for item in spec.state:
         if item.sight:

@@ -100,7 +100,7 @@ class Answer:
 class VisionJudge:
     """Implements the Verifier protocol; when a rollout is finished is the task's own verifier's to say."""
 
-    needs_images = True
+    needs_images = pictures_alone = True
     slow = True
     keys = (KEY,)
 

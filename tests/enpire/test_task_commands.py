@@ -46,6 +46,12 @@ def test_findings_as_json() -> None:
     assert {finding["result"] for finding in report["findings"]} == {"passed", "does not apply"}
 
 
+def test_a_verifier_agrees_with_a_classifier_or_with_nobody() -> None:
+    done = CliRunner().invoke(app, ["verifier", "report", REACH, "--agree"])
+    assert done.exit_code == 1
+    assert "say --classifier FOLDER, too" in done.output
+
+
 def test_a_verifier_is_reported() -> None:
     done = CliRunner().invoke(app, ["verifier", "report", REACH, "--episodes", "75"])
     assert done.exit_code == 0, done.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,15 @@ from enpire.interfaces import Evidence
 from enpire.store import arrays as arrays_file
 from enpire.store import pictures
 from enpire.types import EpisodeArrays
+from enpire.verifiers import OWN, VerifierPlan
 from sim.tasks.pin_insertion import PinInsertion
 from sim.tasks.push_t import PushT
-from sim.verifiers.classifier import Schooling, open_verifier, small, train
+from sim.verifiers.classifier import Classifier, Facts, Schooling, network, open_verifier, small, train
 from sim.verifiers.examples import Example, sorted_by_hand
+from sim.verifiers.grading import report
 
 ARRAYS = EpisodeArrays(
-    state=np.zeros((3, 9), np.float32), action=np.zeros((2, 2), np.float32), source=np.zeros(2, np.uint8),
+    state=np.zeros((3, 11), np.float32), action=np.zeros((2, 2), np.float32), source=np.zeros(2, np.uint8),
     chunk=np.zeros(2, np.int32),
 )  # fmt: skip
 
@@ -66,6 +69,60 @@ def test_what_nobody_can_learn_from_is_refused() -> None:
         train(PushT(), [Example(evidence=Evidence(arrays=ARRAYS, images={}), success=True)])
     with pytest.raises(UsageError, match="at least ten examples of each kind"):
         train(PushT(), [pictured(rng, success=True) for _ in range(10)])
+    lacking = replace(pictured(rng, success=True), evidence=Evidence(arrays=ARRAYS, images={}), name="e1.npz")
+    with pytest.raises(UsageError, match=r"The example e1\.npz has no picture of side, and others do"):
+        train(PushT(), [lacking, pictured(rng, success=False)])
+
+
+@pytest.mark.parametrize("each", [10, 15, 23])
+def test_examples_in_any_order_are_enough_from_ten_of_each_on_and_pictures_may_be_small(each: int) -> None:
+    rng = np.random.default_rng(0)
+    examples = [shrunk(pictured(rng, success=index % 5 == 0)) for index in range(5 * each)]
+    found = [one for one in examples if one.success] + [one for one in examples if not one.success][:each]
+    made = train(PushT(), found, Schooling(epochs=1))
+    assert np.isfinite(made.probabilities([one.evidence.images for one in found])).all()
+
+
+def shrunk(example: Example) -> Example:
+    images = {camera: np.asarray(Image.fromarray(one).resize((60, 50))) for camera, one in
+              example.evidence.images.items()}  # fmt: skip
+    return replace(example, evidence=Evidence(arrays=ARRAYS, images=images))
+
+
+def test_the_whole_picture_is_seen_whatever_its_size() -> None:
+    for size in ((60, 50), (200, 200), (224, 224), (480, 640)):
+        picture = np.zeros((*size, 3), np.uint8)
+        picture[-size[0] // 8 :, -size[1] // 8 :] = 200
+        assert small(picture)[:, -10:, -10:].min() > 2.0
+        assert small(picture)[:, :90, :90].max() < 0.0
+
+
+def test_weights_that_are_broken_or_of_another_network_are_refused(tmp_path: Path) -> None:
+    facts = Facts(task="push_t", cameras=("top",), threshold=0.5, examples=0)
+    Classifier(PushT(), facts, {"top/0.weight": np.zeros((2, 2), np.float32)}).write(tmp_path)
+    images = {"top": np.zeros((224, 224, 3), np.uint8)}
+    with pytest.raises(FileProblem, match="weights of the classifier of push_t do not fit its network for top"):
+        open_verifier(PushT(), {"folder": str(tmp_path)}).judge(Evidence(arrays=ARRAYS, images=images))
+    weights = tmp_path / "weights.npz"
+    for data in (weights.read_bytes()[:-30], b""):
+        weights.write_bytes(data)
+        with pytest.raises(FileProblem, match="holds no classifier"):
+            open_verifier(PushT(), {"folder": str(tmp_path)})
+
+
+def test_a_classifier_is_not_said_to_bear_disturbed_numbers(tmp_path: Path) -> None:
+    facts = Facts(task="push_t", cameras=("top",), threshold=0.5, examples=0)
+    state = {f"top/{name}": value.numpy() for name, value in network().state_dict().items()}
+    Classifier(PushT(), facts, state).write(tmp_path / "seen")
+    for kind in ("success", "failure"):
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / "0.npz").write_bytes(arrays_file.pack(ARRAYS))
+        Image.fromarray(np.zeros((224, 224, 3), np.uint8)).save(tmp_path / kind / "0_top.png")
+    alone = [VerifierPlan(name="classifier", options={"folder": str(tmp_path / "seen")})]
+    text = report("push_t", 0, tmp_path, plans=alone).text
+    assert "it judges by pictures alone: no number was disturbed" in text
+    assert "sigma" not in text
+    assert "numbers disturbed" in report("push_t", 0, tmp_path, plans=[VerifierPlan(name=OWN), *alone]).text
 
 
 def test_a_brighter_light_changes_little() -> None:
@@ -85,6 +142,6 @@ def test_pictures_that_a_person_sorted_are_found(tmp_path: Path) -> None:
         pictures.keep(stored / pictures.NAME, shades, "jpg")
         (tmp_path / name / "seen.npz").write_bytes(arrays_file.pack(ARRAYS))
         Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / name / "seen_left_wrist.png")
-    found = sorted_by_hand(tmp_path)
+    found = sorted_by_hand(tmp_path, PushT.spec)
     assert [set(example.evidence.images) for example in found] == [{"top"}, {"left_wrist"}] * 2
     assert found[0].evidence.images["top"].mean() > 150, "the last of several"

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from enpire.errors import FileProblem, UsageError
-from enpire.interfaces import Evidence
+from enpire.files import parse
+from enpire.interfaces import Evidence, Task
 from enpire.store import arrays
 from enpire.types import EpisodeArrays, FloatArray, IntArray, MaskArray, Verdict
-from enpire.verifiers import BUDGET_MS
+from enpire.verifiers import BUDGET_MS, OWN, VerifierPlan, open_verifier
 from sim.rollouts import roll_out
 from sim.tasks.pin_insertion import PinInsertion
+from sim.tasks.push_t import PushT
 from sim.verifiers.examples import Disturbance, Example, Misled, simulated, sorted_by_hand
 from sim.verifiers.fitting import FACTORS, cost, fit, search
 from sim.verifiers.grading import MOVED, RECALL, grade, report
@@ -165,16 +168,80 @@ def test_examples_that_a_person_sorted(tmp_path: Path) -> None:
         (tmp_path / name / "more").mkdir(parents=True)
         for index in range(3):
             (tmp_path / name / "more" / f"{index}.npz").write_bytes(arrays.pack(recorded(value)))
-    found = sorted_by_hand(tmp_path)
+    found = sorted_by_hand(tmp_path, Reach.spec)
     assert [item.success for item in found] == [True] * 3 + [False] * 3
     assert found[0].evidence.arrays.state.max() == 1.0
     with pytest.raises(FileProblem, match=r"no \.npz file"):
-        sorted_by_hand(tmp_path / "success")
+        sorted_by_hand(tmp_path / "success", Reach.spec)
 
 
-def test_what_cannot_be_fitted_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no dataclass `thresholds`"):
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("e.npz", arrays.pack(recorded(0.0))[:-40], r"failure/e\.npz cannot be used: This is not an arrays file"),
+        ("e.npz", arrays.pack(replace(recorded(0.0), state=np.zeros((3, 9), np.float32))),
+         r"failure/e\.npz has 9 numbers a state and reach 2: it is of another task"),
+        ("0_top.png", b"no picture", r"The picture .*failure/0_top\.png cannot be read: .*; replace it"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, name: str, data: bytes, said: str) -> None:
+    for kind in ("success", "failure"):
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / "0.npz").write_bytes(arrays.pack(recorded(0.0)))
+    (tmp_path / "failure" / name).write_bytes(data)
+    with pytest.raises(FileProblem, match=said):
+        sorted_by_hand(tmp_path, Reach.spec)
+
+
+def test_a_report_says_only_what_was_disturbed() -> None:
+    found = report(REACH, 50)
+    assert "numbers disturbed (light: noise up to 2 times; camera moved by 1 sigma):" in found.text
+    assert "covered" not in found.text
+    assert "40 % covered for 3 to 15 periods" in Disturbance().line(PinInsertion.spec)
+
+
+class Dig(Reach):
+    """Its verifier has a threshold that is drawn in the wrong place."""
+
+    def verifier(self) -> Deep:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Deep()
+
+
+def test_what_was_fitted_goes_into_a_campaign_file_as_it_is_said(tmp_path: Path) -> None:
+    for kind, values in (("success", np.linspace(1.15, 1.4, 40)), ("failure", np.linspace(0.8, 1.05, 40))):
+        (tmp_path / kind).mkdir()
+        for index, value in enumerate(values):
+            (tmp_path / kind / f"{index:02}.npz").write_bytes(arrays.pack(recorded(value)))
+    found = fit(f"{__name__}:Dig", 0, tmp_path)
+    assert found.better
+    said = yaml.safe_load(found.text.splitlines()[-1])
+    plans = [parse(VerifierPlan, item, "said") for item in said["verifiers"]]
+    judge = open_verifier(Dig(), plans)
+    assert judge.digest == found.digest != Deep().digest
+    assert isinstance(judge, Deep)
+    assert judge.thresholds == Line(least=found.thresholds["least"])
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "said"),
+    [
+        (Dig(), {"lest": 1.0}, "options of the verifier task has the unknown key 'lest'; allowed are: least, samples"),
+        (Dig(), {"least": "much"}, "key 'least'"),
+        (PushT(), {"near_mm": 20.0}, "verifier of push_t has no thresholds: take the options of `task` out"),
+    ],
+)
+def test_options_of_the_own_verifier_that_do_not_fit_are_refused(
+    task: Task, options: dict[str, float | str], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        open_verifier(task, [VerifierPlan(name=OWN, options=options)])
+
+
+def test_what_cannot_be_fitted_is_said() -> None:
+    with pytest.raises(UsageError, match="no dataclass `thresholds`, so there is nothing to fit: edit its rule"):
         fit(REACH, 100)
+    with pytest.raises(UsageError, match="nothing to fit: train a classifier of its last pictures with --out FOLDER"):
+        fit("push_t", 100)
     with pytest.raises(UsageError, match="at least 20 of each"):
         fit("pin_insertion", 30)
 
@@ -185,4 +252,4 @@ def test_thresholds_of_a_shipped_verifier_are_fitted_and_compared() -> None:
     assert set(found.thresholds) == set(found.shipped)
     assert found.before.recall.n == found.after.recall.n
     assert "depth_mm" in found.text
-    assert ("use the fitted ones" in found.text) == found.better
+    assert ("put this line into the campaign file" in found.text) == found.better
