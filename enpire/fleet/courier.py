@@ -33,6 +33,8 @@ from enpire.fleet.zmq_link import StationLink
 from enpire.store import durable
 
 _GREET_AGAIN_S = 1.0
+_TELL_AGAIN_S = 30.0
+"""So often a person reads that nobody answers."""
 _IN_FLIGHT, _ANNOUNCED = 64, 2
 """Episodes that are on their way at once: without pictures, and with them."""
 _DELIVER_AGAIN_S = 8.0
@@ -47,7 +49,7 @@ class Courier:
         link: the socket.
         spool: what is delivered.
         hello: makes a hello that says what the station holds now.
-        say: where one line about episodes that the orchestrator refuses goes.
+        say: where a line goes about an orchestrator that does not answer, or refuses episodes.
         computer: its clock, and the thread that reads pictures beside the control loop.
     """
 
@@ -66,6 +68,8 @@ class Courier:
         self.preview_port = 0
         """Where the orchestrator takes live pictures; 0 for nowhere."""
         self._greeting, self._greeted_s = 0, -1e9
+        self._tell_s = self._clock() + _GREET_AGAIN_S
+        """When to say that nobody answers."""
         self._heard_number: int = 0
         self._heard_s = self._clock()
         self._beat_s = -1e9
@@ -100,6 +104,9 @@ class Courier:
         if not self.lease:
             if now - self._greeted_s > _GREET_AGAIN_S:
                 self._greet(now)
+            if now >= self._tell_s:
+                self._tell_s = now + _TELL_AGAIN_S
+                self._say(f"waiting for {self._link.address}, where no orchestrator answers yet")
         elif now - self._beat_s >= self._heartbeat_s:
             self.beat_now(beat)
 

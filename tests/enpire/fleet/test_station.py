@@ -14,6 +14,7 @@ import pytest
 from enpire.fleet.arrivals import Beat, Delivered, Left, Refused
 from enpire.fleet.chunks import NOT_FINITE, LoadedPolicy
 from enpire.fleet.lanes import Lanes
+from enpire.fleet.station import Station
 from enpire.ids import mint
 from enpire.store import arrays
 from enpire.types import never_began, refused
@@ -317,3 +318,16 @@ def test_a_robot_that_holds_its_own_stop_waits_for_a_person_and_goes_on_by_itsel
     button.unlink()
     found = bench.until_all(orders)
     assert {item.episode.outcome for item in found.values()} == {"success"}
+
+
+def test_a_station_says_for_whom_it_waits(tmp_path: Path) -> None:
+    said: list[str] = []
+    address = f"ipc://{tmp_path}/nobody"
+    station = Station(point_station(tmp_path), address, said.append)
+    try:
+        deadline = time.monotonic() + WAIT_S
+        while not said and time.monotonic() < deadline:
+            station.turn()
+    finally:
+        station.close()
+    assert said == [f"waiting for {address}, where no orchestrator answers yet"]
