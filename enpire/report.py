@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from enpire.commands import texts
 from enpire.documents import CampaignView, EpisodeView, VersionView
 from enpire.errors import EnpireError, LedgerProblem
 from enpire.films import film_or_reason
+from enpire.history import History
 from enpire.home import Home as Folder
 from enpire.interfaces import Task
 from enpire.recompute import Check, recompute
@@ -99,6 +100,8 @@ def render(records: Records, campaign_id: str) -> str:
         stations=report_pictures.utilisation(view.stations),
         lineage=report_pictures.lineage(versions),
         raised=raised(versions),
+        recipes=recipes(views.history(records, campaign_id)),
+        changes={test.policy_id: test.changes for idea in view.ideas for test in idea.experiments if test.policy_id},
         films=tuple(films(records, view)),
         resets=reset_line(records, view),
         account=account(view),
@@ -149,6 +152,12 @@ def raised(versions: tuple[VersionView, ...]) -> tuple[tuple[VersionView, float]
         if version.hidden.success is not None and parent.hidden.success is not None:
             gains.append((version, 100 * (version.hidden.success - parent.hidden.success)))
     return tuple(gains)
+
+
+def recipes(past: History) -> Mapping[str, str]:
+    """recipe_hash -> name of the recipe, of every training run."""
+    runs = [cast("Mapping[str, Mapping[str, str]]", run.started) for run in past.learners.values()]
+    return {str(started["recipe_hash"]): started["recipe"]["name"] for started in runs if "recipe" in started}
 
 
 def trust(records: Records, campaign_id: str) -> Trust:

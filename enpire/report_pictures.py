@@ -136,11 +136,16 @@ def _strip(found: pictures.Pictures, names: Sequence[str]) -> Markup:
     chosen = [names[round(index * (len(names) - 1) / max(1, count - 1))] for index in range(count)]
     frame = Markup('<figure><img alt="{0}" src="data:{1};base64,{2}"><figcaption>{0}</figcaption></figure>')
     frames = [
-        frame.format(name.partition(".")[0], pictures.media_type(name), base64.b64encode(data).decode("ascii"))
+        frame.format(_caption(name), pictures.media_type(name), base64.b64encode(data).decode("ascii"))
         for name in chosen
         if len(data := found.bytes_of(name)) <= LARGEST_PICTURE_BYTES
     ]
     return Markup('<div class="film">{}</div>').format(Markup("").join(frames))
+
+
+def _caption(name: str) -> str:
+    camera, _, tick = name.partition(".")[0].rpartition("_")
+    return f"{camera}, frame {int(tick)}"
 
 
 def sensed(state: Sequence[Sequence[float]], names: Sequence[str]) -> Markup:

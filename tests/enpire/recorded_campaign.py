@@ -94,7 +94,9 @@ class Recorder:
 
     def learn(self, round: int, parent: str, made: str) -> None:
         job, shared = f"job{round}", {"recipe_hash": "1" * 64, "data_hash": "2" * 64}
-        self.tell("learner started", job=job, learner="habc", parent=parent, round=round, episodes=["e"], **shared)
+        recipe = {"name": "habc_short", "learner": "habc", "settings": {}}
+        told = {"learner": "habc", "parent": parent, "round": round, "episodes": ["e"], "recipe": recipe}
+        self.tell("learner started", job=job, **told, **shared)
         self.tell("version made", policy_id=made, kind="flow", parent=parent, round=round, **shared)
         self.tell("learner ended", job=job, policy_id=made, round=round, seconds=9.5, figures={"loss": 0.25})
 

@@ -70,6 +70,7 @@ def test_the_page_says_what_happened_with_intervals(home: Path) -> None:
     assert re.search(r"\b(\d+) decisions and sums taken again from the records alone: \1 equal, 0 different", words)
     assert "Robot-hours" in words
     assert SECOND[:12] in text
+    assert "habc_short" in page.words
 
 
 def test_the_page_needs_nothing_else(home: Path) -> None:
@@ -90,7 +91,8 @@ def test_sensors_stand_in_for_cameras_and_pictures_come_first(home: Path) -> Non
     image = np.zeros((4, 4, 3), np.uint8)
     pictures.keep(folder / pictures.NAME, {tick: {"front": image} for tick in (0, 100, 10)}, "jpg")
     strip = report_pictures.film_strip(str(folder))
-    assert re.findall(r'alt="(\w+)"', strip) == ["front_00000", "front_00010", "front_00100"], "in the order of time"
+    told = [f"front, frame {tick}" for tick in (0, 10, 100)]
+    assert re.findall(r'alt="([^"]+)"', strip) == told, "in the order of time"
     assert strip.count('src="data:image/jpeg;base64,/9j/') == 3
 
 
