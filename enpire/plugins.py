@@ -135,7 +135,7 @@ def load(group: str, name: str) -> object:
         raise UsageError(f"{name!r} of {group} leads to {address}, which is not Python: {wrong}.") from wrong
     except EnpireError:
         raise
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:
         raise UsageError(f"{name!r} of {group} leads to {module}, which fails on import: {_said(problem)}") from problem
     if not hasattr(found, attribute):
         raise UnknownName(f"{module} has no {attribute!r}, which {group} {name!r} names; check the spelling.")
@@ -171,7 +171,7 @@ def make(group: str, name: str, *arguments: object) -> object:
         return part(*arguments)
     except EnpireError:
         raise
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:
         raise UsageError(f"{name!r} of {group} cannot be made: {_said(problem)}") from problem
 
 
@@ -182,7 +182,7 @@ def _look_here() -> None:
         sys.path.append(here)
 
 
-def _said(problem: Exception) -> str:
+def _said(problem: BaseException) -> str:
     """What an exception says, and where it was raised, as the end of a sentence."""
     place = traceback.extract_tb(problem.__traceback__)[-1]
     return f"{type(problem).__name__}: {problem} ({place.filename}, line {place.lineno}; --debug shows the rest)."

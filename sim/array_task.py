@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,13 @@ class ArrayTask(ABC):
     noise: ClassVar[float] = 0.0005
     """Standard deviation of the sensors, as share of each number's range."""
 
+    def __new__(cls, *_given: object, **_named: object) -> Self:
+        """Make a task; UsageError where its class says what no world of numbers could be."""
+        made = super().__new__(cls)
+        if wrong := _wrong(cls):
+            raise UsageError(f"{cls.__name__}: {wrong}")
+        return made
+
     @abstractmethod
     def advance(self, world: Rows, command: Rows) -> Rows:
         """One period: world (n, k) and commands (n, action_dim) -> the next world (n, k)."""
@@ -61,6 +68,26 @@ class ArrayTask(ABC):
     @abstractmethod
     def success(self, state: Rows) -> MaskArray:
         """Which rows (n, k) have done the task."""
+
+    def ask(self, method: str, width: int, *rows: Rows) -> npt.NDArray[Any]:
+        """What one of the three methods above says of some rows.
+
+        Args:
+            method: its name.
+            width: numbers that it gives for each row; 0: one truth value.
+            rows: what it is called with, (n, any) each.
+
+        Raises:
+            UsageError: it says something else.
+        """
+        found = np.asarray(getattr(self, method)(*rows))
+        wanted = (len(rows[0]), width) if width else (len(rows[0]),)
+        if found.shape != wanted or not np.issubdtype(found.dtype, np.number if width else np.bool_):
+            raise UsageError(
+                f"`{method}` of {type(self).__name__} must give {'numbers' if width else 'truth values (bool)'} of "
+                f"shape {wanted} for {wanted[0]} rows, not {found.dtype} of shape {found.shape}."
+            )
+        return found
 
     def rig(self, lanes: int, seed: int) -> ArrayRig:
         """A simulated rig; `seed` draws the constant errors of the station's sensors."""
@@ -129,7 +156,8 @@ class ArrayRig:
             raise EnvelopeViolation(f"{self.spec.name} takes finite commands of shape {wanted}; nothing moved.")
         low, high = ([getattr(item, side) for item in self.spec.action] for side in ("low", "high"))
         sent = np.clip(action, low, high).astype(np.float32)
-        self._world[moving] = self._task.advance(self._world[moving], sent[moving])
+        width = self.spec.state_dim
+        self._world[moving] = self._task.ask("advance", width, self._world[moving], sent[moving])
         self._ticks[moving] += 1
         self._periods += 1
         return sent
@@ -149,7 +177,7 @@ class ArrayRig:
         """Success of the world itself, without noise and bias."""
         world = self._world[lane]
         figures = {name: float(value) for name, value in zip(self.spec.start_names, world, strict=True)}
-        return Truth(success=bool(self._task.success(world[None])[0]), figures=figures)
+        return Truth(success=bool(self._task.ask("success", 0, world[None])[0]), figures=figures)
 
     def snapshot(self, lane: int) -> tuple[Rows, Rows, int]:
         """Copy one lane, exactly."""
@@ -183,12 +211,12 @@ class ArrayVerifier:
 
     def _surely(self, state: FloatArray) -> MaskArray:
         """Success, also if any one sensor were wrong by four standard deviations of its noise."""
-        sure: MaskArray = np.asarray(self._task.success(state), np.bool_)
+        sure = self._task.ask("success", 0, state)
         for column, item in enumerate(self._task.spec.state):
             for side in (-4.0, 4.0):
                 shifted = state.copy()
                 shifted[:, column] += side * self._task.noise * (item.high - item.low)
-                sure &= self._task.success(shifted)
+                sure = sure & self._task.ask("success", 0, shifted)
         return sure
 
 
@@ -212,7 +240,7 @@ class ArrayExpert:
             raise PolicyProblem(f"The expert needs a state of shape {wanted}, not {observation.state.shape}.")
         speed = np.array([self._speed.get(int(lane), 1.0) for lane in lanes])[:, None]
         goal = np.broadcast_to(np.array(self._task.goal, np.float32), wanted)
-        command = self._task.steer(observation.state, goal) * speed
+        command = self._task.ask("steer", self._task.spec.action_dim, observation.state, goal) * speed
         return np.repeat(command[:, None], self.horizon, axis=1).astype(np.float32)
 
 
@@ -231,4 +259,28 @@ class ArrayReset:
         """One period: (commands, which lanes are well within the tolerance of their start)."""
         goal = np.array([self._goal[int(lane)] for lane in lanes], np.float32)
         done: MaskArray = np.all(np.abs(state - goal) <= 0.5 * np.array(self._task.tolerance), axis=1)
-        return self._task.steer(state, goal).astype(np.float32), done
+        command = self._task.ask("steer", self._task.spec.action_dim, state, goal)
+        return command.astype(np.float32), done
+
+
+def _wrong(task: type[ArrayTask]) -> str:
+    """What a class of tasks says of itself that cannot be, in a sentence; empty when nothing is wrong."""
+    spec: object = getattr(task, "spec", None)
+    if not isinstance(spec, TaskSpec):
+        return f"`spec` must be a TaskSpec, not {type(spec).__name__}."
+    k = spec.state_dim
+    for name, wanted in {"ranges": (k, 2), "goal": (k,), "tolerance": (k,)}.items():
+        found = np.asarray(getattr(task, name, None), object).shape
+        if found != wanted:
+            return f"`{name}` must have the shape {wanted}, a row for each number of `spec.state`, not {found}."
+    if len(spec.start_names) != k:
+        return f"`spec.start_names` must name the {k} numbers of `spec.state`, not {len(spec.start_names)}."
+    for item, (low, high) in zip(spec.state, task.ranges, strict=True):
+        if not item.low <= low <= high <= item.high:
+            return (
+                f"`ranges` of {item.name} must be (low, high), low first, within its bounds in `spec.state`, "
+                f"[{item.low:g}, {item.high:g}], not ({low:g}, {high:g})."
+            )
+    if not min(task.tolerance) > 0.0:
+        return f"`tolerance` must be positive, not {task.tolerance}."
+    return ""

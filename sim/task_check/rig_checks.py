@@ -222,17 +222,27 @@ def check_truth_changes_nothing(bench: Bench) -> None:
 
 
 def check_cameras(bench: Bench) -> None:
-    """Every camera of the spec gives a picture (height, width, 3) of uint8, or the rig gives none at all."""
+    """Every camera of the spec gives a picture (height, width, 3) of uint8, where the machine can make pictures."""
     pictures = bench.placed(1).look(0)
     if not bench.spec.cameras:
         need(not pictures, f"The spec names no cameras, but there are pictures of {sorted(pictures)}.")
         raise DoesNotApply("it has no cameras")
     if not pictures:
+        need(_no_pictures(), f"`look` gives no picture of {', '.join(bench.spec.cameras)}, which the spec names.")
         raise DoesNotApply("this machine makes no pictures; `enpire doctor` says why")
     need(set(pictures) == set(bench.spec.cameras), f"There are pictures of {sorted(pictures)}.")
     for name, picture in pictures.items():
         good = picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
         need(good, f"{name} is {picture.dtype} of shape {picture.shape}.")
+
+
+def _no_pictures() -> bool:
+    """Whether this machine makes none, for any rig."""
+    try:
+        from sim import cameras
+    except ImportError:
+        return True
+    return bool(cameras.why())
 
 
 def _not_finite(bench: Bench, value: float) -> None:

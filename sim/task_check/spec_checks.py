@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from enpire.types import Bounds, Split
+from enpire.types import Bounds, Split, TaskSpec
 from sim.task_check.bench import SECRET, Bench, need
 
 SPLITS: tuple[Split, ...] = ("train", "holdout", "confirm")
@@ -14,10 +14,15 @@ MANY = 100
 
 
 def check_it_is_a_task(bench: Bench) -> None:
-    """It is made without arguments, and has every member of the Task protocol."""
+    """It is made without arguments, and has every member of the Task protocol, a spec and a verifier."""
     wanted = ("spec", "rig", "start", "reset_skill", "start_error", "verifier", "expert")
     missing = [name for name in wanted if not hasattr(bench.task, name)]
     need(not missing, f"It lacks {', '.join(missing)}.")
+    spec: object = bench.spec
+    need(isinstance(spec, TaskSpec), f"`spec` is of type {type(spec).__name__}, not TaskSpec.")
+    verifier = bench.task.verifier()
+    missing = [name for name in ("digest", "needs_images", "finished", "judge") if not hasattr(verifier, name)]
+    need(not missing, f"`verifier()` gives {type(verifier).__name__}, which lacks {', '.join(missing)}.")
 
 
 def check_name(bench: Bench) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -77,9 +79,15 @@ def check_task(name: str, say: Callable[[Finding], None] = lambda finding: None)
     """Run every check on the task of that name; `say` gets each finding as it is made.
 
     Raises:
-        EnpireError: there is no such task.
+        EnpireError: there is no such task. That one of those listed cannot be made is a finding.
     """
-    return check_made(name, cast("Callable[[], Task]", plugins.load("tasks", name)), say)
+    if name not in plugins.names("tasks"):
+        plugins.load("tasks", name)
+
+    def make() -> Task:
+        return cast("Callable[[], Task]", plugins.load("tasks", name))()
+
+    return check_made(name, make, say)
 
 
 def check_made(
@@ -106,6 +114,15 @@ def _run(rule: Check, bench: Bench) -> Finding:
         return Finding(name=name, rule=sentence, result="does not apply", detail=f"({why})")
     except EnpireError as problem:
         return Finding(name=name, rule=sentence, result="failed", detail=f"-> {problem}")
-    except Exception as problem:  # noqa: BLE001 - a third party's task may raise anything; that is a finding too.
-        return Finding(name=name, rule=sentence, result="failed", detail=f"-> {type(problem).__name__}: {problem}")
+    except (Exception, SystemExit) as problem:  # noqa: BLE001 - a third party's task may raise anything, a finding too.
+        return Finding(name=name, rule=sentence, result="failed", detail=f"-> {_said(problem, bench)}")
     return Finding(name=name, rule=sentence, result="passed")
+
+
+def _said(problem: BaseException, bench: Bench) -> str:
+    """What an exception says, and which line of the task's own file led to it; where none did, which raised it."""
+    module = sys.modules.get(type(vars(bench).get("task")).__module__)
+    frames = traceback.extract_tb(problem.__traceback__)
+    own = [frame for frame in frames if frame.filename == getattr(module, "__file__", None)]
+    place = (own or frames)[-1]
+    return f"{type(problem).__name__}: {problem} ({place.filename}, line {place.lineno})"
