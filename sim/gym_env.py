@@ -72,6 +72,11 @@ class TaskEnv(gymnasium.Env[FloatArray, FloatArray]):
         """One period; terminated when the verifier calls the rollout finished, truncated at the limit."""
         if not self._states:
             raise UsageError("The environment has no episode yet; call reset() before step().")
+        if np.shape(action) != self._middle.shape:
+            raise UsageError(
+                f"{self.task.spec.name} takes actions of shape {self._middle.shape}, each number in [-1, 1], not of "
+                f"shape {np.shape(action)}."
+            )
         scaled = (self._middle + self._reach * action).astype(np.float32)
         sent = self._rig.act(scaled[None], np.ones(1, dtype=np.bool_))
         self._actions.append(sent[0])

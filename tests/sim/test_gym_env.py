@@ -44,3 +44,11 @@ def test_a_step_before_reset_is_refused() -> None:
     env = gym_env.TaskEnv("pin_insertion")
     with pytest.raises(UsageError, match="reset"):
         env.step(np.zeros(3, dtype=np.float32))
+
+
+@pytest.mark.parametrize("action", [0.0, np.zeros(2), np.zeros((3, 1)), np.zeros((1, 3))], ids=np.shape)
+def test_an_action_of_another_shape_is_refused(action: float | np.ndarray) -> None:
+    env = gym_env.TaskEnv("pin_insertion")
+    env.reset(seed=0)
+    with pytest.raises(UsageError, match=r"takes actions of shape \(3,\), each number in \[-1, 1\], not of shape"):
+        env.step(action)  # pyright: ignore[reportArgumentType]
