@@ -63,7 +63,7 @@ def call(desk: Desk, name: str, arguments: Mapping[str, object]) -> dict[str, ob
     tool = BY_NAME.get(name)
     if tool is None:
         raise UnknownName(f"There is no tool {name!r}; there are: {', '.join(BY_NAME)}.")
-    return tool.run(desk, parse(tool.arguments, arguments, f"The arguments of {name}"))
+    return tool.run(desk, parse(tool.arguments, arguments, f"The call of {name}"))
 
 
 def in_process(desk: Desk) -> Mapping[str, Callable[..., dict[str, object]]]:

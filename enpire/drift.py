@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from enpire.intervals import lower_bound, upper_bound
+from enpire.wording import counted
 
 BY = "the check of the verifier"
 """Who pauses a campaign whose verifier drifted."""
@@ -67,8 +68,9 @@ class Drift:
         if not self.checked:
             return "Nobody has checked a success of the verifier yet: enpire episodes audit names some at random."
         told = (
-            f"Of {self.checked} successes of the verifier that people checked, {self.wrong} were none: "
-            f"up to {self.high:.1%} may be, the limit is {self.limit:.1%}"
+            f"Of {counted(self.checked, 'success', 'successes')} of the verifier that people checked, {self.wrong} "
+            f"{'was no success' if self.wrong == 1 else 'were not successes'}: up to {self.high:.1%} may not be, "
+            f"the limit is {self.limit:.1%}"
         )
         if self.passed:
             return (

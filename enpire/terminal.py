@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from enpire.documents import weighed
 from enpire.snapshot import GateLine, LabSnapshot, RoundLine, StationLine
+from enpire.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -92,12 +93,12 @@ _TELLERS: Mapping[str, str] = {
     "person judged": "{by} says that episode {order_id} was a {outcome}",
     "campaign continued": "continued by {by}",
     "campaign ended": "campaign ended: {reason}",
-    "station joined": "station {station} joined with {lanes} lanes",
+    "station joined": "station {station} joined with {lanes}",
     "station left": "station {station} left: {cause}",
     "station held": "station {station} holds still again: {verb} by {by}; `enpire campaign resume --stations` ends it",
-    "orders found": "{episodes} orders that had ended as unknown were found at their station",
+    "orders found": "{episodes} that had ended as unknown: found at their station",
     "episode refused": "an episode of {station} was refused: {why}",
-    "learner started": "round {round}: {learner} learns from {episodes} episodes",
+    "learner started": "round {round}: {learner} learns from {episodes}",
     "learner ended": "learned {policy_id} in {seconds} s",
     "learner failed": "the learner failed: {why}",
     "base measured": "base policy {policy_id}: {successes} of {n} succeed [{low}, {high}]",
@@ -119,6 +120,9 @@ class _Facts(dict[str, str]):
 
     def __init__(self, body: Mapping[str, object]) -> None:
         super().__init__({key: _short(value) for key, value in body.items()})
+        for noun in ("lane", "episode"):
+            if (count := self.get(f"{noun}s", "")).isdigit():
+                self[f"{noun}s"] = counted(int(count), noun)
 
     def __missing__(self, key: str) -> str:
         return "-"
@@ -170,7 +174,7 @@ def held(snapshot: LabSnapshot) -> str:
 def work_done(snapshot: LabSnapshot) -> str:
     """How many episodes ended, and how busy the robots were."""
     ended = sum(count for kind, count in snapshot.episodes.items() if kind != "open")
-    return f"{ended} episodes" + ("" if snapshot.mru is None else f" | robots {snapshot.mru:.0%} busy")
+    return counted(ended, "episode") + ("" if snapshot.mru is None else f" | robots {snapshot.mru:.0%} busy")
 
 
 def success_text(snapshot: LabSnapshot) -> str:

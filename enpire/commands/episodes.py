@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from enpire.commands.options import AsJson, Home, answer, existing_home, order, table, tell
+from enpire.wording import counted
 
 if TYPE_CHECKING:
     from enpire.views import Records
@@ -59,6 +61,7 @@ def list_page(  # noqa: PLR0913 - the options of a verb are its parameters
     rows = [
         (
             item.order_id,
+            _clock(item.ended_ms),
             item.outcome,
             item.purpose,
             str(item.round),
@@ -68,7 +71,7 @@ def list_page(  # noqa: PLR0913 - the options of a verb are its parameters
         )
         for item in page.rows
     ]
-    text = table(("episode", "outcome", "purpose", "round", "station", "policy", "cause"), rows)
+    text = table(("episode", "ended (UTC)", "outcome", "purpose", "round", "station", "policy", "cause"), rows)
     more = f"\nMore: --before {page.next}" if page.next is not None else ""
     answer(page, as_json=as_json, text=text + more)
 
@@ -175,7 +178,7 @@ def export(  # noqa: PLR0913 - the options of a verb are its parameters
         chosen = wanted(records, views.find_campaign(records, campaign), limit)
     with Bar("loading", target) as bar:
         made = export_episodes(folder, chosen, target, partial(bar.show, "episodes"), cameras)
-    print(f"{made.written} episodes are in {target}.")
+    print(f"{counted(made.written, 'episode is', 'episodes are')} in {target}.")
     for why in sorted(set(made.left_out.values())):
         tell(f"Left out: {why}")
 
@@ -200,7 +203,10 @@ def take(
     folder = open_home(existing_home(home))
     with Bar("reading the dataset", folder.episodes):
         taken = import_episodes(folder, source, campaign, unsaid)
-    text = f"{taken.episodes} episodes ({taken.demonstrations} demonstrations) are in campaign {taken.campaign_id}."
+    text = (
+        f"{counted(taken.episodes, 'episode')} ({counted(taken.demonstrations, 'demonstration')}) "
+        f"now belong to campaign {taken.campaign_id}."
+    )
     text += f" {taken.known} were known already." if taken.known else ""
     text += (
         f" {taken.without_verdict} have no verdict and teach nothing; see --unsaid." if taken.without_verdict else ""
@@ -208,6 +214,11 @@ def take(
     if taken.not_finite:
         text += f" Left out, because a state or an action is not a finite number: {', '.join(taken.not_finite)}."
     answer(taken, as_json=as_json, text=text)
+
+
+def _clock(ended_ms: int | None) -> str:
+    """When an episode ended, as `enpire ledger tail` says it; `-` while it has not."""
+    return "-" if ended_ms is None else datetime.fromtimestamp(ended_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _find(records: Records, wanted: str) -> str:

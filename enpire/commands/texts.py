@@ -18,6 +18,7 @@ from enpire.documents import (
     weighed,
 )
 from enpire.idea_tree import outcome, told
+from enpire.wording import counted
 
 if TYPE_CHECKING:
     from enpire.doctor import Finding
@@ -62,10 +63,13 @@ def campaign(view: CampaignView) -> str:
         ("champion", rate(view.champion) + (f"  {short(view.champion.id)}" if view.champion else "")),
         ("confirmed", _confirmed(view.confirm)),
         ("episodes", f"{view.episodes.get('total', 0)}: {ends or 'none yet'}"),
-        ("robots", f"utilisation {_percent(view.mru)}; {stack or 'no time recorded yet'}"),
+        ("stations", f"utilisation {_percent(view.mru)}; their time: {stack or 'none recorded yet'}"),
         *([("early stops", view.early_stops.sentence)] if view.early_stops else []),
         ("wall clock", f"{duration(view.wall_s)}; to the goal {duration(view.time_to_goal_s)}"),
-        ("robot-hours", f"{view.robot_h:.2f}; to the goal {_number(view.robot_h_to_goal)}"),
+        (
+            "robot-hours",
+            f"{view.robot_h:.2f}, every lane of a station is a robot; to the goal {_number(view.robot_h_to_goal)}",
+        ),
         ("tokens", f"fresh {view.tokens.fresh}, cached {view.tokens.cached}, output {view.tokens.output}"),
         ("search - gate", _points(view.search_gate_gap)),
         ("verifier", view.labels.sentence if view.labels else "nobody has checked it: enpire episodes audit"),
@@ -151,12 +155,17 @@ def _rounds(rounds: Iterable[RoundView]) -> str:
     lines = ["round  success in collection                gate"]
     for item in rounds:
         gate = item.gate
-        told = "-" if gate is None else (
-            f"{gate.decision} ({gate.reason or 'open'}): +{gate.wins} -{gate.losses} in {gate.pairs} pairs, "
-            f"evidence {gate.log_e:.1f} of {gate.log_need:.1f}{_between(gate)}"
-        )  # fmt: skip
-        lines.append(f"{item.round:>5}  {rate(item.collection):<35}  {told}")
+        lines.append(f"{item.round:>5}  {rate(item.collection):<35}  {_gate(gate) if gate else '-'}")
     return "\n".join(lines)
+
+
+def _gate(gate: GateView) -> str:
+    if gate.decision == "open":
+        return "deciding"
+    return (
+        f"{gate.decision} ({gate.reason}): +{gate.wins} -{gate.losses} in {gate.pairs} pairs, "
+        f"evidence {gate.log_e:.1f} of {gate.log_need:.1f}{_between(gate)}"
+    )
 
 
 def _ideas(ideas: Sequence[IdeaView]) -> str:
@@ -174,7 +183,7 @@ def _facts(item: Event) -> str:
         if key == "campaign_id" or isinstance(value, dict):
             continue
         if isinstance(value, list):
-            told.append(f"{len(value)} {key}")  # pyright: ignore[reportUnknownArgumentType]
+            told.append(counted(len(value), key.removesuffix("s"), key))  # pyright: ignore[reportUnknownArgumentType]
         elif isinstance(value, float):
             told.append(f"{key}={value:.4g}")
         else:

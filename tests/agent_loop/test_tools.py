@@ -46,7 +46,7 @@ def test_wrong_arguments_are_refused_in_a_sentence(desk: Desk) -> None:
         tools.call(desk, "fly", {})
     with pytest.raises(FileProblem, match="unknown key 'seed'"):
         tools.call(desk, "submit_candidate", {"hypothesis_id": "x", "changes": {}, "seed": 3})
-    with pytest.raises(FileProblem, match="lacks the key"):
+    with pytest.raises(FileProblem, match="The call of get_episode lacks the key"):
         tools.call(desk, "get_episode", {})
     with pytest.raises(UnknownName, match="no experiment 'x'"):
         tools.call(desk, "get_experiment", {"experiment_id": "x"})

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from enpire.fleet.curve_keys import server_keys, station_keys
 from enpire.fleet.station_file import read_station
 from enpire.home import open_home
 from enpire.store.ledger import SqliteLedger
-from tests.enpire.recorded_campaign import CAMPAIGN, SECOND, begin, record_campaign
+from tests.enpire.recorded_campaign import BASE, CAMPAIGN, RULE, SECOND, begin, record_campaign
 
 READING = (
     ["campaign", "list"], ["campaign", "show"], ["policy", "list"], ["policy", "show", "cccc"], ["episodes", "list"],
@@ -53,6 +55,32 @@ def test_a_campaign_is_shown_with_its_figures(lab: Path) -> None:
     assert shown["champion"]["id"] == SECOND
     assert shown["confirm"]["n"] == 60
     assert shown["episodes"]["total"] == 281
+
+
+def test_a_gate_that_has_not_decided_is_shown_without_numbers(tmp_path: Path) -> None:
+    record = begin(tmp_path)
+    record.learn(1, BASE, SECOND)
+    sides = {"gate_id": f"01J{1:023}", "champion": BASE, "candidate": SECOND, "round": 1}
+    record.tell("gate opened", **sides, k=1, alpha=0.05, promoted=0, rule=asdict(RULE))
+    record.flush()
+    last = enpire("campaign", "show", "--home", tmp_path).stdout.splitlines()[-1]
+    assert last.startswith("    1  ")
+    assert last.endswith("  deciding")
+
+
+def test_the_two_units_of_robot_time_are_named(lab: Path) -> None:
+    text = enpire("campaign", "show", "--home", lab).stdout
+    assert re.search(r"^stations +utilisation \d+%; their time: rollout", text, re.M)
+    assert re.search(r"^robot-hours +\d+\.\d\d, every lane of a station is a robot;", text, re.M)
+
+
+def test_lists_say_when_and_count_one_as_one(lab: Path) -> None:
+    listed = enpire("episodes", "list", "--home", lab, "--limit", "1").stdout.splitlines()
+    assert listed[0].split()[:3] == ["episode", "ended", "(UTC)"]
+    assert re.search(r" 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d ", listed[1])
+    tail = enpire("ledger", "tail", "--home", lab, "-n", "1000").stdout
+    assert "orders ended        1 episode\n" in tail
+    assert "1 episodes" not in tail
 
 
 def test_the_home_may_come_from_the_environment(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:

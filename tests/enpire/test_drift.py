@@ -61,7 +61,8 @@ def test_the_sentence_says_what_to_do() -> None:
     assert "enpire episodes audit" in drift([], rule).sentence
     assert "29 labels are needed" in drift([GOOD], rule).sentence
     told = drift([FALSE] * 3, rule).sentence
-    assert "Of 3 successes" in told
+    assert "Of 3 successes of the verifier that people checked, 3 were not successes" in told
+    assert "Of 1 success of the verifier that people checked, 1 was no success" in drift([FALSE], rule).sentence
     assert "enpire campaign resume" in told
 
 

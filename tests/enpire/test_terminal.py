@@ -98,6 +98,12 @@ def test_an_event_that_lacks_a_field_is_told_with_a_dash() -> None:
     assert told("robot time", {}) == ""
 
 
+def test_one_is_told_as_one() -> None:
+    assert told("station joined", {"station": "cell-1", "lanes": 1}) == "station cell-1 joined with 1 lane"
+    learns = {"round": 1, "learner": "habc", "episodes": ["E1"]}
+    assert told("learner started", learns) == "round 1: habc learns from 1 episode"
+
+
 def test_the_standing_is_one_line() -> None:
     assert standing(a_snapshot()).count("\n") == 0
     assert "champion 50.0% [35.0%, 65.0%] of 40" in standing(a_snapshot())
