@@ -16,8 +16,9 @@ from enpire.commands import agents, campaigns, episodes, improving, ledgers, loo
 from enpire.errors import EnpireError
 
 EPILOG = (
-    "State lives in a home folder: --home DIR, else $ENPIRE_HOME, else ./.enpire. Exit codes: 0 done, 1 a problem (one "
-    "sentence on stderr), 2 wrong usage, 3 the campaign ended without its goal, 130 interrupted (state kept)."
+    "State lives in a home folder: --home DIR after the verb, else $ENPIRE_HOME, else ./.enpire. Exit codes: 0 done, "
+    "1 a problem (one sentence on stderr), 2 wrong usage, 3 the campaign ended without its goal, 130 interrupted "
+    "(state kept)."
 )
 
 

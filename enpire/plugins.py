@@ -7,11 +7,13 @@ of the packages above it, and a laboratory adds a task, a driver, a policy, a le
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
@@ -101,10 +103,34 @@ def names(group: str) -> tuple[str, ...]:
     return tuple(sorted(installed | set(BUILT_IN.get(group, {}))))
 
 
-def listed(group: str) -> list[tuple[str, str]]:
-    """(name, where it is made) of every part of a group, sorted; imports none of them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One part of a group, as a list shows it."""
+
+    name: str
+    what: str
+    """What its module says of itself first."""
+    where: str
+    """module:attribute."""
+
+
+def listed(group: str) -> list[Part]:
+    """Every part of a group, sorted; imports none of them, though the packages that hold them."""
     installed = {point.name: point.value for point in entry_points(group=f"enpire.{group}")}
-    return sorted({**installed, **BUILT_IN.get(group, {})}.items())
+    found = sorted({**installed, **BUILT_IN.get(group, {})}.items())
+    return [Part(name=name, what=_first_words(where), where=where) for name, where in found]
+
+
+def _first_words(where: str) -> str:
+    """The first line of a module's docstring, read as text; empty where there is none."""
+    try:
+        found = importlib.util.find_spec(where.partition(":")[0])
+    except ModuleNotFoundError:
+        return ""
+    if found is None or found.origin is None or not found.origin.endswith(".py"):
+        return ""
+    said = ast.get_docstring(ast.parse(Path(found.origin).read_text(encoding="utf-8")))
+    return said.splitlines()[0] if said else ""
 
 
 def is_installed(package: str) -> bool:

@@ -65,9 +65,9 @@ def list_drivers(as_json: AsJson = False) -> None:
     """List the drivers that a station file can name."""
     from enpire.plugins import listed
 
-    rows = listed("drivers")
-    document = [{"name": name, "where": where} for name, where in rows]
-    answer(document, as_json=as_json, text=table(("driver", "where"), rows))
+    parts = listed("drivers")
+    rows = [(part.name, part.what) for part in parts]
+    answer(parts, as_json=as_json, text=table(("driver", "what it is"), rows))
 
 
 def check(file: Annotated[str, typer.Argument(help="Driver file (docs/robots.md), or station file.")]) -> None:

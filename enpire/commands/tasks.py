@@ -73,9 +73,9 @@ def list_all(as_json: AsJson = False) -> None:
     """List the tasks that are built in or installed; `enpire task show TASK` says what one is."""
     from enpire.plugins import listed
 
-    rows = listed("tasks")
-    document = [{"name": name, "where": where} for name, where in rows]
-    answer(document, as_json=as_json, text=table(("task", "where"), rows))
+    parts = listed("tasks")
+    rows = [(part.name, part.what) for part in parts]
+    answer(parts, as_json=as_json, text=table(("task", "what it is"), rows))
 
 
 def show(task: TaskName, as_json: AsJson = False) -> None:

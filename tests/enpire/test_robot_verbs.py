@@ -23,6 +23,7 @@ def enpire(*arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
 def test_drivers_are_listed_and_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
     listed = enpire("robot", "list", "--json")
     assert {"fake", "mujoco", "lerobot", "ros2", "remote"} <= {item["name"] for item in json.loads(listed.stdout)}
+    assert all(item["what"].endswith(".") and ":" in item["where"] for item in json.loads(listed.stdout))
     missing = enpire("robot", "check", str(tmp_path / "arm.py"))
     assert missing.returncode == 1
     assert missing.stderr.count("\n") == 1

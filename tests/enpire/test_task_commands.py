@@ -15,6 +15,8 @@ def test_tasks_are_listed() -> None:
     done = CliRunner().invoke(app, ["task", "list"])
     assert done.exit_code == 0, done.output
     assert "pin_insertion " in done.output
+    assert "push a T block" in done.output
+    assert "sim.tasks" not in done.output
 
 
 def test_a_task_is_shown_with_its_instruction_and_its_limits() -> None:
