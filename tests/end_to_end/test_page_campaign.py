@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.end_to_end.conftest import NEEDED, PATIENCE_MS, set_up
-from tests.web_ui.recorded import History
+from tests.web_ui.recorded import THIRD, History
 from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.server import Server
 
@@ -37,6 +38,20 @@ def test_every_figure_of_a_training_run_is_there_in_plain_words(
         playwright.expect(told).to_have_text("share of weights at their limit 0.159")
     finally:
         context.close()
+
+
+def test_an_open_gate_shows_its_pairs_on_the_page_of_policies(
+    server: tuple[Server, ScriptedLab], past: History, context: BrowserContext, artefacts: Path
+) -> None:
+    past.say(
+        "gate opened", gate_id="G3", champion="b" * 64, candidate=THIRD, k=3, alpha=0.01, promoted=1, round=3,
+        rule={"alpha": 0.05, "pairs": 400, "margin": 0.02},
+    )  # fmt: skip
+    page = context.new_page()
+    set_up(page, server[0])
+    page.click("nav >> text=Policies")
+    playwright.expect(page.get_by_text(re.compile(r"Deciding +[1-9]\d* : \d+ in \d+ pairs"))).to_be_visible()
+    page.screenshot(path=artefacts / "policies-open-gate.png", full_page=True)
 
 
 def test_an_idea_that_is_tried_stays_so_when_its_agent_tries_again_too_early(

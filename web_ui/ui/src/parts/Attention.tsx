@@ -22,7 +22,7 @@ export function causes({ campaign, stations }: FleetDocument): Cause[] {
 }
 
 const campaignPaused = ({ name, paused_why }: Headline): Cause => ({
-  key: "campaign", text: `Paused: ${paused_why || "no station gets a new order."}`, tone: "", verb: "continue campaign", act: "Continue", names: [name],
+  key: "campaign", text: `Paused: ${paused_why || "no station gets a new order"}`, tone: "", verb: "continue campaign", act: "Continue", names: [name],
 });
 
 function causeOf(station: Station): Omit<Cause, "names"> | undefined {
