@@ -236,7 +236,7 @@ def _opened(path: Path) -> ImageArray:
     try:
         return pictures.opened(path.read_bytes())
     except OSError as problem:
-        raise FileProblem(f"The picture {path} cannot be read: {problem}; replace it.") from problem
+        raise FileProblem(f"The picture {path} cannot be read as JPEG or PNG; replace it.") from problem
 
 
 def _pictures_of(path: Path) -> dict[str, ImageArray]:

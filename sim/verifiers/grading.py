@@ -103,6 +103,7 @@ def report(  # noqa: PLR0913 - the options of a verb are its parameters
     examples = (
         sorted_by_hand(folder, task.spec) if folder else simulated(task, episodes, grading(draw), say, pictures=look)
     )
+    built = grade(verifier, examples, _BUILT[look and not folder])
     moved = () if getattr(verifier, "pictures_alone", False) else MOVED
     disturbed = [_disturbed(verifier, examples, task.spec, Disturbance(moved=by), draw) for by in moved]
     took = latencies_ms(verifier, examples)
@@ -111,10 +112,7 @@ def report(  # noqa: PLR0913 - the options of a verb are its parameters
         digest=verifier.digest,
         episodes=len(examples),
         labelled_by="people" if folder else "the simulator's truth",
-        grades=(
-            grade(verifier, examples, _BUILT[look and not folder]),
-            *disturbed,
-        ),
+        grades=(built, *disturbed),
         camera=_camera_line(task.spec, disturbed),
         p50_ms=float(np.percentile(took, 50)),
         p95_ms=float(np.percentile(took, 95)),
@@ -126,7 +124,7 @@ def grade(verifier: Verifier, examples: Sequence[Example], sensors: str) -> Grad
     truth = np.array([example.success for example in examples])
     if truth.all() or not truth.any():
         raise UsageError("Grading needs successes and failures; the examples are all of one kind.")
-    said = np.array([verifier.judge(example.evidence).kind == "success" for example in examples])
+    said = np.array([_success(verifier, example) for example in examples])
     both = int((said & truth).sum())
     return Grade(
         sensors=sensors,
@@ -134,6 +132,13 @@ def grade(verifier: Verifier, examples: Sequence[Example], sensors: str) -> Grad
         recall=wilson(both, int(truth.sum())),
         false_positives=wilson(int((said & ~truth).sum()), int((~truth).sum())),
     )
+
+
+def _success(verifier: Verifier, example: Example) -> bool:
+    try:
+        return verifier.judge(example.evidence).kind == "success"
+    except UsageError as problem:
+        raise UsageError(f"{example.name or 'A rollout'} cannot be judged: {problem}") from problem
 
 
 def _disturbed(verifier: Verifier, examples: Sequence[Example], spec: TaskSpec, worse: Disturbance, draw: int) -> Grade:

@@ -123,6 +123,9 @@ def test_a_classifier_is_not_said_to_bear_disturbed_numbers(tmp_path: Path) -> N
     assert "it judges by pictures alone: no number was disturbed" in text
     assert "sigma" not in text
     assert "numbers disturbed" in report("push_t", 0, tmp_path, plans=[VerifierPlan(name=OWN), *alone]).text
+    (tmp_path / "failure" / "0_top.png").unlink()
+    with pytest.raises(UsageError, match=r"failure/0\.npz cannot be judged: .* needs pictures of top, and got none"):
+        report("push_t", 0, tmp_path, plans=alone)
 
 
 def test_a_brighter_light_changes_little() -> None:

@@ -181,7 +181,7 @@ def test_examples_that_a_person_sorted(tmp_path: Path) -> None:
         ("e.npz", arrays.pack(recorded(0.0))[:-40], r"failure/e\.npz cannot be used: This is not an arrays file"),
         ("e.npz", arrays.pack(replace(recorded(0.0), state=np.zeros((3, 9), np.float32))),
          r"failure/e\.npz has 9 numbers a state and reach 2: it is of another task"),
-        ("0_top.png", b"no picture", r"The picture .*failure/0_top\.png cannot be read: .*; replace it"),
+        ("0_top.png", b"no picture", r"The picture .*failure/0_top\.png cannot be read as JPEG or PNG; replace it"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, name: str, data: bytes, said: str) -> None:
