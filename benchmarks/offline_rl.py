@@ -21,8 +21,8 @@ from typing import Any, Literal
 import numpy as np
 
 from enpire.errors import LearningProblem, MissingExtra
-from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Progress
+from enpire.recipe import settings_of
 from enpire.store import durable
 from enpire.types import FloatArray
 from policies import gaussian_policy
@@ -81,10 +81,13 @@ class OfflineSettings:
 class OfflineRl:
     """The learner. Each round learns anew from the whole replay, as d3rlpy's algorithms are made to."""
 
+    def check(self, recipe: Mapping[str, object]) -> None:
+        """FileProblem for settings that it does not know or allow."""
+        settings_of(OfflineSettings, recipe)
+
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train in process and write the actor as a version of plain numbers."""
-        where = f"The recipe {job.recipe.get('name')}, settings"
-        settings = parse(OfflineSettings, job.recipe.get("settings", {}), where)
+        settings = settings_of(OfflineSettings, job.recipe)
         prepare(job)
         episodes = recent(read_episodes(job.episodes), settings.window_rounds)
         replay = replay_of(episodes, settings.execute)

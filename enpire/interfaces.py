@@ -263,6 +263,15 @@ class Learner(Protocol):
         ...
 
 
+@runtime_checkable
+class ChecksRecipe(Learner, Protocol):
+    """A learner that says before a campaign begins what it would refuse when its turn comes."""
+
+    def check(self, recipe: Mapping[str, object]) -> None:
+        """FileProblem for a recipe (as in `ImprovementJob`) with settings that it does not know or allow."""
+        ...
+
+
 class EpisodeStore(Protocol):
     """Keeps arrays and pictures, one folder per episode, written atomically."""
 

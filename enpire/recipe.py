@@ -10,6 +10,8 @@ from typing import cast
 
 from enpire.errors import FileProblem
 from enpire.files import canonical, find, parse, plain, read_yaml
+from enpire.interfaces import ChecksRecipe
+from enpire.plugins import make
 from enpire.space import axis_of
 
 Setting = bool | int | float | str | tuple[float, ...]
@@ -54,6 +56,22 @@ def read_recipe(name_or_path: str | Path) -> Recipe:
     """
     path = find("recipes", name_or_path)
     return parse(Recipe, _whole(path, ()), f"The recipe {path}")
+
+
+def settings_of[T](kind: type[T], recipe: Mapping[str, object]) -> T:
+    """The settings of `ImprovementJob.recipe` as a learner's dataclass; FileProblem for one unknown or not allowed."""
+    return parse(kind, recipe.get("settings", {}), f"The recipe {recipe.get('name')}, settings")
+
+
+def require_learner(recipe: Recipe) -> None:
+    """Ask the recipe's learner, where it can be asked, whether it will take the settings.
+
+    Raises:
+        EnpireError: there is no such learner, or it says what it refuses.
+    """
+    learner = make("learners", recipe.learner)
+    if isinstance(learner, ChecksRecipe):
+        learner.check(recipe.mapping())
 
 
 def _whole(path: Path, asked: tuple[Path, ...]) -> Mapping[str, object]:

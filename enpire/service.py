@@ -34,7 +34,7 @@ from enpire.lab import Lab
 from enpire.live import snapshot
 from enpire.loop import run
 from enpire.plugins import load, make
-from enpire.recipe import read_recipe
+from enpire.recipe import read_recipe, require_learner
 from enpire.snapshot import LabSnapshot
 from enpire.state import CampaignState
 from enpire.steps.agent_process import require_agents
@@ -102,7 +102,7 @@ def run_campaign(name_or_path: str | Path, home: Home, choices: Choices | None =
     load("tasks", campaign.task)
     load("hosts", chosen.on)
     for recipe in (campaign.recipe, campaign.base.recipe):
-        load("learners", read_recipe(recipe).learner)
+        require_learner(read_recipe(recipe))
     require_agents(campaign)
     if campaign.stations.operator:
         require_operator(campaign.stations.operator, campaign.stations.operator_options)

@@ -12,12 +12,14 @@ import numpy as np
 import torch
 
 from enpire.errors import LearningProblem
-from enpire.files import canonical, parse
+from enpire.files import canonical
 from enpire.interfaces import ImprovementJob, Progress, Task
 from enpire.plugins import load
+from enpire.recipe import settings_of
 from enpire.store import durable
 from enpire.types import SOURCE_HUMAN, FloatArray
 from policies import flow_policy
+from policies.bounds import at_least
 from policies.flow_network import FlowNetwork
 from policies.flow_policy import Addition, FlowVersion
 from policies.flow_training import Course, Extra, FlowSettings, Lesson, train_actor, version_of
@@ -40,6 +42,12 @@ class RoundSettings(FlowSettings):
     cooling: float = 1.0
     """Factor on the sampling temperature of the parent, round by round."""
     least_temperature: float = 0.7
+
+    def __post_init__(self) -> None:
+        """Say which value is not allowed."""
+        FlowSettings.__post_init__(self)
+        at_least(1, self, "window_rounds")
+        at_least(0, self, "demonstration_weight demonstration_decay cooling least_temperature")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +72,13 @@ class Pupil:
 class Clone:
     """The learner for recipes of behaviour cloning."""
 
+    def check(self, recipe: Mapping[str, object]) -> None:
+        """FileProblem for settings that it does not know or allow."""
+        settings_of(CloneSettings, recipe)
+
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Clone the job's episodes into `job.output`; returns counts and the last loss."""
-        settings = parse(
-            CloneSettings, job.recipe.get("settings", {}), f"The recipe {job.recipe.get('name')}, settings"
-        )
+        settings = settings_of(CloneSettings, job.recipe)
         prepare(job)
         episodes = self._chosen(settings, read_episodes(job.episodes))
         pupil = pupil_of(job, settings, episodes)

@@ -39,15 +39,15 @@ class EarlyStop:
     Its state lies in the checkpoint, so that a run killed anywhere stops at the same step.
     """
 
-    def __init__(self, patience: int, descent: Descent, loss: Callable[[], float] | None) -> None:
-        """`patience`: looks without a new lowest loss that are waited for, 0 for no end; without `loss`, no looks."""
-        self._patience, self._descent, self._loss = patience, descent, loss
+    def __init__(self, patience: int, descent: Descent, loss: Callable[[], float], windows: int) -> None:
+        """`patience`: looks without a new lowest loss that are waited for, 0 for no end; `windows` are looked at."""
+        self._patience, self._descent, self._loss, self._windows = patience, descent, loss, windows
         self._lowest, self._since, self._latest = math.inf, 0, math.nan
         self._best: FloatArray | None = None
 
     def enough(self, done: int) -> bool:
         """Whether training ends after `done` steps."""
-        if self._loss is None or not self._patience or done % LOOK_STEPS:
+        if not self._windows or not self._patience or done % LOOK_STEPS:
             return False
         with self._descent.averaged():
             self._latest = self._loss()
@@ -70,10 +70,11 @@ class EarlyStop:
             self._descent.take(self._best)
 
     def figures(self) -> dict[str, float]:
-        """The held-out loss at the last look and at the best one; nothing before the first."""
+        """How many windows are looked at, and their loss at the last look and at the best one; nothing when off."""
+        found = {"held_out_windows": float(self._windows)} if self._patience else {}
         if self._best is None:
-            return {}
-        return {"held_out_loss": self._latest, "held_out_lowest": self._lowest}
+            return found
+        return found | {"held_out_loss": self._latest, "held_out_lowest": self._lowest}
 
     def tensors(self) -> TensorTable:
         """State for a checkpoint."""

@@ -12,6 +12,7 @@ import torch
 
 from enpire.errors import LearningProblem
 from enpire.types import FloatArray, IntArray, MaskArray
+from policies.bounds import above_zero, at_least
 from policies.descent import Descent, Schedule, TensorTable, read_checkpoint, write_checkpoint
 from policies.early_stop import EarlyStop, held_out, rows_to_look_at
 from policies.flow_network import FlowBatch, FlowNetwork, flow_losses, weighted_loss
@@ -64,14 +65,13 @@ class FlowSettings:
 
     def __post_init__(self) -> None:
         """Say which value is not allowed; the file's name is added by whoever parses."""
-        positive = ("horizon", "execute", "hidden", "depth", "euler_steps", "batch", "stride", "least_steps")
-        for name in positive:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
-        if self.early_stop < 0:
-            raise ValueError(f"early_stop is {self.early_stop}; it must be at least 0.")
-        if self.passes <= 0 or not 0 <= self.average < 1 or self.temperature < 0 or self.learning_rate <= 0:
-            raise ValueError("passes and learning_rate must be above 0, average in [0, 1), temperature at least 0.")
+        at_least(1, self, "horizon execute hidden depth euler_steps batch stride least_steps most_steps")
+        at_least(0, self, "frequencies temperature last_learning_rate early_stop")
+        above_zero(self, "passes learning_rate")
+        if self.execute > self.horizon:
+            raise ValueError(f"execute is {self.execute}; allowed is 1 to horizon ({self.horizon}).")
+        if not 0 <= self.average < 1:
+            raise ValueError(f"average is {self.average}; it must be in [0, 1).")
 
     def steps(self, windows: int) -> int:
         """Gradient steps for that many windows."""
@@ -140,6 +140,11 @@ class Course:
     job: str
     """Digest of everything that the result depends on."""
 
+    @property
+    def schedule(self) -> Schedule:
+        """The learning rate over the steps."""
+        return Schedule(first=self.settings.learning_rate, last=self.settings.last_learning_rate, steps=self.steps)
+
 
 WeightsOf = Callable[[int, IntArray], FloatArray]
 """(step, rows of the minibatch) -> weights (B,) before normalisation."""
@@ -168,8 +173,7 @@ def train_actor(
     """
     settings, place = course.settings, course.settings.workplace
     network.to(place.device)
-    schedule = Schedule(first=settings.learning_rate, last=settings.last_learning_rate, steps=course.steps)
-    descent = Descent(network.parameters(), schedule, settings.average)
+    descent = Descent(network.parameters(), course.schedule, settings.average)
     losses_of = place.compile(flow_losses)
     held = held_out(lesson.episode, lesson.chances) & bool(settings.early_stop)
     looked = rows_to_look_at(held, lesson.chances, course.seed)
@@ -179,7 +183,7 @@ def train_actor(
         with torch.no_grad(), place.autocast():
             return float(losses_of(network, batch).mean())
 
-    stop = EarlyStop(settings.early_stop, descent, held_out_loss if len(looked) else None)
+    stop = EarlyStop(settings.early_stop, descent, held_out_loss, len(looked))
     done = 0
     if (found := read_checkpoint(course.checkpoint, course.job)) is not None:
         table, done = found
@@ -203,12 +207,15 @@ def train_actor(
             loss = weighted_loss(losses_of(network, batch_of(lesson, rows, random, place)), weights.to(place.device))
         descent.down(loss, step)
         done = step + 1
+        # Looks and checkpoints fall on steps that are reported, and none of them on a loss that is no number.
+        if done % REPORT_STEPS and done < course.steps:
+            continue
+        figures = {"loss": finite_loss(loss, done), "steps": float(done)}
         enough = stop.enough(done)
         if done % CHECKPOINT_STEPS == 0 or done == course.steps or enough:
             table = descent.tensors("actor") | stop.tensors() | beside.tensors()
             write_checkpoint(course.checkpoint, table, course.job, done)
-        if done % REPORT_STEPS == 0 or done == course.steps:
-            yield done, {"loss": finite_loss(loss, done), "steps": float(done)} | stop.figures() | place.figures()
+        yield done, figures | stop.figures() | place.figures()
         if enough:
             break
     stop.settle()

@@ -49,6 +49,19 @@ def new_parts(shape: LerobotShape, state: Scale, action: Scale) -> Parts:
     return Parts(about=about, policy=policy, before=before, after=after)
 
 
+def shape_of(parts: Parts) -> dict[str, object]:
+    """What `LerobotShape` says, of a policy that is there; no width where its family has no such number."""
+    config: Any = parts.policy.config
+    found = {"family": config.type, "horizon": len(config.action_delta_indices), "execute": parts.about.execute}
+    match config.type:
+        case "act":
+            return {**found, "width": config.dim_model}
+        case "diffusion":
+            return {**found, "width": config.down_dims[0]}
+        case _:
+            return found
+
+
 def _config(shape: LerobotShape, features: dict[str, Any]) -> Any:
     from lerobot.configs.types import NormalizationMode
     from lerobot.policies.factory import make_policy_config

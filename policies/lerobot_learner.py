@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from enpire.errors import LearningProblem
-from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Progress
+from enpire.recipe import settings_of
 from enpire.store import durable
 from enpire.types import FloatArray, IntArray
 from policies import lerobot_files, lerobot_policy
 from policies.album import Album
 from policies.clone import prepare
-from policies.descent import Descent, Schedule, TensorTable, read_checkpoint, write_checkpoint
+from policies.descent import Descent, TensorTable, read_checkpoint, write_checkpoint
 from policies.early_stop import EarlyStop, held_out, rows_to_look_at
 from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS, Course, finite_loss
 from policies.habc.learner import Material, WeightTable, critic_training, gather, judged
@@ -30,9 +30,8 @@ from policies.habc.segments import Windows
 from policies.habc.settings import HabcSettings
 from policies.habc.train import head_start
 from policies.habc.weights import normalised
-from policies.lerobot_base import LerobotShape, new_parts
+from policies.lerobot_base import LerobotShape, new_parts, shape_of
 from policies.lerobot_files import Parts
-from policies.lerobot_history import History, look_back
 from policies.lerobot_losses import has_row_losses, mean_loss, row_losses
 from policies.normalise import Scale
 from policies.training_data import read_episodes, stacked_actions, stacked_states
@@ -43,14 +42,19 @@ class LerobotSettings(HabcSettings):
     """What a recipe for a LeRobot policy may say."""
 
     family: Literal["act", "diffusion"] = "act"
-    """Of a new policy; with a parent, its own family counts."""
+    """Of a new policy; a parent has its own."""
     width: int = 64
+    """Of a new policy; a parent has its own."""
     weights: Literal["loss", "draw"] = "loss"
     """Where the weights act: on the loss of each sample, or on how often it is drawn (any policy can do that)."""
 
     def __post_init__(self) -> None:
         """Refuse what a LeRobot policy says elsewhere."""
         HabcSettings.__post_init__(self)
+        # Heads of ACT's attention, groups of the normalisation in Diffusion.
+        part = 4 if self.family == "act" else 8
+        if self.width < 1 or self.width % part:
+            raise ValueError(f"width is {self.width}; for a new {self.family} policy it must be a multiple of {part}.")
         if self.unseen:
             raise ValueError("unseen is for flow policies; what a LeRobot policy sees, `inputs` of policy.json says.")
         if self.critic_beside:
@@ -62,10 +66,13 @@ class LerobotSettings(HabcSettings):
 class LerobotHabc:
     """The learner for recipes that improve LeRobot policies."""
 
+    def check(self, recipe: Mapping[str, object]) -> None:
+        """FileProblem for settings that it does not know or allow."""
+        settings_of(LerobotSettings, recipe)
+
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train critics, weigh the windows, train the policy; the version is a LeRobot folder of plain files."""
-        where = f"The recipe {job.recipe.get('name')}, settings"
-        settings = parse(LerobotSettings, job.recipe.get("settings", {}), where)
+        settings = settings_of(LerobotSettings, job.recipe)
         prepare(job)
         episodes = read_episodes(job.episodes)
         source = [item for item in episodes if item.demonstration] or list(episodes)
@@ -82,12 +89,10 @@ class LerobotHabc:
             report(Progress(stage="critics", done=training.done, total=max(1, training.done), figures=figures))
             table = WeightTable(material.windows, training, rule, job.round)
             course = replace(course, steps=settings.steps(int((table.chances > 0).sum())))
-            config = parts.policy.config
-            history = look_back(material.windows, material.episodes, config, settings.execute)
-            album = Album(job, history.looks, material.episodes)
-            album.collect(lerobot_policy.cameras_of(config), report)
+            album = Album(job, material.windows, material.episodes)
+            album.collect(lerobot_policy.cameras_of(parts.policy.config), report)
             study = _Study(material, table, settings, course.seed)
-            for done, taught in _train(parts, study, _Feed(parts, history, album), course):
+            for done, taught in _train(parts, study, _Feed(parts, material.windows, album), course):
                 report(Progress(stage="actor", done=done, total=course.steps, figures=taught))
                 figures |= taught
         staged = durable.stage_folder(job.output)
@@ -110,13 +115,19 @@ def _parts(job: ImprovementJob, settings: LerobotSettings, scales: tuple[Scale, 
 def _fitted(settings: LerobotSettings, parts: Parts) -> LerobotSettings:
     """The settings with the policy's own chunk; LearningProblem for what episodes do not hold."""
     config: Any = parts.policy.config
-    if config.action_delta_indices is None:
+    if getattr(config, "n_obs_steps", 1) != 1:
         raise LearningProblem(
-            f"This {config.type} policy gives single actions and no chunks; improve it with the learner lerobot_sac."
+            f"This {config.type} policy reads {config.n_obs_steps} observation steps; a window holds what was sensed "
+            "at one decision, so only policies with n_obs_steps 1 can be improved here."
         )
-    wide = max(config.action_delta_indices) + 1
+    for name, there in shape_of(parts).items():
+        if (asked := getattr(settings, name)) not in (there, getattr(LerobotSettings(), name)):
+            raise LearningProblem(
+                f"The recipe's {name} is {asked}, the parent's {there}; leave it out, or begin without a parent."
+            )
+    settings = replace(settings, horizon=len(config.action_delta_indices), execute=parts.about.execute)
     draw = settings.weights == "draw" or not has_row_losses(parts.policy)
-    return replace(settings, horizon=wide, execute=parts.about.execute, weights="draw" if draw else "loss")
+    return replace(settings, weights="draw" if draw else "loss")
 
 
 class _Study:
@@ -149,14 +160,14 @@ class _Study:
 class _Feed:
     """Minibatches as LeRobot's own losses read them, with its mask of what is padded."""
 
-    def __init__(self, parts: Parts, history: History, album: Album) -> None:
-        self._parts, self._history, self._album = parts, history, album
+    def __init__(self, parts: Parts, windows: Windows, album: Album) -> None:
+        self._parts, self._windows, self._album = parts, windows, album
         self._cameras = lerobot_policy.cameras_of(parts.policy.config)
         # Without pictures everything is small, and is normalised once.
-        self._whole = None if self._cameras else self._seen(np.arange(len(history)))
+        self._whole = None if self._cameras else self._seen(np.arange(len(windows)))
 
     def batch(self, rows: IntArray, device: torch.device) -> dict[str, Tensor]:
-        """Inputs, `action` (B, frames, action_dim) and `action_is_pad` (B, frames) of these windows."""
+        """Inputs, `action` (B, horizon, action_dim) and `action_is_pad` (B, horizon) of these windows."""
         if self._whole is None:
             found = self._seen(rows)
         else:
@@ -165,26 +176,19 @@ class _Feed:
         return {key: value.to(device) for key, value in found.items()}
 
     def _seen(self, rows: IntArray) -> dict[str, Tensor]:
-        history = self._history
-        sent = {"action": torch.from_numpy(history.chunk[rows])}
-        *earlier, looks = (rows * history.steps + step for step in range(history.steps))
-        seen = [self._parts.before(self._asked(one)) for one in earlier]
-        seen.append(self._parts.before(self._asked(looks) | sent))
-        found = {key: value for key, value in seen[-1].items() if key.startswith("observation.")}
-        if history.steps > 1 or self._parts.policy.config.type == "diffusion":
-            found = {key: torch.stack([one[key] for one in seen], dim=1) for key in found}
-        mask = torch.from_numpy(history.mask[rows])
-        return {**found, "action": seen[-1]["action"] * mask[..., None], "action_is_pad": mask == 0}
-
-    def _asked(self, looks: IntArray) -> dict[str, Any]:
-        about = self._parts.about
+        about, windows = self._parts.about, self._windows
         asked: dict[str, Any] = {
-            **lerobot_policy.batch_of(about, self._history.looks.state[looks]),
-            "task": [about.task] * len(looks),
+            **lerobot_policy.batch_of(about, windows.state[rows]),
+            "task": [about.task] * len(rows),
         }
         for camera in self._cameras:
-            asked[f"{lerobot_policy.IMAGES}{camera}"] = lerobot_policy.picture_rows(self._album.images(camera, looks))
-        return asked
+            asked[f"{lerobot_policy.IMAGES}{camera}"] = lerobot_policy.picture_rows(self._album.images(camera, rows))
+        seen = self._parts.before({**asked, "action": torch.from_numpy(windows.chunk[rows])})
+        found = {key: value for key, value in seen.items() if key.startswith("observation.")}
+        if self._parts.policy.config.type == "diffusion":
+            found = {key: value[:, None] for key, value in found.items()}
+        mask = torch.from_numpy(windows.mask[rows])
+        return {**found, "action": seen["action"] * mask[..., None], "action_is_pad": mask == 0}
 
 
 def _train(parts: Parts, study: _Study, feed: _Feed, course: Course) -> Iterator[tuple[int, dict[str, float]]]:
@@ -194,8 +198,7 @@ def _train(parts: Parts, study: _Study, feed: _Feed, course: Course) -> Iterator
     # Small steps would be lost on weights of 16 bits; the products may still be computed in them.
     policy.float().to(place.device)
     policy.config.device = str(place.device)
-    schedule = Schedule(first=settings.learning_rate, last=settings.last_learning_rate, steps=course.steps)
-    descent = Descent(policy.parameters(), schedule, settings.average)
+    descent = Descent(policy.parameters(), course.schedule, settings.average)
     losses_of = place.compile(row_losses if settings.weights == "loss" else _mean_rows)
 
     def held_out_loss() -> float:
@@ -207,7 +210,7 @@ def _train(parts: Parts, study: _Study, feed: _Feed, course: Course) -> Iterator
         policy.train()
         return float(np.mean(found))
 
-    stop = EarlyStop(settings.early_stop, descent, held_out_loss if len(study.looked) else None)
+    stop = EarlyStop(settings.early_stop, descent, held_out_loss, len(study.looked))
     done = 0
     if (found := read_checkpoint(course.checkpoint, course.job)) is not None:
         table, done = found
@@ -227,12 +230,16 @@ def _train(parts: Parts, study: _Study, feed: _Feed, course: Course) -> Iterator
             loss = (weights * losses_of(policy, feed.batch(rows, place.device))).mean()
         descent.down(loss, step)
         done = step + 1
+        # Looks and checkpoints fall on steps that are reported, and none of them on a loss that is no number.
+        if done % REPORT_STEPS and done < course.steps:
+            continue
+        figures = {"loss": finite_loss(loss, done), "steps": float(done)}
         enough = stop.enough(done)
         if done % CHECKPOINT_STEPS == 0 or done == course.steps or enough:
-            table = descent.tensors("actor") | stop.tensors() | _buffers(policy)
-            write_checkpoint(course.checkpoint, table, course.job, done)
-        if done % REPORT_STEPS == 0 or done == course.steps:
-            yield done, {"loss": finite_loss(loss, done), "steps": float(done)} | stop.figures() | place.figures()
+            write_checkpoint(
+                course.checkpoint, descent.tensors("actor") | stop.tensors() | _buffers(policy), course.job, done
+            )
+        yield done, figures | stop.figures() | place.figures()
         if enough:
             break
     stop.settle()

@@ -18,11 +18,12 @@ from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
 from enpire.errors import LearningProblem
-from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Progress
+from enpire.recipe import settings_of
 from enpire.store import durable
 from enpire.types import FloatArray
 from policies import lerobot_files, lerobot_policy
+from policies.bounds import above_zero, at_least
 from policies.clone import job_digest, prepare
 from policies.descent import TensorTable, read_checkpoint, write_checkpoint
 from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS
@@ -63,17 +64,11 @@ class SacSettings:
 
     def __post_init__(self) -> None:
         """Say which value is not allowed."""
-        positive = ("execute", "least_steps", "hidden", "critic_updates")
-        if min(getattr(self, name) for name in positive) < 1 or self.batch < 2:
-            raise ValueError(f"{', '.join(positive)} must be at least 1, batch at least 2.")
-        if (
-            not 0 < self.discount < 1
-            or not 0 <= self.people_share < 1
-            or min(self.learning_rate, self.temperature, self.updates) <= 0
-        ):
-            raise ValueError(
-                "discount is in (0, 1), people_share in [0, 1), learning_rate, temperature and updates above 0."
-            )
+        at_least(1, self, "execute least_steps most_steps hidden critic_updates")
+        at_least(2, self, "batch")
+        above_zero(self, "learning_rate temperature updates")
+        if not 0 < self.discount < 1 or not 0 <= self.people_share < 1:
+            raise ValueError("discount must be in (0, 1), people_share in [0, 1).")
 
     def steps(self, new: int) -> int:
         """Gradient steps of the actor for that many new decisions."""
@@ -83,10 +78,13 @@ class SacSettings:
 class LerobotSac:
     """The learner for recipes of LeRobot's SAC."""
 
+    def check(self, recipe: Mapping[str, object]) -> None:
+        """FileProblem for settings that it does not know or allow."""
+        settings_of(SacSettings, recipe)
+
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Go on from a parent of the same kind, or begin with fresh networks; the version is a LeRobot folder."""
-        where = f"The recipe {job.recipe.get('name')}, settings"
-        settings = parse(SacSettings, job.recipe.get("settings", {}), where)
+        settings = settings_of(SacSettings, job.recipe)
         prepare(job)
         episodes = read_episodes(job.episodes)
         replay = replay_of(episodes, settings.execute)
@@ -228,13 +226,14 @@ def _train(algorithm: Any, mixer: _Mixer, job: ImprovementJob, steps: int) -> It
         every = algorithm.config.utd_ratio
         stats = algorithm.update(mixer.batch(step * every + index) for index in range(every))
         done = step + 1
+        if done % REPORT_STEPS and done < steps:
+            continue
+        figures = {**stats.losses, **stats.extra}
+        if not all(math.isfinite(value) for value in figures.values()):
+            raise LearningProblem(f"SAC's figures are {figures} after {done} steps; lower learning_rate.")
         if done % CHECKPOINT_STEPS == 0 or done == steps:
             write_checkpoint(path, _tensors(algorithm), digest, done)
-        if done % REPORT_STEPS == 0 or done == steps:
-            figures = {**stats.losses, **stats.extra}
-            if not all(math.isfinite(value) for value in figures.values()):
-                raise LearningProblem(f"SAC's figures are {figures} after {done} steps; lower learning_rate.")
-            yield done, figures
+        yield done, figures
     algorithm.policy.eval()
 
 

@@ -16,9 +16,10 @@ from typing import Any, cast
 import numpy as np
 
 from enpire.errors import LearningProblem
-from enpire.files import canonical, parse
+from enpire.files import canonical
 from enpire.interfaces import ImprovementJob, Progress, Rig, Task
 from enpire.plugins import load
+from enpire.recipe import settings_of
 from enpire.store import durable
 from enpire.types import Start
 from policies import program
@@ -59,10 +60,13 @@ class SearchSettings:
 class ProgramSearch:
     """The learner for recipes of heuristics with a parameter search."""
 
+    def check(self, recipe: Mapping[str, object]) -> None:
+        """FileProblem for settings that it does not know or allow."""
+        settings_of(SearchSettings, recipe)
+
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Search, and write the centre of the last generation (not the luckiest candidate) as the version."""
-        where = f"The recipe {job.recipe.get('name')}, settings"
-        settings = parse(SearchSettings, job.recipe.get("settings", {}), where)
+        settings = settings_of(SearchSettings, job.recipe)
         durable.make_folder(job.work)
         task = cast("Callable[[], Task]", load("tasks", job.task))()
         search = _Search(job, settings, task)

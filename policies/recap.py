@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Progress
+from enpire.recipe import settings_of
 from enpire.types import FloatArray
+from policies.bounds import above_zero, at_least
 from policies.clone import RoundSettings, course_of, cut_of, draw_chances, prepare, pupil_of, write_version
 from policies.descent import Descent, Schedule
 from policies.flow_network import fourier
@@ -51,18 +52,21 @@ class RecapSettings(RoundSettings):
         RoundSettings.__post_init__(self)
         if not 0 < self.discount < 1 or not 0 < self.positive_share <= 1 or not 0 < self.target_follow <= 1:
             raise ValueError("discount must be in (0, 1), positive_share and target_follow in (0, 1].")
-        if self.multi_step < 1 or self.failure_cost < 0:
-            raise ValueError("multi_step must be at least 1, failure_cost at least 0.")
+        at_least(1, self, "multi_step value_steps value_batch value_hidden")
+        at_least(0, self, "failure_cost")
+        above_zero(self, "value_learning_rate")
 
 
 class Recap:
     """The learner for recipes of Imit-Recap."""
 
+    def check(self, recipe: Mapping[str, object]) -> None:
+        """FileProblem for settings that it does not know or allow."""
+        settings_of(RecapSettings, recipe)
+
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train the value head, keep the windows of the good side, clone them."""
-        settings = parse(
-            RecapSettings, job.recipe.get("settings", {}), f"The recipe {job.recipe.get('name')}, settings"
-        )
+        settings = settings_of(RecapSettings, job.recipe)
         prepare(job)
         episodes = [item for item in read_episodes(job.episodes) if item.success or not item.demonstration]
         pupil = pupil_of(job, settings, episodes)

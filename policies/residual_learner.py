@@ -17,10 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from enpire.errors import LearningProblem
-from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Progress
+from enpire.recipe import settings_of
 from enpire.types import FloatArray
 from policies import flow_policy, residual
+from policies.bounds import above_zero, at_least
 from policies.clone import job_digest, prepare, write_version
 from policies.descent import Descent, Schedule, read_checkpoint, write_checkpoint
 from policies.flow_network import SmallNetwork
@@ -57,12 +58,11 @@ class ResidualSettings:
 
     def __post_init__(self) -> None:
         """Say which value is not allowed."""
-        if min(self.batch, self.least_steps, self.hidden, self.actor_every, self.window_rounds) < 1:
-            raise ValueError("batch, least_steps, hidden, actor_every and window_rounds must be at least 1.")
+        at_least(1, self, "batch least_steps most_steps hidden actor_every window_rounds")
+        at_least(0, self, "calm target_noise frequencies")
+        above_zero(self, "learning_rate passes")
         if not 0 < self.discount < 1 or not 0 < self.target_follow <= 1 or not 0 < self.reach < 10:
             raise ValueError("discount must be in (0, 1), target_follow in (0, 1], reach in (0, 10).")
-        if min(self.learning_rate, self.passes) <= 0 or min(self.calm, self.target_noise, self.frequencies) < 0:
-            raise ValueError("learning_rate and passes must be above 0; calm, target_noise, frequencies at least 0.")
 
     def steps(self, decisions: int) -> int:
         """Gradient steps for that many decisions."""
@@ -72,12 +72,15 @@ class ResidualSettings:
 class ResidualTd3:
     """The learner for recipes of residual online reinforcement learning."""
 
+    def check(self, recipe: Mapping[str, object]) -> None:
+        """FileProblem for settings that it does not know or allow."""
+        settings_of(ResidualSettings, recipe)
+
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train critics and correction; the base goes into the version unchanged."""
-        where = f"The recipe {job.recipe.get('name')}, settings"
-        settings = parse(ResidualSettings, job.recipe.get("settings", {}), where)
+        settings = settings_of(ResidualSettings, job.recipe)
         if job.parent is None:
-            raise LearningProblem(f"{where}: a residual policy corrects a base; clone a base first.")
+            raise LearningProblem("A residual policy corrects a base; clone a base first.")
         prepare(job)
         version = flow_policy.read(job.parent)
         replay = replay_of(recent(read_episodes(job.episodes), settings.window_rounds), version.shape.execute)
@@ -172,10 +175,12 @@ class Pair:
             if step % settings.actor_every == 0:
                 actor.down(self._actor_loss(data, rows), step // settings.actor_every)
             done = step + 1
+            if done % REPORT_STEPS and done < steps:
+                continue
+            figures = self._figures(float(loss.detach()), data, rows)
             if done % CHECKPOINT_STEPS == 0 or done == steps:
                 write_checkpoint(path, actor.tensors("actor") | critic.tensors("critic"), digest, done)
-            if done % REPORT_STEPS == 0 or done == steps:
-                yield done, self._figures(float(loss.detach()), data, rows)
+            yield done, figures
 
     @property
     def _about(self) -> Correction:

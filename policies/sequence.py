@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
-from enpire.files import parse
+from enpire.errors import FileProblem
 from enpire.interfaces import ImprovementJob, Learner, Progress
 from enpire.plugins import load
-from enpire.recipe import Recipe, read_recipe
+from enpire.recipe import Recipe, read_recipe, require_learner, settings_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +53,20 @@ class SequenceSettings:
 class Sequence:
     """The learner for recipes that name a sequence of regimes."""
 
+    def check(self, recipe: Mapping[str, object]) -> None:
+        """FileProblem for a stage that is a sequence, or that its own learner refuses."""
+        for name, _ in settings_of(SequenceSettings, recipe).parsed():
+            require_learner(_stage(name))
+
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Hand the job to the learner of the round's recipe; returns that learner's diagnostics."""
-        where = f"The recipe {job.recipe.get('name')}, settings"
-        recipe = self._recipe(parse(SequenceSettings, job.recipe.get("settings", {}), where), job.round)
+        recipe = _stage(settings_of(SequenceSettings, job.recipe).at(job.round))
         learner = cast("Callable[[], Learner]", load("learners", recipe.learner))()
         return learner.improve(replace(job, recipe=recipe.mapping()), report)
 
-    def _recipe(self, settings: SequenceSettings, round_: int) -> Recipe:
-        return read_recipe(settings.at(round_))
+
+def _stage(name: str) -> Recipe:
+    recipe = read_recipe(name)
+    if load("learners", recipe.learner) is Sequence:
+        raise FileProblem(f"The stage {name} is a sequence itself, which a sequence cannot hold; name its stages.")
+    return recipe

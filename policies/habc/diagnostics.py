@@ -47,23 +47,28 @@ def efficiency_ranking(windows: Windows, said: Advantages, held_out: MaskArray, 
     return ranking(said.efficiency_gain[rows][chosen], went[chosen])
 
 
-def held_out_brier(windows: Windows, said: Advantages, held_out: MaskArray, partition: bool) -> float:
-    """Mean squared error of p_v over labelled held-out windows; nan when there are none."""
+def held_out_brier(windows: Windows, said: Advantages, counts: FloatArray, partition: bool) -> float:
+    """Mean squared error of p_v over labelled windows, each counted `counts` (N,) times; nan when there are none.
+
+    What is held out must count as it does in training: the labels of a supervised round are short of failures.
+    """
     label = labels(windows, partition)
-    rows = held_out & (label >= 0)
-    return float(np.square(said.viability[rows] - label[rows]).mean()) if rows.any() else float("nan")
+    rows = (counts > 0) & (label >= 0)
+    if not rows.any():
+        return float("nan")
+    return float(np.average(np.square(said.viability[rows] - label[rows]), weights=counts[rows]))
 
 
-def reliability(windows: Windows, said: Advantages, held_out: MaskArray, partition: bool) -> float:
-    """Calibration error of p_v, ten bins, over labelled held-out windows of the newest round; nan without any."""
+def reliability(windows: Windows, said: Advantages, counts: FloatArray, partition: bool) -> float:
+    """Calibration error of p_v, ten bins, over labelled windows of the newest round; counted as for the Brier score."""
     label = labels(windows, partition)
-    rows = held_out & (label >= 0)
+    rows = (counts > 0) & (label >= 0)
     rows &= windows.round == (windows.round[windows.policy].max() if windows.policy.any() else -1)
     if not rows.any():
         return float("nan")
-    p, won = said.viability[rows], label[rows]
+    p, count = said.viability[rows], counts[rows].astype(np.float64)
     bins = np.minimum((p * 10).astype(np.int64), 9)
-    return float(sum(abs(p[bins == b].sum() - won[bins == b].sum()) for b in np.unique(bins)) / len(p))
+    return float(np.abs(np.bincount(bins, count * (p - label[rows]))).sum() / count.sum())
 
 
 def gate_figures(windows: Windows, said: Advantages, weights: FloatArray) -> dict[str, float]:

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from enpire.errors import LearningProblem
-from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Progress
+from enpire.recipe import settings_of
 from enpire.types import FloatArray, IntArray, MaskArray
 from policies import foresight
 from policies.clone import Pupil, course_of, cut_of, draw_chances, prepare, pupil_of, write_version
@@ -20,7 +20,7 @@ from policies.habc import diagnostics
 from policies.habc.opinions import write_opinions
 from policies.habc.segments import Windows, cut, fresh, interception
 from policies.habc.settings import HabcSettings
-from policies.habc.train import CriticTraining, critics_for, evidence_of, head_start
+from policies.habc.train import CriticTraining, critics_for, evidence_of, head_start, label_weights
 from policies.habc.weights import Advantages, WeightRule, actor_weights
 from policies.normalise import Scale
 from policies.replay import recent
@@ -45,9 +45,13 @@ class Material:
 class Habc:
     """The learner for recipes of hierarchical advantage-weighted cloning."""
 
+    def check(self, recipe: Mapping[str, object]) -> None:
+        """FileProblem for settings that it does not know or allow."""
+        settings_of(HabcSettings, recipe)
+
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train critics, weigh the windows, train the actor from the parent's weights; returns the diagnostics."""
-        settings = parse(HabcSettings, job.recipe.get("settings", {}), f"The recipe {job.recipe.get('name')}, settings")
+        settings = settings_of(HabcSettings, job.recipe)
         prepare(job)
         material = gather(read_episodes(job.episodes), settings)
         pupil = pupil_of(job, settings, material.episodes)
@@ -56,7 +60,7 @@ class Habc:
         head_start(training, course)
         spread, figures = pupil.scales[1].spread, dict[str, float]()
         if settings.critic_beside:
-            rule = rule_of(material, training.advantages(), settings, spread)
+            rule = rule_of(material, training.advantages(), training, spread)
         else:
             figures, rule = judged(material, training, spread)
             report(Progress(stage="critics", done=training.done, total=max(1, training.done), figures=figures))
@@ -86,15 +90,16 @@ def judged(material: Material, training: CriticTraining, spread: FloatArray) -> 
     windows, settings = material.windows, training.settings
     figures = _guard(settings, training)
     said = training.refresh()
-    rule = rule_of(material, said, settings, spread)
+    rule = rule_of(material, said, training, spread)
+    counts = label_weights(windows, settings, material.kappa) * material.held_out
     figures |= {
         "n_episodes": float(len(material.episodes)),
         "n_success": float(training.evidence.successes),
         "windows": float(len(windows)),
         "kappa": material.kappa,
         "auc_a_e": diagnostics.efficiency_ranking(windows, said, material.held_out, spread),
-        "p_v_reliability": diagnostics.reliability(windows, said, material.held_out, settings.partition),
-        "brier": diagnostics.held_out_brier(windows, said, material.held_out, settings.partition),
+        "p_v_reliability": diagnostics.reliability(windows, said, counts, settings.partition),
+        "brier": diagnostics.held_out_brier(windows, said, counts, settings.partition),
         "interventions_reweighted": float(rule.reweight_interventions),
     }
     return figures | diagnostics.gate_figures(windows, said, actor_weights(windows, training.gates, rule)), rule
@@ -113,11 +118,17 @@ def _teach(
     return taught | {"temperature": pupil.temperature}
 
 
-def rule_of(material: Material, said: Advantages, settings: HabcSettings, spread: FloatArray) -> WeightRule:
-    """Which rows the gate weighs; interventions only as the recipe says, or once A_e ranks held-out windows well."""
-    reweight = settings.reweight_interventions == "always"
+def rule_of(material: Material, said: Advantages, training: CriticTraining, spread: FloatArray) -> WeightRule:
+    """Which rows the gate weighs; interventions only as the recipe says, or once A_e ranks held-out windows well.
+
+    Never where people finished every episode: no label then teaches what p_v is, and the gate would be noise.
+    """
+    settings, reweight = training.settings, len(training.evidence.marks.labelled) > 0
     if settings.reweight_interventions == "when_sure":
-        reweight = diagnostics.efficiency_ranking(material.windows, said, material.held_out, spread) >= SURE_AUC
+        ranked = diagnostics.efficiency_ranking(material.windows, said, material.held_out, spread)
+        reweight = reweight and ranked >= SURE_AUC
+    elif settings.reweight_interventions == "never":
+        reweight = False
     return WeightRule(reweight_interventions=bool(reweight), partition=settings.partition)
 
 

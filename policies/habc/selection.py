@@ -7,22 +7,23 @@ about recorded decisions, (1 - p_v) A_v + p_v A_e, from the state and the comman
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 import torch
 from torch import nn
 
 from enpire.errors import LearningProblem
-from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Progress
+from enpire.recipe import settings_of
 from enpire.types import FloatArray
 from policies import best_of_n, flow_policy
 from policies.best_of_n import Score, score_rows
+from policies.bounds import above_zero, at_least
 from policies.clone import prepare, write_version
 from policies.descent import Descent, Schedule
 from policies.flow_network import SmallNetwork
-from policies.flow_policy import Addition, FlowVersion
+from policies.flow_policy import Addition, FlowShape, FlowVersion
 from policies.habc.diagnostics import ranking
 from policies.habc.learner import Material, critic_training, gather, judged
 from policies.habc.settings import HabcSettings
@@ -30,9 +31,9 @@ from policies.habc.train import CriticTraining, head_start
 from policies.training_data import read_episodes
 
 ACTORS = (
-    "hidden depth frequencies euler_steps temperature batch passes least_steps most_steps learning_rate "
-    "last_learning_rate average early_stop device precision compile unseen demonstration_weight demonstration_decay "
-    "cooling least_temperature critic_beside warmup_share gate reweight_interventions"
+    "horizon execute hidden depth frequencies euler_steps temperature batch passes least_steps most_steps "
+    "learning_rate last_learning_rate average early_stop device precision compile unseen demonstration_weight "
+    "demonstration_decay cooling least_temperature critic_beside warmup_share gate reweight_interventions"
 )
 """Settings of HABC that are about the actor and its weights."""
 LARGEST = 3.0
@@ -52,25 +53,34 @@ class SelectionSettings(HabcSettings):
     def __post_init__(self) -> None:
         """Say which value is not allowed."""
         HabcSettings.__post_init__(self)
-        if min(self.candidates, self.score_steps, self.score_hidden) < 1:
-            raise ValueError("candidates, score_steps and score_hidden must be at least 1.")
+        at_least(1, self, "candidates score_steps score_hidden")
+        at_least(0, self, "score_frequencies")
+        above_zero(self, "score_learning_rate")
         self.leave_alone(ACTORS, "best of N keeps the parent's actor and trains critics and a score alone")
+
+    def critics(self, shape: FlowShape) -> HabcSettings:
+        """The settings of HABC's critics, for the chunks of the parent's actor."""
+        own = {item.name: getattr(self, item.name) for item in fields(HabcSettings)}
+        return HabcSettings(**{**own, "horizon": shape.horizon, "execute": shape.execute})
 
 
 class BestOfN:
     """The learner for recipes of best of N."""
 
+    def check(self, recipe: Mapping[str, object]) -> None:
+        """FileProblem for settings that it does not know or allow."""
+        settings_of(SelectionSettings, recipe)
+
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train critics and score on the job's episodes; the parent's actor goes into the version unchanged."""
-        where = f"The recipe {job.recipe.get('name')}, settings"
-        settings = parse(SelectionSettings, job.recipe.get("settings", {}), where)
+        settings = settings_of(SelectionSettings, job.recipe)
         if job.parent is None:
-            raise LearningProblem(f"{where}: best of N picks among a parent's chunks; clone a base first.")
+            raise LearningProblem("Best of N picks among a parent's chunks; clone a base first.")
         prepare(job)
         version = flow_policy.read(job.parent)
-        settings = replace(settings, horizon=version.shape.horizon, execute=version.shape.execute)
-        material = gather(read_episodes(job.episodes), settings)
-        training, course = critic_training(job, settings, material, version.state)
+        taught = settings.critics(version.shape)
+        material = gather(read_episodes(job.episodes), taught)
+        training, course = critic_training(job, taught, material, version.state)
         head_start(training, course)
         report(Progress(stage="critics", done=training.done, total=max(1, training.done), figures={}))
         figures, _ = judged(material, training, version.action.spread)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from policies.bounds import above_zero, at_least
 from policies.clone import RoundSettings
 from policies.habc.weights import GateForm
 
@@ -57,8 +58,9 @@ class HabcSettings(RoundSettings):
     def __post_init__(self) -> None:
         """Say which value is not allowed."""
         RoundSettings.__post_init__(self)
-        if self.critic_steps < 0 or min(self.critic_batch, self.multi_step) < 1:
-            raise ValueError("critic_steps must be at least 0, critic_batch and multi_step at least 1.")
+        at_least(1, self, "critic_batch critic_hidden multi_step")
+        at_least(0, self, "critic_steps critic_frequencies logit_limit efficiency_gain shrink few_successes")
+        above_zero(self, "critic_learning_rate")
         if not 0 <= self.warmup_share <= 1:
             raise ValueError(f"warmup_share is {self.warmup_share}; it must be in [0, 1].")
         if self.critic_beside and self.label_ends:

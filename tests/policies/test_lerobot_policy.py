@@ -164,6 +164,14 @@ def test_training_of_a_lerobot_policy_may_end_early(tmp_path: Path) -> None:
     assert figures["held_out_lowest"] <= figures["held_out_loss"]
 
 
+def test_a_run_that_diverged_makes_no_version_when_it_is_begun_again(tmp_path: Path) -> None:
+    job = job_in(tmp_path, "act", learning_rate=1e30)
+    for _ in range(2):
+        with pytest.raises(LearningProblem, match="lower learning_rate"):
+            LerobotHabc().improve(job, lambda _: None)
+    assert not job.output.exists()
+
+
 def test_what_does_not_fit_is_named(folder: Path) -> None:
     policy = lerobot_policy.load(folder)
     with pytest.raises(PolicyProblem, match="call begin"):

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.improvement_plans import ARMS, Plan
-from benchmarks.offline_rl import OfflineSettings
 from enpire.errors import FileProblem
 from enpire.files import find, parse
-from enpire.plugins import load
-from enpire.recipe import read_recipe
-from policies.clone import CloneSettings
+from enpire.interfaces import ChecksRecipe
+from enpire.plugins import make
+from enpire.recipe import Recipe, read_recipe, require_learner, settings_of
 from policies.habc.selection import SelectionSettings
 from policies.habc.settings import HabcSettings
 from policies.lerobot_learner import LerobotSettings
-from policies.lerobot_sac import SacSettings
-from policies.program_search import SearchSettings
-from policies.recap import RecapSettings
-from policies.residual_learner import ResidualSettings
-from policies.sequence import SequenceSettings
 
-SETTINGS: dict[str, type] = {
-    "clone": CloneSettings,
-    "habc": HabcSettings,
-    "recap": RecapSettings,
-    "best_of_n": SelectionSettings,
-    "program_search": SearchSettings,
-    "sequence": SequenceSettings,
-    "lerobot": LerobotSettings,
-    "residual_td3": ResidualSettings,
-    "lerobot_sac": SacSettings,
-    "benchmarks.offline_rl:OfflineRl": OfflineSettings,
-}
+ROOT = Path(__file__).resolve().parents[2]
 NAMES = sorted(path.stem for path in find("recipes", "habc_plus").parent.glob("*.yaml"))
 
 
@@ -42,11 +25,8 @@ NAMES = sorted(path.stem for path in find("recipes", "habc_plus").parent.glob("*
 def test_a_recipe_fits_its_learner(name: str) -> None:
     recipe = read_recipe(name)
     assert recipe.name == name
-    settings = parse(SETTINGS[recipe.learner], recipe.settings, name)
-    assert isinstance(load("learners", recipe.learner), type)
-    if isinstance(settings, SequenceSettings):
-        for stage, _ in settings.parsed():
-            assert read_recipe(stage).learner != "sequence"
+    assert isinstance(make("learners", recipe.learner), ChecksRecipe)
+    require_learner(recipe)
 
 
 ABLATIONS: dict[str, dict[str, object]] = {
@@ -68,6 +48,14 @@ def test_an_ablation_is_habc_plus_with_one_thing_changed(name: str) -> None:
     assert changed != whole
 
 
+def test_the_document_says_where_habc_plus_differs_from_the_paper() -> None:
+    page = (ROOT / "docs/habc.md").read_text(encoding="utf-8")
+    table = page.split("### Where `habc_plus` differs")[1].split("###")[0]
+    paper, plus = (settings_of(HabcSettings, read_recipe(name).mapping()) for name in ("habc_paper", "habc_plus"))
+    differing = [item.name for item in fields(paper) if getattr(paper, item.name) != getattr(plus, item.name)]
+    assert [name for name in differing if f"`{name}`" not in table] == []
+
+
 def test_a_recipe_is_like_another_but_for_what_it_says(tmp_path: Path) -> None:
     one = tmp_path / "one.yaml"
     one.write_text("name: one\nlike: habc_plus\nsettings: {critic_steps: 7}\nspace: {critic_steps: [1, 9, linear]}\n")
@@ -87,7 +75,8 @@ def test_a_recipe_is_like_another_but_for_what_it_says(tmp_path: Path) -> None:
     ("kind", "setting"),
     [(SelectionSettings, {"gate": "viability"}), (SelectionSettings, {"learning_rate": 0.01}),
      (SelectionSettings, {"most_steps": 7}), (LerobotSettings, {"cooling": 0.9}), (LerobotSettings, {"hidden": 7}),
-     (LerobotSettings, {"depth": 7}), (LerobotSettings, {"euler_steps": 7})],
+     (LerobotSettings, {"depth": 7}), (LerobotSettings, {"euler_steps": 7}), (SelectionSettings, {"execute": 2}),
+     (SelectionSettings, {"horizon": 16})],
 )  # fmt: skip
 def test_settings_that_a_learner_would_not_read_are_refused(kind: type, setting: dict[str, object]) -> None:
     with pytest.raises(FileProblem, match=f"{next(iter(setting))} changes nothing here"):
@@ -104,10 +93,43 @@ def test_critics_do_not_learn_beside_a_lerobot_policy() -> None:
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_every_arm_of_a_smoke_run_fits_its_learner(arm: str) -> None:
-    recipe = replace(Plan(), most_steps=20).recipe(arm)
-    parse(SETTINGS[recipe.learner], recipe.settings, arm)
+    require_learner(replace(Plan(), most_steps=20).recipe(arm))
 
 
 def test_what_a_lerobot_policy_sees_is_not_said_by_its_recipe() -> None:
     with pytest.raises(FileProblem, match=r"inputs.*policy\.json"):
         parse(LerobotSettings, {"unseen": "time_left"}, "lerobot_act")
+
+
+@pytest.mark.parametrize(
+    ("learner", "setting", "value"),
+    [("habc", "critic_hidden", 0), ("habc", "critic_frequencies", -1), ("habc", "shrink", -30.0),
+     ("habc", "critic_learning_rate", 0.0), ("habc", "window_rounds", 0), ("habc", "demonstration_weight", -1.0),
+     ("habc", "cooling", -1.0), ("habc", "last_learning_rate", -1.0), ("clone", "most_steps", 0),
+     ("clone", "execute", 9), ("recap", "value_hidden", 0), ("recap", "value_steps", -1),
+     ("best_of_n", "score_learning_rate", -1.0), ("residual_td3", "most_steps", -1), ("lerobot_sac", "most_steps", 0),
+     ("lerobot", "width", 3)],
+)  # fmt: skip
+def test_a_value_that_cannot_be_is_named_before_anything_runs(learner: str, setting: str, value: float) -> None:
+    recipe = Recipe(name="odd", learner=learner, settings={setting: value})
+    with pytest.raises(FileProblem, match=f"The recipe odd, settings: {setting} is {value}"):
+        require_learner(recipe)
+
+
+def test_a_sequence_is_read_to_its_last_stage(tmp_path: Path) -> None:
+    def sequence(stages: str) -> Recipe:
+        path = tmp_path / "stages.yaml"
+        path.write_text(f"name: stages\nlearner: sequence\nsettings: {{stages: '{stages}'}}\n")
+        return read_recipe(path)
+
+    require_learner(sequence("filtered_bc 2, habc_plus"))
+    typing_error = tmp_path / "typing_error.yaml"
+    typing_error.write_text("name: typing_error\nlike: habc_plus\nsettings: {critic_stepz: 5}\n")
+    for stage, said in (
+        ("habc_pluss", "no file of recipes called 'habc_pluss'"),
+        (str(typing_error), "unknown key 'critic_stepz'"),
+        (str(tmp_path / "stages.yaml"), "is a sequence itself"),
+        ("filtered_then_habc", "is a sequence itself"),
+    ):
+        with pytest.raises(FileProblem, match=said):
+            require_learner(sequence(f"filtered_bc 2, {stage}"))

@@ -287,3 +287,15 @@ def test_offline_rl_gives_a_version_that_runs_without_d3rlpy(
     policy = gaussian_policy.load(job.output)
     policy.begin(0, seed=0)
     assert policy.act(Observation(stamp_ns=0, state=np.zeros((1, 3), np.float32)), np.array([0])).shape == (1, 4, 2)
+
+
+@pytest.mark.parametrize("learner", ["clone", "residual_td3"])
+def test_a_run_that_diverged_makes_no_version_when_it_is_begun_again(
+    learner: str, first: ImprovementJob, tmp_path: Path
+) -> None:
+    wild = {"learning_rate": 1e30, "least_steps": 20, "most_steps": 20}
+    job = job_of(first, tmp_path, learner, **(SIZES | wild if learner == "clone" else wild))
+    for _ in range(2):
+        with pytest.raises(LearningProblem, match="lower learning_rate"):
+            run(job)
+    assert not job.output.exists()

@@ -56,8 +56,10 @@ def test_training_ends_when_the_held_out_loss_no_longer_falls(tmp_path: Path) ->
     assert figures["steps"] < 4000
     assert figures["steps"] % 50 == 0
     assert figures["held_out_lowest"] <= figures["held_out_loss"]
-    patient = Clone().improve(job_in(tmp_path / "patient", early_stop=100), lambda _: None)
-    assert patient["steps"] == 200
+    patient = job_in(tmp_path / "patient", early_stop=100)
+    assert Clone().improve(patient, lambda _: None)["steps"] == 200
+    few = replace(patient, episodes=patient.episodes[:9], work=tmp_path / "w", output=tmp_path / "few")
+    assert Clone().improve(few, lambda _: None)["held_out_windows"] == 0
 
 
 def test_a_cut_run_stops_early_at_the_same_step_with_the_same_bytes(tmp_path: Path) -> None:

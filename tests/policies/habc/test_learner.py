@@ -23,7 +23,7 @@ from enpire.store.arrays import unpack
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, EarlyStop, Observation
 from policies import flow_policy, foresight
 from policies.clone import Clone, pupil_of
-from policies.habc.diagnostics import ranking, reliability
+from policies.habc.diagnostics import held_out_brier, ranking, reliability
 from policies.habc.learner import Habc, WeightTable, critic_training, gather
 from policies.habc.segments import Cut, cut
 from policies.habc.settings import HabcSettings
@@ -240,6 +240,39 @@ def test_reliability_is_the_gap_on_the_newest_held_out_episodes() -> None:
     assert reliability(windows, said(level), held, partition=True) == pytest.approx(0, abs=1e-6)
     assert reliability(windows, said(level + 0.1), held, partition=True) == pytest.approx(0.1, abs=1e-6)
     assert np.isnan(reliability(windows, said(level), windows.round == 1, partition=True))
+
+
+def test_a_right_p_v_is_reliable_under_supervision() -> None:
+    # 36 of 100 rollouts succeed by themselves; of the 64 others people take half over, and finish them.
+    helped = [SOURCE_POLICY] * 20 + [SOURCE_HUMAN] * 20
+    kinds: list[tuple[list[int], bool]] = [([SOURCE_POLICY] * 24, True)] * 36
+    kinds += [([SOURCE_POLICY] * 40, False)] * 32 + [(helped, True)] * 32
+    material = gather([episode(source, won, seed=i) for i, (source, won) in enumerate(kinds)], HabcSettings())
+    assert material.kappa == 0.5
+    counts = label_weights(material.windows, HabcSettings(), material.kappa)
+
+    def said(p: float) -> Advantages:
+        rows = np.full(len(counts), p, np.float32)
+        return Advantages(viability=rows, viability_gain=0 * rows, efficiency_gain=0 * rows)
+
+    right, biased = said(0.36), said(0.36 / 0.68)
+    assert reliability(material.windows, right, counts, partition=True) == pytest.approx(0, abs=1e-6)
+    assert reliability(material.windows, biased, counts, partition=True) == pytest.approx(0.36 / 0.68 - 0.36)
+    brier = [held_out_brier(material.windows, item, counts, partition=True) for item in (right, biased)]
+    assert brier[0] == pytest.approx(0.36 * 0.64)
+    assert brier[1] > brier[0]
+
+
+def test_interventions_count_1_where_no_label_taught_the_gate(first: ImprovementJob, tmp_path: Path) -> None:
+    finished = [
+        write(tmp_path / "e", episode([SOURCE_POLICY] * 15 + [SOURCE_HUMAN] * 15, True, seed=500 + i))
+        for i in range(12)
+    ]
+    settings = QUICK | {"reweight_interventions": "always"}
+    job = replace(first, recipe=recipe("habc", settings), work=tmp_path / "w", output=tmp_path / "o")
+    assert run(replace(job, episodes=[*job.episodes[:10], *finished]))["interventions_reweighted"] == 0
+    seen = replace(job, episodes=[*job.episodes, *finished], work=tmp_path / "w2", output=tmp_path / "o2")
+    assert run(seen)["interventions_reweighted"] == 1
 
 
 def test_every_decision_of_an_untouched_episode_gets_its_figures(first: ImprovementJob, tmp_path: Path) -> None:

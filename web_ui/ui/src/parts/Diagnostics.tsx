@@ -16,7 +16,8 @@ const WORDS: Record<string, string> = {
   z_largest: "largest logit of the chance", gate_saturated: "share of weights at their limit", gate_mean: "mean weight",
   effective_share: "share of the windows that carries the weight", loss: "loss", steps: "gradient steps",
   temperature: "noise that the version samples with", held_out_loss: "loss on held-out episodes",
-  held_out_lowest: "lowest loss on held-out episodes", on_gpu: "on a GPU (1 is yes)", bfloat16: "in bfloat16 (1 is yes)",
+  held_out_lowest: "lowest loss on held-out episodes", held_out_windows: "windows held out (0: no early end)",
+  on_gpu: "on a GPU (1 is yes)", bfloat16: "in bfloat16 (1 is yes)",
 };
 
 function figure(value: number): string {
