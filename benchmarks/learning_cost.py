@@ -4,9 +4,11 @@
     python -m benchmarks.learning_cost --only habc  the first alone
     python -m benchmarks.learning_cost --only act   the second alone (needs LeRobot with accelerate)
 
-All sides take turns in one run, on one thread. HABC's seconds are those of its whole round divided by the actor's
-gradient steps: critics, gates and their refreshing are in them. Plain weighted cloning is the same training loop with
-fixed weights. LeRobot's samples per second are those that its loop logs by itself, data loading included.
+All sides take turns in one run, on one thread. HABC's CPU seconds are those of its whole round divided by the actor's
+gradient steps: critics, gates and their refreshing are in them, and what the critics say of each recorded decision
+(`figures.json`), without which the table gives the ratio, too. Reading the episodes and writing the version, which all
+learners must, are left out. Plain weighted cloning is the same training loop with fixed weights. LeRobot's samples per
+second are those that its loop logs by itself, data loading included (`--num_workers=0`: in the same process).
 Intervals: 95 %, bootstrap over the turns.
 """
 
@@ -41,6 +43,7 @@ from enpire.types import SOURCE_EXPERT, SOURCE_POLICY
 from policies.clone import course_of, prepare, pupil_of
 from policies.flow_training import Extra, Lesson, train_actor
 from policies.habc.learner import WeightTable, critic_training, gather, judged
+from policies.habc.opinions import write_opinions
 from policies.habc.settings import HabcSettings
 from policies.habc.train import head_start
 from policies.habc.weights import WeightRule
@@ -74,8 +77,8 @@ class Round:
         )  # fmt: skip
 
 
-def seconds_per_step(job: ImprovementJob, plain: bool) -> float:
-    """CPU seconds of a round per gradient step of the actor, without reading the episodes.
+def seconds_per_step(job: ImprovementJob, plain: bool) -> tuple[float, float]:
+    """CPU seconds of a round per gradient step of the actor: (all of it, without what is said of each decision).
 
     With `plain` the weights are fixed before the first step and there are no critics.
     """
@@ -99,25 +102,29 @@ def seconds_per_step(job: ImprovementJob, plain: bool) -> float:
         pass
     if settings.critic_beside and not plain:
         judged(material, training, pupil.scales[1].spread)
-    return (time.process_time() - began) / course.steps
+    trained = time.process_time()
+    if not plain:
+        write_opinions(material.episodes, training, pupil.scales[0], job.episodes)
+    return (time.process_time() - began) / course.steps, (trained - began) / course.steps
 
 
 def compare_habc(root: Path, turns: int) -> list[str]:
     """Lines of the first table."""
     round_ = Round(root / "round", 60, 300)
-    lines = [f"{'recipe':12} {'ms per step':>12} {'plain':>8} {'ratio':>24}  at most {MOST_COST}"]
+    head = f"{'recipe':12} {'ms per step':>12} {'plain':>8} {'ratio':>24}  at most {MOST_COST}"
+    lines = [f"{head}  without figures.json"]
     for recipe in ("habc_plus", "habc_paper"):
-        found: list[tuple[float, float]] = []
+        found: list[tuple[float, float, float]] = []
         for turn in range(turns):
-            pair: list[float] = []
+            spent: dict[bool, tuple[float, float]] = {}
             for plain in (False, True) if turn % 2 else (True, False):
                 folder = root / f"{recipe}-{turn}-{plain}"
-                pair.append(seconds_per_step(round_.job(recipe, folder, turn), plain))
+                spent[plain] = seconds_per_step(round_.job(recipe, folder, turn), plain)
                 shutil.rmtree(folder)
-            found.append((pair[0], pair[1]) if turn % 2 else (pair[1], pair[0]))
-        ours, plain_s = np.array(found).T
+            found.append((*spent[False], spent[True][0]))
+        ours, trained, plain_s = np.array(found).T
         mean = f"{1e3 * ours.mean():12.2f} {1e3 * plain_s.mean():8.2f}"
-        lines.append(f"{recipe:12} {mean} {_ratio(ours / plain_s, most=MOST_COST)}")
+        lines.append(f"{recipe:12} {mean} {_ratio(ours / plain_s, most=MOST_COST)}  {_interval(trained / plain_s)}")
     return lines
 
 
@@ -182,9 +189,13 @@ def _settings(job: ImprovementJob) -> dict[str, object]:
 
 
 def _ratio(ratios: np.ndarray, *, most: float = np.inf, least: float = 0.0) -> str:
-    low, high = bootstrap(ratios)
     verdict = "pass" if least <= ratios.mean() <= most else "FAIL"
-    return f"{ratios.mean():8.2f} [{low:.2f}, {high:.2f}]  {verdict}"
+    return f"{_interval(ratios)}  {verdict}"
+
+
+def _interval(ratios: np.ndarray) -> str:
+    low, high = bootstrap(ratios)
+    return f"{ratios.mean():8.2f} [{low:.2f}, {high:.2f}]"
 
 
 def main() -> None:
