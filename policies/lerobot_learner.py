@@ -32,6 +32,7 @@ from policies.habc.train import head_start
 from policies.habc.weights import normalised
 from policies.lerobot_base import LerobotShape, new_parts, shape_of
 from policies.lerobot_files import Parts
+from policies.lerobot_history import History, look_back
 from policies.lerobot_losses import has_row_losses, mean_loss, row_losses
 from policies.normalise import Scale
 from policies.training_data import read_episodes, stacked_actions, stacked_states
@@ -89,10 +90,12 @@ class LerobotHabc:
             report(Progress(stage="critics", done=training.done, total=max(1, training.done), figures=figures))
             table = WeightTable(material.windows, training, rule, job.round)
             course = replace(course, steps=settings.steps(int((table.chances > 0).sum())))
-            album = Album(job, material.windows, material.episodes)
-            album.collect(lerobot_policy.cameras_of(parts.policy.config), report)
+            config = parts.policy.config
+            history = look_back(material.windows, material.episodes, config, settings.execute)
+            album = Album(job, history.looks, material.episodes)
+            album.collect(lerobot_policy.cameras_of(config), report)
             study = _Study(material, table, settings, course.seed)
-            for done, taught in _train(parts, study, _Feed(parts, material.windows, album), course):
+            for done, taught in _train(parts, study, _Feed(parts, history, album), course):
                 report(Progress(stage="actor", done=done, total=course.steps, figures=taught))
                 figures |= taught
         staged = durable.stage_folder(job.output)
@@ -115,17 +118,16 @@ def _parts(job: ImprovementJob, settings: LerobotSettings, scales: tuple[Scale, 
 def _fitted(settings: LerobotSettings, parts: Parts) -> LerobotSettings:
     """The settings with the policy's own chunk; LearningProblem for what episodes do not hold."""
     config: Any = parts.policy.config
-    if getattr(config, "n_obs_steps", 1) != 1:
+    if config.action_delta_indices is None:
         raise LearningProblem(
-            f"This {config.type} policy reads {config.n_obs_steps} observation steps; a window holds what was sensed "
-            "at one decision, so only policies with n_obs_steps 1 can be improved here."
+            f"This {config.type} policy gives single actions and no chunks; improve it with the learner lerobot_sac."
         )
     for name, there in shape_of(parts).items():
         if (asked := getattr(settings, name)) not in (there, getattr(LerobotSettings(), name)):
             raise LearningProblem(
                 f"The recipe's {name} is {asked}, the parent's {there}; leave it out, or begin without a parent."
             )
-    settings = replace(settings, horizon=len(config.action_delta_indices), execute=parts.about.execute)
+    settings = replace(settings, horizon=max(config.action_delta_indices) + 1, execute=parts.about.execute)
     draw = settings.weights == "draw" or not has_row_losses(parts.policy)
     return replace(settings, weights="draw" if draw else "loss")
 
@@ -160,14 +162,14 @@ class _Study:
 class _Feed:
     """Minibatches as LeRobot's own losses read them, with its mask of what is padded."""
 
-    def __init__(self, parts: Parts, windows: Windows, album: Album) -> None:
-        self._parts, self._windows, self._album = parts, windows, album
+    def __init__(self, parts: Parts, history: History, album: Album) -> None:
+        self._parts, self._history, self._album = parts, history, album
         self._cameras = lerobot_policy.cameras_of(parts.policy.config)
         # Without pictures everything is small, and is normalised once.
-        self._whole = None if self._cameras else self._seen(np.arange(len(windows)))
+        self._whole = None if self._cameras else self._seen(np.arange(len(history)))
 
     def batch(self, rows: IntArray, device: torch.device) -> dict[str, Tensor]:
-        """Inputs, `action` (B, horizon, action_dim) and `action_is_pad` (B, horizon) of these windows."""
+        """Inputs, `action` (B, frames, action_dim) and `action_is_pad` (B, frames) of these windows."""
         if self._whole is None:
             found = self._seen(rows)
         else:
@@ -176,19 +178,26 @@ class _Feed:
         return {key: value.to(device) for key, value in found.items()}
 
     def _seen(self, rows: IntArray) -> dict[str, Tensor]:
-        about, windows = self._parts.about, self._windows
+        history = self._history
+        sent = {"action": torch.from_numpy(history.chunk[rows])}
+        *earlier, looks = (rows * history.steps + step for step in range(history.steps))
+        seen = [self._parts.before(self._asked(one)) for one in earlier]
+        seen.append(self._parts.before(self._asked(looks) | sent))
+        found = {key: value for key, value in seen[-1].items() if key.startswith("observation.")}
+        if history.steps > 1 or self._parts.policy.config.type == "diffusion":
+            found = {key: torch.stack([one[key] for one in seen], dim=1) for key in found}
+        mask = torch.from_numpy(history.mask[rows])
+        return {**found, "action": seen[-1]["action"] * mask[..., None], "action_is_pad": mask == 0}
+
+    def _asked(self, looks: IntArray) -> dict[str, Any]:
+        about = self._parts.about
         asked: dict[str, Any] = {
-            **lerobot_policy.batch_of(about, windows.state[rows]),
-            "task": [about.task] * len(rows),
+            **lerobot_policy.batch_of(about, self._history.looks.state[looks]),
+            "task": [about.task] * len(looks),
         }
         for camera in self._cameras:
-            asked[f"{lerobot_policy.IMAGES}{camera}"] = lerobot_policy.picture_rows(self._album.images(camera, rows))
-        seen = self._parts.before({**asked, "action": torch.from_numpy(windows.chunk[rows])})
-        found = {key: value for key, value in seen.items() if key.startswith("observation.")}
-        if self._parts.policy.config.type == "diffusion":
-            found = {key: value[:, None] for key, value in found.items()}
-        mask = torch.from_numpy(windows.mask[rows])
-        return {**found, "action": seen["action"] * mask[..., None], "action_is_pad": mask == 0}
+            asked[f"{lerobot_policy.IMAGES}{camera}"] = lerobot_policy.picture_rows(self._album.images(camera, looks))
+        return asked
 
 
 def _train(parts: Parts, study: _Study, feed: _Feed, course: Course) -> Iterator[tuple[int, dict[str, float]]]:
