@@ -21,9 +21,9 @@ RULES = (
     "You propose changes of the recipe; the lab decides. State a hypothesis with a falsifier (propose_hypothesis), "
     "then submit a candidate (submit_candidate): settings inside the search space, one undecided experiment per lane. "
     "It is trained from the champion and compared with it on hidden start states; the answer is keep, revert or "
-    "inconclusive, with an interval. Nothing you do sets a verdict, a seed, a score or a budget, and nothing moves a "
-    "robot. Tell your peers what you learned (post_finding); when nothing is left to try, finish with a summary. "
-    "Giving up with a reason (give_up) counts against nobody."
+    "inconclusive, with an interval. While the campaign is paused, what you submit waits. Nothing you do sets a "
+    "verdict, a seed, a score or a budget, and nothing moves a robot. Tell your peers what you learned (post_finding); "
+    "when nothing is left to try, finish with a summary. Giving up with a reason (give_up) counts against nobody."
 )
 CARDS, FINDINGS, FAILURES, ROUNDS = 60, 40, 8, 12
 SUMMARY = 400
@@ -36,7 +36,14 @@ def brief(desk: Desk) -> dict[str, object]:
     recipe = desk.recipe(ideas)
     told: dict[str, object] = {
         "rules": RULES,
-        "campaign": {"id": view.id, "name": view.name, "task": view.task, "goal": plain(view.goal)},
+        "campaign": {
+            "id": view.id,
+            "name": view.name,
+            "task": view.task,
+            "goal": plain(view.goal),
+            "state": view.state,
+            "paused_why": view.paused_why,
+        },
         "lane": desk.sender.lane,
         "champion": _rate(view.champion),
         "base": _rate(view.base),

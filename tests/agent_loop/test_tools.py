@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -105,6 +106,7 @@ def test_a_brief_is_small_recorded_and_says_the_space(tmp_path: Path) -> None:
         assert recorded["sha256"] == told["sha256"]
         body = {name: value for name, value in told.items() if name not in ("sha256", "recorded")}
         assert digest(body) == (told["sha256"], recorded["size"])
+        assert cast("dict[str, object]", told["campaign"])["state"] == "paused"
         assert set(told["space"]) == {"skill", "colour", "steps"}  # pyright: ignore[reportArgumentType]
         assert "secret" not in str(told)
 
