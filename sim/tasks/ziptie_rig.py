@@ -5,6 +5,8 @@ The top camera follows the tail; while the right gripper stands in its line of s
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -58,6 +60,8 @@ START_NAMES = ("tail_x_mm", "tail_y_mm", "tail_z_mm", "tail_yaw_rad", "hand_x_mm
 """Of the tail against the nominal mouth, and of the right gripper against the cutter in its holder."""
 GENTLE_N = 60.0
 """Ground truth: no gripper may ever feel more force."""
+GENTLE_NM = (5.0, 6.0, 5.0, 3.0, 3.0, 2.0)
+"""Torque limits of the joints: where it works, a hand that stops late gives way before `GENTLE_N`."""
 BITE_TICKS = 3
 """A tail breaks after so many periods (0.1 s) of a hard bite."""
 SEAT_M = np.array([HOLDER_M[0], HOLDER_M[1], HOLDER_M[2] - COLLAR_M])
@@ -82,7 +86,7 @@ class ZiptieRig(BimanualRig):
 
     def __init__(self, spec: TaskSpec, lanes: int, seed: int) -> None:
         """Build the scene of one station; `seed` draws its physics, its ties and the errors of its cameras."""
-        station, self.ties = draw_station(seed), draw_ties(seed)
+        station, self.ties = replace(draw_station(seed), torques_nm=GENTLE_NM), draw_ties(seed)
         scene = Scene(ziptie_scene_xml(station, self.ties), lanes, edited=("geom_conaffinity",))
         super().__init__(spec, scene, station, noise_width=len(_SIGHT))
         bias = np.array(station.bias_mm) * 5.0
