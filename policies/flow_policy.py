@@ -190,11 +190,15 @@ def read(folder: Path) -> FlowVersion:
     where = str(folder / "policy.json")
     try:
         document = json.loads((folder / "policy.json").read_text(encoding="utf-8"))
+        kind = document.get("kind") if isinstance(document, dict) else None
+        if kind not in KINDS:
+            raise PolicyProblem(
+                f"{where} is of kind {kind!r}, a flow policy of kind {', '.join(sorted(KINDS))}: improve this version "
+                "with a recipe for its own kind, or begin without a parent."
+            )
         weights = load_file(folder / "weights.safetensors")
     except (OSError, ValueError, SafetensorError) as error:
         raise PolicyProblem(f"{folder}: not a readable flow policy ({error}); fetch the version again.") from error
-    if not isinstance(document, dict) or document.get("kind") not in KINDS:
-        raise PolicyProblem(f"{where}: kind must be one of {', '.join(sorted(KINDS))} to be loaded as a flow policy.")
     try:
         shape = FlowShape(**document["shape"])
         temperature = float(document["temperature"])

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from safetensors import safe_open
@@ -73,6 +73,11 @@ def open_parts(folder: Path) -> Parts:
         document: object = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise PolicyProblem(f"{path} cannot be read ({error}); fetch the version again.") from error
+    if isinstance(document, dict) and (kind := cast("dict[str, object]", document).get("kind", "lerobot")) != "lerobot":
+        raise PolicyProblem(
+            f"{path} is of kind {kind!r}, a LeRobot policy of kind 'lerobot': improve this version with a recipe "
+            "for its own kind, or begin without a parent."
+        )
     about = parse(About, document, f"The version {path}")
     for name in ("config.json", _WEIGHTS, _BEFORE, _AFTER):
         if not (folder / name).is_file():

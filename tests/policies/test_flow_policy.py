@@ -16,6 +16,7 @@ from enpire.types import Observation
 from policies import flow_policy
 from policies.flow_network import FlowNetwork, fourier
 from policies.flow_policy import FlowPolicy, FlowShape, FlowVersion
+from policies.lerobot_files import open_parts
 from policies.normalise import Scale
 from policies.normalise import fourier as numpy_fourier
 
@@ -118,6 +119,17 @@ def test_problems_are_named(tmp_path: Path) -> None:
         policy.act(observation(np.zeros((1, 5))), np.array([0]))
     with pytest.raises(PolicyProblem, match="got state of shape"):
         policy.act(observation(np.zeros((2, 5))), np.array([0]))
+
+
+def test_a_version_of_another_kind_is_said_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "policy.json").write_text('{"kind": "lerobot"}')
+    with pytest.raises(
+        PolicyProblem, match="is of kind 'lerobot', a flow policy of kind .*flow.*recipe for its own kind"
+    ):
+        flow_policy.read(tmp_path)
+    flow_policy.save(version(), tmp_path)
+    with pytest.raises(PolicyProblem, match="is of kind 'flow', a LeRobot policy of kind 'lerobot'.*for its own kind"):
+        open_parts(tmp_path)
 
 
 def test_execute_must_fit_the_horizon() -> None:
