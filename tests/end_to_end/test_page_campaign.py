@@ -40,7 +40,7 @@ def test_every_figure_of_a_training_run_is_there_in_plain_words(
         context.close()
 
 
-def test_an_open_gate_shows_its_pairs_on_the_page_of_policies(
+def test_an_open_gate_shows_its_pairs(
     server: tuple[Server, ScriptedLab], past: History, context: BrowserContext, artefacts: Path
 ) -> None:
     past.say(
@@ -52,6 +52,9 @@ def test_an_open_gate_shows_its_pairs_on_the_page_of_policies(
     page.click("nav >> text=Policies")
     playwright.expect(page.get_by_text(re.compile(r"Deciding +[1-9]\d* : \d+ in \d+ pairs"))).to_be_visible()
     page.screenshot(path=artefacts / "policies-open-gate.png", full_page=True)
+    page.goto(f"{server[0].setup_link.partition('/setup')[0]}/campaigns/{past.campaign_id}")
+    row = page.locator("tr", has=page.locator(".pill", has_text="Deciding"))
+    playwright.expect(row).to_contain_text(re.compile(r"[1-9]\d* : \d+"))
 
 
 def test_an_idea_that_is_tried_stays_so_when_its_agent_tries_again_too_early(

@@ -13,7 +13,7 @@ import { Empty, Failed, Interval, Live, Pill, Rate, Stack } from "../parts/Piece
 import { useGet } from "../parts/use";
 import { mayCommand } from "../session";
 import { fleet, leave, watch } from "../socket";
-import type { CampaignView, GateView, Success } from "../types";
+import type { CampaignView, GateBar, GateView, Success } from "../types";
 import { decisionWord, lastKnown, outcomeWord, PHASE_ORDER, phaseWord, stateWord } from "../words";
 
 export function CampaignPage({ id }: { id: string }) {
@@ -177,6 +177,7 @@ const judged = (gate: GateView | null | undefined): Success | null => (gate && g
 
 function Gates({ of }: { of: CampaignView }) {
   const gates = of.gates, ideas = ideaOfGate(of.ideas);
+  const now = fleet.value?.campaign?.id === of.id ? fleet.value.gate : undefined;
   return (
     <section class="card">
       <header><h2>Gates</h2><span class="soft small push">paired hidden starts, evidence read after every pair</span></header>
@@ -186,7 +187,7 @@ function Gates({ of }: { of: CampaignView }) {
             <thead>
               <tr><th>Round</th><th>Candidate</th><th>Champion</th><th class="right">Pairs</th><th class="right">Won : lost</th><th class="right">Difference</th><th class="right" title="evidence for what decided (better, worse or faster), and how much decides, in nats">Evidence</th><th>Decision</th></tr>
             </thead>
-            <tbody>{gates.map((gate) => <GateRow key={gate.id} gate={gate} idea={ideas.get(gate.id)} />)}</tbody>
+            <tbody>{gates.map((gate) => <GateRow key={gate.id} gate={gate} idea={ideas.get(gate.id)} now={now} />)}</tbody>
           </table>
         ) : (
           <Empty title="No candidate was judged yet" />
@@ -198,15 +199,16 @@ function Gates({ of }: { of: CampaignView }) {
 
 const signed = (value: number) => `${value >= 0 ? "+" : "−"}${Math.abs(value).toFixed(1)}`;
 
-function GateRow({ gate, idea }: { gate: GateView; idea: number | undefined }) {
+function GateRow({ gate, idea, now }: { gate: GateView; idea: number | undefined; now: GateBar | undefined }) {
+  const tally = gate.decision === "open" ? now : gate;
   const low = gate.difference_low, high = gate.difference_high;
   return (
     <tr>
       <td class="nowrap">{gate.round}{idea && <span class="soft small"> idea {idea}</span>}</td>
       <td><span class="mono faint">{short(gate.candidate)}</span> <Rate of={gate.candidate_success} /></td>
       <td><span class="mono faint">{short(gate.champion)}</span> <Rate of={gate.champion_success} /></td>
-      <td class="right">{gate.pairs}</td>
-      <td class="right">{gate.wins} : {gate.losses}</td>
+      <td class="right">{tally?.pairs ?? "–"}</td>
+      <td class="right">{tally ? `${tally.wins} : ${tally.losses}` : "–"}</td>
       <td class="right">{typeof low === "number" && typeof high === "number" ? `${points(low)} … ${points(high)}` : "–"}</td>
       <td class="right">{gate.decision === "open" ? "–" : `${signed(gate.log_e)} / ${gate.log_need.toFixed(1)}`}</td>
       <td><Pill of={decisionWord(gate.decision)} /> <span class="soft small">{gate.reason}</span></td>
