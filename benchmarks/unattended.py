@@ -15,7 +15,6 @@ stands (`--home`).
 from __future__ import annotations
 
 import argparse
-import random
 import signal
 import subprocess
 import sys
@@ -33,7 +32,6 @@ from benchmarks.machine import describe
 from enpire import inbox, plugins
 from enpire.campaign import read_campaign
 from enpire.fleet.local import station_files
-from enpire.fleet.processes import LocalStations
 from enpire.home import Home, open_home
 from enpire.intervals import wilson
 from enpire.store.arrays import unpack
@@ -42,7 +40,7 @@ from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.types import TaskSpec
 from sim.faults import known_faults
-from sim.lost_network import Relay
+from sim.lost_network import LossyStations
 from sim.tasks import bag_rig, gpu_rig, ziptie_rig
 from tests.chaos.harness import free_port
 
@@ -63,9 +61,6 @@ ENVELOPES: Mapping[str, Mapping[str, object]] = {
 """Task -> the envelope of its station: a pin's servo presses with less than 8 N unless something pushes back, a pusher
 feels no force, and what two arms handle bears `GENTLE_N` on each axis."""
 LOOK_S, REST_S, STALLED_S = 1.0, 150.0, 10.0
-LOST_EVERY_S, LOST_S = 60.0, (1.0, 8.0, 35.0)
-"""The network is there for about so long, and gone for one of these: less than a station may be silent (5 s), more, and
-more than orders wait for it (30 s)."""
 TASKS = ["pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting", "bag_packing"]
 
 
@@ -168,11 +163,8 @@ class Lab:
 
     def __init__(self, campaign: Path, home: Home) -> None:
         self.home, self.log, plan = home.root, campaign.parent / "log.txt", read_campaign(campaign)
-        self._relay = Relay(plan.stations.bind)
         (file,) = station_files(replace(plan, stations=replace(plan.stations, count=1)), home)
-        self._stations = LocalStations([file], self._relay.address, home.stations / "logs")
-        self._draw, self._turn_s = random.Random(0), time.monotonic() + LOST_EVERY_S
-        self._there, self.lost = True, 0
+        self._stations = LossyStations([file], plan.stations.bind, home.stations / "logs", print)
         command = [sys.executable, "-m", "enpire.cli", "run", str(campaign), "--headless", "--home", str(home.root)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -183,21 +175,15 @@ class Lab:
         if self.process.poll() is not None:
             raise SystemExit(f"The campaign ended by itself (exit {self.process.returncode}); see {self.log}.")
         self._stations.supervise()
-        if (now := time.monotonic()) < self._turn_s:
-            return
-        if self._there:
-            self._relay.lose()
-            self.lost += 1
-            self._turn_s = now + self._draw.choice(LOST_S)
-        else:
-            self._relay.find()
-            self._turn_s = now + LOST_EVERY_S * self._draw.uniform(0.5, 1.5)
-        self._there = not self._there
+
+    @property
+    def lost(self) -> int:
+        """How often the network was lost."""
+        return self._stations.lost
 
     def close(self) -> None:
         """End it; an interrupted campaign is kept, to go on."""
         self._stations.stop()
-        self._relay.close()
         if self.process.poll() is None:
             # Not SIGINT: what a shell starts in the background ignores that.
             self.process.terminate()

@@ -85,6 +85,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "hosts": {
         "local": "enpire.fleet.local:start_local",
         "ray": "enpire.fleet.on_ray:start_on_ray",
+        "lossy": "sim.lost_network:start_lossy",
     },
 }
 """group -> name -> "module:attribute"."""

@@ -1,10 +1,28 @@
-"""A network between stations and the orchestrator that can be lost: a relay of TCP connections with a switch."""
+"""A network between stations and the orchestrator that can be lost: a relay of TCP connections with a switch.
+
+`enpire run CAMPAIGN --on lossy` has the campaign's own stations behind one.
+"""
 
 from __future__ import annotations
 
+import random
 import selectors
 import socket
 import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from enpire.campaign import Campaign
+from enpire.fleet.door import from_here
+from enpire.fleet.local import station_files, with_key
+from enpire.fleet.processes import LocalStations
+from enpire.fleet.station_file import StationFile
+from enpire.home import Home
+
+LOST_EVERY_S, LOST_S = 60.0, (1.0, 8.0, 35.0)
+"""The network is there for about so long, and gone for one of these: less than a station may be silent (5 s), more, and
+more than orders wait for it (30 s)."""
 
 
 class Relay:
@@ -96,3 +114,51 @@ class Relay:
     def _drop_all(self) -> None:
         for one in list(self._other):
             self._drop(one)
+
+
+class LossyStations(LocalStations):
+    """Stations of this machine over a network that is lost now and then.
+
+    Args:
+        files, address, logs, say: as for any stations of this machine.
+        every_s: the network is there for about so long.
+    """
+
+    def __init__(
+        self, files: Sequence[StationFile], address: str, logs: Path, say: Callable[[str], None],
+        every_s: float = LOST_EVERY_S,
+    ) -> None:  # fmt: skip
+        self._relay, self._every_s, self._draw = Relay(address), every_s, random.Random(0)
+        super().__init__(files, self._relay.address, logs, say)
+        self._there, self._turn_s = True, time.monotonic() + every_s
+        self.lost = 0
+        """How often it was lost."""
+
+    def supervise(self) -> None:
+        """Restart what died, and lose or find the network when it is time; call it now and then."""
+        super().supervise()
+        if (now := time.monotonic()) < self._turn_s:
+            return
+        if self._there:
+            self._relay.lose()
+            self.lost += 1
+            gone_s = self._draw.choice(LOST_S)
+            self._turn_s = now + gone_s
+            self._say(f"The network is lost for {gone_s:g} s.")
+        else:
+            self._relay.find()
+            self._turn_s = now + self._every_s * self._draw.uniform(0.5, 1.5)
+        self._there = not self._there
+
+    def stop(self) -> None:
+        """End all of them, and the relay. Allowed twice."""
+        super().stop()
+        self._relay.close()
+
+
+def start_lossy(campaign: Campaign, home: Home, address: str, say: Callable[[str], None]) -> LossyStations:
+    """The host `lossy`: the campaign's stations as on `local`, over a network that is lost now and then."""
+    files = [with_key(file, address, home) for file in station_files(campaign, home)]
+    stations = LossyStations(files, from_here(address), home.stations / "logs", say)
+    stations.start()
+    return stations

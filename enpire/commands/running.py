@@ -70,7 +70,13 @@ def demo(home: Home = None, seed: Seed = None, headless: Headless = False) -> No
 def run(  # noqa: PLR0913 - the options of a verb are its parameters
     campaign: Annotated[str, typer.Argument(help="Campaign file, or the name of a shipped one.")],
     home: Home = None,
-    on: Annotated[str, typer.Option(help="Where the campaign's stations and learner run: local or ray.")] = "local",
+    on: Annotated[
+        str,
+        typer.Option(
+            help="Where the campaign's stations and learner run: local, ray, or lossy: local, over a network that is "
+            "lost now and then."
+        ),
+    ] = "local",
     resume: Annotated[
         bool, typer.Option("--resume", help="Only go on with an unfinished one; never begin anew.")
     ] = False,

@@ -79,7 +79,7 @@ def test_a_number_that_cannot_be_is_said_before_anything_is_written(
 def test_an_unknown_recipe_or_host_leaves_no_campaign_behind(tmp_path: Path) -> None:
     home = tmp_path / "home"
     campaign = write_campaign(tmp_path)
-    is_a_sentence(enpire("run", campaign, "--home", home, "--headless", "--on", "mars"), "'mars'", "local, ray")
+    is_a_sentence(enpire("run", campaign, "--home", home, "--headless", "--on", "mars"), "'mars'", "local, lossy, ray")
     is_a_sentence(enpire("run", changed(campaign, recipe="soup"), "--home", home, "--headless"), "'soup'", "habc")
     late = tmp_path / "late.yaml"
     late.write_text("name: late\nlearner: sequence\nsettings: {stages: 'filtered_bc 2, habc_pluss'}\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from enpire.fleet.arrivals import Delivered
+from sim import lost_network
 from sim.lost_network import Relay
 from tests.enpire.fleet.bench import Bench
 from tests.enpire.fleet.point_task import point_order, point_station
@@ -48,6 +49,28 @@ def test_episodes_of_a_lost_network_arrive_when_it_is_back(bench: Bench) -> None
     sent = [arrival.episode.order.order_id for arrival in bench.arrivals if isinstance(arrival, Delivered)]
     assert set(sent) == {order.order_id for order in [*first, *second]}
     relay.close()
+
+
+def test_stations_whose_network_is_lost_again_and_again_end_every_order_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lost_network, "LOST_S", (0.5, 1.0))
+    policy, said = bench.policy("p"), list[str]()
+    file = point_station(bench.root / "stations", lanes=2, options={"period_s": 0.01})
+    stations = lost_network.LossyStations([file], bench.bind, bench.root / "logs", said.append, every_s=1.0)
+    stations.start()
+    try:
+        lease = bench.join()
+        orders = [point_order(policy, index, lease=lease) for index in range(24)]
+        bench.fleet.send("alpha", orders)
+        bench.until(bench.delivered)
+        bench.until(lambda: stations.supervise() or stations.lost >= 2)
+        bench.until(lambda: stations.supervise() or len(bench.delivered()) == len(orders))
+    finally:
+        stations.stop()
+        stations.stop()
+    assert {arrival.episode.outcome for arrival in bench.delivered().values()} <= {"success", "failure"}
+    assert said[0].startswith("The network is lost for ")
 
 
 def _spooled(home: Path) -> int:
