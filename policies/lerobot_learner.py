@@ -127,7 +127,10 @@ def _fitted(settings: LerobotSettings, parts: Parts) -> LerobotSettings:
             raise LearningProblem(
                 f"The recipe's {name} is {asked}, the parent's {there}; leave it out, or begin without a parent."
             )
-    settings = replace(settings, horizon=max(config.action_delta_indices) + 1, execute=parts.about.execute)
+    wide, execute = max(config.action_delta_indices) + 1, parts.about.execute
+    if not 1 <= execute <= wide:
+        raise LearningProblem(f"The parent's policy.json says execute {execute}; its chunks allow 1 to {wide}.")
+    settings = replace(settings, horizon=wide, execute=execute)
     draw = settings.weights == "draw" or not has_row_losses(parts.policy)
     return replace(settings, weights="draw" if draw else "loss")
 

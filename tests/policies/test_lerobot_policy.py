@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from importlib.util import find_spec
@@ -170,6 +171,16 @@ def test_a_run_that_diverged_makes_no_version_when_it_is_begun_again(tmp_path: P
         with pytest.raises(LearningProblem, match="lower learning_rate"):
             LerobotHabc().improve(job, lambda _: None)
     assert not job.output.exists()
+
+
+def test_a_recipe_fits_the_policy_that_it_improves(folder: Path, tmp_path: Path) -> None:
+    job = replace(job_in(tmp_path, "act", width=96), parent=folder)
+    with pytest.raises(LearningProblem, match="The recipe's width is 96, the parent's 32"):
+        LerobotHabc().improve(job, lambda _: None)
+    document = json.loads((folder / "policy.json").read_text())
+    (folder / "policy.json").write_text(json.dumps(document | {"execute": 9}))
+    with pytest.raises(LearningProblem, match="policy.json says execute 9; its chunks allow 1 to 8"):
+        LerobotHabc().improve(replace(job_in(tmp_path, "act", width=32), parent=folder), lambda _: None)
 
 
 def test_what_does_not_fit_is_named(folder: Path) -> None:
