@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from enpire.cli import app
 from enpire.errors import FileProblem, UsageError
 from enpire.home import Home, open_home
 from enpire.imports import import_episodes
@@ -41,6 +43,16 @@ def test_an_episode_that_is_not_finite_is_left_out_by_name(lab: Home, tmp_path: 
     rows[:] = np.nan
     with pytest.raises(UsageError, match="0 are known already and 2 hold numbers that are not finite"):
         import_episodes(lab, written(tmp_path / "all", cells | {"observation.state": rows.tolist()}), CAMPAIGN)
+
+
+def test_the_verb_names_what_was_left_out(lab: Home, tmp_path: Path) -> None:
+    cells = of_the_task()
+    cells["action"][-1] = [float("nan")] * SPEC.action_dim
+    root = written(tmp_path / "set", cells | {"outcome": ["unsafe"] * 12})
+    done = CliRunner().invoke(app, ["episodes", "import", str(root), "--home", str(lab.root)])
+    assert done.exit_code == 0, done.output
+    assert "Left out, because a state or an action is not a finite number: episode-1." in done.output
+    assert "no verdict" not in done.output
 
 
 def test_another_rate_is_refused(lab: Home, tmp_path: Path) -> None:
