@@ -16,7 +16,7 @@ from enpire.commands import texts
 from enpire.documents import CampaignView, EpisodeView, VersionView
 from enpire.errors import EnpireError, LedgerProblem
 from enpire.films import film_or_reason
-from enpire.history import History
+from enpire.history import History, mapping, text
 from enpire.home import Home as Folder
 from enpire.interfaces import Task
 from enpire.recompute import Check, recompute
@@ -156,8 +156,9 @@ def raised(versions: tuple[VersionView, ...]) -> tuple[tuple[VersionView, float]
 
 def recipes(past: History) -> Mapping[str, str]:
     """recipe_hash -> name of the recipe, of every training run."""
-    runs = [cast("Mapping[str, Mapping[str, str]]", run.started) for run in past.learners.values()]
-    return {str(started["recipe_hash"]): started["recipe"]["name"] for started in runs if "recipe" in started}
+    runs = [run.started for run in past.learners.values()]
+    named = {text(started, "recipe_hash"): text(mapping(started, "recipe"), "name") for started in runs}
+    return {key: name for key, name in named.items() if name}
 
 
 def trust(records: Records, campaign_id: str) -> Trust:
