@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from enpire.store.arrays import decision_of
-from enpire.types import FloatArray, IntArray
+from enpire.types import FloatArray
 from policies.clone import cut_of
 from policies.habc.segments import ahead
 from policies.habc.train import CriticTraining, seen
@@ -31,30 +31,38 @@ def write_opinions(
     derived and may be written again by the next round; a disk that refuses it takes nothing from the training run.
     """
     place = {folder.name: folder for folder in folders}
-    written = 0
-    for episode in reversed(episodes):
-        if written == NEWEST:
-            break
-        if episode.demonstration or episode.order_id not in place:
-            continue
-        _, begins = np.unique(decision_of(episode.arrays.chunk), return_index=True)
-        columns = _figures(episode, begins, training, scale)
+    newest = [item for item in reversed(episodes) if not item.demonstration and item.order_id in place][:NEWEST]
+    for written, (episode, columns) in enumerate(zip(newest, _figures(newest, training, scale), strict=True)):
         shown = {name: [round(float(value), 4) for value in column] for name, column in columns.items()}
         if not _write(place[episode.order_id] / NAME, shown):
-            break
-        written += 1
-    return written
+            return written
+    return len(newest)
 
 
-def _figures(episode: Recorded, begins: IntArray, training: CriticTraining, scale: Scale) -> Mapping[str, FloatArray]:
-    """Of the decisions at frames `begins` (n,)."""
-    settings, state = training.settings, episode.arrays.state
-    later, cost, ends = ahead(begins, episode.ticks, cut_of(settings, settings.multi_step))
-    rows = seen((state[begins], state[later]), cost, ends, settings, scale)
+def _figures(
+    episodes: Sequence[Recorded], training: CriticTraining, scale: Scale
+) -> Sequence[Mapping[str, FloatArray]]:
+    """Of every decision of each episode; the critics judge all of them at once."""
+    if not episodes:
+        return []
+    settings = training.settings
+    now, then, costs, final, counts = [], [], [], [], []
+    for episode in episodes:
+        _, begins = np.unique(decision_of(episode.arrays.chunk), return_index=True)
+        later, cost, ends = ahead(begins, episode.ticks, cut_of(settings, settings.multi_step))
+        now.append(episode.arrays.state[begins])
+        then.append(episode.arrays.state[later])
+        costs.append(cost)
+        final.append(ends)
+        counts.append(len(begins))
+    states = (np.concatenate(now), np.concatenate(then))
+    rows = seen(states, np.concatenate(costs), np.concatenate(final), settings, scale)
     with torch.no_grad():
         value = training.critics.efficiency(rows.features).clamp(-training.critics.shape.horizon_decisions, 0.0)
     said, gates = training.gates_of(rows)
-    return {"p_v": said.viability, "V_e": value.numpy(), "g": gates}
+    edges = np.cumsum(counts)[:-1]
+    parts = zip(*(np.split(column, edges) for column in (said.viability, value.numpy(), gates)), strict=True)
+    return [{"p_v": p_v, "V_e": v_e, "g": g} for p_v, v_e, g in parts]
 
 
 def _write(path: Path, shown: Mapping[str, Sequence[float]]) -> bool:
