@@ -100,7 +100,7 @@ class Rounds:
     episodes: int = 100
     """New episodes of data collection that make a round."""
     window: int = 4
-    """Rounds whose episodes the learner sees; older ones are stale, but not those that somebody watched and could take over."""
+    """Rounds whose episodes the learner sees; older ones are stale, except those that somebody watched."""
     practised: float = 0.5
     """Share of the collection on the train starts that are least certain, in [0, 1); the rest is uniform."""
     train_starts: int = 2000

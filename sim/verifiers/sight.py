@@ -21,7 +21,7 @@ def clear_rows(seen: FloatArray) -> npt.NDArray[np.intp]:
     return np.flatnonzero(np.concatenate([[True], ~repeated]) & alive(seen))
 
 
-def alive(seen: FloatArray) -> MaskArray:
+def alive(seen: npt.NDArray[np.floating]) -> MaskArray:
     """Which rows of `seen` (n, k), the numbers of one camera estimate, are not what a dead tracker says."""
     return (seen != 0.0).any(axis=1)
 
