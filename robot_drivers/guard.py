@@ -23,7 +23,7 @@ from enpire.fleet.questions import Message, error_out
 from enpire.processes import end_last
 from robot_drivers.guard_door import NOBODY, Door
 from robot_drivers.guard_rules import CommandRate, GuardRules, Ticket
-from robot_drivers.guard_settings import Card, GuardSettings, open_guarded_rig
+from robot_drivers.guard_settings import CALLERS_PATH, Card, GuardSettings, open_guarded_rig
 from robot_drivers.guard_worker import GuardWorker, Job
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.latch import Latch
@@ -284,6 +284,8 @@ def _write_card(settings: GuardSettings, address: str) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run one guard from a settings file; the exit code is 1 with a sentence when it cannot start."""
+    if (before := os.environ.pop(CALLERS_PATH, None)) is not None:
+        os.environ["PYTHONPATH"] = before
     try:
         settings = parse(GuardSettings, read_json(Path(arguments[0])), arguments[0])
         settings = replace(settings, folder=settings.folder.absolute())  # people may look for it from anywhere

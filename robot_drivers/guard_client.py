@@ -31,7 +31,7 @@ from enpire.fleet.questions import (
 from enpire.interfaces import Task
 from enpire.store import durable
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
-from robot_drivers.guard_settings import GuardSettings, read_card
+from robot_drivers.guard_settings import CALLERS_PATH, GuardSettings, read_card
 from robot_drivers.latch import Latch
 from robot_drivers.resume_code import read
 from robot_drivers.streams import GuardGone, exchange
@@ -256,13 +256,15 @@ def start_guard(settings: GuardSettings) -> subprocess.Popen[bytes]:
         raise RobotProblem(f"No guard answers in {settings.folder}, and none can be started: {problem}") from problem
     # Its own session: a Ctrl-C for the runner must not end what holds the robot.
     # It finds the modules and files that its caller finds: -P, because the current folder is first for `-m` alone.
+    # What a driver starts finds its own: `main` puts back what was there before.
+    path = {"PYTHONPATH": os.pathsep.join(sys.path), CALLERS_PATH: os.environ.get("PYTHONPATH", "")}
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "robot_drivers.guard", str(told)],
         stdout=subprocess.DEVNULL,  # a guard outlives its runner: it must not hold the runner's output open
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, **path, "OMP_NUM_THREADS": "1"},
     )
     until_s = time.monotonic() + STARTING_S
     while _pid(settings.card) != process.pid:

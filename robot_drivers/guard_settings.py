@@ -18,6 +18,9 @@ from robot_drivers.mujoco_robot import envelope_limits
 from robot_drivers.safety import Envelope
 from robot_drivers.single_lane import SingleLane
 
+CALLERS_PATH = "ENPIRE_CALLERS_PYTHONPATH"
+"""Variable in which a guard is told the PYTHONPATH that was in force where it was started."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardSettings:

@@ -56,6 +56,15 @@ def test_a_driver_file_and_a_folder_are_found(lab: Path) -> None:
     rig.close()
 
 
+def test_what_a_driver_starts_does_not_inherit_the_guards_modules(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(lab / "own"))
+    (lab / "arm.py").write_text(
+        "import os\nfrom robot_drivers.fake_robot import robot\n"
+        f"assert os.environ['PYTHONPATH'] == {str(lab / 'own')!r}, os.environ['PYTHONPATH']\n"
+    )
+    open_guarded(GuardSettings(driver="arm.py", folder=Path("robot"), person_to_resume=False)).close()
+
+
 @pytest.mark.parametrize("verifiers", [(), (VerifierPlan(name="task"),)])
 def test_a_guard_makes_the_task_under_the_name_that_the_station_file_gives_it(
     lab: Path, verifiers: tuple[VerifierPlan, ...]
