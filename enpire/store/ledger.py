@@ -20,6 +20,8 @@ from enpire.store.migrations import STEPS, migrate, require_known
 from enpire.store.projection import differing_order, project
 from enpire.types import Event
 
+LABEL_S = 1.0
+"""A ledger that is held for longer is that of a campaign that runs; a person's label takes milliseconds."""
 _CHUNK = 1000
 _COLUMNS = "seq, stamp_ns, kind, campaign_id, body, previous, hash"
 _AS_BYTES = (
@@ -268,7 +270,7 @@ def _lock_file(lock: Path, path: Path) -> int:
     except OSError as error:
         raise durable.refusal(error, lock) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _wait_for(descriptor)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     except BlockingIOError as error:
@@ -282,3 +284,15 @@ def _lock_file(lock: Path, path: Path) -> int:
         os.close(descriptor)
         raise durable.refusal(error, lock) from error
     return descriptor
+
+
+def _wait_for(descriptor: int) -> None:
+    """Lock it, after a label that somebody writes at this moment; BlockingIOError when it is held for longer."""
+    until_s = time.monotonic() + LABEL_S
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until_s:
+                raise
+        time.sleep(0.02)

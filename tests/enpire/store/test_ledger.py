@@ -218,6 +218,11 @@ def test_a_second_writer_is_refused_by_name(ledger: SqliteLedger) -> None:
     SqliteLedger(ledger.path).close()
 
 
+def test_a_writer_waits_for_one_that_is_nearly_done(ledger: SqliteLedger) -> None:
+    threading.Timer(0.2, ledger.close).start()
+    SqliteLedger(ledger.path).close()
+
+
 def test_readers_need_no_lock_and_cannot_write(ledger: SqliteLedger) -> None:
     ledger.append([("note", {})])
     with closing(SqliteLedger(ledger.path, read_only=True)) as reader:
