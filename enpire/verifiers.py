@@ -149,6 +149,18 @@ def thresholds_of(verifier: Verifier) -> object:
     return values if is_dataclass(values) and not isinstance(values, type) else None
 
 
+def made_from(verifier: Verifier, asked: object) -> Verifier:
+    """Another verifier of its class, with these thresholds; UsageError where its class cannot be made from them."""
+    name = type(verifier).__name__
+    try:
+        made = cast("Callable[[object], Verifier]", type(verifier))(asked)
+    except (TypeError, AttributeError) as problem:
+        raise UsageError(f"{name} cannot be made from its thresholds alone: {problem}.") from problem
+    if thresholds_of(made) != asked:
+        raise UsageError(f"{name} keeps other thresholds than asked for: take them as the first argument of __init__.")
+    return made
+
+
 def _own(task: Task, options: Mapping[str, object]) -> Verifier:
     """The task's own verifier with these thresholds instead of the shipped ones; UsageError where they do not fit."""
     shipped = task.verifier()
@@ -160,7 +172,10 @@ def _own(task: Task, options: Mapping[str, object]) -> Verifier:
     asked = parse(
         cast("type[object]", type(values)), asdict(values) | dict(options), f"The options of the verifier {OWN}"
     )
-    return cast("Callable[[object], Verifier]", type(shipped))(asked)
+    few = [name for name in options if type(now := getattr(asked, name)) is int and now < 1 <= getattr(values, name)]
+    if few:
+        raise UsageError(f"The options of the verifier {OWN}: {few[0]} counts samples, so it must be at least 1.")
+    return made_from(shipped, asked)
 
 
 def _opened(task: Task, plan: VerifierPlan) -> Verifier:

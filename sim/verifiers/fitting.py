@@ -18,7 +18,7 @@ import numpy as np
 from enpire import plugins
 from enpire.errors import UsageError
 from enpire.interfaces import Task, Verifier
-from enpire.verifiers import OWN, VerifierPlan, open_verifier, thresholds_of
+from enpire.verifiers import OWN, VerifierPlan, made_from, open_verifier, thresholds_of
 from sim.verifiers.examples import FITTING, Disturbance, Example, Say, simulated, sorted_by_hand
 from sim.verifiers.grading import Grade, grade
 
@@ -100,8 +100,7 @@ def fit(task_name: str, episodes: int, folder: Path | None = None, say: Say = la
     learnt, kept = _halves(examples)
     worse, rng = Disturbance(), np.random.default_rng(1)
     learnt += [worse.on(example, task.spec, rng) for example in learnt]
-    make = cast("Callable[[object], Verifier]", type(shipped))
-    best = search(values, lambda tried: cost(make(tried), learnt))
+    best = search(values, lambda tried: cost(made_from(shipped, tried), learnt))
     was, now = _numbers(values), _numbers(best)
     options = {name: value for name, value in now.items() if value != was[name]}
     found = open_verifier(task, [VerifierPlan(name=OWN, options=options)])

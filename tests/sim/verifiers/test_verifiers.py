@@ -200,6 +200,20 @@ def test_a_report_says_only_what_was_disturbed() -> None:
     assert "40 % covered for 3 to 15 periods" in Disturbance().line(PinInsertion.spec)
 
 
+class Tied(Deep):
+    """Its class takes something else first."""
+
+    def __init__(self, task: object, thresholds: Line | None = None) -> None:
+        super().__init__(thresholds)
+
+
+class Tie(Reach):
+    """Its verifier cannot be made from thresholds."""
+
+    def verifier(self) -> Deep:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Tied(self)
+
+
 class Dig(Reach):
     """Its verifier has a threshold that is drawn in the wrong place."""
 
@@ -227,6 +241,9 @@ def test_what_was_fitted_goes_into_a_campaign_file_as_it_is_said(tmp_path: Path)
     [
         (Dig(), {"lest": 1.0}, "options of the verifier task has the unknown key 'lest'; allowed are: least, samples"),
         (Dig(), {"least": "much"}, "key 'least'"),
+        (Dig(), {"samples": 0}, "samples counts samples, so it must be at least 1"),
+        (PinInsertion(), {"samples": -3}, "samples counts samples, so it must be at least 1"),
+        (Tie(), {"least": 2.0}, "Tied keeps other thresholds than asked for"),
         (PushT(), {"near_mm": 20.0}, "verifier of push_t has no thresholds: take the options of `task` out"),
     ],
 )
