@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from policies.lerobot_files import save as save
 BLOCK_ROWS = 8
 """ACT decides for blocks of exactly this many lanes, so that a lane's chunk is the same in any company."""
 IMAGES = "observation.images."
+_DRAWS = threading.Lock()
+"""Whoever holds it draws from torch's global generator: versions that think in other threads share that."""
 
 
 def batch_of(about: About, state: FloatArray) -> dict[str, Tensor]:
@@ -131,7 +134,7 @@ class LerobotPolicy:
             key: torch.stack([torch.stack([row[key] for row in self._past[lane]]) for lane in padded]) for key in keys
         }
         batch = {key: self._shaped(value) for key, value in stacked.items()}
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
+        with _DRAWS, torch.random.fork_rng(devices=[]), torch.no_grad():
             self._parts.policy.reset()
             torch.manual_seed(int(self._noise[lanes[0]].integers(2**62)))
             chunk = self._chunk(batch, **along)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,6 +70,22 @@ def test_a_folder_loads_by_its_kind_and_decides_for_many_lanes_as_for_one(folder
     for lane in (0, 7, 10):
         again.begin(2, seed=lane)
         np.testing.assert_array_equal(again.act(seen(states[lane : lane + 1]), np.array([2]))[0], chunks[lane])
+
+
+def test_versions_that_think_at_once_draw_the_noise_that_each_draws_alone(folder: Path) -> None:
+    two = [lerobot_policy.load(folder) for _ in range(2)]
+
+    def chunks(number: int) -> np.ndarray:
+        found: list[np.ndarray] = []
+        for seed in range(40):
+            two[number].begin(0, seed=100 * number + seed)
+            found.append(two[number].act(seen(np.ones((1, 3))), np.array([0])))
+        return np.concatenate(found)
+
+    alone = [chunks(0), chunks(1)]
+    with ThreadPoolExecutor(2) as threads:
+        together = list(threads.map(chunks, (0, 1)))
+    np.testing.assert_array_equal(together, alone)
 
 
 def test_a_version_is_plain_files_and_travels(folder: Path, tmp_path: Path) -> None:
