@@ -123,14 +123,14 @@ def listed(group: str) -> list[Part]:
 
 
 def _first_words(where: str) -> str:
-    """The first line of a module's docstring, read as text; empty where there is none."""
+    """The first line of a module's docstring, read as text; empty where there is none or the package is broken."""
     try:
         found = importlib.util.find_spec(where.partition(":")[0])
-    except ModuleNotFoundError:
+        if found is None or found.origin is None or not found.origin.endswith(".py"):
+            return ""
+        said = ast.get_docstring(ast.parse(Path(found.origin).read_text(encoding="utf-8")))
+    except (Exception, SystemExit):  # noqa: BLE001 - code of others; what is broken is said when the part is loaded
         return ""
-    if found is None or found.origin is None or not found.origin.endswith(".py"):
-        return ""
-    said = ast.get_docstring(ast.parse(Path(found.origin).read_text(encoding="utf-8")))
     return said.splitlines()[0] if said else ""
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from enpire.cli import app
@@ -17,6 +19,26 @@ def test_tasks_are_listed() -> None:
     assert "pin_insertion " in done.output
     assert "push a T block" in done.output
     assert "sim.tasks" not in done.output
+
+
+@pytest.mark.parametrize(("file", "text"), [("__init__.py", "raise RuntimeError('broken')"), ("parts.py", "def (")])
+def test_a_broken_plug_in_leaves_the_list_whole(
+    file: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, about = tmp_path / f"broken_{tmp_path.name}", tmp_path / "broken-1.0.dist-info"
+    package.mkdir()
+    about.mkdir()
+    (package / "__init__.py").touch()
+    (package / "parts.py").touch()
+    (package / file).write_text(text)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[enpire.tasks]\nbroken = {package.name}.parts:Task\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    rows = {
+        item["name"]: item["what"] for item in json.loads(CliRunner().invoke(app, ["task", "list", "--json"]).stdout)
+    }
+    assert rows["broken"] == ""
+    assert rows["push_t"]
 
 
 def test_a_task_is_shown_with_its_instruction_and_its_limits() -> None:
