@@ -77,6 +77,7 @@ def import_episodes(home: Home, root: Path, campaign: str, unsaid: OutcomeKind =
         if _has(store, one.uid) or _adds_nothing(recording.episode, judged):
             known += 1
             continue
+        judged[recording.episode.sha256] = recording.episode.outcome in JUDGED
         made.append((recording, one))
     if not made:
         damaged = f" and {len(not_finite)} hold numbers that are not finite" if not_finite else ""

@@ -97,6 +97,13 @@ def test_a_second_import_takes_only_what_is_new(lab: Home, tmp_path: Path) -> No
         import_episodes(lab, root, CAMPAIGN, "failure")
 
 
+def test_two_equal_episodes_of_one_dataset_are_taken_once(lab: Home, tmp_path: Path) -> None:
+    cells = of_the_task()
+    twice = {key: values[:6] * 2 for key, values in cells.items()} | {"episode_index": [0] * 6 + [1] * 6}
+    taken = import_episodes(lab, written(tmp_path / "set", twice), CAMPAIGN)
+    assert (taken.episodes, taken.known) == (1, 1)
+
+
 def test_unsafe_is_a_verdict(lab: Home, tmp_path: Path) -> None:
     root = written(tmp_path / "set", of_the_task() | {"outcome": ["unsafe"] * 5 + ["aborted"] * 7})
     assert import_episodes(lab, root, CAMPAIGN).without_verdict == 1
