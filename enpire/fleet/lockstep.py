@@ -3,7 +3,7 @@
 Everything that is ordered has a number: the i-th demonstration, the i-th episode of a collection, the i-th pair of a
 gate. Its start is drawn from that number, and blocks of numbers go to the stations in turn, because no two stations
 are quite alike. A number is given out only after the one before it. A station that refused a version has no turns of
-it, as long as another one may be able to run it.
+it until it is asked again, as long as another one may be able to run it.
 """
 
 from __future__ import annotations

@@ -22,14 +22,15 @@ def dispatch(lab: Lab) -> None:
         return
     held = Counter(order.station for order in lab.state.open.values())
     drawn: list[Order] = []
-    unable = frozenset((one.name, version) for one in lab.stations.values() for version in one.refusals.known)
+    now_s = lab.clock()
+    unable = frozenset((one.name, version) for one in lab.stations.values() for version in one.refusals.now(now_s))
     for station in lab.stations.values():
         if not works(lab, station):
             _take_back(lab, station)
             continue
         room = station.lanes + lab.campaign.stations.ahead - held[station.name]
         if room >= max(1, min(station.lanes, lab.campaign.stations.ahead) // 4):
-            seat = Seat(station.name, station.lease, room, station.refusals.now(lab.clock()), unable)
+            seat = Seat(station.name, station.lease, room, station.refusals.now(now_s), unable)
             drawn += lab.scheduler.next_orders(lab.state, seat, drawn)
     if not drawn:
         return

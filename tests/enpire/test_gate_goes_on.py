@@ -17,6 +17,7 @@ from enpire.home import Home, open_home
 from enpire.lab import StationSeat
 from enpire.loop import run
 from enpire.recompute import recompute
+from enpire.steps.dispatch import dispatch
 from enpire.steps.evaluate import _unable
 from enpire.store.ledger import SqliteLedger
 from enpire.store.records import order_from
@@ -117,6 +118,21 @@ def test_in_lockstep_others_take_the_turns_of_a_station_that_cannot_load_the_can
     assert (decided.body["decision"], decided.body["reason"]) == ("promote", "better")
     assert lab.stations[stations.names[1]].refusals.known[str(decided.body["candidate"])].times == 1
     assert [check for check in recompute(ledger) if not check.equal] == []
+
+
+def test_in_lockstep_a_refusal_takes_the_turns_only_until_the_station_is_asked_again(
+    home: Home, ledger: SqliteLedger
+) -> None:
+    stations, rounds = Stations(count=2, lanes=4, ahead=8), replace(CAMPAIGN.rounds, practised=0.0, lockstep=True)
+    lab = lab_of(home, ledger, replace(CAMPAIGN, stations=stations, rounds=rounds), PretendFleet(home.versions))
+    refused = delivered(an_order(), "aborted", 0, "refused: the link broke").episode
+    lab.state.base_measured, lab.state.champion = True, refused.order.policy_id
+    for name, time_s in zip(stations.names, (100.0, 10.0), strict=True):
+        lab.stations[name] = StationSeat(name=name, lanes=4, lease=1, facts={})
+        lab.stations[name].take(refused, time_s)
+    lab.clock = lambda: 101.0
+    dispatch(lab)
+    assert {order.station for order in lab.state.open.values()} == {stations.names[1]}
 
 
 def _items(event: Event) -> list[object]:
