@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from enpire.errors import FileProblem
+from enpire.errors import EnpireError, FileProblem, UsageError
 from enpire.files import canonical, find, parse, plain, read_yaml
 from enpire.interfaces import ChecksRecipe
 from enpire.plugins import make
@@ -70,8 +70,17 @@ def require_learner(recipe: Recipe) -> None:
         EnpireError: there is no such learner, or it says what it refuses.
     """
     learner = make("learners", recipe.learner)
-    if isinstance(learner, ChecksRecipe):
+    if not isinstance(learner, ChecksRecipe):
+        return
+    try:
         learner.check(recipe.mapping())
+    except EnpireError:
+        raise
+    except Exception as problem:
+        raise UsageError(
+            f"`check` of the learner {recipe.learner!r} fails on the recipe {recipe.name}, where it should raise "
+            f"FileProblem or nothing: {problem}."
+        ) from problem
 
 
 def _whole(path: Path, asked: tuple[Path, ...]) -> Mapping[str, object]:

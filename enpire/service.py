@@ -102,7 +102,7 @@ def run_campaign(name_or_path: str | Path, home: Home, choices: Choices | None =
     load("tasks", campaign.task)
     load("hosts", chosen.on)
     for recipe in (campaign.recipe, campaign.base.recipe):
-        require_learner(read_recipe(recipe))
+        load("learners", read_recipe(recipe).learner)
     require_agents(campaign)
     if campaign.stations.operator:
         require_operator(campaign.stations.operator, campaign.stations.operator_options)
@@ -174,6 +174,8 @@ def _begun(ledger: Ledger, campaign: Campaign, home: Home, after: str = "") -> C
     """The state of the campaign: a new one, or the unfinished one of the same name, with `after` what it goes on."""
     found = unfinished(ledger, campaign)
     if found is None:
+        for recipe in (campaign.recipe, campaign.base.recipe):
+            require_learner(read_recipe(recipe))
         campaign_id = mint()
         body = {
             "campaign_id": campaign_id, "name": campaign.name, "task": campaign.task, "campaign": plain(campaign),

@@ -9,10 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from enpire.campaign import Budget, Campaign, Goal
+from enpire.campaign import Budget, Campaign, Goal, read_campaign
 from enpire.errors import FileProblem, UsageError
 from enpire.files import plain
-from enpire.service import unfinished
+from enpire.home import open_home
+from enpire.service import run_campaign, unfinished
 from enpire.store.ledger import SqliteLedger
 
 CAMPAIGN = Campaign(name="coin", task="coin", recipe="poor", budget=Budget(rounds=7))
@@ -65,3 +66,17 @@ def test_an_ended_campaign_or_another_name_is_not_gone_on_with(ledger: SqliteLed
     assert unfinished(ledger, replace(CAMPAIGN, name="dice")) is None
     ledger.append([("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
     assert unfinished(ledger, CAMPAIGN) is None
+
+
+def test_recipes_are_checked_when_a_campaign_begins_and_not_when_it_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "odd.yaml").write_text("{name: odd, learner: best_of_n, settings: {horizon: 16}}")
+    file, home = tmp_path / "coin.yaml", open_home(tmp_path / "home")
+    file.write_text(f"{{name: coin, task: tests.sim.task_check.reach:Reach, recipe: {tmp_path / 'odd.yaml'}}}")
+    with pytest.raises(FileProblem, match="horizon changes nothing here"):
+        run_campaign(file, home)
+    ledger = SqliteLedger(home.ledger)
+    body = {"campaign_id": "C1", "name": "coin", "campaign": written(read_campaign(file)), "verifier": "another"}
+    ledger.append([("campaign started", body)])
+    ledger.close()
+    with pytest.raises(UsageError, match="The verifier of the campaign 'coin' was another at its begin"):
+        run_campaign(file, home)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.improvement_plans import ARMS, Plan
-from enpire.errors import FileProblem
+from enpire.errors import FileProblem, UsageError
 from enpire.files import find, parse
-from enpire.interfaces import ChecksRecipe
+from enpire.interfaces import ChecksRecipe, ImprovementJob, Progress
 from enpire.plugins import make
 from enpire.recipe import Recipe, read_recipe, require_learner, settings_of
 from policies.habc.selection import SelectionSettings
@@ -114,6 +115,21 @@ def test_a_value_that_cannot_be_is_named_before_anything_runs(learner: str, sett
     recipe = Recipe(name="odd", learner=learner, settings={setting: value})
     with pytest.raises(FileProblem, match=f"The recipe odd, settings: {setting} is {value}"):
         require_learner(recipe)
+
+
+class Checking:
+    """A learner whose `check` is about something else."""
+
+    def check(self) -> bool:
+        return True
+
+    def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
+        return {}
+
+
+def test_another_check_of_a_learner_is_one_sentence() -> None:
+    with pytest.raises(UsageError, match="`check` of the learner .* fails on the recipe odd, .* takes 1 positional"):
+        require_learner(Recipe(name="odd", learner=f"{__name__}:Checking"))
 
 
 def test_a_sequence_is_read_to_its_last_stage(tmp_path: Path) -> None:
