@@ -228,7 +228,7 @@ class RobotKeeper:
             self._rig.close()
             self._rig = open_robot(self._file, self._task)
             self.lanes = self.lanes.on(self._rig, self._operator())
-        except RobotProblem as problem:
+        except EnpireError as problem:  # a driver may not even be loaded while its device is gone
             self._fault = f"The robot failed: {problem}"
             return
         self._recovered()

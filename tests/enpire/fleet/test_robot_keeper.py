@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from enpire import versions
+from enpire.errors import RobotProblem
 from enpire.fleet.chunks import LoadedPolicy
 from enpire.fleet.messages import Command, Hello, Message, Orders
 from enpire.fleet.robot_keeper import RobotKeeper
@@ -16,7 +17,7 @@ from enpire.fleet.station import Station
 from enpire.fleet.station_file import StationFile
 from enpire.fleet.zmq_link import StationLink
 from enpire.types import SOURCE_POLICY
-from robot_drivers import resume_code
+from robot_drivers import fake_robot, resume_code
 from robot_drivers.guard_client import GuardedClient
 from tests.enpire.fleet.point_task import PointPolicy, PointTask, point_order, point_station, write_policy
 from tests.enpire.fleet.reach_task import HERE as REACH
@@ -120,6 +121,31 @@ def test_what_a_look_at_the_robot_ends_is_in_the_hello_that_follows(
         assert list(said[-1].running) == list(held)
     finally:
         station.close()
+
+
+def test_a_robot_whose_device_is_not_back_yet_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    file = StationFile(name="s", task=f"{REACH}:ReachTask", home=tmp_path, driver="fake", reset="teleport")
+    keeper = RobotKeeper(file, ReachTask(), print, clock)
+
+    def unplugged(*_: object) -> None:
+        raise RobotProblem("no answer")
+
+    def missing(*_: object) -> None:
+        raise OSError(19, "No such device")
+
+    with monkeypatch.context() as gone:
+        gone.setattr(fake_robot.FakeRig, "observe", unplugged)
+        gone.setattr(fake_robot, "open_rig", missing)
+        keeper.move(keeper.lanes.sense)
+        clock.now_s += 3.0
+        keeper.look()
+        assert "No such device" in keeper.alarm
+    clock.now_s += 3.0
+    keeper.look()
+    assert not keeper.alarm
+    assert keeper.ready
+    keeper.close()
 
 
 @pytest.mark.parametrize(("pace", "longest_s"), [("fast", 3600.0), ("realtime", 900.0)])
