@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -45,7 +45,7 @@ from enpire.steps.record import unfinished as unfinished_episode
 from enpire.steps.training_process import TrainingProcess
 from enpire.store import durable
 from enpire.store.episodes import FolderStore
-from enpire.store.ledger import SqliteLedger
+from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.reading import Reading
 from enpire.store.reconcile import compare
 from enpire.store.records import episode_body
@@ -101,8 +101,7 @@ def run_campaign(name_or_path: str | Path, home: Home, choices: Choices | None =
     # What is unknown or missing is said before anything is written.
     load("tasks", campaign.task)
     load("hosts", chosen.on)
-    for recipe in (campaign.recipe, campaign.base.recipe):
-        load("learners", read_recipe(recipe).learner)
+    _require_recipes(campaign, home)
     require_agents(campaign)
     if campaign.stations.operator:
         require_operator(campaign.stations.operator, campaign.stations.operator_options)
@@ -174,8 +173,6 @@ def _begun(ledger: Ledger, campaign: Campaign, home: Home, after: str = "") -> C
     """The state of the campaign: a new one, or the unfinished one of the same name, with `after` what it goes on."""
     found = unfinished(ledger, campaign)
     if found is None:
-        for recipe in (campaign.recipe, campaign.base.recipe):
-            require_learner(read_recipe(recipe))
         campaign_id = mint()
         body = {
             "campaign_id": campaign_id, "name": campaign.name, "task": campaign.task, "campaign": plain(campaign),
@@ -188,6 +185,19 @@ def _begun(ledger: Ledger, campaign: Campaign, home: Home, after: str = "") -> C
     require_same_verifier(campaign, state.verifier)
     ledger.append([("campaign resumed", {"campaign_id": found, "code": __version__, "after": after})])
     return rebuilt(ledger, found)
+
+
+def _require_recipes(campaign: Campaign, home: Home) -> None:
+    """Ask the learners of a campaign that is to begin; one that goes on keeps the recipes that it began with."""
+    goes_on = False
+    if home.ledger.exists():
+        with closing(open_to_read(home.ledger)) as ledger:
+            goes_on = unfinished(ledger, campaign) is not None
+    for recipe in map(read_recipe, (campaign.recipe, campaign.base.recipe)):
+        if goes_on:
+            load("learners", recipe.learner)
+        else:
+            require_learner(recipe)
 
 
 def _verifier(campaign: Campaign) -> Verifier:
