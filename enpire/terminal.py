@@ -90,7 +90,7 @@ _TELLERS: Mapping[str, str] = {
     "campaign started": "campaign {campaign_id} begins",
     "campaign resumed": "campaign {campaign_id} goes on",
     "campaign paused": "paused by {by}: {why}",
-    "person judged": "{by} says that episode {order_id} was a {outcome}",
+    "person judged": "{by} judged episode {order_id}: {outcome}",
     "campaign continued": "continued by {by}",
     "campaign ended": "campaign ended: {reason}",
     "station joined": "station {station} joined with {lanes}",

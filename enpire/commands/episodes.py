@@ -151,7 +151,7 @@ def judge(
         order(folder, f"episodes judge {wanted} {outcome}", f"judge {outcome}", wanted)
         return
     write_label(open_home(folder), wanted, outcome, getpass.getuser())
-    tell(f"Written down: {wanted} was a {outcome}.")
+    tell(f"Written down: {wanted} is judged {outcome}.")
 
 
 def export(  # noqa: PLR0913 - the options of a verb are its parameters

@@ -166,8 +166,8 @@ def _column(listed: list[object]) -> Column:
         return np.fromiter(listed, object, len(listed))
 
 
-def _columns(file: Path, without: str = "\n") -> dict[str, list[object]]:
-    """The columns of one file whose names do not begin with `without`."""
+def _columns(file: Path, without: str | None = None) -> dict[str, list[object]]:
+    """The columns of one file, but for those whose names begin with `without`."""
     try:
         import pyarrow  # pyright: ignore[reportMissingTypeStubs]
         from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]
@@ -175,7 +175,7 @@ def _columns(file: Path, without: str = "\n") -> dict[str, list[object]]:
         raise MissingExtra(f"LeRobot's files need pyarrow ({missing}): pip install 'enpire[lerobot]'.") from missing
     reader, broken = cast("Any", parquet), cast("type[Exception]", cast("Any", pyarrow).ArrowException)
     try:
-        names = [name for name in reader.read_schema(file).names if not name.startswith(without)]
+        names = [name for name in reader.read_schema(file).names if without is None or not name.startswith(without)]
         table = reader.read_table(file, columns=names)
     except (broken, OSError) as error:
         raise FileProblem(f"{file} cannot be read: {error}. A recording that was killed leaves such files.") from error

@@ -88,7 +88,7 @@ class Classifier:
 
         Raises:
             UsageError: a picture is missing.
-        FileProblem: the weights are not those of its network.
+            FileProblem: the weights are not those of its network.
         """
         least = float(self.probabilities([evidence.images]).min())
         success = least >= self.facts.threshold

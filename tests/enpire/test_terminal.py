@@ -98,6 +98,11 @@ def test_an_event_that_lacks_a_field_is_told_with_a_dash() -> None:
     assert told("robot time", {}) == ""
 
 
+def test_a_label_is_told_as_it_was_given() -> None:
+    body = {"by": "anna", "order_id": "E1", "outcome": "unsafe"}
+    assert told("person judged", body) == "anna judged episode E1: unsafe"
+
+
 def test_one_is_told_as_one() -> None:
     assert told("station joined", {"station": "cell-1", "lanes": 1}) == "station cell-1 joined with 1 lane"
     learns = {"round": 1, "learner": "habc", "episodes": ["E1"]}
