@@ -221,11 +221,21 @@ class Dig(Reach):
         return Deep()
 
 
-def test_what_was_fitted_goes_into_a_campaign_file_as_it_is_said(tmp_path: Path) -> None:
+def sort_into(folder: Path) -> None:
     for kind, values in (("success", np.linspace(1.15, 1.4, 40)), ("failure", np.linspace(0.8, 1.05, 40))):
-        (tmp_path / kind).mkdir()
+        (folder / kind).mkdir()
         for index, value in enumerate(values):
-            (tmp_path / kind / f"{index:02}.npz").write_bytes(arrays.pack(recorded(value)))
+            (folder / kind / f"{index:02}.npz").write_bytes(arrays.pack(recorded(value)))
+
+
+def test_a_class_that_ignores_its_thresholds_cannot_be_fitted(tmp_path: Path) -> None:
+    sort_into(tmp_path)
+    with pytest.raises(UsageError, match="Tied keeps other thresholds than asked for"):
+        fit(f"{__name__}:Tie", 0, tmp_path)
+
+
+def test_what_was_fitted_goes_into_a_campaign_file_as_it_is_said(tmp_path: Path) -> None:
+    sort_into(tmp_path)
     found = fit(f"{__name__}:Dig", 0, tmp_path)
     assert found.better
     said = yaml.safe_load(found.text.splitlines()[-1])
