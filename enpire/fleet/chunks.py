@@ -15,8 +15,8 @@ from enpire.types import FloatArray, ImageArray, IntArray, MaskArray, Observatio
 
 NOT_FINITE = "policy returned a value that is not finite"
 FOREIGN_FAULTS = (
-    ArithmeticError, AssertionError, AttributeError, EnpireError, LookupError, NameError, RuntimeError, TypeError,
-    ValueError,
+    ArithmeticError, AssertionError, AttributeError, EnpireError, ImportError, LookupError, MemoryError, NameError,
+    OSError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
 """What a policy's own code may raise: it costs the episodes of that policy, never the station."""
 

@@ -41,7 +41,7 @@ LOADED, KEPT = 8, 64
 MOST_PARTS = 16 * 1024
 _TURN_MS = 100
 _AT_ONCE = 256
-"""Questions that are read in one turn, and that wait for one version."""
+"""Questions that are read in one turn, and that wait for all versions together."""
 _UNREAD = 8
 """Questions of one connection that may wait here: a station waits for the answer before it asks again."""
 _THINKING = ("act", "act_along")
@@ -133,11 +133,12 @@ class PolicyServer:
             question = self._heard(frames)
             if question is None:
                 continue
-            waiting = self._waiting.setdefault(question.policy_id, {})
-            if len(waiting) < _AT_ONCE or question.client in waiting:
+            waiting = self._waiting.get(question.policy_id, {})
+            if question.client in waiting or sum(map(len, self._waiting.values())) < _AT_ONCE:
                 waiting[question.client] = question  # who asks again has given up its earlier question
+                self._waiting[question.policy_id] = waiting
             else:
-                self._refuse([question], PolicyProblem(f"{_AT_ONCE} questions wait for this version already"))
+                self._refuse([question], PolicyProblem(f"{_AT_ONCE} questions wait at this policy server already"))
 
     def _think_on(self) -> None:
         """Give what waits to the versions that think about nothing."""
@@ -226,7 +227,7 @@ class PolicyServer:
         del self._loading[policy_id]
         try:
             policy = future.result()
-        except (*FOREIGN_FAULTS, OSError, ImportError) as problem:
+        except FOREIGN_FAULTS as problem:
             why = " ".join(str(problem).split())
             raise PolicyProblem(f"the policy server cannot load it: {why}"[:1000]) from problem
         thinker = self._versions[policy_id] = Thinker(policy)

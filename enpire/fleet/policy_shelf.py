@@ -180,7 +180,7 @@ class PolicyShelf:
         except PeerSilent as problem:
             self._away, self._missed, self._knock_s = str(problem), policy_id, self._clock() + _KNOCK_S
             return None
-        except (*FOREIGN_FAULTS, OSError, ImportError) as problem:
+        except FOREIGN_FAULTS as problem:
             text = f"policy {policy_id[:12]} refused: {' '.join(str(problem).split())}"[:1000]
             self._refuse(policy_id, text, fetched=(self._folder / policy_id).is_dir() or policy_id == EXPERT)
             raise PolicyProblem(text) from problem
