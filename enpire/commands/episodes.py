@@ -16,6 +16,8 @@ from enpire.wording import counted
 if TYPE_CHECKING:
     from enpire.views import Records
 
+LEAST_TO_JUDGE = 6
+"""Characters of an id: a slip of the hand must not label an episode."""
 EpisodeId = Annotated[str, typer.Argument(help="Id of an episode, or its beginning or end.", metavar="ID")]
 Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; the latest when left out.")]
 
@@ -144,6 +146,10 @@ def judge(
 
     if outcome not in ("success", "failure", "unsafe"):
         raise UsageError(f"An episode cannot be judged as {outcome!r}; say success, failure or unsafe.")
+    if len(episode) < LEAST_TO_JUDGE:
+        raise UsageError(
+            f"{episode!r} may name an episode by chance; give {LEAST_TO_JUDGE} characters of its id or more."
+        )
     folder = existing_home(home)
     with views.open_records(folder) as records:
         wanted = _find(records, episode)

@@ -103,5 +103,7 @@ def test_an_episode_is_found_by_the_beginning_or_the_end_of_its_id(tmp_path: Pat
     many = enpire("episodes", "show", "01j", "--home", tmp_path)
     assert many.exit_code == 1
     assert "Several episodes" in many.stderr
+    short = enpire("episodes", "judge", whole[-5:], "success", "--home", tmp_path)
+    assert f"{whole[-5:]!r} may name an episode by chance" in short.stderr
     none = enpire("episodes", "show", "zzz", "--home", tmp_path)
     assert "no episode whose id begins or ends with 'zzz'" in none.stderr
