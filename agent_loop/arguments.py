@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, cast
 
-from enpire.proposals import EdgeKind
+from enpire.campaign.experiments import EdgeKind
 
 WAIT_S = 60.0
 """The longest that `wait` waits."""

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import cast
 
 from agent_loop.desk import Desk
-from enpire import views
-from enpire.documents import CampaignView, Success
+from enpire.campaign.experiments import Experiment, Ideas
 from enpire.files import canonical, plain
-from enpire.history import mapping, number
-from enpire.idea_tree import experiment_view
-from enpire.proposals import Experiment, Ideas
+from enpire.queries import campaigns
+from enpire.queries.campaign_history import mapping, number
+from enpire.queries.hypotheses import experiment_view
+from enpire.queries.models import CampaignView, Success
 from enpire.store.reading import Page
 
 LARGEST = 64 * 1024
@@ -91,7 +91,7 @@ def card(experiment: Experiment) -> dict[str, object]:
 
 def failures(desk: Desk) -> list[dict[str, object]]:
     """The newest failures on training starts."""
-    with views.open_records(desk.home) as records:
+    with campaigns.open_records(desk.home) as records:
         page = Page(campaign_id=desk.sender.campaign_id, purpose="collect", outcome="failure", limit=FAILURES)
         rows = records.reading.episodes(page)
     return [

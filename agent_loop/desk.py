@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from enpire import views, wishes
-from enpire.documents import CampaignView
+from enpire.campaign.experiments import KINDS, Ideas
+from enpire.campaign.recipe import Recipe
 from enpire.errors import EnpireError, UsageError
-from enpire.proposals import KINDS, Ideas
-from enpire.recipe import Recipe
+from enpire.queries import campaigns
+from enpire.queries.models import CampaignView
+from enpire.requests import agent_requests
+from enpire.requests.agent_requests import Sender, Verb
 from enpire.types import Event
-from enpire.wishes import Sender, Verb
 
 PATIENCE_S = 30.0
 """How long a wish may wait for its answer."""
@@ -34,7 +35,7 @@ class Desk:
     def ideas(self) -> Ideas:
         """Everything that was proposed so far."""
         ideas, after = Ideas(), 0
-        with views.open_records(self.home) as records:
+        with campaigns.open_records(self.home) as records:
             while page := records.reading.events(after, self.sender.campaign_id, KINDS):
                 for event in page:
                     ideas.apply(event.kind, event.body)
@@ -43,13 +44,13 @@ class Desk:
 
     def campaign(self) -> CampaignView:
         """Where the campaign stands."""
-        with views.open_records(self.home) as records:
-            return views.campaign_view(records, self.sender.campaign_id)
+        with campaigns.open_records(self.home) as records:
+            return campaigns.campaign_view(records, self.sender.campaign_id)
 
     def started(self) -> Mapping[str, object]:
         """The event that began the campaign: its file, its goal."""
-        with views.open_records(self.home) as records:
-            return views.history(records, self.sender.campaign_id, ("campaign started",)).started
+        with campaigns.open_records(self.home) as records:
+            return campaigns.history(records, self.sender.campaign_id, ("campaign started",)).started
 
     def recipe(self, ideas: Ideas) -> Recipe:
         """The recipe in force, with its search space; UsageError when the campaign's recipe declares none."""
@@ -67,10 +68,10 @@ class Desk:
             UsageError: no campaign runs here, or the loop did not answer in time.
         """
         self._require_loop()
-        with views.open_records(self.home) as records:
+        with campaigns.open_records(self.home) as records:
             tail = records.reading.tail(1)
             after = tail[-1].seq if tail else 0
-            wish_id = wishes.leave(self.home / "inbox", self.sender, verb, said)
+            wish_id = agent_requests.leave(self.home / "inbox", self.sender, verb, said)
             deadline = time.monotonic() + PATIENCE_S
             while time.monotonic() < deadline:
                 answers = _answers(records, after, self.sender.campaign_id, wish_id)
@@ -83,34 +84,34 @@ class Desk:
 
     def tell(self, verb: Verb, said: Mapping[str, object]) -> bool:
         """Leave a wish without waiting for its event; False when no campaign runs here."""
-        if not views.is_driven(self.home):
+        if not campaigns.is_driven(self.home):
             return False
-        wishes.leave(self.home / "inbox", self.sender, verb, said)
+        agent_requests.leave(self.home / "inbox", self.sender, verb, said)
         return True
 
     def over(self) -> bool:
         """Whether the campaign has ended, or nobody drives it."""
-        with views.open_records(self.home) as records:
-            past = views.history(records, self.sender.campaign_id, views.MARKS)
-        return past.ended is not None or not views.is_driven(self.home)
+        with campaigns.open_records(self.home) as records:
+            past = campaigns.history(records, self.sender.campaign_id, campaigns.MARKS)
+        return past.ended is not None or not campaigns.is_driven(self.home)
 
     def newest(self) -> int:
         """The seq of the last event that concerns agents."""
-        with views.open_records(self.home) as records:
+        with campaigns.open_records(self.home) as records:
             return _newest(records, 0, self.sender.campaign_id)
 
     def wait(self, after: int, patience_s: float) -> int:
         """Wait until something that concerns agents happens after an event; the seq of the newest such event."""
         deadline = time.monotonic() + patience_s
-        with views.open_records(self.home) as records:
+        with campaigns.open_records(self.home) as records:
             while (newest := _newest(records, after, self.sender.campaign_id)) == after:
-                if time.monotonic() >= deadline or not views.is_driven(self.home):
+                if time.monotonic() >= deadline or not campaigns.is_driven(self.home):
                     break
                 time.sleep(POLL_S * 2)
         return newest
 
     def _require_loop(self) -> None:
-        if not views.is_driven(self.home):
+        if not campaigns.is_driven(self.home):
             raise UsageError(f"No campaign runs in {self.home}; `enpire run` starts or resumes one.")
 
 
@@ -118,14 +119,14 @@ STIRRING = tuple(kind for kind in KINDS if kind not in {"brief read", "agent tur
 """Kinds that may change an agent's mind."""
 
 
-def _newest(records: views.Records, after: int, campaign_id: str) -> int:
+def _newest(records: campaigns.Records, after: int, campaign_id: str) -> int:
     newest = after
     while page := records.reading.events(newest, campaign_id, STIRRING):
         newest = page[-1].seq
     return newest
 
 
-def _answers(records: views.Records, after: int, campaign_id: str, wish_id: str) -> list[Event]:
+def _answers(records: campaigns.Records, after: int, campaign_id: str, wish_id: str) -> list[Event]:
     page = records.reading.events(after, campaign_id, KINDS)
     return [event for event in page if event.body.get("wish_id") == wish_id]
 

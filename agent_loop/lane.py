@@ -21,8 +21,8 @@ from enpire.errors import EnpireError
 from enpire.files import parse
 from enpire.interfaces import Agent
 from enpire.plugins import load
-from enpire.processes import die_with_parent
-from enpire.wishes import Sender
+from enpire.processes.processes import die_with_parent
+from enpire.requests.agent_requests import Sender
 
 IDLE_S = 2.0
 """Least time from the beginning of one turn to the next."""

@@ -17,9 +17,10 @@ from mcp.server.stdio import stdio_server
 
 from agent_loop import tools
 from agent_loop.desk import Desk
-from enpire import __version__, views
+from enpire import __version__
 from enpire.errors import EnpireError
-from enpire.wishes import Sender
+from enpire.queries import campaigns
+from enpire.requests.agent_requests import Sender
 
 LARGEST_REQUEST = 256 * 1024
 """Bytes of one request."""
@@ -44,8 +45,8 @@ def open_desk(home: Path, campaign: str = "", lane: str = "mcp", author: str = "
     Raises:
         UnknownName: there is no such campaign.
     """
-    with views.open_records(home) as records:
-        campaign_id = views.find_campaign(records, campaign)
+    with campaigns.open_records(home) as records:
+        campaign_id = campaigns.find_campaign(records, campaign)
     return Desk(home, Sender(campaign_id=campaign_id, author=author, lane=lane))
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_loop.desk import Desk
-from enpire import views
 from enpire.errors import UsageError
 from enpire.home import Home
+from enpire.queries import campaigns
 
 SUFFIXES = (".md", ".txt")
 LARGEST_FILE, LARGEST_FOLDER = 2 * 2**20, 64 * 2**20
@@ -52,8 +52,8 @@ def ranked(texts: Sequence[str], words: str, most: int) -> list[int]:
 
 def findings(desk: Desk, words: str, about: str, lane: str) -> list[dict[str, object]]:
     """Findings of this home's campaigns of the same task, the newest campaign first; those that fit, at most MOST."""
-    with views.open_records(desk.home) as records:
-        lines = views.campaigns(records)
+    with campaigns.open_records(desk.home) as records:
+        lines = campaigns.campaigns(records)
         task = next(line.task for line in lines if line.id == desk.sender.campaign_id)
         events = [
             {"campaign": line.id, **event.body}

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from agent_loop.desk import Desk
-from enpire import views
 from enpire.errors import UnknownName, UsageError
+from enpire.queries import campaigns
 from enpire.store.arrays import unpack
 from enpire.store.pictures import media_type, shown
 from enpire.types import FloatArray
@@ -28,8 +28,8 @@ def shown_episode(desk: Desk, episode_id: str) -> dict[str, object]:
         UnknownName: this campaign has no such episode.
         UsageError: it ran on a hidden start, which no agent sees.
     """
-    with views.open_records(desk.home) as records:
-        view = views.episode(records, episode_id)
+    with campaigns.open_records(desk.home) as records:
+        view = campaigns.episode(records, episode_id)
     line = view.episode
     if line.campaign_id != desk.sender.campaign_id:
         raise UnknownName(f"There is no episode {episode_id!r} in this campaign.")

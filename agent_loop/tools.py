@@ -30,11 +30,11 @@ from agent_loop.arguments import (
 )
 from agent_loop.desk import Desk
 from agent_loop.shown_episode import shown_episode
+from enpire.campaign.experiments import Ideas
 from enpire.errors import UnknownName, UsageError
 from enpire.files import parse, plain
-from enpire.history import mapping
 from enpire.home import Home
-from enpire.proposals import Ideas
+from enpire.queries.campaign_history import mapping
 from enpire.types import Event
 
 

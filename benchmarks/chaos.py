@@ -23,8 +23,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks.machine import describe
-from enpire import inbox
-from enpire.fleet.station_file import write_station
+from enpire.requests import operator_commands
+from enpire.station.station_file import write_station
 from sim.lost_network import Relay
 from tests.chaos.harness import (
     LEARNER,
@@ -150,7 +150,7 @@ class World:
 
     def end(self) -> int:
         """End the campaign in good order; the orchestrator's exit code."""
-        inbox.leave(self.home / "inbox", "end campaign", by="benchmarks.chaos")
+        operator_commands.leave(self.home / "inbox", "end campaign", by="benchmarks.chaos")
         until(lambda: not self.orchestrator.alive, "the end of the campaign", PATIENCE_S)
         assert self.orchestrator.process is not None
         return int(self.orchestrator.process.returncode)

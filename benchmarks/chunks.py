@@ -22,12 +22,12 @@ import numpy as np
 from benchmarks.improvement import Bench
 from benchmarks.improvement_plans import Plan
 from benchmarks.machine import commit, describe
-from enpire.fleet.chunks import Chunks, LoadedPolicy
-from enpire.fleet.lanes import Lanes
-from enpire.fleet.overlap import OverlappedChunks
-from enpire.fleet.pace import Pace
+from enpire.gate.intervals import wilson
 from enpire.ids import mint
-from enpire.intervals import wilson
+from enpire.station.chunks import Chunks, LoadedPolicy
+from enpire.station.lanes import Lanes
+from enpire.station.overlap import OverlappedChunks
+from enpire.station.pace import Pace
 from enpire.store.arrays import unpack
 from enpire.types import SOURCE_POLICY, Episode, FloatArray, IntArray, Observation, Order
 from policies.flow_policy import FlowPolicy, load

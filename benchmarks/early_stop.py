@@ -23,7 +23,7 @@ import yaml
 
 from benchmarks.machine import describe
 from enpire.files import find
-from enpire.intervals import wilson
+from enpire.gate.intervals import wilson
 
 FALSE_ALARMS = 0.1
 """The share of successes among stopped rollouts must not surely be above this."""

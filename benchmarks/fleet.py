@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.machine import describe
 from benchmarks.pretend_stations import Host
 from enpire.interfaces import ImprovementJob, Progress
-from enpire.metrics import PhaseSeconds, robot_time
+from enpire.queries.metrics import PhaseSeconds, robot_time
 from enpire.store import durable
 from enpire.types import PHASES
 from tests.chaos.harness import Orchestrator, free_port, until

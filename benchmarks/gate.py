@@ -14,8 +14,8 @@ from statistics import median
 
 import numpy as np
 
-from enpire.gate import GateRule, Tally, judge_tallies, level
-from enpire.intervals import wilson
+from enpire.gate.gate import GateRule, Tally, judge_tallies, level
+from enpire.gate.intervals import wilson
 
 ROWS = (
     (0.40, 0.40), (0.90, 0.90), (0.99, 0.99), (0.40, 0.68), (0.68, 0.85), (0.85, 0.92), (0.92, 0.97), (0.97, 0.995),

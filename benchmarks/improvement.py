@@ -35,13 +35,13 @@ from benchmarks.improvement_table import Judged, curve, table
 from benchmarks.machine import commit, describe
 from benchmarks.rollouts import Rollout, keep
 from benchmarks.supervised import SupervisedLoop
+from enpire.campaign.recipe import Recipe
 from enpire.errors import LearningProblem, UsageError
 from enpire.interfaces import Foresees, ImprovementJob, Learner, Policy, Task
 from enpire.plugins import load
-from enpire.recipe import Recipe
 from enpire.store.episodes import FolderStore
+from enpire.store.versions import manifest
 from enpire.types import SOURCE_EXPERT, Start
-from enpire.versions import manifest
 
 SECRET = b"benchmark of improvement, seed "
 EVALUATION, COLLECTION, FORESIGHT = 100_000, 1_000, 200_000

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.rollouts import Lane, Loop
-from enpire.fleet.chunks import LoadedPolicy
 from enpire.interfaces import Foresees, Policy, Rig, Task
+from enpire.station.chunks import LoadedPolicy
 from enpire.types import SOURCE_POLICY, Observation, Order, Start
 from sim.operator import SimulatedOperator
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import cast
 
-from enpire.recipe import Recipe, Setting, read_recipe
+from enpire.campaign.recipe import Recipe, Setting, read_recipe
 from policies.clone import RoundSettings
 
 TRAIN_THE_ACTOR = frozenset({"clone", "habc", "recap"})

@@ -9,7 +9,7 @@ from html import escape
 import numpy as np
 
 from benchmarks.improvement_foresight import Foreseen, claims
-from enpire.intervals import wilson
+from enpire.gate.intervals import wilson
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

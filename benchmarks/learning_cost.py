@@ -35,10 +35,10 @@ from benchmarks.improvement_plans import Plan
 from benchmarks.improvement_table import bootstrap
 from benchmarks.machine import commit, describe
 from benchmarks.rollouts import keep
+from enpire.campaign.recipe import read_recipe
+from enpire.datasets.lerobot_export import export_dataset
 from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Progress
-from enpire.recipe import read_recipe
-from enpire.store.lerobot_export import export_dataset
 from enpire.types import SOURCE_EXPERT, SOURCE_POLICY
 from policies.clone import course_of, prepare, pupil_of
 from policies.flow_training import Extra, Lesson, train_actor

@@ -20,9 +20,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from enpire.campaign.recipe import settings_of
 from enpire.errors import LearningProblem, MissingExtra
 from enpire.interfaces import ImprovementJob, Progress
-from enpire.recipe import settings_of
 from enpire.store import durable
 from enpire.types import FloatArray
 from policies import gaussian_policy

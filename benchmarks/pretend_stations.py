@@ -20,8 +20,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import zmq
 
-from enpire.fleet.arrivals import Beat
-from enpire.fleet.messages import (
+from enpire.station.robot_time import RobotTime
+from enpire.store import arrays
+from enpire.types import Episode, EpisodeArrays, Order
+from enpire.wire.arrivals import Beat
+from enpire.wire.messages import (
     Acknowledge,
     Alive,
     Command,
@@ -37,10 +40,7 @@ from enpire.fleet.messages import (
     Welcome,
     encode,
 )
-from enpire.fleet.robot_time import RobotTime
-from enpire.fleet.zmq_link import StationLink
-from enpire.store import arrays
-from enpire.types import Episode, EpisodeArrays, Order
+from enpire.wire.zmq_link import StationLink
 
 FRAMES = 120
 RESET_S = 0.5

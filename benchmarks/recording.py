@@ -23,14 +23,14 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.machine import describe
-from enpire.fleet.chunks import LoadedPolicy
-from enpire.fleet.filming import Filming, FilmRule
-from enpire.fleet.lanes import Lanes
-from enpire.fleet.outbox import Outbox
-from enpire.fleet.pace import Pace
-from enpire.fleet.spool import Spool
 from enpire.ids import mint
 from enpire.interfaces import Evidence
+from enpire.station.chunks import LoadedPolicy
+from enpire.station.filming import Filming, FilmRule
+from enpire.station.lanes import Lanes
+from enpire.station.outbox import Outbox
+from enpire.station.pace import Pace
+from enpire.station.spool import Spool
 from enpire.types import (
     SOURCE_POLICY,
     FloatArray,

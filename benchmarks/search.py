@@ -23,12 +23,12 @@ from agent_loop.brief import brief
 from agent_loop.desk import Desk
 from agent_loop.workplace import Workplace
 from benchmarks.machine import describe
-from enpire import views
+from enpire.campaign.experiments import KINDS, Ideas
 from enpire.home import open_home
-from enpire.idea_tree import told
-from enpire.proposals import KINDS, Ideas
+from enpire.queries import campaigns
+from enpire.queries.hypotheses import told
+from enpire.requests.agent_requests import Sender
 from enpire.types import Event
-from enpire.wishes import Sender
 
 CAMPAIGN, LANE = "search_alone", "search-1"
 LIMIT_S = 600.0
@@ -129,8 +129,8 @@ def read(seed: int, home: Path) -> Run:
 
 def asked_again(seed: int, home: Path) -> tuple[int, int]:
     """Ask the agent at every point of the history, from the ledger alone: (how often it says the same, of how many)."""
-    with views.open_records(home) as records:
-        campaign_id = views.find_campaign(records, "")
+    with campaigns.open_records(home) as records:
+        campaign_id = campaigns.find_campaign(records, "")
     sender = Sender(campaign_id=campaign_id, author="search", lane=LANE)
     same, submitted, statement = 0, 0, ""
     for event in _events(home, KINDS):
@@ -164,7 +164,7 @@ def _recording(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _events(home: Path, kinds: Sequence[str]) -> list[Event]:
-    with views.open_records(home) as records:
+    with campaigns.open_records(home) as records:
         return list(records.ledger.events(kinds=kinds))
 
 

@@ -9,10 +9,10 @@ from typing import cast
 import numpy as np
 
 from benchmarks.rollouts import Lane, Loop, Rollout
-from enpire.fleet.chunks import LoadedPolicy
-from enpire.fleet.interventions import Intervener, OpenOperator
 from enpire.interfaces import Policy, Rig, Task
 from enpire.plugins import load
+from enpire.station.chunks import LoadedPolicy
+from enpire.station.interventions import Intervener, OpenOperator
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, Observation, Order, Start
 
 

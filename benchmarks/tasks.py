@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from benchmarks.machine import describe
 from enpire import plugins
+from enpire.gate.intervals import wilson
 from enpire.interfaces import Evidence, Policy, Rig, Task
-from enpire.intervals import wilson
 from enpire.types import Start
 from sim.rollouts import GradedRig, Rolled, roll_out
 from sim.verifiers.examples import Clumsy

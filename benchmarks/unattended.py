@@ -29,11 +29,12 @@ import numpy as np
 import yaml
 
 from benchmarks.machine import describe
-from enpire import inbox, plugins
-from enpire.campaign import read_campaign
+from enpire import plugins
+from enpire.campaign.campaign import read_campaign
 from enpire.fleet.local import station_files
+from enpire.gate.intervals import wilson
 from enpire.home import Home, open_home
-from enpire.intervals import wilson
+from enpire.requests import operator_commands
 from enpire.store.arrays import unpack
 from enpire.store.connection import run
 from enpire.store.ledger import SqliteLedger
@@ -200,9 +201,9 @@ def _watch(lab: Lab, spec: TaskSpec, hours: float, answered: int) -> None:
         # The same alarm again is no new event: a lab that stands still is one whose call was not yet answered.
         if now.alarms > answered or time.monotonic() - moved_s > STALLED_S:
             answered, moved_s = now.alarms, time.monotonic()
-            inbox.leave(lab.home / "inbox", "resume", by="the benchmark's person")
+            operator_commands.leave(lab.home / "inbox", "resume", by="the benchmark's person")
         time.sleep(LOOK_S)
-    inbox.leave(lab.home / "inbox", "end campaign", by="the benchmark")
+    operator_commands.leave(lab.home / "inbox", "end campaign", by="the benchmark")
     lab.process.wait(REST_S)
 
 

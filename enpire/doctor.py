@@ -19,7 +19,7 @@ from typing import Literal, cast
 
 from enpire.errors import EnpireError, UsageError
 from enpire.plugins import make
-from enpire.sandbox import bubblewrap
+from enpire.processes.sandbox import bubblewrap
 from enpire.store.connection import SAFE_WAL, open_writer, run
 
 Level = Literal["OK", "WARN", "FAIL"]

@@ -157,7 +157,7 @@ class Task(Protocol):
 
 @runtime_checkable
 class MarksSubtasks(Protocol):
-    """What a task also has whose in-episode retries are counted (pass@k, `enpire.metrics.retries`)."""
+    """What a task also has whose in-episode retries are counted (pass@k, `enpire.queries.metrics.retries`)."""
 
     def subtask_marks(self, state: FloatArray) -> MaskArray:
         """Which of `spec.subtasks` are done, by the sensors of one instant: (n, state_dim) -> (n, len(subtasks)).
@@ -228,7 +228,7 @@ class ImprovementJob:
     """What a learner gets: everything by path, so that it runs in a process of its own."""
 
     recipe: Mapping[str, object]
-    """The canonical recipe (`enpire.recipe`)."""
+    """The canonical recipe (`enpire.campaign.recipe`)."""
     task: str
     parent: Path | None
     """Folder of the policy version to start from; None for a base."""

@@ -10,21 +10,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from enpire.campaign import Campaign
-from enpire.fleet.arrivals import Beat, Fleet
-from enpire.fleet.complaints import Complaints
-from enpire.fleet.lockstep import Lockstep
-from enpire.fleet.scheduler import Scheduler
-from enpire.fold import fold
+from enpire.campaign.apply_events import fold
+from enpire.campaign.campaign import Campaign
+from enpire.campaign.load_backoff import Refusals
+from enpire.campaign.recipe import Recipe
+from enpire.campaign.state import CampaignState
 from enpire.home import Home
-from enpire.inbox import Command
 from enpire.interfaces import ImprovementJob, Ledger, Progress, Task
-from enpire.recipe import Recipe
-from enpire.refusals import Refusals
-from enpire.state import CampaignState
-from enpire.steps.training_process import TrainingProcess
+from enpire.processes.training_process import TrainingProcess
+from enpire.requests.operator_commands import Command
+from enpire.scheduling.lockstep import Lockstep
+from enpire.scheduling.scheduler import Scheduler
 from enpire.store.episodes import FolderStore
 from enpire.types import Episode, Split, Start
+from enpire.wire.arrivals import Beat, Fleet
+from enpire.wire.log_limiter import Complaints
 
 Entry = tuple[str, Mapping[str, object]]
 Watcher = Callable[[str, Mapping[str, object]], None]

@@ -1,8 +1,9 @@
 """READ FIRST: the lab's loop.
 
-Stations turn orders into episodes (enpire/fleet/station.py); this loop turns episodes into better policies. Each verb
+Stations turn orders into episodes (enpire/station/station.py); this loop turns episodes into better policies. Each verb
 is one file in enpire/steps. Every step appends what it did to the ledger before it acts on it, and decides only on
-the fold of those events (enpire/state.py): killed at any moment, the same command goes on where the ledger stands.
+the state that those events give (enpire/campaign/state.py): killed at any moment, the same command resumes where the
+ledger stands.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from enpire.steps.dispatch import dispatch
 from enpire.steps.ending import Ending, ending, wind_up
 from enpire.steps.evaluate import evaluate
 from enpire.steps.evolve import evolve
-from enpire.steps.heed import heed
+from enpire.steps.handle_commands import heed
 from enpire.steps.improve import improve
 from enpire.steps.record import record
 

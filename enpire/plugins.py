@@ -78,7 +78,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
     "replays": {"mujoco": "sim.replay:replay"},
     "films": {"mujoco": "sim.replay:frames"},
-    "doors": {"zmq": "enpire.fleet.door:door"},
+    "doors": {"zmq": "enpire.wire.door:door"},
     "transports": {
         "zmq": "enpire.fleet.zmq_transport:ZmqFleet",
     },

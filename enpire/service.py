@@ -1,7 +1,7 @@
 """Every verb the outside may say: the one door for the command line, the pages and the agents.
 
 What people wish goes through the inbox of the home (`command`), whoever they are and wherever they sit; the loop
-writes it to the ledger before it acts. What people read comes from the ledger alone (`enpire.views`).
+writes it to the ledger before it acts. What people read comes from the ledger alone (`enpire.queries.campaigns`).
 """
 
 from __future__ import annotations
@@ -18,38 +18,39 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, cast
 
-from enpire import __version__, inbox, versions
-from enpire.campaign import Campaign, read_campaign
+from enpire import __version__
+from enpire.campaign.apply_events import rebuilt
+from enpire.campaign.campaign import Campaign, read_campaign
+from enpire.campaign.recipe import read_recipe, require_learner
+from enpire.campaign.state import CampaignState
 from enpire.errors import EnpireError, NothingOpens, StorageFull, UsageError
 from enpire.files import canonical, parse, plain
-from enpire.fleet.arrivals import Fleet
-from enpire.fleet.glance import Looking, Showing
-from enpire.fleet.interventions import require_operator
-from enpire.fold import rebuilt
-from enpire.gate import DISK_FULL, NOTHING_OPENS
+from enpire.gate.gate import DISK_FULL, NOTHING_OPENS
 from enpire.home import Home, open_home
 from enpire.ids import mint
 from enpire.interfaces import Ledger, Task, Verifier
 from enpire.lab import Lab
-from enpire.live import snapshot
 from enpire.loop import run
+from enpire.monitor.lab_snapshot import LabSnapshot
 from enpire.plugins import load, make
-from enpire.recipe import read_recipe, require_learner
-from enpire.snapshot import LabSnapshot
-from enpire.state import CampaignState
+from enpire.processes.training_process import TrainingProcess
+from enpire.requests import operator_commands
+from enpire.station.interventions import require_operator
 from enpire.steps.agent_process import require_agents
 from enpire.steps.deploy import swap
 from enpire.steps.ending import INTERRUPTED, Ending
-from enpire.steps.heed import refused_before
+from enpire.steps.handle_commands import refused_before
 from enpire.steps.record import unfinished as unfinished_episode
-from enpire.steps.training_process import TrainingProcess
-from enpire.store import durable
+from enpire.steps.take_snapshot import snapshot
+from enpire.store import durable, versions
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.reading import Reading
 from enpire.store.reconcile import compare
 from enpire.store.records import episode_body
 from enpire.verifiers import open_verifier
+from enpire.wire.arrivals import Fleet
+from enpire.wire.live_images import Looking, Showing
 
 __all__ = ["Ending", "View", "command", "open_home", "run_campaign"]
 
@@ -85,7 +86,7 @@ def command(home: Home, verb: str, target: str = "", by: str = "operator", campa
 
     With a campaign_id, only that campaign carries it out.
     """
-    return inbox.leave(home.inbox, verb, target, by, campaign_id=campaign_id)
+    return operator_commands.leave(home.inbox, verb, target, by, campaign_id=campaign_id)
 
 
 def run_campaign(name_or_path: str | Path, home: Home, choices: Choices | None = None) -> Ending:

@@ -11,11 +11,11 @@ from typing import Literal, cast
 import numpy as np
 import torch
 
+from enpire.campaign.recipe import settings_of
 from enpire.errors import LearningProblem
 from enpire.files import canonical
 from enpire.interfaces import ImprovementJob, Progress, Task
 from enpire.plugins import load
-from enpire.recipe import settings_of
 from enpire.store import durable
 from enpire.types import SOURCE_HUMAN, FloatArray
 from policies import flow_policy

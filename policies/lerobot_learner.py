@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from enpire.campaign.recipe import settings_of
 from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
-from enpire.recipe import settings_of
 from enpire.store import durable
 from enpire.types import FloatArray, IntArray
 from policies import lerobot_files, lerobot_policy

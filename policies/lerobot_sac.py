@@ -17,9 +17,9 @@ import torch
 from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
+from enpire.campaign.recipe import settings_of
 from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
-from enpire.recipe import settings_of
 from enpire.store import durable
 from enpire.types import FloatArray
 from policies import lerobot_files, lerobot_policy

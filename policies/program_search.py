@@ -15,11 +15,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from enpire.campaign.recipe import settings_of
 from enpire.errors import LearningProblem
 from enpire.files import canonical
 from enpire.interfaces import ImprovementJob, Progress, Rig, Task
 from enpire.plugins import load
-from enpire.recipe import settings_of
 from enpire.store import durable
 from enpire.types import Start
 from policies import program

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from enpire.campaign.recipe import settings_of
 from enpire.interfaces import ImprovementJob, Progress
-from enpire.recipe import settings_of
 from enpire.types import FloatArray
 from policies.bounds import above_zero, at_least
 from policies.clone import RoundSettings, course_of, cut_of, draw_chances, prepare, pupil_of, write_version

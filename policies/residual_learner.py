@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from enpire.campaign.recipe import settings_of
 from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
-from enpire.recipe import settings_of
 from enpire.types import FloatArray
 from policies import flow_policy, residual
 from policies.bounds import above_zero, at_least

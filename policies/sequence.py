@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
+from enpire.campaign.recipe import Recipe, read_recipe, require_learner, settings_of
 from enpire.errors import FileProblem
 from enpire.interfaces import ImprovementJob, Learner, Progress
 from enpire.plugins import load
-from enpire.recipe import Recipe, read_recipe, require_learner, settings_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

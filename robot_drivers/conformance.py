@@ -15,9 +15,9 @@ from typing import Literal, cast
 
 from enpire import plugins
 from enpire.errors import EnpireError, RobotProblem
-from enpire.fleet.robot_keeper import open_robot
-from enpire.fleet.station_file import read_station
 from enpire.interfaces import Rig, Task
+from enpire.station.robot_session import open_robot
+from enpire.station.station_file import read_station
 from enpire.types import Start, TaskSpec
 from robot_drivers import conformance_motion, conformance_spec, conformance_stop
 from robot_drivers.conformance_bench import Bench, DoesNotApply, Subject

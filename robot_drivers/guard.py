@@ -17,10 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from enpire.errors import EnpireError, RobotProblem, TransportProblem
+from enpire.fields import Fields
 from enpire.files import parse, plain, read_json
-from enpire.fleet.fields import Fields
-from enpire.fleet.questions import Message, error_out
-from enpire.processes import end_last
+from enpire.processes.processes import end_last
+from enpire.wire.rpc import Message, error_out
 from robot_drivers.guard_door import NOBODY, Door
 from robot_drivers.guard_rules import CommandRate, GuardRules, Ticket
 from robot_drivers.guard_settings import CALLERS_PATH, Card, GuardSettings, open_guarded_rig

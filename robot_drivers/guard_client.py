@@ -15,9 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from enpire.errors import EnpireError, FileProblem, RobotProblem, UsageError
+from enpire.fields import Fields
 from enpire.files import parse, plain
-from enpire.fleet.fields import Fields
-from enpire.fleet.questions import (
+from enpire.interfaces import Task
+from enpire.store import durable
+from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
+from enpire.wire.rpc import (
     Message,
     array_out,
     check_answer,
@@ -28,9 +31,6 @@ from enpire.fleet.questions import (
     observation_in,
     pictures_in,
 )
-from enpire.interfaces import Task
-from enpire.store import durable
-from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
 from robot_drivers.guard_settings import CALLERS_PATH, GuardSettings, read_card
 from robot_drivers.latch import Latch
 from robot_drivers.resume_code import read

@@ -14,8 +14,8 @@ from itertools import count
 from pathlib import Path
 
 from enpire.errors import TransportProblem, UsageError
-from enpire.fleet.fields import Fields
-from enpire.fleet.questions import Message, decode, encode, error_out
+from enpire.fields import Fields
+from enpire.wire.rpc import Message, decode, encode, error_out
 from robot_drivers.streams import FrameStream
 
 SPARE = 8

@@ -10,8 +10,8 @@ from typing import Literal, cast
 from enpire import plugins
 from enpire.errors import UsageError
 from enpire.files import parse, read_json
-from enpire.fleet.questions import SCHEMA
 from enpire.interfaces import Task
+from enpire.wire.rpc import SCHEMA
 from robot_drivers.driver_file import load_robot
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.mujoco_robot import envelope_limits

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from enpire.errors import EnpireError, RobotProblem
-from enpire.fleet.fields import Fields
-from enpire.fleet.questions import Message, array_out, error_out
+from enpire.fields import Fields
+from enpire.wire.rpc import Message, array_out, error_out
 from robot_drivers.wire import Watched, answer
 
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from enpire.errors import RobotProblem, UsageError
-from enpire.fleet.glance import Develop, Glancing, blind
 from enpire.interfaces import Rig
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
+from enpire.wire.live_images import Develop, Glancing, blind
 from robot_drivers.freshness import Freshness
 from robot_drivers.safety import Envelope
 

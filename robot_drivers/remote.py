@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enpire.errors import RobotProblem, TransportProblem, UsageError
+from enpire.fields import Fields
 from enpire.files import plain
-from enpire.fleet.fields import Fields
-from enpire.fleet.questions import (
+from enpire.interfaces import Task
+from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
+from enpire.wire.rpc import (
     Line,
     array_out,
     floats_in,
@@ -23,13 +25,11 @@ from enpire.fleet.questions import (
     observation_in,
     pictures_in,
 )
-from enpire.fleet.zmq_link import check_plain
-from enpire.interfaces import Task
-from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
+from enpire.wire.zmq_link import check_plain
 from robot_drivers.wire import spec_in
 
 if TYPE_CHECKING:
-    from enpire.fleet.curve_keys import StationKeys
+    from enpire.wire.curve_keys import StationKeys
 
 OPTIONS = frozenset({"address", "key_file", "server_key", "answer_s"})
 
@@ -179,7 +179,7 @@ def _keys(options: Mapping[str, object]) -> StationKeys | None:
         return None
     if not isinstance(key_file, str) or not isinstance(server_key, str):
         raise UsageError("A remote robot with encryption needs both `key_file` and `server_key`.")
-    from enpire.fleet.curve_keys import station_keys
+    from enpire.wire.curve_keys import station_keys
 
     return station_keys(Path(key_file), server_key)
 

@@ -17,10 +17,10 @@ from typing import Protocol
 
 from enpire.errors import MissingExtra
 from enpire.files import parse
-from enpire.fleet.arrivals import Beat
-from enpire.fleet.faces import Options
+from enpire.station.bridges import Options
 from enpire.store.records import episode_body
 from enpire.types import Episode
+from enpire.wire.arrivals import Beat
 
 OK, WARN, ERROR = 0, 1, 2
 """Levels of diagnostic_msgs/DiagnosticStatus."""

@@ -18,10 +18,10 @@ from pathlib import Path
 import zmq
 
 from enpire.errors import EnpireError, RobotProblem, TransportProblem
-from enpire.fleet.curve_keys import Doorkeeper
-from enpire.fleet.fields import Fields
-from enpire.fleet.questions import Message, decode, encode, error_out
-from enpire.fleet.zmq_link import check_plain, limit_costs, listen
+from enpire.fields import Fields
+from enpire.wire.curve_keys import Doorkeeper
+from enpire.wire.rpc import Message, decode, encode, error_out
+from enpire.wire.zmq_link import check_plain, limit_costs, listen
 from robot_drivers.guard_worker import GuardWorker, Job
 from robot_drivers.streams import HEARD_MAX, GuardGone
 from robot_drivers.wire import Watched, answer
@@ -60,7 +60,7 @@ class RigServer:
         Args:
             rig: what is driven.
             address: such as tcp://127.0.0.1:*; only the loopback is allowed without keys.
-            keys: folder with this server's keys and the `allowed` clients (`enpire.fleet.curve_keys`).
+            keys: folder with this server's keys and the `allowed` clients (`enpire.wire.curve_keys`).
             say: where one line about whoever is not let in goes.
             person_to_resume: whether only a person at the robot may resume it, also after its owner has left.
 

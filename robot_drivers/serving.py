@@ -11,11 +11,11 @@ from typing import cast
 
 from enpire import plugins
 from enpire.errors import UsageError
-from enpire.fleet.curve_keys import server_keys
-from enpire.fleet.station_file import read_station
-from enpire.fleet.zmq_link import stays_here
 from enpire.home import Home
 from enpire.interfaces import Task
+from enpire.station.station_file import read_station
+from enpire.wire.curve_keys import server_keys
+from enpire.wire.zmq_link import stays_here
 from robot_drivers.guard_client import GuardedClient, open_guarded
 from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.served_robot import RigServer

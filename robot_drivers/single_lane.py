@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from enpire.errors import RobotProblem, UsageError
-from enpire.fleet.glance import Develop, blind
 from enpire.interfaces import Robot
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
+from enpire.wire.live_images import Develop, blind
 
 
 class SingleLane:

@@ -8,7 +8,7 @@ import time
 from collections import deque
 
 from enpire.errors import RobotProblem, TransportProblem
-from enpire.fleet.questions import LARGEST
+from enpire.wire.rpc import LARGEST
 
 _HEAD = struct.Struct("!I")
 HEARD_MAX = 2**15

@@ -2,7 +2,7 @@
 
 The person holds the robot from the first sign that a hand is at work until it has rested for a while. LeRobot's devices
 that say so themselves (`get_teleop_events`: game pads, `keyboard_ee`) are believed; a leader arm is at work while it
-moves. Hand-overs are blended (enpire/fleet/handover.py), and every frame is recorded under who held the robot.
+moves. Hand-overs are blended (enpire/station/command_blending.py); every frame is recorded under who held the robot.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 
 from enpire.errors import RobotProblem, UsageError
 from enpire.files import parse
-from enpire.fleet.chunks import LoadedPolicy
 from enpire.interfaces import Rig, Task
+from enpire.station.chunks import LoadedPolicy
 from enpire.types import FloatArray, IntArray, MaskArray, Observation, Order, TaskSpec
 from robot_drivers.lerobot_robot import made
 
@@ -49,7 +49,7 @@ class Hand(Protocol):
 
 
 class Person:
-    """An `enpire.fleet.interventions.Intervener`: one person at one robot.
+    """An `enpire.station.interventions.Intervener`: one person at one robot.
 
     Args:
         hand: is read once a period of a supervised episode.

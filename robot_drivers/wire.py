@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from enpire.errors import FileProblem, TransportProblem
+from enpire.fields import Fields
 from enpire.files import parse
-from enpire.fleet.fields import Fields
-from enpire.fleet.questions import Message, array_out, floats_in, mask_in, observation_out
 from enpire.interfaces import Rig
 from enpire.types import MaskArray, Start, TaskSpec
+from enpire.wire.rpc import Message, array_out, floats_in, mask_in, observation_out
 
 BOUNDLESS = 1e30
 """Stands for an infinite bound on the wire: the reader of files refuses numbers that are not finite."""

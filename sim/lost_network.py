@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from enpire.campaign import Campaign
-from enpire.fleet.door import from_here
+from enpire.campaign.campaign import Campaign
 from enpire.fleet.local import station_files, with_key
 from enpire.fleet.processes import LocalStations
-from enpire.fleet.station_file import StationFile
 from enpire.home import Home
+from enpire.station.station_file import StationFile
+from enpire.wire.door import from_here
 
 LOST_EVERY_S, LOST_S = 60.0, (1.0, 8.0, 35.0)
 """The network is there for about so long, and gone for one of these: less than a station may be silent (5 s), more, and

@@ -15,8 +15,8 @@ import numpy as np
 
 from enpire.errors import UsageError
 from enpire.files import parse
-from enpire.fleet.chunks import LoadedPolicy, policy_seed
 from enpire.interfaces import Policy, Rig, Task
+from enpire.station.chunks import LoadedPolicy, policy_seed
 from enpire.types import FloatArray, IntArray, MaskArray, Observation, Order
 from sim.truth import Truth
 
@@ -97,7 +97,7 @@ class _Watch:
 
 
 class SimulatedOperator:
-    """An `enpire.fleet.interventions.Intervener` for simulated stations: the plug-in `simulated`.
+    """An `enpire.station.interventions.Intervener` for simulated stations: the plug-in `simulated`.
 
     Args:
         task: whose expert (`clean_expert` where there is one) the person plays.

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from enpire.errors import UnknownName, UsageError
+from enpire.monitor.live_lab import FATES
 from enpire.types import Event
-from enpire.watched import FATES
 from web_ui.documents import CommandDocument
 from web_ui.live import CommandState, LiveLab, Verb
 from web_ui.problems import Problem

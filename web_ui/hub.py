@@ -12,8 +12,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from enpire.errors import EnpireError
-from enpire.snapshot import LabSnapshot, StationLine
-from enpire.watched import FATES
+from enpire.monitor.lab_snapshot import LabSnapshot, StationLine
+from enpire.monitor.live_lab import FATES
 from web_ui.archive import Archive
 from web_ui.commands import CommandDesk
 from web_ui.documents import (

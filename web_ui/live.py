@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, Protocol, runtime_checkable
 
-from enpire.fleet.glance import Preview
-from enpire.snapshot import LabSnapshot
+from enpire.monitor.lab_snapshot import LabSnapshot
+from enpire.wire.live_images import Preview
 
 Verb = Literal[
     "pause", "resume", "stop", "pause campaign", "continue campaign", "end campaign", "rollback", "promote",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from enpire.space import Axis, Choice, Plain, Range
+from enpire.campaign.search_space import Axis, Choice, Plain, Range
 
 LEAST_STEP, STEP = 0.1, 0.25
 """The shortest step, and the standard deviation of what is added to it, as shares of an axis."""

@@ -10,10 +10,10 @@ from typing import cast
 from agent_loop.agents.operators import OPERATORS, Known, Step, Tried, switch
 from agent_loop.desk import WishRefused
 from agent_loop.workplace import DONE, Workplace
+from enpire.campaign.recipe import Recipe
+from enpire.campaign.search_space import axes
 from enpire.errors import UsageError
 from enpire.files import canonical, parse
-from enpire.recipe import Recipe
-from enpire.space import axes
 
 Card = Mapping[str, object]
 TRIES = 64

@@ -49,16 +49,16 @@ def run(  # noqa: PLR0913 - the options of a verb are its parameters
     home: Home = None,
 ) -> None:
     """Run one lane of an agent in this terminal, beside the campaign that runs in this home."""
-    from enpire import views
     from enpire.plugins import load
+    from enpire.queries import campaigns
     from enpire.store import durable
 
     load("agents", name)
     folder = existing_home(home)
-    if not views.is_driven(folder):
+    if not campaigns.is_driven(folder):
         raise UsageError(f"No campaign runs in {folder}, so an agent has nothing to do; `enpire run` starts one.")
-    with views.open_records(folder) as records:
-        campaign_id = views.find_campaign(records, campaign)
+    with campaigns.open_records(folder) as records:
+        campaign_id = campaigns.find_campaign(records, campaign)
     called = lane or f"{name}-hand"
     place = folder / "agents" / campaign_id / called
     job = {

@@ -22,21 +22,20 @@ def add_to(app: typer.Typer) -> None:
 
 def list_all(home: Home = None, as_json: AsJson = False) -> None:
     """List the campaigns of this home, newest first."""
-    from enpire import views
+    from enpire.queries import campaigns
 
-    with views.open_records(existing_home(home)) as records:
-        lines = views.campaigns(records)
+    with campaigns.open_records(existing_home(home)) as records:
+        lines = campaigns.campaigns(records)
     rows = [(line.id, line.name, line.task, line.state, line.began) for line in lines]
     answer(lines, as_json=as_json, text=table(("id", "name", "task", "state", "began"), rows))
 
 
 def show(campaign: CampaignId = "", home: Home = None, as_json: AsJson = False) -> None:
     """Show where one campaign stands: success with intervals, episodes, robot time, cost."""
-    from enpire import views
-    from enpire.commands import texts
+    from enpire.queries import campaigns, texts
 
-    with views.open_records(existing_home(home)) as records:
-        view = views.campaign_view(records, views.find_campaign(records, campaign))
+    with campaigns.open_records(existing_home(home)) as records:
+        view = campaigns.campaign_view(records, campaigns.find_campaign(records, campaign))
     answer(view, as_json=as_json, text=texts.campaign(view))
 
 
@@ -60,7 +59,7 @@ def resume(
 
 def stop(home: Home = None) -> None:
     """End the running campaign in good order, or one that was interrupted; the state is kept."""
-    from enpire.views import is_driven
+    from enpire.queries.campaigns import is_driven
 
     folder = existing_home(home)
     if is_driven(folder):
@@ -78,8 +77,8 @@ def report(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Where the HTML file goes.")] = None,
 ) -> None:
     """Write the morning report: one HTML page that needs nothing else."""
-    from enpire.commands.bars import Bar
-    from enpire.report import write_report
+    from enpire.commands.progress_bar import Bar
+    from enpire.report.report import write_report
 
     folder = existing_home(home)
     with Bar("writing the report", output or folder / "reports"):
@@ -89,14 +88,14 @@ def report(
 
 def _held(home: Path) -> str:
     """Which stations stay still although the campaign goes on; empty when none does."""
-    from enpire import views
-    from enpire.state import Holds
-    from enpire.terminal import held_text
-    from enpire.watched import AT_STATIONS
+    from enpire.campaign.state import Holds
+    from enpire.monitor.live_lab import AT_STATIONS
+    from enpire.monitor.terminal import held_text
+    from enpire.queries import campaigns
 
     holds = Holds()
-    with views.open_records(home) as records:
-        past = views.history(records, views.latest_begun(records), ("station joined", "station left"))
+    with campaigns.open_records(home) as records:
+        past = campaigns.history(records, campaigns.latest_begun(records), ("station joined", "station left"))
         for event in records.ledger.events(kinds=("command accepted",)):
             if (verb := str(event.body["verb"])) in AT_STATIONS:
                 holds.ask(verb, str(event.body["station"]), str(event.body["by"]))

@@ -14,7 +14,7 @@ from enpire.commands.options import AsJson, Home, answer, existing_home, order, 
 from enpire.wording import counted
 
 if TYPE_CHECKING:
-    from enpire.views import Records
+    from enpire.queries.campaigns import Records
 
 LEAST_TO_JUDGE = 6
 """Characters of an id: a slip of the hand must not label an episode."""
@@ -47,19 +47,18 @@ def list_page(  # noqa: PLR0913 - the options of a verb are its parameters
     as_json: AsJson = False,
 ) -> None:
     """List episodes, newest first, one page at a time."""
-    from enpire import views
-    from enpire.commands import texts
+    from enpire.queries import campaigns, texts
     from enpire.store.reading import Page
 
-    with views.open_records(existing_home(home)) as records:
+    with campaigns.open_records(existing_home(home)) as records:
         wanted = Page(
-            campaign_id=views.find_campaign(records, campaign),
+            campaign_id=campaigns.find_campaign(records, campaign),
             outcome=outcome,
             purpose=purpose,
             before=before,
             limit=limit,
         )
-        page = views.episodes(records, wanted)
+        page = campaigns.episodes(records, wanted)
     rows = [
         (
             item.order_id,
@@ -84,11 +83,10 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one episode: the order, the end, and where its files are."""
-    from enpire import views
-    from enpire.commands import texts
+    from enpire.queries import campaigns, texts
 
-    with views.open_records(existing_home(home)) as records:
-        view = views.episode(records, _find(records, episode))
+    with campaigns.open_records(existing_home(home)) as records:
+        view = campaigns.episode(records, _find(records, episode))
     answer(view, as_json=as_json, text=texts.episode(view))
 
 
@@ -98,13 +96,13 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Run a simulated episode again, check that its sensors say the same, and take its pictures."""
-    from enpire import views
-    from enpire.commands.bars import Bar
-    from enpire.films import film
+    from enpire.commands.progress_bar import Bar
+    from enpire.datasets.episode_images import film
     from enpire.home import open_home
+    from enpire.queries import campaigns
 
     folder = open_home(existing_home(home))
-    with views.open_records(folder.root) as records:
+    with campaigns.open_records(folder.root) as records:
         wanted = _find(records, episode)
         with Bar("running the episode again", folder.episodes):
             made = film(folder, records.ledger, wanted)
@@ -120,10 +118,10 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Name successes of the verifier that nobody has checked, at random; look at them and say what they were."""
-    from enpire import views
+    from enpire.queries import campaigns
 
-    with views.open_records(existing_home(home)) as records:
-        found = views.unchecked(records, views.find_campaign(records, campaign), count)
+    with campaigns.open_records(existing_home(home)) as records:
+        found = campaigns.unchecked(records, campaigns.find_campaign(records, campaign), count)
     rows = [(item.order_id, item.station, f"{item.confidence:.0%}") for item in found]
     text = table(("episode", "station", "the verifier is sure by"), rows)
     if rows:
@@ -139,10 +137,10 @@ def judge(
     home: Home = None,
 ) -> None:
     """Say what an episode was; the verifier's verdict stays, and yours stands beside it and checks the verifier."""
-    from enpire import views
     from enpire.errors import UsageError
     from enpire.home import open_home
-    from enpire.judging import write_label
+    from enpire.queries import campaigns
+    from enpire.requests.labels import write_label
 
     if outcome not in ("success", "failure", "unsafe"):
         raise UsageError(f"An episode cannot be judged as {outcome!r}; say success, failure or unsafe.")
@@ -151,9 +149,9 @@ def judge(
             f"{episode!r} may name an episode by chance; give {LEAST_TO_JUDGE} characters of its id or more."
         )
     folder = existing_home(home)
-    with views.open_records(folder) as records:
+    with campaigns.open_records(folder) as records:
         wanted = _find(records, episode)
-    if views.is_driven(folder):
+    if campaigns.is_driven(folder):
         order(folder, f"episodes judge {wanted} {outcome}", f"judge {outcome}", wanted)
         return
     write_label(open_home(folder), wanted, outcome, getpass.getuser())
@@ -171,17 +169,17 @@ def export(  # noqa: PLR0913 - the options of a verb are its parameters
     home: Home = None,
 ) -> None:
     """Write demonstrations and data collection as a LeRobotDataset; hidden starts never leave the lab."""
-    from enpire import views
-    from enpire.commands.bars import Bar
+    from enpire.commands.progress_bar import Bar
+    from enpire.datasets.dataset_export import export_episodes, wanted
     from enpire.errors import UsageError
-    from enpire.exports import export_episodes, wanted
     from enpire.home import open_home
+    from enpire.queries import campaigns
 
     if form != "lerobot":
         raise UsageError(f"Episodes cannot be written as {form!r}; the one format is lerobot.")
     folder = open_home(existing_home(home))
-    with views.open_records(folder.root) as records:
-        chosen = wanted(records, views.find_campaign(records, campaign), limit)
+    with campaigns.open_records(folder.root) as records:
+        chosen = wanted(records, campaigns.find_campaign(records, campaign), limit)
     with Bar("loading", target) as bar:
         made = export_episodes(folder, chosen, target, partial(bar.show, "episodes"), cameras)
     print(f"{counted(made.written, 'episode is', 'episodes are')} in {target}.")
@@ -199,10 +197,10 @@ def take(
     as_json: AsJson = False,
 ) -> None:
     """Take the episodes of a LeRobotDataset into a campaign that is not running, as demonstrations or rollouts."""
-    from enpire.commands.bars import Bar
+    from enpire.commands.progress_bar import Bar
+    from enpire.datasets.dataset_import import import_episodes
     from enpire.errors import UsageError
     from enpire.home import open_home
-    from enpire.imports import import_episodes
 
     if unsaid not in ("unknown", "success", "failure"):
         raise UsageError(f"--unsaid cannot be {unsaid!r}; say unknown, success or failure.")

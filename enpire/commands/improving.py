@@ -9,7 +9,7 @@ import typer
 from enpire.commands.options import AsJson, Home, answer, existing_home
 
 if TYPE_CHECKING:
-    from enpire.gate import Decision
+    from enpire.gate.gate import Decision
     from enpire.interfaces import Progress
 
 PROMOTED_NOT = 3
@@ -33,8 +33,8 @@ def improve(
     as_json: AsJson = False,
 ) -> None:
     """Run one learner on the recorded episodes of a campaign and keep the version that it makes."""
-    from enpire.commands.bars import Bar
-    from enpire.one_run import learn
+    from enpire.commands.progress_bar import Bar
+    from enpire.offline.train import learn
 
     folder = existing_home(home)
     with Bar("loading", folder / "versions") as bar:
@@ -53,10 +53,10 @@ def gate(  # noqa: PLR0913 - the options of a verb are its parameters
     as_json: AsJson = False,
 ) -> None:
     """Compare two versions from the same fresh starts until the evidence decides; exit code 3 unless promoted."""
-    from enpire.commands import texts
-    from enpire.commands.bars import Bar
+    from enpire.commands.progress_bar import Bar
     from enpire.home import open_home
-    from enpire.one_comparison import Comparison, compare
+    from enpire.offline.compare import Comparison, compare
+    from enpire.queries import texts
 
     asked = Comparison(task=task, champion=champion, candidate=candidate, pairs=pairs, lanes=lanes, seed=seed)
     with Bar("loading") as bar:

@@ -27,11 +27,10 @@ def add_to(app: typer.Typer) -> None:
 
 def list_all(campaign: CampaignId = "", home: Home = None, as_json: AsJson = False) -> None:
     """List the versions of a campaign, oldest first, with what the hidden starts said about each."""
-    from enpire import views
-    from enpire.commands import texts
+    from enpire.queries import campaigns, texts
 
-    with views.open_records(existing_home(home)) as records:
-        versions = views.versions(records, views.find_campaign(records, campaign))
+    with campaigns.open_records(existing_home(home)) as records:
+        versions = campaigns.versions(records, campaigns.find_campaign(records, campaign))
     rows = [
         (texts.short(item.id), item.state, str(item.round), texts.short(item.parent) or "-", texts.rate(item.hidden))
         for item in versions
@@ -41,22 +40,20 @@ def list_all(campaign: CampaignId = "", home: Home = None, as_json: AsJson = Fal
 
 def show(policy: PolicyId, campaign: Campaign = "", home: Home = None, as_json: AsJson = False) -> None:
     """Show one version: hashes, lineage and evidence."""
-    from enpire import views
-    from enpire.commands import texts
+    from enpire.queries import campaigns, texts
 
-    with views.open_records(existing_home(home)) as records:
-        version = views.find_version(records, views.find_campaign(records, campaign), policy)
+    with campaigns.open_records(existing_home(home)) as records:
+        version = campaigns.find_version(records, campaigns.find_campaign(records, campaign), policy)
     answer(version, as_json=as_json, text=texts.version(version))
 
 
 def promote(policy: PolicyId, campaign: Campaign = "", home: Home = None) -> None:
     """Ask the running campaign to make this version its champion, without a gate; recorded with your name."""
-    from enpire import views
-    from enpire.commands import texts
+    from enpire.queries import campaigns, texts
 
     folder = existing_home(home)
-    with views.open_records(folder) as records:
-        target = views.find_version(records, views.find_campaign(records, campaign), policy).id
+    with campaigns.open_records(folder) as records:
+        target = campaigns.find_version(records, campaigns.find_campaign(records, campaign), policy).id
     order(folder, f"policy promote {texts.short(target)}", "promote", target)
 
 
@@ -72,12 +69,13 @@ def export(
     home: Home = None,
 ) -> None:
     """Copy the files of a version to a new folder, checked against its hash; they are what stations run."""
-    from enpire import versions, views
     from enpire.errors import FileProblem, UsageError
+    from enpire.queries import campaigns
+    from enpire.store import versions
 
     folder = existing_home(home)
-    with views.open_records(folder) as records:
-        wanted = views.find_version(records, views.find_campaign(records, campaign), policy).id
+    with campaigns.open_records(folder) as records:
+        wanted = campaigns.find_version(records, campaigns.find_campaign(records, campaign), policy).id
     if target.exists():
         raise UsageError(f"{target} exists already: name a new folder for the version.")
     versions.copy(folder / "versions" / wanted, target.absolute())
@@ -103,9 +101,9 @@ def serve(
     import signal
     import threading
 
-    from enpire.fleet.policy_server import PolicyServer
-    from enpire.fleet.zmq_link import stays_here
     from enpire.home import open_home
+    from enpire.policy_server.policy_server import PolicyServer
+    from enpire.wire.zmq_link import stays_here
 
     root, ended = open_home(home), threading.Event()
     keys = None if stays_here(bind) else root.keys
@@ -115,7 +113,7 @@ def serve(
     reached = server.address.replace("//0.0.0.0:", f"//{platform.node()}:")
     tell(f"Stations ask here: `policy_server: {reached}` in their files. Ctrl-C ends it.")
     if not stays_here(bind):
-        from enpire.fleet.curve_keys import server_keys
+        from enpire.wire.curve_keys import server_keys
 
         tell(f"Enrolled stations only; `policy_server_key: {server_keys(root.keys).public.decode('ascii')}`.")
     try:

@@ -72,7 +72,7 @@ def list_drivers(as_json: AsJson = False) -> None:
 
 def check(file: Annotated[str, typer.Argument(help="Driver file (docs/robots.md), or station file.")]) -> None:
     """Run the conformance kit on a driver file, behind its guard, or on a station's robot. THE ROBOT MOVES."""
-    from enpire.commands.bars import Bar
+    from enpire.commands.progress_bar import Bar
     from enpire.plugins import load
 
     run = cast("Callable[..., Conformance]", load("robots", "robot_drivers.conformance:check_named"))

@@ -98,9 +98,9 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the pages and the API over a home, beside the campaign that runs in it, if one does; Ctrl-C ends it."""
-    from enpire.beside import Beside
     from enpire.home import open_home
-    from enpire.watched import Watched
+    from enpire.monitor.live_file import Beside
+    from enpire.monitor.live_lab import Watched
 
     folder = open_home(home)
     _bring_up_to_date(folder)
@@ -112,10 +112,10 @@ def serve(
 
 def _bring_up_to_date(folder: Folder) -> None:
     """A ledger that an older version wrote is migrated, unless a campaign holds it: the pages only read."""
-    from enpire import views
+    from enpire.queries import campaigns
     from enpire.store.ledger import SqliteLedger
 
-    if folder.ledger.is_file() and not views.is_driven(folder.root):
+    if folder.ledger.is_file() and not campaigns.is_driven(folder.root):
         SqliteLedger(folder.ledger).close()
 
 
@@ -133,15 +133,15 @@ def station(
         raise UsageError(f"`enpire station {file}` takes no second name; did you mean `enpire station enroll {name}`?")
     from enpire.plugins import load
 
-    process = cast("Callable[[list[str]], int]", load("stations", "enpire.fleet.station:main"))
+    process = cast("Callable[[list[str]], int]", load("stations", "enpire.station.station:main"))
     raise typer.Exit(process([file, *(["--connect", connect] if connect else [])]))
 
 
 def _enroll(name: str, connect: str, home: Path | None) -> None:
     """A key pair for a station, and a station file that needs little more than a look."""
-    from enpire.fleet.curve_keys import enroll, server_keys
-    from enpire.fleet.station_file import StationFile, write_station
     from enpire.home import open_home
+    from enpire.station.station_file import StationFile, write_station
+    from enpire.wire.curve_keys import enroll, server_keys
 
     if not name:
         raise UsageError("Which station? `enpire station enroll NAME`.")
@@ -161,32 +161,32 @@ def _enroll(name: str, connect: str, home: Path | None) -> None:
 
 def _running_task(home: Path) -> str:
     """The task of the campaign that runs in this home, which a further station would join; empty when none runs."""
-    from enpire import views
+    from enpire.queries import campaigns
 
-    if not (home / "ledger.db").is_file() or not views.is_driven(home):
+    if not (home / "ledger.db").is_file() or not campaigns.is_driven(home):
         return ""
-    with views.open_records(home) as records:
-        begun = views.campaigns(records)
+    with campaigns.open_records(home) as records:
+        begun = campaigns.campaigns(records)
     return begun[0].task if begun else ""
 
 
 def learner(folder: Annotated[Path, typer.Argument(help="Folder with the job.json of one training run.")]) -> None:
     """Run one learner job in this process; progress and result are written into its folder."""
-    from enpire.learner_process import main
+    from enpire.processes.learner_process import main
 
     raise typer.Exit(main([str(folder)]))
 
 
 def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on: str = "local") -> None:
     """Run a campaign with the live view, write its report, and end with the right exit code."""
-    from enpire.beside import Told
-    from enpire.campaign import read_campaign
+    from enpire.campaign.campaign import read_campaign
     from enpire.doctor import examine, require_ready
     from enpire.home import open_home
-    from enpire.report import write_report
+    from enpire.monitor.live_file import Told
+    from enpire.monitor.live_lab import Watched
+    from enpire.monitor.terminal import TerminalView
+    from enpire.report.report import write_report
     from enpire.service import Choices, run_campaign
-    from enpire.terminal import TerminalView
-    from enpire.watched import Watched
 
     plan, folder = read_campaign(name), open_home(home)
     require_ready(examine(folder.root))
@@ -216,7 +216,7 @@ def _as_typed() -> str:
 
 
 def _require_unfinished(name: str, home: Path | None) -> None:
-    from enpire.campaign import read_campaign
+    from enpire.campaign.campaign import read_campaign
     from enpire.commands.options import existing_home
     from enpire.service import unfinished
     from enpire.store.ledger import open_to_read

@@ -159,7 +159,7 @@ def fit(
 
 def _checked(name: str, shown: Callable[[str], bool]) -> Checked:
     """Run the contract suite on one task; prints the findings that are to be shown as they are made."""
-    from enpire.commands.bars import Bar
+    from enpire.commands.progress_bar import Bar
     from enpire.plugins import load
 
     run = cast("Callable[[str, Callable[[FindingLine], None]], Checked]", load("inspections", "task"))
@@ -177,7 +177,7 @@ def _checked(name: str, shown: Callable[[str], bool]) -> Checked:
 
 def _tell(what: str, asked: tuple[object, ...], as_json: bool, **more: object) -> None:
     from enpire import plugins
-    from enpire.commands.bars import Bar
+    from enpire.commands.progress_bar import Bar
 
     make = cast("Callable[..., Told]", plugins.load("inspections", what))
     with Bar("rollouts") as bar:

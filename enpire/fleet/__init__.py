@@ -1,1 +1,1 @@
-"""Stations: the order loop, the spool, the scheduler, the wire between them."""
+"""The orchestrator's side of the wire, and the processes that it starts."""

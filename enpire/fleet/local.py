@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from enpire.campaign import Campaign
-from enpire.fleet.door import from_here, own_key
+from enpire.campaign.campaign import Campaign
 from enpire.fleet.processes import LocalStations
-from enpire.fleet.station_file import StationFile
-from enpire.fleet.zmq_link import stays_here
 from enpire.home import Home
+from enpire.station.station_file import StationFile
+from enpire.wire.door import from_here, own_key
+from enpire.wire.zmq_link import stays_here
 
 
 def station_files(campaign: Campaign, home: Home) -> list[StationFile]:

@@ -2,7 +2,7 @@
 
 Ray only decides where a process runs and says when its machine is lost. The station there is the ordinary station
 process and speaks ZeroMQ with the orchestrator; the learner there is the ordinary learner process, whose folder is
-mirrored (enpire/learner_on_ray.py). The cluster is the one that RAY_ADDRESS names; without it one begins on this
+mirrored (enpire/fleet/learner_on_ray.py). The cluster is the one that RAY_ADDRESS names; without it one begins on this
 machine. Every machine of the cluster needs the same version of ENPIRE.
 """
 
@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any
 
 from enpire import __version__
-from enpire.campaign import Campaign
+from enpire.campaign.campaign import Campaign
 from enpire.errors import MissingExtra, TransportProblem, UsageError
-from enpire.fleet.curve_keys import KeyPair, read_pair, write_pair
-from enpire.fleet.door import from_here
 from enpire.fleet.local import station_files, with_key
 from enpire.fleet.processes import LocalStations, start_station
-from enpire.fleet.station_file import StationFile
-from enpire.fleet.zmq_link import stays_here
 from enpire.home import Home
-from enpire.processes import Running, end_process
+from enpire.processes.processes import Running, end_process
+from enpire.station.station_file import StationFile
 from enpire.store import durable
+from enpire.wire.curve_keys import KeyPair, read_pair, write_pair
+from enpire.wire.door import from_here
+from enpire.wire.zmq_link import stays_here
 
 LOST = -9
 """The exit code of a process whose machine or worker was lost."""
@@ -103,7 +103,7 @@ def _check_reach(address: str, others: set[str], remedy: str) -> None:
 class RayStations(LocalStations):
     """Station processes on the machines of a cluster, supervised like those of this machine."""
 
-    learner = "enpire.learner_on_ray"
+    learner = "enpire.fleet.learner_on_ray"
     cluster: Any = None
     """The module `ray`, connected."""
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from enpire.fleet.station_file import StationFile, write_station
-from enpire.processes import Running, Standing, end_process, one_core, start_python
+from enpire.processes.processes import Running, Standing, end_process, one_core, start_python
+from enpire.station.station_file import StationFile, write_station
 from enpire.verifiers import keys_of
 
 _FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 0.5, 30.0
@@ -41,7 +41,7 @@ class LocalStations:
         say: where one sentence goes when a station died.
     """
 
-    learner = "enpire.learner_process"
+    learner = "enpire.processes.learner_process"
     """The module whose process trains where these stations run."""
     environment: Mapping[str, str] = MappingProxyType({})
     """What that process finds in its environment beside this one's."""
@@ -110,4 +110,4 @@ def start_station(file: StationFile, address: str, logs: Path) -> subprocess.Pop
     # A fast simulation takes all the time there is: it gives way to the learner and to the loop on the same cores.
     standing = Standing(nice=10 if file.pace == "fast" else 0, expendable=_EXPENDABLE)
     surroundings = one_core(*keys_of(file.verifiers))
-    return start_python("enpire.fleet.station", arguments, logs / f"{file.name}.log", standing, surroundings)
+    return start_python("enpire.station.station", arguments, logs / f"{file.name}.log", standing, surroundings)

@@ -15,10 +15,10 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from enpire.fleet.arrivals import Announced, Delivered, Refused
-from enpire.fleet.messages import LARGEST_PICTURES, PicturesPart, WantPictures
-from enpire.fleet.records import without_record
 from enpire.store import durable
+from enpire.wire.arrivals import Announced, Delivered, Refused
+from enpire.wire.codec import without_record
+from enpire.wire.messages import LARGEST_PICTURES, PicturesPart, WantPictures
 
 LEAST, MOST = 2**14, 2**20
 """Bytes of one part: as many as the wire carries in its share of `_SOON_S`, at most twice as many as the one before."""

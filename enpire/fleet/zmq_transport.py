@@ -14,13 +14,15 @@ from pathlib import Path
 
 import zmq
 
-from enpire import versions as policy_files
 from enpire.errors import EnpireError, TransportProblem, UsageError
-from enpire.fleet.arrivals import Announced, Arrival, Beat, Delivered, Joined, Left
-from enpire.fleet.complaints import Complaints
-from enpire.fleet.computer import HERE, Computer
-from enpire.fleet.curve_keys import Doorkeeper, EncryptedBind, server_keys
-from enpire.fleet.messages import (
+from enpire.fleet.uploads import Uploads
+from enpire.store import versions as policy_files
+from enpire.types import Episode, Order
+from enpire.wire.arrivals import Announced, Arrival, Beat, Delivered, Joined, Left
+from enpire.wire.computer import HERE, Computer
+from enpire.wire.curve_keys import Doorkeeper, EncryptedBind, server_keys
+from enpire.wire.log_limiter import Complaints
+from enpire.wire.messages import (
     PART,
     VERBS,
     Acknowledge,
@@ -45,10 +47,8 @@ from enpire.fleet.messages import (
     encode,
     is_beat,
 )
-from enpire.fleet.previews import PreviewDesk
-from enpire.fleet.uploads import Uploads
-from enpire.fleet.zmq_link import LINGER_MS, check_plain, limit_costs
-from enpire.types import Episode, Order
+from enpire.wire.previews import PreviewDesk
+from enpire.wire.zmq_link import LINGER_MS, check_plain, limit_costs
 
 _WRITING_S = 0.005
 """How long a poll listens at a time while pictures are written: what was written makes room for more."""
@@ -78,7 +78,7 @@ class _Session:
 
 
 class ZmqFleet:
-    """`enpire.fleet.arrivals.Fleet` over a ROUTER socket. Use it from one thread.
+    """`enpire.wire.arrivals.Fleet` over a ROUTER socket. Use it from one thread.
 
     Args:
         bind: where to listen, `tcp://127.0.0.1:0` for any free port; a plain address must be loopback.

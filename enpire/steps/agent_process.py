@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from enpire import wishes
-from enpire.campaign import AgentPlan, Campaign
+from enpire.campaign.campaign import AgentPlan, Campaign
+from enpire.campaign.recipe import read_recipe
 from enpire.errors import UsageError
 from enpire.home import Home
 from enpire.lab import Lab
 from enpire.plugins import load
-from enpire.processes import Standing, end_process, one_core, start_python
-from enpire.recipe import read_recipe
-from enpire.sandbox import Room, bubblewrap
+from enpire.processes.processes import Standing, end_process, one_core, start_python
+from enpire.processes.sandbox import Room, bubblewrap
+from enpire.requests import agent_requests
 from enpire.store import durable
 
 PROGRAM = "agent_loop.lane"
@@ -72,7 +72,7 @@ class AgentProcess:
 
     def _room(self, home: Home, *, network: bool) -> Room:
         """It reads the records, and writes its notes and its wishes; an agent with a key may reach its model."""
-        writes = (self._work, wishes.folder_of(home.inbox))
+        writes = (self._work, agent_requests.folder_of(home.inbox))
         for folder in writes:
             durable.make_folder(folder)
         # Whether the loop still runs is seen by the lock that it holds, as the system outside lists it.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from enpire.intervals import wilson
+from enpire.campaign.state import CampaignState
+from enpire.gate.intervals import wilson
 from enpire.lab import Entry, Lab
-from enpire.state import CampaignState
 
 WATCHED = 100
 """Episodes of each of the two versions before a regression can be seen."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from enpire.fleet.scheduler import Seat
 from enpire.lab import Lab, StationSeat
+from enpire.scheduling.scheduler import Seat
 from enpire.store.records import order_body
 from enpire.types import Order
 

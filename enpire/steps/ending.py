@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enpire.lab import Lab
-from enpire.steps.heed import heed_stops
+from enpire.steps.handle_commands import heed_stops
 from enpire.steps.improve import PATIENCE
 from enpire.steps.record import end_orders, record, robot_time
 

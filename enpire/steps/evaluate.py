@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enpire.files import plain
-from enpire.gate import confirm, judge, level, pairs_in_order, unloadable
+from enpire.gate.gate import confirm, judge, level, pairs_in_order, unloadable
+from enpire.gate.intervals import predicted, wilson
 from enpire.ids import mint
-from enpire.intervals import predicted, wilson
 from enpire.lab import Lab
 from enpire.steps.deploy import deployment, release, tell
 

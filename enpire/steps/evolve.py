@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from enpire import wishes
+from enpire.campaign.experiments import Edge, Experiment, Ideas, verdict
+from enpire.campaign.recipe import Recipe
+from enpire.campaign.search_space import changed
 from enpire.errors import EnpireError, FileProblem, UsageError
 from enpire.files import parse, plain
 from enpire.ids import mint
 from enpire.lab import Entry, Lab
-from enpire.proposals import Edge, Experiment, Ideas, verdict
-from enpire.recipe import Recipe
-from enpire.space import changed
+from enpire.requests import agent_requests
+from enpire.requests.agent_requests import Verb, Wish
 from enpire.steps.agent_process import lanes_of
 from enpire.types import Hypothesis
-from enpire.wishes import Verb, Wish
 
 QUEUE = 8
 """Experiments that may wait or run at one time, over all lanes."""
@@ -98,13 +98,13 @@ def evolve(lab: Lab) -> None:
         return
     if lab.recipe.space and lab.state.ideas.declared != lab.recipe:
         lab.write(("recipe declared", {"recipe": plain(lab.recipe), "recipe_hash": lab.recipe.hash}))
-    for wish in wishes.waiting(lab.home.inbox):
+    for wish in agent_requests.waiting(lab.home.inbox):
         if isinstance(wish, FileProblem):
             lab.write(("wish refused", {"why": str(wish)}))
             continue
         if wish.wish_id not in lab.state.ideas.answered:
             lab.write(*_answer(lab, wish))
-        wishes.done(lab.home.inbox, wish)
+        agent_requests.done(lab.home.inbox, wish)
     if lab.campaign.agents and not lab.agent_lanes:
         lab.agent_lanes.extend(lanes_of(lab))
     for lane in lab.agent_lanes:

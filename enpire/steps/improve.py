@@ -7,16 +7,16 @@ import math
 import time
 from collections.abc import Sequence
 
-from enpire import versions
+from enpire.campaign.experiments import Experiment, recipe_from
+from enpire.campaign.recipe import Recipe
+from enpire.campaign.state import DataRow
 from enpire.fleet.local import station_files
-from enpire.fleet.lockstep import demonstrated, experiment_first
 from enpire.ids import mint
 from enpire.interfaces import ImprovementJob
 from enpire.lab import Lab
-from enpire.proposals import Experiment, recipe_from
-from enpire.recipe import Recipe
-from enpire.state import DataRow
-from enpire.steps.training_process import TrainingProcess
+from enpire.processes.training_process import TrainingProcess
+from enpire.scheduling.lockstep import demonstrated, experiment_first
+from enpire.store import versions
 
 PATIENCE = 3
 """Training runs that may fail in a row before the campaign gives up."""

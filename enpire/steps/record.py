@@ -6,12 +6,11 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from enpire import inbox
 from enpire.errors import FileProblem
-from enpire.fleet.arrivals import Announced, Beat, Delivered, Fleet, Joined, Left, Refused
-from enpire.gate import PROCESS_ENDED
+from enpire.gate.gate import PROCESS_ENDED
 from enpire.lab import Entry, Lab, StationSeat
-from enpire.steps.heed import heed_stops, hold_again
+from enpire.requests import operator_commands
+from enpire.steps.handle_commands import heed_stops, hold_again
 from enpire.store.arrays import unpack
 from enpire.store.episodes import FolderStore, Recording, same_files
 from enpire.store.ledger import SqliteLedger
@@ -19,6 +18,7 @@ from enpire.store.pictures import Pictures
 from enpire.store.reading import Reading
 from enpire.store.records import episode_body
 from enpire.types import Episode, Order, OutcomeKind, TaskSpec
+from enpire.wire.arrivals import Announced, Beat, Delivered, Fleet, Joined, Left, Refused
 
 POLL_S = 0.05
 DIFFERS = "what its station delivered answers an order that differs from the one in the ledger"
@@ -263,7 +263,7 @@ def _beat(lab: Lab, beat: Beat) -> None:
     if seat is None or beat.lease != seat.lease:
         return
     if beat.stop_id:  # under its id it is asked for once, however often it is said
-        inbox.leave(lab.home.inbox, "stop", beat.station, f"{beat.stop_by} at the station", beat.stop_id)
+        operator_commands.leave(lab.home.inbox, "stop", beat.station, f"{beat.stop_by} at the station", beat.stop_id)
     entries: list[Entry] = []
     if beat.alarm and (seat.told is None or seat.told.alarm != beat.alarm):
         entries.append(("person needed", {"station": beat.station, "alarm": beat.alarm}))

@@ -17,7 +17,7 @@ from enpire.store.rows import OrderRow
 from enpire.types import OUTCOME_KINDS, Event, Order, OutcomeKind, Purpose
 
 if TYPE_CHECKING:
-    from enpire.resets import Asked
+    from enpire.store.reset_accuracy import Asked
 
 _EVENT = "seq, stamp_ns, kind, campaign_id, body, previous, hash"
 _ROW = ", ".join(rows.COLUMNS)
@@ -235,7 +235,7 @@ class Reading:
         return cast("tuple[int, int, int, float]", self._all(sql, campaign_id)[0])
 
     def resets(self, campaign_id: str) -> list[Asked]:
-        """Every order whose reset came to its check (`enpire.resets`)."""
+        """Every order whose reset came to its check (`enpire.store.reset_accuracy`)."""
         sql = (
             "SELECT json_extract(start_json, '$.values'), achieved_start_json, reset_attempts, cause <> 'reset failed' "
             "FROM orders WHERE campaign_id = ? AND achieved_start_json <> '[]' AND reset_attempts > 0"

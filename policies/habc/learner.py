@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from enpire.campaign.recipe import settings_of
 from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
-from enpire.recipe import settings_of
 from enpire.types import FloatArray, IntArray, MaskArray
 from policies import foresight
 from policies.clone import Pupil, course_of, cut_of, draw_chances, prepare, pupil_of, write_version

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from enpire.campaign.recipe import settings_of
 from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
-from enpire.recipe import settings_of
 from enpire.types import FloatArray
 from policies import best_of_n, flow_policy
 from policies.best_of_n import Score, score_rows

@@ -7,8 +7,8 @@ import warnings
 
 import numpy as np
 
+from enpire.gate.intervals import wilson
 from enpire.interfaces import Evidence, MarksSubtasks, Policy, Rig
-from enpire.intervals import wilson
 from enpire.types import EpisodeArrays, FloatArray, Observation
 from enpire.verifiers import BUDGET_MS
 from sim.task_check.bench import LANES, Bench, CheckFailed, DoesNotApply, Idle, limits, need

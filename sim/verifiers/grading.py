@@ -12,8 +12,8 @@ import numpy as np
 
 from enpire import plugins
 from enpire.errors import UsageError
+from enpire.gate.intervals import wilson
 from enpire.interfaces import Task, Verifier
-from enpire.intervals import wilson
 from enpire.types import Interval, TaskSpec
 from enpire.verifiers import BUDGET_MS, VerifierPlan, open_verifier
 from sim.verifiers.examples import Disturbance, Example, Say, grading, simulated, sorted_by_hand

@@ -9,19 +9,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent_loop.desk import Desk
-from enpire import versions
-from enpire.campaign import Base, Budget, Campaign, Goal, Rounds, Stations
-from enpire.fold import rebuilt
-from enpire.gate import GateRule
+from enpire.campaign.apply_events import rebuilt
+from enpire.campaign.campaign import Base, Budget, Campaign, Goal, Rounds, Stations
+from enpire.campaign.recipe import Recipe
+from enpire.gate.gate import GateRule
 from enpire.home import Home
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.lab import Lab
 from enpire.loop import turn
-from enpire.recipe import Recipe
+from enpire.requests.agent_requests import Sender
 from enpire.steps.ending import wind_up
+from enpire.store import versions
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
-from enpire.wishes import Sender
 from tests.enpire.pretend_fleet import Coin, PretendFleet
 
 CAMPAIGN = Campaign(

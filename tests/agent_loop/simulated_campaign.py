@@ -14,10 +14,10 @@ from pathlib import Path
 
 import yaml
 
-from enpire import views
+from enpire.campaign.recipe import read_recipe
 from enpire.errors import LedgerProblem
 from enpire.files import plain
-from enpire.recipe import read_recipe
+from enpire.queries import campaigns
 
 
 @contextmanager
@@ -55,9 +55,9 @@ def until_it_runs(home: Path, campaign: subprocess.Popen[bytes], patience_s: flo
     """Wait until the recipe's search space is declared, which is when proposals are taken; the campaign's id."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline and campaign.poll() is None:
-        if (home / "ledger.db").exists() and views.is_driven(home):
+        if (home / "ledger.db").exists() and campaigns.is_driven(home):
             try:
-                with views.open_records(home) as records:
+                with campaigns.open_records(home) as records:
                     for event in records.ledger.events(kinds=("recipe declared",)):
                         return str(event.body["campaign_id"])
             except LedgerProblem:

@@ -14,7 +14,7 @@ from agent_loop.tools import TOOLS, in_process
 from agent_loop.workplace import Workplace
 from enpire.errors import FileProblem, UsageError
 from enpire.home import open_home
-from enpire.wishes import Sender
+from enpire.requests.agent_requests import Sender
 from tests.agent_loop.pretend_lab import Running
 from tests.agent_loop.recorded_model import READ, SAID, SILENCE_S, Recording, served, tool_use, words
 from tests.agent_loop.test_road import CLAIM

@@ -14,12 +14,11 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from agent_loop.mcp_server import tool_server
-from enpire import views
-from enpire.commands import texts
-from enpire.documents import ExperimentView
 from enpire.home import open_home
-from enpire.recompute import recompute
-from enpire.report import write_report
+from enpire.queries import campaigns, texts
+from enpire.queries.decision_audit import recompute
+from enpire.queries.models import ExperimentView
+from enpire.report.report import write_report
 from tests.agent_loop.mcp_clients import answered
 from tests.agent_loop.pretend_lab import Running, with_skill
 from tests.agent_loop.simulated_campaign import running
@@ -60,8 +59,8 @@ async def tried(client: Client, proposed: Proposed, patience_s: float) -> Mappin
 
 def seen_by_everybody(home: Path, worse: Mapping[str, Any], better: Mapping[str, Any]) -> None:
     """The idea tree of the terminal, of the documents and of the report show both with their intervals."""
-    with views.open_records(home) as records:
-        view = views.campaign_view(records, views.find_campaign(records, ""))
+    with campaigns.open_records(home) as records:
+        view = campaigns.campaign_view(records, campaigns.find_campaign(records, ""))
         assert [check for check in recompute(records.ledger) if not check.equal] == []
     shown = {item.id: item for idea in view.ideas for item in idea.experiments}
     rejected, promoted = shown[worse["experiment_id"]], shown[better["experiment_id"]]

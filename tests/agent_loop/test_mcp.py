@@ -23,15 +23,16 @@ from mcp import Client, StdioServerParameters
 from agent_loop import tools
 from agent_loop.desk import Desk
 from agent_loop.mcp_server import App, http_app, open_desk, tool_server
-from enpire import inbox, views
-from enpire.documents import EpisodeLine
-from enpire.films import film
+from enpire.datasets.episode_images import film
 from enpire.home import Home, open_home
 from enpire.lab import Lab
+from enpire.queries import campaigns
+from enpire.queries.models import EpisodeLine
+from enpire.requests import operator_commands
+from enpire.requests.agent_requests import Sender
 from enpire.store.ledger import open_to_read
 from enpire.store.pictures import NAME, keep
 from enpire.store.reading import Page
-from enpire.wishes import Sender
 from tests.agent_loop.mcp_clients import Known, answered, check_answers, every_tool, over_http
 from tests.agent_loop.pretend_lab import Running
 from tests.agent_loop.simulated_campaign import running
@@ -122,8 +123,8 @@ def begin(lab: Running) -> Known:
 
 
 def recorded(lab: Lab) -> list[EpisodeLine]:
-    with views.open_records(lab.home.root) as records:
-        return list(views.episodes(records, Page(campaign_id=lab.state.campaign_id, outcome="failure")).rows)
+    with campaigns.open_records(lab.home.root) as records:
+        return list(campaigns.episodes(records, Page(campaign_id=lab.state.campaign_id, outcome="failure")).rows)
 
 
 def test_what_cannot_be_answered_is_said_in_a_sentence(tmp_path: Path) -> None:
@@ -192,9 +193,9 @@ def filmed(home: Home, campaign_id: str) -> tuple[str, int]:
     rows: list[EpisodeLine] = []
     while not rows and time.monotonic() < deadline:
         time.sleep(0.5)
-        with views.open_records(home.root) as records:
-            rows = list(views.episodes(records, page).rows)
-    inbox.leave(home.inbox, "pause campaign", campaign_id=campaign_id)
+        with campaigns.open_records(home.root) as records:
+            rows = list(campaigns.episodes(records, page).rows)
+    operator_commands.leave(home.inbox, "pause campaign", campaign_id=campaign_id)
     ledger = open_to_read(home.ledger)
     made = film(home, ledger, rows[0].order_id)
     ledger.close()

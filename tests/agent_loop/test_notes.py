@@ -10,8 +10,8 @@ from agent_loop import tools
 from agent_loop.desk import Desk
 from agent_loop.notes import ranked
 from enpire.errors import UsageError
+from enpire.requests.agent_requests import Sender
 from enpire.store.ledger import SqliteLedger
-from enpire.wishes import Sender
 
 
 @pytest.fixture

@@ -10,13 +10,12 @@ import pytest
 
 from agent_loop import tools
 from agent_loop.desk import Desk, WishRefused
-from enpire import views
-from enpire.commands import texts
+from enpire.campaign.apply_events import rebuilt
 from enpire.errors import EnpireError
-from enpire.fold import rebuilt
 from enpire.home import Home, open_home
-from enpire.recompute import recompute
-from enpire.report import write_report
+from enpire.queries import campaigns, texts
+from enpire.queries.decision_audit import recompute
+from enpire.report.report import write_report
 from tests.agent_loop.pretend_lab import Running, with_skill
 
 CLAIM = {
@@ -46,8 +45,8 @@ def test_a_better_recipe_is_kept(home: Home) -> None:
         assert lab.lab.state.champion == experiment.policy_id
         assert lab.lab.state.ideas.recipe_in_force(lab.lab.recipe).settings["skill"] == 0.9
         assert_recomputes(lab)
-    with views.open_records(home.root) as records:
-        shown = texts.campaign(views.campaign_view(records, "C1"))
+    with campaigns.open_records(home.root) as records:
+        shown = texts.campaign(campaigns.campaign_view(records, "C1"))
     assert "more skill helps" in shown
     assert "keep (better)" in shown
     page = write_report(home.root).read_text()
@@ -151,7 +150,7 @@ def test_a_lane_that_finishes_or_gives_up_proposes_nothing_more(home: Home) -> N
 
 
 def rebuilt_lanes(home: Home) -> set[str]:
-    with views.open_records(home.root) as records:
+    with campaigns.open_records(home.root) as records:
         return set(rebuilt(records.ledger, "C1").ideas.finished)
 
 

@@ -19,14 +19,14 @@ from agent_loop.agents.operators import OPERATORS, Known, Step, Tried, ablate, m
 from agent_loop.agents.search import Search, propose, struggling
 from agent_loop.lane import Lane, work
 from agent_loop.workplace import Workplace
-from enpire.campaign import AgentPlan
+from enpire.campaign.campaign import AgentPlan
+from enpire.campaign.experiments import Experiment
+from enpire.campaign.search_space import axes, axis_of
 from enpire.cli import app
 from enpire.errors import FileProblem
 from enpire.files import canonical
 from enpire.home import open_home
-from enpire.proposals import Experiment
-from enpire.recompute import recompute
-from enpire.space import axes, axis_of
+from enpire.queries.decision_audit import recompute
 from tests.agent_loop.pretend_lab import CAMPAIGN, POOR, Running, with_skill
 
 SPACE = axes(POOR)

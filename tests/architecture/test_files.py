@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from enpire.campaign import Campaign, read_campaign
+from enpire.campaign.campaign import Campaign, read_campaign
+from enpire.campaign.recipe import Recipe, read_recipe
 from enpire.files import parse, plain, read_yaml
-from enpire.gate import GateRule
-from enpire.recipe import Recipe, read_recipe
+from enpire.gate.gate import GateRule
 from tests.architecture.sources import ROOT
 
 CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
@@ -37,7 +37,7 @@ def read(path: Path) -> object:
     if kind == "gates":
         return parse(GateRule, read_yaml(path), str(path))
     if kind == "stations":
-        from enpire.fleet.station_file import read_station
+        from enpire.station.station_file import read_station
 
         return read_station(path)
     raise AssertionError(f"{path} is of a kind that this test does not know: add its reader.")

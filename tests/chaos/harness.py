@@ -19,18 +19,18 @@ from pathlib import Path
 from typing import cast
 
 from enpire.errors import TransportProblem
-from enpire.fleet.messages import Parcel, decode
-from enpire.recompute import recompute
+from enpire.queries.decision_audit import recompute
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.store.reconcile import compare
 from enpire.types import Event
+from enpire.wire.messages import Parcel, decode
 from tests.enpire.fleet.point_task import environment
 
 WAIT_S = 90.0
 VERDICTS = frozenset({"success", "failure", "unsafe"})
-STATION, LEARNER = "enpire.fleet.station", "enpire.learner_process"
+STATION, LEARNER = "enpire.station.station", "enpire.processes.learner_process"
 
 
 def free_port() -> int:

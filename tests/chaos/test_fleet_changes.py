@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from enpire import inbox
 from enpire.errors import LedgerProblem
-from enpire.fleet.curve_keys import enroll, server_keys
-from enpire.fleet.station_file import StationFile, write_station
+from enpire.requests import operator_commands
+from enpire.station.station_file import StationFile, write_station
 from enpire.store.ledger import SqliteLedger
+from enpire.wire.curve_keys import enroll, server_keys
 from sim.lost_network import Relay
 from tests.chaos.harness import Orchestrator, Witness, audit, free_port, until
 from tests.chaos.point_lab import write_campaign
@@ -125,7 +125,7 @@ def test_a_stop_that_was_asked_while_a_station_was_away_holds_it_when_it_is_back
     lab.works("alpha")
     os.kill(lab.stations["alpha"].pid, signal.SIGSTOP)
     until(lambda: lab.count("station left", "alpha"), "the loss of alpha")
-    inbox.leave(lab.home / "inbox", "stop", "alpha", "anna")
+    operator_commands.leave(lab.home / "inbox", "stop", "alpha", "anna")
     until(lambda: lab.count("command accepted"), "the stop to be written down")
     assert not lab.count("command effective")
     os.kill(lab.stations["alpha"].pid, signal.SIGCONT)
@@ -138,7 +138,7 @@ def test_a_stop_that_was_asked_while_a_station_was_away_holds_it_when_it_is_back
     held = lab.kept("alpha")
     time.sleep(1.5)
     assert lab.kept("alpha") == held
-    inbox.leave(lab.home / "inbox", "resume", "alpha", "anna")
+    operator_commands.leave(lab.home / "inbox", "resume", "alpha", "anna")
     lab.works("alpha")
     lab.nothing_is_lost()
 

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from enpire import inbox
+from enpire.requests import operator_commands
 from tests.chaos.harness import LEARNER, STATION, WAIT_S, Orchestrator, Witness, audit, children, kill_quietly, until
 from tests.chaos.point_lab import write_campaign
 
@@ -57,7 +57,7 @@ def test_killed_at_random_moments_nothing_is_lost_and_nothing_counts_twice(
         lab.start()
         seen = len(witness.seen)
         until(lambda: len(witness.seen) > seen + 4, "episodes after an interruption")
-        inbox.leave(home / "inbox", "end campaign", by="the test")
+        operator_commands.leave(home / "inbox", "end campaign", by="the test")
         assert cast("subprocess.Popen[bytes]", lab.process).wait(WAIT_S) == 3, lab.said()[-2000:]
     finally:
         lab.kill_all()

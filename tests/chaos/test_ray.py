@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from enpire.campaign import Campaign, Stations
+from enpire.campaign.campaign import Campaign, Stations
 from enpire.errors import TransportProblem, UsageError
 from enpire.fleet import on_ray
-from enpire.fleet.curve_keys import enroll, server_keys
-from enpire.fleet.station_file import write_station
 from enpire.home import open_home
+from enpire.station.station_file import write_station
 from enpire.store.ledger import SqliteLedger
+from enpire.wire.curve_keys import enroll, server_keys
 from tests.chaos.harness import Orchestrator, Witness, audit, free_port, until
 from tests.chaos.point_lab import write_campaign
 from tests.enpire.fleet.point_task import environment, point_station

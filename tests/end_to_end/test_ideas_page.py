@@ -11,11 +11,12 @@ import pytest
 from mcp import Client
 
 from agent_loop.mcp_server import tool_server
-from enpire import inbox, views
-from enpire.documents import CampaignView, ExperimentView
 from enpire.home import Home, open_home
 from enpire.loop import run
-from enpire.watched import Watched
+from enpire.monitor.live_lab import Watched
+from enpire.queries import campaigns
+from enpire.queries.models import CampaignView, ExperimentView
+from enpire.requests import operator_commands
 from tests.agent_loop.pretend_lab import Running, with_skill
 from tests.agent_loop.test_gate_of_proposals import Proposed, tried
 from tests.end_to_end.conftest import NEEDED, PASSWORD
@@ -42,7 +43,7 @@ def finished(tmp_path: Path) -> Home:
 
     with Running(home, recipe=with_skill(0.5)) as lab:
         lab.beside(lambda: anyio.run(talk))
-        inbox.leave(home.inbox, "end campaign", by="ada")
+        operator_commands.leave(home.inbox, "end campaign", by="ada")
         assert run(lab.lab).over
     return home
 
@@ -103,8 +104,8 @@ def test_the_idea_tree_shows_what_was_rejected_and_what_was_promoted(
 
 
 def campaign(home: Home) -> CampaignView:
-    with views.open_records(home.root) as records:
-        return views.campaign_view(records, views.find_campaign(records, ""))
+    with campaigns.open_records(home.root) as records:
+        return campaigns.campaign_view(records, campaigns.find_campaign(records, ""))
 
 
 def interval(one: ExperimentView) -> str:

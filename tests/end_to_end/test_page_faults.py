@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from enpire.errors import FileProblem
-from enpire.fleet.glance import Preview
+from enpire.wire.live_images import Preview
 from tests.end_to_end.conftest import NEEDED, PATIENCE_MS, set_up
 from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.archive import Archive

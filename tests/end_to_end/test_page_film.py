@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from enpire.films import film
+from enpire.datasets.episode_images import film
 from enpire.home import open_home
 from enpire.store import pictures, records
 from enpire.store.episodes import FolderStore
 from tests.end_to_end.conftest import NEEDED, set_up
 from tests.end_to_end.watch import Watch
-from tests.enpire.test_films import TICKS, recorded
+from tests.enpire.datasets.test_episode_images import TICKS, recorded
 from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.server import Server
 

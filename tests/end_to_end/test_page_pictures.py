@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from PIL import Image
 
-from enpire.fleet.glance import Preview
+from enpire.wire.live_images import Preview
 from tests.end_to_end.conftest import NEEDED, set_up
 from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.server import Server

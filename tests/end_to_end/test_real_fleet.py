@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from enpire import inbox, views
+from enpire.queries import campaigns
+from enpire.requests import operator_commands
 from tests.end_to_end.conftest import NEEDED, PASSWORD
 from tests.end_to_end.watch import Watch
 
@@ -57,7 +58,7 @@ def running(folder: Path, home: Path) -> Iterator[str]:
             time.sleep(0.1)
         assert said is not None, log.read_text()
         yield said[1]
-        inbox.leave(home / "inbox", "end campaign", by="ada")
+        operator_commands.leave(home / "inbox", "end campaign", by="ada")
         assert campaign.wait(PATIENCE_MS / 1000) == 3, log.read_text()
     finally:
         if campaign.poll() is None:
@@ -136,7 +137,7 @@ def _scrub_a_success(page: Page) -> None:
 
 def _check_the_records(home: Path) -> None:
     """Four processes joined, and the ledger has what the browser saw."""
-    with views.open_records(home) as records:
+    with campaigns.open_records(home) as records:
         told = list(records.ledger.events())
     assert {event.body["station"] for event in told if event.kind == "station joined"} == set(NAMES)
     effective = [event.body for event in told if event.kind == "command effective"]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from enpire import views
 from enpire.home import open_home
+from enpire.queries import campaigns
 from tests.agent_loop.simulated_campaign import running
 from tests.end_to_end.conftest import NEEDED, PASSWORD
 from tests.end_to_end.watch import Watch
@@ -70,7 +70,7 @@ def test_a_campaign_of_another_process_is_seen_and_commanded(
         expect(page.get_by_text("no campaign runs in this home")).to_be_visible()
         expect(page.locator(".tile")).to_have_count(0)
         page.screenshot(path=artefacts / "beside-nothing.png", full_page=True)
-    with views.open_records(home.root) as records:
+    with campaigns.open_records(home.root) as records:
         kinds = ("command effective", "campaign paused", "campaign continued")
         told = [event for event in records.ledger.events(kinds=kinds) if event.body["campaign_id"] == campaign_id]
     verbs = [event.body["verb"] for event in told if event.kind == "command effective"]

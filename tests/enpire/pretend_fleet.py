@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from enpire.fleet.arrivals import Announced, Arrival, Beat, Delivered, Joined
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.store import arrays
 from enpire.types import Bounds, Episode, EpisodeArrays, Order, OutcomeKind, Split, Start, TaskSpec
+from enpire.wire.arrivals import Announced, Arrival, Beat, Delivered, Joined
 
 PACE = 12
 """Orders that end at one poll."""

@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from enpire.gate import GateRule, Trial, confirm, judge, level, pairs_in_order
-from enpire.intervals import wilson
+from enpire.gate.gate import GateRule, Trial, confirm, judge, level, pairs_in_order
+from enpire.gate.intervals import wilson
 from enpire.store import arrays, durable
 from enpire.store.ledger import SqliteLedger
 from enpire.store.records import episode_body, order_body

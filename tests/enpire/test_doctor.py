@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from enpire import doctor
-from enpire.commands.texts import findings
 from enpire.doctor import FAIL, OK, WARN, Finding
 from enpire.errors import UsageError
+from enpire.queries.texts import findings
 
 
 def test_every_line_that_is_not_ok_names_its_fix(tmp_path: Path) -> None:

@@ -10,25 +10,25 @@ from typing import cast
 import numpy as np
 import pytest
 
-from enpire import inbox
-from enpire.campaign import Base, Budget, Campaign, Goal, Rounds, Stations
-from enpire.fleet.arrivals import Delivered
-from enpire.fold import rebuilt
-from enpire.gate import REPLACED, GateRule
+from enpire.campaign.apply_events import rebuilt
+from enpire.campaign.campaign import Base, Budget, Campaign, Goal, Rounds, Stations
+from enpire.campaign.recipe import Recipe
+from enpire.campaign.state import CampaignState, Confirmation, Count
+from enpire.gate.gate import REPLACED, GateRule
 from enpire.home import Home, open_home
 from enpire.lab import Lab
-from enpire.live import champion_interval
 from enpire.loop import run, turn
-from enpire.recipe import Recipe
-from enpire.recompute import recompute
-from enpire.state import CampaignState, Confirmation, Count
+from enpire.queries.campaigns import campaign_view, open_records
+from enpire.queries.decision_audit import recompute
+from enpire.requests import operator_commands
 from enpire.steps.ending import ending, wind_up
+from enpire.steps.take_snapshot import champion_interval
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.pictures import keep
 from enpire.store.records import order_from
 from enpire.types import Order
-from enpire.views import campaign_view, open_records
+from enpire.wire.arrivals import Delivered
 from tests.enpire.pretend_fleet import Coin, PretendFleet, delivered
 from tests.enpire.store.store_samples import an_order
 
@@ -154,7 +154,7 @@ def test_the_budget_ends_a_campaign_without_its_goal(home: Home) -> None:
 
 def test_a_campaign_that_a_person_ends_is_over(home: Home) -> None:
     ledger = SqliteLedger(home.ledger)
-    inbox.leave(home.inbox, "end campaign", by="anna")
+    operator_commands.leave(home.inbox, "end campaign", by="anna")
     end = run(lab_of(home, ledger))
     assert end.over
     assert not end.reached
@@ -173,9 +173,9 @@ def test_commands_are_carried_out_once_and_written_down(home: Home) -> None:
         turns[0] += 1
         if turns[0] == 1:
             assert "two" in lab.stations
-            inbox.leave(home.inbox, "stop", "two", "anna", "A1")
-            inbox.leave(home.inbox, "stop", "two", "anna", "A1")
-            inbox.leave(home.inbox, "fly", "two", "anna", "A2")
+            operator_commands.leave(home.inbox, "stop", "two", "anna", "A1")
+            operator_commands.leave(home.inbox, "stop", "two", "anna", "A1")
+            operator_commands.leave(home.inbox, "fly", "two", "anna", "A2")
         if turns[0] > 200 or "command effective" in kinds(ledger):
             lab.wanted = "seen"
 
@@ -225,7 +225,7 @@ def test_pictures_that_no_station_writes_end_the_order_as_invalid(tmp_path: Path
 
 
 def lab_seat():
-    from enpire.fleet.scheduler import Seat
+    from enpire.scheduling.scheduler import Seat
 
     return Seat("one", 1, 4)
 

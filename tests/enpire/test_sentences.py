@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from enpire.fleet.curve_keys import enroll, server_keys
-from enpire.fleet.station_file import write_station
-from enpire.gate import DISK_FULL
+from enpire.gate.gate import DISK_FULL
+from enpire.station.station_file import write_station
 from enpire.store.ledger import SqliteLedger
+from enpire.wire.curve_keys import enroll, server_keys
 from tests.chaos.harness import Orchestrator, until
 from tests.chaos.point_lab import write_campaign
 from tests.enpire.fleet.point_task import environment, point_station

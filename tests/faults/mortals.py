@@ -12,7 +12,7 @@ from typing import Any, Protocol, override
 from enpire.errors import StorageFull
 from enpire.fleet.uploads import _File
 from enpire.interfaces import ImprovementJob, Progress
-from enpire.learner_process import run_job
+from enpire.processes.learner_process import run_job
 from enpire.store import durable
 from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger

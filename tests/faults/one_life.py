@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from enpire.errors import EnpireError
-from enpire.fleet.messages import Parcel
-from enpire.fleet.spool import Spool
+from enpire.station.spool import Spool
 from enpire.store import durable, records
 from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
 from enpire.types import Episode
+from enpire.wire.messages import Parcel
 from tests.enpire.store.store_samples import a_recording, an_order, ended, issued
 
 Entry = tuple[str, Mapping[str, object]]

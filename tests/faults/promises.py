@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from enpire.errors import EnpireError
-from enpire.fleet.spool import Spool
+from enpire.station.spool import Spool
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading

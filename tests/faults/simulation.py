@@ -15,20 +15,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from enpire.campaign import Campaign, read_campaign
+from enpire.campaign.campaign import Campaign, read_campaign
 from enpire.errors import StorageFull
 from enpire.files import plain
-from enpire.fleet.computer import Computer
-from enpire.fleet.station import Station
 from enpire.fleet.zmq_transport import ZmqFleet
 from enpire.home import Home, open_home
 from enpire.interfaces import ImprovementJob
 from enpire.lab import Lab
 from enpire.loop import run
+from enpire.processes.training_process import TrainingProcess
 from enpire.service import _begun, _lab
-from enpire.steps.training_process import TrainingProcess
+from enpire.station.station import Station
 from enpire.store import durable
 from enpire.store.ledger import SqliteLedger
+from enpire.wire.computer import Computer
 from tests.chaos.harness import Audit, Witness, audit
 from tests.chaos.point_lab import write_campaign
 from tests.enpire.fleet.point_task import point_station

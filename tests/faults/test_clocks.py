@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from enpire.history import History
 from enpire.home import open_home
 from enpire.ids import Mint, is_id
+from enpire.queries.campaign_history import History
 from enpire.steps import record as step
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from enpire import inbox, wishes
 from enpire.errors import FileProblem, NothingOpens
-from enpire.gate import NOTHING_OPENS
+from enpire.gate.gate import NOTHING_OPENS
+from enpire.requests import agent_requests, operator_commands
 from enpire.store import arrays, durable
 from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
@@ -67,15 +67,17 @@ def test_what_cannot_be_opened_now_is_neither_lost_nor_set_aside(tmp_path: Path)
 def test_what_people_and_agents_ask_for_waits(tmp_path: Path) -> None:
     folder = tmp_path / "inbox"
     folder.mkdir()
-    sender = wishes.Sender(campaign_id="C", author="search", lane="a")
-    asked = [inbox.leave(folder, "stop", by="anna") for _ in range(2)]
-    wished = [wishes.leave(folder, sender, "finding", {}) for _ in range(2)]
-    for waiting in (inbox.waiting(folder), wishes.waiting(folder)):
+    sender = agent_requests.Sender(campaign_id="C", author="search", lane="a")
+    asked = [operator_commands.leave(folder, "stop", by="anna") for _ in range(2)]
+    wished = [agent_requests.leave(folder, sender, "finding", {}) for _ in range(2)]
+    for waiting in (operator_commands.waiting(folder), agent_requests.waiting(folder)):
         next(waiting)
         with nothing_left(), pytest.raises(NothingOpens):
             next(waiting)
-    assert {item.command_id for item in inbox.waiting(folder)} == set(asked)
-    assert {item.wish_id for item in wishes.waiting(folder) if isinstance(item, wishes.Wish)} == set(wished)
+    assert {item.command_id for item in operator_commands.waiting(folder)} == set(asked)
+    assert {item.wish_id for item in agent_requests.waiting(folder) if isinstance(item, agent_requests.Wish)} == set(
+        wished
+    )
 
 
 @pytest.mark.slow

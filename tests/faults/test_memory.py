@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from enpire.campaign import AgentPlan
+from enpire.campaign.campaign import AgentPlan
 from enpire.fleet.processes import start_station
 from enpire.home import open_home
 from enpire.interfaces import ImprovementJob
-from enpire.processes import end_process
+from enpire.processes.processes import end_process
+from enpire.processes.training_process import TrainingProcess
 from enpire.steps.agent_process import AgentProcess
-from enpire.steps.training_process import TrainingProcess
 from robot_drivers.guard_client import Control, start_guard
 from robot_drivers.guard_settings import GuardSettings
 from tests.agent_loop.pretend_lab import Running

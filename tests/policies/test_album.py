@@ -17,11 +17,11 @@ from policies.album import Album
 from policies.habc.segments import Cut, cut
 from policies.training_data import read_episodes
 from sim import cameras
-from tests.enpire.test_films import recorded, seen_live
+from tests.enpire.datasets.test_episode_images import recorded, seen_live
 
 
 def test_windows_see_what_a_camera_would_have_seen(tmp_path: Path) -> None:
-    from enpire.campaign import read_campaign
+    from enpire.campaign.campaign import read_campaign
 
     home = open_home(tmp_path)
     recorded(home, "sim-1").close()

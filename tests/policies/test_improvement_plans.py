@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.improvement import Bench
 from benchmarks.improvement_plans import ARMS, TASKS, TRAIN_THE_ACTOR, Plan
+from enpire.campaign.recipe import read_recipe
 from enpire.files import parse
-from enpire.recipe import read_recipe
 from policies.clone import CloneSettings, RoundSettings
 from policies.habc.settings import HabcSettings
 from policies.recap import RecapSettings

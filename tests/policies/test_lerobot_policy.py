@@ -17,11 +17,11 @@ pytest.importorskip("lerobot")
 
 import torch
 
-from enpire import versions
 from enpire.errors import FileProblem, LearningProblem, PolicyProblem
 from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.plugins import load
+from enpire.store import versions
 from enpire.types import Observation
 from policies import lerobot_policy
 from policies.lerobot_base import LerobotShape, new_parts

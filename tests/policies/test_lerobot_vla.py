@@ -17,11 +17,10 @@ pytest.importorskip("transformers")
 
 import torch
 
-from enpire import versions
 from enpire.errors import LearningProblem, PolicyProblem
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.plugins import load
-from enpire.store import pictures
+from enpire.store import pictures, versions
 from enpire.types import Observation
 from policies import lerobot_files
 from policies.lerobot_base import STATE

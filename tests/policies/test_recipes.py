@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.improvement_plans import ARMS, Plan
+from enpire.campaign.recipe import Recipe, read_recipe, require_learner, settings_of
 from enpire.errors import FileProblem, UsageError
 from enpire.files import find, parse
 from enpire.interfaces import ChecksRecipe, ImprovementJob, Progress
 from enpire.plugins import make
-from enpire.recipe import Recipe, read_recipe, require_learner, settings_of
 from policies.habc.selection import SelectionSettings
 from policies.habc.settings import HabcSettings
 from policies.lerobot_learner import LerobotSettings

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from benchmarks import offline_rl
+from enpire.campaign.recipe import read_recipe
 from enpire.errors import FileProblem, LearningProblem, MissingExtra, PolicyProblem
 from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Learner, Progress
 from enpire.plugins import load
-from enpire.recipe import read_recipe
+from enpire.store.versions import manifest
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, Observation
-from enpire.versions import manifest
 from policies import best_of_n, flow_policy, gaussian_policy, residual
 from policies.clone import Clone
 from policies.gaussian_policy import GaussianVersion

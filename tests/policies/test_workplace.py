@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from enpire import versions
 from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
+from enpire.store import versions
 from policies.clone import Clone
 from policies.early_stop import held_out, rows_to_look_at
 from policies.flow_network import FlowNetwork, flow_losses

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from enpire.fleet.robot_keeper import open_robot
-from enpire.fleet.station_file import read_station
 from enpire.interfaces import Task
 from enpire.plugins import make
+from enpire.station.robot_session import open_robot
+from enpire.station.station_file import read_station
 from enpire.verifiers import VerifierPlan, judged_by
 from robot_drivers.guard_client import Control, open_guarded, open_rig
 from robot_drivers.guard_settings import GuardSettings

@@ -19,7 +19,7 @@ import pytest
 
 from enpire.errors import RobotProblem
 from enpire.files import plain
-from enpire.fleet.questions import array_out, encode
+from enpire.wire.rpc import array_out, encode
 from robot_drivers import resume_code
 from robot_drivers.guard_client import Control, GuardedClient, open_guarded, start_guard
 from robot_drivers.guard_settings import GuardSettings

@@ -12,22 +12,22 @@ import pytest
 
 pytest.importorskip("lerobot")
 
-from enpire.exports import export_episodes
-from enpire.fleet.chunks import LoadedPolicy
-from enpire.fleet.filming import Filming
-from enpire.fleet.messages import Parcel
-from enpire.fleet.outbox import Outbox
-from enpire.fleet.robot_keeper import RobotKeeper
-from enpire.fleet.spool import Spool
-from enpire.fleet.station_file import StationFile
+from enpire.datasets.dataset_export import export_episodes
+from enpire.datasets.lerobot_import import import_dataset
 from enpire.home import Home, open_home
 from enpire.ids import mint
 from enpire.interfaces import Evidence, ImprovementJob
+from enpire.station.chunks import LoadedPolicy
+from enpire.station.filming import Filming
+from enpire.station.outbox import Outbox
+from enpire.station.robot_session import RobotKeeper
+from enpire.station.spool import Spool
+from enpire.station.station_file import StationFile
 from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
-from enpire.store.lerobot_import import import_dataset
 from enpire.store.pictures import NAME, Pictures
 from enpire.types import FloatArray, IntArray, MaskArray, Order, Split, Start, Verdict
+from enpire.wire.messages import Parcel
 from tests.policies.tiny_act import write_act
 from tests.robot_drivers.test_lerobot_robot import SPEC
 

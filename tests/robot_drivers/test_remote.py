@@ -15,13 +15,13 @@ import pytest
 import zmq
 
 from enpire.errors import RobotProblem, TransportProblem, UsageError
-from enpire.fleet.curve_keys import enroll, server_keys
-from enpire.fleet.fields import Fields
-from enpire.fleet.questions import Line, decode, encode
-from enpire.fleet.robot_keeper import RobotKeeper
-from enpire.fleet.station_file import StationFile
+from enpire.fields import Fields
 from enpire.interfaces import Task
+from enpire.station.robot_session import RobotKeeper
+from enpire.station.station_file import StationFile
 from enpire.types import FloatArray, MaskArray, Start
+from enpire.wire.curve_keys import enroll, server_keys
+from enpire.wire.rpc import Line, decode, encode
 from robot_drivers import fake_robot, mujoco_robot
 from robot_drivers.conformance import check, starts_of
 from robot_drivers.conformance_bench import Subject

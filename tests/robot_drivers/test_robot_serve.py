@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from enpire.fleet.station_file import StationFile, write_station
+from enpire.station.station_file import StationFile, write_station
 
 ENPIRE = (sys.executable, "-m", "enpire.cli", "robot")
 

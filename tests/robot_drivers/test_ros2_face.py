@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from enpire import versions
-from enpire.fleet.messages import Command, Orders
-from enpire.fleet.station import Station
+from enpire.station.station import Station
+from enpire.store import versions
+from enpire.wire.messages import Command, Orders
 from robot_drivers.ros2_face import ros_name
 from tests.enpire.fleet.point_task import point_order, point_station, write_policy
 

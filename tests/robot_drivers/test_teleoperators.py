@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from enpire.errors import FileProblem, RobotProblem, UsageError
-from enpire.fleet.chunks import LoadedPolicy
-from enpire.fleet.handover import PERIODS
-from enpire.fleet.lanes import Lanes
-from enpire.fleet.robot_keeper import RobotKeeper
-from enpire.fleet.station_file import StationFile
+from enpire.station.chunks import LoadedPolicy
+from enpire.station.command_blending import PERIODS
+from enpire.station.lanes import Lanes
+from enpire.station.robot_session import RobotKeeper
+from enpire.station.station_file import StationFile
 from enpire.store import arrays
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, FloatArray, IntArray, Observation, Order
 from robot_drivers.teleoperators import KeyboardHand, Person, open_keyboard, open_lerobot

@@ -14,14 +14,14 @@ import pytest
 
 from enpire import plugins
 from enpire.errors import RobotProblem, UsageError
-from enpire.fleet.chunks import LoadedPolicy
-from enpire.fleet.filming import Filming, FilmRule
-from enpire.fleet.messages import Parcel
-from enpire.fleet.robot_keeper import RobotKeeper
-from enpire.fleet.station_file import StationFile
 from enpire.interfaces import Task
+from enpire.station.chunks import LoadedPolicy
+from enpire.station.filming import Filming, FilmRule
+from enpire.station.robot_session import RobotKeeper
+from enpire.station.station_file import StationFile
 from enpire.store import arrays
 from enpire.types import SOURCE_EXPERT, Observation, Order, TaskSpec
+from enpire.wire.messages import Parcel
 from robot_drivers.mujoco_robot import open_rig
 from sim import cameras
 from sim.array_task import ArrayRig

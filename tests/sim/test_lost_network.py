@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from enpire.fleet.arrivals import Delivered
+from enpire.wire.arrivals import Delivered
 from sim import lost_network
 from sim.lost_network import Relay
 from tests.enpire.fleet.bench import Bench

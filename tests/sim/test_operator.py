@@ -11,19 +11,18 @@ import numpy as np
 import pytest
 import yaml
 
-from enpire.campaign import Campaign, Rounds, Stations
+from enpire.campaign.campaign import Campaign, Rounds, Stations
+from enpire.campaign.state import CampaignState
 from enpire.errors import FileProblem, UsageError
-from enpire.fleet.chunks import LoadedPolicy
-from enpire.fleet.handover import PERIODS
-from enpire.fleet.lanes import Lanes
-from enpire.fleet.messages import Parcel
-from enpire.fleet.robot_keeper import RobotKeeper
-from enpire.fleet.scheduler import Scheduler, Seat
-from enpire.fleet.station_file import StationFile
 from enpire.home import open_home
 from enpire.interfaces import Rig
+from enpire.scheduling.scheduler import Scheduler, Seat
 from enpire.service import run_campaign
-from enpire.state import CampaignState
+from enpire.station.chunks import LoadedPolicy
+from enpire.station.command_blending import PERIODS
+from enpire.station.lanes import Lanes
+from enpire.station.robot_session import RobotKeeper
+from enpire.station.station_file import StationFile
 from enpire.store import arrays
 from enpire.types import (
     SOURCE_HUMAN,
@@ -36,6 +35,7 @@ from enpire.types import (
     Split,
     Start,
 )
+from enpire.wire.messages import Parcel
 from policies.habc.segments import Cut, Part, cut, in_efficiency, labels
 from policies.training_data import Recorded
 from robot_drivers.mujoco_robot import open_rig

@@ -11,13 +11,13 @@ import pytest
 
 pytest.importorskip("mujoco")
 
-from enpire.fleet.chunks import LoadedPolicy
-from enpire.fleet.filming import Filming
-from enpire.fleet.outbox import Outbox
-from enpire.fleet.robot_keeper import RobotKeeper
-from enpire.fleet.spool import Spool
-from enpire.fleet.station_file import StationFile
 from enpire.ids import mint
+from enpire.station.chunks import LoadedPolicy
+from enpire.station.filming import Filming
+from enpire.station.outbox import Outbox
+from enpire.station.robot_session import RobotKeeper
+from enpire.station.spool import Spool
+from enpire.station.station_file import StationFile
 from enpire.store.arrays import unpack
 from enpire.store.pictures import Pictures
 from enpire.types import SOURCE_EXPERT, Order

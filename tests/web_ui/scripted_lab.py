@@ -7,10 +7,10 @@ import time
 from dataclasses import dataclass, field, replace
 
 from enpire.errors import UnknownName
-from enpire.fleet.glance import Preview
 from enpire.ids import mint
-from enpire.snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
+from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
 from enpire.types import Interval, Phase
+from enpire.wire.live_images import Preview
 from web_ui.live import STATION_VERBS, CommandState, Verb
 
 BEGUN = time.monotonic()

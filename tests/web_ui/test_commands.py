@@ -10,8 +10,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from enpire.home import open_home
-from enpire.views import open_records, unchecked
-from enpire.watched import Watched
+from enpire.monitor.live_lab import Watched
+from enpire.queries.campaigns import open_records, unchecked
 from tests.enpire.recorded_campaign import CAMPAIGN, record_campaign
 from tests.web_ui.conftest import ADDRESS, PASSWORD, Site
 from web_ui.app import create_app

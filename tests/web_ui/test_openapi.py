@@ -29,8 +29,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from enpire.fleet.glance import Preview
 from enpire.store.pictures import NAME, keep
+from enpire.wire.live_images import Preview
 from tests.web_ui.conftest import ADDRESS, PASSWORD
 from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.accounts import Accounts

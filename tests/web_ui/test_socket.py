@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from starlette.testclient import WebSocketTestSession
 from starlette.websockets import WebSocketDisconnect
 
-from enpire.fleet.glance import Preview
 from enpire.store.ledger import SqliteLedger
+from enpire.wire.live_images import Preview
 from tests.web_ui.conftest import Site
 from web_ui.documents import delta
 from web_ui.routes.socket import MOST_TOPICS

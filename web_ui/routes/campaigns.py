@@ -7,7 +7,7 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel
 
-from enpire.documents import CampaignLine, CampaignView, VersionView
+from enpire.queries.models import CampaignLine, CampaignView, VersionView
 from web_ui.archive import Archive
 from web_ui.auth import Anybody
 from web_ui.documents import Json, plain

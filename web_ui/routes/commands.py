@@ -10,8 +10,8 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Header, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from enpire import versions
 from enpire.ids import is_id
+from enpire.store import versions
 from web_ui.auth import Anybody
 from web_ui.commands import CommandDesk
 from web_ui.commands import Request as Wish

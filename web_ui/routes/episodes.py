@@ -8,8 +8,8 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from enpire.documents import EpisodePage, EpisodeView
-from enpire.relabel import Stake
+from enpire.queries.label_impact import Stake
+from enpire.queries.models import EpisodePage, EpisodeView
 from enpire.store.pictures import media_type
 from enpire.store.reading import Page
 from web_ui.archive import Archive

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from enpire import versions
-from enpire.fleet.arrivals import Announced, Arrival, Beat, Delivered, Joined
-from enpire.fleet.station_file import StationFile, write_station
 from enpire.fleet.zmq_transport import ZmqFleet
+from enpire.station.station_file import StationFile, write_station
+from enpire.store import versions
 from enpire.types import Order
+from enpire.wire.arrivals import Announced, Arrival, Beat, Delivered, Joined
 from tests.enpire.fleet.point_task import environment, write_policy
 
 WAIT_S = 60.0
@@ -41,7 +41,7 @@ class Bench:
     def start(self, file: StationFile) -> subprocess.Popen[bytes]:
         path = self.root / f"{file.name}.yaml"
         write_station(file, path)
-        command = [sys.executable, "-m", "enpire.fleet.station", str(path), "--connect", self.bind]
+        command = [sys.executable, "-m", "enpire.station.station", str(path), "--connect", self.bind]
         self.processes.append(subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL))
         return self.processes[-1]
 

@@ -12,15 +12,15 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from enpire.fleet.arrivals import Beat
-from enpire.fleet.computer import HERE
-from enpire.fleet.courier import Courier
-from enpire.fleet.messages import Hello, Parcel
-from enpire.fleet.spool import Spool
-from enpire.fleet.zmq_link import StationLink
+from enpire.station.spool import Spool
+from enpire.station.uplink import Courier
 from enpire.store import durable
+from enpire.wire.arrivals import Beat
+from enpire.wire.computer import HERE
+from enpire.wire.messages import Hello, Parcel
+from enpire.wire.zmq_link import StationLink
 from tests.enpire.fleet.point_task import point_order
-from tests.enpire.fleet.test_messages import EPISODE
+from tests.enpire.wire.test_messages import EPISODE
 
 
 class Pictured:

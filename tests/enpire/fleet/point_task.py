@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from enpire.errors import RobotProblem
-from enpire.fleet.station_file import StationFile
 from enpire.ids import mint
 from enpire.interfaces import Evidence, Rig, Task
+from enpire.station.station_file import StationFile
 from enpire.types import (
     Bounds,
     FloatArray,

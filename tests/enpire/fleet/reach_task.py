@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from enpire.fleet.station_file import StationFile
 from enpire.interfaces import Evidence, Rig
+from enpire.station.station_file import StationFile
 from enpire.types import FloatArray, ImageArray, IntArray, MaskArray, Observation, Split, Start, Verdict
 from robot_drivers import fake_robot
 

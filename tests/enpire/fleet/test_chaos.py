@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from enpire.fleet.arrivals import Delivered, Joined
 from enpire.types import Episode, Order
+from enpire.wire.arrivals import Delivered, Joined
 from tests.enpire.fleet.bench import Bench
 from tests.enpire.fleet.chaos import ChaosProxy, Faults
 from tests.enpire.fleet.point_task import point_order, point_station

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import zmq
 
-from enpire.fleet.arrivals import Arrival, Beat, Joined, Refused
-from enpire.fleet.computer import Computer
-from enpire.fleet.messages import LARGEST, Goodbye, encode
-from enpire.fleet.zmq_link import StationLink
 from enpire.fleet.zmq_transport import ZmqFleet
+from enpire.wire.arrivals import Arrival, Beat, Joined, Refused
+from enpire.wire.computer import Computer
+from enpire.wire.messages import LARGEST, Goodbye, encode
+from enpire.wire.zmq_link import StationLink
 from tests.enpire.fleet.test_zmq_transport import WAIT_S, beat, hello, join, say, until
 
 

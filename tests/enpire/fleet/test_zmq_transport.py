@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 import zmq
 
-from enpire import versions
 from enpire.errors import TransportProblem, UsageError
-from enpire.fleet.arrivals import Arrival, Beat, Delivered, Fleet, Joined, Left, Refused
-from enpire.fleet.messages import (
+from enpire.fleet.zmq_transport import ZmqFleet
+from enpire.store import versions
+from enpire.types import never_began
+from enpire.wire.arrivals import Arrival, Beat, Delivered, Fleet, Joined, Left, Refused
+from enpire.wire.messages import (
     PART,
     Acknowledge,
     Command,
@@ -30,11 +32,9 @@ from enpire.fleet.messages import (
     decode,
     encode,
 )
-from enpire.fleet.zmq_link import StationLink
-from enpire.fleet.zmq_transport import ZmqFleet
-from enpire.types import never_began
+from enpire.wire.zmq_link import StationLink
 from tests.enpire.fleet.point_task import point_order, write_policy
-from tests.enpire.fleet.test_messages import ALL, EPISODE
+from tests.enpire.wire.test_messages import ALL, EPISODE
 
 WAIT_S = 40.0
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as drawn
-from store_samples import some_arrays
 
 from enpire.errors import FileProblem
 from enpire.store.arrays import pack, unpack
 from enpire.types import EpisodeArrays
+from tests.enpire.store.store_samples import some_arrays
 
 
 @st.composite

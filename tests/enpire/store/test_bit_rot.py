@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from store_samples import a_closed_ledger, an_episode, an_order, ended, issued
 
 from enpire.errors import LedgerProblem
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Page, Reading
 from enpire.store.rows import OrderRow
 from enpire.types import Event
+from tests.enpire.store.store_samples import a_closed_ledger, an_episode, an_order, ended, issued
 
 
 def _content(path: Path) -> tuple[list[Event], list[OrderRow], object]:

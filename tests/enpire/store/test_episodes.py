@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from store_samples import a_recording, an_episode, an_order
 from test_durable import a_full_disk
 
 from enpire.errors import FileProblem, StorageFull, UnknownName
 from enpire.interfaces import EpisodeStore
 from enpire.store.episodes import ARRAYS, FACTS, PICTURES, FolderStore, Recording
 from enpire.types import Order
+from tests.enpire.store.store_samples import a_recording, an_episode, an_order
 
 
 def test_an_episode_comes_back_as_it_was_put(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ _WRITER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from store_samples import a_recording, an_order
+from tests.enpire.store.store_samples import a_recording, an_order
 from enpire.store.episodes import FolderStore
 store = FolderStore(Path(sys.argv[2]))
 for seed in range(100_000):
@@ -201,7 +201,7 @@ for seed in range(100_000):
 def test_a_killed_writer_leaves_no_half_episode_after_the_sweep(tmp_path: Path) -> None:
     acknowledged: set[str] = set()
     for _ in range(3):
-        command = [sys.executable, "-c", _WRITER, str(Path(__file__).parent), str(tmp_path)]
+        command = [sys.executable, "-c", _WRITER, str(Path(__file__).parents[3]), str(tmp_path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout is not None
             acknowledged |= {writer.stdout.readline().strip() for _ in range(4)}

@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from store_samples import an_episode, an_order, ended, issued
 
 from enpire.errors import LedgerProblem, StorageFull
 from enpire.interfaces import Ledger
 from enpire.store import connection, records
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
+from tests.enpire.store.store_samples import an_episode, an_order, ended, issued
 
 
 @pytest.fixture
@@ -337,7 +337,7 @@ _APPENDER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from store_samples import an_episode, an_order, ended, issued
+from tests.enpire.store.store_samples import an_episode, an_order, ended, issued
 from enpire.store.ledger import SqliteLedger
 ledger = SqliteLedger(Path(sys.argv[2]))
 for _ in range(100_000):
@@ -353,7 +353,7 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(tmp_path: Path) -> N
     path = tmp_path / "ledger.db"
     told: list[list[str]] = []
     for turn in range(2):
-        command = [sys.executable, "-c", _APPENDER, str(Path(__file__).parent), str(path)]
+        command = [sys.executable, "-c", _APPENDER, str(Path(__file__).parents[3]), str(path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout is not None
             told += [writer.stdout.readline().split() for _ in range(3)]

@@ -7,12 +7,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from store_samples import a_closed_ledger, an_episode, an_order, ended, issued
 
 from enpire.errors import LedgerProblem
 from enpire.store import connection, durable, migrations
 from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.reading import Reading
+from tests.enpire.store.store_samples import a_closed_ledger, an_episode, an_order, ended, issued
 
 
 def _old_schema(path: Path, version: int) -> None:

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from store_samples import an_episode, an_order, ended, issued
 
 from enpire.errors import LedgerProblem
 from enpire.store import connection, records
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import ENDED, OPEN, Page, Reading, Tally
 from enpire.types import OUTCOME_KINDS, OutcomeKind, Start
+from tests.enpire.store.store_samples import an_episode, an_order, ended, issued
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from store_samples import a_recording, an_episode, an_order, ended, issued
 
 from enpire.store.episodes import ARRAYS, FACTS, PICTURES, FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.store.reconcile import Differences, compare
+from tests.enpire.store.store_samples import a_recording, an_episode, an_order, ended, issued
 
 
 @pytest.fixture

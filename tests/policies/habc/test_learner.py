@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 import torch
 
+from enpire.campaign.recipe import read_recipe
 from enpire.errors import FileProblem, LearningProblem
 from enpire.files import find, parse
 from enpire.interfaces import Foresees, ImprovementJob
-from enpire.recipe import read_recipe
 from enpire.store.arrays import unpack
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, EarlyStop, Observation
 from policies import flow_policy, foresight

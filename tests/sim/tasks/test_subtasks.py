@@ -10,7 +10,7 @@ import pytest
 
 from enpire import plugins
 from enpire.interfaces import MarksSubtasks, Task
-from enpire.metrics import retries
+from enpire.queries.metrics import retries
 from enpire.types import FloatArray, MaskArray
 from enpire.verifiers import VerifierPlan, judged_by
 from sim.rollouts import roll_out

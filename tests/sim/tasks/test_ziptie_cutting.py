@@ -10,7 +10,7 @@ import pytest
 
 from enpire.errors import UsageError
 from enpire.interfaces import Evidence, MarksSubtasks, Policy
-from enpire.metrics import retries
+from enpire.queries.metrics import retries
 from enpire.types import FloatArray, ImageArray, IntArray, Observation, Start
 from sim import cameras
 from sim.bimanual.kinematics import quaternion_of

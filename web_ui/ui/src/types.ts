@@ -1,4 +1,4 @@
-/** The documents of the API, as web_ui/documents.py and enpire/documents.py define them. */
+/** The documents of the API, as web_ui/documents.py and enpire/queries/models.py define them. */
 
 export type Phase =
   | "rollout" | "reset" | "verify" | "wait-order" | "wait-person" | "fault" | "stopped" | "offline";

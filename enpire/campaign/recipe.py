@@ -1,0 +1,99 @@
+"""The recipe: how to improve, as data. Its canonical form has a hash, which every version that it made carries."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from enpire.campaign.search_space import axis_of
+from enpire.errors import EnpireError, FileProblem, UsageError
+from enpire.files import canonical, find, parse, plain, read_yaml
+from enpire.interfaces import ChecksRecipe
+from enpire.plugins import make
+
+Setting = bool | int | float | str | tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """One way to improve a policy."""
+
+    name: str
+    learner: str
+    """Plug-in name of the learner, such as `habc`."""
+    settings: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
+    """What the learner reads; it refuses settings that it does not know."""
+    space: Mapping[str, tuple[bool | int | float | str, ...]] = field(
+        default_factory=dict[str, tuple[bool | int | float | str, ...]]
+    )
+    """Settings that agents may change: name -> [low, high, "linear" or "log"], or a list of choices."""
+
+    def __post_init__(self) -> None:
+        """Refuse a space that names what the recipe does not set, or that cannot be."""
+        for name, written in self.space.items():
+            if name not in self.settings:
+                raise ValueError(f"space names {name!r}, which is not among the settings; give it a value there.")
+            axis_of(name, written)
+
+    def mapping(self) -> dict[str, object]:
+        """As `ImprovementJob.recipe` carries it."""
+        return {"name": self.name, "learner": self.learner, "settings": plain(self.settings)}
+
+    @property
+    def hash(self) -> str:
+        """sha256 of learner and settings in canonical form; name and space do not count."""
+        return hashlib.sha256(canonical({"learner": self.learner, "settings": self.settings}).encode()).hexdigest()
+
+
+def read_recipe(name_or_path: str | Path) -> Recipe:
+    """A recipe by name (configs/recipes) or path; FileProblem says what is wrong where.
+
+    A file may say `like: NAME`: learner and settings are those of that recipe, with the file's own settings put over
+    them. The space is not taken over: what agents may change, each recipe says for itself.
+    """
+    path = find("recipes", name_or_path)
+    return parse(Recipe, _whole(path, ()), f"The recipe {path}")
+
+
+def settings_of[T](kind: type[T], recipe: Mapping[str, object]) -> T:
+    """The settings of `ImprovementJob.recipe` as a learner's dataclass; FileProblem for one unknown or not allowed."""
+    return parse(kind, recipe.get("settings", {}), f"The recipe {recipe.get('name')}, settings")
+
+
+def require_learner(recipe: Recipe) -> None:
+    """Ask the recipe's learner, where it can be asked, whether it will take the settings.
+
+    Raises:
+        EnpireError: there is no such learner, or it says what it refuses.
+    """
+    learner = make("learners", recipe.learner)
+    if not isinstance(learner, ChecksRecipe):
+        return
+    try:
+        learner.check(recipe.mapping())
+    except EnpireError:
+        raise
+    except Exception as problem:
+        raise UsageError(
+            f"`check` of the learner {recipe.learner!r} fails on the recipe {recipe.name}, where it should raise "
+            f"FileProblem or nothing: {problem}."
+        ) from problem
+
+
+def _whole(path: Path, asked: tuple[Path, ...]) -> Mapping[str, object]:
+    """The file's document with what it takes from the recipe that it is like."""
+    own = dict(read_yaml(path))
+    if "like" not in own:
+        return own
+    like, settings = own.pop("like"), own.get("settings", {})
+    if not isinstance(like, str) or path in asked:
+        raise FileProblem(f"The recipe {path}: like names another recipe, one that is not like this one.")
+    if not isinstance(settings, Mapping):
+        raise FileProblem(f"The recipe {path}, key 'settings' must be a mapping of keys to values.")
+    model = _whole(find("recipes", like), (*asked, path))
+    shared = cast("Mapping[str, object]", model.get("settings", {}))
+    merged = {**shared, **cast("Mapping[str, object]", settings)}
+    return {"learner": model.get("learner"), **own, "settings": merged}

@@ -1,0 +1,1 @@
+"""Episodes as datasets of other tools, both ways."""

@@ -1,0 +1,208 @@
+"""A dataset of another tool becomes episodes of a campaign: ordered, ended and stored like those of a station."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from enpire.campaign.state import JUDGED
+from enpire.datasets.lerobot_import import Imported, import_dataset
+from enpire.datasets.lerobot_tables import read_about
+from enpire.errors import FileProblem, UnknownName, UsageError
+from enpire.home import Home
+from enpire.ids import mint
+from enpire.interfaces import Task
+from enpire.plugins import load
+from enpire.queries import campaigns
+from enpire.store import durable, pictures, records
+from enpire.store.arrays import pack
+from enpire.store.connection import run
+from enpire.store.episodes import FolderStore, Recording
+from enpire.store.ledger import SqliteLedger
+from enpire.types import SOURCE_EXPERT, Episode, Order, OutcomeKind, Purpose, Start, TaskSpec
+
+STATION, POLICY = "imported", "imported"
+"""What their orders name: no station of the lab moved, and no version of the lab decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What an import did."""
+
+    campaign_id: str
+    episodes: int
+    demonstrations: int
+    known: int
+    """Left out, because the home has them under the same id, or the campaign has the same states and commands."""
+    not_finite: tuple[str, ...]
+    """Left out, because nothing can learn from a number that is infinite or not there."""
+    without_verdict: int
+    """Taken, but nothing can be learned from them."""
+
+
+def import_episodes(home: Home, root: Path, campaign: str, unsaid: OutcomeKind = "unknown") -> Taken:
+    """Take the episodes of a LeRobotDataset v3 into a campaign that is not running; the latest when it is empty.
+
+    What the cameras saw is kept beside them, as its video has it. Who held the robot and how decisions were cut comes
+    along; frames of a dataset that does not say are a teacher's, so that its episodes are demonstrations. `unsaid` is
+    the outcome of episodes that do not say theirs. What ran from hidden starts never was in a dataset, so all of them
+    count as from train starts.
+
+    Raises:
+        FileProblem: the dataset is damaged, or has another rate, other names or widths than the campaign's task.
+        UnknownName: the home has no such campaign.
+        LedgerProblem: the campaign is running.
+    """
+    with campaigns.open_records(home.root) as opened:
+        campaign_id = campaigns.find_campaign(opened, campaign)
+        view = campaigns.campaign_view(opened, campaign_id)
+        judged = _judged(opened, campaign_id)
+    spec = cast("Callable[[], Task]", load("tasks", view.task))().spec
+    _check_same_quantities(root, spec)
+    store, known, not_finite = FolderStore(home.episodes), 0, list[str]()
+    made: list[tuple[Recording, Imported]] = []
+    for index, one in enumerate(_fitting(root, spec)):
+        if not (np.isfinite(one.arrays.state).all() and np.isfinite(one.arrays.action).all()):
+            not_finite.append(one.uid)
+            continue
+        recording = _recording(one, index, campaign_id, view.task, len(view.rounds), unsaid)
+        if _has(store, one.uid) or _adds_nothing(recording.episode, judged):
+            known += 1
+            continue
+        judged[recording.episode.sha256] = recording.episode.outcome in JUDGED
+        made.append((recording, one))
+    if not made:
+        damaged = f" and {len(not_finite)} hold numbers that are not finite" if not_finite else ""
+        raise UsageError(f"{root} holds no episode to take: {known} are known already{damaged}.")
+    _keep(home, store, campaign_id, made)
+    episodes = [recording.episode for recording, _ in made]
+    return Taken(
+        campaign_id=campaign_id,
+        episodes=len(made),
+        demonstrations=sum(item.order.purpose == "demonstrate" for item in episodes),
+        known=known,
+        not_finite=tuple(not_finite),
+        without_verdict=sum(item.outcome not in JUDGED for item in episodes),
+    )
+
+
+def _judged(opened: campaigns.Records, campaign_id: str) -> dict[str, bool]:
+    """sha256 of the arrays of the campaign's episodes -> whether one with these arrays has a verdict."""
+    sql = "SELECT sha256, outcome FROM orders WHERE campaign_id = ? AND sha256 <> ''"
+    found: dict[str, bool] = {}
+    for sha256, outcome in run(opened.ledger.database, sql, (campaign_id,)):
+        found[sha256] = found.get(sha256, False) or outcome in JUDGED
+    return found
+
+
+def _adds_nothing(episode: Episode, judged: dict[str, bool]) -> bool:
+    """Whether the campaign has the same arrays; those without a verdict may come again with one (`unsaid`)."""
+    return episode.sha256 in judged and (judged[episode.sha256] or episode.outcome not in JUDGED)
+
+
+def _check_same_quantities(root: Path, spec: TaskSpec) -> None:
+    """FileProblem where the dataset says that its rate or its numbers are not the task's."""
+    about = read_about(root)
+    if not math.isclose(about.rate_hz, spec.rate_hz, rel_tol=0.01):
+        raise FileProblem(
+            f"{root} has {about.rate_hz:g} frames a second, the task {spec.name} {spec.rate_hz:g}: its commands would "
+            "run at another speed. Record at the task's rate, or import it into a campaign of its own task."
+        )
+    for key, bounds in (("observation.state", spec.state), ("action", spec.action)):
+        names, ours = about.names.get(key, ()), tuple(one.name for one in bounds)
+        if len(names) != len(ours) or _only_count(names) or _only_count(ours):
+            continue
+        for place, (theirs, our) in enumerate(zip(names, ours, strict=True)):
+            if theirs != our:
+                raise FileProblem(
+                    f"{root} calls number {place} of {key} {theirs!r}, the task {spec.name} {our!r}. If they are "
+                    f"the same quantities, write {list(ours)} as the names of {key} in its meta/info.json; otherwise "
+                    "import it into a campaign of its own task."
+                )
+
+
+def _only_count(names: Sequence[str]) -> bool:
+    """Whether names say no more than their order does, such as joint_0, joint_1."""
+    first = re.fullmatch(r"(\D*)(\d+)(\D*)", names[0]) if names else None
+    if first is None:
+        return False
+    stem, count, end = first.groups()
+    return tuple(names) == tuple(f"{stem}{int(count) + n:0{len(count)}}{end}" for n in range(len(names)))
+
+
+def _keep(home: Home, store: FolderStore, campaign_id: str, made: list[tuple[Recording, Imported]]) -> None:
+    """Orders first, then the files, then their ends: a cut import leaves open orders and no episode that counts."""
+    ledger = SqliteLedger(home.ledger)
+    whole: list[Recording] = []
+    try:
+        for recording, one in made:
+            whole.append(_with_pictures(store, recording, one))
+        orders = [records.order_body(item.episode.order) for item in whole]
+        ends = [records.episode_body(item.episode) for item in whole]
+        ledger.append([(records.ORDER_ISSUED, {"campaign_id": campaign_id, "orders": orders})])
+        folders = store.put_many(whole)
+        for folder, (_, one) in zip(folders, made, strict=True):
+            if one.figures:
+                durable.write(folder / "figures.json", json.dumps(dict(one.figures)).encode())
+        ledger.append([(records.ORDERS_ENDED, {"campaign_id": campaign_id, "episodes": ends})])
+    finally:
+        for item in whole:
+            if item.pictures is not None:
+                item.pictures.unlink(missing_ok=True)  # those that the store did not take
+        ledger.close()
+
+
+def _with_pictures(store: FolderStore, recording: Recording, one: Imported) -> Recording:
+    if one.pictures is None:
+        return recording
+    order = recording.episode.order
+    path = durable.staged_name(store.folder(order.order_id, order.campaign_id))
+    durable.make_folder(path.parent)
+    digest = pictures.keep(path, one.pictures())
+    return replace(recording, episode=replace(recording.episode, pictures_sha256=digest), pictures=path)
+
+
+def _fitting(root: Path, spec: TaskSpec) -> Iterator[Imported]:
+    for one in import_dataset(root, SOURCE_EXPERT):
+        found = (one.arrays.state.shape[1], one.arrays.action.shape[1])
+        if found != (spec.state_dim, spec.action_dim):
+            raise FileProblem(
+                f"{one.uid} of {root} has state and action widths {found}, the task {spec.name} has "
+                f"{(spec.state_dim, spec.action_dim)}; import it into a campaign of its own task."
+            )
+        yield one
+
+
+def _has(store: FolderStore, uid: str) -> bool:
+    try:
+        return store.folder(uid).is_dir()
+    except (UnknownName, FileProblem):
+        return False
+
+
+def _recording(  # noqa: PLR0913 - an order's facts
+    one: Imported, index: int, campaign_id: str, task: str, round_: int, unsaid: OutcomeKind
+) -> Recording:
+    taught = bool((one.arrays.source == SOURCE_EXPERT).all())
+    purpose: Purpose = "demonstrate" if taught else "collect"
+    order = Order(
+        order_id=mint(), campaign_id=campaign_id, station=STATION, task=task, policy_id=POLICY,
+        start=Start(split="train", index=index, values=(), seed=0), purpose=purpose, round=round_,
+        supervised=bool(np.isin(one.arrays.source, (1,)).any()),
+    )  # fmt: skip
+    data = pack(one.arrays)
+    outcome = unsaid if one.outcome == "unknown" else one.outcome
+    episode = Episode(
+        order=order, outcome=outcome, cause="", confidence=float(outcome in JUDGED),
+        ran_policy_id=POLICY, ticks=len(one.arrays.action), began_s=0.0, ended_s=0.0,
+        sha256=hashlib.sha256(data).hexdigest(),
+    )  # fmt: skip
+    return Recording(episode=episode, arrays_file=data)

@@ -1,0 +1,118 @@
+"""Pictures of episodes: as their station recorded them, or taken while a simulated one runs again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast
+
+from enpire.errors import EnpireError, UsageError
+from enpire.files import parse
+from enpire.fleet.local import station_files
+from enpire.home import Home
+from enpire.interfaces import Ledger, Task
+from enpire.plugins import load, make
+from enpire.station.station_file import StationFile
+from enpire.store import pictures
+from enpire.store.episodes import FolderStore
+from enpire.types import Episode
+
+
+class Replayed(Protocol):
+    """What a replay gives; see sim/replay.py."""
+
+    pictures: Mapping[int, pictures.Seen]
+    largest_difference: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Film:
+    """The pictures of one episode that was run again."""
+
+    path: Path
+    """The file in which they lie now."""
+    count: int
+    largest_difference: float
+    """Of the sensors between recording and replay; 0 when exact."""
+    why: str
+    """Why there are none; empty when there are."""
+
+
+def film(home: Home, ledger: Ledger, order_id: str) -> Film:
+    """Replay one episode of a simulated station and keep the pictures beside its arrays.
+
+    Raises:
+        UsageError: a real robot recorded it; no film can be made afterwards.
+    """
+    store = FolderStore(home.episodes)
+    episode = store.get(order_id)
+    driver, seed = _simulation(ledger, home, episode)
+    task = cast("Task", make("tasks", episode.order.task))
+    replay = cast("Callable[[Task, int, Episode], Replayed]", load("replays", driver))
+    again = replay(task, seed, episode)
+    path = store.folder(order_id, episode.order.campaign_id) / pictures.TAKEN_AGAIN
+    if again.pictures:
+        pictures.keep(path, again.pictures, "jpg")
+    count = sum(len(seen) for seen in again.pictures.values())
+    return Film(path=path, count=count, largest_difference=again.largest_difference, why=again.why)
+
+
+def frames(home: Home, ledger: Ledger, episode: Episode) -> Iterator[pictures.Seen]:
+    """camera -> picture before every command of an episode: as recorded, or taken while it runs again in simulation.
+
+    Raises:
+        UsageError: nothing was recorded with it and it cannot run again, or not to the same sensor values.
+    """
+    folder = FolderStore(home.episodes).folder(episode.order.order_id, episode.order.campaign_id)
+    if episode.pictures_sha256:
+        recorded = pictures.Pictures(folder / pictures.NAME)
+        return (
+            {camera: recorded.picture(camera, tick) for camera in recorded.cameras} for tick in range(episode.ticks)
+        )
+    driver, seed = _simulation(ledger, home, episode)
+    make_frames = cast("Callable[[Task, int, Episode], Iterator[pictures.Seen]]", load("films", driver))
+    return make_frames(cast("Task", make("tasks", episode.order.task)), seed, episode)
+
+
+def film_or_reason(home: Home, ledger: Ledger, order_id: str) -> str:
+    """Make the film of an episode; why there is none, in one sentence, or nothing."""
+    try:
+        return film(home, ledger, order_id).why
+    except EnpireError as problem:
+        return str(problem)
+
+
+def _simulation(ledger: Ledger, home: Home, episode: Episode) -> tuple[str, int]:
+    driver, seed = _station(ledger, home, episode)
+    if driver != "mujoco":
+        raise UsageError(
+            f"Episode {episode.order.order_id} was recorded by a {driver} robot, not a simulation: it cannot run again."
+        )
+    return driver, seed
+
+
+def station_seeds(ledger: Ledger, home: Home, campaign_id: str) -> Mapping[str, int]:
+    """Station -> seed of the simulated ones that a campaign started itself; none for a campaign that is not its own."""
+    return {file.name: file.seed for file in _stations(ledger, home, campaign_id) if file.driver == "mujoco"}
+
+
+def _station(ledger: Ledger, home: Home, episode: Episode) -> tuple[str, int]:
+    """(driver, seed) of the station that recorded an episode: from the campaign that started it."""
+    for file in _stations(ledger, home, episode.order.campaign_id):
+        if file.name == episode.order.station:
+            return file.driver, file.seed
+    raise UsageError(
+        f"Episode {episode.order.order_id} was recorded by {episode.order.station}, which its campaign did not start "
+        "itself, so its seed is not known and it cannot run again."
+    )
+
+
+def _stations(ledger: Ledger, home: Home, campaign_id: str) -> list[StationFile]:
+    from enpire.campaign.campaign import Campaign
+
+    for event in ledger.events(kinds=("campaign started",)):
+        if event.body["campaign_id"] == campaign_id and "campaign" in event.body:
+            return station_files(parse(Campaign, event.body["campaign"], "The campaign in the ledger"), home)
+    return []

@@ -1,0 +1,187 @@
+"""Episodes to LeRobotDataset v3, the format that other tools of the field read; `lerobot_import` is the way back.
+
+Exported with the standard keys (`observation.state`, the same as `observation.environment_state` because LeRobot's ACT
+and Diffusion insist on that or on a picture, `action`, `next.reward`, `next.done`, `next.success`,
+`intervention`, task), with what makes the way back exact (`next.state`, `source`, `chunk`, `episode_uid`, `outcome`),
+and with what HABC's critics thought (`p_v`, `V_e`, `g`, 0 where `judged` is false). Pictures, where asked for, are
+`observation.images.<camera>`, as videos in LeRobot's own codec.
+A LeRobotDataset is not crash-safe while it is written, so it is written under a hidden name and renamed when complete.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from enpire.datasets.lerobot_video import IMAGES
+from enpire.errors import FileProblem, MissingExtra, UsageError
+from enpire.store import durable
+from enpire.store.arrays import decision_of
+from enpire.store.pictures import Seen
+from enpire.types import SOURCE_HUMAN, Bounds, Episode, ImageArray, TaskSpec
+
+FORMAT = "v3.0"
+FIGURES = ("p_v", "V_e", "g")
+"""What HABC's critics say about every decision: chance of success, minus decisions to come, gate."""
+Figures = Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What goes into a dataset beside the arrays of an episode."""
+
+    figures: Callable[[Episode], Figures] = lambda _: {}
+    """What the critics thought of its decisions, where they did."""
+    pictures: Callable[[Episode], Iterator[Seen]] = lambda _: repeat({})
+    """camera -> picture before every command, the same cameras and sizes for all; nothing without cameras."""
+
+
+def export_dataset(episodes: Iterable[Episode], spec: TaskSpec, target: Path, beside: Beside | None = None) -> int:
+    """Write episodes (with arrays) as one dataset at `target`, which appears when it is complete; returns how many.
+
+    UsageError when `target` exists or nothing was recorded; FileProblem when an episode does not fit the task;
+    MissingExtra without LeRobot.
+    """
+    if target.exists():
+        raise UsageError(f"{target} exists already: name a new folder for the dataset.")
+    staged = durable.stage_folder(target)
+    try:
+        written = _write(episodes, spec, staged / "dataset", beside or Beside())
+        for file in sorted((staged / "dataset").rglob("*")):
+            durable.sync(file)
+        durable.reveal([(staged / "dataset", target)])
+    finally:
+        shutil.rmtree(staged)
+    return written
+
+
+def _write(episodes: Iterable[Episode], spec: TaskSpec, root: Path, beside: Beside) -> int:
+    dataset: Any = None
+    written = 0
+    try:
+        for episode in episodes:
+            seen = beside.pictures(episode)
+            first = next(seen)
+            if dataset is None:
+                dataset = _create(spec, root, first)
+            wanted = {key: tuple(of["shape"]) for key, of in dataset.features.items() if key.startswith(IMAGES)}
+            frames = _frames(episode, spec, beside.figures(episode))
+            for frame, now in zip(frames, chain([first], seen), strict=False):
+                images = {f"{IMAGES}{camera}": image for camera, image in now.items()}
+                _check_same(episode, {key: image.shape for key, image in images.items()}, wanted)
+                dataset.add_frame(frame | images)
+            dataset.save_episode()
+            written += 1
+    finally:
+        if dataset is not None:
+            # Otherwise its threads and its files come back after their folder was removed.
+            dataset.clear_episode_buffer()
+            dataset.finalize()
+    if not written:
+        raise UsageError("There is no recorded episode to export; the filter may be too narrow.")
+    return written
+
+
+def _check_same(episode: Episode, found: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]]) -> None:
+    if found != wanted:
+        raise FileProblem(
+            f"Episode {episode.order.order_id} has the pictures {dict(found)}, the first one {dict(wanted)}; export "
+            "episodes of the same cameras."
+        )
+
+
+def _create(spec: TaskSpec, root: Path, seen: Seen) -> Any:
+    if spec.rate_hz != round(spec.rate_hz):
+        raise UsageError(f"LeRobotDataset needs a whole number of frames a second; {spec.name} runs at {spec.rate_hz}.")
+    os.environ.setdefault("SVT_LOG", "1")  # the encoder of LeRobot's codec speaks only of errors
+    try:
+        from datasets import disable_progress_bars  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+        from lerobot.datasets.lerobot_dataset import LeRobotDataset  # pyright: ignore[reportMissingTypeStubs]
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"Exporting needs LeRobot ({error}): pip install 'enpire[lerobot]'.") from error
+    disable_progress_bars()  # one bar per episode says nothing
+    maker = cast(Any, LeRobotDataset)
+    return maker.create(
+        repo_id=f"enpire/{spec.name}",
+        fps=round(spec.rate_hz),
+        features=_features(spec) | {f"{IMAGES}{camera}": _filmed(image) for camera, image in seen.items()},
+        root=root,
+        robot_type=spec.name,
+        use_videos=bool(seen),
+        streaming_encoding=bool(seen),
+        # A full queue would drop pictures and keep their rows; an episode never has more.
+        encoder_queue_maxsize=spec.limit_ticks + 1,
+        video_backend="pyav",
+    )
+
+
+def _filmed(image: ImageArray) -> dict[str, object]:
+    return {"dtype": "video", "shape": image.shape, "names": ["height", "width", "channels"]}
+
+
+def _features(spec: TaskSpec) -> dict[str, dict[str, object]]:
+    one = {"shape": (1,), "names": None}
+    return {
+        "observation.state": _vector(spec.state),
+        "observation.environment_state": _vector(spec.state),
+        "action": _vector(spec.action),
+        "next.state": _vector(spec.state),
+        "next.reward": {"dtype": "float32", **one},
+        "next.done": {"dtype": "bool", **one},
+        "next.success": {"dtype": "bool", **one},
+        "intervention": {"dtype": "bool", **one},
+        "complementary_info.is_intervention": {"dtype": "float32", **one},
+        "source": {"dtype": "int64", **one},
+        "chunk": {"dtype": "int64", **one},
+        "judged": {"dtype": "bool", **one},
+        **{name: {"dtype": "float32", **one} for name in FIGURES},
+        "episode_uid": {"dtype": "string", **one},
+        "outcome": {"dtype": "string", **one},
+    }
+
+
+def _vector(bounds: Sequence[Bounds]) -> dict[str, object]:
+    return {"dtype": "float32", "shape": (len(bounds),), "names": [one.name for one in bounds]}
+
+
+def _frames(episode: Episode, spec: TaskSpec, figures: Figures) -> Iterator[dict[str, object]]:
+    recorded = episode.arrays
+    uid = episode.order.order_id
+    if recorded is None or not len(recorded.action):
+        raise FileProblem(f"Episode {uid} has no recorded frame; a dataset holds recorded episodes only.")
+    if (recorded.state.shape[1], recorded.action.shape[1]) != (spec.state_dim, spec.action_dim):
+        raise FileProblem(
+            f"Episode {uid} has state {recorded.state.shape} and action {recorded.action.shape}; the task {spec.name} "
+            f"has {spec.state_dim} state and {spec.action_dim} action numbers."
+        )
+    last, decisions = len(recorded.action) - 1, decision_of(recorded.chunk)
+    for tick, (action, source) in enumerate(zip(recorded.action, recorded.source, strict=True)):
+        won = tick == last and episode.outcome == "success"
+        human = bool(source == SOURCE_HUMAN)
+        decision = int(decisions[tick])
+        judged = decision < min(len(figures.get(name, ())) for name in FIGURES)
+        yield {
+            "judged": np.array([judged]),
+            **{name: np.array([figures[name][decision] if judged else 0.0], np.float32) for name in FIGURES},
+            "observation.state": recorded.state[tick],
+            "observation.environment_state": recorded.state[tick],
+            "action": action,
+            "next.state": recorded.state[tick + 1],
+            "next.reward": np.array([won], np.float32),
+            "next.done": np.array([tick == last]),
+            "next.success": np.array([won]),
+            "intervention": np.array([human]),
+            "complementary_info.is_intervention": np.array([human], np.float32),
+            "source": np.array([source], np.int64),
+            "chunk": np.array([recorded.chunk[tick]], np.int64),
+            "episode_uid": uid,
+            "outcome": episode.outcome,
+            "task": spec.instruction,
+        }

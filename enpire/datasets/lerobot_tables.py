@@ -1,0 +1,182 @@
+"""The files of a LeRobotDataset v3 without its pictures: what they say, or one sentence about what does not fit.
+
+Reading goes to the files directly: LeRobot's own loader would ask the Hub when a file is broken.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from enpire.datasets.lerobot_export import FORMAT
+from enpire.errors import FileProblem, MissingExtra
+from enpire.types import FloatArray, IntArray
+
+Column = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What meta/info.json says."""
+
+    said: Mapping[str, object]
+    rate_hz: float
+    names: Mapping[str, tuple[str, ...]]
+    """LeRobot's key -> how the dataset calls its numbers, in order; only keys whose numbers it names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The columns of a dataset, or of some of its frames; what a cell lacks (null) is NaN among numbers."""
+
+    root: Path
+    columns: Mapping[str, Column]
+
+    @classmethod
+    def read(cls, root: Path) -> Table:
+        """All of data/, file by file; FileProblem when one cannot be read or has other columns than the first."""
+        files = sorted((root / "data").rglob("*.parquet"))
+        if not files:
+            raise FileProblem(f"{root} has no parquet file below data: it is not a complete LeRobotDataset.")
+        pieces = [_piece(file) for file in files]
+        for file, piece in zip(files, pieces, strict=True):
+            for name in sorted(piece.keys() ^ pieces[0].keys()):
+                has, lacks = (file, files[0]) if name in piece else (files[0], file)
+                raise FileProblem(
+                    f"{has} has a column {name}, {lacks} has none; keep such recordings in datasets of their own."
+                )
+        try:
+            return cls(root=root, columns={name: np.concatenate([one[name] for one in pieces]) for name in pieces[0]})
+        except ValueError as error:
+            raise FileProblem(
+                f"The parquet files of {root} hold different things in the same column: {error}."
+            ) from error
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is such a column."""
+        return name in self.columns
+
+    def __len__(self) -> int:
+        """Frames."""
+        return len(self.columns["episode_index"])
+
+    def at(self, rows: IntArray) -> Table:
+        """These frames."""
+        return Table(root=self.root, columns={name: column[rows] for name, column in self.columns.items()})
+
+    def vectors(self, name: str) -> FloatArray:
+        """A column of lists of numbers (frames, numbers). LeRobot writes a list of one as the number alone."""
+        found = self._floats(name, np.float32)
+        if found.ndim == 1:
+            found = found[:, None]
+        if found.ndim != 2:
+            raise FileProblem(f"{name} of {self.root} must be a list of numbers in every frame, not lists of lists.")
+        return found
+
+    def numbers(self, name: str) -> npt.NDArray[np.float64]:
+        """A column with one number or truth value in a frame (frames,)."""
+        found = self._floats(name, np.float64)
+        if found.size != len(found):
+            raise FileProblem(f"{name} of {self.root} must be one number in every frame, not a list.")
+        return found.reshape(-1)
+
+    def whole(self, name: str) -> npt.NDArray[np.int64]:
+        """A column with one whole number in a frame (frames,)."""
+        found = self.numbers(name)
+        if not (np.isfinite(found) & (found == np.rint(found)) & (np.abs(found) < 2**31)).all():
+            raise FileProblem(f"{name} of {self.root} must be a whole number below 2^31 in every frame.")
+        return found.astype(np.int64)
+
+    def _floats(self, name: str, dtype: type[np.floating[Any]]) -> Column:
+        try:
+            if self.columns[name].dtype.kind not in "biufO":
+                raise TypeError
+            return self.columns[name].astype(dtype)
+        except (TypeError, ValueError) as error:
+            raise FileProblem(
+                f"{name} of {self.root} must be numbers, as many in every frame; some frames hold something else."
+            ) from error
+
+
+def read_about(root: Path) -> About:
+    """`meta/info.json`; FileProblem names what is missing."""
+    path = root / "meta" / "info.json"
+    try:
+        said: object = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise FileProblem(f"{path} cannot be read: {error}. It must be a LeRobotDataset {FORMAT}.") from error
+    if not isinstance(said, dict):
+        raise FileProblem(f"{path} must be a JSON object.")
+    info = cast("dict[str, object]", said)
+    if info.get("codebase_version") != FORMAT:
+        raise FileProblem(f"{root} is LeRobotDataset {info.get('codebase_version')}; only {FORMAT} can be read.")
+    rate, features = info.get("fps"), info.get("features")
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not (0 < rate < math.inf):
+        raise FileProblem(f"{path} must say how many frames a second there are, as a number above 0, not fps {rate!r}.")
+    if not isinstance(features, dict) or not all(isinstance(one, dict) for one in cast("Any", features).values()):
+        raise FileProblem(f"{path} must say under features what each column is.")
+    named = {key: _names(one.get("names")) for key, one in cast("dict[str, dict[str, object]]", features).items()}
+    return About(said=info, rate_hz=float(rate), names={key: names for key, names in named.items() if names})
+
+
+def _names(said: object) -> tuple[str, ...]:
+    """Names of numbers in a list, in a list under one heading ({"motors": [...]}) or with their places ({"x": 0})."""
+    if isinstance(said, dict):
+        items = cast("dict[str, object]", said)
+        if sorted(map(repr, items.values())) == sorted(map(repr, range(len(items)))):
+            return tuple(sorted(items, key=lambda name: cast("int", items[name])))
+        (said,) = items.values() if len(items) == 1 else (None,)
+    listed = cast("list[object]", said) if isinstance(said, list) else []
+    return tuple(name for name in listed if isinstance(name, str)) if all(isinstance(n, str) for n in listed) else ()
+
+
+def read_instructions(root: Path) -> Mapping[int, str]:
+    """task_index -> the task in words; FileProblem where meta/tasks.parquet does not say so."""
+    path = root / "meta" / "tasks.parquet"
+    table = _columns(path)
+    words = next((table[name] for name in ("task", "__index_level_0__") if name in table), None)
+    if words is None or "task_index" not in table:
+        raise FileProblem(f"{path} must have the columns task_index and task; it has {sorted(table)}.")
+    return dict(zip(cast("list[int]", table["task_index"]), map(str, words), strict=True))
+
+
+def places(root: Path) -> Iterator[Mapping[str, object]]:
+    """The rows of meta/episodes, without the statistics; none where a dataset has no such file."""
+    for file in sorted((root / "meta" / "episodes").rglob("*.parquet")):
+        columns = _columns(file, without="stats/")
+        for row in zip(*columns.values(), strict=True):
+            yield dict(zip(columns, row, strict=True))
+
+
+def _piece(file: Path) -> dict[str, Column]:
+    return {name: _column(listed) for name, listed in _columns(file).items()}
+
+
+def _column(listed: list[object]) -> Column:
+    try:
+        return np.asarray(listed)
+    except ValueError:  # lists of different lengths, or some missing: refused where somebody asks for numbers
+        return np.fromiter(listed, object, len(listed))
+
+
+def _columns(file: Path, without: str | None = None) -> dict[str, list[object]]:
+    """The columns of one file, but for those whose names begin with `without`."""
+    try:
+        import pyarrow  # pyright: ignore[reportMissingTypeStubs]
+        from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]
+    except ModuleNotFoundError as missing:
+        raise MissingExtra(f"LeRobot's files need pyarrow ({missing}): pip install 'enpire[lerobot]'.") from missing
+    reader, broken = cast("Any", parquet), cast("type[Exception]", cast("Any", pyarrow).ArrowException)
+    try:
+        names = [name for name in reader.read_schema(file).names if without is None or not name.startswith(without)]
+        table = reader.read_table(file, columns=names)
+    except (broken, OSError) as error:
+        raise FileProblem(f"{file} cannot be read: {error}. A recording that was killed leaves such files.") from error
+    return {name: table[name].to_pylist() for name in names}

@@ -1,0 +1,1 @@
+"""What counts as better: evidence, intervals, the gate's decision."""

@@ -1,0 +1,1 @@
+"""What is true now, for those who watch."""

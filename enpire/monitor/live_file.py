@@ -1,0 +1,173 @@
+"""A running lab seen from another process: `enpire serve` beside `enpire run` in the same home.
+
+The loop writes down where it stands, only while somebody looks. Who looks reads that, leaves commands in the inbox as
+everybody does, and learns from the ledger what became of them. A reader that dies or hangs is no concern of the loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from enpire.errors import EnpireError, FileProblem
+from enpire.files import parse, plain
+from enpire.home import Home
+from enpire.monitor.lab_snapshot import LabSnapshot
+from enpire.monitor.live_lab import FATES, Watched
+from enpire.queries import campaigns
+
+WRITE_EVERY_S = 0.25
+LOOK_EVERY_S = 0.1
+DRIVEN_EVERY_S = 0.5
+"""How often a reader asks whether a loop runs at all, and says that it looks."""
+LOOKED_S = 5.0
+"""Who looked is taken to look for so long."""
+LARGEST = 8 * 2**20
+"""Bytes of a snapshot that are read."""
+SILENT = "the loop has not said yet where it stands"
+
+
+def _looked_at(home: Home) -> Path:
+    return home.root / "looked_at"
+
+
+def _now(home: Home) -> Path:
+    return home.root / "now.json"
+
+
+class Told:
+    """The loop's side: a `View` that keeps the newest snapshot in one file of the home."""
+
+    def __init__(self, home: Home) -> None:
+        """Nothing is written before somebody looks."""
+        self._home = home
+        self._written_s = -WRITE_EVERY_S
+
+    def update(self, snapshot: LabSnapshot) -> None:
+        """Write the lab as it is now, unless nobody looks; for a moment only, so nothing is synced."""
+        now_s = time.monotonic()
+        if now_s < self._written_s + WRITE_EVERY_S:
+            return
+        self._written_s = now_s
+        path = _now(self._home)
+        staged = path.with_name(f".{path.name}")
+        with contextlib.suppress(OSError):  # where it cannot be written, readers see it grow old and say so
+            if time.time() - _looked_at(self._home).stat().st_mtime < LOOKED_S:
+                staged.write_text(json.dumps(plain(snapshot)), encoding="utf-8")
+                staged.replace(path)
+
+    def note(self, kind: str, body: Mapping[str, object]) -> None:
+        """Events are read from the ledger."""
+
+
+class Beside:
+    """The reader's side: while entered, a thread feeds `watched` with the lab that another process runs here."""
+
+    def __init__(self, home: Home, watched: Watched) -> None:
+        """No lab runs, until one is seen."""
+        self._home = home
+        self._watched = watched
+        self._read = 0
+        """seq of the newest event that was noted."""
+        self._file = (0, 0)
+        """Which snapshot was seen: time of writing and inode."""
+        self._begun: LabSnapshot | None = None
+        """The campaign that runs as the ledger knows it; what is shown until the loop says more."""
+        self._asked_s = -DRIVEN_EVERY_S
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="beside", daemon=True)
+        watched.update(None)
+
+    def __enter__(self) -> Self:
+        """Begin to look."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        """Look no longer."""
+        self._ended.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while not self._ended.wait(LOOK_EVERY_S):
+            try:
+                self.look()
+            except (EnpireError, OSError) as problem:
+                self._begun = None
+                self._watched.update(LabSnapshot(home=str(self._home.root), phase_text=str(problem)))
+
+    def look(self) -> None:
+        """Show what changed since the last look.
+
+        Raises:
+            EnpireError, OSError: the ledger cannot be read.
+        """
+        if not self._home.ledger.is_file():
+            return
+        now_s = time.monotonic()
+        if now_s >= self._asked_s + DRIVEN_EVERY_S:
+            self._asked_s = now_s
+            _looked_at(self._home).touch()
+            self._ask_who_runs()
+        self._read_commands()
+        if self._begun is not None:
+            self._read_snapshot(self._begun)
+
+    def _ask_who_runs(self) -> None:
+        """Whether a loop drives a campaign of this home; what an earlier one wrote down is not shown for its state."""
+        if not campaigns.is_driven(self._home.root):
+            self._begun = None
+            self._watched.update(None)
+        elif self._begun is None:
+            self._begun, self._file = self._latest(), self._stamp()
+            self._watched.update(self._begun)
+
+    def _latest(self) -> LabSnapshot | None:
+        """What the ledger says of the campaign that runs; None before it has begun."""
+        with campaigns.open_records(self._home.root) as records:
+            past = campaigns.history(records, campaigns.latest_begun(records), campaigns.MARKS)
+        if not past.campaign_id or past.ended is not None:
+            return None
+        name, task = str(past.started.get("name", "")), str(past.started.get("task", ""))
+        return LabSnapshot(
+            campaign_id=past.campaign_id, campaign_name=name, task=task, phase_text=SILENT, home=str(self._home.root)
+        )
+
+    def _stamp(self) -> tuple[int, int]:
+        try:
+            found = _now(self._home).stat()
+        except FileNotFoundError:
+            return (0, 0)
+        return found.st_mtime_ns, found.st_ino
+
+    def _read_snapshot(self, begun: LabSnapshot) -> None:
+        stamp, path = self._stamp(), _now(self._home)
+        if stamp == self._file:
+            return
+        self._file = stamp
+        with path.open("rb") as file:
+            data = file.read(LARGEST)
+        try:
+            seen = parse(LabSnapshot, json.loads(data), f"{path}, where the loop says how it stands,")
+        except (ValueError, RecursionError, FileProblem) as problem:
+            self._watched.update(replace(begun, phase_text=f"its state cannot be read: {problem}"))
+            return
+        stations = tuple(replace(line, cameras=()) for line in seen.stations)  # pictures stay in the loop's process
+        self._watched.update(replace(seen, stations=stations))
+
+    def _read_commands(self) -> None:
+        with campaigns.open_records(self._home.root) as records:
+            newest = records.reading.tail(1)
+            seq = newest[0].seq if newest else 0
+            if not self._read:
+                self._read = seq
+            events = list(records.ledger.events(after=self._read, kinds=tuple(FATES))) if seq > self._read else []
+        for event in events:
+            self._watched.note(event.kind, event.body)
+        self._read = max(seq, events[-1].seq if events else 0)

@@ -1,0 +1,273 @@
+"""The terminal while a campaign runs: one live screen, or one plain line per notable event when nobody watches."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, RoundLine, StationLine
+from enpire.queries.models import weighed
+from enpire.wording import counted
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+    from rich.table import Table
+
+REFRESH_S = 0.25
+QUIET_S = 10.0
+"""Without a screen: after so many silent seconds a line says where the campaign stands."""
+
+
+class TerminalView:
+    """Draws the lab for the person who started it; a `View` of `enpire.service`."""
+
+    def __init__(self, campaign_name: str, goal: float, budget_s: float, home: Path, out: TextIO | None = None) -> None:
+        """Draw on `out` (stderr when left out, so that stdout stays free); lines only when it is not a terminal."""
+        self._out = out or sys.stderr
+        self._title = f"{campaign_name}: to {goal:.1%} confirmed success"
+        self._budget_s = budget_s
+        self._home = home
+        self._began_s = time.monotonic()
+        self._drawn_s = self._said_s = 0.0
+        self._live: Live | None = None
+        self._events: list[str] = []
+        if self._out.isatty():
+            self._live = self._open()
+        else:
+            self._say(f"{self._title}; files go to {home}")
+
+    def update(self, snapshot: LabSnapshot) -> None:
+        """Show the lab as it is now; draws at most four times a second."""
+        now = time.monotonic()
+        if self._live is not None and now - self._drawn_s >= REFRESH_S:
+            self._drawn_s = now
+            self._live.update(screen(self._title, snapshot, self._events), refresh=True)
+        elif self._live is None and now - self._said_s >= QUIET_S:
+            self._say(standing(snapshot))
+
+    def note(self, kind: str, body: Mapping[str, object]) -> None:
+        """Tell an event, if a person wants to know it."""
+        line = told(kind, body)
+        if not line:
+            return
+        self._events = [*self._events[-5:], f"{clock(time.monotonic() - self._began_s)}  {line}"]
+        if self._live is None:
+            self._say(line)
+
+    def close(self) -> None:
+        """Leave the last screen standing. Allowed twice."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _open(self) -> Live:
+        from rich.console import Console
+        from rich.live import Live
+
+        console: Console = Console(file=self._out)
+        live = Live(console=console, auto_refresh=False, transient=False)
+        live.start()
+        return live
+
+    def _say(self, line: str) -> None:
+        self._said_s = time.monotonic()
+        print(f"{clock(self._said_s - self._began_s)}  {line}", file=self._out, flush=True)
+
+
+def told(kind: str, body: Mapping[str, object]) -> str:
+    """One line about a notable event; empty for the rest."""
+    teller = _TELLERS.get(kind)
+    if kind == "gate decided":
+        body = {**body, "evidence": body.get(weighed(str(body.get("reason")))), "why": body.get("why", "")}
+    return teller.format_map(_Facts(body)).rstrip(": ") if teller else ""
+
+
+_TELLERS: Mapping[str, str] = {
+    "campaign started": "campaign {campaign_id} begins",
+    "campaign resumed": "campaign {campaign_id} goes on",
+    "campaign paused": "paused by {by}: {why}",
+    "person judged": "{by} judged episode {order_id}: {outcome}",
+    "campaign continued": "continued by {by}",
+    "campaign ended": "campaign ended: {reason}",
+    "station joined": "station {station} joined with {lanes}",
+    "station left": "station {station} left: {cause}",
+    "station held": "station {station} holds still again: {verb} by {by}; `enpire campaign resume --stations` ends it",
+    "orders found": "{episodes} that had ended as unknown: found at their station",
+    "episode refused": "an episode of {station} was refused: {why}",
+    "learner started": "round {round}: {learner} learns from {episodes}",
+    "learner ended": "learned {policy_id} in {seconds} s",
+    "learner failed": "the learner failed: {why}",
+    "base measured": "base policy {policy_id}: {successes} of {n} succeed [{low}, {high}]",
+    "gate opened": "gate {k}: candidate {candidate} against champion {champion}",
+    "gate decided": (
+        "gate: {decision} ({reason}), +{wins} -{losses} of {pairs} pairs, {evidence} of {log_need} nats: {why}"
+    ),
+    "deployed": "deployed {policy_id}: {reason}",
+    "rolled back": "rolled back to {to}: {reason}",
+    "confirm opened": "confirming {policy_id} on {n} fresh starts",
+    "confirmed": "confirmation of {policy_id}: {successes} of {n} [{low}, {high}], passed: {passed}",
+    "command accepted": "command of {by}: {verb} {station}",
+    "command refused": "command of {by} refused: {verb}: {why}",
+}
+
+
+class _Facts(dict[str, str]):
+    """An event's fields as people read them; a missing one is a dash, not an error in the middle of a night."""
+
+    def __init__(self, body: Mapping[str, object]) -> None:
+        super().__init__({key: _short(value) for key, value in body.items()})
+        for noun in ("lane", "episode"):
+            if (count := self.get(f"{noun}s", "")).isdigit():
+                self[f"{noun}s"] = counted(int(count), noun)
+
+    def __missing__(self, key: str) -> str:
+        return "-"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, list):
+        return str(len(value))  # pyright: ignore[reportUnknownArgumentType]
+    written = str(value)
+    return written[:12] if len(written) == 64 else written
+
+
+def clock(seconds: float) -> str:
+    """Seconds as minutes:seconds, with hours when there are any."""
+    minutes, rest = divmod(int(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes:02}:{rest:02}"
+
+
+def standing(snapshot: LabSnapshot) -> str:
+    """Where the campaign stands, on one line."""
+    facts = [f"round {snapshot.round}", snapshot.phase_text, work_done(snapshot)]
+    if snapshot.champion_interval is not None:
+        facts.append(f"champion {success_text(snapshot)}")
+    facts += filter(None, [held(snapshot)])
+    return " | ".join(facts)
+
+
+def held_text(stopped: int, paused: int) -> str:
+    """Stations that people stopped or paused, and the verb that lets them go on; empty without any."""
+    found = [
+        f"{n} {'station is' if n == 1 else 'stations are'} {how}"
+        for n, how in ((stopped, "stopped"), (paused, "paused"))
+        if n
+    ]
+    return f"{', '.join(found)}: enpire campaign resume --stations" if found else ""
+
+
+def held(snapshot: LabSnapshot) -> str:
+    """`held_text` of the stations of a running lab."""
+    stations = snapshot.stations
+    return held_text(sum(line.stopped for line in stations), sum(line.paused and not line.stopped for line in stations))
+
+
+def work_done(snapshot: LabSnapshot) -> str:
+    """How many episodes ended, and how busy the robots were."""
+    ended = sum(count for kind, count in snapshot.episodes.items() if kind != "open")
+    return counted(ended, "episode") + ("" if snapshot.mru is None else f" | robots {snapshot.mru:.0%} busy")
+
+
+def success_text(snapshot: LabSnapshot) -> str:
+    """Success of the champion with its interval and n."""
+    interval = snapshot.champion_interval
+    if interval is None or not interval.n:
+        return "no trial on hidden starts yet"
+    return f"{interval.rate:.1%} [{interval.low:.1%}, {interval.high:.1%}] of {interval.n}"
+
+
+def screen(title: str, snapshot: LabSnapshot, events: list[str]) -> RenderableType:
+    """The whole live screen."""
+    from rich.console import Group
+    from rich.text import Text
+
+    budget = f" of at most {clock(snapshot.wall_budget_s)}" if snapshot.wall_budget_s else ""
+    time_text = clock(snapshot.elapsed_s) + budget
+    phase = f"round {snapshot.round}: {snapshot.phase_text}"
+    head = Text.assemble((title, "bold"), f"   {time_text}\n", (phase, "cyan"))
+    champion = Text(f"champion {snapshot.champion[:12] or '-'}: {success_text(snapshot)}")
+    parts: list[RenderableType] = [head, champion, _stations(snapshot.stations)]
+    if still := held(snapshot):
+        parts.append(Text(still, style="red"))
+    if snapshot.rounds:
+        parts.append(_rounds(snapshot))
+    if snapshot.learner is not None:
+        parts.append(_bar(f"learner: {snapshot.learner.stage}", snapshot.learner.done, snapshot.learner.total))
+    if snapshot.gate is not None:
+        parts += [Text(gate_text(snapshot.gate)), _bar("gate: pairs", snapshot.gate.pairs, snapshot.gate.max_pairs)]
+    parts.append(Text("\n".join(events), style="dim"))
+    last = f"{work_done(snapshot)} | Ctrl-C stops and keeps the state\nfiles: {snapshot.home}"
+    parts.append(Text(last, style="dim"))
+    return Group(*parts)
+
+
+def gate_text(gate: GateLine) -> str:
+    """The evidence of the open gate in words."""
+    more = "" if gate.more is None else f", about {gate.more} more pairs"
+    return (
+        f"gate: +{gate.wins} -{gate.losses} in {gate.pairs} pairs, evidence {gate.log_e:.1f} of {gate.need:.1f}{more}"
+    )
+
+
+def _stations(stations: tuple[StationLine, ...]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("station", "phase", "lanes", "episodes", "per min", "last verdicts"):
+        grid.add_column(name, justify="right" if name in {"lanes", "episodes", "per min"} else "left")
+    for line in stations:
+        phase = line.alarm or ("stopped" if line.stopped else "paused" if line.paused else line.phase)
+        verdicts = Text()
+        for letter in line.verdicts[-30:]:
+            verdicts.append(letter, style={"s": "green", "f": "yellow"}.get(letter, "red"))
+        colour = "red" if line.alarm or line.stopped or line.phase in {"fault", "offline"} else ""
+        grid.add_row(
+            Text(line.name), Text(phase, style=colour), str(line.lanes), str(line.episodes),
+            f"{line.episodes_per_min:.0f}", verdicts,
+        )  # fmt: skip
+    return grid
+
+
+def _rounds(snapshot: LabSnapshot) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("round", "", "success", ""):
+        grid.add_column(name)
+    for line in snapshot.rounds[-12:]:
+        interval = line.interval
+        rate = f"{interval.rate:.0%} [{interval.low:.0%}, {interval.high:.0%}] of {interval.n}" if interval.n else "-"
+        grid.add_row(str(line.round), line.purpose, rate, Text(strip(line), style="green"))
+    return grid
+
+
+def strip(line: RoundLine, width: int = 40) -> str:
+    """A rate as a strip of blocks; the interval's reach is shaded."""
+    if not line.interval.n:
+        return ""
+    low, rate, high = (round(width * value) for value in (line.interval.low, line.interval.rate, line.interval.high))
+    return "█" * low + "▓" * (rate - low) + "░" * (high - rate) + "·" * (width - high)
+
+
+def _bar(label: str, done: int, total: int) -> Table:
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 1))
+    grid.add_row(
+        ProgressBar(total=max(1, total), completed=min(done, total), width=40),
+        Text(f"{label} {done}/{total}"),
+    )
+    return grid

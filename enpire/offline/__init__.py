@@ -1,0 +1,1 @@
+"""Training and comparing without a fleet."""

@@ -1,0 +1,67 @@
+"""One run of a learner outside a campaign: the recorded episodes of a campaign in, one kept version out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from enpire.campaign.recipe import read_recipe
+from enpire.datasets.episode_images import station_seeds
+from enpire.errors import LearningProblem
+from enpire.home import open_home
+from enpire.ids import mint
+from enpire.interfaces import ImprovementJob, Learner, Progress
+from enpire.offline.compare import find_version
+from enpire.plugins import make
+from enpire.queries import campaigns
+from enpire.store import versions
+from enpire.store.ledger import open_to_read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What a run made."""
+
+    policy_id: str
+    folder: str
+    parent: str
+    recipe_hash: str
+    episodes: int
+    figures: Mapping[str, float]
+
+
+def learn(home: Path, recipe_name: str, parent: str, campaign: str, report: Callable[[Progress], None]) -> Made:
+    """Learn from every episode of a campaign that training may see.
+
+    Raises:
+        LearningProblem: nothing was recorded that may be learned from.
+    """
+    recipe, place = read_recipe(recipe_name), open_home(home)
+    with campaigns.open_records(home) as records:
+        campaign_id = campaigns.find_campaign(records, campaign)
+        view = campaigns.campaign_view(records, campaign_id)
+        ids = records.reading.training_episodes(campaign_id)
+    folders = tuple(folder for item in ids if (folder := place.episodes / campaign_id / item).is_dir())
+    if not folders:
+        raise LearningProblem(f"Campaign {campaign_id} has no recorded episode that training may see.")
+    ledger = open_to_read(place.ledger)
+    try:
+        seeds = station_seeds(ledger, place, campaign_id)
+    finally:
+        ledger.close()
+    before = find_version(place, parent) if parent else None
+    work = place.learning / mint()
+    work.mkdir(parents=True)
+    job = ImprovementJob(
+        recipe=recipe.mapping(), task=view.task, parent=before, episodes=folders, work=work, output=work / "version",
+        round=max(1, len(view.rounds)) if parent else 0, seed=view.seed,
+        station_seeds=seeds,
+    )  # fmt: skip
+    figures = cast("Learner", make("learners", recipe.learner)).improve(job, report)
+    policy_id = versions.publish(job.output, place.versions)
+    return Made(
+        policy_id=policy_id, folder=str(place.versions / policy_id), parent=before.name if before else "",
+        recipe_hash=recipe.hash, episodes=len(folders), figures=dict(figures),
+    )  # fmt: skip

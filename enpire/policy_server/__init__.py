@@ -1,0 +1,1 @@
+"""One computer that runs inference for several stations."""

@@ -1,0 +1,1 @@
+"""Children of the loop: how they are started, confined and ended."""

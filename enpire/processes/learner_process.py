@@ -1,0 +1,61 @@
+"""The learner's process: one job in, one policy version out. `python -m enpire.processes.learner_process JOB_FOLDER`.
+
+The folder holds job.json; the process adds progress.jsonl (one line per report) and, when the version's folder is
+complete, result.json. It can be killed at any moment: run again, it resumes from the checkpoints in the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import cast
+
+from enpire.errors import EnpireError, LearningProblem
+from enpire.files import parse, plain
+from enpire.interfaces import ImprovementJob, Learner, Progress
+from enpire.plugins import make
+from enpire.processes.processes import die_with_parent
+from enpire.store import durable
+
+
+def run_job(folder: Path) -> None:
+    """Carry out the job of a folder; LearningProblem and other EnpireErrors are for the caller."""
+    job = read_job(folder)
+    learner = cast("Learner", make("learners", str(job.recipe["learner"])))
+    with (folder / "progress.jsonl").open("a", encoding="utf-8", buffering=1) as lines:
+
+        def report(progress: Progress) -> None:
+            lines.write(json.dumps(plain(progress)) + "\n")
+
+        figures = learner.improve(job, report)
+    if not (job.output / "policy.json").is_file():
+        raise LearningProblem(f"The learner {job.recipe['learner']!r} returned, but {job.output} holds no policy.json.")
+    durable.write(folder / "result.json", json.dumps({"figures": dict(figures)}).encode())
+
+
+def read_job(folder: Path) -> ImprovementJob:
+    """The job of a folder; FileProblem says what is wrong with it."""
+    return parse(ImprovementJob, json.loads((folder / "job.json").read_text(encoding="utf-8")), f"The job {folder}")
+
+
+def main(arguments: list[str]) -> int:
+    """Run one job; 0 done, 1 with one sentence in failure.txt."""
+    folder = Path(arguments[0])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if "--die-with-parent" in arguments:
+        die_with_parent()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    try:
+        run_job(folder)
+    except EnpireError as problem:
+        durable.write(folder / "failure.txt", str(problem).encode())
+        print(problem, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

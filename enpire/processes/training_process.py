@@ -1,0 +1,101 @@
+"""The learner as the orchestrator sees it: a child process and the folder of its job."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from enpire.files import plain
+from enpire.interfaces import ImprovementJob, Progress
+from enpire.processes.processes import Standing, end_process, one_core, start_python
+from enpire.store import durable
+
+EXPENDABLE = 800
+"""When memory runs out the learner goes before robots and orchestrator: its run goes on from a checkpoint."""
+
+
+@dataclass(slots=True)
+class TrainingProcess:
+    """One training run."""
+
+    folder: Path
+    process: subprocess.Popen[bytes]
+    began_s: float = field(default_factory=time.monotonic)
+    read: int = 0
+    """Bytes of progress.jsonl that were read."""
+    restarts: int = 0
+    """How often the run was begun again because its process was killed."""
+
+    @classmethod
+    def begin(
+        cls,
+        job: ImprovementJob,
+        module: str = "enpire.processes.learner_process",
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> TrainingProcess:
+        """Start a job, or start it again: it resumes from its checkpoints.
+
+        Args:
+            job: what to learn; its `work` is the folder of the run.
+            module: is run as the process, with the folder as its argument.
+            environment: for the process, beside this one's.
+        """
+        folder = job.work
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "failure.txt").unlink(missing_ok=True)
+        durable.write(folder / "job.json", json.dumps(plain(job)).encode())
+        threads = {name: str(job.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+        arguments = [str(folder), "--die-with-parent"]
+        around = one_core(**threads, **environment)
+        process = start_python(module, arguments, folder / "log.txt", Standing(expendable=EXPENDABLE), around)
+        return cls(folder=folder, process=process)
+
+    def progress(self) -> Progress | None:
+        """The latest report since the last call, if there is one."""
+        path = self.folder / "progress.jsonl"
+        if not path.exists() or path.stat().st_size <= self.read:
+            return None
+        with path.open("rb") as lines:
+            lines.seek(self.read)
+            new = lines.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self.read += len(whole)
+        last = whole.splitlines()[-1:]
+        return Progress(**json.loads(last[0])) if last else None
+
+    def figures(self) -> Mapping[str, float] | None:
+        """The diagnostics of a run that ended well; None while it runs or when it failed."""
+        result = self.folder / "result.json"
+        if self.process.poll() is None or not result.exists():
+            return None
+        return json.loads(result.read_text(encoding="utf-8"))["figures"]
+
+    def failure(self) -> str:
+        """Why the run ended without a version; empty while it runs or when it ended well."""
+        code = self.process.poll()
+        if code is None or (self.folder / "result.json").exists():
+            return ""
+        said = self.folder / "failure.txt"
+        if said.exists():
+            return said.read_text(encoding="utf-8")
+        return f"The learner's process ended with code {code}; its log is {self.folder / 'log.txt'}."
+
+    def was_killed(self) -> bool:
+        """Whether a signal ended the process (out of memory, kill -9): the same run may go on from its checkpoints."""
+        code = self.process.poll()
+        return code is not None and code < 0 and bool(self.failure())
+
+    def again(self, train: Callable[[ImprovementJob], TrainingProcess], job: ImprovementJob) -> TrainingProcess:
+        """Begin the job again, as jobs are begun here, after its process was killed."""
+        begun = train(job)
+        begun.began_s, begun.restarts = self.began_s, self.restarts + 1
+        return begun
+
+    def end(self) -> None:
+        """Stop the run; its checkpoints stay."""
+        end_process(self.process)

@@ -1,0 +1,393 @@
+"""The reading side: documents about campaigns, versions, stations and episodes, from a read-only ledger.
+
+Nothing here is stored: every document is computed from the one history, so the command line, the report and the pages
+cannot disagree with each other or with the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast, get_args
+
+from enpire.errors import UnknownName, UsageError
+from enpire.files import parse
+from enpire.gate.verifier_audit import DriftRule, drift
+from enpire.queries.campaign_history import KINDS, History, mapping, number, text
+from enpire.queries.gates import confirm_view, gate_view, rounds_of, success, tally_of
+from enpire.queries.hypotheses import ideas_of
+from enpire.queries.metrics import PhaseSeconds, robot_time
+from enpire.queries.models import (
+    BudgetView,
+    CampaignLine,
+    CampaignView,
+    Deployment,
+    EarlyStopView,
+    EpisodeLine,
+    EpisodePage,
+    EpisodeView,
+    GoalView,
+    Labels,
+    StationView,
+    Success,
+    Tokens,
+    VersionView,
+)
+from enpire.store.connection import run
+from enpire.store.ledger import SqliteLedger, open_to_read
+from enpire.store.pictures import shown
+from enpire.store.reading import ENDED, OPEN, Page, Reading
+from enpire.store.rows import OrderRow
+from enpire.types import HIDDEN, MOVING, OUTCOME_KINDS, PHASES, Event, Purpose, never_began
+
+MARKS = tuple(kind for kind in KINDS if kind.startswith("campaign "))
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """A home opened for reading."""
+
+    home: Path
+    ledger: SqliteLedger
+    reading: Reading
+
+
+@contextmanager
+def open_records(home: Path) -> Generator[Records]:
+    """Open a home's ledger for reading, beside whoever writes it; LedgerProblem when it cannot be read."""
+    ledger = open_to_read(home / "ledger.db")
+    try:
+        yield Records(home, ledger, Reading(ledger.database))
+    finally:
+        ledger.close()
+
+
+def campaigns(records: Records) -> tuple[CampaignLine, ...]:
+    """Every campaign of the home, newest first."""
+    return tuple(_line(records, history(records, span.campaign_id, MARKS)) for span in records.reading.campaigns())
+
+
+def find_campaign(records: Records, wanted: str) -> str:
+    """The id behind an id, the beginning of one, or a name; the latest campaign when nothing is wanted."""
+    known = campaigns(records)
+    if not known:
+        raise UnknownName(f"No campaign was ever started in {records.home}; start one with `enpire run`.")
+    if not wanted:
+        return known[0].id
+    found = [line.id for line in known if line.id.startswith(wanted)] or [
+        line.id for line in known if line.name == wanted
+    ]
+    if not found:
+        listed = ", ".join(f"{line.id} ({line.name})" for line in known[:5])
+        raise UnknownName(f"There is no campaign {wanted!r} in {records.home}; the latest are: {listed}.")
+    return found[0]
+
+
+def history(records: Records, campaign_id: str, kinds: Sequence[str] = KINDS) -> History:
+    """The fold of one campaign's events."""
+    folded, after = History(campaign_id=campaign_id), 0
+    while page := records.reading.events(after, campaign_id, kinds):
+        for event in page:
+            folded.apply(event)
+        after = page[-1].seq
+    return folded
+
+
+def campaign_view(records: Records, campaign_id: str) -> CampaignView:
+    """Where one campaign stands."""
+    past = history(records, campaign_id)
+    champion = _hidden(records, past, past.champion) if past.champion else None
+    seconds = _robot_seconds(past)
+    used = robot_time(seconds, past.wall_s) if seconds and past.wall_s > 0 else None
+    goal = mapping(past.started, "goal")
+    return CampaignView(
+        id=campaign_id,
+        name=text(past.started, "name"),
+        task=text(past.started, "task"),
+        state=_state(records, past),
+        reason=text(past.ended, "reason") if past.ended else "",
+        began=_utc(past.began_ns),
+        seed=int(number(past.started, "seed")),
+        code=text(past.started, "code"),
+        goal=GoalView(success=number(goal, "success"), confirm_starts=int(number(goal, "confirm_starts"))),
+        rounds=rounds_of(records.reading, past),
+        gates=tuple(map(gate_view, past.gates.values())),
+        deployments=tuple(Deployment(at_s=at_s, id=policy_id) for at_s, policy_id in past.champions),
+        base=_base(past),
+        champion=champion,
+        confirm=confirm_view(records.reading, past),
+        episodes=_episodes(records, campaign_id),
+        worst_case=_hidden(records, past, past.champion, worst=True) if past.champion else None,
+        refused=past.refused,
+        mru=used.mru if used else None,
+        robot_time={str(phase): value for phase, value in used.seconds.items()} if used else {},
+        robot_h=past.robot_s() / 3600,
+        wall_s=past.wall_s,
+        time_to_goal_s=past.goal_s,
+        robot_h_to_goal=None if past.goal_robot_s is None else past.goal_robot_s / 3600,
+        tokens=Tokens(**past.tokens, to_goal=past.goal_tokens),
+        search_gate_gap=_gap(records, past, champion),
+        stations=_stations(past),
+        ideas=ideas_of(past.ideas, past.proposed_s),
+        early_stops=_early_stops(records, campaign_id),
+        labels=_labels(records, past),
+        paused_why=past.paused_why,
+        budget=_budget(mapping(mapping(past.started, "campaign"), "budget")),
+    )
+
+
+def _budget(said: Mapping[str, object]) -> BudgetView | None:
+    rounds = int(number(said, "rounds"))
+    return BudgetView(wall_s=number(said, "wall_s"), rounds=rounds, robot_s=number(said, "robot_s")) if said else None
+
+
+def _early_stops(records: Records, campaign_id: str) -> EarlyStopView | None:
+    stopped, flagged, false_alarms, went_on_s = records.reading.early_stops(campaign_id)
+    if not stopped + flagged:
+        return None
+    saved_s = stopped * went_on_s / flagged if flagged else None
+    wrong = success("", false_alarms, flagged)
+    told = f"{stopped} rollouts that looked hopeless ended early"
+    if saved_s is None:
+        told += "; the control arm has not seen one yet, so nobody knows what that saved."
+    else:
+        told += (
+            f", which saved about {saved_s / 60:.1f} robot-minutes; {false_alarms} of {flagged} such rollouts that "
+            f"went on succeeded [{wrong.low:.1%}, {wrong.high:.1%}]."
+        )
+    return EarlyStopView(stopped=stopped, false_alarms=wrong, saved_robot_s=saved_s, sentence=told)
+
+
+def versions(records: Records, campaign_id: str) -> tuple[VersionView, ...]:
+    """Every version of a campaign in the order in which they were made, with lineage and evidence."""
+    past = history(records, campaign_id)
+    return tuple(_version(records, past, body) for body in past.versions.values())
+
+
+def find_version(records: Records, campaign_id: str, wanted: str) -> VersionView:
+    """The version whose id begins with `wanted`; UnknownName when none or several do."""
+    known = versions(records, campaign_id)
+    found = [item for item in known if item.id.startswith(wanted)]
+    if len(found) != 1:
+        listed = ", ".join(item.id[:12] for item in known) or "none yet"
+        many = "more than one version begins" if found else "no version begins"
+        raise UnknownName(f"In campaign {campaign_id} {many} with {wanted!r}; there are: {listed}.")
+    return found[0]
+
+
+def episodes(records: Records, page: Page) -> EpisodePage:
+    """One page of orders, newest first; UsageError when a filter names what does not exist."""
+    for value, allowed in ((page.outcome, (*OUTCOME_KINDS, OPEN, ENDED)), (page.purpose, get_args(Purpose))):
+        if value and value not in allowed:
+            raise UsageError(f"Episodes cannot be filtered by {value!r}; allowed are: {', '.join(allowed)}.")
+    rows = records.reading.episodes(page)
+    following = rows[-1].order.order_id if len(rows) == page.limit else None
+    return EpisodePage(rows=_episode_lines(records, rows), next=following)
+
+
+def _episode_lines(records: Records, rows: Sequence[OrderRow]) -> tuple[EpisodeLine, ...]:
+    stamps = records.reading.stamps([row.ended_seq for row in rows if row.ended_seq is not None])
+    return tuple(_episode_line(row, stamps) for row in rows)
+
+
+def _episode_line(row: OrderRow, stamps: Mapping[int, int]) -> EpisodeLine:
+    order, end = row.order, row.episode
+    ended_ns = stamps.get(row.ended_seq) if row.ended_seq is not None else None
+    return EpisodeLine(
+        order_id=order.order_id,
+        campaign_id=order.campaign_id,
+        outcome=end.outcome if end else OPEN,
+        cause=end.cause if end else "",
+        person_outcome=row.person_outcome,
+        purpose=order.purpose,
+        round=order.round,
+        station=order.station,
+        policy_id=order.policy_id,
+        gate_id=order.gate_id,
+        pair=order.pair,
+        side=order.side,
+        ticks=end.ticks if end else 0,
+        confidence=end.confidence if end else 0.0,
+        ended_ms=ended_ns // 1_000_000 if ended_ns is not None else None,
+    )
+
+
+def episode(records: Records, order_id: str) -> EpisodeView:
+    """One order with its end and its files; UnknownName when it was never issued."""
+    row = records.reading.order(order_id)
+    if row is None:
+        raise UnknownName(f"There is no episode {order_id!r} in {records.home}; `enpire episodes list` shows them.")
+    order, end = row.order, row.episode
+    folder = records.home / "episodes" / order.campaign_id / order.order_id
+    return EpisodeView(
+        episode=_episode_lines(records, [row])[0],
+        start_split=order.start.split,
+        start_index=order.start.index,
+        ran_policy_id=end.ran_policy_id if end else "",
+        seconds=end.ended_s - end.began_s if end else 0.0,
+        reset_attempts=end.reset_attempts if end else 0,
+        clipped=end.clipped if end else 0,
+        sha256=end.sha256 if end else "",
+        folder=str(folder) if folder.is_dir() else "",
+        pictures=found.names if (found := shown(folder)) is not None else (),
+    )
+
+
+def last_events(records: Records, number_of: int) -> tuple[Event, ...]:
+    """The last events of the ledger, oldest first."""
+    return tuple(records.reading.tail(number_of))
+
+
+def events_after(records: Records, seq: int) -> tuple[Event, ...]:
+    """Events that are newer than one, oldest first."""
+    return tuple(records.ledger.events(after=seq))
+
+
+def unchecked(records: Records, campaign_id: str, count: int) -> tuple[EpisodeLine, ...]:
+    """Successes of the verifier that nobody has checked, drawn at random: what a person should look at."""
+    return _episode_lines(records, records.reading.unchecked(campaign_id, count))
+
+
+def _labels(records: Records, past: History) -> Labels | None:
+    said = records.reading.labels(past.campaign_id)
+    if not said:
+        return None
+    rule = mapping(mapping(past.started, "campaign"), "drift")
+    found = drift(said, parse(DriftRule, rule, "The recorded drift rule"))
+    return Labels(
+        labels=found.labels, checked=found.checked, wrong=found.wrong, missed=found.missed, high=found.high,
+        limit=found.limit, passed=found.passed, sentence=found.sentence,
+    )  # fmt: skip
+
+
+def _line(records: Records, past: History) -> CampaignLine:
+    return CampaignLine(
+        id=past.campaign_id,
+        name=text(past.started, "name"),
+        task=text(past.started, "task"),
+        state=_state(records, past),
+        began=_utc(past.began_ns),
+    )
+
+
+def _state(records: Records, past: History) -> str:
+    if past.ended is not None:
+        return "reached" if past.ended.get("reached") else "ended"
+    if not is_driven(records.home):
+        return "interrupted"
+    return "paused" if past.paused else "running"
+
+
+def latest_begun(records: Records) -> str:
+    """The campaign that was started or resumed last: the one that runs, where one runs; empty where none ever did."""
+    begun = records.ledger.events(kinds=("campaign started", "campaign resumed"))
+    return next((text(event.body, "campaign_id") for event in reversed(list(begun))), "")
+
+
+def is_driven(home: Path) -> bool:
+    """Whether an orchestrator holds the ledger: looks at the lock without taking it, so that none is ever refused."""
+    lock, table = home / "ledger.lock", Path("/proc/locks")
+    if not lock.exists() or not table.exists():
+        return lock.exists()
+    inode = f":{lock.stat().st_ino} "
+    return any(inode in line for line in table.read_text(encoding="ascii").splitlines())
+
+
+def _utc(stamp_ns: int) -> str:
+    return datetime.fromtimestamp(stamp_ns // 1_000_000_000, UTC).isoformat() if stamp_ns else ""
+
+
+def _base(past: History) -> Success | None:
+    if past.base is None:
+        return None
+    return success(text(past.base, "policy_id"), int(number(past.base, "successes")), int(number(past.base, "n")))
+
+
+def _hidden(records: Records, past: History, policy_id: str, *, worst: bool = False) -> Success:
+    """A version on hidden starts; `worst` counts every order without a verdict as a failure, if it may have begun."""
+    tally = tally_of(records.reading, past.campaign_id, HIDDEN, policy_id=policy_id)
+    n = tally.n_all - _released(records, past, policy_id) if worst else tally.n_ended
+    return success(policy_id, tally.successes, n)
+
+
+def _released(records: Records, past: History, policy_id: str) -> int:
+    """Gate orders for a version that were taken back, or refused, before they began: they were given again."""
+    sides = (
+        (text(gate.opened, side), side, key) for key, gate in past.gates.items() for side in ("champion", "candidate")
+    )
+    return sum(
+        trial.side == side and never_began(trial.outcome, trial.cause)
+        for ran, side, gate_id in sides
+        if ran == policy_id
+        for trial in records.reading.gate_trials(gate_id)
+    )
+
+
+def _gap(records: Records, past: History, champion: Success | None) -> float | None:
+    if champion is None or champion.success is None:
+        return None
+    # Odd train starts are practised, the uncertain ones more often; the even ones stay uniformly drawn.
+    sql = (
+        "SELECT avg(outcome = 'success') FROM orders WHERE campaign_id = ? AND purpose = 'collect' AND policy_id = ? "
+        "AND outcome IN ('success', 'failure', 'unsafe') AND start_index % 2 = 0"
+    )
+    search = cast("float | None", run(records.ledger.database, sql, (past.campaign_id, champion.id)).fetchone()[0])
+    return None if search is None else search - champion.success
+
+
+def _episodes(records: Records, campaign_id: str) -> Mapping[str, int]:
+    ends = records.reading.ends(campaign_id)
+    return {kind: int(getattr(ends, kind)) for kind in (*OUTCOME_KINDS, OPEN)} | {"total": ends.started}
+
+
+def _robot_seconds(past: History) -> dict[str, PhaseSeconds]:
+    return {
+        name: {phase: seconds for phase in PHASES if (seconds := station.seconds().get(phase, 0.0))}
+        for name, station in past.stations.items()
+    }
+
+
+def _stations(past: History) -> tuple[StationView, ...]:
+    return tuple(
+        StationView(
+            id=name,
+            state="present" if station.present else "left",
+            cause=station.cause,
+            lanes=station.lanes,
+            lease=station.lease,
+            facts={key: str(value) for key, value in station.facts.items()},
+            utilisation=min(1.0, sum(s for phase, s in station.seconds().items() if phase in MOVING) / past.wall_s)
+            if past.wall_s > 0
+            else None,
+            robot_time=station.seconds(),
+        )
+        for name, station in sorted(past.stations.items())
+    )
+
+
+def _version(records: Records, past: History, body: Mapping[str, object]) -> VersionView:
+    policy_id = text(body, "policy_id")
+    return VersionView(
+        id=policy_id,
+        kind=text(body, "kind"),
+        parent=text(body, "parent"),
+        round=int(number(body, "round")),
+        recipe_hash=text(body, "recipe_hash"),
+        data_hash=text(body, "data_hash"),
+        state=_standing(past, policy_id),
+        made_s=past.made_s[policy_id],
+        hidden=_hidden(records, past, policy_id),
+    )
+
+
+def _standing(past: History, policy_id: str) -> str:
+    if policy_id == past.champion:
+        return "champion"
+    if any(policy_id == deployed for _, deployed in past.champions):
+        return "former champion"
+    decisions = [gate_view(gate).decision for gate in past.gates.values() if gate.opened.get("candidate") == policy_id]
+    words = {"reject": "rejected", "hold": "held", "open": "in the gate"}
+    return words.get(decisions[-1], "candidate") if decisions else "candidate"

@@ -1,0 +1,73 @@
+"""The idea tree as documents: hypotheses with their experiments, parents before children."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from enpire.campaign.experiments import Experiment, Idea, Ideas
+from enpire.queries.models import ExperimentView, IdeaView
+
+
+def ideas_of(ideas: Ideas, proposed_s: Mapping[str, float]) -> tuple[IdeaView, ...]:
+    """Every hypothesis as a document; each stands below its first parent, siblings oldest first.
+
+    Args:
+        ideas: the fold of what was proposed.
+        proposed_s: hypothesis -> when, in seconds of the campaign.
+    """
+    children: dict[str, list[str]] = {}
+    for idea in ideas.ideas.values():
+        parents = [parent for parent in idea.hypothesis.parents if parent in ideas.ideas]
+        children.setdefault(parents[0] if parents else "", []).append(idea.hypothesis.hypothesis_id)
+    tests: dict[str, list[Experiment]] = {}
+    for experiment in ideas.experiments.values():
+        tests.setdefault(experiment.hypothesis_id, []).append(experiment)
+    views: list[IdeaView] = []
+    waiting = [(name, 0) for name in reversed(children.get("", []))]
+    while waiting:
+        name, depth = waiting.pop()
+        views.append(_idea(ideas.ideas[name], depth, proposed_s.get(name, 0.0), tests.get(name, [])))
+        waiting.extend((child, depth + 1) for child in reversed(children.get(name, [])))
+    return tuple(views)
+
+
+def experiment_view(experiment: Experiment) -> ExperimentView:
+    """One experiment as a document."""
+    decided = experiment.phase == "decided"
+    return ExperimentView(
+        id=experiment.experiment_id, phase=experiment.phase, decision=experiment.decision, why=experiment.why,
+        changes=dict(experiment.changes), policy_id=experiment.policy_id, gate_id=experiment.gate_id,
+        delta=experiment.delta if decided else None, low=experiment.low if decided else None,
+        high=experiment.high if decided else None, adopted_by=experiment.adopted_by,
+    )  # fmt: skip
+
+
+def told(changes: Mapping[str, object]) -> str:
+    """Changed settings for people: `passes 8, multi_step 4`."""
+    return ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in changes.items()
+    )
+
+
+def outcome(view: ExperimentView) -> str:
+    """What became of an experiment, in words and with its interval."""
+    if view.delta is None:
+        return view.phase + (f": {view.why}" if view.why else "")
+    return f"{view.decision} ({view.why}): {points(view)}"
+
+
+def points(view: ExperimentView) -> str:
+    """Difference in success, candidate minus champion, with its interval: `+17.0 points [-0.7, +37.3]`."""
+    if view.delta is None or view.low is None or view.high is None:
+        return ""
+    return f"{100 * view.delta:+.1f} points [{100 * view.low:+.1f}, {100 * view.high:+.1f}]"
+
+
+def _idea(idea: Idea, depth: int, proposed_s: float, tests: Sequence[Experiment]) -> IdeaView:
+    said = idea.hypothesis
+    return IdeaView(
+        id=said.hypothesis_id, depth=depth, proposed_s=proposed_s, statement=said.statement,
+        falsifier=said.falsifier, kind=said.kind, regime=said.regime, author=said.author, lane=said.lane,
+        parents=said.parents, edges=tuple((edge.kind, edge.to) for edge in idea.edges),
+        experiments=tuple(map(experiment_view, tests)),
+    )  # fmt: skip

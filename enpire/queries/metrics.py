@@ -1,0 +1,95 @@
+"""What a campaign costs and what its robots do all day: utilisation, robot-hours, tokens, pass@k, time to the goal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from enpire.errors import UsageError
+from enpire.gate.intervals import wilson
+from enpire.types import MOVING, PHASES, Episode, Interval, MaskArray, Phase
+
+PhaseSeconds = Mapping[Phase, float]
+"""Robot-time stack of one station: wall seconds by phase, mean over its lanes (`Beat.seconds`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RobotTime:
+    """Where the stations' time went during a campaign."""
+
+    mru: float
+    """Mean robot utilisation in [0, 1]: time in reset, rollout or verify over the campaign's wall-clock time, mean
+    over the stations. A station that joins late or dies counts as idle for the rest."""
+    seconds: PhaseSeconds
+    """By phase, summed over the stations; time in which a station was not there is `offline`."""
+    robot_h: float
+    """Station-hours spent: one robot for one hour each, whatever it did, while it was there."""
+
+
+def robot_time(stations: Mapping[str, PhaseSeconds], wall_s: float) -> RobotTime:
+    """Utilisation and stack of several stations.
+
+    Args:
+        stations: station -> seconds by phase since the campaign began.
+        wall_s: seconds since the campaign began, above 0.
+
+    Raises:
+        UsageError: a station worked longer than the campaign lasted (beyond 2 % and 2 s of clock error).
+    """
+    if wall_s <= 0:
+        raise UsageError(f"A campaign of {wall_s} s has no utilisation; give the wall-clock seconds since it began.")
+    totals: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
+    moving_s = there_s = 0.0
+    for name, seconds in stations.items():
+        lived_s = sum(seconds.values())
+        if lived_s > 1.02 * wall_s + 2.0:
+            raise UsageError(
+                f"Station {name} reports {lived_s:.1f} s in a campaign of {wall_s:.1f} s; "
+                "give the seconds since the campaign began, not since the station did."
+            )
+        for phase, value in seconds.items():
+            totals[phase] += value
+        totals["offline"] += max(0.0, wall_s - lived_s)
+        moving_s += sum(value for phase, value in seconds.items() if phase in MOVING)
+        there_s += lived_s - seconds.get("offline", 0.0)
+    mru = min(1.0, moving_s / (wall_s * len(stations))) if stations else 0.0
+    return RobotTime(mru=mru, seconds=totals, robot_h=there_s / 3600)
+
+
+def pass_at(episodes: Iterable[Episode], k: int) -> Interval:
+    """Share of ended episodes that succeeded in at most `k` attempts (pass@k), with its Wilson 95 % interval.
+
+    The attempts of an episode are one more than its in-episode retries. Every end that is not a success counts
+    against it, aborted ones too.
+    """
+    if k < 1:
+        raise UsageError(f"pass@{k} cannot be: give 1 or more attempts.")
+    ended = list(episodes)
+    passed = sum(episode.outcome == "success" and 1 + len(episode.attempts) <= k for episode in ended)
+    return wilson(passed, len(ended))
+
+
+def retries(marks: MaskArray, lost_ticks: int = 10) -> tuple[int, ...]:
+    """Frames at which in-episode retries began: the furthest subtask was reached, then lost for `lost_ticks` frames.
+
+    Args:
+        marks: (T, subtasks), which subtasks are done in each frame; a later one stands for the earlier ones.
+        lost_ticks: shorter losses are the sensors' flicker.
+    """
+    began: list[int] = []
+    furthest, away = 0, 0
+    for frame, row in enumerate(cast("list[list[bool]]", marks.tolist())):
+        level = max((number for number, done in enumerate(row, start=1) if done), default=0)
+        if level >= furthest:
+            furthest, away = level, 0
+            continue
+        away += 1
+        if away == lost_ticks:
+            began.append(frame)
+    return tuple(began)
+
+
+def per_minute(tokens: int, wall_s: float) -> float:
+    """Tokens per minute (MTU); 0 before any time passed."""
+    return tokens * 60 / wall_s if wall_s > 0 else 0.0

@@ -1,0 +1,208 @@
+"""Documents as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from enpire.queries.hypotheses import outcome, told
+from enpire.queries.models import (
+    CampaignView,
+    Confirm,
+    EpisodeView,
+    GateView,
+    IdeaView,
+    RoundView,
+    Success,
+    VersionView,
+    weighed,
+)
+from enpire.wording import counted
+
+if TYPE_CHECKING:
+    from enpire.doctor import Finding
+    from enpire.gate.gate import Decision
+    from enpire.types import Event
+
+HASH = 64
+SHORT = 12
+"""Characters of a hash, and those that people read."""
+
+
+def short(policy_id: str) -> str:
+    """The beginning of a hash; other ids as they are."""
+    return policy_id[:SHORT] if len(policy_id) == HASH else policy_id
+
+
+def rate(figure: Success | Confirm | None) -> str:
+    """A rate with interval and n, or `-` without trials."""
+    if figure is None or figure.success is None:
+        return "-"
+    return f"{figure.success:.1%} [{figure.low:.1%}, {figure.high:.1%}] of {figure.n}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as hours, minutes and seconds."""
+    if seconds is None:
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def campaign(view: CampaignView) -> str:
+    """One campaign on one screen."""
+    ends = ", ".join(f"{kind} {count}" for kind, count in view.episodes.items() if count and kind != "total")
+    stack = ", ".join(f"{phase} {duration(seconds)}" for phase, seconds in view.robot_time.items() if seconds >= 0.5)
+    lines = [
+        ("campaign", f"{view.id}  {view.name}  ({view.task})"),
+        ("state", view.state + (f": {view.reason or view.paused_why}" if view.reason or view.paused_why else "")),
+        ("goal", f"{view.goal.success:.1%} on {view.goal.confirm_starts} fresh starts"),
+        ("base", rate(view.base)),
+        ("champion", rate(view.champion) + (f"  {short(view.champion.id)}" if view.champion else "")),
+        ("confirmed", _confirmed(view.confirm)),
+        ("episodes", f"{view.episodes.get('total', 0)}: {ends or 'none yet'}"),
+        ("stations", f"utilisation {_percent(view.mru)}; their time: {stack or 'none recorded yet'}"),
+        *([("early stops", view.early_stops.sentence)] if view.early_stops else []),
+        ("wall clock", f"{duration(view.wall_s)}; to the goal {duration(view.time_to_goal_s)}"),
+        (
+            "robot-hours",
+            f"{view.robot_h:.2f}, every lane of a station is a robot; to the goal {_number(view.robot_h_to_goal)}",
+        ),
+        ("tokens", f"fresh {view.tokens.fresh}, cached {view.tokens.cached}, output {view.tokens.output}"),
+        ("search - gate", _points(view.search_gate_gap)),
+        ("verifier", view.labels.sentence if view.labels else "nobody has checked it: enpire episodes audit"),
+    ]
+    parts = [_pairs(lines), _rounds(view.rounds)]
+    if view.ideas:
+        parts.append(_ideas(view.ideas))
+    return "\n\n".join(parts)
+
+
+def version(view: VersionView) -> str:
+    """One version with its lineage."""
+    return _pairs(
+        [
+            ("version", view.id), ("state", view.state), ("kind", view.kind), ("parent", view.parent or "- (a base)"),
+            ("round", str(view.round)), ("recipe", view.recipe_hash), ("data", view.data_hash),
+            ("made after", duration(view.made_s)), ("hidden starts", rate(view.hidden)),
+        ]
+    )  # fmt: skip
+
+
+def episode(view: EpisodeView) -> str:
+    """One episode."""
+    line = view.episode
+    gate = f"{line.gate_id}, pair {line.pair}, {line.side}" if line.gate_id else "-"
+    return _pairs(
+        [
+            ("episode", line.order_id), ("outcome", line.outcome + (f": {line.cause}" if line.cause else "")),
+            ("purpose", f"{line.purpose}, round {line.round}"), ("gate", gate), ("station", line.station),
+            ("ordered", line.policy_id), ("ran", view.ran_policy_id or "-"),
+            ("start", f"{view.start_split} {view.start_index}"),
+            ("took", f"{line.ticks} periods, {view.seconds:.1f} s"),
+            ("commands clipped", str(view.clipped)), ("files", view.folder or "nothing was recorded"),
+        ]
+    )  # fmt: skip
+
+
+def event(item: Event) -> str:
+    """One event on one line."""
+    when = datetime.fromtimestamp(item.stamp_ns * 1e-9, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{item.seq:>6}  {when}  {item.kind:<18}  {_facts(item)}"
+
+
+def decision(item: Decision) -> str:
+    """The end of one comparison."""
+    tally = item.tally
+    return _pairs(
+        [
+            ("decision", f"{item.kind} ({item.reason})"),
+            ("pairs", f"{tally.pairs}: both {tally.both}, neither {tally.neither}"),
+            ("only candidate", str(tally.wins)), ("only champion", str(tally.losses)),
+            ("faster / slower", f"{tally.faster} / {tally.slower} where both succeed"),
+            ("difference", f"between {100 * item.low:+.1f} and {100 * item.high:+.1f} points"),
+            ("evidence", f"{getattr(item, weighed(item.reason)):.2f} of {item.log_need:.2f} nats"),
+        ]
+    )  # fmt: skip
+
+
+def findings(items: Sequence[Finding]) -> str:
+    """The doctor's findings, one a line, with the fix below what needs one."""
+    lines: list[str] = []
+    for item in items:
+        lines.append(f"{item.level:<4}  {item.subject:<12}  {item.found}")
+        if item.fix:
+            lines.append(f"      {'':<12}  fix: {item.fix}")
+    return "\n".join(lines)
+
+
+def _confirmed(confirm: Confirm | None) -> str:
+    if confirm is None:
+        return "-"
+    verdict = {True: "passed", False: "not passed", None: f"going on, {confirm.announced} announced"}[confirm.passed]
+    return f"{rate(confirm)}: {verdict}"
+
+
+def _between(gate: GateView) -> str:
+    if gate.difference_low is None or gate.difference_high is None:
+        return ""
+    return f", {100 * gate.difference_low:+.1f} to {100 * gate.difference_high:+.1f} points"
+
+
+def _rounds(rounds: Iterable[RoundView]) -> str:
+    lines = ["round  success in collection                gate"]
+    for item in rounds:
+        gate = item.gate
+        lines.append(f"{item.round:>5}  {rate(item.collection):<35}  {_gate(gate) if gate else '-'}")
+    return "\n".join(lines)
+
+
+def _gate(gate: GateView) -> str:
+    if gate.decision == "open":
+        return "deciding"
+    return (
+        f"{gate.decision} ({gate.reason}): +{gate.wins} -{gate.losses} in {gate.pairs} pairs, "
+        f"evidence {gate.log_e:.1f} of {gate.log_need:.1f}{_between(gate)}"
+    )
+
+
+def _ideas(ideas: Sequence[IdeaView]) -> str:
+    lines = ["ideas of agents"]
+    for idea in ideas:
+        lines.append(f"{'  ' * idea.depth}- {idea.statement}  ({idea.kind}, {idea.lane})")
+        for item in idea.experiments:
+            lines.append(f"{'  ' * idea.depth}    {told(item.changes)}: {outcome(item)}")
+    return "\n".join(lines)
+
+
+def _facts(item: Event) -> str:
+    told: list[str] = []
+    for key, value in item.body.items():
+        if key == "campaign_id" or isinstance(value, dict):
+            continue
+        if isinstance(value, list):
+            told.append(counted(len(value), key.removesuffix("s"), key))  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(value, float):
+            told.append(f"{key}={value:.4g}")
+        else:
+            told.append(f"{key}={short(value) if isinstance(value, str) and len(value) > 40 else value}")
+    return " ".join(told)[:160]
+
+
+def _pairs(lines: Sequence[tuple[str, str]]) -> str:
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _points(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:+.1f} points"

@@ -1,0 +1,269 @@
+"""The pictures of the report as inline SVG: learning curve, robot-time stack, lineage; and the film strips.
+
+Colours are CSS classes of the page, so that the same picture is right in dark and in light.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from markupsafe import Markup
+
+from enpire.queries.models import CampaignView, Confirm, StationView, Success, VersionView
+from enpire.store import pictures
+from enpire.types import PHASES
+
+WIDTH, HEIGHT = 760, 320
+LEFT, RIGHT, TOP, BOTTOM = 52, 24, 16, 40
+FRAMES = 6
+"""Pictures of a film strip."""
+CAMERAS = 3
+"""Film strips of one episode."""
+LARGEST_PICTURE_BYTES = 400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One rate with its interval on the learning curve."""
+
+    at: float
+    rate: float
+    low: float
+    high: float
+    told: str
+    """What the pointer shows."""
+    mark: str = ""
+    """CSS class of the marker: promote, reject, hold, open, confirm."""
+
+
+def learning_curve(view: CampaignView) -> Markup:
+    """Success by round: collection on training starts (dotted), gates on hidden starts (solid), the confirmation."""
+    search = [_point(item.round + 0.04, item.collection, "collection") for item in view.rounds if item.collection.n]
+    gates = _hidden_points(view)
+    if not search and not gates:
+        return Markup('<p class="quiet">No trial has ended yet.</p>')
+    last = max([1.0, *(point.at for point in [*search, *gates])])
+    scale = Scale(last)
+    parts = [_axes(scale, last, view.goal.success), _line(scale, search, "search"), _line(scale, _kept(gates), "gate")]
+    parts += [_whisker(scale, point, "search") for point in search]
+    parts += [_whisker(scale, point, f"gate {point.mark}") for point in gates]
+    label = "Success by round with 95 % intervals; the table of rounds below has the same numbers"
+    return _svg(WIDTH, HEIGHT, label, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Rounds and rates to picture coordinates."""
+
+    last: float
+
+    def x(self, at: float) -> float:
+        """Picture x of a round."""
+        return LEFT + (WIDTH - LEFT - RIGHT) * at / self.last
+
+    def y(self, rate: float) -> float:
+        """Picture y of a rate in [0, 1]."""
+        return TOP + (HEIGHT - TOP - BOTTOM) * (1 - rate)
+
+
+def stack(robot_time: Mapping[str, float], label: str) -> Markup:
+    """Seconds by phase as one bar."""
+    total = sum(robot_time.values())
+    if total <= 0:
+        return Markup('<p class="quiet">No robot time was recorded.</p>')
+    parts: list[Markup] = []
+    at = 0.0
+    for phase in PHASES:
+        width = 100 * robot_time.get(phase, 0.0) / total
+        if width > 0:
+            parts.append(
+                Markup(
+                    '<rect class="phase-{}" x="{}%" width="{}%" y="0" height="26"><title>{} {}</title></rect>'
+                ).format(phase, f"{at:.3f}", f"{width:.3f}", phase, f"{robot_time[phase]:.0f} s, {width:.1f} %")
+            )
+        at += width
+    return Markup('<svg class="stack" role="img" aria-label="{}" width="100%" height="26">{}</svg>').format(
+        label, Markup("").join(parts)
+    )
+
+
+def legend(robot_time: Mapping[str, float]) -> Markup:
+    """The phases of a stack with their shares."""
+    total = sum(robot_time.values()) or 1.0
+    items = [
+        Markup('<li><span class="key phase-{}"></span>{} {}</li>').format(
+            phase, phase, f"{robot_time[phase] / total:.1%}"
+        )
+        for phase in PHASES
+        if robot_time.get(phase, 0.0) > 0
+    ]
+    return Markup('<ul class="legend">{}</ul>').format(Markup("").join(items))
+
+
+def lineage(versions: Sequence[VersionView]) -> Markup:
+    """Versions as a tree from left to right: one column per round, an arc from each parent to its child."""
+    if not versions:
+        return Markup('<p class="quiet">No version was made yet.</p>')
+    rows: dict[int, int] = {}
+    place: dict[str, tuple[float, float]] = {}
+    for version in versions:
+        row = rows.get(version.round, 0)
+        rows[version.round] = row + 1
+        place[version.id] = (40 + 110 * version.round, 34 + 56 * row)
+    width, height = max(x for x, _ in place.values()) + 70, max(y for _, y in place.values()) + 44
+    parts = [_arc(place[version.parent], place[version.id]) for version in versions if version.parent in place]
+    parts += [_node(version, *place[version.id]) for version in versions]
+    drawn = _svg(width, height, "Lineage of the versions; the table of versions says the same", parts, fixed=True)
+    return Markup('<div class="wide">{}</div>').format(drawn)
+
+
+def film_strip(folder: str) -> Markup:
+    """The pictures of one episode as data in the page, one row a camera; empty when there are none."""
+    found = pictures.shown(Path(folder)) if folder else None
+    if found is None:
+        return Markup("")
+    rows = [list(names) for _, names in groupby(found.names, lambda name: name.rpartition("_")[0])]
+    return Markup("").join(_strip(found, row) for row in rows[:CAMERAS])
+
+
+def _strip(found: pictures.Pictures, names: Sequence[str]) -> Markup:
+    """Pictures of one camera, evenly chosen from the first to the last."""
+    count = min(FRAMES, len(names))
+    chosen = [names[round(index * (len(names) - 1) / max(1, count - 1))] for index in range(count)]
+    frame = Markup('<figure><img alt="{0}" src="data:{1};base64,{2}"><figcaption>{0}</figcaption></figure>')
+    frames = [
+        frame.format(_caption(name), pictures.media_type(name), base64.b64encode(data).decode("ascii"))
+        for name in chosen
+        if len(data := found.bytes_of(name)) <= LARGEST_PICTURE_BYTES
+    ]
+    return Markup('<div class="film">{}</div>').format(Markup("").join(frames))
+
+
+def _caption(name: str) -> str:
+    camera, _, tick = name.partition(".")[0].rpartition("_")
+    return f"{camera}, frame {int(tick)}"
+
+
+def sensed(state: Sequence[Sequence[float]], names: Sequence[str]) -> Markup:
+    """What an episode's sensors said, one small curve each: for stations without a camera."""
+    curves = [_curve([row[column] for row in state], name) for column, name in enumerate(names)]
+    return Markup('<div class="film">{}</div>').format(Markup("").join(curves))
+
+
+def _curve(values: Sequence[float], name: str) -> Markup:
+    low, high = min(values), max(values)
+    span = (high - low) or 1.0
+    last = max(1, len(values) - 1)
+    path = " ".join(
+        f"{4 + 152 * index / last:.1f},{54 - 48 * (value - low) / span:.1f}" for index, value in enumerate(values)
+    )
+    return Markup(
+        '<figure><svg viewBox="0 0 160 60" width="160" height="60" role="img" aria-label="{0}">'
+        '<polyline class="curve" points="{1}"/></svg><figcaption>{0}: {2} to {3}</figcaption></figure>'
+    ).format(name, path, f"{low:.3g}", f"{high:.3g}")
+
+
+def utilisation(stations: Sequence[StationView]) -> Markup:
+    """One bar per station."""
+    bars = [
+        Markup("<tr><th>{}</th><td>{}</td><td>{}</td></tr>").format(
+            station.id,
+            "-" if station.utilisation is None else f"{station.utilisation:.0%}",
+            stack(station.robot_time, f"Robot time of {station.id}"),
+        )
+        for station in stations
+    ]
+    return Markup("").join(bars)
+
+
+def _point(at: float, figure: Success | Confirm, what: str, mark: str = "") -> Point:
+    told = f"{what}: {figure.success or 0.0:.1%} [{figure.low:.1%}, {figure.high:.1%}] of {figure.n}"
+    return Point(at=at, rate=figure.success or 0.0, low=figure.low, high=figure.high, told=told, mark=mark)
+
+
+def _hidden_points(view: CampaignView) -> list[Point]:
+    points = [_point(0, view.base, "base, hidden starts", "promote")] if view.base else []
+    for item in view.rounds:
+        if item.gate is not None and item.gate.pairs:
+            told = f"round {item.round}, candidate in its gate ({item.gate.decision})"
+            points.append(_point(item.round, item.gate.candidate_success, told, item.gate.decision))
+    if view.confirm is not None and view.confirm.n:
+        after = max([point.at for point in points], default=0.0) + 0.5
+        points.append(_point(after, view.confirm, "confirmation, fresh starts", "confirm"))
+    return points
+
+
+def _kept(points: Iterable[Point]) -> list[Point]:
+    """The road of the champion: base, promoted candidates, confirmation."""
+    return [point for point in points if point.mark in {"promote", "confirm"}]
+
+
+def _axes(scale: Scale, last: float, goal: float) -> Markup:
+    parts = [
+        Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/><text class="tick" x="{}" y="{}">{}</text>').format(
+            LEFT, WIDTH - RIGHT, f"{scale.y(rate):.1f}", f"{scale.y(rate):.1f}", LEFT - 44, f"{scale.y(rate) + 4:.1f}",
+            f"{rate:.0%}",
+        )
+        for rate in (0.0, 0.25, 0.5, 0.75, 1.0)
+    ]  # fmt: skip
+    step = max(1, round(last / 12))
+    parts += [
+        Markup('<text class="tick middle" x="{}" y="{}">{}</text>').format(f"{scale.x(at):.1f}", HEIGHT - 20, at)
+        for at in range(0, int(last) + 1, step)
+    ]
+    parts.append(Markup('<text class="tick middle" x="{}" y="{}">round</text>').format(WIDTH // 2, HEIGHT - 4))
+    if goal > 0:
+        y = f"{scale.y(goal):.1f}"
+        parts.append(Markup('<line class="goal" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(LEFT, WIDTH - RIGHT, y, y))
+    return Markup("").join(parts)
+
+
+def _line(scale: Scale, points: Sequence[Point], name: str) -> Markup:
+    path = " ".join(f"{scale.x(point.at):.1f},{scale.y(point.rate):.1f}" for point in points)
+    return Markup('<polyline class="line {}" points="{}"/>').format(name, path)
+
+
+def _whisker(scale: Scale, point: Point, name: str) -> Markup:
+    x, y = f"{scale.x(point.at):.1f}", f"{scale.y(point.rate):.1f}"
+    return Markup(
+        '<g class="point {}"><title>{}</title><line x1="{}" x2="{}" y1="{}" y2="{}"/>'
+        '<circle cx="{}" cy="{}" r="5"/></g>'
+    ).format(name, point.told, x, x, f"{scale.y(point.low):.1f}", f"{scale.y(point.high):.1f}", x, y)
+
+
+def _arc(parent: tuple[float, float], child: tuple[float, float]) -> Markup:
+    (x0, y0), (x1, y1) = parent, child
+    return Markup('<path class="edge" d="M {} {} C {} {}, {} {}, {} {}"/>').format(
+        x0 + 10, y0, (x0 + x1) / 2, y0, (x0 + x1) / 2, y1, x1 - 10, y1
+    )
+
+
+def _node(version: VersionView, x: float, y: float) -> Markup:
+    hidden = version.hidden
+    rate = "-" if hidden.success is None else f"{hidden.success:.0%} of {hidden.n}"
+    return Markup(
+        '<g class="node {}"><title>{}</title><circle cx="{}" cy="{}" r="9"/>'
+        '<text class="tick middle" x="{}" y="{}">{}</text><text class="tick middle" x="{}" y="{}">{}</text></g>'
+    ).format(
+        version.state.replace(" ", "-"),
+        f"{version.id} ({version.state})",
+        x,
+        y,
+        x,
+        y - 15,
+        version.id[:8],
+        x,
+        y + 25,
+        rate,
+    )
+
+
+def _svg(width: float, height: float, label: str, parts: Sequence[Markup], *, fixed: bool = False) -> Markup:
+    size = Markup(' width="{}" height="{}"').format(width, height) if fixed else Markup("")
+    return Markup('<svg class="picture" role="img" aria-label="{}" viewBox="0 0 {} {}"{}>{}</svg>').format(
+        label, width, height, size, Markup("").join(parts)
+    )

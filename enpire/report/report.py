@@ -1,0 +1,244 @@
+"""The morning report: one HTML page that needs nothing else, computed from the ledger alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from enpire import plugins
+from enpire.datasets.episode_images import film_or_reason
+from enpire.errors import EnpireError, LedgerProblem
+from enpire.home import Home as Folder
+from enpire.interfaces import Task
+from enpire.queries import campaigns, hypotheses, texts
+from enpire.queries.campaign_history import History, mapping, text
+from enpire.queries.campaigns import Records
+from enpire.queries.decision_audit import Check, recompute
+from enpire.queries.models import CampaignView, EpisodeView, VersionView
+from enpire.report import charts, hypothesis_charts
+from enpire.store import durable, reset_accuracy
+from enpire.store.arrays import unpack
+from enpire.store.connection import run
+from enpire.store.reading import Page
+from enpire.types import OUTCOME_KINDS
+
+SUM = "sum of orders"
+"""The check that belongs to a campaign and not to one event."""
+LOOKED_AT = 2000
+"""Failures among which the worst one is looked for, newest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Film:
+    """One episode worth looking at."""
+
+    title: str
+    why: str
+    view: EpisodeView
+    pictures: Markup
+    note: str
+    """Why there are no camera pictures; empty when there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """started = sum of ends, as a line with its check."""
+
+    started: int
+    parts: str
+    adds_up: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """Whether the records hold: the hash chain, and every decision taken again."""
+
+    chain: str
+    intact: bool
+    checks: tuple[Check, ...]
+
+    @property
+    def different(self) -> tuple[Check, ...]:
+        """Decisions that come out different from the records."""
+        return tuple(check for check in self.checks if not check.equal)
+
+
+def write_report(home: Path, campaign: str = "", output: Path | None = None) -> Path:
+    """Write the report of a campaign (the latest when none is named); returns where it lies."""
+    with campaigns.open_records(home) as records:
+        campaign_id = campaigns.find_campaign(records, campaign)
+        page = render(records, campaign_id)
+    path = output or home / "reports" / f"{campaign_id}.html"
+    durable.make_folder(path.parent)
+    durable.write(path, page.encode("utf-8"))
+    return path
+
+
+def render(records: Records, campaign_id: str) -> str:
+    """The page as text."""
+    view = campaigns.campaign_view(records, campaign_id)
+    versions = campaigns.versions(records, campaign_id)
+    environment = Environment(loader=PackageLoader("enpire.report"), autoescape=True, undefined=StrictUndefined)
+    environment.filters.update(rate=texts.rate, duration=texts.duration, short=texts.short, percent=_percent)  # pyright: ignore[reportUnknownMemberType]
+    environment.filters.update(told=hypotheses.told, points=hypotheses.points)  # pyright: ignore[reportUnknownMemberType]
+    environment.filters.update(mark=hypothesis_charts.mark, interval=hypothesis_charts.interval)  # pyright: ignore[reportUnknownMemberType]
+    reach = hypothesis_charts.reach(view.ideas)
+    return environment.get_template("report.html.j2").render(
+        view=view,
+        versions=versions,
+        reach=reach,
+        scale=hypothesis_charts.scale(reach),
+        headline=headline(view),
+        curve=charts.learning_curve(view),
+        stack=charts.stack(view.robot_time, "Robot time of all stations"),
+        legend=charts.legend(view.robot_time),
+        stations=charts.utilisation(view.stations),
+        lineage=charts.lineage(versions),
+        raised=raised(versions),
+        recipes=recipes(campaigns.history(records, campaign_id)),
+        changes={test.policy_id: test.changes for idea in view.ideas for test in idea.experiments if test.policy_id},
+        films=tuple(films(records, view)),
+        resets=reset_line(records, view),
+        account=account(view),
+        trust=trust(records, campaign_id),
+        written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    )
+
+
+def reset_line(records: Records, view: CampaignView) -> str:
+    """How the robots reset, in sentences; empty where no reset came to its check."""
+    found = reset_accuracy.account(records.reading.resets(view.id), view.robot_time.get("reset", 0.0))
+    # The names of a module that is not installed would have to be got by running it.
+    known = plugins.is_part("tasks", view.task)
+    names = cast("Task", plugins.load("tasks", view.task)).spec.start_names if found and known else ()
+    return found.sentence(names) if found else ""
+
+
+def headline(view: CampaignView) -> str:
+    """The night in one sentence."""
+    if view.confirm is not None and view.confirm.passed:
+        took = texts.duration(view.time_to_goal_s)
+        return f"The goal is reached: {texts.rate(view.confirm)} fresh starts succeed, after {took}."
+    if view.champion is None or view.champion.success is None:
+        return "No version has been tried on hidden starts yet."
+    better = ""
+    if view.base is not None and view.base.success is not None:
+        better = f", the base {view.base.success:.1%}"
+    now = texts.rate(view.champion)
+    return f"Not there yet: the champion succeeds in {now} hidden starts{better}; goal {view.goal.success:.1%}."
+
+
+def account(view: CampaignView) -> Account:
+    """Every order that was started is in exactly one end, or open."""
+    kinds = [*OUTCOME_KINDS, "open"]
+    parts = " + ".join(f"{view.episodes[kind]} {kind}" for kind in kinds if view.episodes[kind])
+    total = view.episodes["total"]
+    return Account(started=total, parts=parts or "0", adds_up=sum(view.episodes[kind] for kind in kinds) == total)
+
+
+def raised(versions: tuple[VersionView, ...]) -> tuple[tuple[VersionView, float], ...]:
+    """Versions that were deployed after a gate, with the gain over their parent on hidden starts, in points."""
+    known = {version.id: version for version in versions}
+    gains: list[tuple[VersionView, float]] = []
+    for version in versions:
+        parent = known.get(version.parent)
+        if parent is None or version.state not in {"champion", "former champion"}:
+            continue
+        if version.hidden.success is not None and parent.hidden.success is not None:
+            gains.append((version, 100 * (version.hidden.success - parent.hidden.success)))
+    return tuple(gains)
+
+
+def recipes(past: History) -> Mapping[str, str]:
+    """recipe_hash -> name of the recipe, of every training run."""
+    runs = [run.started for run in past.learners.values()]
+    named = {text(started, "recipe_hash"): text(mapping(started, "recipe"), "name") for started in runs}
+    return {key: name for key, name in named.items() if name}
+
+
+def trust(records: Records, campaign_id: str) -> Trust:
+    """Check the chain and take every decision of this campaign again."""
+    try:
+        chain, intact = f"The hash chain over {records.ledger.verify()} events is intact.", True
+    except LedgerProblem as problem:
+        chain, intact = str(problem), False
+    checks = tuple(check for check in recompute(records.ledger) if _is_of(records, check, campaign_id))
+    return Trust(chain=chain, intact=intact, checks=checks)
+
+
+def _is_of(records: Records, check: Check, campaign_id: str) -> bool:
+    if check.kind == SUM:
+        return check.subject == campaign_id
+    sql = "SELECT 1 FROM events WHERE seq = ? AND campaign_id = ?"
+    return run(records.ledger.database, sql, (check.seq, campaign_id)).fetchone() is not None
+
+
+def films(records: Records, view: CampaignView) -> Iterator[Film]:
+    """The first success of a policy, and its worst failure."""
+    if first := _first_success(records, view):
+        yield _film(records, first, "First success", "the earliest success of a learned policy")
+    if worst := _worst_failure(records, view):
+        why = (
+            "an unsafe end comes first; else the surest failure of the champion on hidden starts, the newest of equals"
+        )
+        yield _film(records, worst, "Worst failure", why)
+
+
+def _film(records: Records, order_id: str, title: str, why: str) -> Film:
+    episode = campaigns.episode(records, order_id)
+    pictures = charts.film_strip(episode.folder)
+    note = ""
+    if not pictures:
+        note = film_or_reason(Folder(records.home), records.ledger, order_id)
+        pictures = charts.film_strip(episode.folder)
+    if not pictures:
+        pictures = _sensed(episode)
+        note += " Below is what the sensors said." if pictures else ""
+    return Film(title=title, why=why, view=episode, pictures=pictures, note=note)
+
+
+def _sensed(episode: EpisodeView) -> Markup:
+    path = Path(episode.folder) / "arrays.npz"
+    if not episode.folder or not path.is_file():
+        return Markup("")
+    try:
+        state = unpack(path.read_bytes()).state
+    except EnpireError as problem:
+        return Markup("<p>{}</p>").format(problem)
+    shown = min(6, state.shape[1])
+    return charts.sensed(state[:, :shown].tolist(), [f"state {index}" for index in range(shown)])
+
+
+def _first_success(records: Records, view: CampaignView) -> str:
+    for purpose in ("base", "collect"):
+        for round_ in [item.round for item in view.rounds]:
+            before = found = ""
+            while rows := records.reading.episodes(
+                Page(campaign_id=view.id, purpose=purpose, outcome="success", round=round_, before=before, limit=1000)
+            ):
+                before = found = rows[-1].order.order_id
+            if found:
+                return found
+    return ""
+
+
+def _worst_failure(records: Records, view: CampaignView) -> str:
+    champion = view.champion.id if view.champion else ""
+    for outcome, policy_id in (("unsafe", ""), ("failure", champion), ("failure", "")):
+        page = Page(campaign_id=view.id, outcome=outcome, policy_id=policy_id, limit=LOOKED_AT)
+        rows = [row for row in records.reading.episodes(page) if row.order.purpose != "demonstrate" and row.episode]
+        if rows:
+            hidden = [row for row in rows if row.order.start.split != "train"] or rows
+            worst = max(hidden, key=lambda row: row.episode.confidence if row.episode else 0.0)
+            return worst.order.order_id
+    return ""
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"

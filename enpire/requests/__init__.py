@@ -1,0 +1,1 @@
+"""What people and agents ask for, until the loop takes it."""

@@ -1,0 +1,1 @@
+"""Which robot does what next; reads the campaign's state only."""

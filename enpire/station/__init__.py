@@ -1,0 +1,1 @@
+"""The robot's own computer: turns an order into an episode."""

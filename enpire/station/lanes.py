@@ -1,0 +1,363 @@
+"""The lanes of a station, moved in step: free → resetting → rolling (→ verify) → free, each lane on its own.
+
+`Lanes` holds one rig. A period is `sense`, `reset`, `verify`, `decide`, `act`, in this order; `take_ended` hands over
+the episodes that came to an end. No lane's episode depends on what its neighbours do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+import numpy as np
+
+from enpire.errors import EnvelopeViolation
+from enpire.interfaces import Evidence, MarksSubtasks, Rig, Skill, Task
+from enpire.queries.metrics import retries
+from enpire.station.chunks import FOREIGN_FAULTS, Chunks, LoadedPolicy
+from enpire.station.command_blending import HandOver
+from enpire.station.early_stopping import Foresight
+from enpire.station.filming import Filming
+from enpire.station.interventions import Intervener
+from enpire.station.lane import Guarded, Lane, Simulated, Watchful
+from enpire.station.recording import Recording
+from enpire.station.robot_time import RobotTime
+from enpire.store import arrays as arrays_file
+from enpire.types import (
+    SOURCE_HUMAN,
+    Episode,
+    FloatArray,
+    ImageArray,
+    IntArray,
+    MaskArray,
+    Observation,
+    Order,
+    OutcomeKind,
+    Verdict,
+)
+from enpire.verifiers import checked, is_slow
+from enpire.wire.messages import Parcel
+
+TRIES = 3
+"""Resets that may fail one after the other in a lane before a person is called."""
+_SAME = 1e-6
+"""A command that differs by less from the wish was not clipped, only rounded."""
+
+
+class Lanes:
+    """One rig, its lanes and all that happens in them within a period.
+
+    Args:
+        task: gives the reset, the reset check and the verifier.
+        rig: the robots, at rest.
+        reset_limit_ticks: a reset by the robot that takes more periods has failed; 0: the rig is placed at once.
+        operator: may take over in supervised episodes.
+        chunks: makes, for (lanes, action_dim), what asks the policies: while the robots wait, or while they move.
+        clock: monotonic seconds.
+        filming: keeps what the cameras see.
+    """
+
+    def __init__(  # noqa: PLR0913 - what moves, who moves it, who watches, and the time it takes
+        self,
+        task: Task,
+        rig: Rig,
+        reset_limit_ticks: int = 0,
+        operator: Intervener | None = None,
+        chunks: Callable[[int, int], Chunks] = Chunks,
+        clock: Callable[[], float] = time.monotonic,
+        filming: Filming | None = None,
+    ) -> None:
+        spec, count = rig.spec, rig.lanes
+        self._clock, self.time = clock, RobotTime(count, clock)
+        self._task, self._rig, self._operator = task, rig, operator
+        self._held: MaskArray = np.zeros(count, np.bool_)
+        self._hand_over = HandOver(count, spec)
+        self._guarded = rig if isinstance(rig, Guarded) else None
+        self._watchful = rig if isinstance(rig, Watchful) else None
+        self._lanes = [Lane(index) for index in range(count)]
+        self._skill: Skill | None = task.reset_skill() if reset_limit_ticks else None
+        self._reset_limit_ticks = reset_limit_ticks
+        self._verifier = task.verifier()
+        self._beside = ThreadPoolExecutor(1, "verifier") if is_slow(self._verifier) else None
+        self._new_chunks, self._chunks = chunks, chunks(count, spec.action_dim)
+        self._filming = filming or Filming()
+        self._filming.look_with(rig.look)
+        self._chunks.look = self._filming.look
+        self._foresight = Foresight(count)
+        self._recording = Recording(count, spec)
+        self._observation = Observation(stamp_ns=0, state=np.zeros((count, spec.state_dim), np.float32))
+        self._command = np.zeros((count, spec.action_dim), np.float32)
+        self._moving: MaskArray = np.zeros(count, np.bool_)
+        self._sensed = False
+        self._ended: list[Parcel] = []
+
+    def on(self, rig: Rig, operator: Intervener | None = None) -> Lanes:
+        """The same lanes on a rig that was opened anew: robot time, episodes that nobody took and who thinks stay."""
+        limit, chunks = self._reset_limit_ticks, self._new_chunks
+        fresh = Lanes(self._task, rig, limit, operator, chunks, self._clock, self._filming)
+        fresh.time, fresh._ended, fresh._chunks = self.time, self._ended, self._chunks
+        return fresh
+
+    @property
+    def busy(self) -> bool:
+        """Whether any lane moves, or waits for its verdict."""
+        return any(lane.stage in ("resetting", "rolling", "judging") for lane in self._lanes)
+
+    @property
+    def alarm(self) -> str:
+        """Why a person is needed; empty when nobody is."""
+        stuck = [str(lane.index) for lane in self._lanes if lane.stage == "stuck"]
+        return f"The reset of lane {', '.join(stuck)} failed {TRIES} times; look at it and resume." if stuck else ""
+
+    def running(self) -> Sequence[Order]:
+        """The orders that lanes work on."""
+        return [lane.order for lane in self._lanes if lane.order is not None]
+
+    def overdue(self, longest_s: float) -> Sequence[str]:
+        """Ids of the orders that lanes have worked on for longer than this."""
+        latest_s = self._clock() - longest_s
+        return [lane.order.order_id for lane in self._lanes if lane.order is not None and lane.began_s < latest_s]
+
+    def ended(self) -> Sequence[Order]:
+        """The orders whose episodes nobody has taken yet."""
+        return [parcel.episode.order for parcel in self._ended]
+
+    def free(self) -> Sequence[int]:
+        """Lanes that can take an order."""
+        return [lane.index for lane in self._lanes if lane.stage == "free"]
+
+    def take_ended(self) -> Sequence[Parcel]:
+        """The episodes that came to an end since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def begin(self, index: int, order: Order, policy: LoadedPolicy) -> None:
+        """Start an order in a free lane: from here on it ends in exactly one episode."""
+        lane = self._lanes[index] = Lane(
+            index, "resetting", order, policy.policy_id, policy.source, self._clock(),
+            failed_resets=self._lanes[index].failed_resets,
+        )  # fmt: skip
+        self.time.switch([index], "reset")
+        self._recording.begin(index)
+        if why := self._chunks.begin(index, policy, order.start.seed):
+            self._end(lane, "aborted", why)
+            return
+        self._filming.begin(index, order.order_id, policy.policy)
+        self._foresight.begin(index, order, policy)
+        if self._operator is not None and order.supervised:
+            self._operator.begin(index, order, policy)
+        self._hand_over.begin(index)
+        self._try_reset(lane, order)
+
+    def sense(self) -> None:
+        """Read the sensors of all lanes, once in a period."""
+        self._observation = self._rig.observe()
+        self._sensed = True
+
+    def reset(self) -> None:
+        """One period of the resets by the robot, and the check of every reset that says it is done."""
+        self._moving[:] = False
+        resetting = [lane for lane in self._lanes if lane.stage == "resetting"]
+        if not resetting:
+            return
+        rows = _indices(resetting)
+        finished: MaskArray = np.ones(len(rows), np.bool_)
+        if self._skill is not None:
+            actions, finished = self._skill.step(self._observation.state[rows], rows)
+            self._command[rows] = actions
+            self._moving[rows] = True
+        for lane, done in zip(resetting, finished, strict=True):
+            lane.reset_ticks += 1
+            if done or lane.reset_ticks > self._reset_limit_ticks > 0:
+                self._moving[lane.index] = False
+                self._check_reset(lane, in_time=bool(done))
+
+    def verify(self) -> None:
+        """Record what the rolling lanes sense; judge those that are finished, out of time or out of the envelope."""
+        self._take_verdicts()
+        rolling = self._rolling()
+        if not rolling:
+            return
+        rows = _indices(rolling)
+        self._recording.sensed(rows, self._observation.state[rows])
+        ticks = np.zeros(len(self._lanes), np.int64)
+        ticks[rows] = self._recording.ticks[rows]
+        for index, (outcome, why) in self._filming.expose(self._observation, rows, ticks[rows]).items():
+            self._end(self._lanes[index], outcome, why)
+        finished = self._verifier.finished(self._observation.state, ticks) | (ticks >= self._rig.spec.limit_ticks)
+        stale = self._watchful.stale if self._watchful is not None else ""
+        for lane in self._rolling():
+            if self._guarded is not None and self._guarded.violated[lane.index]:
+                self._end(lane, "unsafe", self._guarded.offences[lane.index], confidence=1.0)
+            elif stale:
+                self._end(lane, "invalid", stale)
+            elif finished[lane.index] and ticks[lane.index]:
+                self._judge(lane)
+
+    def decide(self) -> None:
+        """Give every rolling lane its next command; one without a usable policy answer ends, and its robot holds."""
+        rolling = self._rolling()
+        if not rolling:
+            return
+        rows = _indices(rolling)
+        for index, why in self._foresight.look(self._observation, rows, self._recording.ticks[rows]).items():
+            self._end(self._lanes[index], "aborted", why)
+        rows = self._left_to_policies(self._rolling())
+        for index, why in self._chunks.decide(self._observation, rows).items():
+            self._end(self._lanes[index], "aborted", why)
+        rows = _indices(self._rolling())
+        self._moving[rows] = self._held[rows] | self._chunks.ready(rows)
+
+    def act(self) -> None:
+        """Send the period's commands to all moving lanes at once and record what was sent."""
+        rolling = [lane for lane in self._rolling() if self._moving[lane.index]]
+        rows = _indices(rolling)
+        chunk = np.full(len(rows), -1, np.int32)
+        if rolling:
+            held = self._held[rows]
+            self._command[rows[~held]], chunk[~held] = self._chunks.next(rows[~held])
+            if self._operator is not None and held.any():
+                self._command[rows[held]] = self._operator.act(self._observation, rows[held])
+            self._command[rows] = self._hand_over.blend(rows, held, self._command[rows], self._observation.state[rows])
+        if not self._moving.any():
+            return
+        sent = self._send()
+        self._sensed = False
+        kept = np.asarray([lane.stage == "rolling" for lane in rolling], np.bool_)
+        rows, chunk = rows[kept], chunk[kept]
+        changed: MaskArray = np.any(np.abs(sent[rows] - self._command[rows]) > _SAME, axis=1)
+        for index in cast("list[int]", rows[changed].tolist()):
+            self._lanes[index].clipped += 1
+        self._hand_over.sent(rows, sent[rows])
+        left = [lane for lane in rolling if lane.stage == "rolling"]
+        source = np.asarray([SOURCE_HUMAN if self._held[lane.index] else lane.source for lane in left], np.int64)
+        self._recording.sent(rows, sent[rows], source, chunk)
+
+    def abort(self, cause: str) -> None:
+        """End everything that runs. The frame after the last sensing is left out of the recording."""
+        for lane in self._lanes:
+            if lane.order is not None:
+                self._end(lane, "aborted", cause)
+        self._moving[:] = False
+
+    def unstick(self) -> None:
+        """A person looked at the lanes whose reset failed, and put their things in order: they may go on."""
+        for lane in self._lanes:
+            if lane.stage == "stuck":
+                if isinstance(self._rig, Simulated):
+                    self._rig.lay_out(lane.index)
+                lane.stage, lane.failed_resets = "free", 0
+                self.time.switch([lane.index], "wait-order")
+
+    def _rolling(self) -> list[Lane]:
+        return [lane for lane in self._lanes if lane.stage == "rolling"]
+
+    def _left_to_policies(self, rolling: Sequence[Lane]) -> IntArray:
+        """Ask the operator which supervised lanes a person holds now; the lanes that are left to their policies."""
+        rows = _indices(rolling)
+        self._held[:] = False
+        if self._operator is not None:
+            watched = _indices(lane for lane in rolling if lane.order is not None and lane.order.supervised)
+            if len(watched):
+                self._held[watched] = self._operator.watch(self._observation, watched, self._recording.ticks[watched])
+                self._chunks.drop(np.flatnonzero(self._held))
+        return rows[~self._held[rows]]
+
+    def _try_reset(self, lane: Lane, order: Order) -> None:
+        lane.reset_attempts += 1
+        lane.reset_ticks = 0
+        self._rig.place(lane.index, order.start)
+        if self._skill is not None:
+            self._skill.begin(lane.index, order.start)
+
+    def _check_reset(self, lane: Lane, *, in_time: bool) -> None:
+        order = lane.order
+        if order is None:
+            return
+        lane.achieved, near = self._task.start_error(self._observation.state[lane.index], order.start)
+        if near and in_time:
+            lane.failed_resets, lane.checked, lane.stage = 0, True, "rolling"
+            self.time.switch([lane.index], "rollout")
+            return
+        lane.failed_resets += 1
+        if lane.failed_resets < TRIES and self._skill is not None:
+            self._try_reset(lane, order)
+            return
+        stuck = lane.failed_resets >= TRIES
+        self._end(lane, "aborted", "reset failed")
+        if stuck:
+            lane.stage = "stuck"
+            self.time.switch([lane.index], "wait-person")
+
+    def _judge(self, lane: Lane) -> None:
+        self.time.switch([lane.index], "verify")
+        images: Mapping[str, ImageArray] = self._filming.look(lane.index) if self._verifier.needs_images else {}
+        evidence = Evidence(arrays=self._recording.arrays(lane.index, last_state=True), images=images)
+        if self._beside is not None:
+            lane.stage, lane.verdict = "judging", self._beside.submit(self._verifier.judge, evidence)
+            self._moving[lane.index] = False
+        else:
+            self._settle(lane, lambda: self._verifier.judge(evidence))
+
+    def _take_verdicts(self) -> None:
+        """End the lanes whose slow verdict has come."""
+        for lane in self._lanes:
+            if lane.stage == "judging" and lane.verdict is not None and lane.verdict.done():
+                self._settle(lane, lane.verdict.result)
+
+    def _settle(self, lane: Lane, judge: Callable[[], Verdict]) -> None:
+        try:
+            verdict = checked(judge())
+        except FOREIGN_FAULTS as problem:
+            self._end(lane, "invalid", f"verifier failed: {' '.join(str(problem).split())[:500]}")
+            return
+        self._end(lane, verdict.kind, verdict.reason, confidence=verdict.confidence)
+
+    def _end(self, lane: Lane, outcome: OutcomeKind, cause: str, confidence: float = 0.0) -> None:
+        order = lane.order
+        if order is None:
+            return
+        data, ticks, attempts = b"", 0, ()
+        frames = int(self._recording.ticks[lane.index]) - (0 if self._sensed else 1)
+        if lane.checked and frames > 0:
+            arrays = self._recording.arrays(lane.index, last_state=self._sensed)
+            data, ticks = arrays_file.pack(arrays), len(arrays.action)
+            if isinstance(self._task, MarksSubtasks):
+                attempts = retries(self._task.subtask_marks(arrays.state))
+        self._filming.end(lane.index, ticks)
+        episode = Episode(
+            order=order, outcome=outcome, cause=cause, confidence=float(confidence), ran_policy_id=lane.policy_id,
+            ticks=ticks, began_s=lane.began_s, ended_s=self._clock(), achieved_start=lane.achieved,
+            reset_attempts=lane.reset_attempts, clipped=lane.clipped, attempts=attempts,
+            hopeless_at=int(self._foresight.hopeless_at[lane.index]),
+            sha256=hashlib.sha256(data).hexdigest() if data else "",
+        )  # fmt: skip
+        self._ended.append(Parcel(episode=episode, arrays_file=data))
+        lane.stage, lane.order = "free", None
+        self._moving[lane.index] = False
+        self.time.switch([lane.index], "wait-order")
+
+    def _send(self) -> FloatArray:
+        try:
+            return self._rig.act(self._command, self._moving)
+        except EnvelopeViolation:
+            return self._send_one_by_one()
+
+    def _send_one_by_one(self) -> FloatArray:
+        """Nothing moved, because one lane's command is not allowed: find it, and move the others."""
+        sent = self._command.copy()
+        for index in cast("list[int]", np.flatnonzero(self._moving).tolist()):
+            alone = np.zeros_like(self._moving)
+            alone[index] = True
+            try:
+                sent[index] = self._rig.act(self._command, alone)[index]
+            except EnvelopeViolation as violation:
+                self._end(self._lanes[index], "unsafe", str(violation)[:500], confidence=1.0)
+        return sent
+
+
+def _indices(lanes: Iterable[Lane]) -> IntArray:
+    return np.asarray([lane.index for lane in lanes], np.int64)

@@ -1,0 +1,234 @@
+"""Policy versions at a station: fetched by hash, checked, loaded beside the control loop, kept for the next time.
+
+Where a policy server thinks for the station, `make` asks it to load the version instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast, runtime_checkable
+
+from enpire import plugins
+from enpire.errors import EnpireError, PeerSilent, PolicyProblem
+from enpire.interfaces import Policy, Task
+from enpire.station.chunks import FOREIGN_FAULTS, LoadedPolicy
+from enpire.store import durable, versions
+from enpire.types import SOURCE_EXPERT, SOURCE_POLICY
+from enpire.wire.computer import HERE, Computer
+from enpire.wire.messages import PolicyMissing, PolicyPart, WantPolicy
+
+EXPERT = "scripted:expert"
+_LOADED, _KEPT = 4, 16
+"""Versions held ready in memory, and on the disk."""
+_ASK_AGAIN_S = 3.0
+_REFUSED_S = 30.0
+"""How long a version that could not be had is not asked for again."""
+_KNOCK_S = 2.0
+"""How often a policy server that is away is tried again."""
+
+
+@runtime_checkable
+class Losable(Protocol):
+    """A policy that lives elsewhere."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether it has to be made anew before another episode begins."""
+        ...
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """A version on its way here."""
+
+    have: int = 0
+    """Parts of it that are in the file."""
+    asked_s: float = -1e9
+
+
+@dataclass(slots=True, frozen=True)
+class _Refusal:
+    why: str
+    fetched: bool
+    """True when the files arrived and the policy itself is at fault."""
+    until_s: float
+
+
+class PolicyShelf:
+    """Gives policies by hash. `find` never waits: it starts what is missing and is asked again later.
+
+    Args:
+        folder: the station's cache of versions; made when missing.
+        task: gives the expert.
+        seed: of the expert.
+        computer: its clock and its helping hand.
+        make: (folder whose hash was checked, policy_id) -> the policy; PeerSilent while whoever makes it is away.
+    """
+
+    def __init__(
+        self, folder: Path, task: Task, seed: int, computer: Computer = HERE,
+        make: Callable[[Path, str], Policy] | None = None,
+    ) -> None:  # fmt: skip
+        durable.make_folder(folder)
+        for left in folder.glob("incoming-*"):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        self._folder, self._task, self._seed = folder, task, seed
+        self._loaded: OrderedDict[str, LoadedPolicy] = OrderedDict()
+        self._loading: dict[str, Future[LoadedPolicy]] = {}
+        self._fetching: dict[str, _Fetch] = {}
+        self._refused: dict[str, _Refusal] = {}
+        self._clock, self._loader = computer.clock, computer.helper()
+        self._make = make or load_version
+        self._away, self._missed, self._knock_s = "", "", -1e9
+        """Why policies cannot be made now, which one was wanted, and when that is tried again."""
+
+    def find(self, policy_id: str) -> LoadedPolicy | None:
+        """The policy if it is ready; None while it is on its way. PolicyProblem when it cannot be had or loaded."""
+        ready = self._loaded.get(policy_id)
+        if ready is not None and isinstance(ready.policy, Losable) and ready.policy.lost:
+            del self._loaded[policy_id]
+        elif ready is not None:
+            self._loaded.move_to_end(policy_id)
+            return ready
+        refusal = self._refused.get(policy_id)
+        if refusal is not None and self._clock() < refusal.until_s:
+            raise PolicyProblem(refusal.why)
+        if policy_id in self._loading:
+            return self._finish(policy_id)
+        if policy_id == EXPERT:
+            self._start(policy_id, self._expert)
+        elif self._away and self._clock() < self._knock_s:
+            return None
+        elif (self._folder / policy_id).is_dir():
+            self._start(policy_id, lambda: self._made(policy_id))
+        else:
+            self._fetching.setdefault(policy_id, _Fetch())
+        return None
+
+    @property
+    def alarm(self) -> str:
+        """One sentence when a version cannot be fetched; a version that is broken in itself is no alarm."""
+        now = self._clock()
+        for refusal in self._refused.values():
+            if now < refusal.until_s and not refusal.fetched:
+                return refusal.why
+        return self._away
+
+    def look(self) -> None:
+        """Try again what could not be made because its maker was away: nobody may ask for it any more."""
+        if self._away and (self._missed in self._loading or self._clock() >= self._knock_s):
+            with contextlib.suppress(PolicyProblem):
+                self.find(self._missed)
+
+    def ask_again(self) -> None:
+        """Whatever was asked for may be lost: the orchestrator is another one now, or the wire was."""
+        for fetch in self._fetching.values():
+            fetch.asked_s = -1e9
+
+    def next_wish(self) -> WantPolicy | None:
+        """What to ask of the orchestrator now, if anything."""
+        now = self._clock()
+        for policy_id, fetch in self._fetching.items():
+            if now - fetch.asked_s > _ASK_AGAIN_S:
+                fetch.asked_s = now
+                return WantPolicy(policy_id=policy_id, part=fetch.have)
+        return None
+
+    def arrived(self, part: PolicyPart) -> None:
+        """Take one part; with the last one the hash is checked before anything is kept."""
+        fetch = self._fetching.get(part.policy_id)
+        if fetch is None or part.part != fetch.have:
+            return
+        packed = self._folder / f"incoming-{part.policy_id}.parts"
+        try:
+            with packed.open("ab" if fetch.have else "wb") as file:
+                file.write(part.data)
+        except OSError as problem:
+            packed.unlink(missing_ok=True)
+            self.missing(PolicyMissing(policy_id=part.policy_id, why=str(durable.refusal(problem, packed))))
+            return
+        fetch.have, fetch.asked_s = fetch.have + 1, -1e9
+        if fetch.have == part.parts:
+            del self._fetching[part.policy_id]
+            self._start(part.policy_id, lambda: self._keep(part.policy_id, packed))
+
+    def missing(self, answer: PolicyMissing) -> None:
+        """It cannot be had."""
+        if self._fetching.pop(answer.policy_id, None) is not None:
+            self._refuse(answer.policy_id, f"policy {answer.policy_id[:12]} cannot be had: {answer.why}", fetched=False)
+
+    def close(self) -> None:
+        """End the loader."""
+        self._loader.shutdown(wait=True, cancel_futures=True)
+
+    def _start(self, policy_id: str, work: Callable[[], LoadedPolicy]) -> None:
+        self._loading[policy_id] = self._loader.submit(work)
+
+    def _finish(self, policy_id: str) -> LoadedPolicy | None:
+        future = self._loading[policy_id]
+        if not future.done():
+            return None
+        del self._loading[policy_id]
+        try:
+            loaded = future.result()
+        except PeerSilent as problem:
+            self._away, self._missed, self._knock_s = str(problem), policy_id, self._clock() + _KNOCK_S
+            return None
+        except FOREIGN_FAULTS as problem:
+            text = f"policy {policy_id[:12]} refused: {' '.join(str(problem).split())}"[:1000]
+            self._refuse(policy_id, text, fetched=(self._folder / policy_id).is_dir() or policy_id == EXPERT)
+            raise PolicyProblem(text) from problem
+        if policy_id != EXPERT:
+            self._away = ""
+        self._loaded[policy_id] = loaded
+        while len(self._loaded) > _LOADED:
+            self._loaded.popitem(last=False)
+        return loaded
+
+    def _refuse(self, policy_id: str, why: str, *, fetched: bool) -> None:
+        self._refused[policy_id] = _Refusal(why, fetched, self._clock() + _REFUSED_S)
+
+    def _expert(self) -> LoadedPolicy:
+        return _checked(EXPERT, self._task.expert(self._seed), SOURCE_EXPERT)
+
+    def _keep(self, policy_id: str, packed: Path) -> LoadedPolicy:
+        versions.keep(packed, policy_id, self._folder)
+        self._forget_old()
+        return self._made(policy_id)
+
+    def _made(self, policy_id: str) -> LoadedPolicy:
+        check_version(self._folder / policy_id, policy_id)
+        return _checked(policy_id, self._make(self._folder / policy_id, policy_id), SOURCE_POLICY)
+
+    def _forget_old(self) -> None:
+        kept = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        for path in kept[_KEPT:]:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def check_version(folder: Path, policy_id: str) -> None:
+    """PolicyProblem when a folder's files are not those of the hash, which removes them."""
+    try:
+        found = versions.identify(folder)
+    except EnpireError:
+        found = "nothing that can be read"
+    if found != policy_id:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise PolicyProblem(f"its files on this disk were changed (hash {found[:12]}); they are fetched again")
+
+
+def load_version(folder: Path, policy_id: str) -> Policy:
+    """The policy of a folder whose hash was checked."""
+    return cast(Callable[[Path], Policy], plugins.load("policies", str(versions.manifest(folder)["kind"])))(folder)
+
+
+def _checked(policy_id: str, policy: Policy, source: int) -> LoadedPolicy:
+    if not 1 <= policy.execute <= policy.horizon:
+        raise PolicyProblem(f"it executes {policy.execute} of {policy.horizon} actions; at least 1, at most all")
+    return LoadedPolicy(policy_id=policy_id, policy=policy, source=source)

@@ -1,0 +1,131 @@
+"""A station's end of the live pictures (see `previews.py`): it exposes in the station's turn, develops in a thread."""
+
+from __future__ import annotations
+
+import io
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import urlsplit
+
+import numpy as np
+import zmq
+
+from enpire.errors import EnpireError, MissingExtra
+from enpire.types import ImageArray
+from enpire.wire.curve_keys import StationKeys, encrypt
+from enpire.wire.live_images import Develop
+from enpire.wire.previews import END, TURN_S
+
+PERIOD_S = 0.5
+"""Between two pictures of a station."""
+QUALITY = 80
+
+
+class PreviewCamera:
+    """Call `serve` in every turn of the station's loop; while nobody looks that costs a comparison.
+
+    Args:
+        station: its name.
+        address: of the orchestrator; the port for pictures comes with its welcome.
+        keys: None on the loopback.
+    """
+
+    def __init__(self, station: str, address: str, keys: StationKeys | None) -> None:
+        self._station, self._keys = station, keys
+        self._host = urlsplit(address).hostname or "127.0.0.1"
+        self._port = 0
+        self._due, self._ended = threading.Event(), threading.Event()
+        self._exposed: queue.Queue[Develop] = queue.Queue(1)
+        self._thread: threading.Thread | None = None
+
+    def serve(self, port: int, glance: Callable[[], Develop]) -> None:
+        """From the station's own thread: go where the orchestrator listens, and expose when a picture is due.
+
+        Args:
+            port: where the orchestrator takes pictures; 0 when it takes none.
+            glance: exposes; what it raises becomes the reason why there is no picture.
+        """
+        if port != self._port:
+            self._port = port
+            self._ended.set()
+            self._ended = threading.Event()
+            if port:
+                self._thread = threading.Thread(target=self._publish, args=(port, self._ended), name="preview")
+                self._thread.daemon = True
+                self._thread.start()
+        if self._due.is_set() and not self._exposed.full():
+            self._due.clear()
+            self._exposed.put_nowait(_exposure(glance))
+
+    def close(self) -> None:
+        """End the thread and its socket. Allowed twice."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _publish(self, port: int, ended: threading.Event) -> None:
+        context = zmq.Context()
+        socket = context.socket(zmq.XPUB)
+        socket.setsockopt(zmq.SNDHWM, 4)
+        if self._keys is not None:
+            encrypt(socket, self._keys)
+        socket.connect(f"tcp://{self._host}:{port}")
+        wanted: set[str] = set()
+        taken_s = 0.0
+        try:
+            while not ended.is_set():
+                if socket.poll(round(TURN_S * 1000)):
+                    _follow(wanted, socket.recv(), self._station)
+                elif wanted and time.monotonic() - taken_s >= PERIOD_S:
+                    taken_s = time.monotonic()
+                    self._due.set()
+                if wanted and not self._exposed.empty():
+                    for message in developed(self._exposed.get_nowait(), self._station, sorted(wanted)):
+                        socket.send(message)  # never waits: what does not fit is dropped
+        finally:
+            context.destroy(linger=0)
+
+
+def developed(develop: Develop, station: str, cameras: Sequence[str]) -> list[bytes]:
+    """The messages of one exposure: a JPEG for each camera, or why there is none."""
+    try:
+        pictures = develop(cameras)
+        return [_message(station, camera, b"J" + _jpeg(pictures[camera])) for camera in cameras if camera in pictures]
+    except EnpireError as problem:
+        return [_message(station, camera, b"W" + str(problem).encode()[:300]) for camera in cameras]
+
+
+def _exposure(glance: Callable[[], Develop]) -> Develop:
+    """What the glance gives; when the robot cannot be looked at now, the reason, said where pictures are developed."""
+    try:
+        return glance()
+    except EnpireError as problem:
+        reason = problem
+
+        def failed(cameras: Sequence[str]) -> Mapping[str, ImageArray]:
+            raise reason
+
+        return failed
+
+
+def _message(station: str, camera: str, content: bytes) -> bytes:
+    return f"{station}/{camera}".encode() + END + content
+
+
+def _follow(wanted: set[str], said: bytes, station: str) -> None:
+    """A subscription (1) or its end (0), as XPUB hands it on; those of other stations are not ours."""
+    name, _, camera = said[1:].removesuffix(END).decode(errors="replace").partition("/")
+    if name == station and camera:
+        (wanted.add if said[:1] == b"\1" else wanted.discard)(camera)
+
+
+def _jpeg(image: ImageArray) -> bytes:
+    try:
+        from PIL import Image
+    except ImportError as problem:
+        raise MissingExtra("No live pictures: the station has no Pillow; install the extra `sim`.") from problem
+    buffer = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(image)).save(buffer, "JPEG", quality=QUALITY)
+    return buffer.getvalue()

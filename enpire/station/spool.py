@@ -1,0 +1,170 @@
+"""The station's outbox on its own disk: an episode is durable here before anybody hears of it.
+
+One file per episode: a line with the sha256 of the rest, then the message that delivers it; beside it, where cameras
+were recorded, the file with their pictures, which travels in parts. Both are deleted only when the orchestrator said
+that the episode is durable there. What it refuses waits in `refused` for the next process; what is damaged is kept in
+`damaged` for a person, and never delivered.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from enpire.errors import RobotProblem, StorageFull, TransportProblem
+from enpire.store import durable
+from enpire.wire.messages import LARGEST_PICTURES, Parcel, PicturesPart, WantPictures, decode, encode
+
+_SUFFIX, _PICTURES = ".episode", ".pictures"
+_LINE = 65
+"""Bytes of the first line: 64 hexadecimal digits and a newline."""
+
+
+class Spool:
+    """The episodes of one station that the orchestrator has not acknowledged, oldest first.
+
+    Args:
+        folder: where they lie; made when missing. One process at a time may hold it.
+        free_bytes: below so much free space on its disk `room` is false.
+    """
+
+    def __init__(self, folder: Path, free_bytes: int = 256 * 2**20) -> None:
+        self._folder = folder
+        self._free_bytes = free_bytes
+        durable.make_folder(folder)
+        try:
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as problem:
+            raise durable.refusal(problem, folder / "lock") from problem
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as problem:
+            os.close(self._lock)
+            raise RobotProblem(
+                f"Another process runs the station that owns {folder}; end it, or give this station another name."
+            ) from problem
+        durable.sweep(folder)
+        self.refused, self._damaged = folder / "refused", folder / "damaged"
+        try:
+            for path in self.refused.glob("*"):
+                path.replace(folder / path.name)  # another orchestrator may take it
+            # Ids are time-sortable, so the order of names is the order of minting.
+            self._ids = dict.fromkeys(sorted(path.stem for path in folder.glob(f"*{_SUFFIX}")))
+            pictures = list(folder.glob(f"*{_PICTURES}"))
+            self._pictured = {path.stem for path in pictures if path.stem in self._ids}
+            for path in pictures:
+                if path.stem not in self._ids:
+                    path.unlink()  # its episode was never announced
+        except OSError as problem:
+            raise durable.refusal(problem, folder) from problem
+
+    def ids(self) -> tuple[str, ...]:
+        """Ids of all episodes that wait here, oldest first."""
+        return tuple(self._ids)
+
+    def __contains__(self, order_id: str) -> bool:
+        return order_id in self._ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def pictures(self, order_id: str) -> Path:
+        """Where the pictures of an episode must lie, whole and synced, before its `put`."""
+        return self._folder / f"{order_id}{_PICTURES}"
+
+    def has_pictures(self, order_id: str) -> bool:
+        """Whether an episode that waits here has pictures."""
+        return order_id in self._pictured
+
+    def put(self, *parcels: Parcel) -> None:
+        """Make episodes durable with one sync; returns when it is done.
+
+        StorageFull when the disk refuses, TransportProblem when one cannot be sent or read: then none is durable.
+        """
+        files: dict[str, bytes] = {}
+        for parcel in parcels:
+            self._check_pictures(parcel)
+            body = encode(parcel)
+            decode(body)
+            files[parcel.episode.order.order_id] = hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+        durable.write_many({self._path(order_id): content for order_id, content in files.items()})
+        self._ids.update(dict.fromkeys(files))
+        self._pictured |= {item.episode.order.order_id for item in parcels if item.episode.pictures_sha256}
+
+    def get(self, order_id: str) -> Parcel | None:
+        """An episode; None when its file is damaged, which is then set aside for a person to look at."""
+        path = self._path(order_id)
+        content = path.read_bytes() if path.is_file() else b""
+        body = content[_LINE:]
+        if hashlib.sha256(body).hexdigest().encode() == content[: _LINE - 1]:
+            try:
+                message = decode(body).message
+            except TransportProblem:
+                message = None
+            if isinstance(message, Parcel):
+                return message
+        self.set_aside(order_id)
+        return None
+
+    def part(self, want: WantPictures) -> PicturesPart:
+        """Some bytes of the pictures of an episode. Allowed from any thread; OSError when they cannot be read."""
+        with self.pictures(want.order_id).open("rb") as file:
+            total = file.seek(0, os.SEEK_END)
+            file.seek(want.offset)
+            data = file.read(want.size)
+        return PicturesPart(order_id=want.order_id, offset=want.offset, total=total, data=data)
+
+    def set_aside(self, order_id: str) -> None:
+        """Keep a damaged episode for a person to look at; it is not delivered."""
+        self._move(order_id, self._damaged)
+
+    def refuse(self, order_id: str) -> None:
+        """Keep an episode that the orchestrator does not take; it is delivered again by the next process."""
+        self._move(order_id, self.refused)
+
+    def delete(self, order_id: str) -> None:
+        """Forget an episode that is durable elsewhere. After a power cut it may be back: delivering twice is safe."""
+        if self._ids.pop(order_id, "absent") is None:
+            self._path(order_id).unlink(missing_ok=True)
+            self.pictures(order_id).unlink(missing_ok=True)
+            self._pictured.discard(order_id)
+
+    def room(self, pictures: int = 0) -> bool:
+        """Whether the disk has space for the episodes of new orders, whose pictures take so many bytes."""
+        try:
+            return shutil.disk_usage(self._folder).free >= self._free_bytes + pictures
+        except OSError as problem:
+            raise StorageFull(
+                f"The disk of the spool {self._folder} cannot be asked for space: {problem}."
+            ) from problem
+
+    def close(self) -> None:
+        """Let the folder go."""
+        os.close(self._lock)
+
+    def _move(self, order_id: str, folder: Path) -> None:
+        """Take an episode out of what is delivered, with its pictures: first these, which are nothing without it."""
+        if self._ids.pop(order_id, "absent") is None:
+            durable.make_folder(folder)
+            for path in (self.pictures(order_id), self._path(order_id)):
+                if path.is_file():
+                    path.replace(folder / path.name)
+            self._pictured.discard(order_id)
+
+    def _check_pictures(self, parcel: Parcel) -> None:
+        path = self.pictures(parcel.episode.order.order_id)
+        if not parcel.episode.pictures_sha256:
+            path.unlink(missing_ok=True)
+            return
+        size = path.stat().st_size if path.is_file() else 0
+        if not 0 < size <= LARGEST_PICTURES:
+            raise TransportProblem(
+                f"The pictures of the episode {path.stem} have {size} bytes at {path}; from 1 to {LARGEST_PICTURES} "
+                "can be sent."
+            )
+
+    def _path(self, order_id: str) -> Path:
+        return self._folder / f"{order_id}{_SUFFIX}"

@@ -1,0 +1,389 @@
+"""A station: turns orders into episodes. READ `Station.serve` FIRST.
+
+    take orders → reset → roll out → verify → spool → ship
+
+Orders come from the orchestrator; an episode is durable on this machine before it is announced, and is forgotten
+only when it is durable there. The station never waits for the orchestrator: without it, it finishes what it runs,
+keeps the episodes, and says hello again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import cast
+
+from enpire import plugins
+from enpire.errors import EnpireError, PolicyProblem
+from enpire.ids import mint
+from enpire.interfaces import Task
+from enpire.processes.processes import die_with_parent
+from enpire.station.bridges import Faces
+from enpire.station.chunks import LoadedPolicy
+from enpire.station.filming import Filming
+from enpire.station.lanes import Lanes
+from enpire.station.outbox import Outbox
+from enpire.station.pace import Pace
+from enpire.station.policy_cache import PolicyShelf, load_version
+from enpire.station.preview_camera import PreviewCamera
+from enpire.station.remote_policy import policy_server
+from enpire.station.robot_session import RobotKeeper
+from enpire.station.spool import Spool
+from enpire.station.station_file import StationFile, facts, read_station
+from enpire.station.uplink import Courier
+from enpire.types import REFUSED, Order
+from enpire.verifiers import judged_by
+from enpire.wire.arrivals import Beat
+from enpire.wire.computer import HERE, Computer
+from enpire.wire.curve_keys import station_keys
+from enpire.wire.messages import Command, Hello, Message, Orders, PolicyMissing, PolicyPart, Release
+from enpire.wire.zmq_link import StationLink
+
+_IDLE_S = 0.02
+"""How long an idle station listens before it looks around."""
+_LAST_WORDS_S, _HURRY_S = 8.0, 0.8
+"""How long a station that leaves goes on delivering: when the orchestrator told it to, since that last took something;
+when a signal did, in all."""
+_LOOK_S = 0.25
+"""How often the robot's own stop is looked at."""
+
+
+class Station:
+    """One robot (or several in step) at work.
+
+    Args:
+        file: what the station is.
+        address: of the orchestrator.
+        say: where one line about what happened goes.
+        computer: its clock, its sockets, its helping hand.
+    """
+
+    def __init__(self, file: StationFile, address: str, say: Callable[[str], None], computer: Computer = HERE) -> None:
+        self._file, self._say, self._clock = file, say, computer.clock
+        task = cast("Task", plugins.make("tasks", file.task))
+        self._task = judged_by(task, file.verifiers, file.account or file.home / "tokens")
+        self._spool = Spool(file.home / "spool", file.min_free_mb * 2**20)
+        self._filming = Filming(file.film_rule, self._spool.pictures, computer.helper)
+        self._outbox = Outbox(self._spool, computer.clock, say, self._filming, file.lanes)
+        self._thinker = policy_server(file)
+        make = self._thinker.make if self._thinker is not None else load_version
+        self._shelf = PolicyShelf(file.home / "policies", self._task, file.seed, computer, make)
+        self._robot = RobotKeeper(file, self._task, say, computer.clock, self._filming)
+        keys = station_keys(file.key_file, file.server_key) if file.key_file and file.server_key else None
+        self._link = StationLink(address, file.name, keys, computer)
+        self._preview = PreviewCamera(file.name, address, keys)
+        self._courier = Courier(self._link, self._spool, self._hello, say, computer)
+        self._faces = Faces(file.name, file.faces, computer.clock)
+        self._queue: deque[Order] = deque()
+        self._champion, self._deployed = "", ""
+        self._paused = False
+        self._stop_id, self._stop_by = "", ""
+        """The stop that somebody asked of the station itself, until it is resumed."""
+        self._leaving, self._patience_s, self._asked_to_leave_s = "", float("inf"), 0.0
+        self._pace = Pace(0.0 if file.pace == "fast" else self._task.spec.period_s, computer.clock)
+        self._resting = True
+        self._looked_s = self._clock()
+        self._asked_under = 0
+
+    def serve(self) -> int:
+        """Work until told to leave; the exit code of the process."""
+        while self.stays:
+            self.turn()
+        return self.leave()
+
+    @property
+    def stays(self) -> bool:
+        """Whether nothing has told it to leave."""
+        return not self._leaving and not self._courier.fenced
+
+    def turn(self) -> None:
+        """Everything once; one period of the robot."""
+        self.hear()
+        self.take_orders()
+        self.one_period()
+        self.spool()
+        self.ship()
+
+    def hear(self) -> None:
+        """Do what the orchestrator says; while robots move, only what it has said already."""
+        for message in self._courier.hear(self._spare_s()):
+            self._obey(message)
+        self._faces.hear(self._stop_here)
+
+    def take_orders(self) -> None:
+        """Give waiting orders to free lanes and begin their resets; orders whose policy is not here yet wait."""
+        if self._paused and self._robot.ready:
+            self._lanes.time.switch(self._lanes.free(), "wait-person")
+        if self._paused or not self._robot.ready or not self._queue:
+            return
+        ready: dict[str, LoadedPolicy | None] = {}
+        for lane in self._lanes.free():
+            order = self._next_ready(ready) if self._robot.ready else None
+            if order is None:
+                return
+            policy = ready[order.policy_id]
+            if policy is not None:
+                self._robot.move(lambda lane=lane, order=order, policy=policy: self._lanes.begin(lane, order, policy))
+
+    def one_period(self) -> None:
+        """Sense, then whatever each lane is at: a period of its reset, the verdict, or the next command."""
+        if self._lanes.busy:
+            self._pace.keep(resting=self._resting)
+            self._robot.move(self._period)
+        self._resting = not self._lanes.busy
+
+    def spool(self, *, to_the_last: bool = False) -> None:
+        """Make the episodes that ended durable here, before anybody hears of them."""
+        self._outbox.add(self._lanes.take_ended())
+        for episode in self._outbox.spool(to_the_last=to_the_last):
+            self._faces.ended(episode)
+
+    def ship(self) -> None:
+        """Deliver what is spooled, beat, and ask for policies."""
+        self._look_around()
+        self._courier.keep_contact(self._beat)
+        self._faces.show(lambda: self._beat(self._courier.lease))
+        if self._courier.lease != self._asked_under:
+            self._asked_under = self._courier.lease
+            self._shelf.ask_again()
+        self._preview.serve(self._courier.preview_port, self._robot.glance)
+        self._courier.ask(self._shelf.next_wish())
+        self._courier.ship()
+
+    def ask_to_leave(self, cause: str, patience_s: float = _HURRY_S) -> None:
+        """Leave as soon as the period is over. Allowed in a signal handler, and again to be quicker."""
+        self._leaving, self._asked_to_leave_s = self._leaving or cause, self._clock()
+        self._patience_s = min(self._patience_s, patience_s)
+
+    def leave(self) -> int:
+        """Abort what runs, give back what has not begun, keep everything in the spool, say goodbye."""
+        self.rest()
+        while self.deliver():
+            pass
+        return self.part()
+
+    def rest(self) -> None:
+        """The robot holds still; every order ends, and is durable here."""
+        self._robot.stop("the station, which leaves", f"the station left: {self._why_it_leaves}")
+        self._give_back([order.order_id for order in self._queue], "released: the station left")
+        self.spool(to_the_last=True)
+
+    def deliver(self) -> bool:
+        """Ship what waits here for a moment; whether there is more, and time for it."""
+        since_s = self._asked_to_leave_s
+        if self._patience_s > _HURRY_S:
+            since_s = max(since_s, self._courier.taken_s)
+        if not (len(self._spool) and self._courier.lease and self._clock() - since_s < self._patience_s):
+            return False
+        self._courier.ship()
+        self._courier.hear(0.02)
+        return True
+
+    def part(self) -> int:
+        """The last word; the exit code of the process."""
+        self._courier.say_goodbye(self._why_it_leaves)
+        waiting = f"{len(self._spool)} episodes wait here; late periods: {self._pace.late}"
+        self._say(f"left ({self._why_it_leaves}); {waiting}")
+        return 1 if self._courier.fenced else 0
+
+    def close(self) -> None:
+        """Let the robot, the sockets and the spool go. Allowed after a failure."""
+        self._preview.close()
+        self._robot.close()
+        self._faces.close()
+        if self._thinker is not None:
+            self._thinker.close()
+        self._shelf.close()
+        self._filming.close()
+        self._courier.close()
+        self._link.close()
+        self._spool.close()
+
+    def fail(self, cause: str) -> None:
+        """The last words of a station that failed: the robot holds, its episodes end, and are durable."""
+        self._robot.stop("a failure of the station", cause)
+        self.spool(to_the_last=True)
+
+    @property
+    def _why_it_leaves(self) -> str:
+        return self._leaving or "its name was taken by another process"
+
+    @property
+    def _lanes(self) -> Lanes:
+        return self._robot.lanes
+
+    def _period(self) -> None:
+        self._lanes.sense()
+        self._lanes.reset()
+        self._lanes.verify()
+        self._lanes.decide()
+        self._lanes.act()
+
+    def _spare_s(self) -> float:
+        """Seconds for listening: none for a fast simulation at work, up to the next period for a real robot."""
+        return self._pace.spare_s() if self._lanes.busy else _IDLE_S
+
+    def _obey(self, message: Message) -> None:
+        match message:
+            case Orders(orders=orders):
+                self._accept(orders)
+            case Release(order_ids=order_ids):
+                self._give_back(order_ids, "released")
+            case Command():
+                self._carry_out(message)
+                # At once: what a stop ended is made durable afterwards, and somebody waits for the word.
+                self._courier.beat_now(self._beat)
+            case PolicyPart():
+                self._shelf.arrived(message)
+            case PolicyMissing():
+                self._shelf.missing(message)
+            case _:
+                self._say(f"ignored a {type(message).__name__} message, which is not for stations")
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case Command(verb="deploy", argument=policy_id):
+                self._champion = policy_id
+            case Command(verb="stop", argument=by):
+                self._robot.stop(by)
+            case Command(verb="pause"):
+                self._paused = True
+            case Command(verb="resume"):
+                self._paused, self._stop_id, self._stop_by = False, "", ""
+                self._robot.resume()
+            case _:
+                self.ask_to_leave("told to", _LAST_WORDS_S)
+
+    def _stop_here(self, by: str) -> str:
+        """Somebody stops the robot here; the orchestrator writes it down, so that it holds like any other stop.
+
+        Returns why the robot may still move, or nothing.
+        """
+        self._robot.stop(by)
+        self._stop_id, self._stop_by = self._stop_id or mint(), by
+        self._courier.beat_now(self._beat)
+        return "" if self._robot.stopped_by else self._robot.alarm
+
+    def _accept(self, orders: Sequence[Order]) -> None:
+        held = set(self._held()) | set(self._spool.ids())
+        for order in orders:
+            if order.order_id in held:
+                continue
+            if order.task not in (self._file.task, self._task.spec.name):
+                self._outbox.refuse(order, f"{REFUSED}: this station does the task {self._file.task}")
+            elif not self._outbox.room():
+                self._outbox.refuse(order, "released: the station's disk is nearly full")
+            else:
+                self._queue.append(order)
+
+    def _next_ready(self, ready: dict[str, LoadedPolicy | None]) -> Order | None:
+        """Take the oldest order whose policy is ready; those whose policy cannot be had end here.
+
+        No side of a pair begins before both can: a version that is refused here must not run all its trials elsewhere
+        against those that the other one had here.
+        """
+        for order in list(self._queue):
+            pair = [one for one in self._queue if one is order or (one.gate_id and _pair(one) == _pair(order))]
+            for one in pair:
+                try:
+                    if ready.get(one.policy_id) is None:
+                        ready[one.policy_id] = self._shelf.find(one.policy_id)
+                except PolicyProblem as problem:
+                    self._give_back([one.order_id], f"{REFUSED}: {problem}")
+                    self._give_back([other.order_id for other in pair], "released: its pair cannot run here")
+                    break
+            if order in self._queue and all(ready[one.policy_id] is not None for one in pair):
+                self._queue.remove(order)
+                return order
+        return None
+
+    def _look_around(self) -> None:
+        """What has to be seen to now and then, with or without an orchestrator."""
+        if self._clock() - self._looked_s > _LOOK_S:
+            self._looked_s = self._clock()
+            self._robot.look()
+            self._shelf.look()
+        self._load_champion()
+
+    def _load_champion(self) -> None:
+        if self._champion and self._deployed != self._champion:
+            try:
+                loaded = self._shelf.find(self._champion)
+            except PolicyProblem:
+                return
+            if loaded is not None:
+                self._deployed = loaded.policy_id
+                self._say(f"runs {loaded.policy_id}")
+
+    def _give_back(self, order_ids: Sequence[str], cause: str) -> None:
+        for order in [order for order in self._queue if order.order_id in set(order_ids)]:
+            self._queue.remove(order)
+            self._outbox.refuse(order, cause)
+
+    def _held(self) -> Sequence[str]:
+        """Ids of the orders whose end is not durable yet."""
+        orders = [*self._lanes.running(), *self._lanes.ended(), *self._queue]
+        return [*(order.order_id for order in orders), *self._outbox.order_ids()]
+
+    def _alarm(self) -> str:
+        full = "" if self._outbox.room() else f"The disk of {self._file.home} is nearly full; free some space."
+        return self._robot.alarm or full or self._shelf.alarm
+
+    def _hello(self, greeting: int) -> Hello:
+        return Hello(
+            station=self._file.name, greeting=greeting, lanes=self._file.lanes, running=tuple(self._held()),
+            spooled=self._spool.ids(), facts=facts(self._file, self._task.verifier().digest),
+        )  # fmt: skip
+
+    def _beat(self, lease: int) -> Beat:
+        return Beat(
+            station=self._file.name, lease=lease, phase=self._lanes.time.most(), seconds=self._lanes.time.seconds(),
+            queued=len(self._queue), running=len(self._lanes.running()), deployed=self._deployed,
+            stopped=bool(self._robot.stopped_by), paused=self._paused, alarm=self._alarm()[:1000],
+            stop_id=self._stop_id, stop_by=self._stop_by, overdue=tuple(self._robot.overdue()),
+        )  # fmt: skip
+
+
+def _pair(order: Order) -> tuple[str, int]:
+    return order.gate_id, order.pair
+
+
+def run(file: StationFile, address: str) -> int:
+    """Run a station until it is told to leave; the exit code of the process. EnpireError when it cannot begin."""
+    station = Station(file, address, lambda line: print(f"{file.name}: {line}", flush=True))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _: station.ask_to_leave(signal.Signals(received).name))
+    try:
+        return station.serve()
+    except Exception as problem:  # noqa: BLE001  the last line of defence: whatever it is, the robot stops first
+        print(f"{file.name}: {traceback.format_exc()}", flush=True)
+        station.fail(f"the station failed: {type(problem).__name__}: {problem}"[:1000])
+        return 1
+    finally:
+        station.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of `python -m enpire.station.station FILE [--connect ADDRESS] [--die-with-parent]`."""
+    parser = argparse.ArgumentParser(prog="enpire station", description="Run one station.")
+    parser.add_argument("file", type=Path, help="station file (YAML)")
+    parser.add_argument("--connect", default="", help="address of the orchestrator, tcp://HOST:PORT")
+    parser.add_argument("--die-with-parent", action="store_true", help="leave when the starting process ends")
+    given = parser.parse_args(arguments)
+    if given.die_with_parent:
+        die_with_parent()
+    try:
+        file = read_station(given.file)
+        return run(file, given.connect or file.connect)
+    except EnpireError as problem:
+        print(problem, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""What a station file says: which robot, which task, where the orchestrator is."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal, cast
+
+from enpire.fields import is_identifier
+from enpire.files import find, parse, read_yaml
+from enpire.station.filming import Cameras, FilmRule
+from enpire.store import durable
+from enpire.verifiers import VerifierPlan
+from enpire.wire.arrivals import MOST_LANES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StationFile:
+    """One station: robot + cameras + computer + its ability to reset and verify."""
+
+    name: str
+    task: str
+    home: Path
+    """Folder for the station's own state: spool, fetched policies."""
+    connect: str = ""
+    """Address of the orchestrator, tcp://HOST:PORT; may be given on the command line instead."""
+    driver: str = "mujoco"
+    options: Mapping[str, object] = field(default_factory=dict[str, object])
+    """For the driver."""
+    lanes: int = 1
+    """Robots that move in step; 1 for a real robot."""
+    pace: Literal["fast", "realtime"] = "realtime"
+    """`fast` steps a simulation as fast as it can; `realtime` keeps the task's rate."""
+    inference: Literal["wait", "overlap"] = "wait"
+    """`overlap`: the policy decides the next chunk while the robot carries out the one before; for pace realtime."""
+    policy_server: str = ""
+    """Address of an `enpire policy serve` that thinks for this station, tcp://HOST:PORT; empty: it thinks itself."""
+    policy_server_key: str = ""
+    """Public key of that server; empty where it has the orchestrator's."""
+    reset: Literal["teleport", "robot"] = "robot"
+    """Who brings the scene into the start state."""
+    operator: str = ""
+    """Plug-in that may take over in supervised episodes: `lerobot` (a teleoperator of LeRobot), `keyboard` (in the
+    station's terminal); `simulated` stands in for a person. Empty: nobody."""
+    operator_options: Mapping[str, object] = field(default_factory=dict[str, object])
+    """For the operator."""
+    verifiers: tuple[VerifierPlan, ...] = ()
+    """Who must agree that a rollout was a success; empty: the task's own verifier alone."""
+    account: Path | None = None
+    """File in which verifiers that cost money add up what they spend; stations that name the same one share a budget.
+    Nothing: one in `home`."""
+    record: Cameras = ()
+    """Cameras whose pictures are kept with every command of every episode, or `all`. What a policy is shown by a robot
+    that is no simulation of ours is kept in any case."""
+    faces: Mapping[str, Mapping[str, bool | int | float | str]] = field(
+        default_factory=dict[str, Mapping[str, bool | int | float | str]]
+    )
+    """Other tooling that shall see this station: plug-in -> its options, such as `ros2: {domain: 7}`."""
+    seed: int = 0
+    """Draws the station's own friction, mass and offsets in simulation."""
+    min_free_mb: int = 256
+    """With less free space on the disk of `home` the station takes no new orders and raises an alarm."""
+    reset_limit_s: float = 60.0
+    """A reset by the robot that takes longer has failed."""
+    server_key: str = ""
+    """Public key of the orchestrator (40 letters, Z85); needed when it is not on this machine."""
+    key_file: Path | None = None
+    """This station's secret key, made by `enpire station enroll`."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no station could do."""
+        if not is_identifier(self.name):
+            raise ValueError(f"name {self.name!r} must be 1 to 128 letters, digits or . - _ : without a leading dot.")
+        if not 1 <= self.lanes <= MOST_LANES:
+            raise ValueError(f"lanes must be from 1 to {MOST_LANES}.")
+        if self.inference == "overlap" and self.pace == "fast":
+            raise ValueError("inference: overlap needs pace: realtime; a fast simulation waits for its policy anyhow.")
+        if self.seed < 0 or self.min_free_mb < 0 or self.reset_limit_s <= 0:
+            raise ValueError("seed and min_free_mb must not be negative, reset_limit_s must be positive.")
+
+    @property
+    def driver_options(self) -> Mapping[str, object]:
+        """The options as the driver gets them: those of a `guard` name the task, which its process makes anew."""
+        guard = self.options.get("guard")
+        if not isinstance(guard, Mapping):
+            return self.options
+        return {**self.options, "guard": {"task": self.task, **cast("Mapping[str, object]", guard)}}
+
+    @property
+    def film_rule(self) -> FilmRule:
+        """What is recorded: episodes of simulations can run again with a camera, and so need not be."""
+        return FilmRule(cameras=self.record, looked_at=self.driver != "mujoco", waits=self.pace == "fast")
+
+
+def read_station(name_or_path: str | Path) -> StationFile:
+    """A station by name (configs/stations) or path; FileProblem says what is wrong where."""
+    path = find("stations", name_or_path)
+    file = parse(StationFile, read_yaml(path), f"The station {path}")
+    if file.key_file is None:
+        return file
+    return replace(file, key_file=path.parent / file.key_file)  # a relative name lies beside the station file
+
+
+def write_station(file: StationFile, path: Path) -> None:
+    """Write a station file that `read_station` reads back the same."""
+    import yaml
+
+    content = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(file).items()}
+    durable.make_folder(path.parent)
+    durable.write(path, yaml.safe_dump(content, sort_keys=False).encode())
+
+
+def facts(file: StationFile, verifier: str) -> Mapping[str, str]:
+    """What a station says about itself when it greets; `verifier` is the digest of who judges there."""
+    try:
+        software = version("enpire")
+    except PackageNotFoundError:
+        software = "unknown"
+    return {
+        "task": file.task, "driver": file.driver, "pace": file.pace, "reset": file.reset, "verifier": verifier,
+        "enpire": software, "python": platform.python_version(), "host": platform.node(),
+    }  # fmt: skip

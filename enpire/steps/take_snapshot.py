@@ -1,0 +1,132 @@
+"""The running lab as one frozen snapshot, for whoever watches."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from enpire.campaign.state import CampaignState
+from enpire.gate.gate import Decision
+from enpire.gate.intervals import wilson
+from enpire.gate.verifier_audit import drift
+from enpire.lab import Lab, StationSeat
+from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
+from enpire.steps.handle_commands import waited_for
+from enpire.types import MOVING, Interval, Phase
+
+_LETTERS = {"success": "s", "failure": "f", "unsafe": "u", "aborted": "a", "invalid": "i", "unknown": "?"}
+
+
+def snapshot(lab: Lab) -> LabSnapshot:
+    """What the lab looks like now. Called by the loop's own thread; the result may go anywhere."""
+    state = lab.state
+    return LabSnapshot(
+        campaign_id=state.campaign_id,
+        campaign_name=lab.campaign.name,
+        task=lab.campaign.task,
+        elapsed_s=lab.elapsed_s(),
+        wall_budget_s=lab.campaign.budget.wall_s,
+        round=state.round,
+        phase_text=phase_text(lab),
+        stations=tuple(_station(lab, seat) for seat in lab.stations.values()),
+        rounds=tuple(_rounds(state)),
+        learner=_learner(lab),
+        gate=_gate(lab),
+        champion=state.champion,
+        champion_interval=champion_interval(state),
+        goal=lab.campaign.goal.success,
+        mru=utilisation(lab),
+        episodes={**Counter(state.outcomes), "open": len(state.open)},
+        home=str(lab.home.root),
+        paused=state.paused,
+        paused_why=state.paused_why,
+        labels=drift(state.labels.values(), lab.campaign.drift).sentence if state.labels else "",
+        waited_for=waited_for(lab),
+        stopped=bool(lab.stations) and all(seat.last_beat and seat.last_beat.stopped for seat in lab.stations.values()),
+    )
+
+
+def phase_text(lab: Lab) -> str:
+    """What the lab does now, in words."""
+    state = lab.state
+    if state.paused:
+        return f"paused: {state.paused_why}" if state.paused_why else "paused"
+    if state.confirmation is not None:
+        return f"confirming the champion: {state.confirmation.ended.n} of {state.confirmation.n} fresh starts"
+    if state.gate is not None:
+        return f"gate {state.gate.k}: champion against candidate on hidden starts"
+    if state.training is not None:
+        made = "base policy" if not state.champion else f"candidate of round {state.training.round}"
+        return f"learning the {made}; robots go on"
+    if not state.champion:
+        return f"demonstrations: {state.demonstrations} of {lab.campaign.base.demonstrations}"
+    if not state.base_measured:
+        return f"measuring the base: {state.base.n} of {lab.campaign.base.evaluate_starts}"
+    return f"collecting: {state.fresh} of {lab.campaign.rounds.episodes} new episodes"
+
+
+def champion_interval(state: CampaignState) -> Interval | None:
+    """Success of the champion over all its trials on hidden starts, as `enpire.queries.campaigns` counts it."""
+    count = state.hidden.get(state.champion)
+    return wilson(count.successes, count.n) if count is not None and count.n else None
+
+
+def utilisation(lab: Lab) -> float | None:
+    """Mean robot utilisation of this session: moving seconds per wall-clock second, mean over stations."""
+    wall_s = lab.clock() - lab.began_s
+    if not lab.stations or wall_s < 1:
+        return None
+    moving = [sum(s for phase, s in seat.seconds().items() if phase in MOVING) for seat in lab.stations.values()]
+    return min(1.0, sum(moving) / len(moving) / wall_s)
+
+
+def _station(lab: Lab, seat: StationSeat) -> StationLine:
+    beat = seat.last_beat
+    phase: Phase = "offline" if seat.away_since_s is not None or beat is None else beat.phase
+    minutes = max(1e-3, (lab.clock() - lab.began_s) / 60)
+    return StationLine(
+        name=seat.name,
+        phase=phase,
+        lanes=seat.lanes,
+        episodes=seat.episodes,
+        episodes_per_min=seat.episodes / minutes,
+        verdicts="".join(_LETTERS[kind] for kind in seat.verdicts),
+        deployed=beat.deployed if beat else "",
+        paused=bool(beat and beat.paused),
+        stopped=bool(beat and beat.stopped),
+        alarm=(beat.alarm if beat else "") or seat.refusals.alarm(lab.clock()),
+        cameras=lab.task.spec.cameras,
+    )
+
+
+def _rounds(state: CampaignState) -> list[RoundLine]:
+    lines: list[RoundLine] = []
+    if state.base.n:
+        lines.append(RoundLine(round=0, purpose="base", interval=wilson(state.base.successes, state.base.n)))
+    for number, count in sorted(state.by_round.items()):
+        lines.append(RoundLine(round=number, purpose="collect", interval=wilson(count.successes, count.n)))
+    return lines
+
+
+def _learner(lab: Lab) -> LearnerLine | None:
+    progress = lab.learner_progress
+    if lab.state.training is None:
+        return None
+    if progress is None:
+        return LearnerLine(stage="starting", done=0, total=1)
+    return LearnerLine(stage=progress.stage, done=progress.done, total=progress.total)
+
+
+def _gate(lab: Lab) -> GateLine | None:
+    gate = lab.state.gate
+    if gate is None:
+        return None
+    decision: Decision | None = gate.decision
+    if decision is None:
+        need = -math.log(gate.level)
+        return GateLine(pairs=0, max_pairs=lab.campaign.gate.pairs, wins=0, losses=0, log_e=0.0, need=need)
+    tally = decision.tally
+    return GateLine(
+        pairs=tally.pairs, max_pairs=lab.campaign.gate.pairs, wins=tally.wins, losses=tally.losses,
+        log_e=decision.log_e, need=decision.log_need, more=decision.more,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What travels between orchestrator, stations and policy servers."""

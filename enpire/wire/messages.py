@@ -1,0 +1,346 @@
+"""What stations and the orchestrator say to each other: msgpack, a schema number, one frozen dataclass per message.
+
+Nothing is trusted: `decode` checks a digest before it parses, and turns any bytes into a message or raises
+TransportProblem with a sentence, and nothing else. An envelope carries the sender's lease (the fence token that the
+orchestrator gave with its welcome) and a sequence number, with which a station notices that messages were lost,
+repeated or reordered on the way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Literal, cast
+
+import msgpack  # pyright: ignore[reportMissingTypeStubs]
+
+from enpire.errors import TransportProblem
+from enpire.fields import Fields
+from enpire.types import PHASES, Episode, Order, Phase
+from enpire.wire.arrivals import MOST_LANES, Beat
+from enpire.wire.codec import episode_fields, order_fields, read_episode, read_order
+
+SCHEMA = 1
+LARGEST = 16 * 2**20
+"""Bytes of a message, the arrays of an episode above all; who sends a longer one is cut off."""
+LARGEST_PICTURES = 2 * 2**30
+"""Bytes of the pictures of one episode, which travel in parts."""
+_HELD = 100_000
+"""Orders that a station may list as running, or as waiting in its spool."""
+_DIGEST = 8
+PART = 4 * 2**20
+"""Bytes of one part of a policy's files; at most so many of an episode's pictures."""
+_BEAT = b"\x95" + b"".join(cast(bytes, msgpack.packb(item)) for item in (SCHEMA, Beat.__name__))  # pyright: ignore[reportUnknownMemberType]
+"""How a packed beat begins: a list of five, the schema, the name."""
+Verb = Literal["pause", "resume", "stop", "deploy", "leave"]
+VERBS: tuple[Verb, ...] = ("pause", "resume", "stop", "deploy", "leave")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """Station: here I am (again), and this is what I still hold."""
+
+    station: str
+    greeting: int
+    """Number of this hello; the welcome repeats it, so that an older welcome is not mistaken for the answer."""
+    lanes: int
+    running: tuple[str, ...]
+    spooled: tuple[str, ...]
+    facts: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcel:
+    """Station: an episode that is durable in my spool."""
+
+    episode: Episode
+    arrays_file: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantPolicy:
+    """Station: send me one part of the files of a policy version."""
+
+    policy_id: str
+    part: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PicturesPart:
+    """Station: some bytes of the pictures of an episode in my spool."""
+
+    order_id: str
+    offset: int
+    total: int
+    """Bytes of the whole file."""
+    data: bytes
+    """Empty only at its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goodbye:
+    """Station: I leave."""
+
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """Orchestrator: the answer to a hello; the lease is in the envelope."""
+
+    greeting: int
+    heartbeat_s: float
+    silent_s: float
+    preview_port: int = 0
+    """Where live pictures are taken; 0 for nowhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """Orchestrator: do these."""
+
+    orders: tuple[Order, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledge:
+    """Orchestrator: these episodes are durable here."""
+
+    order_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """Orchestrator: these episodes are none of mine. They stay with you."""
+
+    order_ids: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantPictures:
+    """Orchestrator: send me the bytes from here on of the pictures of an episode that you announced."""
+
+    order_id: str
+    offset: int
+    size: int
+    """At most so many bytes, in one part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Orchestrator: give these back if they have not begun."""
+
+    order_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """Orchestrator: do this now."""
+
+    verb: Verb
+    argument: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyPart:
+    """Orchestrator: one part of the packed files of a policy version."""
+
+    policy_id: str
+    part: int
+    parts: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyMissing:
+    """Orchestrator: I cannot give that policy."""
+
+    policy_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alive:
+    """Orchestrator: I heard your beat."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejoin:
+    """Orchestrator: I do not know your lease; say hello."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fenced:
+    """Orchestrator: another process has taken your name; stop."""
+
+
+Message = (
+    Hello | Beat | Parcel | PicturesPart | WantPolicy | Goodbye
+    | Welcome | Orders | Acknowledge | Refuse | WantPictures | Release | Command | PolicyPart | PolicyMissing
+    | Alive | Rejoin | Fenced
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """A message with the lease it was said under and its place in the sender's sequence."""
+
+    message: Message
+    lease: int = 0
+    number: int = 0
+
+
+def encode(message: Message, lease: int = 0, number: int = 0) -> bytes:
+    """The bytes of a message; TransportProblem when it is larger than `LARGEST` or holds what cannot be sent."""
+    kind = type(message).__name__
+    try:
+        content = {item.name: _plain(getattr(message, item.name)) for item in fields(message)}
+        whole = [SCHEMA, kind, lease, number, content]
+        packed = cast(bytes, msgpack.packb(whole))  # pyright: ignore[reportUnknownMemberType]
+    except (OverflowError, TypeError, ValueError) as problem:
+        raise TransportProblem(f"A {kind} message cannot be written: {problem}.") from problem
+    if len(packed) > LARGEST - _DIGEST:
+        raise TransportProblem(f"A {kind} message is larger than the {LARGEST} bytes that may be sent.")
+    return seal(packed)
+
+
+def seal(content: bytes) -> bytes:
+    """Put the digest before a message, so that damage is seen before it is read (a key, not this, shows who spoke)."""
+    return _digest(content) + content
+
+
+def _digest(content: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(content, digest_size=_DIGEST).digest()
+
+
+def decode(data: bytes | memoryview) -> Envelope:
+    """The envelope in these bytes. TransportProblem, and nothing else, for whatever is not one."""
+    if len(data) > LARGEST:
+        raise TransportProblem(f"A message of {len(data)} bytes is refused; at most {LARGEST} are allowed.")
+    packed = memoryview(data)[_DIGEST:]  # parts of pictures are large: no copies
+    if _digest(packed) != data[:_DIGEST]:
+        raise TransportProblem(f"A message of {len(data)} bytes is garbage, or was damaged on the way.")
+    try:
+        content = cast(object, msgpack.unpackb(packed, raw=False, strict_map_key=True))  # pyright: ignore[reportUnknownMemberType]
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as problem:
+        raise TransportProblem(f"A message is not msgpack: {type(problem).__name__}.") from problem
+    if not isinstance(content, list):
+        raise TransportProblem("A message must be a list of schema, type, lease, number and fields.")
+    items = cast("list[object]", content)
+    if not items or items[0] != SCHEMA or isinstance(items[0], bool):
+        raise TransportProblem(
+            f"A message has schema {str(items[:1])[:20]}, this side speaks {SCHEMA}; run the same version on both."
+        )
+    if len(items) != 5:
+        raise TransportProblem(f"A message has {len(items)} items; it must have 5.")
+    outer = Fields({"type": items[1], "lease": items[2], "number": items[3]}, "A message")
+    kind = outer.text("type", 40)
+    reader = _READERS.get(kind)
+    if reader is None:
+        raise TransportProblem(f"A message has the unknown type {kind!r}; known are: {', '.join(_READERS)}.")
+    message = reader(Fields(items[4], f"A {kind} message"))
+    return Envelope(message=message, lease=outer.whole("lease"), number=outer.whole("number"))
+
+
+def is_beat(data: bytes | memoryview) -> bool:
+    """Whether these bytes begin as a beat does: of several in a row only the last one matters. Reads nothing else."""
+    return data[_DIGEST : _DIGEST + len(_BEAT)] == _BEAT
+
+
+def _plain(value: object) -> object:
+    match value:
+        case Order():
+            return order_fields(value)
+        case Episode():
+            return episode_fields(value)
+        case tuple():
+            return [_plain(item) for item in cast("tuple[object, ...]", value)]
+        case Mapping():
+            return dict(cast("Mapping[object, object]", value))
+        case _:
+            return value
+
+
+def _hello(found: Fields) -> Hello:
+    return Hello(
+        station=found.identifier("station"),
+        greeting=found.whole("greeting"),
+        lanes=found.whole("lanes", 1, MOST_LANES),
+        running=found.identifiers("running", _HELD),
+        spooled=found.identifiers("spooled", _HELD),
+        facts=found.texts_by_name("facts"),
+    )
+
+
+def _beat(found: Fields) -> Beat:
+    given = found.mapping("seconds")
+    seconds = Fields(given, "The seconds of a Beat message")
+    spent: dict[Phase, float] = {phase: seconds.number(phase, 0.0) for phase in PHASES if phase in given}
+    return Beat(
+        station=found.identifier("station"),
+        lease=0,
+        phase=found.choice("phase", PHASES),
+        seconds=spent,
+        queued=found.whole("queued"),
+        running=found.whole("running"),
+        deployed=found.text("deployed", 128),
+        stopped=found.flag("stopped"),
+        paused=found.flag("paused"),
+        alarm=found.text("alarm", 1000),
+        stop_id=found.letters("stop_id"),
+        stop_by=found.text("stop_by", 200),
+        overdue=found.identifiers("overdue", _HELD),
+    )
+
+
+def _policy_part(found: Fields) -> PolicyPart:
+    return PolicyPart(
+        policy_id=found.text("policy_id", 128),
+        part=found.whole("part"),
+        parts=found.whole("parts", 1, 4096),
+        data=found.data("data"),
+    )
+
+
+def _pictures_part(found: Fields) -> PicturesPart:
+    return PicturesPart(
+        order_id=found.identifier("order_id"),
+        offset=found.whole("offset"),
+        total=found.whole("total"),
+        data=found.data("data"),
+    )
+
+
+def _welcome(found: Fields) -> Welcome:
+    return Welcome(
+        greeting=found.whole("greeting"),
+        heartbeat_s=found.number("heartbeat_s", 0.001, 3600.0),
+        silent_s=found.number("silent_s", 0.001, 86400.0),
+        preview_port=found.whole("preview_port", 0, 65535),
+    )
+
+
+_READERS: Mapping[str, Callable[[Fields], Message]] = {
+    "Hello": _hello,
+    "Beat": _beat,
+    "Parcel": lambda found: Parcel(episode=read_episode(found.get("episode")), arrays_file=found.data("arrays_file")),
+    "PicturesPart": _pictures_part,
+    "WantPolicy": lambda found: WantPolicy(policy_id=found.text("policy_id", 128), part=found.whole("part")),
+    "Goodbye": lambda found: Goodbye(cause=found.text("cause", 1000)),
+    "Welcome": _welcome,
+    "Orders": lambda found: Orders(orders=tuple(read_order(item) for item in found.items("orders"))),
+    "Acknowledge": lambda found: Acknowledge(order_ids=found.identifiers("order_ids")),
+    "Refuse": lambda found: Refuse(order_ids=found.identifiers("order_ids"), why=found.text("why")),
+    "WantPictures": lambda found: WantPictures(
+        order_id=found.identifier("order_id"), offset=found.whole("offset"), size=found.whole("size", 1, PART)
+    ),
+    "Release": lambda found: Release(order_ids=found.identifiers("order_ids")),
+    "Command": lambda found: Command(verb=found.choice("verb", VERBS), argument=found.text("argument")),
+    "PolicyPart": _policy_part,
+    "PolicyMissing": lambda found: PolicyMissing(policy_id=found.text("policy_id", 128), why=found.text("why")),
+    "Alive": lambda _: Alive(),
+    "Rejoin": lambda _: Rejoin(),
+    "Fenced": lambda _: Fenced(),
+}

@@ -1,0 +1,81 @@
+"""`enpire robot` and `enpire episodes export` through the real command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from enpire.datasets.lerobot_import import import_dataset
+from enpire.queries.campaigns import open_records
+from robot_drivers.guard_client import Control, start_guard
+from robot_drivers.guard_settings import GuardSettings
+from tests.enpire.datasets.test_episode_images import recorded
+
+
+def enpire(*arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
+    """A verb without a terminal: what it asks for is read from `said`."""
+    command = [sys.executable, "-m", "enpire.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, input=said, start_new_session=True)
+
+
+def test_drivers_are_listed_and_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
+    listed = enpire("robot", "list", "--json")
+    assert {"fake", "mujoco", "lerobot", "ros2", "remote"} <= {item["name"] for item in json.loads(listed.stdout)}
+    assert all(item["what"].endswith(".") and ":" in item["where"] for item in json.loads(listed.stdout))
+    missing = enpire("robot", "check", str(tmp_path / "arm.py"))
+    assert missing.returncode == 1
+    assert missing.stderr.count("\n") == 1
+    assert "does not exist" in missing.stderr
+    card = GuardSettings(driver="arm.py", folder=tmp_path).card
+    assert f"`{card.name}`" in enpire("robot", "stop", "--help").stdout
+    nobody = enpire("robot", "stop", str(card))
+    assert nobody.returncode == 1
+    assert "No guard answers" in nobody.stderr
+
+
+def test_a_person_makes_a_code_and_resumes_the_robot_with_it(tmp_path: Path) -> None:
+    driver = tmp_path / "arm.py"
+    driver.write_text("from robot_drivers.fake_robot import robot\n")
+    settings = GuardSettings(driver=str(driver), folder=tmp_path / "arm")
+    made = enpire("robot", "code", str(settings.folder))
+    guard = start_guard(settings)
+    try:
+        wrong = enpire("robot", "resume", str(settings.card), said="aaaa-aaaa\n")
+        assert wrong.returncode == 1
+        assert "not this robot's code" in wrong.stderr
+        right = enpire("robot", "resume", str(settings.card), said=made.stdout)
+        assert "The robot may move again." in right.stdout
+        with Control(settings.card) as hand:
+            assert not hand.status()["latched"]
+            hand.quit()
+    finally:
+        guard.terminate()
+        guard.communicate()
+
+
+def test_hidden_starts_never_leave_the_lab_and_the_rest_does(tmp_path: Path) -> None:
+    from enpire.datasets.dataset_export import export_episodes, wanted
+    from enpire.home import open_home
+    from enpire.store.records import episode_body, order_body
+
+    home = open_home(tmp_path / "home")
+    ledger = recorded(home, "sim-1")
+    from dataclasses import replace
+
+    from enpire.store.episodes import FolderStore
+
+    episode = FolderStore(home.episodes).get("E1")
+    hidden = replace(episode.order, order_id="E2", start=replace(episode.order.start, split="holdout"), purpose="base")
+    ledger.append([("order issued", {"campaign_id": "C1", "orders": [order_body(episode.order), order_body(hidden)]})])
+    ended = [episode_body(episode), episode_body(replace(episode, order=hidden))]
+    ledger.append([("orders ended", {"campaign_id": "C1", "episodes": ended})])
+    with open_records(home.root) as records:
+        chosen = wanted(records, "C1", 10)
+    assert chosen == ["E1"]
+    assert export_episodes(home, chosen, tmp_path / "dataset").written == 1
+    back = list(import_dataset(tmp_path / "dataset"))
+    assert [item.uid for item in back] == ["E1"]
+    assert back[0].outcome == "failure"
+    ledger.close()

@@ -1,0 +1,95 @@
+"""Intervals against published figures, and as theorems."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enpire.errors import UsageError
+from enpire.gate.intervals import at_least, lower_bound, predicted, sequence, wilson
+
+counts = st.integers(0, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "bound"),
+    [(50, 50, 0.942), (200, 200, 0.985), (300, 300, 0.990), (400, 400, 0.9925), (398, 400, 0.984), (396, 400, 0.977)],
+)
+def test_one_sided_bounds_of_a_confirmation(successes: int, n: int, bound: float) -> None:
+    assert lower_bound(successes, n) == pytest.approx(bound, abs=6e-4)
+
+
+def test_wilson_against_the_textbook() -> None:
+    interval = wilson(8, 10)
+    assert (interval.low, interval.high) == pytest.approx((0.4902, 0.9433), abs=1e-4)
+
+
+def test_without_trials_everything_is_possible() -> None:
+    for interval in (wilson(0, 0), sequence(0, 0)):
+        assert (interval.low, interval.high) == (0.0, 1.0)
+    assert lower_bound(0, 0) == 0.0
+
+
+@given(counts)
+def test_intervals_hold_the_rate_and_mirror(count: tuple[int, int]) -> None:
+    successes, n = count
+    for interval_of in (wilson, sequence):
+        interval, mirror = interval_of(successes, n), interval_of(n - successes, n)
+        assert 0 <= interval.low <= interval.high <= 1
+        assert interval.low == pytest.approx(1 - mirror.high, abs=1e-9)
+        if n:
+            assert interval.low <= interval.rate <= interval.high
+
+
+@given(counts)
+def test_watching_costs_width(count: tuple[int, int]) -> None:
+    successes, n = count
+    fixed, watched = wilson(successes, n), sequence(successes, n)
+    assert watched.high - watched.low >= fixed.high - fixed.low - 1e-9
+
+
+@given(counts)
+def test_the_exact_bound_is_where_the_tail_is_alpha(count: tuple[int, int]) -> None:
+    successes, n = count
+    bound = lower_bound(successes, n)
+    if successes:
+        assert at_least(successes, n, bound) == pytest.approx(0.05, abs=1e-6)
+    else:
+        assert bound == 0
+
+
+def test_a_watched_interval_rarely_ever_loses_the_truth() -> None:
+    draw = random.Random(7)
+    lost = 0
+    for _ in range(200):
+        successes = 0
+        for n in range(1, 121):
+            successes += draw.random() < 0.8
+            if n % 8 == 0:
+                interval = sequence(successes, n)
+                if not interval.low <= 0.8 <= interval.high:
+                    lost += 1
+                    break
+    assert lost <= 10 + 3 * 3.1  # expected at most 5 % of 200, three standard deviations
+
+
+@pytest.mark.parametrize(("successes", "n", "confidence"), [(3, 2, 0.95), (-1, 2, 0.95), (1, 2, 1.0)])
+def test_nonsense_is_refused(successes: int, n: int, confidence: float) -> None:
+    for of in (wilson, sequence, lower_bound):
+        with pytest.raises(UsageError, match="cannot be"):
+            of(successes, n, confidence)
+
+
+def test_what_is_predicted_after_some_trials() -> None:
+    assert predicted(0, 0, 3, 1.0) == pytest.approx(1 / 4)  # a uniform rate: each count is as likely
+    assert predicted(9, 10, 1, 1.0) == pytest.approx(10 / 12)  # Laplace's rule of succession
+    assert predicted(5, 10, 20, 0.0) == pytest.approx(1.0)
+    random = np.random.default_rng(3)
+    rates = random.beta(98 + 1, 2 + 1, 200_000)
+    seen = (random.binomial(400, rates) >= 388).mean()
+    assert predicted(98, 100, 400, 0.97) == pytest.approx(seen, abs=0.01)
+    assert predicted(1711, 1740, 400, 0.97) > 0.95 > predicted(98, 100, 400, 0.97)

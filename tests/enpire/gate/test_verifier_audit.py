@@ -1,0 +1,161 @@
+"""What people's labels say about a verifier, and when a campaign pauses because of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from enpire.campaign.apply_events import rebuilt
+from enpire.errors import UsageError
+from enpire.gate.intervals import lower_bound, upper_bound
+from enpire.gate.verifier_audit import DriftRule, drift
+from enpire.home import open_home
+from enpire.lab import Lab, StationSeat
+from enpire.loop import turn
+from enpire.monitor.terminal import told
+from enpire.queries.campaigns import campaign_view, open_records, unchecked
+from enpire.report.report import render
+from enpire.requests import operator_commands
+from enpire.service import require_same_verifier
+from enpire.steps.ending import wind_up
+from enpire.steps.handle_commands import heed
+from enpire.steps.take_snapshot import snapshot
+from enpire.store.ledger import SqliteLedger
+from sim.tasks.push_t import PushT
+from tests.enpire.test_loop import lab_of
+
+GOOD, FALSE, MISSED = ("success", "success"), ("success", "failure"), ("failure", "success")
+
+
+def test_the_exact_bound_is_the_one_of_the_books() -> None:
+    """The rule of three: no event in n trials, so at most 1 - 0.05^(1/n) at 95 %."""
+    assert upper_bound(0, 30) == pytest.approx(1 - 0.05 ** (1 / 30))
+    assert upper_bound(0, 0) == 1.0
+    assert upper_bound(2, 20) == pytest.approx(1 - lower_bound(18, 20))
+    assert upper_bound(2, 20) == pytest.approx(0.2826, abs=1e-4)
+
+
+def test_few_good_labels_never_pass_the_limit() -> None:
+    rule = DriftRule(false_successes=0.1)
+    assert rule.least == 29
+    for count in range(200):
+        assert not drift([GOOD] * count, rule).passed
+    assert not drift([MISSED] * 50, rule).passed
+    assert drift([MISSED] * 50, rule).missed == 50
+
+
+def test_many_false_successes_pass_it_at_once_and_some_when_there_are_enough_labels() -> None:
+    rule = DriftRule(false_successes=0.1)
+    assert drift([FALSE] * 2, rule).passed, "two of two: even the lower bound is over the limit"
+    assert not drift([FALSE] + [GOOD] * 20, rule).passed, "nobody can know yet"
+    assert drift([FALSE] * 2 + [GOOD] * 27, rule).passed
+    assert not drift([FALSE] * 2 + [GOOD] * 100, rule).passed
+    assert not drift([FALSE] * 50, DriftRule(false_successes=1.0)).passed, "switched off"
+
+
+def test_the_sentence_says_what_to_do() -> None:
+    rule = DriftRule()
+    assert "enpire episodes audit" in drift([], rule).sentence
+    assert "29 labels are needed" in drift([GOOD], rule).sentence
+    told = drift([FALSE] * 3, rule).sentence
+    assert "Of 3 successes of the verifier that people checked, 3 were not successes" in told
+    assert "Of 1 success of the verifier that people checked, 1 was no success" in drift([FALSE], rule).sentence
+    assert "enpire campaign resume" in told
+
+
+def test_a_rule_that_cannot_be_is_refused() -> None:
+    for wrong in ({"false_successes": 0.0}, {"false_successes": 1.5}, {"confidence": 1.0}):
+        with pytest.raises(ValueError, match="drift"):
+            DriftRule(**wrong)
+
+
+def judged(lab: Lab, verdict: str, outcome: str, count: int) -> None:
+    """A person says of so many episodes with this verdict what they were."""
+    found = [key for key, said in lab.state.ended.items() if said == verdict and key not in lab.state.labels][:count]
+    assert len(found) == count
+    for order_id in found:
+        operator_commands.leave(lab.home.inbox, f"judge {outcome}", order_id, "anna")
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    """A running campaign with some successes."""
+    home = open_home(tmp_path / "home")
+    ledger = SqliteLedger(home.ledger)
+    lab = lab_of(home, ledger)
+    for _ in range(400):
+        turn(lab)
+        if lab.state.outcomes["success"] >= 24 and lab.state.outcomes["failure"] >= 2:
+            break
+    yield lab
+    wind_up(lab)
+    ledger.close()
+
+
+def heeded(lab: Lab) -> None:
+    lab.timer_s["inbox"] = -1e9
+    heed(lab)
+
+
+def test_labels_stand_beside_verdicts_and_too_many_wrong_ones_pause_the_campaign(lab: Lab) -> None:
+    judged(lab, "success", "success", 3)
+    judged(lab, "failure", "success", 1)
+    operator_commands.leave(lab.home.inbox, "judge failure", "no such episode", "anna")
+    before = dict(lab.state.ended)
+    heeded(lab)
+    assert not lab.state.paused
+    assert list(lab.state.labels.values()).count(("success", "success")) == 3
+    judged(lab, "success", "failure", 3)
+    heeded(lab)
+    assert lab.state.paused
+    assert "Of 6 successes" in lab.state.paused_why
+    assert lab.state.ended == before, "a label changes no verdict"
+    now = snapshot(lab)
+    assert "Of 6 successes" in now.phase_text
+    assert now.labels == now.paused_why
+    events = list(lab.ledger.events(kinds=("campaign paused", "command refused")))
+    assert [event.kind for event in events] == ["command refused", "campaign paused"]
+    assert "no episode of this campaign" in str(events[0].body["why"])
+    assert "the check of the verifier: Of 6" in told(events[1].kind, events[1].body)
+
+
+def test_a_person_may_go_on_until_more_is_known_and_the_report_says_it(lab: Lab) -> None:
+    judged(lab, "success", "failure", 3)
+    heeded(lab)
+    assert lab.state.paused
+    with open_records(lab.home.root) as records:
+        view = campaign_view(records, lab.state.campaign_id)
+        assert view.labels is not None
+        assert (view.labels.checked, view.labels.wrong, view.labels.passed) == (3, 3, True)
+        assert view.paused_why == view.labels.sentence
+        assert "The campaign paused itself: Of 3 successes" in render(records, lab.state.campaign_id)
+        assert lab.state.labels.keys().isdisjoint(
+            {row.order_id for row in unchecked(records, lab.state.campaign_id, 5)}
+        )
+    operator_commands.leave(lab.home.inbox, "continue campaign", by="anna")
+    heeded(lab)
+    heeded(lab)
+    assert not lab.state.paused
+    assert rebuilt(lab.ledger, lab.state.campaign_id).wrong_accepted == 3
+    judged(lab, "success", "success", 1)
+    heeded(lab)
+    assert not lab.state.paused, "nothing worse is known"
+    judged(lab, "success", "unsafe", 1)
+    heeded(lab)
+    assert lab.state.paused
+
+
+def test_a_campaign_goes_on_with_its_own_verifier_only(lab: Lab) -> None:
+    campaign = replace(lab.campaign, task="push_t")
+    own = PushT().verifier().digest
+    require_same_verifier(campaign, own)
+    require_same_verifier(campaign, "")
+    with pytest.raises(UsageError, match="cannot be compared"):
+        require_same_verifier(campaign, "another")
+    seat = StationSeat(name="one", lanes=1, lease=1, facts={"verifier": own})
+    assert seat.trusts(own)
+    assert not seat.trusts("another")
+    assert StationSeat(name="old", lanes=1, lease=1, facts={}).trusts(own)

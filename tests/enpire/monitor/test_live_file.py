@@ -1,0 +1,178 @@
+"""A lab as another process sees it: what it shows, what becomes of commands, and what it does not take for live."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from enpire.errors import UnknownName, UsageError
+from enpire.home import Home, open_home
+from enpire.lab import Lab
+from enpire.loop import turn
+from enpire.monitor import live_file
+from enpire.monitor.lab_snapshot import LabSnapshot, StationLine
+from enpire.monitor.live_file import SILENT, Beside, Told
+from enpire.monitor.live_lab import Watched
+from enpire.steps.ending import wind_up
+from enpire.steps.take_snapshot import snapshot
+from enpire.store.ledger import SqliteLedger
+from tests.enpire.test_loop import lab_of
+
+
+@dataclass
+class Bench:
+    """A loop that turns in this thread, and somebody beside it."""
+
+    home: Home
+    lab: Lab
+    live: Watched
+
+    def until(self, true: Callable[[LabSnapshot], object]) -> LabSnapshot:
+        """Turn the loop until something is seen from beside it."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            turn(self.lab)
+            seen = self.live.snapshot()
+            if seen is not None and true(seen):
+                return seen
+        raise AssertionError(f"not within a minute; seen was {self.live.snapshot()}")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    home = open_home(tmp_path / "home")
+    ledger = SqliteLedger(home.ledger)
+    lab, told, live = lab_of(home, ledger), Told(home), Watched(home)
+    lab.tick = lambda: told.update(snapshot(lab))
+    with Beside(home, live):
+        yield Bench(home, lab, live)
+        wind_up(lab)
+        ledger.close()
+
+
+def test_commands_from_beside_are_followed_until_they_are_effective(bench: Bench) -> None:
+    seen = bench.until(lambda seen: len(seen.stations) == 4)
+    assert (seen.campaign_id, seen.campaign_name) == ("C1", "coin")
+    for number, (verb, paused, stopped) in enumerate(
+        [("pause", True, False), ("resume", False, False), ("stop", False, True)]
+    ):
+        made = bench.live.command(verb, "one", "ada", f"key-{number}")
+        assert bench.live.command(verb, "one", "ada", f"key-{number}") == made
+        assert bench.live.command_state(made) == "requested"
+        bench.until(lambda _, made=made: bench.live.command_state(made) == "effective")
+        bench.until(lambda seen, now=(paused, stopped): (seen.stations[0].paused, seen.stations[0].stopped) == now)
+    refused = bench.live.command("promote", "nothing", "ada", "key-4", "it is better")
+    bench.until(lambda _: bench.live.command_state(refused) == "refused")
+    assert "64 hexadecimal digits" in bench.live.why(refused)
+    with pytest.raises(UnknownName, match="no station 'nine'"):
+        bench.live.command("stop", "nine", "ada", "key-5")
+
+
+def test_pictures_are_not_promised_and_nothing_runs_once_the_loop_is_gone(tmp_path: Path) -> None:
+    home = open_home(tmp_path / "home")
+    live = Watched(home)
+    ledger = SqliteLedger(home.ledger)
+    lab = lab_of(home, ledger)
+    reader = Beside(home, live)
+    reader.look()
+    line = StationLine(name="one", phase="rollout", cameras=("front",))
+    Told(home).update(LabSnapshot(campaign_id="C1", stations=(line,), champion="c" * 64))
+    reader.look()
+    seen = live.snapshot()
+    assert seen is not None
+    assert seen.stations == (StationLine(name="one", phase="rollout"),)
+    assert seen.champion == "c" * 64
+    wind_up(lab)
+    ledger.close()
+    again(reader)
+    assert live.snapshot() is None
+    with pytest.raises(UsageError, match="No campaign runs in"):
+        live.command("stop", "", "ada", "key")
+    assert not list(home.inbox.glob("*.json"))
+
+
+def again(reader: Beside) -> None:
+    """Look, and ask at once whether a loop runs."""
+    reader._asked_s = -1e9  # pyright: ignore[reportPrivateUsage]
+    reader.look()
+
+
+def test_a_silent_loop_is_not_shown_as_it_was_earlier(tmp_path: Path) -> None:
+    home = open_home(tmp_path / "home")
+    (home.root / "looked_at").touch()
+    Told(home).update(LabSnapshot(campaign_id="C0", phase_text="what an earlier campaign did"))
+    assert (home.root / "now.json").is_file()
+    live = Watched(home)
+    reader = Beside(home, live)
+    reader.look()
+    assert live.snapshot() is None, "there is no ledger yet"
+    ledger = SqliteLedger(home.ledger)
+    again(reader)
+    assert live.snapshot() is None, "no campaign has begun"
+    lab_of(home, ledger)
+    again(reader)
+    silent = live.snapshot()
+    assert silent is not None
+    assert (silent.campaign_id, silent.campaign_name, silent.phase_text) == ("C1", "coin", SILENT)
+    again(reader)
+    assert live.snapshot() is silent, "the same object says that nothing moves"
+    ledger.append([("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "x"})])
+    fresh = Watched(home)
+    Beside(home, fresh).look()
+    assert fresh.snapshot() is None, "the campaign has ended, whatever still holds the ledger"
+    ledger.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[" * 9000, b"[]", b'{"colour": "red"}', b"\xff"])
+def test_a_state_that_cannot_be_read_is_said_in_a_sentence(tmp_path: Path, content: bytes) -> None:
+    home = open_home(tmp_path / "home")
+    ledger = SqliteLedger(home.ledger)
+    lab_of(home, ledger)
+    live = Watched(home)
+    reader = Beside(home, live)
+    reader.look()
+    (home.root / "now.json").write_bytes(content)
+    reader.look()
+    seen = live.snapshot()
+    assert seen is not None
+    assert seen.campaign_id == "C1"
+    assert seen.phase_text.startswith("its state cannot be read: ")
+    assert live.command("stop", "", "ada", "key"), "a stop is left for the loop all the same"
+    ledger.close()
+
+
+def test_nothing_is_written_while_nobody_looks_or_where_it_cannot_be(tmp_path: Path) -> None:
+    home = open_home(tmp_path / "home")
+    Told(home).update(LabSnapshot())
+    looked = home.root / "looked_at"
+    looked.touch()
+    long_ago = time.time() - 2 * live_file.LOOKED_S
+    os.utime(looked, (long_ago, long_ago))
+    Told(home).update(LabSnapshot())
+    assert not (home.root / "now.json").exists()
+    looked.touch()
+    (home.root / "now.json").mkdir()
+    Told(home).update(LabSnapshot(phase_text="a folder is in the way"))
+
+
+def test_a_broken_ledger_is_said_and_read_again_once_it_is_whole(tmp_path: Path) -> None:
+    home = open_home(tmp_path / "home")
+    home.ledger.write_bytes(b"this is no database, however long it is" * 40)
+    live = Watched(home)
+    (home.root / "ledger.lock").touch()
+    with Beside(home, live):
+        deadline = time.monotonic() + 30
+        while (seen := live.snapshot()) is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert seen is not None
+        assert "ledger.db" in seen.phase_text
+        home.ledger.unlink()
+        SqliteLedger(home.ledger).close()
+        while live.snapshot() is not None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert live.snapshot() is None

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
+from enpire.monitor.terminal import TerminalView, clock, screen, standing, strip, told
+from enpire.types import Interval
+
+CHAMPION = "c" * 64
+
+
+def a_snapshot() -> LabSnapshot:
+    return LabSnapshot(
+        campaign_name="pin_insertion",
+        elapsed_s=75.0,
+        wall_budget_s=240.0,
+        round=2,
+        phase_text="gate 2: champion against candidate on hidden starts",
+        stations=(
+            StationLine(name="cell-1", phase="rollout", lanes=16, episodes=210, episodes_per_min=168, verdicts="ssfs"),
+            StationLine(name="[red]cell-2", phase="fault", lanes=16, alarm="the gripper is stuck"),
+        ),
+        rounds=(RoundLine(round=1, purpose="collect", interval=Interval(successes=61, n=100, low=0.51, high=0.70)),),
+        learner=LearnerLine(stage="critic", done=30, total=120),
+        gate=GateLine(pairs=24, max_pairs=400, wins=9, losses=2, log_e=1.8, need=3.7, more=31),
+        champion=CHAMPION,
+        champion_interval=Interval(successes=20, n=40, low=0.35, high=0.65),
+        mru=0.93,
+        episodes={"success": 300, "failure": 100, "open": 12},
+        home="/lab",
+    )
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def drawn(snapshot: LabSnapshot) -> str:
+    from rich.console import Console
+
+    out = io.StringIO()
+    Console(file=out, width=140).print(screen("pin_insertion: to 97.0 %", snapshot, ["00:10  station joined"]))
+    return out.getvalue()
+
+
+def test_the_screen_shows_all_that_a_person_asks() -> None:
+    text = drawn(a_snapshot())
+    for expected in (
+        "01:15 of at most 04:00", "round 2", "gate 2: champion against candidate", "50.0% [35.0%, 65.0%] of 40",
+        "cell-1", "rollout", "the gripper is stuck", "168", "61% [51%, 70%] of 100", "critic 30/120",
+        "+9 -2 in 24 pairs", "evidence 1.8 of 3.7", "about 31 more pairs", "400 episodes",
+        "93% busy", "files: /lab", "station joined",
+    ):  # fmt: skip
+        assert expected in text, expected
+
+
+def test_names_are_text_and_never_markup() -> None:
+    assert "[red]cell-2" in drawn(a_snapshot())
+
+
+def test_an_empty_lab_can_be_drawn() -> None:
+    assert "no trial on hidden starts yet" in drawn(LabSnapshot())
+
+
+def test_a_terminal_is_drawn_in_place_and_left_standing() -> None:
+    out = Terminal()
+    view = TerminalView("pin_insertion", 0.97, 240.0, Path("/lab"), out)
+    view.update(a_snapshot())
+    view.note("station joined", {"station": "cell-1", "lanes": 16})
+    view.close()
+    view.close()
+    assert "\x1b[" in out.getvalue(), "escape codes redraw the screen"
+    assert "cell-1" in out.getvalue()
+
+
+def test_without_a_terminal_every_notable_event_is_one_plain_line() -> None:
+    out = io.StringIO()
+    view = TerminalView("pin_insertion", 0.97, 240.0, Path("/lab"), out)
+    view.note("station joined", {"station": "cell-1", "lanes": 16})
+    view.note("order issued", {"orders": [1, 2]})
+    view.note("learner progressed", {"job": "j"})
+    view.note(
+        "confirmed", {"policy_id": CHAMPION, "successes": 399, "n": 400, "low": 0.98612, "high": 1.0, "passed": True}
+    )
+    view.update(a_snapshot())
+    view.close()
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 3, "a start line and two events; nothing about orders, nor a repeated standing"
+    assert lines[1].endswith("station cell-1 joined with 16 lanes")
+    assert lines[2].endswith("confirmation of cccccccccccc: 399 of 400 [0.986, 1], passed: yes")
+    assert "\x1b" not in out.getvalue()
+
+
+def test_an_event_that_lacks_a_field_is_told_with_a_dash() -> None:
+    assert told("station left", {"station": "cell-1"}) == "station cell-1 left: -"
+    assert told("robot time", {}) == ""
+
+
+def test_a_label_is_told_as_it_was_given() -> None:
+    body = {"by": "anna", "order_id": "E1", "outcome": "unsafe"}
+    assert told("person judged", body) == "anna judged episode E1: unsafe"
+
+
+def test_one_is_told_as_one() -> None:
+    assert told("station joined", {"station": "cell-1", "lanes": 1}) == "station cell-1 joined with 1 lane"
+    learns = {"round": 1, "learner": "habc", "episodes": ["E1"]}
+    assert told("learner started", learns) == "round 1: habc learns from 1 episode"
+
+
+def test_the_standing_is_one_line() -> None:
+    assert standing(a_snapshot()).count("\n") == 0
+    assert "champion 50.0% [35.0%, 65.0%] of 40" in standing(a_snapshot())
+
+
+def test_the_strip_shades_the_interval() -> None:
+    line = RoundLine(round=1, purpose="collect", interval=Interval(successes=5, n=10, low=0.25, high=0.75))
+    assert strip(line, width=8) == "██▓▓░░··"
+    assert strip(RoundLine(round=1, purpose="collect", interval=Interval(successes=0, n=0, low=0, high=1))) == ""
+
+
+def test_clocks_grow_hours_when_they_need_them() -> None:
+    assert (clock(0), clock(75.9), clock(3_725)) == ("00:00", "01:15", "1:02:05")

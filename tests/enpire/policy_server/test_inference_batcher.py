@@ -1,0 +1,120 @@
+"""A version thinks beside the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zmq
+
+from enpire.policy_server.inference_batcher import Question, Thinker
+from enpire.policy_server.policy_server import PolicyServer
+from enpire.station.remote_policy import PolicyServerLink
+from enpire.store import versions
+from enpire.types import FloatArray, IntArray, Observation
+from enpire.wire.rpc import decode, encode, observation_out
+from tests.enpire.fleet.bench import WAIT_S
+from tests.enpire.fleet.point_task import PointPolicy
+from tests.enpire.policy_server.test_policy_server import answering, looked, made
+
+HERE = "tests.enpire.policy_server.test_inference_batcher"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[PolicyServer]:
+    with answering(tmp_path / "served") as opened:
+        yield opened
+
+
+class Slow(PointPolicy):
+    """Thinks until a file is there."""
+
+    def __init__(self, until: Path) -> None:
+        super().__init__()
+        self.until = until
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        (self.until.parent / "thinks").touch()
+        deadline_s = time.monotonic() + WAIT_S
+        while not self.until.exists() and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        return super().act(observation, lanes)
+
+
+def load_slow(folder: Path) -> Slow:
+    return Slow(folder.parent.parent / "enough")
+
+
+def load_slow_too(folder: Path) -> Slow:
+    return load_slow(folder)
+
+
+class Faulty(PointPolicy):
+    def __init__(self, where: str, fault: Exception) -> None:
+        self.where, self.fault = where, fault
+
+    def begin(self, lane: int, seed: int) -> None:
+        if self.where == "begin":
+            raise self.fault
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        raise self.fault
+
+
+@pytest.mark.parametrize("where", ["begin", "act"])
+@pytest.mark.parametrize("fault", [OSError(24, "Too many open files"), MemoryError("no room"), ImportError("no jax")])
+def test_what_the_machine_refuses_a_policy_is_an_answer(where: str, fault: Exception) -> None:
+    rows = looked((0.5, 0.1))
+    question = Question(
+        peer=b"p", sequence=1, verb="act", policy_id="a" * 64, client="c", lanes=[0], begins=[(0, 1)],
+        observation=rows, left=None, delay=0,
+    )  # fmt: skip
+    [(_, answer)] = Thinker(Faulty(where, fault)).think([question])
+    assert str(fault) in str(answer["text"])
+
+
+def crowd(server: PolicyServer, *versions: str) -> str:
+    """What is said first to one of very many clients, who ask these versions in turn."""
+    rows = observation_out(looked((0.5, 0.1)))
+    question = {"verb": "act", "lanes": [0], "begins": [[0, 1]], "observation": rows}
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    line = context.socket(zmq.DEALER)
+    line.connect(server.address)
+    for number in range(300):
+        asked = versions[number % len(versions)]
+        line.send(encode({**question, "policy_id": asked, "client": f"c{number}", "sequence": number}))
+    assert line.poll(10_000)
+    answer = decode(line.recv())
+    context.destroy(linger=0)
+    return answer.text("text")
+
+
+def test_a_version_that_thinks_for_long_holds_up_only_those_who_ask_it(server: PolicyServer, tmp_path: Path) -> None:
+    links = [PolicyServerLink(server.address, decide_s=WAIT_S) for _ in range(2)]
+    quick = PolicyServerLink(server.address)
+    kinds = [f"{HERE}:load_slow", f"{HERE}:load_slow_too"]
+    slow = [made(link, tmp_path, kind) for link, kind in zip(links, kinds, strict=True)]
+    with ThreadPoolExecutor(2) as pool:
+        waiting: list[Future[FloatArray]] = []
+        for number, policy in enumerate(slow):
+            policy.begin(0, number)
+            waiting.append(pool.submit(policy.act, looked((0.5, 0.1)), np.asarray([0])))
+            while not (tmp_path / "thinks").exists():
+                time.sleep(0.01)
+            (tmp_path / "thinks").unlink()
+        other = made(quick, tmp_path, "tests.enpire.fleet.point_task:load")
+        other.begin(0, 1)
+        assert other.act(looked((0.5, 0.1)), np.asarray([0])).shape == (1, PointPolicy.horizon, 2)
+        assert not any(future.done() for future in waiting)
+        assert "256 questions wait" in crowd(server, *(versions.identify(tmp_path / f"files-{kind}") for kind in kinds))
+        (tmp_path / "enough").touch()
+        for number, future in enumerate(waiting):
+            here = PointPolicy()
+            here.begin(0, number)
+            assert future.result(WAIT_S).tolist() == here.act(looked((0.5, 0.1)), np.asarray([0])).tolist()
+    for link in (*links, quick):
+        link.close()

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from enpire.errors import LedgerProblem, UnknownName, UsageError
+from enpire.gate.intervals import wilson
+from enpire.queries import campaigns
+from enpire.store.ledger import SqliteLedger
+from enpire.store.reading import Page
+from tests.enpire.recorded_campaign import BASE, SECOND, THIRD, begin, record_campaign
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lab")
+    record_campaign(folder)
+    return folder
+
+
+def test_a_campaign_says_where_it_stands(home: Path) -> None:
+    with campaigns.open_records(home) as records:
+        view = campaigns.campaign_view(records, campaigns.find_campaign(records, ""))
+    assert (view.name, view.task, view.state, view.seed) == ("pin_insertion", "pin_insertion", "reached", 7)
+    assert view.base is not None
+    assert view.base.id == BASE
+    expected = wilson(view.base.successes, 40)
+    assert (view.base.success, view.base.low, view.base.high) == (expected.rate, expected.low, expected.high)
+    assert view.champion is not None
+    assert view.champion.id == SECOND
+    assert view.confirm is not None
+    assert view.confirm.passed is True
+    assert view.confirm.n == view.confirm.announced == 60
+    assert view.mru == pytest.approx(0.9)
+    assert view.robot_time["rollout"] == pytest.approx(2 * 48.0)
+    assert view.wall_s == 60.0
+    assert view.robot_h == pytest.approx(32 * 60 / 3600)
+    assert view.time_to_goal_s is not None
+    assert view.robot_h_to_goal == pytest.approx(view.robot_h)
+    assert view.refused == 1
+
+
+def test_the_document_is_json_with_the_promised_keys(home: Path) -> None:
+    with campaigns.open_records(home) as records:
+        view = campaigns.campaign_view(records, campaigns.find_campaign(records, "pin_insertion"))
+    document = json.loads(json.dumps(asdict(view), allow_nan=False))
+    promised = (
+        "id state goal rounds base champion confirm episodes mru robot_time wall_s time_to_goal_s robot_h_to_goal "
+        "tokens search_gate_gap"
+    )
+    assert set(promised.split()) <= set(document)
+    for figure in ("base", "champion", "confirm"):
+        assert {"id", "success", "low", "high", "n"} <= set(document[figure])
+    assert set(document["tokens"]) == {"fresh", "cached", "output", "to_goal"}
+
+
+def test_started_is_the_sum_of_the_ends(home: Path) -> None:
+    with campaigns.open_records(home) as records:
+        view = campaigns.campaign_view(records, campaigns.find_campaign(records, ""))
+        issued = list(records.ledger.events(kinds=("order issued",)))
+    ends = dict(view.episodes)
+    total = ends.pop("total")
+    assert sum(ends.values()) == total == len(issued)
+    assert ends["aborted"] == 3
+
+
+def test_rounds_carry_collection_learner_and_gate(home: Path) -> None:
+    with campaigns.open_records(home) as records:
+        rounds = campaigns.campaign_view(records, campaigns.find_campaign(records, "")).rounds
+    assert [item.round for item in rounds] == [0, 1, 2]
+    assert rounds[0].gate is None
+    assert rounds[0].collection.n == 30
+    assert rounds[0].candidate == BASE
+    promoted, kept = rounds[1].gate, rounds[2].gate
+    assert promoted is not None
+    assert promoted.decision == "promote"
+    assert promoted.champion == BASE
+    assert promoted.pairs == promoted.wins + promoted.losses + promoted.both + promoted.neither > 0
+    assert promoted.log_e >= promoted.log_need > 0
+    assert kept is not None
+    assert kept.decision in {"hold", "reject"}
+    assert kept.candidate == THIRD
+    assert rounds[1].learner is not None
+    assert rounds[1].learner.figures == {"loss": 0.25}
+
+
+def test_released_orders_weigh_nothing_and_aborted_ones_weigh_in_the_worst_case(home: Path) -> None:
+    with campaigns.open_records(home) as records:
+        view = campaigns.campaign_view(records, campaigns.find_campaign(records, ""))
+    assert view.champion is not None
+    assert view.worst_case is not None
+    assert view.worst_case.n == view.champion.n, "the only order of the champion without a verdict was released"
+    assert view.worst_case.successes == view.champion.successes
+
+
+def test_an_order_without_a_verdict_lowers_the_worst_case(tmp_path: Path) -> None:
+    record = begin(tmp_path)
+    record.end(record.order("base", BASE, 0), "aborted", "the station died")
+    record.order("base", BASE, 0)
+    record.flush()
+    with campaigns.open_records(tmp_path) as records:
+        view = campaigns.campaign_view(records, record.campaign_id)
+    assert view.champion is not None
+    assert view.worst_case is not None
+    assert (view.champion.n, view.worst_case.n) == (40, 42)
+    assert view.episodes["open"] == 1
+
+
+def test_versions_have_their_lineage_and_standing(home: Path) -> None:
+    with campaigns.open_records(home) as records:
+        versions = campaigns.versions(records, campaigns.find_campaign(records, ""))
+    assert [(item.id, item.parent) for item in versions] == [(BASE, ""), (SECOND, BASE), (THIRD, SECOND)]
+    assert versions[0].state == "former champion"
+    assert versions[1].state == "champion"
+    assert versions[2].state in {"rejected", "held"}
+    assert versions[0].hidden.n > 40, "the base measure and its gate together"
+
+
+def test_a_version_is_found_by_the_beginning_of_its_id(home: Path) -> None:
+    with campaigns.open_records(home) as records:
+        campaign_id = campaigns.find_campaign(records, "")
+        assert campaigns.find_version(records, campaign_id, "ccc").id == SECOND
+        with pytest.raises(UnknownName, match="no version begins with 'ab'"):
+            campaigns.find_version(records, campaign_id, "ab")
+
+
+def test_pages_of_episodes_join_without_gap_or_overlap(home: Path) -> None:
+    with campaigns.open_records(home) as records:
+        campaign_id = campaigns.find_campaign(records, "")
+        seen: list[str] = []
+        before: str | None = ""
+        while before is not None:
+            page = campaigns.episodes(records, Page(campaign_id=campaign_id, before=before, limit=50))
+            seen += [row.order_id for row in page.rows]
+            before = page.next
+        total = campaigns.campaign_view(records, campaign_id).episodes["total"]
+    assert len(seen) == len(set(seen)) == total
+    assert seen == sorted(seen, reverse=True)
+
+
+def test_a_filter_that_cannot_be_is_refused(home: Path) -> None:
+    with campaigns.open_records(home) as records, pytest.raises(UsageError, match="allowed are: success, failure"):
+        campaigns.episodes(records, Page(campaign_id=campaigns.find_campaign(records, ""), outcome="won"))
+
+
+def test_an_unknown_campaign_is_named_with_those_there_are(home: Path) -> None:
+    with campaigns.open_records(home) as records, pytest.raises(UnknownName, match="CAMP"):
+        campaigns.find_campaign(records, "other")
+
+
+def test_a_campaign_that_nobody_drives_is_interrupted_and_one_that_is_driven_runs(tmp_path: Path) -> None:
+    record = begin(tmp_path)
+    record.flush()
+    with campaigns.open_records(tmp_path) as records:
+        assert campaigns.campaigns(records)[0].state == "interrupted"
+    driver = SqliteLedger(tmp_path / "ledger.db")
+    try:
+        with campaigns.open_records(tmp_path) as records:
+            assert campaigns.campaigns(records)[0].state == "running"
+        driver.append([("campaign paused", {"campaign_id": record.campaign_id, "by": "ada"})])
+        with campaigns.open_records(tmp_path) as records:
+            assert campaigns.campaigns(records)[0].state == "paused"
+    finally:
+        driver.close()
+
+
+def test_a_resumed_campaign_adds_its_sessions(tmp_path: Path) -> None:
+    record = begin(tmp_path)
+    record.robot_time(20.0)
+    record.tell("campaign resumed")
+    record.robot_time(5.0)
+    record.flush()
+    with campaigns.open_records(tmp_path) as records:
+        view = campaigns.campaign_view(records, record.campaign_id)
+    assert view.wall_s == 25.0
+    assert view.mru == pytest.approx(0.9)
+    assert (view.time_to_goal_s, view.robot_h_to_goal) == (None, None), "censored until a confirmation passes"
+
+
+def test_two_campaigns_of_one_home_stay_apart(tmp_path: Path) -> None:
+    record_campaign(tmp_path)
+    other = begin(tmp_path, "other", "01J0000000000000000000OTHR", orders=5000)
+    other.run("collect", BASE, 0, 1.0)
+    other.flush()
+    with campaigns.open_records(tmp_path) as records:
+        assert [line.name for line in campaigns.campaigns(records)] == ["other", "pin_insertion"]
+        view = campaigns.campaign_view(records, campaigns.find_campaign(records, "other"))
+    assert view.episodes["total"] == 45
+    assert view.champion is not None
+    assert view.champion.n == 40
+
+
+def test_a_home_without_a_ledger_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LedgerProblem, match="no ledger"), campaigns.open_records(tmp_path):
+        pass

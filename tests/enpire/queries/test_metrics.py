@@ -1,0 +1,96 @@
+"""Utilisation, robot-hours and pass@k."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enpire.errors import UsageError
+from enpire.queries.metrics import pass_at, per_minute, retries, robot_time
+from enpire.types import PHASES, Episode, MaskArray, Order, OutcomeKind, Phase, Start
+
+
+def episode(outcome: OutcomeKind, attempts: tuple[int, ...] = ()) -> Episode:
+    start = Start(split="train", index=0, values=(), seed=0)
+    order = Order(
+        order_id="o", campaign_id="c", station="s", task="t", policy_id="p", start=start, purpose="collect", round=1
+    )
+    return Episode(
+        order=order, outcome=outcome, cause="", confidence=1.0, ran_policy_id="p", ticks=9, began_s=0.0, ended_s=1.0,
+        attempts=attempts,
+    )  # fmt: skip
+
+
+def test_utilisation_is_the_mean_over_stations() -> None:
+    busy: dict[Phase, float] = {"rollout": 60.0, "reset": 20.0, "verify": 10.0, "wait-order": 10.0}
+    idle: dict[Phase, float] = {"wait-order": 70.0, "rollout": 30.0}
+    spent = robot_time({"a": busy, "b": idle}, wall_s=100.0)
+    assert spent.mru == pytest.approx((0.9 + 0.3) / 2)
+    assert spent.seconds["wait-order"] == pytest.approx(80.0)
+    assert spent.robot_h == pytest.approx(200 / 3600)
+
+
+def test_a_station_that_was_not_there_is_offline_and_idle() -> None:
+    late: dict[Phase, float] = {"rollout": 50.0}
+    spent = robot_time({"late": late}, wall_s=100.0)
+    assert spent.mru == pytest.approx(0.5)
+    assert spent.seconds["offline"] == pytest.approx(50.0)
+    assert spent.robot_h == pytest.approx(50 / 3600)
+
+
+@given(st.lists(st.lists(st.floats(0, 10), min_size=8, max_size=8), min_size=1, max_size=5))
+def test_the_stack_accounts_for_every_second_of_every_station(rows: list[list[float]]) -> None:
+    stations = {str(i): dict(zip(PHASES, row, strict=True)) for i, row in enumerate(rows)}
+    spent = robot_time(stations, wall_s=100.0)
+    assert sum(spent.seconds.values()) == pytest.approx(100.0 * len(stations))
+    assert 0 <= spent.mru <= 1
+
+
+def test_a_station_cannot_work_longer_than_the_campaign() -> None:
+    with pytest.raises(UsageError, match="Station a reports 200.0 s in a campaign of 100.0 s"):
+        robot_time({"a": {"rollout": 200.0}}, wall_s=100.0)
+    with pytest.raises(UsageError, match="no utilisation"):
+        robot_time({}, wall_s=0.0)
+
+
+def test_no_station_is_no_utilisation() -> None:
+    assert robot_time({}, wall_s=10.0).mru == 0.0
+
+
+def test_pass_at_k_counts_retries_and_every_other_end_against() -> None:
+    ended = [episode("success"), episode("success", (30,)), episode("success", (30, 60)), episode("aborted")]
+    assert [pass_at(ended, k).successes for k in (1, 2, 3)] == [1, 2, 3]
+    assert pass_at(ended, 3).n == 4
+    with pytest.raises(UsageError, match="pass@0"):
+        pass_at(ended, 0)
+
+
+def marks(levels: str) -> MaskArray:
+    """One frame a digit: so many of three subtasks are done."""
+    return np.array([[int(level) > k for k in range(3)] for level in levels])
+
+
+def test_a_retry_begins_when_the_furthest_subtask_is_lost_for_a_while() -> None:
+    assert retries(marks("0011222333")) == ()
+    assert retries(marks("0122" + "1" * 10 + "2" * 3 + "3")) == (13,)
+    assert retries(marks("2" + "0" * 30 + "1" * 30 + "2" + "1" * 12)) == (10, 71)
+    assert retries(marks("2" + "1" * 9 + "2" + "1" * 9)) == (), "shorter losses are flicker"
+    assert retries(
+        marks(
+            "2" + "1" * 3 + "2",
+        ),
+        lost_ticks=3,
+    ) == (3,)
+    assert retries(marks("")[:0].reshape(0, 3)) == ()
+
+
+def test_a_later_mark_stands_for_the_earlier_ones() -> None:
+    lifted = np.array([[True, True, False]] + [[False, False, True]] * 30)
+    assert retries(lifted) == ()
+
+
+def test_tokens_per_minute() -> None:
+    assert per_minute(900, 30.0) == pytest.approx(1800)
+    assert per_minute(900, 0.0) == 0.0

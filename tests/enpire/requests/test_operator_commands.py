@@ -1,0 +1,298 @@
+"""What people leave for the loop: what is carried out, what is refused with a reason, what is set aside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from enpire.campaign.apply_events import rebuilt
+from enpire.campaign.campaign import Campaign
+from enpire.files import parse, plain
+from enpire.home import open_home
+from enpire.lab import Lab
+from enpire.loop import turn
+from enpire.requests import operator_commands
+from enpire.service import _begun
+from enpire.steps import record
+from enpire.steps.ending import wind_up
+from enpire.steps.handle_commands import heed, heed_stops, see_effects, waited_for
+from enpire.store.ledger import SqliteLedger
+from enpire.wire.arrivals import Joined
+from tests.enpire.pretend_fleet import PretendFleet, delivered
+from tests.enpire.test_loop import CAMPAIGN, lab_of
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    home = open_home(tmp_path / "home")
+    ledger = SqliteLedger(home.ledger)
+    lab = lab_of(home, ledger)
+    yield lab
+    wind_up(lab)
+    ledger.close()
+
+
+def heeded(lab: Lab) -> None:
+    lab.timer_s["inbox"] = -1e9
+    heed(lab)
+
+
+def refusals(lab: Lab) -> list[str]:
+    return [str(event.body["why"]) for event in lab.ledger.events(kinds=("command refused",))]
+
+
+@pytest.mark.parametrize("content", [
+    b"", b"half a {", b"[" * 9000, b"x" * 40_000, b"\xff\xfe", b"[]", b'{"command_id": "other", "verb": "stop"}',
+    b'{"command_id": "A1", "verb": "stop", "by": "\\ud83d"}',
+])  # fmt: skip
+def test_a_file_that_is_no_command_is_set_aside_in_a_sentence_and_the_next_is_carried_out(
+    lab: Lab, content: bytes
+) -> None:
+    (lab.home.inbox / "A1.json").write_bytes(content)
+    (lab.home.inbox / "nowhere.json").symlink_to(lab.home.inbox / "nothing")
+    (lab.home.inbox / os.fsdecode(b"half \xff.json")).write_bytes(b"{}")
+    operator_commands.leave(lab.home.inbox, "pause campaign", by="anna")
+    heeded(lab)
+    assert (lab.home.inbox / "bad" / "A1.json").read_bytes() == content
+    assert not list(lab.home.inbox.glob("*.json"))
+    (why,) = (why for why in refusals(lab) if "A1" in why)
+    assert len(refusals(lab)) == 3
+    assert "The command A1.json" in why
+    assert "set aside" in why
+    assert lab.state.paused
+    assert len(list(lab.ledger.events(kinds=("command requested",)))) == 1
+
+
+def test_a_command_for_another_campaign_is_refused_and_one_for_this_is_carried_out(lab: Lab) -> None:
+    operator_commands.leave(lab.home.inbox, "end campaign", by="anna", campaign_id="another")
+    operator_commands.leave(lab.home.inbox, "pause campaign", by="anna", campaign_id=lab.state.campaign_id)
+    heeded(lab)
+    assert not lab.wanted
+    assert lab.state.paused
+    (why,) = refusals(lab)
+    assert "it was for campaign another" in why
+
+
+def test_what_was_left_before_a_campaign_began_is_refused_and_after_an_interruption_it_is_heeded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enpire.service._verifier", lambda campaign: SimpleNamespace(digest=""))  # the coin has none
+    home = open_home(tmp_path / "home")
+    operator_commands.leave(home.inbox, "end campaign", by="anna")
+    (home.inbox / "spoilt.json").write_text("{")
+    ledger = SqliteLedger(home.ledger)
+    campaign = parse(Campaign, plain(CAMPAIGN), "the campaign")
+    began = _begun(ledger, campaign, home)
+    assert [event.kind for event in ledger.events()] == [
+        "campaign started", "command requested", "command refused", "command refused"
+    ]  # fmt: skip
+    refused = [event.body for event in ledger.events(kinds=("command refused",))]
+    assert {body["campaign_id"] for body in refused} == {began.campaign_id}
+    assert any("left before this campaign began" in str(body["why"]) for body in refused)
+    lab = lab_of(home, ledger)
+    heeded(lab)
+    assert not lab.wanted
+    operator_commands.leave(home.inbox, "end campaign", by="anna", campaign_id=began.campaign_id)
+    assert _begun(ledger, campaign, home).campaign_id == began.campaign_id
+    lab = lab_of(home, ledger)
+    heeded(lab)
+    assert lab.for_good
+    ledger.close()
+
+
+def test_a_stop_during_the_wind_up_goes_to_the_stations_and_nothing_else_does(lab: Lab) -> None:
+    fleet = cast("PretendFleet", lab.fleet)
+    fleet.ending = lambda order: delivered(order, "aborted", 0, "released")
+    turn(lab)
+    turn(lab)
+    assert lab.state.open
+    operator_commands.leave(lab.home.inbox, "stop", "two", "anna")
+    operator_commands.leave(lab.home.inbox, "pause", "one", "anna")
+    wind_up(lab)
+    assert ("two", "stop", "anna") in fleet.commands
+    assert ("one", "pause", "anna") not in fleet.commands
+    assert [event.body["verb"] for event in lab.ledger.events(kinds=("command effective",))] == ["stop"]
+
+
+def test_a_stop_before_any_station_has_joined_holds_whichever_joins(lab: Lab) -> None:
+    operator_commands.leave(lab.home.inbox, "resume", by="anna")
+    heeded(lab)
+    (why,) = refusals(lab)
+    assert "no station has joined" in why
+    stop = operator_commands.leave(lab.home.inbox, "stop", by="anna")
+    heeded(lab)
+    heeded(lab)
+    assert "no station has joined" in waited_for(lab)[stop]
+    assert not list(lab.ledger.events(kinds=("command effective",)))
+    turn(lab)
+    assert {station for station, verb, _ in cast("PretendFleet", lab.fleet).commands if verb == "stop"} == {
+        *lab.stations
+    }
+    turn(lab)
+    assert not lab.state.open  # nobody is given anything that would wait there
+
+
+def test_only_a_version_of_this_campaign_can_be_promoted(lab: Lab) -> None:
+    foreign, made, base = (character * 64 for character in "abc")
+    for policy_id in (foreign, made, base):
+        (lab.home.versions / policy_id).mkdir()
+        (lab.home.versions / policy_id / "policy.json").write_text('{"kind": "chance", "chance": 1}')
+    lab.campaign = replace(lab.campaign, base=replace(lab.campaign.base, policy=base))
+    lab.write(("version made", {"policy_id": made, "round": 1}))
+    empty = "d" * 64
+    (lab.home.versions / empty).mkdir()
+    for target in (".", "..", "a", "A" * 64, empty, "e" * 64, foreign):
+        operator_commands.leave(lab.home.inbox, "promote", target, "anna")
+        heeded(lab)
+    told = refusals(lab)
+    assert [why.split(" ")[0] for why in told] == ["a"] * 4 + ["there"] * 2 + ["the"]
+    assert not lab.state.champion
+    for target in (base, made):
+        operator_commands.leave(lab.home.inbox, "promote", target, "anna", reason="it is gentler")
+        heeded(lab)
+        assert lab.state.champion == target
+
+
+class Dropping(PretendFleet):
+    """Words to a station that is away are lost, as on a real wire."""
+
+    away: str = ""
+
+    def command(self, station: str, verb: str, argument: str = "") -> None:
+        if station != self.away:
+            super().command(station, verb, argument)
+
+
+def test_what_is_asked_of_a_station_that_is_away_is_asked_again_when_it_is_back(tmp_path: Path) -> None:
+    home = open_home(tmp_path / "home")
+    ledger, fleet = SqliteLedger(home.ledger), Dropping(home.versions)
+    lab = lab_of(home, ledger, fleet=fleet)
+    turn(lab)
+    now_s, lab.clock = lab.clock(), lambda: now_s
+    asked = lambda verb, target="": operator_commands.leave(home.inbox, verb, target, "anna")  # noqa: E731
+
+    def comes_back(station: str) -> list[str]:
+        fleet.away = ""
+        fleet.commands.clear()
+        record._joined(lab, Joined(station=station, lanes=4, lease=9, running=(), spooled=()))
+        return [verb for name, verb, _ in fleet.commands if name == station and verb != "deploy"]
+
+    fleet.away = "two"
+    lab.stations["two"].away_since_s = now_s
+    stop = asked("stop")
+    heeded(lab)
+    see_effects(lab)
+    assert stop in lab.pending_commands
+    now_s += 2.0
+    assert "two" in waited_for(lab)[stop]
+    assert "not heard from: two" in waited_for(lab)[stop]
+    assert comes_back("two") == ["stop"]
+    assert comes_back("three") == ["stop"]  # another process of its name, say: the stop still holds
+    assert rebuilt(ledger, "C1").holds.at("four") == {"stop": "anna"}  # and after a crash of the orchestrator
+    fleet.away = "two"
+    asked("resume")
+    heeded(lab)
+    assert comes_back("two") == ["resume"]
+    for verb, station, back in (
+        ("pause", "one", ["pause"]), ("stop", "", ["pause", "stop"]), ("resume", "one", ["resume"]),
+    ):  # fmt: skip
+        fleet.away = "one"
+        asked(verb, station)
+        heeded(lab)
+        assert comes_back("one") == back
+    assert lab.state.holds.at("one") == {}
+    assert lab.state.holds.at("two") == {"stop": "anna"}
+    ledger.close()
+
+
+def test_a_stop_holds_in_the_next_campaign_too_until_somebody_resumes(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enpire.service._verifier", lambda campaign: SimpleNamespace(digest=""))  # the coin has none
+    turn(lab)
+    for verb, station in (("stop", "two"), ("pause", "three"), ("stop", "four"), ("resume", "four")):
+        operator_commands.leave(lab.home.inbox, verb, station, "anna")
+        heeded(lab)
+    lab.write(("campaign ended", {"reached": False, "reason": "spent"}))
+    wind_up(lab)
+    fleet = PretendFleet(lab.home.versions, lease=9)
+    begun = _begun(lab.ledger, replace(CAMPAIGN, name="next"), lab.home)
+    later = replace(lab, state=begun, fleet=fleet, stations={}, timer_s={}, pending_commands={})
+    given: list[str] = []
+    later.watchers = [lambda kind, body: given.extend(stations_of(body) if kind == "order issued" else [])]
+    turn(later)
+    turn(later)
+    assert set(given) == {"one", "four"}
+    said = [word for word in fleet.commands if word[1] != "deploy"]
+    assert said == [("two", "stop", "anna"), ("three", "pause", "anna")]
+    operator_commands.leave(lab.home.inbox, "resume", "two", "berta")
+    heeded(later)
+    turn(later)
+    turn(later)
+    assert set(given) == {"one", "two", "four"}
+    assert rebuilt(lab.ledger, begun.campaign_id) == later.state
+    wind_up(later)
+
+
+def test_a_stop_that_a_station_was_told_itself_holds_like_one_of_a_person(lab: Lab) -> None:
+    turn(lab)
+    fleet, ledger = cast("PretendFleet", lab.fleet), lab.ledger
+    by = "somebody on ROS 2 at the station"
+
+    def hears(stop_id: str) -> None:
+        [known] = [seat.last_beat for seat in lab.stations.values() if seat.name == "two"]
+        assert known is not None
+        record._beat(lab, replace(known, stopped=bool(stop_id), stop_id=stop_id, stop_by="somebody on ROS 2"))
+        heed_stops(lab)
+
+    for _ in range(3):
+        hears("S1")
+    assert lab.state.holds.at("two") == rebuilt(ledger, "C1").holds.at("two") == {"stop": by}
+    assert fleet.commands.count(("two", "stop", by)) == 1
+    record._joined(lab, Joined(station="two", lanes=4, lease=9, running=(), spooled=()))  # its process began anew
+    assert fleet.commands.count(("two", "stop", by)) == 2
+    operator_commands.leave(lab.home.inbox, "resume", "two", "anna")
+    heeded(lab)
+    record._beat(lab, replace(PretendFleet._beat(fleet, "two", 0), lease=9))
+    hears("S1")  # said before it heard of that
+    assert lab.state.holds.at("two") == {}
+    hears("S2")
+    assert lab.state.holds.at("two") == {"stop": by}
+    asked = [event.body["verb"] for event in ledger.events(kinds=("command accepted",))]
+    assert asked == ["stop", "resume", "stop"]
+
+
+def stations_of(body: Mapping[str, object]) -> list[str]:
+    return [str(order["station"]) for order in cast("list[dict[str, object]]", body["orders"])]
+
+
+def deployed(lab: Lab, *versions: str) -> None:
+    for version in versions:
+        lab.write(("deployed", {"policy_id": version, "previous": lab.state.champion, "reason": "", "round": 1}))
+
+
+def test_going_back_twice_goes_back_two_steps(lab: Lab) -> None:
+    deployed(lab, "a", "b", "c")
+    for wanted in ("b", "a", "a"):
+        operator_commands.leave(lab.home.inbox, "rollback", by="anna", reason="it shakes")
+        heeded(lab)
+        assert lab.state.champion == wanted
+    assert "no earlier champion" in refusals(lab)[-1]
+
+
+def test_a_person_who_promotes_is_not_overruled_by_the_gate_that_was_open(lab: Lab) -> None:
+    deployed(lab, "a")
+    sides = {"champion": "a", "candidate": "b", "round": 1, "promoted": 0, "alpha": 0.02}
+    lab.write(("gate opened", {"gate_id": "G1", "k": 1, **sides}))
+    deployed(lab, "c")
+    assert lab.state.gate is None
+    assert lab.state.candidates == [("b", 1)]  # to be judged anew, against what the person chose
+    lab.write(("gate opened", {"gate_id": "G2", "k": 2, **sides, "champion": "c"}))
+    deployed(lab, "b")
+    assert (lab.state.gate, lab.state.candidates) == (None, [])

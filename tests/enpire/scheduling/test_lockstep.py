@@ -1,0 +1,92 @@
+"""In lockstep the same seed gives the same campaign again, whichever station is faster."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent_loop.lane import Lane, work
+from enpire.campaign.campaign import AgentPlan, Budget, Campaign, Rounds, Stations
+from enpire.errors import FileProblem
+from enpire.files import parse, plain
+from enpire.home import open_home
+from enpire.wire.arrivals import Arrival
+from tests.agent_loop.pretend_lab import CAMPAIGN, Running
+from tests.enpire.pretend_fleet import PretendFleet
+
+LOCKSTEP = replace(
+    CAMPAIGN, stations=Stations(count=4, lanes=4, ahead=8), agents=(AgentPlan(name="search"),),
+    rounds=Rounds(episodes=30, train_starts=50, practised=0.0, lockstep=True), budget=Budget(wall_s=200, rounds=5),
+)  # fmt: skip
+
+
+class Hurried(PretendFleet):
+    """Ends the orders that came last first, and every second time none."""
+
+    def poll(self, timeout_s: float) -> Sequence[Arrival]:
+        self.held = dict(reversed(self.held.items()))
+        return super().poll(timeout_s)
+
+
+def run(folder: Path, fleet: type[PretendFleet]) -> tuple[list[object], list[object], list[object]]:
+    """Proposals, gates and what the learners learned from, in their order."""
+    home = open_home(folder)
+    (home.root / "secret").write_text("5e" * 32)
+    with Running(home, campaign=LOCKSTEP) as lab:
+        lab.lab.fleet = fleet(home.versions, names=LOCKSTEP.stations.names)
+        lab.lab.agent_lanes.append(Nobody())
+        lane = Lane(home=home.root, campaign_id="C1", lane="search-1", agent="search", work=folder, seed=1)
+        said: list[str] = []
+        thread = threading.Thread(target=work, args=(lane, said.append), daemon=True)
+        thread.start()
+        lab.until(
+            lambda lab: lab.state.round >= 5 and not (lab.state.training or lab.state.gate or lab.state.candidates)
+        )
+        lab.ledger.append([("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
+        thread.join(30)
+        changes: list[object] = [dict(item.changes) for item in lab.lab.state.ideas.experiments.values()]
+        decided = lab.ledger.events(kinds=("gate decided",))
+        gates: list[object] = [tuple(e.body[key] for key in ("decision", "pairs", "wins", "losses")) for e in decided]
+        learned: list[object] = [event.body["data_hash"] for event in lab.ledger.events(kinds=("learner started",))]
+    return changes, gates, learned
+
+
+class Nobody:
+    """Stands for the lane that works in a thread of the test."""
+
+    def turn(self, lab: object) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+def test_the_same_campaign_again_on_a_fleet_that_answers_in_another_order(tmp_path: Path) -> None:
+    first, again = run(tmp_path / "one", PretendFleet), run(tmp_path / "two", Hurried)
+    changes, gates, learned = first
+    assert len(gates) >= 4
+    assert len(set(learned)) > 2
+    assert again[1:] == (gates, learned)
+    # When the test ends the campaign, the agent may or may not have said what it would try next.
+    both = min(len(changes), len(again[0]))
+    assert both >= 2
+    assert again[0][:both] == changes[:both]
+
+
+def test_a_lockstep_that_cannot_keep_step_is_refused() -> None:
+    written = plain(LOCKSTEP)
+    assert isinstance(written, dict)
+    for part, changed, why in (
+        ("rounds", {"practised": 0.5}, "practised: 0"),
+        ("rounds", {"supervised": 0.1}, "supervised: 0"),
+        ("stations", {"count": 0}, "the campaign's own"),
+        ("budget", {"wall_s": 0}, "how long at most"),
+    ):
+        with pytest.raises(FileProblem, match=why):
+            parse(Campaign, {**written, part: {**written[part], **changed}}, "It")
+    with pytest.raises(FileProblem, match="one lane of agents"):
+        parse(Campaign, {**written, "agents": [{"name": "search", "lanes": 2}]}, "It")

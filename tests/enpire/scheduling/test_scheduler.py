@@ -1,0 +1,199 @@
+"""Which order a free station gets: gates before data, pairs side by side, uncertain starts more often than others."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enpire.campaign.campaign import Base, Campaign, Rounds
+from enpire.campaign.state import CampaignState, Confirmation, Count, OpenGate
+from enpire.gate.gate import GateRule, judge, pairs_in_order
+from enpire.scheduling.scheduler import Scheduler, Seat
+from enpire.types import Order, Split, Start
+from tests.enpire.fleet.point_task import PointTask
+from tests.enpire.pretend_fleet import delivered
+
+CHAMPION, CANDIDATE = "a" * 64, "b" * 64
+POOL = 60
+"""Train starts."""
+
+
+def starts(split: Split, index: int, scope: str = "") -> Start:
+    return PointTask().start(split, index, scope.encode())
+
+
+def scheduler(seed: int = 1, practised: float = 0.5, pairs: int = 400) -> Scheduler:
+    campaign = Campaign(
+        name="n", task="point", recipe="r", rounds=Rounds(train_starts=POOL, practised=practised),
+        base=Base(evaluate_starts=5), gate=GateRule(pairs=pairs),
+    )  # fmt: skip
+    return Scheduler(campaign, starts, random.Random(seed))
+
+
+def a_state(practice: Mapping[int, Count] | None = None) -> CampaignState:
+    return CampaignState(
+        campaign_id="C", champion=CHAMPION, base_policy=CHAMPION, base_measured=True, practice=dict(practice or {})
+    )
+
+
+def with_gate() -> CampaignState:
+    state = a_state()
+    state.gate = OpenGate(gate_id="G", champion=CHAMPION, candidate=CANDIDATE, round=1, k=1, level=0.05)
+    return state
+
+
+def collected(practice: Mapping[int, Count], seed: int = 1, practised: float = 0.5, n: int = 6000) -> Counter[int]:
+    """How often each train start is drawn."""
+    orders = scheduler(seed, practised).next_orders(a_state(practice), Seat("s", 1, n))
+    return Counter(order.start.index for order in orders)
+
+
+COUNTS = st.integers(1, 6).flatmap(lambda n: st.builds(Count, successes=st.integers(0, n), n=st.just(n)))
+KNOWN = {index: Count(2, 4) if index % 6 == 1 else Count(4 * (index % 4 == 1), 4) for index in range(1, POOL, 2)}
+"""Of the odd starts every third is a coin's flip, the others always succeed or always fail."""
+
+
+@given(
+    practice=st.dictionaries(st.integers(0, POOL - 1), COUNTS), seed=st.integers(0, 1000),
+    practised=st.floats(0, 1, exclude_max=True), room=st.integers(1, 50),
+)  # fmt: skip
+def test_whatever_is_known_the_collection_fills_the_room_with_train_starts_and_repeats(practice, seed, practised, room):
+    orders = scheduler(seed, practised).next_orders(a_state(practice), Seat("s", 3, room))
+    assert len(orders) == room
+    assert {(order.purpose, order.policy_id, order.station, order.lease) for order in orders} == {
+        ("collect", CHAMPION, "s", 3)
+    }
+    assert all(order.start == starts("train", order.start.index) for order in orders)
+    assert all(0 <= order.start.index < POOL for order in orders)
+    again = scheduler(seed, practised).next_orders(a_state(practice), Seat("s", 3, room))
+    assert [order.start for order in again] == [order.start for order in orders], "the same history, the same draws"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_starts_near_a_coins_flip_are_drawn_more_often_and_no_start_is_starved(seed: int) -> None:
+    often = collected(KNOWN, seed)
+    coins = [often[index] for index in KNOWN if KNOWN[index].successes == 2]
+    sure = [often[index] for index in KNOWN if KNOWN[index].successes != 2]
+    assert min(coins) > 3 * max(sure)
+    uniform = 6000 * 0.5 / POOL
+    assert all(0.5 * uniform < often[index] < 2 * uniform for index in range(0, POOL, 2)), "even ones stay uniform"
+    assert min(sure) > 0.5 * uniform, "nor do the sure ones fall below that"
+
+
+def test_the_more_is_practised_the_more_it_leans_to_uncertain_starts() -> None:
+    shares = [
+        sum(often for index, often in collected(KNOWN, practised=share).items() if index % 6 == 1) / 6000
+        for share in (0.0, 0.3, 0.6, 0.9)
+    ]
+    assert shares[0] == pytest.approx(10 / POOL, abs=0.03)
+    assert all(more > less + 0.1 for less, more in itertools.pairwise(shares))
+
+
+def test_a_start_that_has_become_sure_is_left_for_others() -> None:
+    state = a_state(KNOWN)
+    before = collected(state.practice)[1]
+    for order in scheduler().next_orders(a_state(), Seat("s", 1, 3000)):
+        if order.start.index == 1:
+            state.end(delivered(order, "success", 9, "").episode)
+    assert collected(state.practice)[1] < before / 3
+
+
+def test_before_enough_is_known_every_start_is_as_likely_as_any_other() -> None:
+    few = {index: KNOWN[index] for index in list(KNOWN)[:19]}
+    assert collected(few) == collected({})
+    often = collected({})
+    assert 0.6 * 6000 / POOL < min(often.values()) <= max(often.values()) < 1.5 * 6000 / POOL
+    assert len(often) == POOL
+
+
+def test_practice_alone_is_refused() -> None:
+    with pytest.raises(ValueError, match="practised must lie in"):
+        Rounds(practised=1.0)
+
+
+@given(rooms=st.lists(st.integers(1, 9), min_size=1, max_size=20), pairs=st.integers(1, 30), seed=st.integers(0, 99))
+def test_both_sides_of_a_pair_go_to_one_station_from_one_hidden_start(rooms: list[int], pairs: int, seed: int) -> None:
+    draw, state = scheduler(seed, pairs=pairs), with_gate()
+    for number, room in enumerate(rooms):
+        orders = draw.next_orders(state, Seat(f"s{number % 3}", 1, room))
+        trials = [order for order in orders if order.purpose == "gate"]
+        assert room <= len(orders) <= room + 1, "robots never wait"
+        assert orders == [*trials, *(order for order in orders if order.purpose == "collect")], "the gate first"
+        for order in orders:
+            state.issue(order)
+    trials = [order for order in state.open.values() if order.purpose == "gate"]
+    assert len(trials) <= 2 * pairs
+    twos = list(zip(trials[::2], trials[1::2], strict=True))
+    assert [first.pair for first, _ in twos] == list(range(len(twos)))
+    for first, second in twos:
+        assert (first.pair, first.start, first.station) == (second.pair, second.start, second.station)
+        assert {(one.side, one.policy_id) for one in (first, second)} == {
+            ("champion", CHAMPION), ("candidate", CANDIDATE),
+        }  # fmt: skip
+        assert first.start.split == "holdout"
+    assert len({first.start.values for first, _ in twos}) == len(twos), "no start is used twice"
+
+
+def test_which_side_goes_first_is_drawn() -> None:
+    orders = scheduler().next_orders(with_gate(), Seat("s", 1, 200))
+    first = Counter(order.side for order in orders[::2])
+    assert 30 <= first["candidate"] <= 70
+
+
+def test_what_was_taken_back_is_given_again_from_the_same_start_and_to_whoever_is_free() -> None:
+    draw, state = scheduler(pairs=3), with_gate()
+
+    def ask(station: str, refuses: frozenset[str] = frozenset()) -> list[Order]:
+        orders = [order for order in draw.next_orders(state, Seat(station, 1, 8, refuses)) if order.purpose == "gate"]
+        for order in orders:
+            state.issue(order)
+        return orders
+
+    first = ask("s")
+    assert [order.pair for order in first] == [0, 0, 1, 1, 2, 2]
+    assert ask("t") == []
+    for order in (first[1], first[4], first[5]):
+        state.end(delivered(order, "aborted", 0, "released: the station left").episode)
+    assert ask("u", frozenset({first[0].policy_id})) == [], "it would run all trials of the other version"
+    assert ask("u", frozenset({first[1].policy_id})) == []
+    again = ask("t")
+    assert [order.pair for order in again] == [0, 2, 2]
+    assert (again[0].side, again[0].start, again[0].policy_id) == (first[1].side, first[1].start, first[1].policy_id)
+    assert {order.side for order in again[1:]} == {"champion", "candidate"}
+    assert {order.start for order in again[1:]} == {first[4].start}
+    assert ask("s") == []
+    state.end(delivered(again[0], "aborted", 0, "stopped by anna").episode)
+    assert ask("s") == [], "a stop counts; nothing is given again for it"
+
+
+def test_behind_a_pair_that_is_slow_the_gate_does_not_spend_its_others() -> None:
+    draw, state = scheduler(pairs=400), with_gate()
+    [slow, *rest] = draw.next_orders(state, Seat("slow", 1, 2))
+    for order in (slow, *rest):
+        state.issue(order)
+    for _ in range(200):
+        orders = draw.next_orders(state, Seat("quick", 1, 8))
+        assert len(orders) == 8, "robots never wait"
+        for order in orders:
+            state.issue(order)
+            state.end(delivered(order, "success", 9, "").episode)
+    assert state.gate is not None
+    assert 20 < state.gate.issued < 40
+    state.end(delivered(slow, "success", 9, "").episode)
+    state.end(delivered(rest[0], "success", 9, "").episode)
+    state.gate.decision = judge(pairs_in_order(state.gate.trials), GateRule(), 0.05)
+    assert [order.purpose for order in draw.next_orders(state, Seat("quick", 1, 8))] == ["gate"] * 8
+
+
+def test_the_most_valuable_goes_first() -> None:
+    state = with_gate()
+    state.base_measured = False
+    state.confirmation = Confirmation(policy_id=CHAMPION, n=3)
+    orders = scheduler(pairs=2).next_orders(state, Seat("s", 1, 16))
+    assert [order.purpose for order in orders] == ["confirm"] * 3 + ["gate"] * 4 + ["base"] * 5 + ["collect"] * 4

@@ -1,0 +1,122 @@
+"""Rollouts that look hopeless: which end, which run on as the control arm, and what is counted."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+
+import numpy as np
+import pytest
+
+from enpire.campaign.campaign import Campaign, Rounds
+from enpire.campaign.state import CampaignState, Count
+from enpire.scheduling.scheduler import Scheduler, Seat
+from enpire.station.chunks import LoadedPolicy
+from enpire.station.early_stopping import LOOK_TICKS, LOOKS, Foresight
+from enpire.station.lanes import Lanes
+from enpire.types import SOURCE_POLICY, EarlyStop, Episode, FloatArray, IntArray, Observation, Order
+from enpire.wire.codec import episode_fields, read_episode
+from tests.enpire.fleet.point_task import LIMIT, PointPolicy, PointRig, PointTask, point_order
+from tests.enpire.station.test_lanes import run_all
+
+ARMED, CONTROL = (EarlyStop(below=0.1, control=0.2, armed=armed) for armed in (True, False))
+
+
+class Lost(PointPolicy):
+    """Goes nowhere, and knows it."""
+
+    fault_of_the_critic = False
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        return np.zeros((len(lanes), self.horizon, 2), np.float32)
+
+    def viability(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        if self.fault_of_the_critic:
+            raise ValueError("no idea")
+        assert observation.state.shape == (len(lanes), 2)
+        return np.full(len(lanes), 0.02, np.float32)
+
+
+def loaded(policy: PointPolicy) -> LoadedPolicy:
+    return LoadedPolicy(policy_id="p" * 64, policy=policy, source=SOURCE_POLICY)
+
+
+def ordered(rule: EarlyStop | None, index: int = 0) -> Order:
+    return dataclasses.replace(point_order("p" * 64, index), early_stop=rule)
+
+
+def ran(policy: PointPolicy, rule: EarlyStop | None) -> Episode:
+    [parcel] = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 1)), [ordered(rule)], loaded(policy)).values()
+    assert read_episode(episode_fields(parcel.episode)) == parcel.episode, "it crosses the wire as it is"
+    return parcel.episode
+
+
+def test_an_armed_rollout_that_stays_hopeless_ends_and_the_control_arm_runs_on() -> None:
+    stopped, control, free = ran(Lost(), ARMED), ran(Lost(), CONTROL), ran(Lost(), None)
+    assert (stopped.outcome, stopped.cause) == ("aborted", "hopeless: its viability stayed under 0.1")
+    assert stopped.ticks == stopped.hopeless_at == control.hopeless_at == (LOOKS - 1) * LOOK_TICKS
+    assert (control.outcome, control.ticks) == (free.outcome, free.ticks) == ("failure", LIMIT)
+    assert free.hopeless_at == -1
+
+
+def test_a_critic_that_fails_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lost, "fault_of_the_critic", True)
+    episode = ran(Lost(), ARMED)
+    assert (episode.outcome, episode.hopeless_at) == ("failure", -1)
+
+
+def test_one_hopeful_look_begins_the_count_anew() -> None:
+    class Moody(Lost):
+        said = iter([0.02] * (LOOKS - 1) + [0.5] + [0.02] * LOOKS)
+
+        def viability(self, observation: Observation, lanes: IntArray) -> FloatArray:
+            return np.full(len(lanes), next(self.said), np.float32)
+
+    foresight = Foresight(1)
+    foresight.begin(0, ordered(ARMED), loaded(Moody()))
+    seen, lane = Observation(stamp_ns=0, state=np.zeros((1, 2), np.float32)), np.zeros(1, np.int64)
+    for look in range(2 * LOOKS):
+        ended = foresight.look(seen, lane, np.asarray([look * LOOK_TICKS]))
+        assert bool(ended) == (look == 2 * LOOKS - 1)
+        assert not foresight.look(seen, lane, np.asarray([look * LOOK_TICKS + 1])), "only every few commands"
+
+
+def ended(rule: EarlyStop, outcome: str, hopeless_at: int = 20, ticks: int = 60, index: int = 0) -> Episode:
+    return Episode(
+        order=ordered(rule, index), outcome=outcome, cause="", confidence=1.0, ran_policy_id="p" * 64,  # pyright: ignore[reportArgumentType]
+        ticks=ticks, began_s=0.0, ended_s=1.0, hopeless_at=hopeless_at, sha256="s",
+    )  # fmt: skip
+
+
+def test_what_they_save_is_what_the_control_arm_went_on_for_and_no_rate_has_a_hole() -> None:
+    state = CampaignState()
+    for _ in range(3):
+        state.end(ended(ARMED, "aborted", ticks=20))
+    assert math.isnan(state.early_stops.saved_ticks)
+    assert state.by_round[1] == Count(0, 3), "for a rate they are failures"
+    assert not state.data, "nobody learns from them"
+    assert state.fresh == 0
+    for outcome in ("failure", "failure", "success"):
+        state.end(ended(CONTROL, outcome))
+    assert state.early_stops.flagged == Count(1, 3)
+    assert state.early_stops.saved_ticks == 3 * 40
+    assert len(state.data) == 3
+    state.end(ended(ARMED, "success", hopeless_at=-1))
+    assert state.early_stops.stopped == 3
+
+
+def test_the_scheduler_draws_both_arms_and_stops_nothing_once_the_control_arm_refutes_it() -> None:
+    campaign = Campaign(
+        name="coin", task="coin", recipe="r", rounds=Rounds(early_stop=0.05, early_stop_control=0.25, practised=0.0)
+    )
+    starts = lambda split, index, scope="": PointTask().start(split, index, b"")  # noqa: E731
+    scheduler = Scheduler(campaign, starts, random.Random(1))
+    state = CampaignState(campaign_id="C", champion="p" * 64, base_measured=True)
+    rules = [order.early_stop for order in scheduler.next_orders(state, Seat("a", 1, 400))]
+    assert all(rule is not None and (rule.below, rule.control) == (0.05, 0.25) for rule in rules)
+    assert 0.65 < sum(rule is not None and rule.armed for rule in rules) / 400 < 0.85
+    state.early_stops.flagged = Count(10, 20)
+    assert not any(o.early_stop and o.early_stop.armed for o in scheduler.next_orders(state, Seat("a", 1, 50)))
+    with pytest.raises(ValueError, match="early_stop"):
+        Rounds(early_stop=1.0)

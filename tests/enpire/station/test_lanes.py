@@ -1,0 +1,308 @@
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from enpire.errors import EnvelopeViolation
+from enpire.station.chunks import NOT_FINITE, LoadedPolicy, policy_seed
+from enpire.station.lanes import TRIES, Lanes
+from enpire.store import arrays
+from enpire.types import (
+    SOURCE_EXPERT,
+    SOURCE_POLICY,
+    Episode,
+    FloatArray,
+    IntArray,
+    MaskArray,
+    Observation,
+    Order,
+    Verdict,
+)
+from enpire.wire.messages import Parcel, decode, encode
+from tests.enpire.fleet.point_task import LIMIT, PointPolicy, PointRig, PointTask, PointVerifier, point_order
+
+ORDERS = [point_order("p" * 64, index) for index in range(12)]
+
+
+def loaded(policy: PointPolicy | None = None, source: int = SOURCE_POLICY) -> LoadedPolicy:
+    return LoadedPolicy(policy_id="p" * 64, policy=policy or PointPolicy(), source=source)
+
+
+def run_all(lanes: Lanes, orders: Sequence[Order], policy: LoadedPolicy, periods: int = 2000) -> dict[str, Parcel]:
+    """What a station does, without orchestrator and disk."""
+    waiting, ended = list(orders), dict[str, Parcel]()
+    for _ in range(periods):
+        for lane in lanes.free():
+            if waiting:
+                lanes.begin(lane, waiting.pop(0), policy)
+        lanes.sense()
+        lanes.reset()
+        lanes.verify()
+        lanes.decide()
+        lanes.act()
+        ended |= {parcel.episode.order.order_id: parcel for parcel in lanes.take_ended()}
+        if len(ended) == len(orders) or not (lanes.busy or waiting):
+            break
+    return ended
+
+
+class Diary(PointRig):
+    """Remembers what was really sensed and sent in lane 0."""
+
+    def __init__(self, lanes: int) -> None:
+        super().__init__(PointTask.spec, lanes)
+        self.sensed: list[FloatArray] = []
+        self.sent: list[FloatArray] = []
+
+    def observe(self):
+        observation = super().observe()
+        self.sensed.append(observation.state[0].copy())
+        return observation
+
+    def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
+        sent = super().act(action, moving)
+        self.sent.append(sent[0].copy())
+        return sent
+
+
+def test_the_arrays_are_exactly_what_was_sensed_and_sent() -> None:
+    rig = Diary(1)
+    [parcel] = run_all(Lanes(PointTask(), rig), ORDERS[:1], loaded()).values()
+    found = arrays.unpack(parcel.arrays_file)
+    episode = parcel.episode
+    assert episode.outcome == "success"
+    assert episode.confidence == 0.9
+    assert episode.ticks == len(found.action) == len(rig.sent)
+    np.testing.assert_array_equal(found.state, np.stack(rig.sensed))
+    np.testing.assert_array_equal(found.action, np.stack(rig.sent).astype(np.float32))
+    np.testing.assert_array_equal(found.chunk, np.arange(episode.ticks) // PointPolicy.execute)
+    assert (found.source == SOURCE_POLICY).all()
+    assert episode.clipped > 0
+    assert np.abs(found.action).max() <= np.float32(0.1)
+    assert episode.ran_policy_id == "p" * 64
+    assert np.abs(np.asarray(episode.achieved_start) - ORDERS[0].start.values).max() < 0.05
+
+
+def test_an_episode_is_the_same_alone_and_beside_others_in_any_lane() -> None:
+    together = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 5)), ORDERS, loaded())
+    for order in ORDERS:
+        [alone] = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 1)), [order], loaded()).values()
+        assert alone.arrays_file == together[order.order_id].arrays_file
+        assert alone.episode.outcome == together[order.order_id].episode.outcome
+
+
+class Photographed(PointRig):
+    """Pictures that show the number of the lane; counts them."""
+
+    looks = 0
+
+    def look(self, lane: int):
+        self.looks += 1
+        return {"top": np.full((4, 6, 3), lane, np.uint8)}
+
+
+class Looking(PointPolicy):
+    """Checks that each lane's picture is its own."""
+
+    def __init__(self, *, needs_images: bool) -> None:
+        super().__init__()
+        self.needs_images = needs_images
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        assert set(observation.images) == ({"top"} if self.needs_images else set[str]())
+        if self.needs_images:
+            np.testing.assert_array_equal(observation.images["top"][:, 0, 0, 0], lanes)
+        return super().act(observation, lanes)
+
+
+@pytest.mark.parametrize("needs_images", [True, False])
+def test_pictures_are_made_for_policies_that_look_at_them_and_for_no_others(*, needs_images: bool) -> None:
+    rig = Photographed(PointTask.spec, 3)
+    ended = run_all(Lanes(PointTask(), rig), ORDERS[:6], loaded(Looking(needs_images=needs_images)))
+    assert {parcel.episode.outcome for parcel in ended.values()} == {"success"}
+    assert bool(rig.looks) == needs_images
+
+
+def test_both_sides_of_a_pair_draw_the_same_noise() -> None:
+    champion = dataclasses.replace(ORDERS[0], side="champion", gate_id="g", pair=1)
+    candidate = dataclasses.replace(ORDERS[0], side="candidate", gate_id="g", pair=1, order_id=ORDERS[1].order_id)
+    ended = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 2)), [champion, candidate], loaded())
+    assert ended[champion.order_id].arrays_file == ended[candidate.order_id].arrays_file
+    assert policy_seed(1) != policy_seed(2)
+
+
+def test_a_rollout_out_of_time_is_a_failure_with_every_tick() -> None:
+    class Still(PointPolicy):
+        def act(self, observation, lanes):
+            return np.zeros((len(lanes), self.horizon, 2), np.float32)
+
+    ended = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 2)), ORDERS[:2], loaded(Still()))
+    assert {parcel.episode.outcome for parcel in ended.values()} == {"failure"}
+    assert {parcel.episode.ticks for parcel in ended.values()} == {LIMIT}
+
+
+def test_a_value_that_is_not_finite_costs_that_episode_alone() -> None:
+    ended = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 4)), ORDERS, loaded(PointPolicy(fault="nan")))
+    outcomes = {order.order_id: ended[order.order_id].episode for order in ORDERS}
+    right = [order for order in ORDERS if order.start.values[0] > 0.02]
+    assert right
+    for order in right:
+        episode = outcomes[order.order_id]
+        assert (episode.outcome, episode.cause, episode.ticks) == ("aborted", NOT_FINITE, 0)
+    assert any(episode.outcome == "success" for episode in outcomes.values())
+
+
+@pytest.mark.parametrize(("fault", "words"), [("raise", "policy failed: KeyError"), ("shape", "shape")])
+def test_a_broken_policy_aborts_its_episodes_with_the_cause(fault: str, words: str) -> None:
+    ended = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 2)), ORDERS[:2], loaded(PointPolicy(fault=fault)))
+    assert len(ended) == 2
+    for parcel in ended.values():
+        assert parcel.episode.outcome == "aborted"
+        assert words in parcel.episode.cause
+        assert parcel.arrays_file == b""
+
+
+def test_the_experts_frames_carry_its_source() -> None:
+    [parcel] = run_all(
+        Lanes(PointTask(), PointRig(PointTask.spec, 1)), ORDERS[:1], loaded(source=SOURCE_EXPERT)
+    ).values()
+    assert (arrays.unpack(parcel.arrays_file).source == SOURCE_EXPERT).all()
+
+
+def test_a_robot_resets_by_itself_and_the_reset_is_not_part_of_the_recording() -> None:
+    rig = PointRig(PointTask.spec, 3, {"reset_by_robot": True})
+    ended = run_all(Lanes(PointTask(), rig, reset_limit_ticks=200), ORDERS, loaded())
+    assert {parcel.episode.outcome for parcel in ended.values()} == {"success"}
+    for parcel in ended.values():
+        assert parcel.episode.reset_attempts == 1
+        first = arrays.unpack(parcel.arrays_file).state[0]
+        assert np.abs(first - np.asarray(parcel.episode.order.start.values)).max() < 0.05
+
+
+def test_a_reset_that_fails_three_times_calls_a_person_and_the_other_lanes_go_on() -> None:
+    start = dataclasses.replace(ORDERS[0].start, values=(90.0, 90.0))
+    hopeless = dataclasses.replace(ORDERS[0], start=start)
+    lanes = Lanes(PointTask(), PointRig(PointTask.spec, 2, {"reset_by_robot": True}), reset_limit_ticks=40)
+    ended = run_all(lanes, [hopeless, *ORDERS[1:6]], loaded())
+    episode = ended[hopeless.order_id].episode
+    assert (episode.outcome, episode.cause) == ("aborted", "reset failed")
+    assert episode.reset_attempts == TRIES
+    assert all(ended[order.order_id].episode.outcome == "success" for order in ORDERS[1:6])
+    assert "lane 0" in lanes.alarm
+    assert lanes.time.phase(0) == "wait-person"
+    assert list(lanes.free()) == [1]
+    lanes.unstick()
+    assert list(lanes.free()) == [0, 1]
+    assert lanes.alarm == ""
+
+
+class Strict(PointRig):
+    """Refuses, before anything moves, a command to a lane that is right of the line x = 0.5."""
+
+    def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
+        if (moving & (self.at[:, 0] > 0.5)).any():
+            raise EnvelopeViolation("a point right of the line may not be moved")
+        return super().act(action, moving)
+
+
+def test_an_envelope_violation_is_unsafe_for_its_lane_alone() -> None:
+    ended = run_all(Lanes(PointTask(), Strict(PointTask.spec, 4)), ORDERS, loaded())
+    for order in ORDERS:
+        episode = ended[order.order_id].episode
+        assert (episode.outcome == "unsafe") == (order.start.values[0] > 0.5)
+        [alone] = run_all(Lanes(PointTask(), Strict(PointTask.spec, 1)), [order], loaded()).values()
+        assert alone.arrays_file == ended[order.order_id].arrays_file
+
+
+class Watched(PointRig):
+    """A guarded rig: lane 1 leaves its envelope as soon as it has moved."""
+
+    def __init__(self) -> None:
+        super().__init__(PointTask.spec, 2)
+        self.violated = np.zeros(2, np.bool_)
+        self.offences = ["", ""]
+
+    def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
+        if moving[1]:
+            self.violated[1], self.offences[1] = True, "too close to the edge"
+        return super().act(action, moving)
+
+
+def test_a_lane_that_the_guard_holds_is_unsafe() -> None:
+    ended = run_all(Lanes(PointTask(), Watched()), ORDERS[:2], loaded())
+    first, second = (ended[order.order_id].episode for order in ORDERS[:2])
+    assert first.outcome == "success"
+    assert (second.outcome, second.cause, second.ticks) == ("unsafe", "too close to the edge", 1)
+
+
+class Frozen(PointRig):
+    """A rig whose sensor stands still from the third command on."""
+
+    commands = 0
+
+    @property
+    def stale(self) -> str:
+        return "the sensor is frozen" if self.commands > 2 else ""
+
+    def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
+        self.commands += 1
+        return super().act(action, moving)
+
+
+def test_a_frozen_sensor_makes_the_episode_invalid() -> None:
+    [parcel] = run_all(Lanes(PointTask(), Frozen(PointTask.spec, 1)), ORDERS[1:2], loaded()).values()
+    assert (parcel.episode.outcome, parcel.episode.cause) == ("invalid", "the sensor is frozen")
+
+
+def test_abort_ends_every_running_order_once() -> None:
+    lanes = Lanes(PointTask(), PointRig(PointTask.spec, 3))
+    for lane, order in enumerate(ORDERS[:2]):
+        lanes.begin(lane, order, loaded())
+    for _ in range(3):
+        for step in (lanes.sense, lanes.reset, lanes.verify, lanes.decide, lanes.act):
+            step()
+    lanes.abort("stopped by a test")
+    lanes.abort("stopped by a test")
+    ended = lanes.take_ended()
+    assert [parcel.episode.cause for parcel in ended] == ["stopped by a test"] * 2
+    for parcel in ended:
+        found = arrays.unpack(parcel.arrays_file)
+        assert parcel.episode.ticks == len(found.action) == len(found.state) - 1 == 2
+
+
+def test_the_seconds_of_all_phases_add_up_to_the_age() -> None:
+    lanes = Lanes(PointTask(), PointRig(PointTask.spec, 3))
+    run_all(lanes, ORDERS, loaded())
+    seconds = lanes.time.seconds()
+    assert set(seconds) >= {"rollout", "reset", "verify", "wait-order"}
+    assert all(value > 0 for value in seconds.values())
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ({"confidence": float("nan")}, "verifier failed: its confidence is nan, not a number from 0 to 1"),
+        ({"confidence": 1.5}, "verifier failed: its confidence is 1.5, not a number from 0 to 1"),
+        ({"kind": "invalid"}, "verifier failed: it said 'invalid', not success, failure or unsafe"),
+        ({"kind": None}, "verifier failed: it said None, not success, failure or unsafe"),
+    ],
+)
+def test_a_verifier_that_answers_nonsense_ends_the_order_as_invalid(said: dict[str, object], cause: str) -> None:
+    episode = judged(Verdict(**{"kind": "failure", "confidence": 0.9, "source": "verifier", **said}))  # type: ignore[arg-type]
+    assert (episode.outcome, episode.cause, episode.confidence) == ("invalid", cause, 0.0)
+
+
+def test_a_reason_that_is_too_long_to_be_delivered_is_cut_off() -> None:
+    episode = judged(Verdict(kind="failure", confidence=0.9, source="verifier", reason="bent " * 2000))
+    assert (episode.outcome, episode.confidence) == ("failure", 0.9)
+    assert decode(encode(Parcel(episode=episode, arrays_file=b""))).message == Parcel(episode=episode, arrays_file=b"")
+
+
+def judged(verdict: Verdict) -> Episode:
+    """The end of an order about which a verifier says this."""
+    task, verifier = PointTask(), PointVerifier()
+    verifier.judge = lambda evidence: verdict
+    task.verifier = lambda: verifier
+    [parcel] = run_all(Lanes(task, PointRig(task.spec, 1)), ORDERS[:1], loaded()).values()
+    return parcel.episode

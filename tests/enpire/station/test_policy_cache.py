@@ -1,0 +1,93 @@
+"""Policy versions at a station: what arrives in parts, what the disk refuses, what was damaged."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from enpire.errors import PeerSilent, PolicyProblem
+from enpire.interfaces import Policy
+from enpire.station.chunks import LoadedPolicy
+from enpire.station.policy_cache import PolicyShelf
+from enpire.station.remote_policy import RemotePolicy
+from enpire.store import versions
+from enpire.wire.computer import Computer
+from enpire.wire.messages import PolicyPart, WantPolicy
+from tests.enpire.fleet.point_task import PointPolicy, PointTask, write_policy
+
+
+class AtOnce(Executor):
+    """Does what it is given before it returns."""
+
+    def submit(self, fn, /, *arguments, **named):  # pyright: ignore[reportIncompatibleMethodOverride, reportMissingParameterType]
+        done = Future()
+        try:
+            done.set_result(fn(*arguments, **named))
+        except Exception as problem:  # noqa: BLE001  what a thread would keep
+            done.set_exception(problem)
+        return done
+
+
+def test_a_version_that_the_disk_refuses_is_said_and_asked_for_again(tmp_path: Path) -> None:
+    now_s, source = [0.0], write_policy(tmp_path / "files")
+    policy_id = versions.identify(source)
+    shelf = PolicyShelf(tmp_path / "shelf", PointTask(), 0, Computer(clock=lambda: now_s[0], helper=AtOnce))
+    packed = versions.pack(source)
+    halves = [
+        PolicyPart(policy_id=policy_id, part=part, parts=2, data=packed.read(part * 100, 100 + part * packed.size))
+        for part in (0, 1)
+    ]
+    shelf.find(policy_id)
+    shelf.arrived(halves[0])
+    in_the_way = tmp_path / "shelf" / f"incoming-{policy_id}.parts"
+    assert in_the_way.stat().st_size == 100
+    in_the_way.unlink()
+    in_the_way.symlink_to(tmp_path / "nowhere" / "at all")
+    shelf.arrived(halves[1])
+    assert "cannot be had: Cannot write" in shelf.alarm
+    now_s[0] = 100.0
+    assert shelf.find(policy_id) is None
+    assert shelf.next_wish() == WantPolicy(policy_id=policy_id, part=0)
+    for half in halves:
+        shelf.arrived(half)
+    assert shelf.find(policy_id) is not None
+    assert [path.name for path in (tmp_path / "shelf").iterdir()] == [policy_id]
+    shelf.close()
+
+
+def test_damaged_files_of_a_station_are_fetched_again_and_a_server_that_was_away_is_found_again(
+    tmp_path: Path,
+) -> None:
+    now_s, away, asked = [0.0], [True], []
+    source = write_policy(tmp_path / "files")
+    policy_id = versions.identify(source)
+
+    def make(folder: Path, wanted: str) -> Policy:
+        asked.append(wanted)
+        if away[0]:
+            raise PeerSilent("the policy server is away")
+        return PointPolicy()
+
+    computer = Computer(clock=lambda: now_s[0], helper=AtOnce)
+    shelf = PolicyShelf(tmp_path / "shelf", PointTask(), 0, computer, make)
+    versions.publish(source, tmp_path / "shelf")
+    shelf.find(policy_id)
+    assert shelf.find(policy_id) is None
+    assert "away" in shelf.alarm
+    away[0], now_s[0] = False, 10.0
+    shelf.look()
+    shelf.look()
+    assert not shelf.alarm  # although nobody asked for the version again
+    assert shelf.find(policy_id) is not None
+    (tmp_path / "shelf" / policy_id / "weights.safetensors").write_bytes(b"rot")
+    cast("RemotePolicy", cast("LoadedPolicy", shelf.find(policy_id)).policy).lost = True
+    shelf.find(policy_id)
+    with pytest.raises(PolicyProblem, match="changed"):
+        shelf.find(policy_id)
+    now_s[0] = 100.0
+    assert shelf.find(policy_id) is None
+    assert shelf.next_wish() is not None
+    shelf.close()

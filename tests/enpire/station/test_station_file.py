@@ -1,0 +1,37 @@
+from pathlib import Path
+
+import pytest
+
+from enpire.errors import FileProblem
+from enpire.files import parse
+from enpire.station.station_file import StationFile, read_station, write_station
+from tests.enpire.fleet.point_task import point_station
+
+
+def test_a_station_file_reads_back_the_same(tmp_path: Path) -> None:
+    file = point_station(tmp_path, lanes=4, options={"period_s": 0.5, "reset_by_robot": True}, seed=3)
+    write_station(file, tmp_path / "station.yaml")
+    assert read_station(tmp_path / "station.yaml") == file
+
+
+def test_options_of_a_driver_may_hold_others_and_cameras_are_named(tmp_path: Path) -> None:
+    options = {"robot": {"type": "so101_follower", "port": "/dev/ttyACM0"}, "envelope": {"step": {"a": 0.1}}}
+    told: dict[str, object] = {"name": "a", "task": "point", "home": str(tmp_path), "driver": "lerobot"}
+    for record in ("all", ["front", "wrist"], []):
+        file = parse(StationFile, {**told, "options": options, "record": record}, "here")
+        write_station(file, tmp_path / "station.yaml")
+        assert read_station(tmp_path / "station.yaml") == file
+        assert file.options == options
+        assert file.film_rule.cameras == (record if record == "all" else tuple(record))
+        assert file.film_rule.looked_at, "it cannot run again"
+    assert not parse(StationFile, {**told, "driver": "mujoco"}, "here").film_rule.looked_at
+    with pytest.raises(FileProblem, match="key 'record' must be a list, not 'front'"):
+        parse(StationFile, {**told, "record": "front"}, "here")
+
+
+def test_what_no_station_could_do_is_refused(tmp_path: Path) -> None:
+    whole: dict[str, object] = {"name": "a", "task": "point", "home": str(tmp_path)}
+    assert parse(StationFile, whole, "here").pace == "realtime"
+    for wrong in ({"name": "a/b"}, {"lanes": 0}, {"pace": "slow"}, {"colour": "red"}, {"reset_limit_s": 0}):
+        with pytest.raises(FileProblem, match=next(iter(wrong))):
+            parse(StationFile, {**whole, **wrong}, "here")

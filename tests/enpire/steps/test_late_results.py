@@ -1,0 +1,315 @@
+"""What a station did while nobody heard it is found when it is back: kept once, and no decision changes behind us."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from enpire.campaign.apply_events import rebuilt
+from enpire.campaign.state import Confirmation
+from enpire.gate.gate import GateRule, level
+from enpire.gate.intervals import wilson
+from enpire.home import open_home
+from enpire.lab import Lab, StationSeat
+from enpire.queries.decision_audit import recompute
+from enpire.steps import record as step
+from enpire.steps.ending import ending, wind_up
+from enpire.steps.evaluate import evaluate
+from enpire.store.arrays import pack
+from enpire.store.ledger import SqliteLedger
+from enpire.store.reading import Reading
+from enpire.store.reconcile import compare
+from enpire.store.records import order_body
+from enpire.types import EpisodeArrays, Order, OutcomeKind, Purpose, Split
+from enpire.wire.arrivals import Arrival, Beat, Delivered, Joined, Left
+from tests.enpire.pretend_fleet import PretendFleet, delivered
+from tests.enpire.test_loop import lab_of, lab_seat
+
+POLICY = "p" * 64
+
+
+@dataclass
+class SilentFleet(PretendFleet):
+    """Says only what the test puts into its mouth."""
+
+    says: tuple[Arrival, ...] = ()
+
+    def poll(self, timeout_s: float) -> tuple[Arrival, ...]:
+        said, self.says = self.says, ()
+        return said
+
+
+@dataclass
+class Away:
+    """A laboratory whose one station is away, with the orders that it took along."""
+
+    lab: Lab
+    fleet: SilentFleet
+    ledger: SqliteLedger
+
+    def take(self, purpose: Purpose, count: int = 4, **more: object) -> list[Order]:
+        splits: dict[str, Split] = {"base": "holdout", "gate": "holdout", "confirm": "confirm"}
+        orders: list[Order] = []
+        for index in range(count):
+            [order, *_] = self.lab.scheduler.next_orders(self.lab.state, lab_seat())
+            start = self.lab.start(splits.get(purpose, "train"), index)
+            pair = index if purpose == "gate" else -1
+            order = replace(order, purpose=purpose, policy_id=POLICY, start=start, side="", gate_id="", pair=pair)
+            orders.append(replace(order, **more))  # pyright: ignore[reportArgumentType]
+        self.lab.write(("order issued", {"orders": [order_body(order) for order in orders]}))
+        return orders
+
+    def wait(self) -> None:
+        self.lab.began_s = time.monotonic() - step.SILENT_S - 1.0
+        step.record(self.lab)
+        assert not self.lab.state.open
+
+    def hear(self, *said: Arrival) -> None:
+        self.fleet.says = said
+        step.record(self.lab)
+
+    def count(self, kind: str) -> int:
+        return sum(1 for _ in self.ledger.events(kinds=(kind,)))
+
+    def sound(self) -> None:
+        """The records agree with each other, whichever way they are read."""
+        self.ledger.verify()
+        self.ledger.verify_orders()
+        assert rebuilt(self.ledger, self.lab.state.campaign_id) == self.lab.state
+        assert compare(Reading(self.ledger.database), self.lab.store, deep=True).none
+        assert [check.sentence for check in recompute(self.ledger) if not check.equal] == []
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> Iterator[Away]:
+    home = open_home(tmp_path / "home")
+    ledger = SqliteLedger(home.ledger)
+    fleet = SilentFleet(home.versions, names=())
+    yield Away(lab_of(home, ledger, fleet=fleet), fleet, ledger)
+    ledger.close()
+
+
+def told(order: Order, outcome: OutcomeKind = "success", cause: str = "") -> Delivered:
+    return delivered(order, outcome, 7 if not cause else 0, cause)
+
+
+def test_data_of_a_station_that_comes_back_late_is_kept_once_and_learned_from(away: Away) -> None:
+    orders = away.take("collect")
+    away.wait()
+    assert set(away.lab.state.ended.values()) == {"unknown"}
+    away.hear(*map(told, orders[:3]))
+    away.hear(told(orders[0]), told(orders[1], "failure"), told(orders[3]), told(orders[3]))
+    assert away.fleet.acknowledged == [order.order_id for order in [*orders[:3], orders[0], orders[3], orders[3]]]
+    assert away.fleet.refused == [orders[1].order_id]
+    assert away.lab.state.fresh == len(away.lab.state.data) == away.lab.state.outcomes["success"] == 4
+    assert (away.count("orders found"), away.count("episode refused")) == (2, 1)
+    row = Reading(away.ledger.database).order(orders[0].order_id)
+    assert row is not None
+    assert row.episode is not None
+    assert row.episode.outcome == "success"
+    found = next(iter(away.ledger.events(kinds=("orders found",))))
+    assert row.found_seq == found.seq
+    assert row.ended_seq is not None
+    assert row.issued_seq < row.ended_seq < found.seq
+    assert away.lab.store.get(orders[3].order_id).arrays is not None
+    ends = Reading(away.ledger.database).ends(away.lab.state.campaign_id)
+    assert (ends.started, ends.success, ends.unknown) == (4, 4, 0)
+    away.sound()
+
+
+def test_what_a_gate_counted_as_unknown_stays_so_and_the_episodes_are_kept(away: Away) -> None:
+    rule = GateRule(pairs=2, early_hold=False)
+    away.lab.campaign = replace(away.lab.campaign, gate=rule)
+    sides = {"gate_id": "g", "champion": POLICY, "candidate": POLICY, "round": 1}
+    figures = {"k": 1, "promoted": 0, "alpha": level(rule.alpha, 1, 0), "rule": asdict(rule)}
+    away.lab.write(("gate opened", {**sides, **figures}))
+    orders = [*away.take("gate", 2, gate_id="g", side="champion"), *away.take("gate", 2, gate_id="g", side="candidate")]
+    away.wait()
+    away.hear(told(orders[0]))
+    evaluate(away.lab)
+    away.hear(*map(told, orders[1:]))
+    [decided] = [event.body for event in away.ledger.events(kinds=("gate decided",))]
+    assert (decided["decision"], decided["reason"], decided["neither"]) == ("hold", "spent", 2)
+    assert POLICY not in away.lab.state.trials  # a version's record is of verdicts alone
+    assert set(away.lab.state.ended.values()) == {"success"}
+    [sums] = [check for check in recompute(away.ledger) if check.kind == "sum of orders"]
+    assert "4 were unknown and found later, 4 of them stay as their gate counted" in sums.sentence
+    assert all(away.lab.store.get(order.order_id).arrays is not None for order in orders)
+    away.sound()
+
+
+def test_a_confirmation_and_the_base_are_read_once_so_they_take_what_is_found_before(away: Away) -> None:
+    state = away.lab.state
+    away.lab.write(("confirm opened", {"policy_id": POLICY, "n": 4, "goal": 0.5}))
+    confirming, base = away.take("confirm"), away.take("base", 2)
+    away.wait()
+    assert isinstance(state.confirmation, Confirmation)
+    assert (state.confirmation.ended.successes, state.confirmation.ended.n) == (0, 4)
+    released = told(confirming[3], "aborted", "released")
+    away.hear(told(confirming[0]), told(confirming[1]), told(confirming[2], "failure"), released, told(base[0]))
+    assert (state.confirmation.ended.successes, state.confirmation.ended.n) == (2, 3)
+    assert (state.base.successes, state.base.n) == (1, 2)
+    away.sound()
+    n = {"policy_id": POLICY, "successes": 1, "n": 2}
+    away.lab.write(("base measured", {**n, "low": wilson(1, 2).low, "high": wilson(1, 2).high}))
+    away.hear(told(base[1]))
+    assert (state.base.successes, state.base.n) == (1, 2), "what was read stays as it was read"
+    away.sound()
+
+
+def test_nothing_begins_any_more_under_an_order_that_has_ended(away: Away) -> None:
+    orders = away.take("collect")
+    away.wait()
+    away.fleet.held = {order.order_id: order for order in orders[2:]}
+    held = tuple(order.order_id for order in orders)
+    away.hear(Joined(station="one", lanes=4, lease=9, running=held[1:], spooled=held[:1]))
+    assert away.fleet.held == {}
+    away.hear(*away.fleet.unacknowledged.values(), told(orders[0]), told(orders[1], "failure"))
+    assert [away.lab.state.ended[order_id] for order_id in held] == ["success", "failure", "aborted", "aborted"]
+    away.sound()
+
+
+def test_an_episode_of_an_earlier_campaign_is_kept_under_that_campaign(away: Away) -> None:
+    orders = away.take("collect", 3)
+    away.lab.write(("campaign ended", {"reached": False, "reason": "the test"}))
+    wind_up(away.lab)
+    assert [away.lab.state.ended[order.order_id] for order in orders] == ["unknown"] * 3
+    away.ledger.append([("campaign started", {"campaign_id": "C2", "name": "next"})])
+    earlier, away.lab.state = away.lab.state.campaign_id, rebuilt(away.ledger, "C2")
+    away.hear(told(orders[0]), told(orders[1], "failure"))
+    away.hear(told(orders[0]))
+    assert Reading(away.ledger.database).ends(earlier).success == 1
+    assert rebuilt(away.ledger, earlier).outcomes == {"success": 1, "failure": 1, "unknown": 1}
+    assert not away.lab.state.ended
+    assert away.count("episode refused") == 0
+    away.sound()
+
+
+def test_a_file_without_its_row_is_recorded_again_at_the_next_start(away: Away) -> None:
+    [order] = away.take("collect", 1)
+    away.wait()
+    kept = told(order)
+    away.lab.store.put(kept.episode, kept.arrays_file)
+    assert compare(Reading(away.ledger.database), away.lab.store).unrecorded == (order.order_id,)
+
+
+def test_files_that_cannot_be_read_end_their_order_and_nothing_else(away: Away) -> None:
+    orders = away.take("collect", 3)
+    wide = np.zeros((4, 2), np.float32)
+    others = EpisodeArrays(state=wide, action=wide[1:], source=np.zeros(3, np.uint8), chunk=np.zeros(3, np.int32))
+    files = {orders[0]: b"no arrays at all", orders[1]: pack(others)}
+    for order, data in files.items():
+        came = told(order)
+        episode = replace(came.episode, sha256=hashlib.sha256(data).hexdigest())
+        away.hear(replace(came, episode=episode, arrays_file=data))
+    away.hear(told(orders[2]))
+    ended = [away.lab.state.ended[order.order_id] for order in orders]
+    assert ended == ["invalid", "invalid", "success"]
+    assert away.fleet.acknowledged == [order.order_id for order in orders]
+    away.sound()
+
+
+def test_a_second_recording_under_the_same_order_is_refused_and_the_first_kept(away: Away) -> None:
+    [order] = away.take("collect", 1)
+    first, second = told(order), told(order, "failure")
+    assert first.episode.sha256
+    second = replace(second, episode=replace(second.episode, sha256=""), arrays_file=b"")
+    away.lab.store.put(first.episode, first.arrays_file)
+    away.hear(second)
+    assert order.order_id in away.lab.state.open
+    assert away.count("episode refused") == 1
+    away.hear(first)
+    assert away.lab.state.ended[order.order_id] == "success"
+    away.sound()
+
+
+@pytest.mark.parametrize("brought", [4, 2])
+def test_the_end_of_a_campaign_waits_for_what_a_station_still_brings(
+    away: Away, monkeypatch: pytest.MonkeyPatch, brought: int
+) -> None:
+    orders = away.take("collect")
+    away.lab.stations["one"] = StationSeat(name="one", lanes=4, lease=1, facts={})
+    coming: list[Arrival] = [*map(told, orders[:brought]), Left(station="one", cause="told to")]
+    now_s = away.lab.began_s
+
+    def poll(timeout_s: float) -> tuple[Arrival, ...]:
+        nonlocal now_s
+        now_s += 20.0
+        return (coming.pop(0),)
+
+    away.lab.clock = lambda: now_s
+    monkeypatch.setattr(away.fleet, "poll", poll)
+    away.lab.wanted, away.lab.for_good = "somebody stopped the campaign", True
+    assert ending(away.lab) is not None
+    wind_up(away.lab)
+    assert away.lab.state.outcomes == {"success": brought} | ({"unknown": 4 - brought} if brought < 4 else {})
+    assert len(coming) == (1 if brought == 4 else 0), "nobody is waited for who has nothing more, or has left"
+
+
+def test_what_another_station_says_of_an_order_moves_nothing_and_who_answers_another_order_ends_its_own(
+    away: Away,
+) -> None:
+    mine, spoilt = away.take("collect", 2)
+    away.hear(replace(told(mine), station="another"))
+    assert set(away.lab.state.open) == {mine.order_id, spoilt.order_id}
+    away.hear(told(mine), replace(told(replace(spoilt, station="another")), station=spoilt.station))
+    assert not away.lab.state.open
+    assert away.lab.state.ended == {mine.order_id: "success", spoilt.order_id: "invalid"}
+    assert away.fleet.refused == [mine.order_id, spoilt.order_id]
+    away.sound()
+
+
+def test_a_station_that_floods_with_refused_episodes_and_alarms_fills_no_ledger(away: Away) -> None:
+    [order] = away.take("collect", 1)
+    wrong = [replace(told(replace(order, order_id=f"01X{number}")), station=order.station) for number in range(200)]
+    away.hear(*wrong)
+    assert away.count("episode refused") == 50
+    assert len(away.fleet.refused) == 200, "each is answered"
+    away.lab.stations[order.station] = StationSeat(name=order.station, lanes=1, lease=1, facts={})
+    for number in range(100):
+        away.hear(replace(a_beat(order.station), alarm=f"alarm {number}"))
+    assert away.count("person needed") <= 10
+    away.lab.clock = lambda: time.monotonic() + 60.0
+    away.hear(replace(a_beat(order.station), alarm="alarm 99"))
+    [*_, last] = away.ledger.events(kinds=("person needed",))
+    assert last.body["alarm"] == "alarm 99", "the newest is written down"
+
+
+def test_nobody_waits_for_an_order_that_is_overdue_and_its_end_is_found_later(away: Away) -> None:
+    late, other = away.take("collect", 2)
+    away.lab.stations[late.station] = StationSeat(name=late.station, lanes=2, lease=1, facts={})
+    for _ in range(2):
+        away.hear(replace(a_beat(late.station), overdue=(late.order_id, "never given")))
+    assert away.lab.state.ended == {late.order_id: "unknown"}
+    assert list(away.lab.state.open) == [other.order_id]
+    away.hear(told(late))
+    assert away.lab.state.ended == {late.order_id: "success"}
+    away.sound()
+
+
+def a_beat(station: str) -> Beat:
+    return Beat(station=station, lease=1, phase="rollout", seconds={}, queued=0, running=0, deployed="")
+
+
+def test_a_station_that_joins_when_the_campaign_is_over_is_told_to_leave(away: Away) -> None:
+    away.hear(Joined(station="one", lanes=4, lease=9, running=(), spooled=()))
+    assert ("one", "leave", "") not in away.fleet.commands
+    away.lab.write(("campaign ended", {"reached": False, "reason": "the test"}))
+    away.hear(Joined(station="one", lanes=4, lease=10, running=(), spooled=()))
+    assert ("one", "leave", "") in away.fleet.commands
+
+
+def test_an_invalid_end_whose_acknowledgement_was_lost_is_acknowledged_again(away: Away) -> None:
+    [order] = away.take("collect", 1)
+    came = told(order)
+    bad = replace(came, episode=replace(came.episode, sha256=hashlib.sha256(b"no").hexdigest()), arrays_file=b"no")
+    away.hear(bad)
+    away.hear(bad)
+    assert away.lab.state.ended[order.order_id] == "invalid"
+    assert (away.fleet.acknowledged, away.fleet.refused) == ([order.order_id] * 2, [])

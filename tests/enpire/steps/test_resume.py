@@ -1,0 +1,82 @@
+"""Which unfinished campaign a file goes on with, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from enpire.campaign.campaign import Budget, Campaign, Goal, read_campaign
+from enpire.errors import FileProblem, UsageError
+from enpire.files import plain
+from enpire.home import open_home
+from enpire.service import run_campaign, unfinished
+from enpire.store.ledger import SqliteLedger
+
+CAMPAIGN = Campaign(name="coin", task="coin", recipe="poor", budget=Budget(rounds=7))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
+    ledger = SqliteLedger(tmp_path / "ledger.db")
+    yield ledger
+    ledger.close()
+
+
+def begin(ledger: SqliteLedger, written: Mapping[str, object], campaign_id: str = "C1") -> None:
+    body = {"campaign_id": campaign_id, "name": "coin", "campaign": written, "code": "0.0.1"}
+    ledger.append([("campaign started", body)])
+
+
+def written(campaign: Campaign = CAMPAIGN) -> dict[str, Any]:
+    return cast("dict[str, Any]", plain(campaign))
+
+
+def test_a_campaign_goes_on_although_fields_were_added_since_it_began(ledger: SqliteLedger) -> None:
+    old = written()
+    for part, later in (("rounds", "supervised"), ("stations", "operator"), ("gate", "early_hold")):
+        del old[part][later]
+    del old["agents"]
+    begin(ledger, old)
+    assert unfinished(ledger, CAMPAIGN) == "C1"
+
+
+def test_what_was_changed_is_named_and_refused_and_nothing_else_is_named(ledger: SqliteLedger) -> None:
+    old = written()
+    del old["agents"], old["goal"]["attempt_chance"]
+    begin(ledger, old)
+    with pytest.raises(UsageError, match=r"differs from the file: seed was 0 and is 4\. Put"):
+        unfinished(ledger, replace(CAMPAIGN, seed=4))
+    with pytest.raises(UsageError, match=r"goal was .*0\.97.* and is .*0\.5") as refused:
+        unfinished(ledger, replace(CAMPAIGN, goal=Goal(success=0.5)))
+    assert "agents" not in str(refused.value)
+
+
+def test_a_field_that_is_not_known_any_more_is_said(ledger: SqliteLedger) -> None:
+    begin(ledger, {**written(), "moon": "full"})
+    with pytest.raises(FileProblem, match=r"'coin', begun by ENPIRE 0\.0\.1 has the unknown key 'moon'"):
+        unfinished(ledger, CAMPAIGN)
+
+
+def test_an_ended_campaign_or_another_name_is_not_gone_on_with(ledger: SqliteLedger) -> None:
+    begin(ledger, written())
+    assert unfinished(ledger, replace(CAMPAIGN, name="dice")) is None
+    ledger.append([("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
+    assert unfinished(ledger, CAMPAIGN) is None
+
+
+def test_recipes_are_checked_when_a_campaign_begins_and_not_when_it_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "odd.yaml").write_text("{name: odd, learner: best_of_n, settings: {horizon: 16}}")
+    file, home = tmp_path / "coin.yaml", open_home(tmp_path / "home")
+    file.write_text(f"{{name: coin, task: tests.sim.task_check.reach:Reach, recipe: {tmp_path / 'odd.yaml'}}}")
+    with pytest.raises(FileProblem, match="horizon changes nothing here"):
+        run_campaign(file, home)
+    ledger = SqliteLedger(home.ledger)
+    body = {"campaign_id": "C1", "name": "coin", "campaign": written(read_campaign(file)), "verifier": "another"}
+    ledger.append([("campaign started", body)])
+    ledger.close()
+    with pytest.raises(UsageError, match="The verifier of the campaign 'coin' was another at its begin"):
+        run_campaign(file, home)

@@ -1,0 +1,215 @@
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+from zmq.utils import z85
+
+from enpire.errors import FileProblem, UsageError
+from enpire.fleet.zmq_transport import ZmqFleet
+from enpire.store import durable
+from enpire.wire.arrivals import Joined, Refused
+from enpire.wire.curve_keys import (
+    Doorkeeper,
+    EncryptedBind,
+    KeyPair,
+    StationKeys,
+    allowed,
+    encrypt,
+    enroll,
+    read_pair,
+    server_keys,
+    station_keys,
+)
+from enpire.wire.messages import Welcome
+from enpire.wire.zmq_link import StationLink
+from tests.enpire.fleet.bench import Bench
+from tests.enpire.fleet.point_task import point_order, point_station
+from tests.enpire.fleet.test_zmq_transport import hear, hello, until
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    return tmp_path / "keys"
+
+
+@pytest.fixture
+def fleet(keys: Path, tmp_path: Path) -> Iterator[ZmqFleet]:
+    bind = EncryptedBind(address="tcp://127.0.0.1:0", keys=keys)
+    opened = ZmqFleet(bind, tmp_path / "versions", tmp_path / "incoming")
+    yield opened
+    opened.close()
+
+
+def own(keys: Path, station: str) -> StationKeys:
+    return station_keys(enroll(keys, station), server_keys(keys).public.decode())
+
+
+def unknown(keys: Path) -> StationKeys:
+    public, secret = zmq.curve_keypair()
+    return StationKeys(pair=KeyPair(public=public, secret=secret), server=server_keys(keys).public)
+
+
+def nothing_comes(fleet: ZmqFleet, link: StationLink, seconds: float = 0.7) -> None:
+    """A peer that keeps trying to say hello gets nothing through."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        link.send(hello(link.name))
+        assert not [item for item in fleet.poll(0.02) if isinstance(item, Joined)]
+
+
+def test_keys_are_made_once_and_readable_by_the_owner_only(keys: Path) -> None:
+    first = server_keys(keys)
+    assert server_keys(keys) == first
+    path = enroll(keys, "alpha")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(allowed(keys).values()) == ["alpha"]
+    with pytest.raises(UsageError, match="already"):
+        enroll(keys, "alpha")
+    with pytest.raises(UsageError, match="name"):
+        enroll(keys, "../alpha")
+    path.chmod(0o644)
+    with pytest.raises(FileProblem, match="chmod 600"):
+        read_pair(path)
+    path.chmod(0o600)
+    path.write_text("short\nkeys\n")
+    with pytest.raises(FileProblem, match="40 letters"):
+        read_pair(path)
+
+
+def test_an_enrolled_station_comes_in_also_when_enrolled_while_running(fleet: ZmqFleet, keys: Path) -> None:
+    link = StationLink(fleet.address, "alpha", own(keys, "alpha"))
+    deadline = time.monotonic() + 20.0
+    joined: list[Joined] = []
+    while not joined and time.monotonic() < deadline:
+        link.send(hello("alpha"))
+        joined = [item for item in fleet.poll(0.05) if isinstance(item, Joined)]
+    assert joined[0].station == "alpha"
+    hear(link, Welcome)
+    link.close()
+
+
+def test_an_unknown_key_and_a_plain_peer_get_nothing_through(fleet: ZmqFleet, keys: Path) -> None:
+    own(keys, "alpha")
+    stranger = StationLink(fleet.address, "alpha", unknown(keys))
+    nothing_comes(fleet, stranger)
+    stranger.close()
+    plain = StationLink(fleet.address, "alpha")
+    nothing_comes(fleet, plain)
+    plain.close()
+
+
+def test_a_key_that_is_not_enrolled_is_reported(fleet: ZmqFleet, keys: Path) -> None:
+    stranger = StationLink(fleet.address, "alpha", unknown(keys))
+    refused = [item for item in until(fleet, Refused) if isinstance(item, Refused)]
+    assert "not enrolled" in refused[0].why
+    stranger.close()
+
+
+def test_a_card_counts_from_the_moment_it_is_there_until_it_is_gone(keys: Path) -> None:
+    context = zmq.Context()
+    door = Doorkeeper(context, keys)
+    asking = context.socket(zmq.REQ)
+    asking.connect("inproc://zeromq.zap.01")
+
+    def comes_in(public: bytes) -> str:
+        asking.send_multipart([b"1.0", b"1", b"enpire", b"192.0.2.1", b"", b"CURVE", z85.decode(public)])
+        refused = door.answer()
+        answer = asking.recv_multipart()
+        assert (answer[2] == b"200") is not bool(refused)
+        return answer[4].decode()
+
+    alpha, beta = zmq.curve_keypair()[0], zmq.curve_keypair()[0]
+    assert comes_in(alpha) == "", "nobody is enrolled yet"
+    card = keys / "allowed" / "alpha.public"
+    durable.make_folder(card.parent)
+    durable.write(card, alpha)
+    assert [comes_in(alpha), comes_in(beta), comes_in(alpha)] == ["alpha", "", "alpha"]
+    with card.open("r+b") as file:
+        file.write(beta)  # in place: the folder does not change
+    assert [comes_in(alpha), comes_in(beta)] == ["", "alpha"]
+    card.rename(card.with_name("gamma.public"))
+    assert comes_in(beta) == "gamma"
+    card.with_name("gamma.public").unlink()
+    assert comes_in(beta) == ""
+    context.destroy(linger=0)
+
+
+def test_a_crowd_at_the_door_holds_no_poll_and_nobody_waits_for_ever(fleet: ZmqFleet, keys: Path) -> None:
+    stranger = unknown(keys)
+    context = zmq.Context()
+    waiting: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}
+    for _ in range(80):
+        knocking = context.socket(zmq.DEALER)
+        encrypt(knocking, stranger)
+        knocking.setsockopt(zmq.RECONNECT_IVL, -1)
+        waiting[knocking] = knocking.get_monitor_socket(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+        knocking.connect(fleet.address)
+    time.sleep(1.0)  # all of them are at the door
+    refused: list[int] = []
+    deadline = time.monotonic() + 30.0
+    while waiting and time.monotonic() < deadline:
+        fleet.poll(0.0)
+        time.sleep(0.2)
+        told = [knocking for knocking, watched in waiting.items() if watched.poll(0)]
+        refused.append(len(told))
+        for knocking in told:
+            knocking.disable_monitor()
+            waiting.pop(knocking).close()
+            knocking.close(linger=0)
+    assert not waiting
+    assert max(refused) <= 40
+    context.destroy(linger=0)
+
+
+def test_a_key_is_good_for_its_own_name_only(fleet: ZmqFleet, keys: Path) -> None:
+    link = StationLink(fleet.address, "beta", own(keys, "alpha"))
+    deadline = time.monotonic() + 20.0
+    refused: list[Refused] = []
+    while not refused and time.monotonic() < deadline:
+        link.send(hello("beta"))
+        arrivals = fleet.poll(0.05)
+        assert not [item for item in arrivals if isinstance(item, Joined)]
+        refused = [item for item in arrivals if isinstance(item, Refused)]
+    assert "key of alpha" in refused[0].why
+    link.close()
+
+
+def test_with_no_doorkeeper_nobody_comes_in(keys: Path) -> None:
+    """ZeroMQ lets unknown keys in when nobody answers, unless the domain is enforced: this is that setting's test."""
+    pair = server_keys(keys)
+    context = zmq.Context()
+    router = context.socket(zmq.ROUTER)
+    for option, value in (
+        (zmq.CURVE_SERVER, 1), (zmq.CURVE_SECRETKEY, pair.secret), (zmq.ZAP_DOMAIN, b"enpire"),
+        (zmq.ZAP_ENFORCE_DOMAIN, 1),
+    ):  # fmt: skip
+        router.setsockopt(option, value)
+    port = router.bind_to_random_port("tcp://127.0.0.1")
+    link = StationLink(f"tcp://127.0.0.1:{port}", "alpha", own(keys, "alpha"))
+    deadline = time.monotonic() + 0.7
+    while time.monotonic() < deadline:
+        link.send(hello("alpha"))
+        assert not router.poll(20)
+    link.close()
+    context.destroy(linger=0)
+
+
+def test_an_encrypted_station_process_runs_orders(tmp_path: Path, keys: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.fleet.close()
+    bind = EncryptedBind(address="tcp://127.0.0.1:0", keys=keys)
+    bench.fleet = ZmqFleet(bind, bench.versions, bench.root / "incoming", heartbeat_s=0.05)
+    bench.bind = bench.fleet.address
+    policy_id = bench.policy("p")
+    server = server_keys(keys).public.decode()
+    try:
+        bench.start(point_station(tmp_path, key_file=enroll(keys, "alpha"), server_key=server))
+        lease = bench.join()
+        orders = [point_order(policy_id, index, lease=lease) for index in range(4)]
+        bench.fleet.send("alpha", orders)
+        bench.until_all(orders)
+    finally:
+        bench.close()

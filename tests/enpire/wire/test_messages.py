@@ -1,0 +1,167 @@
+import contextlib
+import dataclasses
+import hashlib
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enpire.errors import TransportProblem
+from enpire.types import Episode
+from enpire.wire.arrivals import Beat
+from enpire.wire.messages import (
+    LARGEST,
+    SCHEMA,
+    Acknowledge,
+    Alive,
+    Command,
+    Fenced,
+    Goodbye,
+    Hello,
+    Message,
+    Orders,
+    Parcel,
+    PicturesPart,
+    PolicyMissing,
+    PolicyPart,
+    Refuse,
+    Rejoin,
+    Release,
+    WantPictures,
+    WantPolicy,
+    Welcome,
+    decode,
+    encode,
+    seal,
+)
+from tests.enpire.fleet.point_task import point_order
+
+
+def packed(content: object) -> bytes:
+    data = msgpack.packb(content)
+    assert isinstance(data, bytes)
+    return seal(data)
+
+
+ORDER = point_order("a" * 64, 3)
+FRAMES = b"frames"
+EPISODE = Episode(
+    order=ORDER, outcome="success", cause="", confidence=0.75, ran_policy_id="a" * 64, ticks=7, began_s=1.5,
+    ended_s=2.25, achieved_start=(0.1, -0.2), reset_attempts=1, clipped=2, attempts=(3,),
+    sha256=hashlib.sha256(FRAMES).hexdigest(),
+)  # fmt: skip
+ALL: list[Message] = [
+    Hello(station="alpha", greeting=2, lanes=16, running=("01A",), spooled=("01B",), facts={"task": "point"}),
+    Beat(
+        station="alpha", lease=0, phase="rollout", seconds={"rollout": 1.5, "reset": 0.25}, queued=3, running=2,
+        deployed="c" * 64, stopped=True, paused=False, alarm="look", stop_id="01S", stop_by="somebody",
+        overdue=("01A",),
+    ),
+    Parcel(episode=EPISODE, arrays_file=FRAMES),
+    Parcel(episode=dataclasses.replace(EPISODE, pictures_sha256="b" * 64), arrays_file=FRAMES),
+    PicturesPart(order_id="01A", offset=7, total=9, data=b"\x00\xff"),
+    WantPictures(order_id="01A", offset=7, size=4096),
+    WantPolicy(policy_id="a" * 64, part=1),
+    Goodbye(cause="done"),
+    Welcome(greeting=2, heartbeat_s=0.5, silent_s=5.0, preview_port=4711),
+    Orders(orders=(ORDER,)),
+    Acknowledge(order_ids=("01A", "01B")),
+    Refuse(order_ids=("01A",), why="another ledger"),
+    Release(order_ids=()),
+    Command(verb="deploy", argument="a" * 64),
+    PolicyPart(policy_id="a" * 64, part=0, parts=2, data=b"xyz"),
+    PolicyMissing(policy_id="a" * 64, why="gone"),
+    Alive(),
+    Rejoin(),
+    Fenced(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("message", ALL, ids=lambda message: type(message).__name__)
+def test_every_message_comes_back_equal(message: Message) -> None:
+    envelope = decode(encode(message, lease=9, number=4))
+    assert envelope.message == message
+    assert (envelope.lease, envelope.number) == (9, 4)
+
+
+@pytest.mark.parametrize("message", ALL, ids=lambda message: type(message).__name__)
+def test_a_missing_or_wrong_field_is_named(message: Message) -> None:
+    whole = msgpack.unpackb(encode(message)[8:])
+    for item in dataclasses.fields(message):
+        if (type(message), item.name) == (Beat, "lease"):  # taken from the envelope
+            continue
+        for damage in ("missing", "wrong"):
+            content = dict(whole[4])
+            if damage == "missing":
+                del content[item.name]
+            else:
+                content[item.name] = 1.5e300
+            with pytest.raises(TransportProblem, match=item.name):
+                decode(packed([*whole[:4], content]))
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_message_or_a_transport_problem(data: bytes) -> None:
+    for form in (data, seal(data)):
+        with contextlib.suppress(TransportProblem):
+            decode(form)
+
+
+ATOMS = (
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats() | st.text(max_size=8) | st.binary(max_size=8)
+)
+NAMES = sorted({item.name for message in ALL for item in dataclasses.fields(message)})
+VALUES = ATOMS | st.dictionaries(st.sampled_from(NAMES), ATOMS | st.lists(ATOMS, max_size=3), max_size=6)
+
+
+@given(st.sampled_from([type(message).__name__ for message in ALL]), VALUES)
+def test_any_content_of_a_known_type_is_a_message_or_a_transport_problem(kind: str, content: object) -> None:
+    with contextlib.suppress(TransportProblem):
+        decode(packed([SCHEMA, kind, 1, 1, content]))
+
+
+@given(st.sampled_from(ALL), st.integers(0, 10_000), st.integers(1, 255))
+def test_a_changed_byte_is_seen_also_when_the_digest_is_made_to_fit(message: Message, where: int, mask: int) -> None:
+    data = bytearray(encode(message, 3, 2))
+    data[where % len(data)] ^= mask
+    with pytest.raises(TransportProblem, match="damaged"):
+        decode(bytes(data))
+    with contextlib.suppress(TransportProblem):
+        decode(seal(bytes(data[8:])))
+
+
+def test_another_schema_an_unknown_type_and_an_oversize_are_named() -> None:
+    with pytest.raises(TransportProblem, match="schema"):
+        decode(packed([SCHEMA + 1, "Alive", 0, 0, {}]))
+    with pytest.raises(TransportProblem, match="unknown type 'Dance'"):
+        decode(packed([SCHEMA, "Dance", 0, 0, {}]))
+    with pytest.raises(TransportProblem, match="at most"):
+        decode(bytes(LARGEST + 1))
+    with pytest.raises(TransportProblem, match="larger"):
+        encode(PolicyPart(policy_id="a" * 64, part=0, parts=1, data=bytes(LARGEST)))
+
+
+HELLO = Hello(station="alpha", greeting=1, lanes=1, running=(), spooled=())
+LONG: dict[str, Message] = {
+    "lanes": dataclasses.replace(HELLO, lanes=1025),
+    "spooled": dataclasses.replace(HELLO, spooled=("01A",) * 100_001),
+    "facts": dataclasses.replace(HELLO, facts={f"fact {number}": "" for number in range(17)}),
+    "fact": dataclasses.replace(HELLO, facts={"fact": "x" * 513}),
+    "cause": Goodbye(cause="x" * 1001),
+    "orders": Orders(orders=(ORDER,) * 4097),
+    "order_ids": Acknowledge(order_ids=("01A",) * 4097),
+    "attempts": Parcel(episode=dataclasses.replace(EPISODE, attempts=(1,) * 4097), arrays_file=b""),
+}
+
+
+@pytest.mark.parametrize("field", LONG)
+def test_more_than_any_station_has_is_refused(field: str) -> None:
+    with pytest.raises(TransportProblem, match=f"'{field}', must be"):
+        decode(encode(LONG[field]))
+
+
+def test_names_that_could_leave_a_folder_are_refused() -> None:
+    for bad in ("../etc", "a/b", ".hidden", "", "a" * 200, "a\0b"):
+        with pytest.raises(TransportProblem, match="order_ids"):
+            decode(encode(Acknowledge(order_ids=(bad,))))

@@ -1,0 +1,127 @@
+"""Live pictures: nobody's look is nobody's work, the newest one wins, and a reason comes where there is none."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zmq
+
+from enpire.errors import RobotProblem
+from enpire.station.preview_camera import PreviewCamera
+from enpire.types import ImageArray
+from enpire.wire import previews
+from enpire.wire.curve_keys import Doorkeeper, enroll, server_keys, station_keys
+from enpire.wire.live_images import Develop, Preview, blind
+from enpire.wire.previews import PreviewDesk
+
+PATIENT_S = 20.0
+ADDRESS = "tcp://127.0.0.1:1"
+
+
+@dataclass(slots=True)
+class Arm:
+    """Counts how often it is looked at, and in which thread the pictures are made."""
+
+    glances: int = 0
+    developed_in: set[str] = field(default_factory=set[str])
+
+    def glance(self) -> Develop:
+        self.glances += 1
+        shade = self.glances
+
+        def develop(cameras: Sequence[str]) -> Mapping[str, ImageArray]:
+            self.developed_in.add(threading.current_thread().name)
+            return {camera: np.full((8, 8, 3), shade % 250, np.uint8) for camera in cameras}
+
+        return develop
+
+
+@pytest.fixture
+def desk() -> Iterator[PreviewDesk]:
+    context = zmq.Context()
+    opened = PreviewDesk(context, ADDRESS, None)
+    yield opened
+    opened.close()
+    context.destroy(linger=0)
+
+
+@pytest.fixture
+def camera() -> Iterator[PreviewCamera]:
+    made = PreviewCamera("sim-1", ADDRESS, None)
+    yield made
+    made.close()
+
+
+def until(true: Callable[[], object], turn: Callable[[], None]) -> None:
+    """Turn the station's loop until something is true."""
+    deadline_s = time.monotonic() + PATIENT_S
+    while not true():
+        assert time.monotonic() < deadline_s, "it never came"
+        turn()
+        time.sleep(0.01)
+
+
+def test_pictures_come_while_somebody_looks_and_only_then(
+    desk: PreviewDesk, camera: PreviewCamera, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(previews, "LOOKED_S", 0.4)
+    arm = Arm()
+
+    def turn() -> None:
+        camera.serve(desk.port, arm.glance)
+
+    began_s = time.monotonic()
+    until(lambda: time.monotonic() > began_s + 1.0, turn)
+    assert arm.glances == 0
+    until(lambda: desk.look("sim-1", "top").jpeg, turn)
+    first = desk.look("sim-1", "top").jpeg
+    assert first[:2] == b"\xff\xd8"
+    until(lambda: desk.look("sim-1", "top").jpeg != first, turn)
+    assert arm.developed_in == {"preview"}
+    assert desk.look("sim-2", "top") == Preview()
+    gone_s = time.monotonic()
+    until(lambda: time.monotonic() > gone_s + 1.5, turn)
+    seen, quiet_s = arm.glances, time.monotonic()
+    until(lambda: time.monotonic() > quiet_s + 1.2, turn)
+    assert arm.glances == seen
+    assert desk.look("sim-1", "top") == Preview()
+
+
+def test_a_robot_that_is_not_to_be_looked_at_says_why(desk: PreviewDesk, camera: PreviewCamera) -> None:
+    until(lambda: desk.look("sim-1", "top").why, lambda: camera.serve(desk.port, lambda: blind))
+    assert "gives no live pictures" in desk.look("sim-1", "top").why
+
+    def broken() -> Develop:
+        raise RobotProblem("The arm is away.")
+
+    until(lambda: desk.look("sim-1", "top").why == "The arm is away.", lambda: camera.serve(desk.port, broken))
+
+
+@pytest.mark.parametrize("name", ["sim-1", "sim-2"])
+def test_a_key_shows_only_its_own_station(tmp_path: Path, name: str) -> None:
+    key_file = enroll(tmp_path, "sim-1")
+    context = zmq.Context()
+    door = Doorkeeper(context, tmp_path)
+    desk = PreviewDesk(context, ADDRESS, door.guard)
+    keys = station_keys(key_file, server_keys(tmp_path).public.decode())
+    camera, arm = PreviewCamera(name, ADDRESS, keys), Arm()
+
+    def turn() -> None:
+        while door.socket.poll(0):
+            assert not door.answer()
+        camera.serve(desk.port, arm.glance)
+        desk.look(name, "top")
+
+    try:
+        until(lambda: arm.glances > 2, turn)
+        assert bool(desk.look(name, "top").jpeg) == (name == "sim-1")
+    finally:
+        camera.close()
+        desk.close()
+        context.destroy(linger=0)
