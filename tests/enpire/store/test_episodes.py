@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_durable import a_full_disk
 
 from enpire.errors import FileProblem, StorageFull, UnknownName
 from enpire.interfaces import EpisodeStore
 from enpire.store.episodes import ARRAYS, FACTS, PICTURES, FolderStore, Recording
 from enpire.types import Order
 from tests.enpire.store.store_samples import a_recording, an_episode, an_order
+from tests.enpire.store.test_durable import a_full_disk
 
 
 def test_an_episode_comes_back_as_it_was_put(tmp_path: Path) -> None:
