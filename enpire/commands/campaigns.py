@@ -66,7 +66,7 @@ def stop(home: Home = None) -> None:
         order(folder, "campaign stop", "end campaign")
         return
     from enpire.home import open_home
-    from enpire.service import end_interrupted
+    from enpire.session import end_interrupted
 
     tell(f"Ended: campaign {end_interrupted(open_home(folder), getpass.getuser())}; nothing was running.")
 

@@ -19,7 +19,7 @@ from enpire.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
     from enpire.home import Home as Folder
-    from enpire.service import View
+    from enpire.session import View
 
 DEMO = "pin_insertion"
 GOAL_MISSED = 3
@@ -186,7 +186,7 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
     from enpire.monitor.live_lab import Watched
     from enpire.monitor.terminal import TerminalView
     from enpire.report.report import write_report
-    from enpire.service import Choices, run_campaign
+    from enpire.session import Choices, run_campaign
 
     plan, folder = read_campaign(name), open_home(home)
     require_ready(examine(folder.root))
@@ -218,7 +218,7 @@ def _as_typed() -> str:
 def _require_unfinished(name: str, home: Path | None) -> None:
     from enpire.campaign.campaign import read_campaign
     from enpire.commands.options import existing_home
-    from enpire.service import unfinished
+    from enpire.session import unfinished
     from enpire.store.ledger import open_to_read
 
     plan, folder = read_campaign(name), existing_home(home)

@@ -23,7 +23,7 @@ QUIET_S = 10.0
 
 
 class TerminalView:
-    """Draws the lab for the person who started it; a `View` of `enpire.service`."""
+    """Draws the lab for the person who started it; a `View` of `enpire.session`."""
 
     def __init__(self, campaign_name: str, goal: float, budget_s: float, home: Path, out: TextIO | None = None) -> None:
         """Draw on `out` (stderr when left out, so that stdout stays free); lines only when it is not a terminal."""

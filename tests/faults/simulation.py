@@ -24,7 +24,7 @@ from enpire.interfaces import ImprovementJob
 from enpire.lab import Lab
 from enpire.loop import run
 from enpire.processes.training_process import TrainingProcess
-from enpire.service import _begun, _lab
+from enpire.session import _begun, _lab
 from enpire.station.station import Station
 from enpire.store import durable
 from enpire.store.ledger import SqliteLedger
@@ -131,7 +131,7 @@ class Laboratory:
             station.part()
             raise Killed(virtual.name)
 
-    # The orchestrator: as `enpire.service.run_campaign`, with a death in between now and then.
+    # The orchestrator: as `enpire.session.run_campaign`, with a death in between now and then.
 
     def run_until(self, end_s: float, *, end_campaign: bool = False) -> None:
         """Run the campaign up to a moment, through all restarts that it takes."""

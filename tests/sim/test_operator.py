@@ -17,7 +17,7 @@ from enpire.errors import FileProblem, UsageError
 from enpire.home import open_home
 from enpire.interfaces import Rig
 from enpire.scheduling.scheduler import Scheduler, Seat
-from enpire.service import run_campaign
+from enpire.session import run_campaign
 from enpire.station.chunks import LoadedPolicy
 from enpire.station.command_blending import PERIODS
 from enpire.station.lanes import Lanes

@@ -14,7 +14,7 @@ import pytest
 
 from enpire.home import open_home
 from enpire.lab import Lab
-from enpire.service import _sweep_pictures
+from enpire.session import _sweep_pictures
 from enpire.steps.record import DIFFERS, end_orders, record
 from enpire.store.episodes import PICTURES
 from enpire.store.ledger import SqliteLedger

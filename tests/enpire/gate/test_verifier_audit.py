@@ -19,7 +19,7 @@ from enpire.monitor.terminal import told
 from enpire.queries.campaigns import campaign_view, open_records, unchecked
 from enpire.report.report import render
 from enpire.requests import operator_commands
-from enpire.service import require_same_verifier
+from enpire.session import require_same_verifier
 from enpire.steps.ending import wind_up
 from enpire.steps.handle_commands import heed
 from enpire.steps.take_snapshot import snapshot

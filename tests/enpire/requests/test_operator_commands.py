@@ -18,7 +18,7 @@ from enpire.home import open_home
 from enpire.lab import Lab
 from enpire.loop import turn
 from enpire.requests import operator_commands
-from enpire.service import _begun
+from enpire.session import _begun
 from enpire.steps import record
 from enpire.steps.ending import wind_up
 from enpire.steps.handle_commands import heed, heed_stops, see_effects, waited_for
@@ -82,7 +82,7 @@ def test_a_command_for_another_campaign_is_refused_and_one_for_this_is_carried_o
 def test_what_was_left_before_a_campaign_began_is_refused_and_after_an_interruption_it_is_heeded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enpire.service._verifier", lambda campaign: SimpleNamespace(digest=""))  # the coin has none
+    monkeypatch.setattr("enpire.session._verifier", lambda campaign: SimpleNamespace(digest=""))  # the coin has none
     home = open_home(tmp_path / "home")
     operator_commands.leave(home.inbox, "end campaign", by="anna")
     (home.inbox / "spoilt.json").write_text("{")
@@ -214,7 +214,7 @@ def test_what_is_asked_of_a_station_that_is_away_is_asked_again_when_it_is_back(
 def test_a_stop_holds_in_the_next_campaign_too_until_somebody_resumes(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enpire.service._verifier", lambda campaign: SimpleNamespace(digest=""))  # the coin has none
+    monkeypatch.setattr("enpire.session._verifier", lambda campaign: SimpleNamespace(digest=""))  # the coin has none
     turn(lab)
     for verb, station in (("stop", "two"), ("pause", "three"), ("stop", "four"), ("resume", "four")):
         operator_commands.leave(lab.home.inbox, verb, station, "anna")

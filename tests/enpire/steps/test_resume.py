@@ -13,7 +13,7 @@ from enpire.campaign.campaign import Budget, Campaign, Goal, read_campaign
 from enpire.errors import FileProblem, UsageError
 from enpire.files import plain
 from enpire.home import open_home
-from enpire.service import run_campaign, unfinished
+from enpire.session import run_campaign, unfinished
 from enpire.store.ledger import SqliteLedger
 
 CAMPAIGN = Campaign(name="coin", task="coin", recipe="poor", budget=Budget(rounds=7))
