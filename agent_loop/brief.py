@@ -127,5 +127,5 @@ def _round(item: Mapping[str, object]) -> dict[str, object]:
     collection, gate, learner = (mapping(item, key) for key in ("collection", "gate", "learner"))
     return {
         "round": item["round"], "collection_success": collection.get("success"), "n": collection.get("n"),
-        "gate": gate.get("decision"), "reason": gate.get("reason"), "figures": learner.get("figures"),
+        "gate": gate.get("decision"), "reason": gate.get("reason"), "metrics": learner.get("figures"),
     }  # fmt: skip

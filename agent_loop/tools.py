@@ -104,7 +104,7 @@ def _get_experiment(desk: Desk, which: ExperimentName) -> dict[str, object]:
     about = {experiment.experiment_id, experiment.hypothesis_id}
     idea = ideas.ideas.get(experiment.hypothesis_id)
     return {
-        **briefs.card(experiment), "recipe": plain(experiment.recipe), "training_figures": plain(experiment.figures),
+        **briefs.card(experiment), "recipe": plain(experiment.recipe), "training_metrics": plain(experiment.metrics),
         "hypothesis": plain(idea), "findings": [plain(item) for item in ideas.findings if item.about in about],
     }  # fmt: skip
 
@@ -194,7 +194,7 @@ TOOLS: tuple[Tool, ...] = (
          arguments=Nothing, run=_get_brief, writes=False),
     Tool(name="list_experiments", says="All hypotheses, experiments and findings of the campaign.",
          arguments=Nothing, run=_list_experiments, writes=False),
-    Tool(name="get_experiment", says="One experiment with its recipe, training figures and coarse gate result.",
+    Tool(name="get_experiment", says="One experiment with its recipe, training metrics and coarse gate result.",
          arguments=ExperimentName, run=_get_experiment, writes=False),
     Tool(name="get_diff", says="Which settings of an experiment's recipe differ from another's: from what, to what.",
          arguments=Comparison, run=_get_diff, writes=False),

@@ -40,7 +40,7 @@ class Slow:
         for stage, seconds in (("thinking", THINKING_S), ("learning", LEARNING_S)):
             for step in range(10):
                 time.sleep(seconds / 10 if job.parent else 0.05)
-                report(Progress(stage=stage, done=step + 1, total=10, figures={}))
+                report(Progress(stage=stage, done=step + 1, total=10, metrics={}))
         staged = durable.stage_folder(job.output)
         says = {"kind": "tests.chaos.point_lab:load", "reach_m": 0.02, "round": job.round}
         durable.fill_folders({staged: {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64}})

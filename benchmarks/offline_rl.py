@@ -99,7 +99,7 @@ class OfflineRl:
         action = Scale(mean=(low + high) / 2, spread=np.maximum(0.55 * (high - low), 1e-6))
         steps = settings.steps(len(replay))
         algorithm = _trained(replay, (state, action), settings, job.seed, steps)
-        report(Progress(stage="actor", done=steps, total=steps, figures={}))
+        report(Progress(stage="actor", done=steps, total=steps, metrics={}))
         weights, deviation = _actor(algorithm)
         version = GaussianVersion(
             execute=settings.execute, frequencies=settings.frequencies, temperature=settings.temperature,

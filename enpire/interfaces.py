@@ -251,8 +251,10 @@ class Progress:
 
     stage: str
     done: int
+    """Steps of the stage that are done, 0 to `total`."""
     total: int
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
+    """Name -> value: losses, counts, calibration."""
 
 
 class Learner(Protocol):

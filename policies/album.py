@@ -51,7 +51,7 @@ class Album:
             if not set(cameras) <= set(pictures.cameras_of(folder)):
                 self._folder[index] = self._taken(folder, cameras, ticks)
             self._check(self._folder[index], cameras, ticks)
-            report(Progress(stage="pictures", done=done + 1, total=len(self._folder), figures={}))
+            report(Progress(stage="pictures", done=done + 1, total=len(self._folder), metrics={}))
         first = self._picture(int(self._windows.episode[0]), cameras[0], int(self._windows.tick[0]))
         self._read = lru_cache(maxsize=max(1, int(_KEPT_BYTES / first.nbytes)))(self._picture)
 

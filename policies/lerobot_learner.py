@@ -84,10 +84,10 @@ class LerobotHabc:
             settings = _fitted(settings, parts)
             material = gather(episodes, settings)
             training, course = critic_training(job, settings, material, scales[0])
-            report(Progress(stage="begin", done=0, total=1, figures={}))
+            report(Progress(stage="begin", done=0, total=1, metrics={}))
             head_start(training, course)
             figures, rule = judged(material, training, scales[1].spread)
-            report(Progress(stage="critics", done=training.done, total=max(1, training.done), figures=figures))
+            report(Progress(stage="critics", done=training.done, total=max(1, training.done), metrics=figures))
             table = WeightTable(material.windows, training, rule, job.round)
             course = replace(course, steps=settings.steps(int((table.chances > 0).sum())))
             config = parts.policy.config
@@ -96,7 +96,7 @@ class LerobotHabc:
             album.collect(lerobot_policy.cameras_of(config), report)
             study = _Study(material, table, settings, course.seed)
             for done, taught in _train(parts, study, _Feed(parts, history, album), course):
-                report(Progress(stage="actor", done=done, total=course.steps, figures=taught))
+                report(Progress(stage="actor", done=done, total=course.steps, metrics=taught))
                 figures |= taught
         staged = durable.stage_folder(job.output)
         lerobot_files.save(parts, staged)

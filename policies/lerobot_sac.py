@@ -98,7 +98,7 @@ class LerobotSac:
             steps = settings.steps(int(new[replay.episode].sum()))
             for done, seen in _train(algorithm, _Mixer(parts, replay, settings, job.seed), job, steps):
                 figures |= seen
-                report(Progress(stage="actor", done=done, total=steps, figures=seen))
+                report(Progress(stage="actor", done=done, total=steps, metrics=seen))
         staged = durable.stage_folder(job.output)
         lerobot_files.save(parts, staged)
         save_file(

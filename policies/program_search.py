@@ -72,7 +72,7 @@ class ProgramSearch:
         search = _Search(job, settings, task)
         for done in range(1, settings.generations + 1):
             best = search.generation(done - 1)
-            report(Progress(stage="search", done=done, total=settings.generations, figures={"best_cost": best}))
+            report(Progress(stage="search", done=done, total=settings.generations, metrics={"best_cost": best}))
         version = search.version(search.centre())
         staged = durable.stage_folder(job.output)
         durable.fill_folders({staged: {"policy.json": program.document(version)}})

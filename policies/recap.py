@@ -78,7 +78,7 @@ class Recap:
         course = course_of(job, settings, int((chances > 0).sum()))
         taught: dict[str, float] = {}
         for done, taught in train_actor(pupil.network, lesson, course, lambda _, rows: weights[rows], Extra()):
-            report(Progress(stage="actor", done=done, total=course.steps, figures=taught))
+            report(Progress(stage="actor", done=done, total=course.steps, metrics=taught))
         write_version(version_of(pupil.network, pupil.scales, pupil.temperature), job.output)
         own = windows.policy
         return taught | {

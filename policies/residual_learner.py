@@ -92,7 +92,7 @@ class ResidualTd3:
         steps = settings.steps(len(replay))
         for done, seen in pair.train(Batches(version, replay, settings, job.seed), job, steps):
             figures |= seen
-            report(Progress(stage="actor", done=done, total=steps, figures=seen))
+            report(Progress(stage="actor", done=done, total=steps, metrics=seen))
         write_version(version, job.output, pair.addition())
         return figures | {"steps": float(steps)}
 

@@ -69,7 +69,7 @@ class Experiment:
     """Of the recipe that its training was given; the same as `recipe_hash`, or the records are wrong."""
     policy_id: str = ""
     gate_id: str = ""
-    figures: Mapping[str, object] = field(default_factory=dict[str, object])
+    metrics: Mapping[str, object] = field(default_factory=dict[str, object])
     """Diagnostics of its training."""
     gate: Mapping[str, object] | None = None
     """What its gate decided."""
@@ -203,7 +203,7 @@ class Ideas:
     def _learned(self, body: Mapping[str, object]) -> None:
         for experiment in self._of_job(body):
             experiment.phase, experiment.policy_id = "gate", str(body["policy_id"])
-            experiment.figures = _mapping(body.get("figures", {}))
+            experiment.metrics = _mapping(body.get("figures", {}))
 
     def _not_learned(self, body: Mapping[str, object]) -> None:
         for experiment in self._of_job(body):

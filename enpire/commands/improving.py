@@ -71,8 +71,8 @@ def _progress(decision: Decision, pairs: int) -> Progress:
     from enpire.interfaces import Progress
 
     tally = decision.tally
-    figures = {
+    metrics = {
         "successes": tally.both + tally.wins, "trials": tally.pairs, "won": tally.wins, "lost": tally.losses,
     }  # fmt: skip
     total = tally.pairs if decision.final else min(pairs, tally.pairs + (decision.more or pairs))
-    return Progress(stage="pairs", done=tally.pairs, total=total, figures=figures)
+    return Progress(stage="pairs", done=tally.pairs, total=total, metrics=metrics)

@@ -28,7 +28,7 @@ QUIET_S = 5.0
 class Bar:
     """The progress of one verb on stderr, as a context; call it with every report of what runs inside.
 
-    A bar per stage in a terminal, a line every few seconds elsewhere. Figures named `successes` and `trials` become a
+    A bar per stage in a terminal, a line every few seconds elsewhere. Metrics named `successes` and `trials` become a
     rate with its 95 % Wilson interval.
     """
 
@@ -37,7 +37,7 @@ class Bar:
         self._out = out or sys.stderr
         self._watched = self._out.isatty()
         self._files = f"Files go to {files}" if files else ""
-        self._told = Progress(stage=title, done=0, total=0, figures={})
+        self._told = Progress(stage=title, done=0, total=0, metrics={})
         self._began_s = self._said_s = self._stage_s = time.monotonic()
         self._shown_s = 0.0
         self._live: Live | None = None
@@ -75,8 +75,8 @@ class Bar:
                 self._say(now)
 
     def show(self, stage: str, done: int, total: int) -> None:
-        """Show a report without figures."""
-        self(Progress(stage=stage, done=done, total=total, figures={}))
+        """Show a report without metrics."""
+        self(Progress(stage=stage, done=done, total=total, metrics={}))
 
     def _open(self) -> None:
         """From the timer's thread; `rich` draws from a thread of its own, so the clock goes on between reports."""
@@ -124,18 +124,18 @@ class Bar:
         left = []
         if 0 < told.done < told.total:
             left = [f"{duration(spent_s * (told.total - told.done) / told.done)} left"]
-        return left + _figures(told.figures)
+        return left + _notable(told.metrics)
 
 
 def _count(told: Progress) -> str:
     return f"{told.done}/{told.total}" if told.total else ""
 
 
-def _figures(figures: Mapping[str, float]) -> list[str]:
-    """The figures of a report as people read them."""
-    rest = {name: value for name, value in figures.items() if name not in {"successes", "trials"}}
+def _notable(metrics: Mapping[str, float]) -> list[str]:
+    """Success with its interval, and the first three other metrics, as text."""
+    rest = {name: value for name, value in metrics.items() if name not in {"successes", "trials"}}
     told = [f"{name} {value:.3g}" for name, value in rest.items()][:3]
-    if figures.get("trials"):
-        rate = wilson(int(figures["successes"]), int(figures["trials"]))
+    if metrics.get("trials"):
+        rate = wilson(int(metrics["successes"]), int(metrics["trials"]))
         told.insert(0, f"success {rate.rate:.1%} [{rate.low:.1%}, {rate.high:.1%}] in {rate.n}")
     return told

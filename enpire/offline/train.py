@@ -29,7 +29,7 @@ class Made:
     parent: str
     recipe_hash: str
     episodes: int
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
 
 
 def learn(home: Path, recipe_name: str, parent: str, campaign: str, report: Callable[[Progress], None]) -> Made:
@@ -59,9 +59,9 @@ def learn(home: Path, recipe_name: str, parent: str, campaign: str, report: Call
         round=max(1, len(view.rounds)) if parent else 0, seed=view.seed,
         station_seeds=seeds,
     )  # fmt: skip
-    figures = cast("Learner", make("learners", recipe.learner)).improve(job, report)
+    metrics = cast("Learner", make("learners", recipe.learner)).improve(job, report)
     policy_id = versions.publish(job.output, place.versions)
     return Made(
         policy_id=policy_id, folder=str(place.versions / policy_id), parent=before.name if before else "",
-        recipe_hash=recipe.hash, episodes=len(folders), figures=dict(figures),
+        recipe_hash=recipe.hash, episodes=len(folders), metrics=dict(metrics),
     )  # fmt: skip

@@ -30,10 +30,10 @@ def run_job(folder: Path) -> None:
         def report(progress: Progress) -> None:
             lines.write(json.dumps(plain(progress)) + "\n")
 
-        figures = learner.improve(job, report)
+        metrics = learner.improve(job, report)
     if not (job.output / "policy.json").is_file():
         raise LearningProblem(f"The learner {job.recipe['learner']!r} returned, but {job.output} holds no policy.json.")
-    durable.write(folder / "result.json", json.dumps({"figures": dict(figures)}).encode())
+    durable.write(folder / "result.json", json.dumps({"metrics": dict(metrics)}).encode())
 
 
 def read_job(folder: Path) -> ImprovementJob:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from enpire.files import plain
 from enpire.interfaces import ImprovementJob, Progress
@@ -17,6 +18,8 @@ from enpire.store import durable
 
 EXPENDABLE = 800
 """When memory runs out the learner goes before robots and orchestrator: its run goes on from a checkpoint."""
+_OLD_KEY = "figures"
+"""What progress.jsonl and result.json called `metrics` before; a run that began then is still followed."""
 
 
 @dataclass(slots=True)
@@ -66,14 +69,15 @@ class TrainingProcess:
         whole = new[: new.rfind(b"\n") + 1]
         self.read += len(whole)
         last = whole.splitlines()[-1:]
-        return Progress(**json.loads(last[0])) if last else None
+        return _progress(json.loads(last[0])) if last else None
 
-    def figures(self) -> Mapping[str, float] | None:
-        """The diagnostics of a run that ended well; None while it runs or when it failed."""
+    def metrics(self) -> Mapping[str, float] | None:
+        """The metrics of a run that ended well; None while it runs or when it failed."""
         result = self.folder / "result.json"
         if self.process.poll() is None or not result.exists():
             return None
-        return json.loads(result.read_text(encoding="utf-8"))["figures"]
+        written = json.loads(result.read_text(encoding="utf-8"))
+        return written["metrics"] if "metrics" in written else written[_OLD_KEY]
 
     def failure(self) -> str:
         """Why the run ended without a version; empty while it runs or when it ended well."""
@@ -99,3 +103,10 @@ class TrainingProcess:
     def end(self) -> None:
         """Stop the run; its checkpoints stay."""
         end_process(self.process)
+
+
+def _progress(written: dict[str, Any]) -> Progress:
+    """One line of progress.jsonl."""
+    if _OLD_KEY in written:
+        written["metrics"] = written.pop(_OLD_KEY)
+    return Progress(**written)

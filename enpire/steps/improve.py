@@ -112,14 +112,14 @@ def _follow(lab: Lab, learner: TrainingProcess) -> None:
     progress = learner.progress()
     if progress is not None:
         lab.learner_progress = progress
-    if (figures := learner.figures()) is not None:
+    if (metrics := learner.metrics()) is not None:
         policy_id = versions.publish(learner.folder / "version", lab.home.versions)
         made = {
             "policy_id": policy_id, "kind": str(versions.manifest(lab.home.versions / policy_id)["kind"]),
             "parent": training.parent, "recipe_hash": training.recipe_hash, "data_hash": training.data_hash,
             "round": training.round,
         }  # fmt: skip
-        known = {name: value for name, value in figures.items() if math.isfinite(value)}  # the ledger knows no nan
+        known = {name: value for name, value in metrics.items() if math.isfinite(value)}  # the ledger knows no nan
         ended = {
             "job": training.job, "policy_id": policy_id, "round": training.round, "figures": known,
             "seconds": round(time.monotonic() - learner.began_s, 3),

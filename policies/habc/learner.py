@@ -56,14 +56,14 @@ class Habc:
         material = gather(read_episodes(job.episodes), settings)
         pupil = pupil_of(job, settings, material.episodes)
         training, course = critic_training(job, settings, material, pupil.scales[0])
-        report(Progress(stage="critics", done=0, total=max(1, settings.critic_steps), figures={}))
+        report(Progress(stage="critics", done=0, total=max(1, settings.critic_steps), metrics={}))
         head_start(training, course)
         spread, figures = pupil.scales[1].spread, dict[str, float]()
         if settings.critic_beside:
             rule = rule_of(material, training.advantages(), training, spread)
         else:
             figures, rule = judged(material, training, spread)
-            report(Progress(stage="critics", done=training.done, total=max(1, training.done), figures=figures))
+            report(Progress(stage="critics", done=training.done, total=max(1, training.done), metrics=figures))
         taught = _teach(job, material, WeightTable(material.windows, training, rule, job.round), pupil, report)
         if settings.critic_beside:
             figures, _ = judged(material, training, spread)
@@ -114,7 +114,7 @@ def _teach(
     course = course_of(job, training.settings, int((table.chances > 0).sum()))
     taught: dict[str, float] = {}
     for done, taught in train_actor(pupil.network, lesson, course, table.weights, training):
-        report(Progress(stage="actor", done=done, total=course.steps, figures=taught))
+        report(Progress(stage="actor", done=done, total=course.steps, metrics=taught))
     return taught | {"temperature": pupil.temperature}
 
 

@@ -41,7 +41,7 @@ def test_a_better_recipe_is_kept(home: Home) -> None:
         lab.until(lambda lab: experiment.over)
         assert experiment.decision == "keep", experiment
         assert experiment.low > -0.1, "evidence and interval are two statistics that nearly agree"
-        assert experiment.figures == {"skill": 0.9}, "a figure that nobody knows is left out of the ledger"
+        assert experiment.metrics == {"skill": 0.9}, "a metric that is not a number is left out of the ledger"
         assert lab.lab.state.champion == experiment.policy_id
         assert lab.lab.state.ideas.recipe_in_force(lab.lab.recipe).settings["skill"] == 0.9
         assert_recomputes(lab)

@@ -46,7 +46,7 @@ class Reach:
             reach = min(LAST_REACH_M, json.loads((job.parent / "policy.json").read_text())["reach_m"] + STEP_M)
         for step in range(10):
             time.sleep(0.1)
-            report(Progress(stage="reaching", done=step + 1, total=10, figures={"frames": float(frames)}))
+            report(Progress(stage="reaching", done=step + 1, total=10, metrics={"frames": float(frames)}))
         if not job.output.is_dir():
             staged = durable.stage_folder(job.output)
             says = {"kind": f"{HERE}:load", "reach_m": reach, "round": job.round, "job": job.work.name}

@@ -53,7 +53,7 @@ class Better:
         chance = 0.3
         if job.parent is not None:
             chance = min(1.0, json.loads((job.parent / "policy.json").read_text())["chance"] + STEP)
-        report(Progress(stage="thinking", done=1, total=1, figures={"episodes": float(len(job.episodes))}))
+        report(Progress(stage="thinking", done=1, total=1, metrics={"episodes": float(len(job.episodes))}))
         staged = job.work / "staged"
         staged.mkdir(exist_ok=True)
         (staged / "policy.json").write_text(json.dumps({"kind": "chance", "chance": chance, "round": job.round}))

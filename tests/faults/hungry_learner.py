@@ -15,7 +15,7 @@ def main(folder: Path) -> None:
     while not (folder / "go").exists():
         time.sleep(0.02)
     if (folder / "ate").exists():
-        (folder / "result.json").write_text(json.dumps({"figures": {"loss": 0.5}}))
+        (folder / "result.json").write_text(json.dumps({"metrics": {"loss": 0.5}}))
         return
     (folder / "ate").touch()
     eaten: list[bytearray] = []

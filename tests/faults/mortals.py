@@ -40,7 +40,7 @@ class Quick:
         noise = 0.02
         if job.parent is not None:
             noise = 0.6 * float(json.loads((job.parent / "policy.json").read_text())["noise"])
-        report(Progress(stage="guessing", done=1, total=1, figures={}))
+        report(Progress(stage="guessing", done=1, total=1, metrics={}))
         if not job.output.is_dir():
             staged = durable.stage_folder(job.output)
             says = {"kind": f"{POINT}:load", "noise": noise, "round": job.round, "job": job.work.name}

@@ -109,7 +109,7 @@ def test_the_learner_goes_first_and_goes_on_the_guard_never(little_memory: Path,
             assert training.was_killed()
             again = training.again(train, job)
             assert again.process.wait(60) == 0
-            assert again.figures() == {"loss": 0.5}
+            assert again.metrics() == {"loss": 0.5}
             assert [process.poll() for process in (guard, station, other)] == [None] * 3
         with Control(settings.card) as control:
             assert control.status()

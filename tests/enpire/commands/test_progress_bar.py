@@ -13,8 +13,8 @@ from enpire.interfaces import Progress
 
 
 def gate(done: int) -> Progress:
-    figures = {"successes": 3 * done // 4, "trials": done, "won": 2}
-    return Progress(stage="pairs", done=done, total=40, figures=figures)
+    metrics = {"successes": 3 * done // 4, "trials": done, "won": 2}
+    return Progress(stage="pairs", done=done, total=40, metrics=metrics)
 
 
 def test_a_short_verb_says_nothing() -> None:

@@ -47,6 +47,6 @@ def test_a_learner_that_is_killed_again_and_again_goes_on_and_then_counts_as_fai
         until(run.was_killed, "the end of the process")
         assert run.restarts == number < RESTARTS
         run = run.again(TrainingProcess.begin, job)
-    until(lambda: run.figures() is not None, "the result of the run that was left alone")
+    until(lambda: run.metrics() is not None, "the result of the run that was left alone")
     assert not run.was_killed()
     assert run.failure() == ""
