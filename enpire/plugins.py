@@ -70,7 +70,9 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
     "inspections": {
         "task": "sim.task_check.suite:check_task",
-        "checks": "sim.task_check.suite:count_checks",
+        "task_checks": "sim.task_check.suite:count_checks",
+        "robot": "robot_drivers.conformance:check_named",
+        "robot_checks": "robot_drivers.conformance:count_checks",
         "verifier": "sim.verifiers.grading:report",
         "thresholds": "sim.verifiers.fitting:fit",
         "classifier": "sim.verifiers.fitting:fit_classifier",

@@ -1,4 +1,4 @@
-"""What the conformance checks share: a rig on the bench, careful motions, and how a check says what it found."""
+"""What the conformance checks share: a rig on the bench, and careful motions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from enpire.errors import EnpireError, RobotProblem
+from enpire.conformance import CheckFailed, require_refusal
+from enpire.errors import RobotProblem
 from enpire.interfaces import Rig
 from enpire.types import FloatArray, MaskArray, Observation, Start, TaskSpec
 from robot_drivers.safety import Envelope
@@ -20,14 +21,6 @@ NOISE = 0.02
 """Share of a state's range that counts as standing still: sensors are noisy."""
 
 
-class CheckFailed(EnpireError):
-    """The driver breaks a rule; the text says which, and what was seen."""
-
-
-class DoesNotApply(EnpireError):
-    """The rule does not concern this robot; the text says why."""
-
-
 def resume_rig(rig: Rig) -> None:
     """Allow motion after a stop, where the rig itself can."""
     resume = getattr(rig, "resume", None)
@@ -36,9 +29,11 @@ def resume_rig(rig: Rig) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class RobotUnderTest:
     """A robot to be checked."""
 
+    name: str
+    """How the report names it."""
     open: Callable[[], Rig]
     """Opens it; after `close` it must be possible again."""
     start: Callable[[int], Start]
@@ -52,9 +47,9 @@ class Subject:
 class Bench:
     """The rig under test. `ready` begins every check: running, all lanes placed, nothing left of the check before."""
 
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
-        self.rig = subject.open()
+    def __init__(self, robot: RobotUnderTest) -> None:
+        self.robot = robot
+        self.rig = robot.open()
         self.spec: TaskSpec = self.rig.spec
         self.envelope = Envelope(self.spec)
         self.all: MaskArray = np.ones(self.rig.lanes, np.bool_)
@@ -65,15 +60,15 @@ class Bench:
 
     def ready(self, seed: int = 0) -> Rig:
         """The rig with every lane placed in the start of its number."""
-        self.subject.resume(self.rig)
+        self.robot.resume(self.rig)
         for lane in range(self.rig.lanes):
-            self.rig.place(lane, self.subject.start(seed + lane))
+            self.rig.place(lane, self.robot.start(seed + lane))
         return self.rig
 
     def reopen(self) -> Rig:
         """Close the rig and open it again."""
         self.rig.close()
-        self.rig = self.subject.open()
+        self.rig = self.robot.open()
         return self.ready()
 
     def holding(self, observation: Observation | None = None) -> FloatArray:
@@ -95,7 +90,7 @@ class Bench:
 
     def pass_period(self) -> None:
         """Let one period pass, where time passes by itself."""
-        if self.subject.realtime:
+        if self.robot.realtime:
             time.sleep(self.spec.period_s)
 
     def rest(self) -> Observation:
@@ -120,24 +115,7 @@ class Bench:
             )
 
 
-def need(true: object, sentence: str) -> None:
-    """Fail with a sentence unless something is true."""
-    if not bool(true):
-        raise CheckFailed(sentence)
-
-
-def refused(do: Callable[[], object], kind: type[EnpireError], what: str) -> None:
-    """Fail unless a call is refused with the right error."""
-    try:
-        do()
-    except kind:
-        return
-    except EnpireError as other:
-        raise CheckFailed(f"{what} must raise {kind.__name__}, not {type(other).__name__}: {other}") from other
-    raise CheckFailed(f"{what} must raise {kind.__name__}; it was accepted.")
-
-
-def gone(rig: Rig, bench: Bench) -> None:
+def require_closed(rig: Rig, bench: Bench) -> None:
     """Fail unless a closed rig refuses commands."""
     hold = np.zeros((rig.lanes, bench.spec.action_dim), np.float32)
-    refused(lambda: rig.act(hold, bench.all), RobotProblem, "A command after close")
+    require_refusal(lambda: rig.act(hold, bench.all), RobotProblem, "A command after close")

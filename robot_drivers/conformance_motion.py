@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from enpire.conformance import DoesNotApply, require, require_refusal
 from enpire.errors import EnpireError, EnvelopeViolation
 from enpire.types import FloatArray
-from robot_drivers.conformance_bench import NOISE, Bench, DoesNotApply, need, refused
+from robot_drivers.conformance_bench import NOISE, Bench
 
 ROUND = 2e-3
 """Share of an action's range by which a sent command may differ from the wish: drivers round to their own units."""
@@ -20,9 +21,9 @@ def check_sent_shape(bench: Bench) -> None:
     bench.ready()
     sent = bench.tick(bench.holding())
     wanted = (bench.rig.lanes, bench.spec.action_dim)
-    need(sent.shape == wanted, f"act returned the shape {sent.shape}; the spec says {wanted}.")
-    need(sent.dtype == np.float32, f"act returned {sent.dtype}, not float32.")
-    need(np.isfinite(sent).all(), f"act returned numbers that are not finite: {sent.tolist()}.")
+    require(sent.shape == wanted, f"act returned the shape {sent.shape}; the spec says {wanted}.")
+    require(sent.dtype == np.float32, f"act returned {sent.dtype}, not float32.")
+    require(np.isfinite(sent).all(), f"act returned numbers that are not finite: {sent.tolist()}.")
 
 
 def check_inside_is_sent(bench: Bench) -> None:
@@ -34,7 +35,9 @@ def check_inside_is_sent(bench: Bench) -> None:
         sent = bench.tick(wish)
         if _equal(bench, sent, wish):
             return
-    need(False, f"After 90 periods of {wish[0].tolist()}, {sent[0].tolist()} is sent; does act return what was sent?")
+    require(
+        False, f"After 90 periods of {wish[0].tolist()}, {sent[0].tolist()} is sent; does act return what was sent?"
+    )
 
 
 def check_above_is_clipped(bench: Bench) -> None:
@@ -62,14 +65,14 @@ def check_width_is_refused(bench: Bench) -> None:
     """A command that is too wide is refused with EnvelopeViolation."""
     bench.ready()
     wide = np.zeros((bench.rig.lanes, bench.spec.action_dim + 1), np.float32)
-    refused(lambda: bench.tick(wide), EnvelopeViolation, "A command that is one number too wide")
+    require_refusal(lambda: bench.tick(wide), EnvelopeViolation, "A command that is one number too wide")
 
 
 def check_rows_are_refused(bench: Bench) -> None:
     """A command for a lane too many is refused with EnvelopeViolation."""
     bench.ready()
     long = np.zeros((bench.rig.lanes + 1, bench.spec.action_dim), np.float32)
-    refused(lambda: bench.tick(long), EnvelopeViolation, "A command with one row too many")
+    require_refusal(lambda: bench.tick(long), EnvelopeViolation, "A command with one row too many")
 
 
 def check_refused_moves_nothing(bench: Bench) -> None:
@@ -79,7 +82,7 @@ def check_refused_moves_nothing(bench: Bench) -> None:
     for bad in (np.nan, np.inf):
         wish = bench.nudged(bench.holding(before))
         wish[-1, -1] = bad
-        refused(lambda wish=wish: bench.tick(wish), EnvelopeViolation, "A command that is not finite")
+        require_refusal(lambda wish=wish: bench.tick(wish), EnvelopeViolation, "A command that is not finite")
     bench.same(before, bench.rig.observe(), "A refused command must move nothing")
 
 
@@ -87,8 +90,8 @@ def check_works_after_refusal(bench: Bench) -> None:
     """A refused command does not break the robot: the next good one is sent."""
     bench.ready()
     hold = bench.holding()
-    refused(lambda: bench.tick(np.full_like(hold, np.nan)), EnvelopeViolation, "A command of NaN")
-    need(bench.tick(hold).shape == hold.shape, "The command after a refused one was not sent.")
+    require_refusal(lambda: bench.tick(np.full_like(hold, np.nan)), EnvelopeViolation, "A command of NaN")
+    require(bench.tick(hold).shape == hold.shape, "The command after a refused one was not sent.")
 
 
 def check_wish_untouched(bench: Bench) -> None:
@@ -97,7 +100,7 @@ def check_wish_untouched(bench: Bench) -> None:
     wish = bench.nudged(bench.holding())
     copy = wish.copy()
     bench.tick(wish)
-    need(np.array_equal(wish, copy), "act changed the array that it was given.")
+    require(np.array_equal(wish, copy), "act changed the array that it was given.")
 
 
 def check_sent_owned(bench: Bench) -> None:
@@ -108,7 +111,7 @@ def check_sent_owned(bench: Bench) -> None:
     copy = sent.copy()
     bench.tick(bench.nudged(hold))
     bench.tick(bench.nudged(hold))
-    need(np.array_equal(sent, copy), "What act returned earlier changed: give every answer its own array.")
+    require(np.array_equal(sent, copy), "What act returned earlier changed: give every answer its own array.")
 
 
 def check_motion_is_seen(bench: Bench) -> None:
@@ -120,7 +123,7 @@ def check_motion_is_seen(bench: Bench) -> None:
         bench.tick(wish)
         if float(bench.shift(before, bench.rig.observe()).max()) > NOISE:
             return
-    need(False, f"After 30 periods of {wish[0].tolist()} nothing in the state has changed.")
+    require(False, f"After 30 periods of {wish[0].tolist()} nothing in the state has changed.")
 
 
 def check_still_lane_rests(bench: Bench) -> None:
@@ -147,7 +150,7 @@ def check_lanes_independent(bench: Bench) -> None:
         return bench.rig.observe().state[-1]
 
     together, alone = last_lane(True), last_lane(False)
-    need(
+    require(
         np.array_equal(together, alone),
         f"The last lane ends at {together.tolist()} in company, {alone.tolist()} alone.",
     )
@@ -158,30 +161,30 @@ def check_same_in_every_lane(bench: Bench) -> None:
     _need_twins(bench)
     bench.ready()
     for lane in range(bench.rig.lanes):
-        bench.rig.place(lane, bench.subject.start(0))
+        bench.rig.place(lane, bench.robot.start(0))
     wish = np.tile(bench.nudged(bench.holding())[:1], (bench.rig.lanes, 1))
     for _ in range(5):
         bench.tick(wish)
     state = bench.rig.observe().state
     spread = float((np.abs(state - state[0]) / bench.span).max())
-    need(spread <= NOISE, f"The same episode differs between lanes by {100 * spread:.1f} % of the range.")
+    require(spread <= NOISE, f"The same episode differs between lanes by {100 * spread:.1f} % of the range.")
 
 
 def check_start_repeats(bench: Bench) -> None:
     """The same start gives the same first observation, bit for bit."""
-    if bench.subject.realtime:
+    if bench.robot.realtime:
         raise DoesNotApply("hardware never starts twice in the same way")
     first = bench.ready().observe().state.copy()
     for _ in range(3):
         bench.tick(bench.nudged(bench.holding()))
     second = bench.ready().observe().state
-    need(np.array_equal(first, second), "The same start gave two different first observations.")
+    require(np.array_equal(first, second), "The same start gave two different first observations.")
 
 
 def check_wrong_lane_is_refused(bench: Bench) -> None:
     """A lane that does not exist cannot be placed."""
     rig = bench.ready()
-    refused(lambda: rig.place(rig.lanes, bench.subject.start(0)), EnpireError, "A lane that does not exist")
+    require_refusal(lambda: rig.place(rig.lanes, bench.robot.start(0)), EnpireError, "A lane that does not exist")
 
 
 def check_keeps_time(bench: Bench) -> None:
@@ -190,7 +193,7 @@ def check_keeps_time(bench: Bench) -> None:
     hold = bench.holding()
     took = _timed(bench, 30, lambda: (rig.observe(), rig.act(hold, bench.all)))
     half = float(np.median(took))
-    need(
+    require(
         half < bench.spec.period_s,
         f"To sense and command takes {1e3 * half:.1f} ms of {1e3 * bench.spec.period_s:.1f}.",
     )
@@ -227,7 +230,7 @@ def _beyond(bench: Bench, sign: float) -> None:
     sent = bench.tick((hold + sign * 3 * (high - low)).astype(np.float32))
     bench.tick(hold)
     inside = (sent >= low - ROUND * (high - low)) & (sent <= high + ROUND * (high - low))
-    need(inside.all(), f"A command beyond the limits was sent as {sent[0].tolist()}.")
+    require(inside.all(), f"A command beyond the limits was sent as {sent[0].tolist()}.")
 
 
 def _bad_number(bench: Bench, bad: float) -> None:
@@ -235,7 +238,9 @@ def _bad_number(bench: Bench, bad: float) -> None:
     for column in range(bench.spec.action_dim):
         wish = bench.holding()
         wish[-1, column] = bad
-        refused(lambda wish=wish: bench.tick(wish), EnvelopeViolation, f"A command with {bad} in number {column}")
+        require_refusal(
+            lambda wish=wish: bench.tick(wish), EnvelopeViolation, f"A command with {bad} in number {column}"
+        )
 
 
 def _equal(bench: Bench, sent: FloatArray, wish: FloatArray) -> bool:
@@ -245,7 +250,7 @@ def _equal(bench: Bench, sent: FloatArray, wish: FloatArray) -> bool:
 def _need_twins(bench: Bench) -> None:
     if bench.rig.lanes < 2:
         raise DoesNotApply("there is one lane")
-    if bench.subject.realtime:
+    if bench.robot.realtime:
         raise DoesNotApply("hardware never does the same twice")
 
 

@@ -7,7 +7,8 @@ import math
 
 import numpy as np
 
-from robot_drivers.conformance_bench import Bench, CheckFailed, DoesNotApply, need
+from enpire.conformance import CheckFailed, DoesNotApply, require
+from robot_drivers.conformance_bench import Bench
 from robot_drivers.freshness import Freshness
 from robot_drivers.safety import Envelope, Limits
 
@@ -23,87 +24,87 @@ NUDGE_SEEN = 0.05
 
 def check_name(bench: Bench) -> None:
     """The spec has a name and an instruction in words."""
-    need(bench.spec.name.strip(), "The spec has no name.")
-    need(bench.spec.instruction.strip(), "The spec has no instruction.")
+    require(bench.spec.name.strip(), "The spec has no name.")
+    require(bench.spec.instruction.strip(), "The spec has no instruction.")
 
 
 def check_unique_state_names(bench: Bench) -> None:
     """Every state number has its own name."""
     names = [item.name for item in bench.spec.state]
-    need(names and len(set(names)) == len(names) and all(names), f"The state names {names} are not unique.")
+    require(names and len(set(names)) == len(names) and all(names), f"The state names {names} are not unique.")
 
 
 def check_unique_action_names(bench: Bench) -> None:
     """Every action number has its own name."""
     names = [item.name for item in bench.spec.action]
-    need(names and len(set(names)) == len(names) and all(names), f"The action names {names} are not unique.")
+    require(names and len(set(names)) == len(names) and all(names), f"The action names {names} are not unique.")
 
 
 def check_action_bounds(bench: Bench) -> None:
     """Every action has finite bounds, low below high: without them nothing can be limited."""
     for item in bench.spec.action:
         finite = math.isfinite(item.low) and math.isfinite(item.high)
-        need(finite and item.low < item.high, f"Action {item.name} may be {item.low} to {item.high}.")
+        require(finite and item.low < item.high, f"Action {item.name} may be {item.low} to {item.high}.")
 
 
 def check_state_bounds(bench: Bench) -> None:
     """Every state number has bounds, low not above high."""
     for item in bench.spec.state:
-        need(item.low <= item.high, f"State {item.name} may be {item.low} to {item.high}.")
+        require(item.low <= item.high, f"State {item.name} may be {item.low} to {item.high}.")
 
 
 def check_units(bench: Bench) -> None:
     """Every unit is one that the kit knows."""
     for item in (*bench.spec.state, *bench.spec.action):
-        need(item.unit in UNITS, f"{item.name} has the unit {item.unit!r}; known are {', '.join(UNITS[1:])}.")
+        require(item.unit in UNITS, f"{item.name} has the unit {item.unit!r}; known are {', '.join(UNITS[1:])}.")
 
 
 def check_unit_names(bench: Bench) -> None:
     """A name that ends in a unit has that unit."""
     for item in (*bench.spec.state, *bench.spec.action):
         ending = max((end for end in SUFFIXES if item.name.endswith(end)), key=len, default="")
-        need(not ending or item.unit in SUFFIXES[ending], f"{item.name} is said to be in {item.unit!r}.")
+        require(not ending or item.unit in SUFFIXES[ending], f"{item.name} is said to be in {item.unit!r}.")
 
 
 def check_rate(bench: Bench) -> None:
     """The rate is between 1 and 1000 Hz."""
-    need(1.0 <= bench.spec.rate_hz <= 1000.0, f"The rate is {bench.spec.rate_hz} Hz.")
+    require(1.0 <= bench.spec.rate_hz <= 1000.0, f"The rate is {bench.spec.rate_hz} Hz.")
 
 
 def check_limit(bench: Bench) -> None:
     """A rollout may last at least one period."""
-    need(bench.spec.limit_ticks >= 1, f"The limit is {bench.spec.limit_ticks} periods.")
+    require(bench.spec.limit_ticks >= 1, f"The limit is {bench.spec.limit_ticks} periods.")
 
 
 def check_lanes(bench: Bench) -> None:
     """There is at least one lane."""
-    need(bench.rig.lanes >= 1, f"The rig has {bench.rig.lanes} lanes.")
+    require(bench.rig.lanes >= 1, f"The rig has {bench.rig.lanes} lanes.")
 
 
 def check_start_width(bench: Bench) -> None:
     """A start has one value for each start name."""
-    start = bench.subject.start(0)
+    start = bench.robot.start(0)
     names = bench.spec.start_names
-    need(len(start.values) == len(names), f"Start 0 has {len(start.values)} values for the names {names}.")
+    require(len(start.values) == len(names), f"Start 0 has {len(start.values)} values for the names {names}.")
 
 
 def check_state_shape(bench: Bench) -> None:
     """An observation has one row per lane and one column per state number."""
     shape = bench.ready().observe().state.shape
     wanted = (bench.rig.lanes, bench.spec.state_dim)
-    need(shape == wanted, f"The state has the shape {shape}, the spec says {wanted}.")
+    require(shape == wanted, f"The state has the shape {shape}, the spec says {wanted}.")
 
 
 def check_state_dtype(bench: Bench) -> None:
     """The state is float32."""
     dtype = bench.ready().observe().state.dtype
-    need(dtype == np.float32, f"The state is {dtype}.")
+    require(dtype == np.float32, f"The state is {dtype}.")
 
 
 def check_state_finite(bench: Bench) -> None:
     """Every measured number is finite."""
     state = bench.ready().observe().state
-    need(np.isfinite(state).all(), f"The state has numbers that are not finite: {state.tolist()}.")
+    require(np.isfinite(state).all(), f"The state has numbers that are not finite: {state.tolist()}.")
 
 
 def check_state_inside(bench: Bench) -> None:
@@ -112,15 +113,15 @@ def check_state_inside(bench: Bench) -> None:
     envelope = Envelope(bench.spec, Limits())
     for row in state:
         sentence = envelope.offence(row)
-        need(not sentence, f"At rest, {sentence}: correct the bounds or the units.")
+        require(not sentence, f"At rest, {sentence}: correct the bounds or the units.")
 
 
 def check_stamp(bench: Bench) -> None:
     """The stamp is a whole number of nanoseconds that never falls."""
     rig = bench.ready()
     stamps = [rig.observe().stamp_ns for _ in range(5)]
-    need(all(isinstance(stamp, int) and stamp >= 0 for stamp in stamps), f"The stamps are {stamps}.")
-    need(stamps == sorted(stamps), f"The stamps fall: {stamps}.")
+    require(all(isinstance(stamp, int) and stamp >= 0 for stamp in stamps), f"The stamps are {stamps}.")
+    require(stamps == sorted(stamps), f"The stamps fall: {stamps}.")
 
 
 def check_stamp_rises(bench: Bench) -> None:
@@ -130,7 +131,7 @@ def check_stamp_rises(bench: Bench) -> None:
     for _ in range(4):
         bench.tick(bench.holding())
         stamps.append(rig.observe().stamp_ns)
-    need(all(a < b for a, b in itertools.pairwise(stamps)), f"After four periods the stamps are {stamps}.")
+    require(all(a < b for a, b in itertools.pairwise(stamps)), f"After four periods the stamps are {stamps}.")
 
 
 def check_stamp_unit(bench: Bench) -> None:
@@ -143,7 +144,7 @@ def check_stamp_unit(bench: Bench) -> None:
     passed = (rig.observe().stamp_ns - before) / 1e9
     wanted = 10 * bench.spec.period_s
     # A busy computer may take longer for a period; no computer is so quick that ten pass in a third of their time.
-    need(wanted / 3 < passed < 30 * wanted, f"Ten periods of {wanted:.3f} s took {passed:.6g} s by the stamp.")
+    require(wanted / 3 < passed < 30 * wanted, f"Ten periods of {wanted:.3f} s took {passed:.6g} s by the stamp.")
 
 
 def check_observe_is_quiet(bench: Bench) -> None:
@@ -163,9 +164,9 @@ def check_observation_owned(bench: Bench) -> None:
         bench.tick(bench.nudged(bench.holding()))
         kept.append(rig.observe())
         copies.append(kept[-1].state.copy())
-    rig.place(0, bench.subject.start(0))
+    rig.place(0, bench.robot.start(0))
     whole = all(np.array_equal(seen.state, copy) for seen, copy in zip(kept, copies, strict=True))
-    need(whole, "An old observation changed: give every observation its own array.")
+    require(whole, "An old observation changed: give every observation its own array.")
 
 
 def check_cameras_named(bench: Bench) -> None:
@@ -174,7 +175,7 @@ def check_cameras_named(bench: Bench) -> None:
     if not pictures:
         raise DoesNotApply("the robot gives no pictures here")
     named = set(bench.spec.cameras)
-    need(set(pictures) == named, f"look gives {sorted(pictures)}, the spec names {sorted(named)}.")
+    require(set(pictures) == named, f"look gives {sorted(pictures)}, the spec names {sorted(named)}.")
 
 
 def check_picture_format(bench: Bench) -> None:
@@ -184,7 +185,7 @@ def check_picture_format(bench: Bench) -> None:
         raise DoesNotApply("the robot gives no pictures here")
     for camera, picture in pictures.items():
         fits = picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
-        need(fits, f"Camera {camera} gives {picture.dtype} of shape {picture.shape}.")
+        require(fits, f"Camera {camera} gives {picture.dtype} of shape {picture.shape}.")
 
 
 def check_live_is_fresh(bench: Bench) -> None:
@@ -195,7 +196,7 @@ def check_live_is_fresh(bench: Bench) -> None:
         watch.note(rig.observe())
         bench.tick(bench.holding())
         watch.commanded()
-    need(not watch.stale, f"Live sensors were taken for frozen: {watch.stale}")
+    require(not watch.stale, f"Live sensors were taken for frozen: {watch.stale}")
 
 
 def check_frozen_is_noticed(bench: Bench) -> None:
@@ -208,7 +209,7 @@ def check_frozen_is_noticed(bench: Bench) -> None:
         bench.tick(bench.holding())
         watch.commanded()
     watch.note(frozen)
-    need(watch.stale, "A repeated observation was not noticed.")
+    require(watch.stale, "A repeated observation was not noticed.")
 
 
 def check_camera_is_live(bench: Bench) -> None:

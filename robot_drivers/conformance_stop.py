@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from enpire.conformance import require, require_refusal
 from enpire.errors import EnpireError, RobotProblem
-from robot_drivers.conformance_bench import Bench, gone, need, refused
+from robot_drivers.conformance_bench import Bench, require_closed
 
 PROMPT_S = 5.0
 """How long a stop may take on a busy computer before the kit calls it hung. Its latency is measured elsewhere."""
@@ -33,7 +34,7 @@ def check_stop_refuses_commands(bench: Bench) -> None:
     hold = bench.holding()
     rig.stop()
     for _ in range(3):
-        refused(lambda: rig.act(hold, bench.all), RobotProblem, "A command after a stop")
+        require_refusal(lambda: rig.act(hold, bench.all), RobotProblem, "A command after a stop")
 
 
 def check_stop_holds(bench: Bench) -> None:
@@ -73,17 +74,17 @@ def check_stop_overrules(bench: Bench) -> None:
     time.sleep(0.2)
     ended.set()
     thread.join(PROMPT_S)
-    need(not thread.is_alive(), "act hangs after a stop.")
-    need(passed, "No command passed before the stop; the robot does not take commands from a thread.")
+    require(not thread.is_alive(), "act hangs after a stop.")
+    require(passed, "No command passed before the stop; the robot does not take commands from a thread.")
     late = sum(1 for began_s in passed if began_s > stopped_s)
-    need(not late, f"{late} commands that began after the stop had returned were accepted.")
+    require(not late, f"{late} commands that began after the stop had returned were accepted.")
 
 
 def check_sense_while_stopped(bench: Bench) -> None:
     """A stopped robot can still be seen."""
     rig = bench.ready()
     rig.stop()
-    need(rig.observe().state.shape == (rig.lanes, bench.spec.state_dim), "A stopped robot gave no observation.")
+    require(rig.observe().state.shape == (rig.lanes, bench.spec.state_dim), "A stopped robot gave no observation.")
 
 
 def check_resume(bench: Bench) -> None:
@@ -104,7 +105,7 @@ def check_close_twice(bench: Bench) -> None:
     bench.ready()
     bench.rig.close()
     bench.rig.close()
-    bench.rig = bench.subject.open()
+    bench.rig = bench.robot.open()
 
 
 def check_stop_after_close(bench: Bench) -> None:
@@ -112,15 +113,15 @@ def check_stop_after_close(bench: Bench) -> None:
     rig = bench.ready()
     rig.close()
     _in_thread(rig.stop, "stop after close")
-    bench.rig = bench.subject.open()
+    bench.rig = bench.robot.open()
 
 
 def check_closed_refuses(bench: Bench) -> None:
     """A closed robot takes no commands."""
     rig = bench.ready()
     rig.close()
-    gone(rig, bench)
-    bench.rig = bench.subject.open()
+    require_closed(rig, bench)
+    bench.rig = bench.robot.open()
 
 
 def _in_thread(do: Callable[[], None], what: str) -> None:
@@ -135,8 +136,8 @@ def _in_thread(do: Callable[[], None], what: str) -> None:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(PROMPT_S)
-    need(not thread.is_alive(), f"{what} did not return within {PROMPT_S:.0f} s.")
-    need(not failures, f"{what} from another thread failed: {failures}.")
+    require(not thread.is_alive(), f"{what} did not return within {PROMPT_S:.0f} s.")
+    require(not failures, f"{what} from another thread failed: {failures}.")
 
 
 CHECKS = (

@@ -18,7 +18,7 @@ def doctor(home: Home = None, as_json: AsJson = False) -> None:
     from enpire.home import find_home
     from enpire.queries import texts
 
-    findings = (*examine(find_home(home)), stopping())
-    answer(findings, as_json=as_json, text=texts.findings(findings))
-    if any(finding.level == FAIL for finding in findings):
+    checks = (*examine(find_home(home)), stopping())
+    answer(checks, as_json=as_json, text=texts.machine_checks(checks))
+    if any(item.level == FAIL for item in checks):
         raise typer.Exit(1)

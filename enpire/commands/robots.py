@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from itertools import count
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Protocol, cast
 
 import typer
 
 from enpire.commands.options import AsJson, Home, answer, table, tell
 
+if TYPE_CHECKING:
+    from enpire.conformance import ConformanceReport
+
 Card = Annotated[Path, typer.Argument(help="The guard's card: `guard.json` in the folder that its station file names.")]
-
-
-class Conformance(Protocol):
-    """What the kit found on one robot."""
-
-    @property
-    def summary(self) -> str:
-        """How many checks passed, in one sentence."""
-        ...
-
-    @property
-    def conforms(self) -> bool:
-        """Whether no check failed."""
-        ...
-
-    def lines(self) -> Sequence[str]:
-        """One line per check."""
-        ...
 
 
 class Hand(Protocol):
@@ -70,23 +55,18 @@ def list_drivers(as_json: AsJson = False) -> None:
     answer(parts, as_json=as_json, text=table(("driver", "what it is"), rows))
 
 
-def check(file: Annotated[str, typer.Argument(help="Driver file (docs/robots.md), or station file.")]) -> None:
-    """Run the conformance kit on a driver file, behind its guard, or on a station's robot. THE ROBOT MOVES."""
-    from enpire.commands.progress_bar import Bar
+def check(
+    file: Annotated[str, typer.Argument(help="Driver file (docs/robots.md), or station file.")],
+    as_json: AsJson = False,
+) -> None:
+    """Check the robot of a driver file, behind its guard, or of a station file. THE ROBOT MOVES."""
+    from enpire.commands.conformance import OnResult, finish, run_checks
     from enpire.plugins import load
 
-    run = cast("Callable[..., Conformance]", load("robots", "robot_drivers.conformance:check_named"))
-    rules = len(cast("Sequence[object]", load("robots", "robot_drivers.conformance:CHECKS")))
-    seen = count(1)
-    with Bar("starting") as bar:
-
-        def say(_: object) -> None:
-            bar.show("checks", next(seen), rules)
-
-        report = run(file, say=say)
-    typer.echo("\n".join(report.lines()))
-    if not report.conforms:
-        raise typer.Exit(1)
+    checked = cast("Callable[[str, OnResult], ConformanceReport]", load("inspections", "robot"))
+    total = cast("Callable[[], int]", load("inspections", "robot_checks"))()
+    report = run_checks("checks", total, partial(checked, file), verbose=True, as_json=as_json)
+    finish([report], as_json=as_json)
 
 
 def serve(

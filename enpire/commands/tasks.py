@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, cast
 
@@ -13,8 +12,10 @@ import typer
 from enpire.commands.options import AsJson, answer, table
 
 if TYPE_CHECKING:
+    from enpire.conformance import ConformanceReport
     from enpire.interfaces import Task
 
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print the checks that passed, too.")]
 TaskName = Annotated[str, typer.Argument(help="Name of a task, or module:attribute of your own.", metavar="TASK")]
 SPEC_HEAD = ("part", "name", "unit", "from", "to")
 Episodes = Annotated[int, typer.Option(help="Rollouts to simulate and label by the simulator's truth.", min=40)]
@@ -24,30 +25,7 @@ Examples = Annotated[
 ]
 
 
-class FindingLine(Protocol):
-    """What one check found."""
-
-    @property
-    def line(self) -> str:
-        """For a terminal."""
-        ...
-
-
-class Checked(Protocol):
-    """What the contract suite found on one task."""
-
-    @property
-    def conforms(self) -> bool:
-        """Whether no check failed."""
-        ...
-
-    @property
-    def summary(self) -> str:
-        """One sentence."""
-        ...
-
-
-class Told(Protocol):
+class Document(Protocol):
     """A document that also reads as text."""
 
     @property
@@ -96,24 +74,21 @@ def show(task: TaskName, as_json: AsJson = False) -> None:
 
 def check(
     task: Annotated[str, typer.Argument(help="One task; all of them when left out.", metavar="[TASK]")] = "",
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the checks that passed, too.")] = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Check that a task keeps the rules that stations, gates and learners rely on; exit code 1 when it does not."""
     from enpire import plugins
+    from enpire.commands.conformance import OnResult, finish, run_checks
 
-    def shown(line: str) -> bool:
-        return not as_json and (verbose or not line.startswith("ok"))
-
-    reports: list[Checked] = []
-    for name in [task] if task else plugins.names("tasks"):
-        reports.append(_checked(name, shown))
-        if not as_json:
-            typer.echo(reports[-1].summary)
-    if as_json:
-        answer(reports, as_json=True, text="")
-    if not all(found.conforms for found in reports):
-        raise typer.Exit(1)
+    checked = cast("Callable[[str, OnResult], ConformanceReport]", plugins.load("inspections", "task"))
+    total = cast("Callable[[], int]", plugins.load("inspections", "task_checks"))()
+    names = [task] if task else plugins.names("tasks")
+    reports = [
+        run_checks(f"checks of {name}", total, partial(checked, name), verbose=verbose, as_json=as_json)
+        for name in names
+    ]
+    finish(reports, as_json=as_json)
 
 
 def report(  # noqa: PLR0913 - the options of a verb are its parameters
@@ -157,29 +132,11 @@ def fit(
         _tell("classifier", (task, episodes, examples, out), as_json)
 
 
-def _checked(name: str, shown: Callable[[str], bool]) -> Checked:
-    """Run the contract suite on one task; prints the findings that are to be shown as they are made."""
-    from enpire.commands.progress_bar import Bar
-    from enpire.plugins import load
-
-    run = cast("Callable[[str, Callable[[FindingLine], None]], Checked]", load("inspections", "task"))
-    rules = cast("Callable[[], int]", load("inspections", "checks"))()
-    seen = count(1)
-    with Bar(f"checks of {name}") as bar:
-
-        def say(finding: FindingLine) -> None:
-            bar.show(f"checks of {name}", next(seen), rules)
-            if shown(finding.line):
-                typer.echo(finding.line)
-
-        return run(name, say)
-
-
 def _tell(what: str, asked: tuple[object, ...], as_json: bool, **more: object) -> None:
     from enpire import plugins
     from enpire.commands.progress_bar import Bar
 
-    make = cast("Callable[..., Told]", plugins.load("inspections", what))
+    make = cast("Callable[..., Document]", plugins.load("inspections", what))
     with Bar("rollouts") as bar:
         made = make(*asked, say=partial(bar.show, "rollouts"), **more)
     answer(made, as_json=as_json, text=made.text)

@@ -21,7 +21,7 @@ from enpire.queries.models import (
 from enpire.wording import counted
 
 if TYPE_CHECKING:
-    from enpire.doctor import Finding
+    from enpire.doctor import MachineCheck
     from enpire.gate.gate import Decision
     from enpire.types import Event
 
@@ -128,8 +128,8 @@ def decision(item: Decision) -> str:
     )  # fmt: skip
 
 
-def findings(items: Sequence[Finding]) -> str:
-    """The doctor's findings, one a line, with the fix below what needs one."""
+def machine_checks(items: Sequence[MachineCheck]) -> str:
+    """The checks of this machine, one a line, with the fix below those that need one."""
     lines: list[str] = []
     for item in items:
         lines.append(f"{item.level:<4}  {item.subject:<12}  {item.found}")

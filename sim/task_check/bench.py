@@ -1,4 +1,4 @@
-"""What the checks of a task share: rigs on the bench, tries that were made once, and how a check says what it found."""
+"""What the checks of a task share: rigs on the bench, and rollouts that are made once for all checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from enpire.errors import EnpireError
 from enpire.interfaces import Policy, Rig, Task
 from enpire.types import FloatArray, IntArray, MaskArray, Observation, Start, TaskSpec
 from sim.rollouts import Rolled, roll_out
@@ -17,31 +16,6 @@ from sim.rollouts import Rolled, roll_out
 SECRET = b"a secret for the check only"
 LANES, DEMONSTRATED = 8, 4
 """Starts from which the expert at its best is tried, and the demonstrating one."""
-
-
-class CheckFailed(EnpireError):
-    """The task breaks a rule; the text says which, and what was seen."""
-
-
-class DoesNotApply(EnpireError):
-    """The rule does not concern this task, or cannot be checked here; the text says why."""
-
-
-def need(true: object, sentence: str) -> None:
-    """Fail with a sentence unless something is true."""
-    if not bool(true):
-        raise CheckFailed(sentence)
-
-
-def refused(do: Callable[[], object], kind: type[EnpireError], what: str) -> None:
-    """Fail unless a call is refused with the right error."""
-    try:
-        do()
-    except kind:
-        return
-    except EnpireError as other:
-        raise CheckFailed(f"{what} must raise {kind.__name__}, not {type(other).__name__}: {other}") from other
-    raise CheckFailed(f"{what} must raise {kind.__name__}; it was accepted.")
 
 
 class Idle:

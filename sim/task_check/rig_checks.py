@@ -7,10 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from enpire.conformance import DoesNotApply, require, require_refusal
 from enpire.errors import EnvelopeViolation, RobotProblem, UsageError
 from enpire.interfaces import Rig
 from enpire.types import FloatArray, Start
-from sim.task_check.bench import Bench, DoesNotApply, limits, need, refused
+from sim.task_check.bench import Bench, limits
 from sim.truth import KnowsTruth
 
 TICKS = 24
@@ -20,18 +21,18 @@ TICKS = 24
 def check_rig_fits_the_task(bench: Bench) -> None:
     """The rig is a Rig with the lanes that were asked for and the task's spec."""
     rig = bench.rig(3)
-    need(isinstance(rig, Rig), "It lacks a member of the Rig protocol.")
-    need(rig.lanes == 3 and rig.spec == bench.spec, f"It has {rig.lanes} lanes, or another spec.")
+    require(isinstance(rig, Rig), "It lacks a member of the Rig protocol.")
+    require(rig.lanes == 3 and rig.spec == bench.spec, f"It has {rig.lanes} lanes, or another spec.")
 
 
 def check_observation_fits(bench: Bench) -> None:
     """An observation is float32 of shape (lanes, state_dim), finite, with no camera that the spec does not name."""
     seen = bench.placed(3).observe()
     wanted = (3, bench.spec.state_dim)
-    need(seen.state.shape == wanted, f"The shape is {seen.state.shape}, not {wanted}.")
-    need(seen.state.dtype == np.float32, f"The numbers are {seen.state.dtype}.")
-    need(np.isfinite(seen.state).all(), "A number is not finite.")
-    need(set(seen.images) <= set(bench.spec.cameras), f"There are pictures of {sorted(seen.images)}.")
+    require(seen.state.shape == wanted, f"The shape is {seen.state.shape}, not {wanted}.")
+    require(seen.state.dtype == np.float32, f"The numbers are {seen.state.dtype}.")
+    require(np.isfinite(seen.state).all(), "A number is not finite.")
+    require(set(seen.images) <= set(bench.spec.cameras), f"There are pictures of {sorted(seen.images)}.")
 
 
 def check_state_stays_in_bounds(bench: Bench) -> None:
@@ -39,7 +40,7 @@ def check_state_stays_in_bounds(bench: Bench) -> None:
     states = bench.drive(bench.placed(3), bench.wishes(3, TICKS)).reshape(-1, bench.spec.state_dim)
     for column, item in enumerate(bench.spec.state):
         least, most = float(states[:, column].min()), float(states[:, column].max())
-        need(item.low <= least and most <= item.high, f"{item.name} went from {least:.5g} to {most:.5g}.")
+        require(item.low <= least and most <= item.high, f"{item.name} went from {least:.5g} to {most:.5g}.")
 
 
 def check_observing_changes_nothing(bench: Bench) -> None:
@@ -48,7 +49,7 @@ def check_observing_changes_nothing(bench: Bench) -> None:
     for wish in bench.wishes(2, 3):
         rig.act(wish, np.ones(2, np.bool_))
         first, second = rig.observe().state.copy(), rig.observe().state
-        need(np.array_equal(first, second), "The second observation of a period differs.")
+        require(np.array_equal(first, second), "The second observation of a period differs.")
 
 
 def check_stamps_rise(bench: Bench) -> None:
@@ -58,7 +59,7 @@ def check_stamps_rise(bench: Bench) -> None:
     for wish in bench.wishes(1, 5):
         rig.act(wish, np.ones(1, np.bool_))
         stamps.append(rig.observe().stamp_ns)
-    need(all(a < b for a, b in pairwise(stamps)), f"The stamps were {stamps}.")
+    require(all(a < b for a, b in pairwise(stamps)), f"The stamps were {stamps}.")
 
 
 def check_a_placed_lane_is_at_its_start(bench: Bench) -> None:
@@ -67,8 +68,8 @@ def check_a_placed_lane_is_at_its_start(bench: Bench) -> None:
     states = rig.observe().state
     for lane in range(6):
         achieved, near = bench.task.start_error(states[lane], bench.start(lane))
-        need(len(achieved) == len(bench.spec.start_names), f"{len(achieved)} values were achieved.")
-        need(near, f"Start {lane} was asked as {bench.start(lane).values} and sensed as {achieved}.")
+        require(len(achieved) == len(bench.spec.start_names), f"{len(achieved)} values were achieved.")
+        require(near, f"Start {lane} was asked as {bench.start(lane).values} and sensed as {achieved}.")
 
 
 def check_starts_are_told_apart(bench: Bench) -> None:
@@ -77,7 +78,7 @@ def check_starts_are_told_apart(bench: Bench) -> None:
         raise DoesNotApply("all its starts are one")
     states = bench.placed(6).observe().state
     confused = sum(bench.task.start_error(states[lane], bench.start((lane + 1) % 6))[1] for lane in range(6))
-    need(confused <= 2, f"{confused} of 6 lanes pass the reset check of another start.")
+    require(confused <= 2, f"{confused} of 6 lanes pass the reset check of another start.")
 
 
 def check_replay_is_exact(bench: Bench) -> None:
@@ -115,14 +116,14 @@ def check_only_moving_lanes_advance(bench: Bench) -> None:
     before = rig.observe().state.copy()
     bench.drive(rig, bench.wishes(3, 6), np.array([True, False, True]))
     rig.place(0, bench.start(9))
-    need(np.array_equal(rig.observe().state[1], before[1]), "The resting lane changed.")
+    require(np.array_equal(rig.observe().state[1], before[1]), "The resting lane changed.")
 
 
 def check_motion_is_seen(bench: Bench) -> None:
     """Commands change what is sensed."""
     rig = bench.placed(2)
     before = rig.observe().state.copy()
-    need(not np.array_equal(bench.drive(rig, bench.wishes(2, TICKS))[-1], before), "Nothing changed in motion.")
+    require(not np.array_equal(bench.drive(rig, bench.wishes(2, TICKS))[-1], before), "Nothing changed in motion.")
 
 
 def check_commands_are_limited(bench: Bench) -> None:
@@ -131,9 +132,9 @@ def check_commands_are_limited(bench: Bench) -> None:
     low, high = limits(bench.spec)
     for wish in (np.tile(high + 9 * (high - low), (2, 1)), np.tile(low - 9 * (high - low), (2, 1))):
         sent = rig.act(wish.astype(np.float32), np.ones(2, np.bool_))
-        need(sent.shape == wish.shape and np.isfinite(sent).all(), f"It returned {sent!r}.")
+        require(sent.shape == wish.shape and np.isfinite(sent).all(), f"It returned {sent!r}.")
         inside = (sent >= low - 1e-6 * abs(low)) & (sent <= high + 1e-6 * abs(high))
-        need(inside.all(), f"{sent.tolist()} was sent, outside the bounds.")
+        require(inside.all(), f"{sent.tolist()} was sent, outside the bounds.")
 
 
 def check_nan_is_refused(bench: Bench) -> None:
@@ -150,15 +151,15 @@ def check_wrong_shapes_are_refused(bench: Bench) -> None:
     """Commands of another shape are refused with EnvelopeViolation."""
     rig, moving = bench.placed(2), np.ones(2, np.bool_)
     wide = np.zeros((2, bench.spec.action_dim + 1), np.float32)
-    refused(lambda: rig.act(wide, moving), EnvelopeViolation, "A command that is too wide")
+    require_refusal(lambda: rig.act(wide, moving), EnvelopeViolation, "A command that is too wide")
     few = np.zeros((1, bench.spec.action_dim), np.float32)
-    refused(lambda: rig.act(few, moving), EnvelopeViolation, "A command for too few lanes")
+    require_refusal(lambda: rig.act(few, moving), EnvelopeViolation, "A command for too few lanes")
 
 
 def check_unknown_lanes_are_refused(bench: Bench) -> None:
     """`place` refuses a lane that the rig does not have with UsageError."""
     rig = bench.placed(2)
-    refused(lambda: rig.place(2, bench.start(0)), UsageError, "Placing lane 2 of 2")
+    require_refusal(lambda: rig.place(2, bench.start(0)), UsageError, "Placing lane 2 of 2")
 
 
 def check_stop_holds_still(bench: Bench) -> None:
@@ -166,9 +167,9 @@ def check_stop_holds_still(bench: Bench) -> None:
     rig = bench.placed(2)
     before = bench.drive(rig, bench.wishes(2, 6))[-1]
     rig.stop()
-    need(np.array_equal(rig.observe().state, before), "It moved at once.")
+    require(np.array_equal(rig.observe().state, before), "It moved at once.")
     rig.act(np.zeros((2, bench.spec.action_dim), np.float32), np.zeros(2, np.bool_))
-    need(np.array_equal(rig.observe().state, before), "It moved in the next period.")
+    require(np.array_equal(rig.observe().state, before), "It moved in the next period.")
 
 
 def check_place_without_teleport_moves_nothing(bench: Bench) -> None:
@@ -192,7 +193,7 @@ def check_stop_and_close(bench: Bench) -> None:
     rig.close()
     rig.close()
     hold = np.zeros((1, bench.spec.action_dim), np.float32)
-    refused(lambda: rig.act(hold, np.ones(1, np.bool_)), RobotProblem, "A command after close")
+    require_refusal(lambda: rig.act(hold, np.ones(1, np.bool_)), RobotProblem, "A command after close")
 
 
 def check_stations_differ(bench: Bench) -> None:
@@ -218,22 +219,22 @@ def check_truth_changes_nothing(bench: Bench) -> None:
         rig.truth(0)
         rig.act(wish, np.ones(2, np.bool_))
         rig.truth(1)
-    need(np.array_equal(rig.observe().state, bench.drive(other, wishes)[-1]), "The state changed.")
+    require(np.array_equal(rig.observe().state, bench.drive(other, wishes)[-1]), "The state changed.")
 
 
 def check_cameras(bench: Bench) -> None:
     """Every camera of the spec gives a picture (height, width, 3) of uint8, where the machine can make pictures."""
     pictures = bench.placed(1).look(0)
     if not bench.spec.cameras:
-        need(not pictures, f"The spec names no cameras, but there are pictures of {sorted(pictures)}.")
+        require(not pictures, f"The spec names no cameras, but there are pictures of {sorted(pictures)}.")
         raise DoesNotApply("it has no cameras")
     if not pictures:
-        need(_no_pictures(), f"`look` gives no picture of {', '.join(bench.spec.cameras)}, which the spec names.")
+        require(_no_pictures(), f"`look` gives no picture of {', '.join(bench.spec.cameras)}, which the spec names.")
         raise DoesNotApply("this machine makes no pictures; `enpire doctor` says why")
-    need(set(pictures) == set(bench.spec.cameras), f"There are pictures of {sorted(pictures)}.")
+    require(set(pictures) == set(bench.spec.cameras), f"There are pictures of {sorted(pictures)}.")
     for name, picture in pictures.items():
         good = picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
-        need(good, f"{name} is {picture.dtype} of shape {picture.shape}.")
+        require(good, f"{name} is {picture.dtype} of shape {picture.shape}.")
 
 
 def _no_pictures() -> bool:
@@ -250,8 +251,8 @@ def _not_finite(bench: Bench, value: float) -> None:
     before = rig.observe().state.copy()
     wish = np.zeros((2, bench.spec.action_dim), np.float32)
     wish[1, 0] = value
-    refused(lambda: rig.act(wish, np.ones(2, np.bool_)), EnvelopeViolation, f"A command of {value}")
-    need(np.array_equal(rig.observe().state, before), "It was refused, but something moved.")
+    require_refusal(lambda: rig.act(wish, np.ones(2, np.bool_)), EnvelopeViolation, f"A command of {value}")
+    require(np.array_equal(rig.observe().state, before), "It was refused, but something moved.")
 
 
 def _same_sensed(bench: Bench, one: Start, other: Start, what: str) -> None:
@@ -266,7 +267,7 @@ def _equal(bench: Bench, one: FloatArray, other: FloatArray, what: str) -> None:
     if not np.array_equal(one, other):
         tick, *_, column = (int(i) for i in np.argwhere(one != other)[0])
         name = bench.spec.state[column].name
-        need(False, f"{what}, {name} differs from period {tick + 1} on.")
+        require(False, f"{what}, {name} differs from period {tick + 1} on.")
 
 
 CHECKS = (

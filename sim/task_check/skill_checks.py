@@ -7,11 +7,12 @@ import warnings
 
 import numpy as np
 
+from enpire.conformance import CheckFailed, DoesNotApply, require
 from enpire.gate.intervals import wilson
 from enpire.interfaces import Evidence, MarksSubtasks, Policy, Rig
 from enpire.types import EpisodeArrays, FloatArray, Observation
 from enpire.verifiers import BUDGET_MS
-from sim.task_check.bench import LANES, Bench, CheckFailed, DoesNotApply, Idle, limits, need
+from sim.task_check.bench import LANES, Bench, Idle, limits
 
 RESET_S = 60.0
 """Longest reset, in the robot's own time."""
@@ -20,7 +21,7 @@ RESET_S = 60.0
 def check_verifier_is_frozen(bench: Bench) -> None:
     """Two verifiers have the same digest, which a campaign records."""
     one, other = bench.task.verifier(), bench.make().verifier()
-    need(one.digest and one.digest == other.digest, f"The digests are {one.digest!r} and {other.digest!r}.")
+    require(one.digest and one.digest == other.digest, f"The digests are {one.digest!r} and {other.digest!r}.")
 
 
 def check_nothing_is_finished_at_its_start(bench: Bench) -> None:
@@ -29,9 +30,9 @@ def check_nothing_is_finished_at_its_start(bench: Bench) -> None:
     # Late in a rollout, too: a robot that has not moved has not done anything.
     for ticks in (0, bench.spec.limit_ticks - 1):
         done = verifier.finished(state, np.full(LANES, ticks, np.int64))
-        need(done.shape == (LANES,) and done.dtype == np.bool_, f"`finished` gave {done.dtype} of {done.shape}.")
+        require(done.shape == (LANES,) and done.dtype == np.bool_, f"`finished` gave {done.dtype} of {done.shape}.")
         lanes = np.flatnonzero(done).tolist()
-        need(not lanes, f"Lanes {lanes} stand at their start and are called finished in period {ticks}.")
+        require(not lanes, f"Lanes {lanes} stand at their start and are called finished in period {ticks}.")
 
 
 def check_a_start_is_no_success(bench: Bench) -> None:
@@ -44,14 +45,14 @@ def check_a_start_is_no_success(bench: Bench) -> None:
     for lane in range(2):
         states = np.stack([first[lane], rig.observe().state[lane]])
         verdict = verifier.judge(_evidence(bench, rig, lane, states, sent[lane][None]))
-        need(verdict.kind != "success", f"Start {lane} is called a success.")
+        require(verdict.kind != "success", f"Start {lane} is called a success.")
 
 
 def check_idleness_fails_at_the_limit(bench: Bench) -> None:
     """A robot that holds still reaches the limit and is judged a failure."""
     for tried in bench.idle:
-        need(tried.ticks == bench.spec.limit_ticks, f"The rollout ended after {tried.ticks} periods.")
-        need(tried.verdict.kind != "success", "Holding still is called a success.")
+        require(tried.ticks == bench.spec.limit_ticks, f"The rollout ended after {tried.ticks} periods.")
+        require(tried.verdict.kind != "success", "Holding still is called a success.")
 
 
 def check_expert_succeeds(bench: Bench) -> None:
@@ -59,15 +60,15 @@ def check_expert_succeeds(bench: Bench) -> None:
     good = [tried for tried in bench.shown if tried.verdict.kind == "success"]
     took = f" in {np.median([tried.ticks for tried in good]):.0f} periods" if good else ""
     bench.notes.append(f"the expert succeeds from {len(good)} of {LANES} starts{took}")
-    need(len(good) >= 0.75 * LANES, f"It succeeded from {len(good)} of {LANES}.")
+    require(len(good) >= 0.75 * LANES, f"It succeeded from {len(good)} of {LANES}.")
 
 
 def check_success_ends_before_the_limit(bench: Bench) -> None:
     """The verifier notices a success by itself, before the time is up."""
     good = [tried for tried in bench.shown if tried.verdict.kind == "success"]
-    need(good, "There was no success to notice.")
+    require(good, "There was no success to notice.")
     late = sum(tried.ticks >= bench.spec.limit_ticks for tried in good)
-    need(late < len(good), "Every success lasted to the limit: `finished` never became true.")
+    require(late < len(good), "Every success lasted to the limit: `finished` never became true.")
 
 
 def check_verdicts_are_sane(bench: Bench) -> None:
@@ -75,7 +76,7 @@ def check_verdicts_are_sane(bench: Bench) -> None:
     for tried in [*bench.shown, *bench.idle]:
         verdict = tried.verdict
         fits = verdict.kind in ("success", "failure", "unsafe") and 0.0 <= verdict.confidence <= 1.0
-        need(fits and verdict.source == "verifier", f"It said {verdict}.")
+        require(fits and verdict.source == "verifier", f"It said {verdict}.")
 
 
 def check_verdicts_repeat(bench: Bench) -> None:
@@ -84,7 +85,7 @@ def check_verdicts_repeat(bench: Bench) -> None:
     for tried in [*bench.shown, *bench.idle]:
         evidence = Evidence(arrays=tried.arrays, images=tried.images)
         for judge in (verifier, verifier, bench.task.verifier()):
-            need(judge.judge(evidence) == tried.verdict, "A second look gave another verdict.")
+            require(judge.judge(evidence) == tried.verdict, "A second look gave another verdict.")
 
 
 def check_verdicts_are_fast(bench: Bench) -> None:
@@ -95,7 +96,7 @@ def check_verdicts_are_fast(bench: Bench) -> None:
         took_ms.append(1e3 * min(timeit.repeat(lambda evidence=evidence: verifier.judge(evidence), repeat=2, number=1)))
     p95_ms = float(np.percentile(took_ms, 95))
     bench.notes.append(f"a verdict takes {p95_ms:.1f} ms (p95)")
-    need(p95_ms <= BUDGET_MS, f"It took {p95_ms:.0f} ms.")
+    require(p95_ms <= BUDGET_MS, f"It took {p95_ms:.0f} ms.")
 
 
 def check_verdicts_agree_with_the_truth(bench: Bench) -> None:
@@ -106,7 +107,7 @@ def check_verdicts_agree_with_the_truth(bench: Bench) -> None:
     wrong = sum((item.verdict.kind == "success") != item.truth.success for item in tried)
     agreed = wilson(len(tried) - wrong, len(tried))
     bench.notes.append(f"verdicts agree with the truth {agreed.successes} of {agreed.n} times")
-    need(wrong <= 0.1 * len(tried), f"{wrong} of {len(tried)} verdicts were wrong.")
+    require(wrong <= 0.1 * len(tried), f"{wrong} of {len(tried)} verdicts were wrong.")
 
 
 def check_marks_follow_the_subtasks(bench: Bench) -> None:
@@ -119,21 +120,21 @@ def check_marks_follow_the_subtasks(bench: Bench) -> None:
     for tried in [*bench.shown, *bench.idle]:
         marks = bench.task.subtask_marks(tried.arrays.state)
         wanted = (len(tried.arrays.state), len(named))
-        need(marks.shape == wanted and marks.dtype == np.bool_, f"Marks are {marks.dtype} of {marks.shape}.")
-        need(not marks[0].any(), f"At its start, {marks[0].tolist()} of the subtasks are marked as done.")
+        require(marks.shape == wanted and marks.dtype == np.bool_, f"Marks are {marks.dtype} of {marks.shape}.")
+        require(not marks[0].any(), f"At its start, {marks[0].tolist()} of the subtasks are marked as done.")
         ended = bool(marks[:, -1].any())
-        need(ended or tried.verdict.kind != "success", f"A success never had {named[-1]}.")
-        need(not ended or tried in bench.shown, f"A robot that held still had {named[-1]}.")
+        require(ended or tried.verdict.kind != "success", f"A success never had {named[-1]}.")
+        require(not ended or tried in bench.shown, f"A robot that held still had {named[-1]}.")
 
 
 def check_expert_chunks(bench: Bench) -> None:
     """The demonstrating expert gives finite chunks (lanes, horizon, action_dim), and executes 1 to horizon of them."""
     expert = bench.task.expert(0)
-    need(1 <= expert.execute <= expert.horizon, f"It executes {expert.execute} of {expert.horizon}.")
+    require(1 <= expert.execute <= expert.horizon, f"It executes {expert.execute} of {expert.horizon}.")
     chunks = expert.act(_begun(bench, expert, 0), np.arange(2))
     wanted = (2, expert.horizon, bench.spec.action_dim)
-    need(chunks.shape == wanted, f"A chunk has the shape {chunks.shape}, not {wanted}.")
-    need(np.isfinite(chunks).all(), "A command is not finite.")
+    require(chunks.shape == wanted, f"A chunk has the shape {chunks.shape}, not {wanted}.")
+    require(np.isfinite(chunks).all(), "A command is not finite.")
 
 
 def check_expert_repeats(bench: Bench) -> None:
@@ -144,7 +145,7 @@ def check_expert_repeats(bench: Bench) -> None:
         seen = _begun(bench, expert, 11)
         rows = Observation(stamp_ns=seen.stamp_ns, state=seen.state[lanes])
         chunks.append(expert.act(rows, lanes)[0])
-    need(np.array_equal(chunks[0], chunks[1]), "The second time it decided otherwise.")
+    require(np.array_equal(chunks[0], chunks[1]), "The second time it decided otherwise.")
 
 
 def check_reset_reaches_the_start(bench: Bench) -> None:
@@ -164,17 +165,17 @@ def check_reset_reaches_the_start(bench: Bench) -> None:
     while going.any() and ticks < RESET_S * bench.spec.rate_hz:
         lanes = np.flatnonzero(going)
         commands, finished = skill.step(rig.observe().state[lanes], lanes)
-        need(np.isfinite(commands).all() and finished.shape == lanes.shape, f"A step gave {commands}, {finished}.")
+        require(np.isfinite(commands).all() and finished.shape == lanes.shape, f"A step gave {commands}, {finished}.")
         wish = np.broadcast_to(np.clip(0.0, *low_high), (3, bench.spec.action_dim)).astype(np.float32)
         wish[lanes] = commands
         going[lanes[finished]] = False
         rig.act(wish, going)
         ticks += 1
-    need(not going.any(), f"Lanes {np.flatnonzero(going).tolist()} did not finish in {RESET_S:.0f} s.")
+    require(not going.any(), f"Lanes {np.flatnonzero(going).tolist()} did not finish in {RESET_S:.0f} s.")
     states = rig.observe().state
     for lane, goal in enumerate(goals):
         achieved, near = bench.task.start_error(states[lane], goal)
-        need(near, f"Start {goal.values} was asked for, and {achieved} achieved.")
+        require(near, f"Start {goal.values} was asked for, and {achieved} achieved.")
     bench.notes.append(f"three resets by the robot took {ticks * bench.spec.period_s:.1f} s")
 
 
@@ -208,8 +209,8 @@ def check_gymnasium_tells_no_truth(bench: Bench) -> None:
         env.reset(seed=1)
         for _ in range(5):
             _, reward, over, late, info = env.step(np.zeros(bench.spec.action_dim, np.float32))
-            need((over or late) or (reward == 0.0 and not info), f"Amid the rollout it told {reward}, {info}.")
-            need(set(info) <= {"verdict", "confidence"}, f"The info holds {sorted(info)}.")
+            require((over or late) or (reward == 0.0 and not info), f"Amid the rollout it told {reward}, {info}.")
+            require(set(info) <= {"verdict", "confidence"}, f"The info holds {sorted(info)}.")
             if over or late:
                 return
     finally:

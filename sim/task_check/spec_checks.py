@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from enpire.conformance import require
 from enpire.types import Bounds, Split, TaskSpec
-from sim.task_check.bench import SECRET, Bench, need
+from sim.task_check.bench import SECRET, Bench
 
 SPLITS: tuple[Split, ...] = ("train", "holdout", "confirm")
 MANY = 100
@@ -17,31 +18,31 @@ def check_it_is_a_task(bench: Bench) -> None:
     """It is made without arguments, and has every member of the Task protocol, a spec and a verifier."""
     wanted = ("spec", "rig", "start", "reset_skill", "start_error", "verifier", "expert")
     missing = [name for name in wanted if not hasattr(bench.task, name)]
-    need(not missing, f"It lacks {', '.join(missing)}.")
+    require(not missing, f"It lacks {', '.join(missing)}.")
     spec: object = bench.spec
-    need(isinstance(spec, TaskSpec), f"`spec` is of type {type(spec).__name__}, not TaskSpec.")
+    require(isinstance(spec, TaskSpec), f"`spec` is of type {type(spec).__name__}, not TaskSpec.")
     verifier = bench.task.verifier()
     missing = [name for name in ("digest", "needs_images", "finished", "judge") if not hasattr(verifier, name)]
-    need(not missing, f"`verifier()` gives {type(verifier).__name__}, which lacks {', '.join(missing)}.")
+    require(not missing, f"`verifier()` gives {type(verifier).__name__}, which lacks {', '.join(missing)}.")
 
 
 def check_name(bench: Bench) -> None:
     """The name is lower-case letters, digits and underscores, so that it can be a file and a word of a command."""
     name = bench.spec.name
-    need(name.isidentifier() and name == name.lower(), f"The name is {name!r}.")
+    require(name.isidentifier() and name == name.lower(), f"The name is {name!r}.")
 
 
 def check_instruction(bench: Bench) -> None:
     """The instruction says in words what to do: at least two words, at most 300 letters."""
     said = bench.spec.instruction
-    need(len(said.split()) >= 2 and len(said) <= 300, f"The instruction is {said!r}.")
+    require(len(said.split()) >= 2 and len(said) <= 300, f"The instruction is {said!r}.")
 
 
 def check_rate_and_limit(bench: Bench) -> None:
     """The rate lies in 1 to 1000 Hz, and a rollout ends after at least one period and at most an hour."""
     spec = bench.spec
-    need(1 <= spec.rate_hz <= 1000, f"The rate is {spec.rate_hz} Hz.")
-    need(
+    require(1 <= spec.rate_hz <= 1000, f"The rate is {spec.rate_hz} Hz.")
+    require(
         spec.limit_ticks >= 1 and spec.limit_ticks * spec.period_s <= 3600, f"The limit is {spec.limit_ticks} periods."
     )
 
@@ -59,7 +60,7 @@ def check_action_bounds(bench: Bench) -> None:
 def check_units(bench: Bench) -> None:
     """Every number of state and action has a unit ("1" for none)."""
     bare = [item.name for item in (*bench.spec.state, *bench.spec.action) if not item.unit]
-    need(not bare, f"These have none: {', '.join(bare)}.")
+    require(not bare, f"These have none: {', '.join(bare)}.")
 
 
 def check_names_are_unique(bench: Bench) -> None:
@@ -70,12 +71,12 @@ def check_names_are_unique(bench: Bench) -> None:
         "start_names": list(spec.start_names), "cameras": list(spec.cameras), "subtasks": list(spec.subtasks),
     }  # fmt: skip
     for where, names in lists.items():
-        need(len(set(names)) == len(names) and all(names), f"{where}: {', '.join(names)}.")
+        require(len(set(names)) == len(names) and all(names), f"{where}: {', '.join(names)}.")
 
 
 def check_spec_is_constant(bench: Bench) -> None:
     """Two tasks made one after the other have the same spec: it is a contract, not a draw."""
-    need(bench.make().spec == bench.spec, "A second task has another spec.")
+    require(bench.make().spec == bench.spec, "A second task has another spec.")
 
 
 def check_starts_are_deterministic(bench: Bench) -> None:
@@ -84,14 +85,14 @@ def check_starts_are_deterministic(bench: Bench) -> None:
     for split in SPLITS:
         for index in range(10):
             same = bench.task.start(split, index, SECRET) == other.start(split, index, SECRET)
-            need(same, f"{split} start {index} differs the second time.")
+            require(same, f"{split} start {index} differs the second time.")
 
 
 def check_starts_say_what_they_are(bench: Bench) -> None:
     """A start carries its own split and index."""
     for split in SPLITS:
         start = bench.task.start(split, 7, SECRET)
-        need((start.split, start.index) == (split, 7), f"{split} start 7 says {start.split} {start.index}.")
+        require((start.split, start.index) == (split, 7), f"{split} start 7 says {start.split} {start.index}.")
 
 
 def check_start_values(bench: Bench) -> None:
@@ -100,13 +101,13 @@ def check_start_values(bench: Bench) -> None:
         for index in range(10):
             values = bench.task.start(split, index, SECRET).values
             fits = len(values) == len(bench.spec.start_names) and all(math.isfinite(value) for value in values)
-            need(fits, f"{split} start {index} is {values} for {bench.spec.start_names}.")
+            require(fits, f"{split} start {index} is {values} for {bench.spec.start_names}.")
 
 
 def check_train_starts_are_public(bench: Bench) -> None:
     """Train starts do not depend on the secret, so that anybody can train on them."""
     same = all(bench.task.start("train", i, b"") == bench.task.start("train", i, SECRET) for i in range(10))
-    need(same, "A train start changes with the secret.")
+    require(same, "A train start changes with the secret.")
 
 
 def check_holdout_hangs_on_the_secret(bench: Bench) -> None:
@@ -126,28 +127,28 @@ def check_splits_are_disjoint(bench: Bench) -> None:
         for index in range(MANY):
             start = bench.task.start(split, index, SECRET)
             owner = seen.setdefault((start.values, start.seed), split)
-            need(owner == split, f"{split} start {index} is one of {owner}, too.")
+            require(owner == split, f"{split} start {index} is one of {owner}, too.")
 
 
 def check_starts_vary(bench: Bench) -> None:
     """Another index is another start, with a seed of its own."""
     starts = [bench.task.start("train", index, b"") for index in range(MANY)]
-    need(len({start.seed for start in starts}) == MANY, "Two of the first hundred train starts have one seed.")
+    require(len({start.seed for start in starts}) == MANY, "Two of the first hundred train starts have one seed.")
     if bench.spec.start_names:
-        need(len({start.values for start in starts}) > MANY // 2, "Most train starts have the same values.")
+        require(len({start.values for start in starts}) > MANY // 2, "Most train starts have the same values.")
 
 
 def _hangs_on_secret(bench: Bench, split: Split) -> None:
     pairs = [(bench.task.start(split, i, SECRET), bench.task.start(split, i, SECRET[::-1])) for i in range(10)]
     same = [one.index for one, other in pairs if (one.values, one.seed) == (other.values, other.seed)]
-    need(not same, f"{split} starts {same} are the same with another secret: pass it to the draw (`sim.starts`).")
+    require(not same, f"{split} starts {same} are the same with another secret: pass it to the draw (`sim.starts`).")
 
 
 def _bounds(listed: Sequence[Bounds], what: str) -> None:
-    need(listed, f"The {what} has no numbers.")
+    require(listed, f"The {what} has no numbers.")
     for item in listed:
         sane = math.isfinite(item.low) and math.isfinite(item.high) and item.low < item.high
-        need(sane, f"{item.name} lies in [{item.low}, {item.high}].")
+        require(sane, f"{item.name} lies in [{item.low}, {item.high}].")
 
 
 CHECKS = (

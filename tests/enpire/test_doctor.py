@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from enpire import doctor
-from enpire.doctor import FAIL, OK, WARN, Finding
+from enpire.doctor import FAIL, OK, WARN, MachineCheck
 from enpire.errors import UsageError
-from enpire.queries.texts import findings
+from enpire.queries.texts import machine_checks
 
 
 def test_every_line_that_is_not_ok_names_its_fix(tmp_path: Path) -> None:
@@ -36,10 +36,10 @@ def test_the_python_of_the_tests_is_right_and_others_are_not() -> None:
 
 def test_a_missing_extra_names_its_package_and_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "EXTRAS", {"base": ("all", ("numpy",)), "sim": ("stations", ("no-such-package",))})
-    finding = doctor.extra("sim")
-    assert finding.level == WARN
-    assert "no-such-package" in finding.found
-    assert finding.fix == "pip install 'enpire[sim]'"
+    check = doctor.extra("sim")
+    assert check.level == WARN
+    assert "no-such-package" in check.found
+    assert check.fix == "pip install 'enpire[sim]'"
     assert doctor.extra("base").found.startswith("numpy ")
 
 
@@ -81,21 +81,24 @@ def test_one_core_is_a_warning() -> None:
 
 
 def test_lines_are_aligned_with_the_fix_below() -> None:
-    text = findings(
-        [Finding(level=OK, subject="a", found="b"), Finding(level=FAIL, subject="c", found="d", fix="type this")]
+    text = machine_checks(
+        [
+            MachineCheck(level=OK, subject="a", found="b"),
+            MachineCheck(level=FAIL, subject="c", found="d", fix="type this"),
+        ]
     )
     assert text.splitlines()[1].startswith("FAIL  c")
     assert text.splitlines()[2].endswith("fix: type this")
 
 
 def test_what_must_be_fixed_stops_a_run_and_warnings_do_not(tmp_path: Path) -> None:
-    fine = Finding(level=WARN, subject="bwrap", found="not found", fix="install it")
+    fine = MachineCheck(level=WARN, subject="bwrap", found="not found", fix="install it")
     doctor.require_ready([fine])
     with pytest.raises(UsageError, match=r"disk: 0.1 GB free .*\(fix: free some space"):
         doctor.require_ready([fine, doctor.disk(tmp_path, 10**8)])
 
 
 def test_a_stop_is_measured_through_a_guard() -> None:
-    finding = doctor.stopping(trials=3)
-    assert finding.level in (OK, WARN)
-    assert "3 stops of a fake arm" in finding.found, finding.found
+    check = doctor.stopping(trials=3)
+    assert check.level in (OK, WARN)
+    assert "3 stops of a fake arm" in check.found, check.found

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from enpire.conformance import ConformanceReport
 from enpire.interfaces import Rig
 from enpire.types import Bounds, FloatArray, MaskArray, Observation
 from robot_drivers import fake_robot
-from robot_drivers.conformance import CHECKS, Report, check, guarded_subject, starts_of
-from robot_drivers.conformance_bench import Subject
+from robot_drivers.conformance import CHECKS, check, guarded_robot, starts_of
+from robot_drivers.conformance_bench import RobotUnderTest
 from robot_drivers.fake_robot import FAKE_SPEC, FakeRig, FakeRobot
 from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.guarded_rig import GuardedRig
@@ -20,16 +21,16 @@ from robot_drivers.safety import Envelope
 from robot_drivers.single_lane import SingleLane
 
 
-def assert_conforms(report: Report) -> None:
+def assert_conforms(report: ConformanceReport) -> None:
     failed = [line for line in report.lines() if line.startswith("FAIL")]
     assert not failed, "\n".join(failed)
-    assert report.summary.startswith(f"Your robot passes {report.passed} of {report.applied} checks")
+    assert report.summary.startswith(f"{report.subject} passes {report.passed} of {report.applied} checks")
     assert report.applied >= 30
-    assert "p99" in report.timing
+    assert any("p99" in note for note in report.notes)
 
 
-def lockstep(open_it: Callable[[], Rig]) -> Subject:
-    return Subject(open=open_it, start=starts_of(FAKE_SPEC), realtime=False)
+def lockstep(open_it: Callable[[], Rig]) -> RobotUnderTest:
+    return RobotUnderTest(name="the arm", open=open_it, start=starts_of(FAKE_SPEC), realtime=False)
 
 
 def test_there_are_at_least_thirty_named_checks():
@@ -55,7 +56,7 @@ def test_a_robot_in_real_time_conforms():
     def opened() -> GuardedRig:
         return GuardedRig(SingleLane(Quick()), Envelope(spec))
 
-    assert_conforms(check(Subject(open=opened, start=starts_of(spec), realtime=True)))
+    assert_conforms(check(RobotUnderTest(name="the arm", open=opened, start=starts_of(spec), realtime=True)))
 
 
 @pytest.mark.slow
@@ -63,7 +64,7 @@ def test_a_simulation_behind_its_guard_conforms(tmp_path):
     settings = GuardSettings(
         driver="fake", folder=tmp_path, lanes=2, pace="fast", person_to_resume=False, watchdog_s=20.0
     )
-    assert_conforms(check(replace(guarded_subject(settings, FAKE_SPEC), realtime=False)))
+    assert_conforms(check(replace(guarded_robot(settings, FAKE_SPEC), realtime=False)))
 
 
 class NoEnvelope(FakeRig):
@@ -114,10 +115,10 @@ class Leaky(FakeRig):
 )
 def test_a_bad_robot_is_told_what_is_wrong(make, must_fail):
     report = check(lockstep(make))
-    failed = {finding.name for finding in report.findings if finding.result == "failed"}
+    failed = {failure.name for failure in report.failures}
     assert must_fail <= failed
     assert not report.conforms
-    assert all(finding.detail.startswith("-> ") for finding in report.findings if finding.result == "failed")
+    assert all(failure.detail.startswith("-> ") for failure in report.failures)
 
 
 def test_pin_insertion_in_mujoco_conforms():
@@ -126,7 +127,10 @@ def test_pin_insertion_in_mujoco_conforms():
     from sim.tasks.pin_insertion import PinInsertion
 
     task = PinInsertion()
-    subject = Subject(
-        open=lambda: open_rig(task, 2, 0, {}), start=lambda index: task.start("train", index, b""), realtime=False
+    subject = RobotUnderTest(
+        name="the arm",
+        open=lambda: open_rig(task, 2, 0, {}),
+        start=lambda index: task.start("train", index, b""),
+        realtime=False,
     )
     assert_conforms(check(subject))

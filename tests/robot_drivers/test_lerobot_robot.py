@@ -14,7 +14,7 @@ from enpire.types import Bounds, Start, TaskSpec
 pytest.importorskip("lerobot")
 
 from robot_drivers.conformance import check, starts_of
-from robot_drivers.conformance_bench import Subject
+from robot_drivers.conformance_bench import RobotUnderTest
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.lerobot_robot import LeRobotRobot, open_rig
 from robot_drivers.safety import Envelope
@@ -50,7 +50,9 @@ def rig_of(robot: FakeBusRobot) -> GuardedRig:
 
 
 def test_it_conforms(tmp_path):
-    subject = Subject(open=lambda: rig_of(FakeBusRobot(config(tmp_path))), start=starts_of(SPEC), realtime=True)
+    subject = RobotUnderTest(
+        name="the arm", open=lambda: rig_of(FakeBusRobot(config(tmp_path))), start=starts_of(SPEC), realtime=True
+    )
     report = check(subject)
     assert report.conforms, "\n".join(report.lines())
 

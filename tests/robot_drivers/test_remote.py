@@ -24,7 +24,7 @@ from enpire.wire.curve_keys import enroll, server_keys
 from enpire.wire.rpc import Line, decode, encode
 from robot_drivers import fake_robot, mujoco_robot
 from robot_drivers.conformance import check, starts_of
-from robot_drivers.conformance_bench import Subject
+from robot_drivers.conformance_bench import RobotUnderTest
 from robot_drivers.fake_robot import FAKE_SPEC
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.remote import RemoteRig, open_rig
@@ -80,8 +80,11 @@ def serving(
 
 def test_a_remote_rig_conforms():
     with serving() as server:
-        subject = Subject(
-            open=lambda: open_rig(None, 2, 0, patient(server)), start=starts_of(FAKE_SPEC), realtime=False
+        subject = RobotUnderTest(
+            name="the arm",
+            open=lambda: open_rig(None, 2, 0, patient(server)),
+            start=starts_of(FAKE_SPEC),
+            realtime=False,
         )
         report = check(subject)
         assert report.conforms, "\n".join(report.lines())
@@ -90,7 +93,8 @@ def test_a_remote_rig_conforms():
 def test_a_simulation_in_mujoco_conforms_behind_zeromq():
     task = PinInsertion()
     with serving(task=task) as server:
-        subject = Subject(
+        subject = RobotUnderTest(
+            name="the arm",
             open=lambda: open_rig(task, 2, 0, patient(server)),
             start=lambda index: task.start("train", index, b""),
             realtime=False,

@@ -9,7 +9,7 @@ import pytest
 
 from enpire.interfaces import Rig
 from robot_drivers.conformance import check, check_file, starts_of
-from robot_drivers.conformance_bench import Subject
+from robot_drivers.conformance_bench import RobotUnderTest
 from robot_drivers.driver_file import load_robot
 from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.guarded_rig import GuardedRig
@@ -38,7 +38,7 @@ def test_the_robot_of_the_tutorial_conforms(driver):
         return GuardedRig(SingleLane(robot), Envelope(robot.spec))
 
     spec = load_robot(driver, {}).spec
-    report = check(Subject(open=opened, start=starts_of(spec), realtime=True))
+    report = check(RobotUnderTest(name="the arm", open=opened, start=starts_of(spec), realtime=True))
     assert report.conforms, "\n".join(report.lines())
 
 

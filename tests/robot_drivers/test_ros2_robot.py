@@ -17,7 +17,7 @@ import pytest
 
 from enpire.errors import RobotProblem, UsageError
 from robot_drivers.conformance import check, starts_of
-from robot_drivers.conformance_bench import Subject
+from robot_drivers.conformance_bench import RobotUnderTest
 from robot_drivers.dds_face import joints_by_unit
 from robot_drivers.driver_file import load_robot
 from robot_drivers.fake_robot import FAKE_SPEC
@@ -123,7 +123,9 @@ def opened(settings: Ros2Settings) -> GuardedRig:
 
 def test_a_robot_that_speaks_only_dds_conforms(settings):
     """Over cyclonedds; over rclpy where a ROS 2 is sourced."""
-    report = check(Subject(open=lambda: opened(settings), start=starts_of(FAKE_SPEC), realtime=True))
+    report = check(
+        RobotUnderTest(name="the arm", open=lambda: opened(settings), start=starts_of(FAKE_SPEC), realtime=True)
+    )
     assert report.conforms, "\n".join(report.lines())
 
 
@@ -139,7 +141,7 @@ def test_a_simulation_in_mujoco_conforms_behind_dds(tmp_path, domain):
         return GuardedRig(SingleLane(Ros2Robot(robot.spec, settings)), Envelope(robot.spec))
 
     with shown(driver, domain):
-        report = check(Subject(open=opened, start=starts_of(robot.spec), realtime=True))
+        report = check(RobotUnderTest(name="the arm", open=opened, start=starts_of(robot.spec), realtime=True))
     assert report.conforms, "\n".join(report.lines())
     assert report.applied >= 30
 
@@ -201,5 +203,7 @@ def test_types_have_the_names_that_ros_gives_them():
 @pytest.mark.ros
 def test_over_rclpy_it_conforms_too(settings):
     pytest.importorskip("rclpy", reason="no ROS 2 is sourced; over cyclonedds the same topics are tested above")
-    report = check(Subject(open=lambda: opened(settings), start=starts_of(FAKE_SPEC), realtime=True))
+    report = check(
+        RobotUnderTest(name="the arm", open=lambda: opened(settings), start=starts_of(FAKE_SPEC), realtime=True)
+    )
     assert report.conforms, "\n".join(report.lines())

@@ -232,9 +232,9 @@ def test_tasks_are_listed() -> None:
 
 def test_the_doctor_answers_in_json() -> None:
     result = enpire("doctor", "--json")
-    findings = json.loads(result.stdout)
-    assert result.exit_code == int(any(item["level"] == "FAIL" for item in findings))
-    assert {"level", "subject", "found", "fix"} == set(findings[0])
+    checks = json.loads(result.stdout)
+    assert result.exit_code == int(any(item["level"] == "FAIL" for item in checks))
+    assert {"level", "subject", "found", "fix"} == set(checks[0])
 
 
 def test_help_names_every_verb_and_hides_the_learner() -> None:

@@ -63,11 +63,11 @@ def test_a_broken_task_fails_with_the_reason() -> None:
     assert "FAIL expert_succeeds" in done.output
 
 
-def test_findings_as_json() -> None:
+def test_check_results_as_json() -> None:
     done = CliRunner().invoke(app, ["task", "check", REACH, "--json"])
     [report] = json.loads(done.output)
-    assert report["task"] == REACH
-    assert {finding["result"] for finding in report["findings"]} == {"passed", "does not apply"}
+    assert report["subject"] == REACH
+    assert {item["result"] for item in report["results"]} == {"passed", "does not apply"}
 
 
 def test_a_verifier_agrees_with_a_classifier_or_with_nobody() -> None:

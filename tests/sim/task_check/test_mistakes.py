@@ -101,7 +101,7 @@ class Viewless(Reach):
 
 
 def failures(make: Callable[[], Task]) -> Mapping[str, str]:
-    return {found.name: found.detail for found in check_made("broken", make).findings if found.result == "failed"}
+    return {failure.name: failure.detail for failure in check_made("broken", make).failures}
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,12 @@ def test_a_mistake_is_told_with_what_is_allowed_or_its_line(make: Callable[[], T
 
 
 def test_a_camera_without_a_picture_is_a_fault_of_the_rig_where_the_machine_makes_pictures() -> None:
-    found = {finding.name: finding for finding in check_made("viewless", Viewless).findings}["cameras"]
+    found = {item.name: item for item in check_made("viewless", Viewless).results}["cameras"]
     assert found.result == ("does not apply" if cameras.why() else "failed")
     assert ("this machine" if cameras.why() else "no picture of top, which the spec names") in found.detail
 
 
-def test_a_broken_installed_task_is_a_finding_and_the_others_are_checked(
+def test_a_broken_installed_task_is_a_failed_check_and_the_others_are_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = tmp_path / "labs-1.0.dist-info"

@@ -36,7 +36,7 @@ LONG = {"bag_packing": (pytest.mark.slow, pytest.mark.timeout(600))}
 @pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in plugins.BUILT_IN["tasks"]])
 def test_shipped_tasks_pass_within_half_a_minute(name: str) -> None:
     report = check_task(name)
-    assert report.conforms, [finding.line for finding in report.findings if finding.result == "failed"]
+    assert report.conforms, [failure.line for failure in report.failures]
     assert report.applied >= 50
     assert f"passes {report.passed} of {report.applied} checks" in report.summary
     assert 0.0 < report.took_s < 30.0
@@ -45,10 +45,10 @@ def test_shipped_tasks_pass_within_half_a_minute(name: str) -> None:
 
 def test_a_third_partys_task_passes_by_its_full_name() -> None:
     said: list[str] = []
-    report = check_task("tests.sim.task_check.reach:Reach", lambda finding: said.append(finding.line))
-    assert report.conforms, [finding.line for finding in report.findings if finding.result == "failed"]
+    report = check_task("tests.sim.task_check.reach:Reach", lambda result: said.append(result.line))
+    assert report.conforms, [failure.line for failure in report.failures]
     assert len(said) == len(CHECKS)
-    assert [finding.name for finding in report.findings if finding.result == "does not apply"] == [
+    assert [item.name for item in report.results if item.result == "does not apply"] == [
         "cameras",
         "marks_follow_the_subtasks",
     ]
@@ -308,7 +308,7 @@ class Argumentative(Reach):
 )  # fmt: skip
 def test_what_is_broken_is_named(make: Callable[[], Task], failing: set[str]) -> None:
     report = check_made("broken", make)
-    failed = {finding.name: finding for finding in report.findings if finding.result == "failed"}
+    failed = {failure.name: failure for failure in report.failures}
     assert failing <= set(failed)
     assert not report.conforms
-    assert all(finding.detail.startswith("->") for finding in failed.values())
+    assert all(failure.detail.startswith("->") for failure in failed.values())

@@ -182,7 +182,7 @@ def test_a_pressed_card_is_home_even_where_the_camera_doubts_its_tilt(gpu: GpuIn
 @pytest.mark.slow
 def test_it_keeps_the_contract_of_tasks() -> None:
     report = check_made("gpu_insertion", GpuInsertion)
-    assert report.conforms, [finding.line for finding in report.findings if finding.result == "failed"]
+    assert report.conforms, [failure.line for failure in report.failures]
 
 
 def test_a_lane_is_the_same_alone_and_beside_others_bit_for_bit(gpu: GpuInsertion) -> None:

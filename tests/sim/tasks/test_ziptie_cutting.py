@@ -271,4 +271,4 @@ def test_the_robot_picks_up_a_cutter_that_lies_on_either_of_its_sides(ziptie: Zi
 @pytest.mark.slow
 def test_it_keeps_the_contract_of_tasks() -> None:
     report = check_made("ziptie_cutting", ZiptieCutting)
-    assert report.conforms, [finding.line for finding in report.findings if finding.result == "failed"]
+    assert report.conforms, [failure.line for failure in report.failures]
