@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import cast
 
-from agent_loop.desk import Desk
+from agent_loop.lab_client import LabClient
 from enpire.campaign.experiments import Experiment, Ideas
 from enpire.files import canonical, plain
 from enpire.queries import campaigns
@@ -30,10 +30,10 @@ SUMMARY = 400
 """Characters of what a lane said when it finished."""
 
 
-def brief(desk: Desk) -> dict[str, object]:
+def brief(client: LabClient) -> dict[str, object]:
     """The brief of a lane now."""
-    ideas, view = desk.ideas(), desk.campaign()
-    recipe = desk.recipe(ideas)
+    ideas, view = client.ideas(), client.campaign()
+    recipe = client.recipe(ideas)
     told: dict[str, object] = {
         "rules": RULES,
         "campaign": {
@@ -44,7 +44,7 @@ def brief(desk: Desk) -> dict[str, object]:
             "state": view.state,
             "paused_why": view.paused_why,
         },
-        "lane": desk.sender.lane,
+        "lane": client.sender.lane,
         "champion": _rate(view.champion),
         "base": _rate(view.base),
         "recipe": {**recipe.mapping(), "hash": recipe.hash},
@@ -53,9 +53,9 @@ def brief(desk: Desk) -> dict[str, object]:
         "rounds": [_round(item) for item in cast("list[Mapping[str, object]]", plain(view.rounds))[-ROUNDS:]],
         "experiments": [card(item) for item in list(ideas.experiments.values())[-CARDS:]],
         "findings": [plain(item) for item in ideas.findings[-FINDINGS:]],
-        "failures_to_look_at": failures(desk),
+        "failures_to_look_at": failures(client),
         "lanes_that_finished": {lane: how[:SUMMARY] for lane, how in ideas.finished.items()},
-        "left": left(desk, view, ideas),
+        "left": left(client, view, ideas),
     }
     return fitted(told)
 
@@ -89,10 +89,10 @@ def card(experiment: Experiment) -> dict[str, object]:
     return {"experiment_id": shown.pop("id"), **told, **shown, "settings": settings}
 
 
-def failures(desk: Desk) -> list[dict[str, object]]:
+def failures(client: LabClient) -> list[dict[str, object]]:
     """The newest failures on training starts."""
-    with campaigns.open_records(desk.home) as records:
-        page = Page(campaign_id=desk.sender.campaign_id, purpose="collect", outcome="failure", limit=FAILURES)
+    with campaigns.open_records(client.home) as records:
+        page = Page(campaign_id=client.sender.campaign_id, purpose="collect", outcome="failure", limit=FAILURES)
         rows = records.reading.episodes(page)
     return [
         {"episode_id": row.order.order_id, "round": row.order.round, "ticks": row.episode.ticks if row.episode else 0}
@@ -101,16 +101,16 @@ def failures(desk: Desk) -> list[dict[str, object]]:
     ]
 
 
-def left(desk: Desk, view: CampaignView, ideas: Ideas) -> dict[str, object]:
+def left(client: LabClient, view: CampaignView, ideas: Ideas) -> dict[str, object]:
     """What may still be spent; None where there is no limit."""
-    budget = mapping(mapping(desk.started(), "campaign"), "budget")
+    budget = mapping(mapping(client.started(), "campaign"), "budget")
     wall_s, robot_s = number(budget, "wall_s"), number(budget, "robot_s")
     spent = max((item.round for item in view.rounds), default=0)
     return {
         "rounds": max(0, int(number(budget, "rounds")) - spent),
         "wall_s": round(max(0.0, wall_s - view.wall_s)) if wall_s else None,
         "robot_s": round(max(0.0, robot_s - 3600 * view.robot_h)) if robot_s else None,
-        "tokens_spent_by_this_lane": ideas.tokens.get(desk.sender.lane, 0),
+        "tokens_spent_by_this_lane": ideas.tokens.get(client.sender.lane, 0),
     }
 
 

@@ -16,7 +16,7 @@ from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 
 from agent_loop import tools
-from agent_loop.desk import Desk
+from agent_loop.lab_client import LabClient
 from enpire import __version__
 from enpire.errors import EnpireError
 from enpire.queries import campaigns
@@ -39,7 +39,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def open_desk(home: Path, campaign: str = "", lane: str = "mcp", author: str = "mcp") -> Desk:
+def open_client(home: Path, campaign: str = "", lane: str = "mcp", author: str = "mcp") -> LabClient:
     """A lane in a campaign of this home, the latest when none is named.
 
     Raises:
@@ -47,10 +47,10 @@ def open_desk(home: Path, campaign: str = "", lane: str = "mcp", author: str = "
     """
     with campaigns.open_records(home) as records:
         campaign_id = campaigns.find_campaign(records, campaign)
-    return Desk(home, Sender(campaign_id=campaign_id, author=author, lane=lane))
+    return LabClient(home, Sender(campaign_id=campaign_id, author=author, lane=lane))
 
 
-def tool_server(desk: Desk) -> Server[Any]:
+def tool_server(client: LabClient) -> Server[Any]:
     """The MCP server of one lane."""
 
     async def list_tools(
@@ -61,33 +61,33 @@ def tool_server(desk: Desk) -> Server[Any]:
     async def call_tool(
         context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        return await anyio.to_thread.run_sync(_called, desk, params.name, params.arguments or {})
+        return await anyio.to_thread.run_sync(_called, client, params.name, params.arguments or {})
 
     return Server(
         "enpire", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
     )  # fmt: skip
 
 
-def serve_stdio(desk: Desk) -> None:
+def serve_stdio(client: LabClient) -> None:
     """Serve one client on stdin and stdout until it hangs up."""
 
     async def run() -> None:
-        server = tool_server(desk)
+        server = tool_server(client)
         async with stdio_server() as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
 
     anyio.run(run)
 
 
-def http_app(desk: Desk, token: str) -> App:
+def http_app(client: LabClient, token: str) -> App:
     """The server as an ASGI app under /mcp; a request without the token is answered 401 before anything is read."""
-    app = tool_server(desk).streamable_http_app(max_request_body_size=LARGEST_REQUEST)
+    app = tool_server(client).streamable_http_app(max_request_body_size=LARGEST_REQUEST)
     return guarded(cast("App", app), token)
 
 
-def serve_http(desk: Desk, host: str, port: int, token: str) -> None:
+def serve_http(client: LabClient, host: str, port: int, token: str) -> None:
     """Serve over HTTP until interrupted."""
-    uvicorn.run(http_app(desk, token), host=host, port=port, log_level="warning", ws="none")
+    uvicorn.run(http_app(client, token), host=host, port=port, log_level="warning", ws="none")
 
 
 def guarded(app: App, token: str) -> App:
@@ -117,9 +117,9 @@ def _described(tool: tools.Tool) -> types.Tool:
     )  # fmt: skip
 
 
-def _called(desk: Desk, name: str, arguments: Mapping[str, object]) -> types.CallToolResult:
+def _called(client: LabClient, name: str, arguments: Mapping[str, object]) -> types.CallToolResult:
     try:
-        answer = tools.call(desk, name, arguments)
+        answer = tools.call(client, name, arguments)
     except EnpireError as problem:
         return types.CallToolResult(content=[types.TextContent(text=str(problem))], is_error=True)
     pictures = cast("list[Mapping[str, str]]", answer.get("pictures", []))

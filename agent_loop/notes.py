@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_loop.desk import Desk
+from agent_loop.lab_client import LabClient
 from enpire.errors import UsageError
 from enpire.home import Home
 from enpire.queries import campaigns
@@ -50,11 +50,11 @@ def ranked(texts: Sequence[str], words: str, most: int) -> list[int]:
         return [int(row[0]) for row in found]
 
 
-def findings(desk: Desk, words: str, about: str, lane: str) -> list[dict[str, object]]:
+def findings(client: LabClient, words: str, about: str, lane: str) -> list[dict[str, object]]:
     """Findings of this home's campaigns of the same task, the newest campaign first; those that fit, at most MOST."""
-    with campaigns.open_records(desk.home) as records:
+    with campaigns.open_records(client.home) as records:
         lines = campaigns.campaigns(records)
-        task = next(line.task for line in lines if line.id == desk.sender.campaign_id)
+        task = next(line.task for line in lines if line.id == client.sender.campaign_id)
         events = [
             {"campaign": line.id, **event.body}
             for line in lines if line.task == task

@@ -28,8 +28,8 @@ from agent_loop.arguments import (
     Words,
     object_schema,
 )
-from agent_loop.desk import Desk
-from agent_loop.shown_episode import shown_episode
+from agent_loop.episode_summary import episode_summary
+from agent_loop.lab_client import LabClient
 from enpire.campaign.experiments import Ideas
 from enpire.errors import UnknownName, UsageError
 from enpire.files import parse, plain
@@ -46,7 +46,7 @@ class Tool:
     says: str
     """What it does, for whoever chooses among tools."""
     arguments: type
-    run: Callable[[Desk, Any], dict[str, object]]
+    run: Callable[[LabClient, Any], dict[str, object]]
     writes: bool
 
     def schema(self) -> dict[str, object]:
@@ -54,7 +54,7 @@ class Tool:
         return object_schema(self.arguments)
 
 
-def call(desk: Desk, name: str, arguments: Mapping[str, object]) -> dict[str, object]:
+def call(client: LabClient, name: str, arguments: Mapping[str, object]) -> dict[str, object]:
     """Call a tool by name, as one lane.
 
     Raises:
@@ -63,14 +63,14 @@ def call(desk: Desk, name: str, arguments: Mapping[str, object]) -> dict[str, ob
     tool = BY_NAME.get(name)
     if tool is None:
         raise UnknownName(f"There is no tool {name!r}; there are: {', '.join(BY_NAME)}.")
-    return tool.run(desk, parse(tool.arguments, arguments, f"The call of {name}"))
+    return tool.run(client, parse(tool.arguments, arguments, f"The call of {name}"))
 
 
-def in_process(desk: Desk) -> Mapping[str, Callable[..., dict[str, object]]]:
+def in_process(client: LabClient) -> Mapping[str, Callable[..., dict[str, object]]]:
     """The tools as plain functions with keyword arguments."""
 
     def bound(tool_name: str, /, **arguments: object) -> dict[str, object]:
-        return call(desk, tool_name, arguments)
+        return call(client, tool_name, arguments)
 
     return {tool.name: partial(bound, tool.name) for tool in TOOLS}
 
@@ -80,15 +80,15 @@ def anthropic_schemas() -> list[dict[str, object]]:
     return [{"name": tool.name, "description": tool.says, "input_schema": tool.schema()} for tool in TOOLS]
 
 
-def _get_brief(desk: Desk, _: Nothing) -> dict[str, object]:
-    told = briefs.brief(desk)
+def _get_brief(client: LabClient, _: Nothing) -> dict[str, object]:
+    told = briefs.brief(client)
     sha256, size = briefs.digest(told)
-    recorded = desk.tell("brief", {"sha256": sha256, "size": size})
+    recorded = client.tell("brief", {"sha256": sha256, "size": size})
     return {**told, "sha256": sha256, "recorded": recorded}
 
 
-def _list_experiments(desk: Desk, _: Nothing) -> dict[str, object]:
-    ideas = desk.ideas()
+def _list_experiments(client: LabClient, _: Nothing) -> dict[str, object]:
+    ideas = client.ideas()
     return {
         "hypotheses": [plain(item) for item in ideas.ideas.values()],
         "experiments": [briefs.card(item) for item in ideas.experiments.values()],
@@ -96,8 +96,8 @@ def _list_experiments(desk: Desk, _: Nothing) -> dict[str, object]:
     }
 
 
-def _get_experiment(desk: Desk, which: ExperimentName) -> dict[str, object]:
-    ideas = desk.ideas()
+def _get_experiment(client: LabClient, which: ExperimentName) -> dict[str, object]:
+    ideas = client.ideas()
     experiment = ideas.experiments.get(which.experiment_id)
     if experiment is None:
         raise UnknownName(f"There is no experiment {which.experiment_id!r}; list_experiments names those there are.")
@@ -109,14 +109,14 @@ def _get_experiment(desk: Desk, which: ExperimentName) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _get_episode(desk: Desk, which: EpisodeName) -> dict[str, object]:
-    return shown_episode(desk, which.episode_id)
+def _get_episode(client: LabClient, which: EpisodeName) -> dict[str, object]:
+    return episode_summary(client, which.episode_id)
 
 
-def _get_diff(desk: Desk, which: Comparison) -> dict[str, object]:
-    ideas = desk.ideas()
+def _get_diff(client: LabClient, which: Comparison) -> dict[str, object]:
+    ideas = client.ideas()
     if which.against in ("", "in_force"):
-        other = desk.recipe(ideas) if which.against else ideas.declared
+        other = client.recipe(ideas) if which.against else ideas.declared
         before = dict(other.settings) if other else {}
     else:
         before = _settings(ideas, which.against)
@@ -141,52 +141,52 @@ def _settings(ideas: Ideas, experiment_id: str) -> dict[str, object]:
     return dict(mapping(experiment.recipe, "settings"))
 
 
-def _query_findings(desk: Desk, wanted: FindingsWanted) -> dict[str, object]:
-    return {"findings": notes.findings(desk, wanted.words, wanted.about, wanted.lane)}
+def _query_findings(client: LabClient, wanted: FindingsWanted) -> dict[str, object]:
+    return {"findings": notes.findings(client, wanted.words, wanted.about, wanted.lane)}
 
 
-def _search_notes(desk: Desk, wanted: Words) -> dict[str, object]:
-    return {"passages": [plain(item) for item in notes.passages(Home(desk.home), wanted.words)]}
+def _search_notes(client: LabClient, wanted: Words) -> dict[str, object]:
+    return {"passages": [plain(item) for item in notes.passages(Home(client.home), wanted.words)]}
 
 
-def _finish(desk: Desk, farewell: Farewell) -> dict[str, object]:
-    event = desk.wish("finish", {"text": farewell.summary})
+def _finish(client: LabClient, farewell: Farewell) -> dict[str, object]:
+    event = client.wish("finish", {"text": farewell.summary})
     return {"noted": event.kind == "lane finished", "over": True}
 
 
-def _propose(desk: Desk, proposal: Proposal) -> dict[str, object]:
-    event = desk.wish("hypothesis", _plain(proposal))
+def _propose(client: LabClient, proposal: Proposal) -> dict[str, object]:
+    event = client.wish("hypothesis", _plain(proposal))
     return {"hypothesis_id": cast("Mapping[str, object]", event.body["hypothesis"])["hypothesis_id"]}
 
 
-def _submit(desk: Desk, candidate: Candidate) -> dict[str, object]:
-    event = desk.wish("experiment", _plain(candidate))
+def _submit(client: LabClient, candidate: Candidate) -> dict[str, object]:
+    event = client.wish("experiment", _plain(candidate))
     return {"experiment_id": event.body["experiment_id"], "recipe_hash": event.body["recipe_hash"], "phase": "queued"}
 
 
-def _adopt(desk: Desk, which: ExperimentName) -> dict[str, object]:
-    desk.wish("adopt", _plain(which))
-    experiment = desk.ideas().experiments[which.experiment_id]
+def _adopt(client: LabClient, which: ExperimentName) -> dict[str, object]:
+    client.wish("adopt", _plain(which))
+    experiment = client.ideas().experiments[which.experiment_id]
     return {"hypothesis_id": experiment.hypothesis_id, "changes": plain(experiment.changes)}
 
 
-def _post(desk: Desk, told: Told) -> dict[str, object]:
-    return {"finding_id": desk.wish("finding", _plain(told)).body["finding_id"]}
+def _post(client: LabClient, told: Told) -> dict[str, object]:
+    return {"finding_id": client.wish("finding", _plain(told)).body["finding_id"]}
 
 
-def _give_up(desk: Desk, surrender: Surrender) -> dict[str, object]:
-    event: Event = desk.wish("give up", {"text": surrender.reason, "about": surrender.about})
+def _give_up(client: LabClient, surrender: Surrender) -> dict[str, object]:
+    event: Event = client.wish("give up", {"text": surrender.reason, "about": surrender.about})
     return {"noted": event.kind == "given up", "scored": "neutral"}
 
 
-def _wait(desk: Desk, pause: Pause) -> dict[str, object]:
-    newest = desk.newest()
+def _wait(client: LabClient, pause: Pause) -> dict[str, object]:
+    newest = client.newest()
     if not 0 <= pause.after <= newest:
         raise UsageError(f"`after` is the number that the last wait answered, from 0 to {newest}; 0 is now.")
     began = pause.after or newest
-    newest = desk.wait(began, min(max(0.0, pause.seconds), WAIT_S))
-    mine = [briefs.card(item) for item in desk.ideas().experiments.values() if item.lane == desk.sender.lane]
-    return {"something_happened": newest > began, "after": newest, "over": desk.over(), "your_experiments": mine[-3:]}
+    newest = client.wait(began, min(max(0.0, pause.seconds), WAIT_S))
+    mine = [briefs.card(item) for item in client.ideas().experiments.values() if item.lane == client.sender.lane]
+    return {"something_happened": newest > began, "after": newest, "over": client.over(), "your_experiments": mine[-3:]}
 
 
 TOOLS: tuple[Tool, ...] = (

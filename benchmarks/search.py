@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from agent_loop.agent_context import AgentContext
 from agent_loop.agents.search import Search
 from agent_loop.brief import brief
-from agent_loop.desk import Desk
-from agent_loop.workplace import Workplace
+from agent_loop.lab_client import LabClient
 from benchmarks.machine import describe
 from enpire.campaign.experiments import KINDS, Ideas
 from enpire.home import open_home
@@ -80,8 +80,8 @@ class Run:
 
 
 @dataclass(slots=True)
-class Past(Desk):
-    """The desk of a lane as it was before an event."""
+class Past(LabClient):
+    """The client of a lane as it was before an event."""
 
     before: int
 
@@ -141,7 +141,7 @@ def asked_again(seed: int, home: Path) -> tuple[int, int]:
             asked: dict[str, Any] = {}
             facts = brief(Past(home, sender, event.seq - 1))
             cast("dict[str, object]", facts["left"])["rounds"] = 1
-            place = Workplace(seed=seed * 1000, lane=LANE, work=home, spent=lambda said: None)
+            place = AgentContext(seed=seed * 1000, lane=LANE, work=home, spent=lambda said: None)
             Search(place, {}).turn(_recording(asked), facts)
             same += asked == {"statement": statement, "changes": event.body["changes"]}
     return same, submitted

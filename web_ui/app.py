@@ -16,11 +16,11 @@ from web_ui import problems
 from web_ui.accounts import Accounts
 from web_ui.archive import Archive
 from web_ui.attempts import Attempts
-from web_ui.border import LOOPBACK, Border
-from web_ui.commands import CommandDesk
+from web_ui.commands import CommandTracker
 from web_ui.hub import Hub
 from web_ui.live import LiveLab
 from web_ui.openapi import Application
+from web_ui.request_guard import LOOPBACK, RequestGuard
 from web_ui.routes import campaigns, commands, episodes, fleet, metrics, page, sessions, socket, users
 
 API = "/api/v1"
@@ -49,8 +49,8 @@ def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> Fas
     app.state.live = live
     app.state.static = chosen.static
     app.state.archive = Archive(home)
-    app.state.desk = CommandDesk(live)
-    app.state.hub = Hub(live, app.state.desk, app.state.archive)
+    app.state.commands = CommandTracker(live)
+    app.state.hub = Hub(live, app.state.commands, app.state.archive)
     app.state.command_pool = ThreadPoolExecutor(4, thread_name_prefix="command")
     for part in (sessions, users, commands, fleet, campaigns, episodes, socket):
         app.include_router(part.router, prefix=API)
@@ -58,7 +58,7 @@ def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> Fas
     app.include_router(metrics.router)
     app.include_router(page.router)
     problems.install(app)
-    app.add_middleware(Border, hosts=chosen.hosts)
+    app.add_middleware(RequestGuard, hosts=chosen.hosts)
     return app
 
 

@@ -20,7 +20,7 @@ KEPT = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class CommandRequest:
     """What somebody asked for."""
 
     verb: Verb
@@ -32,7 +32,7 @@ class Request:
     reason: str = ""
 
 
-class CommandDesk:
+class CommandTracker:
     """Commands of this server, newest last. Safe to call from several threads."""
 
     def __init__(self, live: LiveLab) -> None:
@@ -42,9 +42,9 @@ class CommandDesk:
         self._handing = threading.Lock()
         self._commands: dict[str, CommandDocument] = {}
         self._began_s: dict[str, float] = {}
-        self._by_key: dict[tuple[str, str], tuple[Request, str]] = {}
+        self._by_key: dict[tuple[str, str], tuple[CommandRequest, str]] = {}
 
-    def hand_in(self, request: Request) -> CommandDocument:
+    def submit(self, request: CommandRequest) -> CommandDocument:
         """Ask the lab, once for each key; 503 when no lab runs, 409 when the key was used for something else.
 
         What somebody says of an episode is taken without a lab, too.

@@ -15,7 +15,7 @@ from enpire.errors import EnpireError
 from enpire.monitor.lab_snapshot import LabSnapshot, StationLine
 from enpire.monitor.live_lab import FATES
 from web_ui.archive import Archive
-from web_ui.commands import CommandDesk
+from web_ui.commands import CommandTracker
 from web_ui.documents import (
     FleetDocument,
     GateBar,
@@ -51,9 +51,9 @@ class Posted:
 class Hub:
     """One per server; its methods belong to the server's event loop."""
 
-    def __init__(self, live: LiveLab, desk: CommandDesk, archive: Archive) -> None:
+    def __init__(self, live: LiveLab, commands: CommandTracker, archive: Archive) -> None:
         self._live = live
-        self._desk = desk
+        self._commands = commands
         self._archive = archive
         self._posted: dict[str, Posted] = {}
         self._watchers: set[asyncio.Event] = set()
@@ -63,7 +63,7 @@ class Hub:
         self._told = ("", 0)
         """Of which campaign the commands in the ledger were read, and up to which event."""
         self._asked = asyncio.Event()
-        self._handed_in = asyncio.Event()
+        self._submitted = asyncio.Event()
         self._moved_s = time.monotonic()
         self.looked_s = time.monotonic()
         """When the lab was last looked at; /healthz says how long ago."""
@@ -109,12 +109,12 @@ class Hub:
         while True:
             if time.monotonic() >= self.looked_s + LOOK_EVERY_S or "fleet" not in self._posted:
                 self._look_at(self._live.snapshot())
-            if self._desk.refresh() or "commands" not in self._posted:
+            if self._commands.refresh() or "commands" not in self._posted:
                 self.post_commands()
             with contextlib.suppress(TimeoutError):
-                pause_s = FOLLOW_EVERY_S if self._desk.open() else LOOK_EVERY_S
-                await asyncio.wait_for(self._handed_in.wait(), pause_s)
-            self._handed_in.clear()
+                pause_s = FOLLOW_EVERY_S if self._commands.open() else LOOK_EVERY_S
+                await asyncio.wait_for(self._submitted.wait(), pause_s)
+            self._submitted.clear()
 
     def _look_at(self, snapshot: LabSnapshot | None) -> None:
         self.looked_s = time.monotonic()
@@ -155,17 +155,17 @@ class Hub:
             return  # who asks for the campaign or its episodes is told why; the next look tries again
         self._told = campaign_id, events[-1].seq if events else after
         if events:
-            self._desk.learn(events)
+            self._commands.learn(events)
             self.post_commands()
 
-    def handed_in(self) -> None:
+    def submitted(self) -> None:
         """A command was handed in: show it at once, and follow it closely."""
         self.post_commands()
-        self._handed_in.set()
+        self._submitted.set()
 
     def post_commands(self) -> None:
         """Show the commands as they are now."""
-        self._post("commands", {document.id: plain(document) for document in self._desk.all()})
+        self._post("commands", {document.id: plain(document) for document in self._commands.all()})
 
     def _post(self, topic: str, body: Json) -> None:
         before = self._posted.get(topic)

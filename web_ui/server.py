@@ -14,8 +14,8 @@ import uvicorn
 from enpire.errors import TransportProblem, UsageError
 from web_ui.accounts import Accounts
 from web_ui.app import Serving, create_app
-from web_ui.border import EVERYWHERE, LOOPBACK
 from web_ui.live import LiveLab
+from web_ui.request_guard import EVERYWHERE, LOOPBACK
 
 START_S = 20.0
 STOP_S = 5.0

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
+from agent_loop.agent_context import DONE, AgentContext
 from agent_loop.agents.model import KEY, Block, BudgetSpent, Model, Question
 from agent_loop.tools import anthropic_schemas
-from agent_loop.workplace import DONE, Workplace
 from enpire.errors import EnpireError
 from enpire.files import parse
 
@@ -53,7 +53,7 @@ class Anthropic:
     keys: ClassVar[tuple[str, ...]] = (KEY,)
     """Variables with credentials that its process is given; no other process of a campaign is."""
 
-    def __init__(self, place: Workplace, options: Mapping[str, object]) -> None:
+    def __init__(self, place: AgentContext, options: Mapping[str, object]) -> None:
         self._options = parse(AnthropicOptions, options, "The options of the agent anthropic")
         self._place = place
         question = Question(

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import cast
 
+from agent_loop.agent_context import DONE, AgentContext
 from agent_loop.agents.operators import OPERATORS, Known, Step, Tried, switch
-from agent_loop.desk import WishRefused
-from agent_loop.workplace import DONE, Workplace
+from agent_loop.lab_client import RequestRefused
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.search_space import axes
 from enpire.errors import UsageError
@@ -30,7 +30,7 @@ class SearchOptions:
 class Search:
     """Perturbs, ablates, recombines, switches regime: the same way for the same seed and the same history."""
 
-    def __init__(self, place: Workplace, options: Mapping[str, object]) -> None:
+    def __init__(self, place: AgentContext, options: Mapping[str, object]) -> None:
         parse(SearchOptions, options, "The options of the agent search")
         self._place = place
 
@@ -78,7 +78,7 @@ class Search:
         ))  # fmt: skip
         try:
             tools["submit_candidate"](hypothesis_id=made["hypothesis_id"], changes=step.changes)
-        except WishRefused as refusal:
+        except RequestRefused as refusal:
             return f"{step.operator} of {change} was refused: {refusal}"
         return f"{step.operator}: {change}"
 

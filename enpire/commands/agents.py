@@ -66,8 +66,8 @@ def run(  # noqa: PLR0913 - the options of a verb are its parameters
         "options": _options(options), "work": str(place / "work"),
     }  # fmt: skip
     durable.make_folder(place / "work")
-    durable.write(place / "lane.json", json.dumps(job).encode())
-    process = cast("Callable[[list[str]], int]", load("lanes", "agent_loop.lane:main"))
+    durable.write(place / "session.json", json.dumps(job).encode())
+    process = cast("Callable[[list[str]], int]", load("sessions", "agent_loop.session:main"))
     raise typer.Exit(process([str(place)]))
 
 
@@ -81,10 +81,10 @@ def mcp(
     from enpire.plugins import load
 
     server = "agent_loop.mcp_server"
-    open_desk = cast("Callable[..., object]", load("tools", f"{server}:open_desk"))
-    desk = open_desk(existing_home(home), campaign, lane)
+    open_client = cast("Callable[..., object]", load("tools", f"{server}:open_client"))
+    client = open_client(existing_home(home), campaign, lane)
     if not http:
-        cast("Callable[[object], None]", load("tools", f"{server}:serve_stdio"))(desk)
+        cast("Callable[[object], None]", load("tools", f"{server}:serve_stdio"))(client)
         return
     host, _, port = http.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
@@ -95,7 +95,7 @@ def mcp(
         raise TransportProblem(f"Cannot listen on {http} ({problem.strerror}); choose another port.") from problem
     token = os.environ.get(TOKEN) or _token(existing_home(home))
     tell(f"MCP: http://{http}/mcp")
-    cast("Callable[..., None]", load("tools", f"{server}:serve_http"))(desk, host, int(port), token)
+    cast("Callable[..., None]", load("tools", f"{server}:serve_http"))(client, host, int(port), token)
 
 
 def _standing(name: str) -> tuple[str, str]:

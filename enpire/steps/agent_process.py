@@ -20,7 +20,7 @@ from enpire.processes.sandbox import Room, bubblewrap
 from enpire.requests import agent_requests
 from enpire.store import durable
 
-PROGRAM = "agent_loop.lane"
+PROGRAM = "agent_loop.session"
 PATIENCE = 5
 """How often a lane that ended by itself is started again in a session."""
 PAUSE_S = 2.0
@@ -61,7 +61,7 @@ class AgentProcess:
             "agent": self.plan.name, "seed": self.seed, "options": dict(self.plan.options), "work": str(self._work),
         }  # fmt: skip
         durable.make_folder(self.folder)
-        durable.write(self.folder / "lane.json", json.dumps(job).encode())
+        durable.write(self.folder / "session.json", json.dumps(job).encode())
         self.starts += 1
         arguments, log = [str(self.folder), "--die-with-parent"], self.folder / "log.txt"
         own = cast("tuple[str, ...]", getattr(load("agents", self.plan.name), "keys", ()))

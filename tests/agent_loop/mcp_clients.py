@@ -14,7 +14,7 @@ import mcp_types as types
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.agent_loop.test_road import CLAIM
+from tests.agent_loop.test_proposal_lifecycle import CLAIM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

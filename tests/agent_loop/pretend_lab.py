@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from agent_loop.desk import Desk
+from agent_loop.lab_client import LabClient
 from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.campaign import Base, Budget, Campaign, Goal, Rounds, Stations
 from enpire.campaign.recipe import Recipe
@@ -89,8 +89,8 @@ class Running:
         wind_up(self.lab)
         self.ledger.close()
 
-    def desk(self, lane: str = "one") -> Desk:
-        return Desk(self.home.root, Sender(campaign_id=self.lab.state.campaign_id, author="test", lane=lane))
+    def client(self, lane: str = "one") -> LabClient:
+        return LabClient(self.home.root, Sender(campaign_id=self.lab.state.campaign_id, author="test", lane=lane))
 
     def until(self, true: Callable[[Lab], object], turns: int = 1500) -> None:
         """Turn the loop until something holds; it must within so many turns."""

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from agent_loop.agent_context import AgentContext
 from agent_loop.agents.anthropic import Anthropic
 from agent_loop.agents.model import ModelProblem
-from agent_loop.desk import Desk
+from agent_loop.lab_client import LabClient
 from agent_loop.tools import TOOLS, in_process
-from agent_loop.workplace import Workplace
 from enpire.errors import FileProblem, UsageError
 from enpire.home import open_home
 from enpire.requests.agent_requests import Sender
 from tests.agent_loop.pretend_lab import Running
 from tests.agent_loop.recorded_model import READ, SAID, SILENCE_S, Recording, served, tool_use, words
-from tests.agent_loop.test_road import CLAIM
+from tests.agent_loop.test_proposal_lifecycle import CLAIM
 
 BRIEF: Mapping[str, object] = {"goal": 0.97, "left": {"tokens_spent_by_this_lane": 0}}
 
@@ -32,13 +32,13 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
 
 
 def agent(folder: Path, spent: list[Mapping[str, object]], **options: object) -> Anthropic:
-    place = Workplace(seed=0, lane="anthropic-1", work=folder, spent=spent.append)
+    place = AgentContext(seed=0, lane="anthropic-1", work=folder, spent=spent.append)
     return Anthropic(place, {"model": "a-model", **options})
 
 
 def test_a_conversation_proposes_and_submits(recording: Recording, tmp_path: Path) -> None:
     with Running(open_home(tmp_path / "home"), paused=True) as lab:
-        made = lab.beside(lambda: in_process(lab.desk())["propose_hypothesis"](**CLAIM))
+        made = lab.beside(lambda: in_process(lab.client())["propose_hypothesis"](**CLAIM))
         recording.answers = [
             [words("I read first."), tool_use("get_brief")],
             [tool_use("submit_candidate", hypothesis_id=made["hypothesis_id"], changes={"skill": 7})],
@@ -47,7 +47,7 @@ def test_a_conversation_proposes_and_submits(recording: Recording, tmp_path: Pat
             [words("It waits for its gate.")],
         ]
         spent: list[Mapping[str, object]] = []
-        said = lab.beside(lambda: agent(tmp_path, spent).turn(in_process(lab.desk()), BRIEF))
+        said = lab.beside(lambda: agent(tmp_path, spent).turn(in_process(lab.client()), BRIEF))
         assert said == "It waits for its gate."
         assert [one.phase for one in lab.lab.state.ideas.experiments.values()] == ["invalid", "queued"]
     assert spent == [{"fresh": 100, "cached": 400, "output": 50, "model": "a-model"}] * 5
@@ -134,7 +134,7 @@ def test_answers_that_make_no_sense_go_back_to_the_model(recording: Recording, t
     listed: dict[str, object] = {"type": "tool_use", "id": "toolu_l", "name": "get_brief", "input": ["a", "list"]}
     recording.answers = [[words(""), wrong], [listed], [words("")]]
     (tmp_path / "home").mkdir()
-    tools = in_process(Desk(tmp_path / "home", Sender(campaign_id="C", author="a", lane="a")))
+    tools = in_process(LabClient(tmp_path / "home", Sender(campaign_id="C", author="a", lane="a")))
     assert agent(tmp_path, []).turn(tools, BRIEF) == "the model ended its turn without a word"
     second, third = recording.asked[1]["messages"], recording.asked[2]["messages"]
     assert second[1]["content"] == [wrong], "the API takes no empty words back"
@@ -159,4 +159,4 @@ def test_a_key_and_a_model_are_needed(monkeypatch: pytest.MonkeyPatch, tmp_path:
     with pytest.raises(UsageError, match="ANTHROPIC_API_KEY"):
         agent(tmp_path, [])
     with pytest.raises(FileProblem, match="lacks the key 'model'"):
-        Anthropic(Workplace(seed=0, lane="a", work=tmp_path, spent=lambda said: None), {})
+        Anthropic(AgentContext(seed=0, lane="a", work=tmp_path, spent=lambda said: None), {})

@@ -91,7 +91,7 @@ def interval(item: ExperimentView) -> str:
 
 def test_a_worse_and_a_better_recipe_of_a_client(tmp_path: Path) -> None:
     async def talk() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        async with Client(tool_server(lab.desk("mcp"))) as client:
+        async with Client(tool_server(lab.client("mcp"))) as client:
             worse = await tried(client, Proposed(statement="less skill is enough", changes={"skill": 0.05}), 300)
             better = await tried(client, Proposed(statement="more skill helps", changes={"skill": 0.95}), 300)
             return worse, better

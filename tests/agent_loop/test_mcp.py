@@ -21,8 +21,8 @@ import uvicorn
 from mcp import Client, StdioServerParameters
 
 from agent_loop import tools
-from agent_loop.desk import Desk
-from agent_loop.mcp_server import App, http_app, open_desk, tool_server
+from agent_loop.lab_client import LabClient
+from agent_loop.mcp_server import App, http_app, open_client, tool_server
 from enpire.datasets.episode_images import film
 from enpire.home import Home, open_home
 from enpire.lab import Lab
@@ -36,7 +36,7 @@ from enpire.store.reading import Page
 from tests.agent_loop.mcp_clients import Known, answered, check_answers, every_tool, over_http
 from tests.agent_loop.pretend_lab import Running
 from tests.agent_loop.simulated_campaign import running
-from tests.agent_loop.test_road import submit
+from tests.agent_loop.test_proposal_lifecycle import submit
 from tests.enpire.pretend_fleet import delivered
 from tests.enpire.recorded_campaign import record_campaign
 
@@ -84,10 +84,10 @@ def test_the_official_client_gets_an_answer_from_every_tool(tmp_path: Path, tran
     async def talk(known: Known) -> dict[str, Mapping[str, Any]]:
         async with AsyncExitStack() as stack:
             if transport == "http":
-                url = stack.enter_context(served(http_app(lab.desk("mcp"), TOKEN)))
+                url = stack.enter_context(served(http_app(lab.client("mcp"), TOKEN)))
                 client = await stack.enter_async_context(over_http(url, TOKEN))
             else:
-                server = command_line(home.root) if transport == "stdio" else tool_server(lab.desk("mcp"))
+                server = command_line(home.root) if transport == "stdio" else tool_server(lab.client("mcp"))
                 client = await stack.enter_async_context(Client(server))
             listed = await client.list_tools()
             assert [tool.name for tool in listed.tools] == [tool.name for tool in tools.TOOLS]
@@ -118,7 +118,7 @@ def begin(lab: Running) -> Known:
     folder = lab.home.episodes / episode.campaign_id / episode.order_id
     image = np.full((10, 16, 3), 128, np.uint8)
     keep(folder / NAME, {tick: {"front": image} for tick in range(0, FRAMES, 15)}, "jpg")
-    peer = lab.beside(lambda: submit(lab.desk("peer"), skill=0.5))
+    peer = lab.beside(lambda: submit(lab.client("peer"), skill=0.5))
     return Known(episode_id=episode.order_id, peer=peer, words=WORDS, changes={"skill": 0.9})
 
 
@@ -131,7 +131,7 @@ def test_what_cannot_be_answered_is_said_in_a_sentence(tmp_path: Path) -> None:
     record_campaign(tmp_path).flush()
 
     async def talk() -> list[str]:
-        async with Client(tool_server(open_desk(tmp_path))) as client:
+        async with Client(tool_server(open_client(tmp_path))) as client:
             asked = (
                 ("get_episode", {"episode_id": "none"}),
                 ("search_notes", {"words": "x"}),
@@ -147,7 +147,7 @@ def test_what_cannot_be_answered_is_said_in_a_sentence(tmp_path: Path) -> None:
 
 def test_http_needs_the_token(tmp_path: Path) -> None:
     record_campaign(tmp_path)
-    with served(http_app(open_desk(tmp_path), TOKEN)) as url:
+    with served(http_app(open_client(tmp_path), TOKEN)) as url:
         for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": TOKEN}):
             refused = httpx.post(url, json={}, headers=headers)
             assert refused.status_code == 401
@@ -173,7 +173,7 @@ def test_every_tool_answers_beside_simulated_robots(tmp_path: Path) -> None:
     with running(tmp_path, home.root) as campaign_id:
         episode_id, frames = filmed(home, campaign_id)
         changes = {"learning_rate": 0.0005}
-        peer = submit(Desk(home.root, Sender(campaign_id=campaign_id, author="test", lane="peer")), passes=14.0)
+        peer = submit(LabClient(home.root, Sender(campaign_id=campaign_id, author="test", lane="peer")), passes=14.0)
         known = Known(episode_id=episode_id, peer=peer, words=WORDS, changes=changes)
 
         async def talk() -> list[dict[str, Mapping[str, Any]]]:

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from agent_loop.agent_context import AgentContext
 from agent_loop.agents.operators import OPERATORS, Known, Step, Tried, ablate, moved, recombine
 from agent_loop.agents.search import Search, propose, struggling
-from agent_loop.lane import Lane, work
-from agent_loop.workplace import Workplace
+from agent_loop.session import AgentSession, run_session
 from enpire.campaign.campaign import AgentPlan
 from enpire.campaign.experiments import Experiment
 from enpire.campaign.search_space import axes, axis_of
@@ -90,7 +90,7 @@ def test_three_reverts_in_a_row_are_a_struggle() -> None:
 
 def test_options_that_search_does_not_know_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="unknown key 'depth'"):
-        Search(Workplace(seed=0, lane="a", work=tmp_path, spent=lambda said: None), {"depth": 3})
+        Search(AgentContext(seed=0, lane="a", work=tmp_path, spent=lambda said: None), {"depth": 3})
 
 
 def search_from_a_bad_recipe(folder: Path) -> list[Experiment]:
@@ -98,8 +98,8 @@ def search_from_a_bad_recipe(folder: Path) -> list[Experiment]:
     home = open_home(folder / "home")
     with Running(home, recipe=BAD) as lab:
         ideas = lab.lab.state.ideas
-        lane = Lane(home=home.root, campaign_id="C1", lane="search-1", agent="search", work=folder, seed=156)
-        thread = threading.Thread(target=work, args=(lane, lambda said: None), daemon=True)
+        session = AgentSession(home=home.root, campaign_id="C1", lane="search-1", agent="search", work=folder, seed=156)
+        thread = threading.Thread(target=run_session, args=(session, lambda said: None), daemon=True)
         thread.start()
         lab.until(lambda _: any(one.decision == "keep" for one in ideas.experiments.values()), turns=4000)
         lab.ledger.append([("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
@@ -165,5 +165,5 @@ def test_a_lane_in_its_own_process_is_started_by_the_loop_and_ends_with_it(tmp_p
 class Crashing:
     """An agent that takes its process with it."""
 
-    def __init__(self, place: Workplace, options: Mapping[str, object]) -> None:
+    def __init__(self, place: AgentContext, options: Mapping[str, object]) -> None:
         raise SystemExit(7)

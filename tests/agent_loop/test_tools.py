@@ -10,8 +10,8 @@ import pytest
 
 from agent_loop import tools
 from agent_loop.brief import LARGEST, digest, fitted
-from agent_loop.desk import Desk
-from agent_loop.mcp_server import open_desk
+from agent_loop.lab_client import LabClient
+from agent_loop.mcp_server import open_client
 from enpire.errors import EnpireError, FileProblem, UnknownName, UsageError
 from enpire.home import open_home
 from tests.agent_loop.pretend_lab import Running
@@ -24,10 +24,10 @@ NAMES = {
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def client(tmp_path: Path) -> LabClient:
     record = record_campaign(tmp_path)
     record.flush()
-    return open_desk(tmp_path)
+    return open_client(tmp_path)
 
 
 def test_the_tools_are_these_and_their_schemas_are_json() -> None:
@@ -42,64 +42,64 @@ def test_the_tools_are_these_and_their_schemas_are_json() -> None:
     assert not [word for word in ("'verdict'", "'seed'", "'budget'", "'score'") if word in told]
 
 
-def test_wrong_arguments_are_refused_in_a_sentence(desk: Desk) -> None:
+def test_wrong_arguments_are_refused_in_a_sentence(client: LabClient) -> None:
     with pytest.raises(UnknownName, match="There is no tool 'fly'"):
-        tools.call(desk, "fly", {})
+        tools.call(client, "fly", {})
     with pytest.raises(FileProblem, match="unknown key 'seed'"):
-        tools.call(desk, "submit_candidate", {"hypothesis_id": "x", "changes": {}, "seed": 3})
+        tools.call(client, "submit_candidate", {"hypothesis_id": "x", "changes": {}, "seed": 3})
     with pytest.raises(FileProblem, match="The call of get_episode lacks the key"):
-        tools.call(desk, "get_episode", {})
+        tools.call(client, "get_episode", {})
     with pytest.raises(UnknownName, match="no experiment 'x'"):
-        tools.call(desk, "get_experiment", {"experiment_id": "x"})
+        tools.call(client, "get_experiment", {"experiment_id": "x"})
 
 
-def test_numbers_without_bound_are_refused_in_a_sentence(desk: Desk) -> None:
+def test_numbers_without_bound_are_refused_in_a_sentence(client: LabClient) -> None:
     huge = 10**400
     for after in (10**30, -1, huge):
         with pytest.raises(UsageError, match="the number that the last wait answered, from 0 to"):
-            tools.call(desk, "wait", {"seconds": 0.0, "after": after})
+            tools.call(client, "wait", {"seconds": 0.0, "after": after})
     with pytest.raises(FileProblem, match="must be a finite number, not a whole number of 1329 bits"):
-        tools.call(desk, "wait", {"seconds": huge})
+        tools.call(client, "wait", {"seconds": huge})
 
 
-def test_half_a_character_cannot_reach_the_records_and_spoil_every_brief(desk: Desk) -> None:
+def test_half_a_character_cannot_reach_the_records_and_spoil_every_brief(client: LabClient) -> None:
     with pytest.raises(FileProblem, match="whole Unicode characters"):
-        tools.call(desk, "post_finding", {"text": "half \ud83d of it"})
+        tools.call(client, "post_finding", {"text": "half \ud83d of it"})
     with pytest.raises(FileProblem, match="the name of a key must be whole Unicode"):
-        tools.call(desk, "submit_candidate", {"hypothesis_id": "x", "changes": {"\ud83d": 1}})
+        tools.call(client, "submit_candidate", {"hypothesis_id": "x", "changes": {"\ud83d": 1}})
 
 
-def test_hidden_starts_are_not_shown(desk: Desk) -> None:
+def test_hidden_starts_are_not_shown(client: LabClient) -> None:
     for number in (1, 2, 50, 60):
         order_id = f"01J{number:023}"
-        keep_files_of(desk, order_id, number)
-        told = tools.call(desk, "get_episode", {"episode_id": order_id})
+        keep_files_of(client, order_id, number)
+        told = tools.call(client, "get_episode", {"episode_id": order_id})
         assert told["purpose"] in {"demonstrate", "collect"}
         assert len(told["state"]) == 3  # pyright: ignore[reportArgumentType]
         assert "start" not in told
     for number in (5, 44, 80):
         with pytest.raises(UsageError, match="hidden start"):
-            tools.call(desk, "get_episode", {"episode_id": f"01J{number:023}"})
+            tools.call(client, "get_episode", {"episode_id": f"01J{number:023}"})
     with pytest.raises(UnknownName):
-        tools.call(desk, "get_episode", {"episode_id": "nothing"})
+        tools.call(client, "get_episode", {"episode_id": "nothing"})
 
 
-def keep_files_of(desk: Desk, order_id: str, number: int) -> None:
+def keep_files_of(client: LabClient, order_id: str, number: int) -> None:
     from tests.enpire.recorded_campaign import CAMPAIGN, Recorder
 
-    keep_files(Recorder(desk.home, campaign_id=CAMPAIGN, name="x"), order_id, number)
+    keep_files(Recorder(client.home, campaign_id=CAMPAIGN, name="x"), order_id, number)
 
 
-def test_without_a_running_campaign_nothing_is_left_lying(desk: Desk) -> None:
+def test_without_a_running_campaign_nothing_is_left_lying(client: LabClient) -> None:
     with pytest.raises(UsageError, match="No campaign runs"):
-        tools.call(desk, "post_finding", {"text": "hello"})
-    assert not list((desk.home / "inbox").rglob("*.json"))
+        tools.call(client, "post_finding", {"text": "hello"})
+    assert not list((client.home / "inbox").rglob("*.json"))
 
 
 def test_a_brief_is_small_recorded_and_says_the_space(tmp_path: Path) -> None:
     with Running(open_home(tmp_path / "home"), paused=True) as lab:
         lab.until(lambda lab: lab.state.ideas.declared)
-        told = lab.beside(lambda: tools.call(lab.desk(), "get_brief", {}))
+        told = lab.beside(lambda: tools.call(lab.client(), "get_brief", {}))
         assert told["recorded"] is True
         lab.until(lambda lab: any(event.kind == "brief read" for event in lab.ledger.events()))
         recorded = next(iter(lab.ledger.events(kinds=("brief read",)))).body
@@ -122,8 +122,8 @@ def test_a_brief_that_is_too_long_loses_its_oldest_cards() -> None:
     assert short["experiments"][-1]["n"] == 199  # pyright: ignore[reportIndexIssue]
 
 
-def test_in_process_tools_take_keywords(desk: Desk) -> None:
-    by_name = tools.in_process(desk)
+def test_in_process_tools_take_keywords(client: LabClient) -> None:
+    by_name = tools.in_process(client)
     assert set(by_name) == NAMES
     assert by_name["list_experiments"]()["experiments"] == []
     with pytest.raises(EnpireError):

@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from enpire.ids import is_id
 from enpire.store import versions
 from web_ui.auth import Anybody
-from web_ui.commands import CommandDesk
-from web_ui.commands import Request as Wish
+from web_ui.commands import CommandRequest, CommandTracker
 from web_ui.documents import CommandDocument
 from web_ui.hub import Hub
 from web_ui.live import REASONED, STATION_VERBS, TARGETED, Verb
@@ -62,10 +61,12 @@ async def command(body: Command, key: IdempotencyKey, caller: Anybody, request: 
     if not KEY.fullmatch(key):
         raise Problem(400, "Idempotency-Key has 8 to 100 of: letters, digits, dot, underscore, colon, dash.")
     _check(body)
-    wish = Wish(verb=body.verb, target=body.target, by=caller.user.name, key=key, reason=body.reason.strip())
+    wanted = CommandRequest(
+        verb=body.verb, target=body.target, by=caller.user.name, key=key, reason=body.reason.strip()
+    )
     pool = cast(Executor, request.app.state.command_pool)  # its own threads: slow reads never delay a stop
-    document = await asyncio.get_running_loop().run_in_executor(pool, _desk(request).hand_in, wish)
-    cast(Hub, request.app.state.hub).handed_in()
+    document = await asyncio.get_running_loop().run_in_executor(pool, _tracker(request).submit, wanted)
+    cast(Hub, request.app.state.hub).submitted()
     return document
 
 
@@ -87,14 +88,14 @@ def _check(body: Command) -> None:
 @router.get("")
 async def commands(_caller: Anybody, request: Request) -> list[CommandDocument]:
     """The last commands, newest first."""
-    return _desk(request).all()[::-1]
+    return _tracker(request).all()[::-1]
 
 
 @router.get("/{command_id}")
 async def one(command_id: Annotated[str, Path(max_length=100)], _caller: Anybody, request: Request) -> CommandDocument:
     """How far one command is."""
-    return _desk(request).get(command_id)
+    return _tracker(request).get(command_id)
 
 
-def _desk(request: Request) -> CommandDesk:
-    return cast(CommandDesk, request.app.state.desk)
+def _tracker(request: Request) -> CommandTracker:
+    return cast(CommandTracker, request.app.state.commands)

@@ -42,7 +42,7 @@ class Setup(BaseModel):
     password: str = Field(min_length=SHORTEST, max_length=LONGEST)
 
 
-class Standing(BaseModel):
+class SignInStatus(BaseModel):
     """Who is signed in; `setup` when this server has no admin yet."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "ada", "role": "admin", "setup": False}]})
@@ -90,16 +90,16 @@ class KeyLine(BaseModel):
 
 
 @router.get("/session")
-async def standing(request: Request) -> Standing:
+async def standing(request: Request) -> SignInStatus:
     """Who is signed in; never an error, so that the page can ask first."""
     caller = find_caller(request)
     if caller is not None:
-        return Standing(name=caller.user.name, role=caller.user.role)
-    return Standing(setup=not accounts_of(request).has_admin())
+        return SignInStatus(name=caller.user.name, role=caller.user.role)
+    return SignInStatus(setup=not accounts_of(request).has_admin())
 
 
 @router.post("/setup", status_code=201, responses=refusals(429))
-async def set_up(body: Setup, request: Request, response: Response) -> Standing:
+async def set_up(body: Setup, request: Request, response: Response) -> SignInStatus:
     """Make the first admin with the set-up link's secret, and sign in."""
     guard = _Guard(request, "setup")
     guard.enter()
@@ -110,7 +110,7 @@ async def set_up(body: Setup, request: Request, response: Response) -> Standing:
 
 
 @router.post("/session", status_code=201, responses=refusals(401, 429))
-async def sign_in(body: Credentials, request: Request, response: Response) -> Standing:
+async def sign_in(body: Credentials, request: Request, response: Response) -> SignInStatus:
     """Start a session. 401 for a wrong name or password, 429 when this address failed too often just now."""
     guard = _Guard(request, f"user {body.name}")
     guard.enter()
@@ -188,9 +188,9 @@ class _Guard:
         self._attempts.passed(*self._who)
 
 
-def _begin(user: User, request: Request, response: Response) -> Standing:
+def _begin(user: User, request: Request, response: Response) -> SignInStatus:
     label = request.headers.get("user-agent", "")
     secret = accounts_of(request).open_key("session", user.name, label)
     response.set_cookie(**cookie(secret, secure=request.url.scheme == "https"))  # pyright: ignore[reportArgumentType]
     accounts_of(request).note(user.name, "signed in")
-    return Standing(name=user.name, role=user.role)
+    return SignInStatus(name=user.name, role=user.role)

@@ -36,7 +36,7 @@ class UserLine(BaseModel):
     role: Role
 
 
-class Deed(BaseModel):
+class AuditLine(BaseModel):
     """One line of the record of what was done to accounts."""
 
     stamp_s: float
@@ -69,6 +69,6 @@ async def remove(name: Annotated[str, Path(max_length=64)], caller: Admin, reque
 
 
 @router.get("/audit", responses=refusals(403))
-async def audit(_caller: Admin, request: Request) -> list[Deed]:
+async def audit(_caller: Admin, request: Request) -> list[AuditLine]:
     """The newest hundred deeds, newest first."""
-    return [Deed(stamp_s=stamp_s, user=user, deed=deed) for stamp_s, user, deed in accounts_of(request).notes()]
+    return [AuditLine(stamp_s=stamp_s, user=user, deed=deed) for stamp_s, user, deed in accounts_of(request).notes()]

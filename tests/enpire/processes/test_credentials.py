@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import pytest
 
-from agent_loop.workplace import Workplace
+from agent_loop.agent_context import AgentContext
 from enpire.campaign.campaign import AgentPlan
 from enpire.home import open_home
 from enpire.processes.credentials import is_credential, without_credentials
@@ -27,7 +27,7 @@ class Keyed:
 
     keys: ClassVar[tuple[str, ...]] = ("ANTHROPIC_API_KEY",)
 
-    def __init__(self, place: Workplace, options: Mapping[str, object]) -> None:
+    def __init__(self, place: AgentContext, options: Mapping[str, object]) -> None:
         del place, options
 
     def turn(self, tools: Mapping[str, Callable[..., object]], brief: Mapping[str, object]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_loop.lane import Lane, work
+from agent_loop.session import AgentSession, run_session
 from enpire.campaign.campaign import AgentPlan, Budget, Campaign, Rounds, Stations
 from enpire.errors import FileProblem
 from enpire.files import parse, plain
@@ -39,9 +39,9 @@ def run(folder: Path, fleet: type[PretendFleet]) -> tuple[list[object], list[obj
     with Running(home, campaign=LOCKSTEP) as lab:
         lab.lab.fleet = fleet(home.versions, names=LOCKSTEP.stations.names)
         lab.lab.agent_lanes.append(Nobody())
-        lane = Lane(home=home.root, campaign_id="C1", lane="search-1", agent="search", work=folder, seed=1)
+        session = AgentSession(home=home.root, campaign_id="C1", lane="search-1", agent="search", work=folder, seed=1)
         said: list[str] = []
-        thread = threading.Thread(target=work, args=(lane, said.append), daemon=True)
+        thread = threading.Thread(target=run_session, args=(session, said.append), daemon=True)
         thread.start()
         lab.until(
             lambda lab: lab.state.round >= 5 and not (lab.state.training or lab.state.gate or lab.state.candidates)

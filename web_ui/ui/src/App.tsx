@@ -8,10 +8,10 @@ import { PoliciesPage } from "./pages/Policies";
 import { SettingsPage } from "./pages/Settings";
 import { SetUp, SignIn } from "./pages/SignIn";
 import { path } from "./router";
-import { standing } from "./session";
+import { signedIn } from "./session";
 
 export function App() {
-  const who = standing.value;
+  const who = signedIn.value;
   if (!who) return <p class="visually-hidden">Loading</p>;
   if (!who.name) return who.setup ? <SetUp /> : <SignIn />;
   return <Shell>{page(path.value)}</Shell>;

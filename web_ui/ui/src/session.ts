@@ -6,28 +6,28 @@ import { go } from "./router";
 import { close, onSignedOut, open } from "./socket";
 import type { Role } from "./types";
 
-export interface Standing { name: string; role: Role | ""; setup: boolean }
+export interface SignInStatus { name: string; role: Role | ""; setup: boolean }
 
 /** Undefined until the server was asked. */
-export const standing = signal<Standing | undefined>(undefined);
-export const mayCommand = computed(() => standing.value?.role === "operator" || standing.value?.role === "admin");
-export const isAdmin = computed(() => standing.value?.role === "admin");
+export const signedIn = signal<SignInStatus | undefined>(undefined);
+export const mayCommand = computed(() => signedIn.value?.role === "operator" || signedIn.value?.role === "admin");
+export const isAdmin = computed(() => signedIn.value?.role === "admin");
 
-function begin(found: Standing): void {
-  standing.value = found;
+function begin(found: SignInStatus): void {
+  signedIn.value = found;
   if (found.name) open();
 }
 
 export async function ask(): Promise<void> {
-  begin(await get<Standing>("/session"));
+  begin(await get<SignInStatus>("/session"));
 }
 
 export async function signIn(name: string, password: string): Promise<void> {
-  begin(await post<Standing>("/session", { name, password }));
+  begin(await post<SignInStatus>("/session", { name, password }));
 }
 
 export async function setUp(secret: string, name: string, password: string): Promise<void> {
-  begin(await post<Standing>("/setup", { secret, name, password }));
+  begin(await post<SignInStatus>("/setup", { secret, name, password }));
   go("/");
 }
 
@@ -38,6 +38,6 @@ export async function signOut(): Promise<void> {
 
 function forget(): void {
   close();
-  standing.value = { name: "", role: "", setup: false };
+  signedIn.value = { name: "", role: "", setup: false };
 }
 onSignedOut.run = forget;

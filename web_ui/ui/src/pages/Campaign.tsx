@@ -5,7 +5,7 @@ import { stale } from "../clock";
 import { command, question } from "../command";
 import { percent, seconds, short, whole } from "../format";
 import { Chart } from "../parts/Chart";
-import { Deeds } from "../parts/Deeds";
+import { CommandList } from "../parts/Commands";
 import { Diagnostics } from "../parts/Diagnostics";
 import { ideaOfGate } from "../parts/ideaLayout";
 import { Ideas } from "../parts/Ideas";
@@ -61,7 +61,7 @@ export function CampaignPage({ id }: { id: string }) {
         </div>
         <Gates of={newest} />
         <Learning of={newest} />
-        {fleet.value?.campaign?.id === id && <Deeds />}
+        {fleet.value?.campaign?.id === id && <CommandList />}
       </Live>
     </main>
   );

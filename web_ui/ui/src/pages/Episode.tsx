@@ -5,7 +5,7 @@ import { get } from "../api";
 import { silent } from "../clock";
 import { clock, percent, seconds, short } from "../format";
 import { addressOf, asked, kept } from "../parts/episodeFilters";
-import { Judging } from "../parts/Judging";
+import { LabelBar } from "../parts/Label";
 import { Empty, Failed, Pill } from "../parts/Pieces";
 import { useGet } from "../parts/use";
 import { useKeys } from "../parts/useKeys";
@@ -36,7 +36,7 @@ export function EpisodePage({ id }: { id: string }) {
         {line.person_outcome && <span class="soft small">a person says {outcomeWord(line.person_outcome).word.toLowerCase()}</span>}
         <span class="soft small push"><kbd>n</kbd> the next older one</span>
       </div>
-      <Judging line={line} again={view.again} />
+      <LabelBar line={line} again={view.again} />
       {series.value && series.value.frames > 0 ? <Viewer id={id} series={series.value} view={view.value} /> : null}
       {open && <section class="card"><Empty title="This episode has not ended yet">Its recording appears here when it has.</Empty></section>}
       {!open && !series.value && !series.problem && <section class="card"><Empty title="Reading the recording…" /></section>}

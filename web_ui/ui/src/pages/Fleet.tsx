@@ -7,7 +7,7 @@ import { command } from "../command";
 import { percent, seconds, whole } from "../format";
 import { Attention } from "../parts/Attention";
 import { Chart } from "../parts/Chart";
-import { Deeds } from "../parts/Deeds";
+import { CommandList } from "../parts/Commands";
 import { Empty, Interval, Live } from "../parts/Pieces";
 import { showPictures, Tile, togglePictures } from "../parts/Tile";
 import { mayCommand } from "../session";
@@ -38,7 +38,7 @@ export function FleetPage() {
           </div>
         )}
         <Stations stations={stations} connected={now.connected} />
-        <Deeds />
+        <CommandList />
       </Live>
     </main>
   );

@@ -3,7 +3,7 @@
 import { stale } from "../clock";
 import { question } from "../command";
 import { percent, seconds, short } from "../format";
-import { Deeds } from "../parts/Deeds";
+import { CommandList } from "../parts/Commands";
 import { Empty, Failed, Interval, Live, Pill, Rate } from "../parts/Pieces";
 import { useGet } from "../parts/use";
 import { query, tune } from "../router";
@@ -51,7 +51,7 @@ function Of({ id }: { id: string }) {
         <Runs champion={champion?.id ?? ""} running={running} />
       </div>
       <Table versions={versions.value} campaign={campaign.value} running={running} />
-      {running && <Deeds />}
+      {running && <CommandList />}
     </Live>
   );
 }

@@ -6,12 +6,12 @@ import { silent } from "../clock";
 import { moment } from "../format";
 import { Failed, Pill } from "../parts/Pieces";
 import { sentence, useGet } from "../parts/use";
-import { isAdmin, standing } from "../session";
+import { isAdmin, signedIn } from "../session";
 import type { Role } from "../types";
 
 interface KeyLine { id: string; kind: string; user: string; label: string; made_s: number; seen_s: number; ends_s: number; current: boolean }
 interface UserLine { name: string; role: Role }
-interface Deed { stamp_s: number; user: string; deed: string }
+interface AuditLine { stamp_s: number; user: string; deed: string }
 
 export function SettingsPage() {
   const [problem, say] = useState("");
@@ -32,7 +32,7 @@ export function SettingsPage() {
         <Keys attempt={attempt} />
         <Password attempt={attempt} />
         {isAdmin.value && <Users attempt={attempt} />}
-        {isAdmin.value && <Deeds />}
+        {isAdmin.value && <AuditLog />}
       </fieldset>
     </main>
   );
@@ -95,7 +95,7 @@ function Password({ attempt }: { attempt: Attempt }) {
       <header><h2>Password</h2><span class="soft small push">a change ends all other sessions of yours</span></header>
       <div class="body">
         <form class="filters" onSubmit={change}>
-          <input type="text" name="user" autocomplete="username" value={standing.value?.name} hidden disabled />
+          <input type="text" name="user" autocomplete="username" value={signedIn.value?.name} hidden disabled />
           <label class="field">Present one<input name="present" type="password" autocomplete="current-password" required /></label>
           <label class="field">New one<input name="fresh" type="password" autocomplete="new-password" minLength={10} required /></label>
           <button>Change it</button>
@@ -124,7 +124,7 @@ function Users({ attempt }: { attempt: Attempt }) {
               <tr key={user.name}>
                 <td>{user.name}</td>
                 <td><Pill of={{ icon: "☺", word: user.role, tone: user.role === "admin" ? "busy" : "calm" }} /></td>
-                <td class="right">{user.name !== standing.value?.name && <button class="quiet" onClick={() => void attempt(() => del(`/users/${user.name}`), again)}>Remove</button>}</td>
+                <td class="right">{user.name !== signedIn.value?.name && <button class="quiet" onClick={() => void attempt(() => del(`/users/${user.name}`), again)}>Remove</button>}</td>
               </tr>
             ))}
           </tbody>
@@ -142,8 +142,8 @@ function Users({ attempt }: { attempt: Attempt }) {
   );
 }
 
-function Deeds() {
-  const { value } = useGet<Deed[]>("/users/audit");
+function AuditLog() {
+  const { value } = useGet<AuditLine[]>("/users/audit");
   return (
     <section class="card">
       <header><h2>What was done to accounts</h2></header>

@@ -6,7 +6,7 @@ import { age, labAge, silent, stale } from "../clock";
 import { askToStop, command, question, refusal } from "../command";
 import { path } from "../router";
 import { causes } from "./Attention";
-import { signOut, standing } from "../session";
+import { signedIn, signOut } from "../session";
 import { fleet, lastMessage } from "../socket";
 import { nextTheme, theme } from "../theme";
 
@@ -48,11 +48,11 @@ export function Shell({ children }: { children: ComponentChildren }) {
           <span aria-hidden="true">■</span> Stop fleet <kbd class="roomy">⇧ Esc</kbd>
         </button>
         <span class="who">
-          <span class="roomy">{standing.value?.name} · {standing.value?.role}</span>
+          <span class="roomy">{signedIn.value?.name} · {signedIn.value?.role}</span>
           <button class="quiet" onClick={nextTheme} title="Light, dark, or as the system" aria-label={`Colours: ${THEMES[theme.value][1]}`}>
             <span aria-hidden="true">{THEMES[theme.value][0]}</span> <span class="roomy">{THEMES[theme.value][1]}</span>
           </button>
-          <button class="quiet" onClick={() => void signOut()} title={`${standing.value?.name}, ${standing.value?.role}`}>Sign out</button>
+          <button class="quiet" onClick={() => void signOut()} title={`${signedIn.value?.name}, ${signedIn.value?.role}`}>Sign out</button>
         </span>
       </header>
       <div class="notices">

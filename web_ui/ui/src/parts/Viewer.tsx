@@ -4,7 +4,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { query, tune } from "../router";
 import type { Curve, EpisodeView, Series } from "../types";
 import { Chart, LEFT, type Line, RIGHT } from "./Chart";
-import { Film } from "./Film";
+import { Clip } from "./Clip";
 import { Paths } from "./Path";
 import { useKeys } from "./useKeys";
 
@@ -37,7 +37,7 @@ export function Viewer({ id, series, view }: { id: string; series: Series; view:
   const shared: Shared = { x, at, onPick: (to) => seek(to * rate), xLabel: (value) => `${+value.toFixed(2)} ${unit}` };
   return (
     <>
-      <Film id={id} names={view.pictures} tick={tick} seek={seek} last={last} />
+      <Clip id={id} names={view.pictures} tick={tick} seek={seek} last={last} />
       <section class="card">
         <div class="body timeline">
           <div class="transport">

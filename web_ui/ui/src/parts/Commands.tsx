@@ -7,7 +7,7 @@ import { clock, seconds, short } from "../format";
 const AT_STATIONS = new Set(["pause", "resume", "stop"]);
 const WAY = ["requested", "accepted", "effective"] as const;
 
-export function Deeds() {
+export function CommandList() {
   const all = Object.values(commands.value ?? {}).sort((a, b) => a.requested_ms - b.requested_ms);
   if (!all.length) return null;
   const shown = all.slice(-6).reverse();
@@ -20,19 +20,19 @@ export function Deeds() {
         {slowest !== undefined && <span class="soft small push num">stop: effective within {seconds(slowest)} (p95 of {times.length})</span>}
       </header>
       <div class="body">
-        <ul class="deeds">{shown.map((one) => <Deed key={one.id} of={one} />)}</ul>
+        <ul class="commands">{shown.map((one) => <CommandRow key={one.id} of={one} />)}</ul>
       </div>
     </section>
   );
 }
 
 /** The last command of some verbs about one thing, on its way. */
-export function LastDeed({ verbs, target }: { verbs: string[]; target: string }) {
+export function LastCommand({ verbs, target }: { verbs: string[]; target: string }) {
   const last = Object.values(commands.value ?? {}).filter((one) => verbs.includes(one.verb) && one.target === target).at(-1);
-  return last ? <ul class="deeds"><Deed of={last} /></ul> : null;
+  return last ? <ul class="commands"><CommandRow of={last} /></ul> : null;
 }
 
-function Deed({ of }: { of: Command }) {
+function CommandRow({ of }: { of: Command }) {
   const reached = WAY.indexOf(of.state as (typeof WAY)[number]);
   return (
     <li data-command={of.verb} data-state={of.state} data-id={of.id}>

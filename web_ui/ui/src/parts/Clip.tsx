@@ -6,15 +6,15 @@ import { useMemo } from "preact/hooks";
 const STRIP = 12;
 
 interface Shot { tick: number; name: string }
-interface FilmProps { id: string; names: string[]; tick: number; last: number; seek: (to: number) => void }
+interface ClipProps { id: string; names: string[]; tick: number; last: number; seek: (to: number) => void }
 
-export function Film({ id, names, tick, last, seek }: FilmProps) {
+export function Clip({ id, names, tick, last, seek }: ClipProps) {
   const cameras = useMemo(() => byCamera(names), [names]);
   if (!cameras.length) {
     return <p class="faint small">No pictures were recorded with this episode. To see one of a simulated station, run <code>enpire episodes replay {id}</code> and load this page again. Set <code>record: all</code> in the station file to keep pictures.</p>;
   }
   return (
-    <section class="card films" aria-label="Pictures">
+    <section class="card clips" aria-label="Pictures">
       {cameras.map(([camera, shots]) => {
         const shown = shots.filter((one) => one.tick <= tick).at(-1) ?? shots[0]!;
         return (

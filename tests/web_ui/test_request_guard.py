@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.web_ui.conftest import ADDRESS, Site
-from web_ui.border import BODY_LIMIT
+from web_ui.request_guard import BODY_LIMIT
 
 KEY = {"Idempotency-Key": "test-key-0001"}
 STOP = {"verb": "stop", "target": ""}

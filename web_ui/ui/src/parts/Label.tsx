@@ -7,7 +7,7 @@ import { mayCommand } from "../session";
 import { commands, fleet } from "../socket";
 import type { EpisodeLine, Verb } from "../types";
 import { outcomeWord } from "../words";
-import { LastDeed } from "./Deeds";
+import { LastCommand } from "./Commands";
 import { useGet } from "./use";
 import { useKeys } from "./useKeys";
 
@@ -16,7 +16,7 @@ interface Stake { decision: string; would: string; changes: boolean }
 const VERBS = ["judge success", "judge failure", "judge unsafe"];
 const JUDGED = ["success", "failure", "unsafe"];
 
-export function Judging({ line, again }: { line: EpisodeLine; again: () => void }) {
+export function LabelBar({ line, again }: { line: EpisodeLine; again: () => void }) {
   const [said, say] = useState<Said | "">("");
   const asked = mayCommand.value && JUDGED.includes(line.outcome) && fleet.value;
   const other = asked && asked.campaign && asked.campaign.id !== line.campaign_id;
@@ -36,12 +36,12 @@ export function Judging({ line, again }: { line: EpisodeLine; again: () => void 
     void command(verb, line.order_id);
   };
   return (
-    <section class="card judging" aria-label="Your verdict">
+    <section class="card label-bar" aria-label="Your verdict">
       <span>What do you see?</span>
       <button aria-pressed={said === "success"} onClick={() => say("success")}>✓ Success <kbd>1</kbd></button>
       <button aria-pressed={said === "failure"} onClick={() => say("failure")}>✕ Failure <kbd>2</kbd></button>
       {said ? <AtStake line={line} said={said} hand={hand} /> : <span class="faint small">Your label stands beside the verifier's verdict ({outcomeWord(line.outcome).word.toLowerCase()}) and checks it; no decision is changed.</span>}
-      <LastDeed verbs={VERBS} target={line.order_id} />
+      <LastCommand verbs={VERBS} target={line.order_id} />
     </section>
   );
 }

@@ -1,7 +1,7 @@
-"""One lane of work: an agent in a process of its own. `python -m agent_loop.lane FOLDER`.
+"""One agent session: a coding agent in a process of its own. `python -m agent_loop.session FOLDER`.
 
-The folder holds lane.json. The process reads the ledger and leaves wishes; killed at any moment and started again, it
-goes on from what the ledger says.
+The folder holds session.json. The process reads the ledger and leaves requests in the inbox. All of its state is in the
+ledger, so a session that was killed resumes when it is started again.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from agent_loop.desk import Desk
+from agent_loop.agent_context import DONE, AgentContext
+from agent_loop.lab_client import LabClient
 from agent_loop.tools import in_process
-from agent_loop.workplace import DONE, Workplace
 from enpire.errors import EnpireError
 from enpire.files import parse
 from enpire.interfaces import Agent
@@ -31,7 +31,7 @@ PROBLEMS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
+class AgentSession:
     """Who works for which campaign."""
 
     home: Path
@@ -45,15 +45,15 @@ class Lane:
     options: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
 
 
-def work(lane: Lane, say: Callable[[str], None] = print) -> int:
+def run_session(session: AgentSession, say: Callable[[str], None] = print) -> int:
     """Let the agent take turns until the campaign is over, or it has nothing left to do; the exit code."""
-    desk = Desk(lane.home, Sender(campaign_id=lane.campaign_id, author=lane.agent, lane=lane.lane))
-    make = cast("Callable[[Workplace, Mapping[str, object]], Agent]", load("agents", lane.agent))
-    place = Workplace(
-        seed=lane.seed, lane=lane.lane, work=lane.work, spent=lambda said: desk.tell("tokens", dict(said))
+    client = LabClient(session.home, Sender(campaign_id=session.campaign_id, author=session.agent, lane=session.lane))
+    make = cast("Callable[[AgentContext, Mapping[str, object]], Agent]", load("agents", session.agent))
+    place = AgentContext(
+        seed=session.seed, lane=session.lane, work=session.work, spent=lambda said: client.tell("tokens", dict(said))
     )  # fmt: skip
-    agent, tools, failed = make(place, lane.options), in_process(desk), 0
-    while not desk.over():
+    agent, tools, failed = make(place, session.options), in_process(client), 0
+    while not client.over():
         began = time.monotonic()
         try:
             told = agent.turn(tools, tools["get_brief"]())
@@ -62,10 +62,10 @@ def work(lane: Lane, say: Callable[[str], None] = print) -> int:
             told, failed = f"the turn failed: {problem}", failed + 1
         if told:
             say(told)
-            desk.tell("turn", {"text": told})
+            client.tell("turn", {"text": told})
         if failed >= PROBLEMS:
             return 1
-        if told.startswith(DONE) or lane.lane in desk.ideas().finished:
+        if told.startswith(DONE) or session.lane in client.ideas().finished:
             return 0
         time.sleep(max(0.0, IDLE_S - (time.monotonic() - began)))
     return 0
@@ -77,8 +77,12 @@ def main(arguments: list[str]) -> int:
     if "--die-with-parent" in arguments:
         die_with_parent()
     try:
-        lane = parse(Lane, json.loads((folder / "lane.json").read_text(encoding="utf-8")), f"The lane {folder}")
-        return work(lane, lambda line: print(line, flush=True))
+        session = parse(
+            AgentSession,
+            json.loads((folder / "session.json").read_text(encoding="utf-8")),
+            f"The agent session {folder}",
+        )
+        return run_session(session, lambda line: print(line, flush=True))
     except EnpireError as problem:
         print(problem, file=sys.stderr)
         return 1

@@ -11,7 +11,7 @@ DONE = "done: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workplace:
+class AgentContext:
     """One lane, as its agent sees it beside the tools."""
 
     seed: int

@@ -21,12 +21,12 @@ PATIENCE_S = 30.0
 POLL_S = 0.1
 
 
-class WishRefused(EnpireError):
+class RequestRefused(EnpireError):
     """The loop refused what an agent asked for; the text says why."""
 
 
 @dataclass(slots=True)
-class Desk:
+class LabClient:
     """One agent lane's place in one campaign. Any thread may use it: every question opens the ledger anew."""
 
     home: Path
@@ -64,7 +64,7 @@ class Desk:
         """Ask the loop for something; the event that answers.
 
         Raises:
-            WishRefused: the loop says no, in one sentence.
+            RequestRefused: the loop says no, in one sentence.
             UsageError: no campaign runs here, or the loop did not answer in time.
         """
         self._require_loop()
@@ -134,5 +134,5 @@ def _answers(records: campaigns.Records, after: int, campaign_id: str, wish_id: 
 def _accepted(answers: list[Event]) -> Event:
     for event in answers:
         if event.kind in {"wish refused", "experiment refused"}:
-            raise WishRefused(str(event.body["why"]))
+            raise RequestRefused(str(event.body["why"]))
     return answers[0]

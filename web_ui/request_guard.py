@@ -44,7 +44,7 @@ HEADERS = {
 }
 
 
-class Border:
+class RequestGuard:
     """ASGI middleware. `hosts` are the host names (without port) under which this server may be addressed.
 
     With one of EVERYWHERE among them, any address in figures will do: behind a forwarded port it is none of this

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agent_loop.desk import Desk
+from agent_loop.lab_client import LabClient
 from enpire.errors import UnknownName, UsageError
 from enpire.queries import campaigns
 from enpire.store.arrays import unpack
@@ -21,17 +21,17 @@ LARGEST_PICTURE = 200_000
 """Bytes."""
 
 
-def shown_episode(desk: Desk, episode_id: str) -> dict[str, object]:
+def episode_summary(client: LabClient, episode_id: str) -> dict[str, object]:
     """The episode of an id.
 
     Raises:
         UnknownName: this campaign has no such episode.
         UsageError: it ran on a hidden start, which no agent sees.
     """
-    with campaigns.open_records(desk.home) as records:
+    with campaigns.open_records(client.home) as records:
         view = campaigns.episode(records, episode_id)
     line = view.episode
-    if line.campaign_id != desk.sender.campaign_id:
+    if line.campaign_id != client.sender.campaign_id:
         raise UnknownName(f"There is no episode {episode_id!r} in this campaign.")
     if view.start_split != "train":
         raise UsageError(f"Episode {episode_id} ran on a hidden start; agents see episodes of the train split only.")

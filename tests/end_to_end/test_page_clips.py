@@ -59,9 +59,9 @@ def test_the_cameras_of_a_film_show_the_moment_of_the_time_axis(
     watch.follow(page)
     set_up(page, site)
     page.goto(f"{site.setup_link.partition('/setup')[0]}/episodes/E1?t=0")
-    films = page.locator(".films figure")
-    expect(films.first).to_be_visible()
-    cameras = films.locator("figcaption b").all_inner_texts()
+    clips = page.locator(".clips figure")
+    expect(clips.first).to_be_visible()
+    cameras = clips.locator("figcaption b").all_inner_texts()
     assert len(cameras) == len(set(cameras)) >= 1
     page.get_by_label("Moment of the episode").fill(str(TICKS // 2))
     for camera in cameras:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent_loop import tools
-from agent_loop.desk import Desk, WishRefused
+from agent_loop.lab_client import LabClient, RequestRefused
 from enpire.campaign.apply_events import rebuilt
 from enpire.errors import EnpireError
 from enpire.home import Home, open_home
@@ -28,15 +28,15 @@ def home(tmp_path: Path) -> Home:
     return open_home(tmp_path / "home")
 
 
-def submit(desk: Desk, **changes: object) -> str:
-    made = tools.call(desk, "propose_hypothesis", CLAIM)
+def submit(client: LabClient, **changes: object) -> str:
+    made = tools.call(client, "propose_hypothesis", CLAIM)
     sent = {"hypothesis_id": made["hypothesis_id"], "changes": changes}
-    return str(tools.call(desk, "submit_candidate", sent)["experiment_id"])
+    return str(tools.call(client, "submit_candidate", sent)["experiment_id"])
 
 
 def test_a_better_recipe_is_kept(home: Home) -> None:
     with Running(home) as lab:
-        better = lab.beside(lambda: submit(lab.desk("good"), skill=0.9))
+        better = lab.beside(lambda: submit(lab.client("good"), skill=0.9))
         experiment = lab.lab.state.ideas.experiments[better]
         lab.until(lambda lab: experiment.over)
         assert experiment.decision == "keep", experiment
@@ -57,7 +57,7 @@ def test_a_better_recipe_is_kept(home: Home) -> None:
 def test_a_worse_recipe_is_not_kept(home: Home) -> None:
     with Running(home, recipe=with_skill(0.8)) as lab:
         champion = lab.lab.state.champion
-        worse = lab.beside(lambda: submit(lab.desk("bad"), skill=0.05))
+        worse = lab.beside(lambda: submit(lab.client("bad"), skill=0.05))
         experiment = lab.lab.state.ideas.experiments[worse]
         lab.until(lambda lab: experiment.over)
         assert experiment.decision in {"revert", "inconclusive"}
@@ -89,62 +89,62 @@ def assert_recomputes(lab: Running) -> None:
 def test_what_lies_outside_the_space_is_refused(home: Home, changes: dict[str, object], why: str) -> None:
     with Running(home, paused=True) as lab:
         if why:
-            with pytest.raises(WishRefused, match=why):
-                lab.beside(lambda: submit(lab.desk(), **changes))
+            with pytest.raises(RequestRefused, match=why):
+                lab.beside(lambda: submit(lab.client(), **changes))
             kinds = [event.kind for event in lab.ledger.events()]
             assert kinds.count("experiment refused") == 1
             assert next(iter(lab.lab.state.ideas.experiments.values())).phase == "invalid"
         else:
             with pytest.raises((EnpireError, ValueError)):
-                lab.beside(lambda: submit(lab.desk(), **changes))
+                lab.beside(lambda: submit(lab.client(), **changes))
         assert not lab.lab.state.ideas.queue()
 
 
 def test_a_lane_has_one_undecided_experiment_and_no_recipe_is_asked_twice(home: Home) -> None:
     with Running(home, paused=True) as lab:
-        first = lab.beside(lambda: submit(lab.desk(), skill=0.5))
-        with pytest.raises(WishRefused, match="not decided yet; wait"):
-            lab.beside(lambda: submit(lab.desk(), skill=0.6))
-        with pytest.raises(WishRefused, match="exactly this recipe"):
-            lab.beside(lambda: submit(lab.desk("two"), skill=0.5))
-        with pytest.raises(WishRefused, match="belongs to the lane"):
-            lab.beside(lambda: tools.call(lab.desk("two"), "give_up", {"reason": "tired", "about": first}))
-        told = lab.beside(lambda: tools.call(lab.desk(), "give_up", {"reason": "a typing error", "about": first}))
+        first = lab.beside(lambda: submit(lab.client(), skill=0.5))
+        with pytest.raises(RequestRefused, match="not decided yet; wait"):
+            lab.beside(lambda: submit(lab.client(), skill=0.6))
+        with pytest.raises(RequestRefused, match="exactly this recipe"):
+            lab.beside(lambda: submit(lab.client("two"), skill=0.5))
+        with pytest.raises(RequestRefused, match="belongs to the lane"):
+            lab.beside(lambda: tools.call(lab.client("two"), "give_up", {"reason": "tired", "about": first}))
+        told = lab.beside(lambda: tools.call(lab.client(), "give_up", {"reason": "a typing error", "about": first}))
         assert told == {"noted": True, "scored": "neutral"}
         assert lab.lab.state.ideas.experiments[first].phase == "cancelled"
 
 
 def test_adopting_and_findings_reach_the_peers(home: Home) -> None:
     with Running(home, paused=True) as lab:
-        first = lab.beside(lambda: submit(lab.desk(), skill=0.5))
-        with pytest.raises(WishRefused, match="your own"):
-            lab.beside(lambda: tools.call(lab.desk(), "adopt", {"experiment_id": first}))
-        adopted = lab.beside(lambda: tools.call(lab.desk("two"), "adopt", {"experiment_id": first}))
+        first = lab.beside(lambda: submit(lab.client(), skill=0.5))
+        with pytest.raises(RequestRefused, match="your own"):
+            lab.beside(lambda: tools.call(lab.client(), "adopt", {"experiment_id": first}))
+        adopted = lab.beside(lambda: tools.call(lab.client("two"), "adopt", {"experiment_id": first}))
         assert adopted["changes"] == {"skill": 0.5}
         finding = {"text": "skill matters", "about": first}
-        lab.beside(lambda: tools.call(lab.desk(), "post_finding", finding))
-        listed = lab.beside(lambda: tools.call(lab.desk("two"), "list_experiments", {}))
+        lab.beside(lambda: tools.call(lab.client(), "post_finding", finding))
+        listed = lab.beside(lambda: tools.call(lab.client("two"), "list_experiments", {}))
         assert "skill matters" in str(listed["findings"])
         assert "('two',)" in str(lab.lab.state.ideas.experiments[first].adopted_by)
-        shown = lab.beside(lambda: tools.call(lab.desk("two"), "get_experiment", {"experiment_id": first}))
+        shown = lab.beside(lambda: tools.call(lab.client("two"), "get_experiment", {"experiment_id": first}))
         assert shown["phase"] == "queued"
-        with pytest.raises(WishRefused, match="no hypothesis or experiment"):
-            lab.beside(lambda: tools.call(lab.desk(), "post_finding", {"text": "x", "about": "nothing"}))
+        with pytest.raises(RequestRefused, match="no hypothesis or experiment"):
+            lab.beside(lambda: tools.call(lab.client(), "post_finding", {"text": "x", "about": "nothing"}))
 
 
 def test_a_lane_that_finishes_or_gives_up_proposes_nothing_more(home: Home) -> None:
     with Running(home, paused=True) as lab:
-        queued = lab.beside(lambda: submit(lab.desk("one"), skill=0.5))
-        with pytest.raises(WishRefused, match="not decided yet; wait for it, or give it up"):
-            lab.beside(lambda: tools.call(lab.desk("one"), "finish", {"summary": "too early"}))
-        lab.beside(lambda: tools.call(lab.desk("one"), "give_up", {"reason": "no idea is left"}))
+        queued = lab.beside(lambda: submit(lab.client("one"), skill=0.5))
+        with pytest.raises(RequestRefused, match="not decided yet; wait for it, or give it up"):
+            lab.beside(lambda: tools.call(lab.client("one"), "finish", {"summary": "too early"}))
+        lab.beside(lambda: tools.call(lab.client("one"), "give_up", {"reason": "no idea is left"}))
         assert lab.lab.state.ideas.experiments[queued].phase == "cancelled"
-        told = lab.beside(lambda: tools.call(lab.desk("two"), "finish", {"summary": "skill is what matters"}))
+        told = lab.beside(lambda: tools.call(lab.client("two"), "finish", {"summary": "skill is what matters"}))
         assert told == {"noted": True, "over": True}
         for lane, why in (("one", r"'one' ended its work \(given up: no idea is left\)"), ("two", "skill is what")):
-            with pytest.raises(WishRefused, match=why):
-                lab.beside(lambda lane=lane: submit(lab.desk(lane), skill=0.6))
-        brief = lab.beside(lambda: tools.call(lab.desk("three"), "get_brief", {}))
+            with pytest.raises(RequestRefused, match=why):
+                lab.beside(lambda lane=lane: submit(lab.client(lane), skill=0.6))
+        brief = lab.beside(lambda: tools.call(lab.client("three"), "get_brief", {}))
         assert brief["lanes_that_finished"] == {"one": "given up: no idea is left", "two": "skill is what matters"}
     assert rebuilt_lanes(home) == {"one", "two"}
 
@@ -156,27 +156,27 @@ def rebuilt_lanes(home: Home) -> set[str]:
 
 def test_giving_up_a_hypothesis_cancels_its_own_experiment_only(home: Home) -> None:
     with Running(home, paused=True) as lab:
-        first = lab.beside(lambda: submit(lab.desk("one"), skill=0.5))
-        other = lab.beside(lambda: submit(lab.desk("two"), skill=0.6))
+        first = lab.beside(lambda: submit(lab.client("one"), skill=0.5))
+        other = lab.beside(lambda: submit(lab.client("two"), skill=0.6))
         ideas = lab.lab.state.ideas
         about = {"reason": "a slip of the pen", "about": ideas.experiments[first].hypothesis_id}
-        lab.beside(lambda: tools.call(lab.desk("two"), "give_up", about))
+        lab.beside(lambda: tools.call(lab.client("two"), "give_up", about))
         assert ideas.experiments[first].phase == "queued", "only the lane itself gives up what it submitted"
-        lab.beside(lambda: tools.call(lab.desk("one"), "give_up", about))
+        lab.beside(lambda: tools.call(lab.client("one"), "give_up", about))
         assert (ideas.experiments[first].phase, ideas.experiments[other].phase) == ("cancelled", "queued")
         assert not ideas.finished
 
 
 def test_two_recipes_are_compared_setting_by_setting(home: Home) -> None:
     with Running(home, paused=True) as lab:
-        one = lab.beside(lambda: submit(lab.desk("one"), skill=0.5))
-        two = lab.beside(lambda: submit(lab.desk("two"), skill=0.6, steps=2))
-        told = lab.beside(lambda: tools.call(lab.desk(), "get_diff", {"experiment_id": two, "against": one}))
+        one = lab.beside(lambda: submit(lab.client("one"), skill=0.5))
+        two = lab.beside(lambda: submit(lab.client("two"), skill=0.6, steps=2))
+        told = lab.beside(lambda: tools.call(lab.client(), "get_diff", {"experiment_id": two, "against": one}))
         assert told["settings"] == {"skill": {"from": 0.5, "to": 0.6}, "steps": {"from": 4, "to": 2}}
-        told = lab.beside(lambda: tools.call(lab.desk(), "get_diff", {"experiment_id": two}))
+        told = lab.beside(lambda: tools.call(lab.client(), "get_diff", {"experiment_id": two}))
         assert told["against"] == "the campaign's recipe"
         with pytest.raises(EnpireError, match="no experiment 'x'"):
-            tools.call(lab.desk(), "get_diff", {"experiment_id": two, "against": "x"})
+            tools.call(lab.client(), "get_diff", {"experiment_id": two, "against": "x"})
 
 
 def test_spoilt_wishes_and_wishes_for_another_campaign_do_not_stop_the_loop(home: Home) -> None:
@@ -207,7 +207,7 @@ def test_nothing_that_is_planted_among_the_wishes_is_followed_or_waited_for(home
         lab.until(lambda lab: not list(folder.glob("*.json")))
         told = [str(event.body["why"]) for event in lab.ledger.events(kinds=("wish refused",))]
         assert len(told) == 4
-        lab.beside(lambda: tools.call(lab.desk(), "propose_hypothesis", CLAIM))
+        lab.beside(lambda: tools.call(lab.client(), "propose_hypothesis", CLAIM))
     assert not list(outside.iterdir())
 
 
@@ -232,12 +232,12 @@ def test_a_wish_that_breaks_its_reader_is_refused_with_the_reason(home: Home, mo
 
     monkeypatch.setattr("enpire.steps.evolve.changed", broken)
     with Running(home, paused=True) as lab, pytest.raises(EnpireError, match="OverflowError.*too large for this"):
-        lab.beside(lambda: submit(lab.desk("one"), skill=0.5))
+        lab.beside(lambda: submit(lab.client("one"), skill=0.5))
 
 
 def test_a_wish_is_answered_once_when_the_loop_dies_before_it_puts_it_away(home: Home) -> None:
     with Running(home, paused=True) as lab:
-        lab.beside(lambda: tools.call(lab.desk(), "propose_hypothesis", CLAIM))
+        lab.beside(lambda: tools.call(lab.client(), "propose_hypothesis", CLAIM))
     [done] = home.inbox.glob("agents-done/*.json")
     done.rename(home.inbox / "agents" / f"{json.loads(done.read_text())['wish_id']}.json")
     with Running(home, paused=True) as lab:
