@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from enpire import __version__
-from enpire.commands import agents, campaigns, episodes, improving, ledgers, machine, policies, robots, running, tasks
+from enpire.commands import agents, campaigns, doctor, episodes, improving, ledgers, policies, robots, running, tasks
 from enpire.errors import EnpireError
 
 EPILOG = (
@@ -91,7 +91,7 @@ def root(
 
 running.add_to(app)
 campaigns.add_to(app)
-machine.add_to(app)
+doctor.add_to(app)
 policies.add_to(app)
 episodes.add_to(app)
 improving.add_to(app)

@@ -1,4 +1,4 @@
-"""What this machine has, what it lacks, and the exact fix: the lines of `enpire doctor`."""
+"""The checks of `enpire doctor`: what this machine has, what is missing, and how to fix it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ FAIL: Level = "FAIL"
 
 PYTHON = ((3, 12), (3, 13))
 STOP_MS = 100.0
-"""A robot that stops later than this is too late for a person beside it."""
+"""Longest time from a stop request to standstill that is safe for a person next to the robot, in milliseconds."""
 FREE_WARN_BYTES = 5_000_000_000
 FREE_FAIL_BYTES = 500_000_000
 EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "base": ("orchestrator, pages, command line", ("numpy", "pyzmq", "msgpack", "sqlite-utils", "fastapi", "typer")),
+    "base": (
+        "orchestrator, web pages, command line",
+        ("numpy", "pyzmq", "msgpack", "sqlite-utils", "fastapi", "typer"),
+    ),
     "sim": ("simulated stations and the demo", ("mujoco", "gymnasium", "pillow")),
     "learn": ("learning and the demo", ("torch", "safetensors")),
     "heuristics": ("black-box search", ("cma",)),
@@ -42,29 +45,29 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "ray": ("stations on a Ray cluster", ("ray",)),
     "agents": ("coding agents", ("anthropic", "mcp")),
 }
-"""Extra -> (what it gives, packages that must be there)."""
+"""Extra -> (what it is for, packages that must be installed)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCheck:
-    """One line: what was looked at, what was found, what to type."""
+    """The result of one check of this machine."""
 
     level: Level
     subject: str
     found: str
     fix: str = ""
-    """Empty when nothing needs to be done."""
+    """The command to type; empty where nothing is needed."""
 
 
 def examine(home: Path) -> tuple[MachineCheck, ...]:
-    """Look at everything, within seconds; imports none of the heavy packages."""
+    """Run all checks except `stop_time`; takes seconds and imports no heavy package."""
     return (
         python(sys.version_info[:2]),
         *(extra(name) for name in EXTRAS),
         tool("uv", "installs ENPIRE's environment", "pip install uv", apt=False),
         graphics(),
         browser(),
-        rooms(),
+        sandbox(),
         tool("ffmpeg", "videos of exported datasets", "ffmpeg"),
         sqlite(sqlite3.sqlite_version_info),
         writable(home),
@@ -74,36 +77,43 @@ def examine(home: Path) -> tuple[MachineCheck, ...]:
     )
 
 
-def stopping(trials: int = 20) -> MachineCheck:
-    """How long a stop takes from asking to zero velocity, measured with a fake arm behind its guard."""
+def stop_time(trials: int = 20) -> MachineCheck:
+    """Measure the time from a stop request to zero velocity, with a fake arm behind its guard."""
     try:
         took_ms = sorted(cast("Sequence[float]", make("inspections", "stop", trials)))
     except EnpireError as problem:
-        return MachineCheck(level=WARN, subject="stop", found=f"not measured: {problem}", fix="enpire doctor again")
+        return MachineCheck(level=WARN, subject="stop", found=f"not measured: {problem}", fix="run enpire doctor again")
     middle, late = took_ms[len(took_ms) // 2], took_ms[math.ceil(0.99 * len(took_ms)) - 1]
-    told = f"p50 {middle:.1f} ms, p99 {late:.1f} ms from asking to standing still, {len(took_ms)} stops of a fake arm"
+    found = f"p50 {middle:.1f} ms, p99 {late:.1f} ms from request to standstill, {len(took_ms)} stops of a fake arm"
     if late <= STOP_MS:
-        return MachineCheck(level=OK, subject="stop", found=told)
+        return MachineCheck(level=OK, subject="stop", found=found)
     return MachineCheck(
-        level=WARN, subject="stop", found=told, fix="end what else keeps this machine busy, then ask again"
+        level=WARN,
+        subject="stop",
+        found=found,
+        fix="end other programs that load this machine, then run enpire doctor again",
     )
 
 
 def require_ready(checks: Sequence[MachineCheck]) -> None:
-    """Refuse to start what would fail later: UsageError names everything that must be fixed, with the fix."""
+    """Refuse to start on a machine where a check failed.
+
+    Raises:
+        UsageError: names each failed check and its fix.
+    """
     broken = [f"{item.subject}: {item.found} (fix: {item.fix})" for item in checks if item.level == FAIL]
     if broken:
-        raise UsageError(f"This machine is not ready: {'; '.join(broken)}. `enpire doctor` shows everything.")
+        raise UsageError(f"This machine is not ready: {'; '.join(broken)}. `enpire doctor` shows all checks.")
 
 
 def python(running: tuple[int, ...]) -> MachineCheck:
-    """The interpreter must be one that the pins were made for."""
+    """The Python version must be one that the pinned packages support."""
     low, high = PYTHON
-    told = f"{platform.python_version()} in {sys.prefix}"
+    found = f"{platform.python_version()} in {sys.prefix}"
     if low <= running < high:
-        return MachineCheck(level=OK, subject="python", found=told)
+        return MachineCheck(level=OK, subject="python", found=found)
     return MachineCheck(
-        level=FAIL, subject="python", found=f"{told}; needed is 3.12", fix="uv venv --python 3.12 && make setup"
+        level=FAIL, subject="python", found=f"{found}; Python 3.12 is needed", fix="uv venv --python 3.12 && make setup"
     )
 
 
@@ -113,8 +123,8 @@ def extra(name: str) -> MachineCheck:
     have = {package: _version(package) for package in packages}
     missing = [package for package, found in have.items() if not found]
     if not missing:
-        told = ", ".join(f"{package} {found}" for package, found in have.items())
-        return MachineCheck(level=OK, subject=f"[{name}]", found=told)
+        found = ", ".join(f"{package} {found}" for package, found in have.items())
+        return MachineCheck(level=OK, subject=f"[{name}]", found=found)
     if name == "base":
         return MachineCheck(
             level=FAIL, subject="[base]", found=f"missing: {', '.join(missing)}", fix="pip install enpire"
@@ -136,18 +146,20 @@ def tool(command: str, gives: str, package: str, *, apt: bool = True) -> Machine
     return MachineCheck(level=WARN, subject=command, found=f"not found ({gives})", fix=fix)
 
 
-def rooms() -> MachineCheck:
-    """Bubblewrap, installed and allowed to make the rooms that agents run in."""
-    gives = "sandbox of agents; without it they run in the open"
+def sandbox() -> MachineCheck:
+    """Bubblewrap must be installed and allowed to create the sandboxes of agents."""
+    gives = "sandbox of agents; without it agents run unconfined"
     found = tool("bwrap", gives, "bubblewrap")
     if found.level != OK or bubblewrap():
         return found
-    fix = "allow unprivileged user namespaces, or run where containers may make namespaces"
-    return MachineCheck(level=WARN, subject="bwrap", found=f"{found.found} may make no room here ({gives})", fix=fix)
+    fix = "allow unprivileged user namespaces, or use a container that may create namespaces"
+    return MachineCheck(
+        level=WARN, subject="bwrap", found=f"{found.found} cannot create a sandbox here ({gives})", fix=fix
+    )
 
 
 def graphics() -> MachineCheck:
-    """An off-screen OpenGL library, for camera pictures of simulated stations."""
+    """An off-screen OpenGL library, for camera images of simulated stations."""
     found = [name for name in ("EGL", "OSMesa") if find_library(name)]
     if found:
         return MachineCheck(
@@ -156,13 +168,13 @@ def graphics() -> MachineCheck:
     return MachineCheck(
         level=WARN,
         subject="GL",
-        found="neither EGL nor OSMesa (camera pictures of simulated stations; everything else works)",
+        found="neither EGL nor OSMesa (camera images of simulated stations; everything else works)",
         fix="sudo apt-get install libegl1 libgl1-mesa-dri",
     )
 
 
 def browser() -> MachineCheck:
-    """A Chromium for the page's tests; any browser shows the page."""
+    """Chromium, for the tests of the page; the page itself works in any browser."""
     names = ("chromium", "chromium-browser", "google-chrome")
     path = next(filter(None, map(shutil.which, names)), None)
     if path:
@@ -173,8 +185,8 @@ def browser() -> MachineCheck:
 
 
 def sqlite(loaded: tuple[int, ...]) -> MachineCheck:
-    """The SQLite that is loaded, and the journal mode that the ledger gets with it."""
-    told = ".".join(map(str, loaded))
+    """The loaded SQLite version, and the journal mode that the ledger uses with it."""
+    found = ".".join(map(str, loaded))
     try:
         with tempfile.TemporaryDirectory() as folder:
             database = open_writer(Path(folder) / "probe.db")
@@ -182,33 +194,38 @@ def sqlite(loaded: tuple[int, ...]) -> MachineCheck:
             database.close()
     except EnpireError as problem:
         return MachineCheck(
-            level=FAIL, subject="SQLite", found=f"{told}: {problem}", fix="give the temporary folder space"
+            level=FAIL, subject="SQLite", found=f"{found}: {problem}", fix="free space in the temporary folder"
         )
     why = (
-        "" if loaded >= SAFE_WAL else f" (WAL is safe from {'.'.join(map(str, SAFE_WAL))} on; the ledger does without)"
+        ""
+        if loaded >= SAFE_WAL
+        else f" (WAL is safe from {'.'.join(map(str, SAFE_WAL))} on, so the ledger does not use it)"
     )
-    return MachineCheck(level=OK, subject="SQLite", found=f"{told}, journal mode {mode}{why}")
+    return MachineCheck(level=OK, subject="SQLite", found=f"{found}, journal mode {mode}{why}")
 
 
 def writable(home: Path) -> MachineCheck:
-    """The home folder, or the place where it will be made."""
+    """The home folder, or the folder where it will be created, must be writable."""
     place = _existing(home)
     if os.access(place, os.W_OK | os.X_OK):
-        told = str(home) if home.is_dir() else f"{home} (will be made)"
-        return MachineCheck(level=OK, subject="home", found=told)
+        found = str(home) if home.is_dir() else f"{home} (will be created)"
+        return MachineCheck(level=OK, subject="home", found=found)
     return MachineCheck(
-        level=FAIL, subject="home", found=f"{place} cannot be written", fix="choose another: --home DIR or ENPIRE_HOME"
+        level=FAIL,
+        subject="home",
+        found=f"{place} is not writable",
+        fix="choose another home: --home DIR or ENPIRE_HOME",
     )
 
 
 def disk(home: Path, free_bytes: int) -> MachineCheck:
-    """Space for episodes; a full disk stops new orders."""
-    told = f"{free_bytes / 1e9:.1f} GB free for {home}{_recorded(home)}"
+    """Free space for episodes; stations get no new orders while the disk is full."""
+    found = f"{free_bytes / 1e9:.1f} GB free for {home}{_recorded(home)}"
     if free_bytes >= FREE_WARN_BYTES:
-        return MachineCheck(level=OK, subject="disk", found=told)
+        return MachineCheck(level=OK, subject="disk", found=found)
     level = WARN if free_bytes >= FREE_FAIL_BYTES else FAIL
     return MachineCheck(
-        level=level, subject="disk", found=told, fix="free some space, or choose another disk with --home"
+        level=level, subject="disk", found=found, fix="free disk space, or choose a home on another disk with --home"
     )
 
 
@@ -217,32 +234,45 @@ def _recorded(home: Path) -> str:
     if not sizes:
         return ""
     each = sum(sizes) / len(sizes)
-    return f"; the pictures of {len(sizes)} episodes take {sum(sizes) / 1e9:.1f} GB, {each / 1e6:.1f} MB each"
+    return f"; the images of {len(sizes)} episodes take {sum(sizes) / 1e9:.1f} GB, {each / 1e6:.1f} MB each"
 
 
 def cores(number: int) -> MachineCheck:
-    """Processors that this process may use."""
+    """CPU cores that this process may use."""
     if number >= 2:
         return MachineCheck(level=OK, subject="cores", found=str(number))
     return MachineCheck(
         level=WARN,
         subject="cores",
-        found=f"{number}: learner and stations share it",
-        fix="give the machine two cores; until then campaigns take about twice as long",
+        found=f"{number}, shared by learner and stations",
+        fix="use two cores or more; with one, campaigns take about twice as long",
     )
 
 
 def port() -> MachineCheck:
-    """The loopback must give sockets: stations and pages are reached through them."""
+    """Ports on the loopback address: stations and pages listen there."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             return MachineCheck(
-                level=OK, subject="ports", found=f"loopback gives free ports (such as {listener.getsockname()[1]})"
+                level=OK, subject="ports", found=f"127.0.0.1 has free ports (such as {listener.getsockname()[1]})"
             )
     except OSError as problem:
         return MachineCheck(
-            level=FAIL, subject="ports", found=f"no port on 127.0.0.1: {problem}", fix="allow sockets on the loopback"
+            level=FAIL,
+            subject="ports",
+            found=f"cannot listen on 127.0.0.1: {problem}",
+            fix="allow sockets on the loopback address",
         )
+
+
+def as_text(checks: Sequence[MachineCheck]) -> str:
+    """One line per check, with the fix below it where one is needed."""
+    lines: list[str] = []
+    for check in checks:
+        lines.append(f"{check.level:<4}  {check.subject:<12}  {check.found}")
+        if check.fix:
+            lines.append(f"      {'':<12}  fix: {check.fix}")
+    return "\n".join(lines)
 
 
 def _version(package: str) -> str:
@@ -253,5 +283,5 @@ def _version(package: str) -> str:
 
 
 def _existing(path: Path) -> Path:
-    """The deepest folder of a path that exists."""
+    """The deepest existing folder of a path."""
     return next(place for place in (path.absolute(), *path.absolute().parents) if place.is_dir())

@@ -107,8 +107,8 @@ def known_from(brief: Mapping[str, object]) -> Known:
         raise UsageError("The recipe declares no search space, so there is nothing to search.")
     decided = [card for card in cast("list[Card]", brief["experiments"]) if card["phase"] == "decided"]
     return Known(
-        space=axes(recipe), settings=recipe.settings, original=cast("Mapping[str, object]", brief["campaign_settings"]),
-        tried=[_tried(card) for card in decided],
+        space=axes(recipe.space), settings=recipe.settings,
+        original=cast("Mapping[str, object]", brief["campaign_settings"]), tried=[_tried(card) for card in decided],
     )  # fmt: skip
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
-from enpire.campaign.search_space import axis_of
+from enpire.campaign.search_space import Axis, Plain, Range, axes, axis_of
 from enpire.errors import EnpireError, FileProblem, UsageError
-from enpire.files import canonical, find, parse, plain, read_yaml
+from enpire.files import canonical, find, parse, plain, read_yaml, shown
 from enpire.interfaces import ChecksRecipe
 from enpire.plugins import make
 
@@ -81,6 +81,36 @@ def require_learner(recipe: Recipe) -> None:
             f"`check` of the learner {recipe.learner!r} fails on the recipe {recipe.name}, where it should raise "
             f"FileProblem or nothing: {problem}."
         ) from problem
+
+
+def changed(recipe: Recipe, changes: Mapping[str, object], name: str) -> Recipe:
+    """The recipe with some settings changed, under another name.
+
+    Raises:
+        UsageError: a setting is not in the search space, a value is outside its axis, or nothing changes.
+    """
+    known = axes(recipe.space)
+    if not changes:
+        raise UsageError("A candidate must change at least one setting; name it and its new value in `changes`.")
+    for setting, value in changes.items():
+        axis = known.get(setting)
+        if axis is None:
+            allowed = ", ".join(known) or "none: the recipe declares no `space`"
+            raise UsageError(f"The setting {setting!r} is not in the search space; these may be changed: {allowed}.")
+        if not axis.holds(value):
+            raise UsageError(f"The setting {setting!r} cannot be {shown(value)}; allowed are {axis}.")
+    settings = {**recipe.settings, **{key: _typed(known[key], value) for key, value in changes.items()}}
+    made = replace(recipe, name=name, settings=settings)
+    if made.hash == recipe.hash:
+        raise UsageError("The changes leave the recipe as it is; a candidate must differ from the recipe in force.")
+    return made
+
+
+def _typed(axis: Axis, value: object) -> Setting:
+    if isinstance(axis, Range):
+        number = cast("float", value)
+        return int(number) if axis.whole else float(number)
+    return cast("Plain", value)
 
 
 def _whole(path: Path, asked: tuple[Path, ...]) -> Mapping[str, object]:

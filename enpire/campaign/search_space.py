@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, cast
-
-from enpire.errors import UsageError
-from enpire.files import shown
-
-if TYPE_CHECKING:
-    from enpire.campaign.recipe import Recipe, Setting
+from dataclasses import dataclass
+from typing import Literal
 
 Plain = bool | int | float | str
 
@@ -76,41 +70,6 @@ def axis_of(name: str, written: tuple[Plain, ...]) -> Axis:
     return Range(low=numbers[0], high=numbers[1], scale=written[2], whole=whole)
 
 
-def axes(recipe: Recipe) -> Mapping[str, Axis]:
-    """Every setting that may be changed."""
-    return {name: axis_of(name, written) for name, written in recipe.space.items()}
-
-
-def changed(recipe: Recipe, changes: Mapping[str, object], name: str) -> Recipe:
-    """The recipe with some settings changed, under another name.
-
-    Raises:
-        UsageError: a setting is not in the space, a value lies outside, or nothing changes; one sentence.
-    """
-    known = axes(recipe)
-    if not changes:
-        raise UsageError("A candidate must change at least one setting; name it and its new value in `changes`.")
-    for setting, value in changes.items():
-        axis = known.get(setting)
-        if axis is None:
-            allowed = ", ".join(known) or "none: the recipe declares no `space`"
-            raise UsageError(f"The setting {setting!r} is not in the search space; these may be changed: {allowed}.")
-        if not axis.holds(value):
-            raise UsageError(f"The setting {setting!r} cannot be {shown(value)}; allowed are {axis}.")
-    settings = {**recipe.settings, **{key: _typed(known[key], value) for key, value in changes.items()}}
-    made = replace(recipe, name=name, settings=settings)
-    if made.hash == recipe.hash:
-        raise UsageError("The changes leave the recipe as it is; a candidate must differ from the recipe in force.")
-    return made
-
-
-def difference(recipe: Recipe, other: Recipe) -> dict[str, Setting]:
-    """The settings of `other` that differ from those of `recipe`."""
-    return {name: value for name, value in other.settings.items() if recipe.settings.get(name) != value}
-
-
-def _typed(axis: Axis, value: object) -> Setting:
-    if isinstance(axis, Range):
-        number = cast("float", value)
-        return int(number) if axis.whole else float(number)
-    return cast("Plain", value)
+def axes(space: Mapping[str, tuple[Plain, ...]]) -> Mapping[str, Axis]:
+    """The axis of every setting that a recipe's `space` lets agents change."""
+    return {name: axis_of(name, written) for name, written in space.items()}

@@ -21,7 +21,6 @@ from enpire.queries.models import (
 from enpire.wording import counted
 
 if TYPE_CHECKING:
-    from enpire.doctor import MachineCheck
     from enpire.gate.gate import Decision
     from enpire.types import Event
 
@@ -126,16 +125,6 @@ def decision(item: Decision) -> str:
             ("evidence", f"{getattr(item, weighed(item.reason)):.2f} of {item.log_need:.2f} nats"),
         ]
     )  # fmt: skip
-
-
-def machine_checks(items: Sequence[MachineCheck]) -> str:
-    """The checks of this machine, one a line, with the fix below those that need one."""
-    lines: list[str] = []
-    for item in items:
-        lines.append(f"{item.level:<4}  {item.subject:<12}  {item.found}")
-        if item.fix:
-            lines.append(f"      {'':<12}  fix: {item.fix}")
-    return "\n".join(lines)
 
 
 def _confirmed(confirm: Confirm | None) -> str:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from enpire.campaign.experiments import Edge, Experiment, Ideas, verdict
-from enpire.campaign.recipe import Recipe
-from enpire.campaign.search_space import changed
+from enpire.campaign.recipe import Recipe, changed
 from enpire.errors import EnpireError, FileProblem, UsageError
 from enpire.files import parse, plain
 from enpire.ids import mint

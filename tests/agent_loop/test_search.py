@@ -29,7 +29,7 @@ from enpire.home import open_home
 from enpire.queries.decision_audit import recompute
 from tests.agent_loop.pretend_lab import CAMPAIGN, POOR, Running, with_skill
 
-SPACE = axes(POOR)
+SPACE = axes(POOR.space)
 BAD = with_skill(0.4)
 
 

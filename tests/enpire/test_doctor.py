@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from enpire import doctor
-from enpire.doctor import FAIL, OK, WARN, MachineCheck
+from enpire.doctor import FAIL, OK, WARN, MachineCheck, as_text
 from enpire.errors import UsageError
-from enpire.queries.texts import machine_checks
 
 
 def test_every_line_that_is_not_ok_names_its_fix(tmp_path: Path) -> None:
@@ -67,7 +66,7 @@ def test_what_recorded_pictures_take_is_said(tmp_path: Path) -> None:
         folder = tmp_path / "episodes" / "C1" / name
         folder.mkdir(parents=True)
         (folder / "pictures.zip").write_bytes(b"\0" * size)
-    assert doctor.disk(tmp_path, 10**10).found.endswith("; the pictures of 2 episodes take 0.0 GB, 4.0 MB each")
+    assert doctor.disk(tmp_path, 10**10).found.endswith("; the images of 2 episodes take 0.0 GB, 4.0 MB each")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -81,7 +80,7 @@ def test_one_core_is_a_warning() -> None:
 
 
 def test_lines_are_aligned_with_the_fix_below() -> None:
-    text = machine_checks(
+    text = as_text(
         [
             MachineCheck(level=OK, subject="a", found="b"),
             MachineCheck(level=FAIL, subject="c", found="d", fix="type this"),
@@ -94,11 +93,11 @@ def test_lines_are_aligned_with_the_fix_below() -> None:
 def test_what_must_be_fixed_stops_a_run_and_warnings_do_not(tmp_path: Path) -> None:
     fine = MachineCheck(level=WARN, subject="bwrap", found="not found", fix="install it")
     doctor.require_ready([fine])
-    with pytest.raises(UsageError, match=r"disk: 0.1 GB free .*\(fix: free some space"):
+    with pytest.raises(UsageError, match=r"disk: 0.1 GB free .*\(fix: free disk space"):
         doctor.require_ready([fine, doctor.disk(tmp_path, 10**8)])
 
 
 def test_a_stop_is_measured_through_a_guard() -> None:
-    check = doctor.stopping(trials=3)
+    check = doctor.stop_time(trials=3)
     assert check.level in (OK, WARN)
     assert "3 stops of a fake arm" in check.found, check.found

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from enpire.campaign.recipe import Recipe, read_recipe
-from enpire.campaign.search_space import Choice, Range, axes, axis_of, changed
+from enpire.campaign.recipe import Recipe, changed, read_recipe
+from enpire.campaign.search_space import Choice, Range, axes, axis_of
 from enpire.errors import FileProblem, UsageError
 from enpire.files import parse, plain
 
@@ -24,7 +24,7 @@ def recipe(**changes: object) -> Recipe:
 def test_a_space_is_read_and_dumped_back() -> None:
     read = recipe()
     assert parse(Recipe, plain(read), "The dump") == read
-    assert axes(read) == {
+    assert axes(read.space) == {
         "rate": Range(low=0.0001, high=0.01, scale="log", whole=False),
         "steps": Range(low=1, high=8, scale="linear", whole=True),
         "gate": Choice(options=("soft", "off")),
@@ -68,7 +68,7 @@ def test_every_shipped_recipe_of_a_round_declares_a_space(tmp_path: Path) -> Non
     for name in ("habc_plus", "filtered_bc"):
         shipped = read_recipe(name)
         assert len(shipped.space) >= 3
-        assert all(axis.holds(shipped.settings[setting]) for setting, axis in axes(shipped).items())
+        assert all(axis.holds(shipped.settings[setting]) for setting, axis in axes(shipped.space).items())
 
 
 def test_a_whole_number_that_no_float_holds_is_outside_every_range_and_named_by_its_size() -> None:
