@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -81,13 +81,11 @@ class OfflineSettings:
 class OfflineRl:
     """The learner. Each round learns anew from the whole replay, as d3rlpy's algorithms are made to."""
 
-    def check(self, recipe: Mapping[str, object]) -> None:
-        """FileProblem for settings that it does not know or allow."""
-        settings_of(OfflineSettings, recipe)
+    settings: ClassVar = OfflineSettings
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train in process and write the actor as a version of plain numbers."""
-        settings = settings_of(OfflineSettings, job.recipe)
+        settings = settings_of(self.settings, job.recipe)
         prepare(job)
         episodes = recent(read_episodes(job.episodes), settings.window_rounds)
         replay = replay_of(episodes, settings.execute)

@@ -258,7 +258,11 @@ class Progress:
 
 
 class Learner(Protocol):
-    """Turns episodes into a policy version. Deterministic given the job, on a CPU."""
+    """Turns episodes into a policy version. Deterministic given the job, on a CPU.
+
+    The class attribute `settings` may name the dataclass of its settings: a recipe that it cannot hold is refused
+    before the campaign begins.
+    """
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Write `job.output` and return the diagnostics of the run. LearningProblem when it cannot go on."""
@@ -267,7 +271,7 @@ class Learner(Protocol):
 
 @runtime_checkable
 class ChecksRecipe(Learner, Protocol):
-    """A learner that says before a campaign begins what it would refuse when its turn comes."""
+    """A learner with a rule that its settings dataclass cannot hold; it is asked before a campaign begins."""
 
     def check(self, recipe: Mapping[str, object]) -> None:
         """FileProblem for a recipe (as in `ImprovementJob`) with settings that it does not know or allow."""

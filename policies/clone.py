@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -72,13 +72,11 @@ class Pupil:
 class Clone:
     """The learner for recipes of behaviour cloning."""
 
-    def check(self, recipe: Mapping[str, object]) -> None:
-        """FileProblem for settings that it does not know or allow."""
-        settings_of(CloneSettings, recipe)
+    settings: ClassVar = CloneSettings
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Clone the job's episodes into `job.output`; returns counts and the last loss."""
-        settings = settings_of(CloneSettings, job.recipe)
+        settings = settings_of(self.settings, job.recipe)
         prepare(job)
         episodes = self._chosen(settings, read_episodes(job.episodes))
         pupil = pupil_of(job, settings, episodes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -67,13 +67,11 @@ class LerobotSettings(HabcSettings):
 class LerobotHabc:
     """The learner for recipes that improve LeRobot policies."""
 
-    def check(self, recipe: Mapping[str, object]) -> None:
-        """FileProblem for settings that it does not know or allow."""
-        settings_of(LerobotSettings, recipe)
+    settings: ClassVar = LerobotSettings
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train critics, weigh the windows, train the policy; the version is a LeRobot folder of plain files."""
-        settings = settings_of(LerobotSettings, job.recipe)
+        settings = settings_of(self.settings, job.recipe)
         prepare(job)
         episodes = read_episodes(job.episodes)
         source = [item for item in episodes if item.demonstration] or list(episodes)

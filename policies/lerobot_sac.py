@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -78,13 +78,11 @@ class SacSettings:
 class LerobotSac:
     """The learner for recipes of LeRobot's SAC."""
 
-    def check(self, recipe: Mapping[str, object]) -> None:
-        """FileProblem for settings that it does not know or allow."""
-        settings_of(SacSettings, recipe)
+    settings: ClassVar = SacSettings
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Go on from a parent of the same kind, or begin with fresh networks; the version is a LeRobot folder."""
-        settings = settings_of(SacSettings, job.recipe)
+        settings = settings_of(self.settings, job.recipe)
         prepare(job)
         episodes = read_episodes(job.episodes)
         replay = replay_of(episodes, settings.execute)

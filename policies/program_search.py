@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -60,13 +60,11 @@ class SearchSettings:
 class ProgramSearch:
     """The learner for recipes of heuristics with a parameter search."""
 
-    def check(self, recipe: Mapping[str, object]) -> None:
-        """FileProblem for settings that it does not know or allow."""
-        settings_of(SearchSettings, recipe)
+    settings: ClassVar = SearchSettings
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Search, and write the centre of the last generation (not the luckiest candidate) as the version."""
-        settings = settings_of(SearchSettings, job.recipe)
+        settings = settings_of(self.settings, job.recipe)
         durable.make_folder(job.work)
         task = cast("Callable[[], Task]", load("tasks", job.task))()
         search = _Search(job, settings, task)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -60,13 +61,11 @@ class RecapSettings(RoundSettings):
 class Recap:
     """The learner for recipes of Imit-Recap."""
 
-    def check(self, recipe: Mapping[str, object]) -> None:
-        """FileProblem for settings that it does not know or allow."""
-        settings_of(RecapSettings, recipe)
+    settings: ClassVar = RecapSettings
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train the value head, keep the windows of the good side, clone them."""
-        settings = settings_of(RecapSettings, job.recipe)
+        settings = settings_of(self.settings, job.recipe)
         prepare(job)
         episodes = [item for item in read_episodes(job.episodes) if item.success or not item.demonstration]
         pupil = pupil_of(job, settings, episodes)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -72,13 +73,11 @@ class ResidualSettings:
 class ResidualTd3:
     """The learner for recipes of residual online reinforcement learning."""
 
-    def check(self, recipe: Mapping[str, object]) -> None:
-        """FileProblem for settings that it does not know or allow."""
-        settings_of(ResidualSettings, recipe)
+    settings: ClassVar = ResidualSettings
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train critics and correction; the base goes into the version unchanged."""
-        settings = settings_of(ResidualSettings, job.recipe)
+        settings = settings_of(self.settings, job.recipe)
         if job.parent is None:
             raise LearningProblem("A residual policy corrects a base; clone a base first.")
         prepare(job)

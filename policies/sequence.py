@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import ClassVar, cast
 
 from enpire.campaign.recipe import Recipe, read_recipe, require_learner, settings_of
 from enpire.errors import FileProblem
@@ -53,14 +53,16 @@ class SequenceSettings:
 class Sequence:
     """The learner for recipes that name a sequence of regimes."""
 
+    settings: ClassVar = SequenceSettings
+
     def check(self, recipe: Mapping[str, object]) -> None:
         """FileProblem for a stage that is a sequence, or that its own learner refuses."""
-        for name, _ in settings_of(SequenceSettings, recipe).parsed():
+        for name, _ in settings_of(self.settings, recipe).parsed():
             require_learner(_stage(name))
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Hand the job to the learner of the round's recipe; returns that learner's diagnostics."""
-        recipe = _stage(settings_of(SequenceSettings, job.recipe).at(job.round))
+        recipe = _stage(settings_of(self.settings, job.recipe).at(job.round))
         learner = cast("Callable[[], Learner]", load("learners", recipe.learner))()
         return learner.improve(replace(job, recipe=recipe.mapping()), report)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -64,16 +64,28 @@ def settings_of[T](kind: type[T], recipe: Mapping[str, object]) -> T:
 
 
 def require_learner(recipe: Recipe) -> None:
-    """Ask the recipe's learner, where it can be asked, whether it will take the settings.
+    """Refuse settings that the recipe's learner does not know or allow, before anything runs.
+
+    The learner declares its settings as a dataclass in the class attribute `settings`. A rule that a dataclass cannot
+    hold goes into a method `check` (`ChecksRecipe`). A learner with neither is not asked.
 
     Raises:
-        EnpireError: there is no such learner, or it says what it refuses.
+        EnpireError: there is no such learner, or it refuses the settings.
     """
-    learner = make("learners", recipe.learner)
+    learner, written = make("learners", recipe.learner), recipe.mapping()
+    declared: object = getattr(learner, "settings", None)
+    if isinstance(declared, type):
+        kind = cast("type[object]", declared)
+        if not is_dataclass(kind):
+            raise UsageError(
+                f"`settings` of the learner {recipe.learner!r} is the class {kind.__name__}, which is no dataclass; "
+                "declare the dataclass of its settings there, or rename the attribute."
+            )
+        settings_of(kind, written)
     if not isinstance(learner, ChecksRecipe):
         return
     try:
-        learner.check(recipe.mapping())
+        learner.check(written)
     except EnpireError:
         raise
     except Exception as problem:

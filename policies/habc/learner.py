@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -45,13 +46,11 @@ class Material:
 class Habc:
     """The learner for recipes of hierarchical advantage-weighted cloning."""
 
-    def check(self, recipe: Mapping[str, object]) -> None:
-        """FileProblem for settings that it does not know or allow."""
-        settings_of(HabcSettings, recipe)
+    settings: ClassVar = HabcSettings
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train critics, weigh the windows, train the actor from the parent's weights; returns the diagnostics."""
-        settings = settings_of(HabcSettings, job.recipe)
+        settings = settings_of(self.settings, job.recipe)
         prepare(job)
         material = gather(read_episodes(job.episodes), settings)
         pupil = pupil_of(job, settings, material.episodes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -67,13 +68,11 @@ class SelectionSettings(HabcSettings):
 class BestOfN:
     """The learner for recipes of best of N."""
 
-    def check(self, recipe: Mapping[str, object]) -> None:
-        """FileProblem for settings that it does not know or allow."""
-        settings_of(SelectionSettings, recipe)
+    settings: ClassVar = SelectionSettings
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train critics and score on the job's episodes; the parent's actor goes into the version unchanged."""
-        settings = settings_of(SelectionSettings, job.recipe)
+        settings = settings_of(self.settings, job.recipe)
         if job.parent is None:
             raise LearningProblem("Best of N picks among a parent's chunks; clone a base first.")
         prepare(job)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -12,7 +13,7 @@ from benchmarks.improvement_plans import ARMS, Plan
 from enpire.campaign.recipe import Recipe, read_recipe, require_learner, settings_of
 from enpire.errors import FileProblem, UsageError
 from enpire.files import find, parse
-from enpire.interfaces import ChecksRecipe, ImprovementJob, Progress
+from enpire.interfaces import ImprovementJob, Progress
 from enpire.plugins import make
 from policies.habc.selection import SelectionSettings
 from policies.habc.settings import HabcSettings
@@ -26,7 +27,9 @@ NAMES = sorted(path.stem for path in find("recipes", "habc_plus").parent.glob("*
 def test_a_recipe_fits_its_learner(name: str) -> None:
     recipe = read_recipe(name)
     assert recipe.name == name
-    assert isinstance(make("learners", recipe.learner), ChecksRecipe)
+    declared = getattr(make("learners", recipe.learner), "settings", None)
+    assert isinstance(declared, type)
+    settings_of(declared, recipe.mapping())
     require_learner(recipe)
 
 
@@ -130,6 +133,52 @@ class Checking:
 def test_another_check_of_a_learner_is_one_sentence() -> None:
     with pytest.raises(UsageError, match="`check` of the learner .* fails on the recipe odd, .* takes 1 positional"):
         require_learner(Recipe(name="odd", learner=f"{__name__}:Checking"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnSettings:
+    """The settings of a lab's own learner."""
+
+    speed: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.speed <= 0:
+            raise ValueError(f"speed is {self.speed}; it must be above 0.")
+
+
+class Declaring:
+    """A lab's own learner: a settings dataclass, and one rule that it cannot hold."""
+
+    settings: ClassVar = OwnSettings
+
+    def check(self, recipe: Mapping[str, object]) -> None:
+        if recipe["name"] == "taken":
+            raise FileProblem("The recipe is called taken; call it otherwise.")
+
+    def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "said"),
+    [("odd", {"speed": 0.0}, "The recipe odd, settings: speed is 0.0"), ("odd", {"sped": 1.0}, "unknown key 'sped'"),
+     ("taken", {"speed": 2.0}, "call it otherwise"), ("taken", {"speed": 0.0}, "speed is 0.0")],
+)  # fmt: skip
+def test_a_learner_of_a_lab_declares_its_settings(name: str, settings: dict[str, float], said: str) -> None:
+    require_learner(Recipe(name="odd", learner=f"{__name__}:Declaring", settings={"speed": 2.0}))
+    with pytest.raises(FileProblem, match=said):
+        require_learner(Recipe(name=name, learner=f"{__name__}:Declaring", settings=settings))
+
+
+class Undeclared(Checking):
+    """A learner whose `settings` is a class, but no dataclass."""
+
+    settings: ClassVar = dict
+
+
+def test_settings_that_are_no_dataclass_are_one_sentence() -> None:
+    with pytest.raises(UsageError, match="`settings` of the learner .* is the class dict, which is no dataclass"):
+        require_learner(Recipe(name="odd", learner=f"{__name__}:Undeclared"))
 
 
 def test_a_sequence_is_read_to_its_last_stage(tmp_path: Path) -> None:
