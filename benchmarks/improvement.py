@@ -33,11 +33,12 @@ from benchmarks.improvement_foresight import Foreseen, Looks
 from benchmarks.improvement_plans import ARMS, QUICK, Plan
 from benchmarks.improvement_table import Judged, curve, table
 from benchmarks.machine import commit, describe
-from benchmarks.rollouts import Rollout, keep
+from benchmarks.rollouts import keep
 from benchmarks.supervised import SupervisedLoop
 from enpire.campaign.recipe import Recipe
 from enpire.errors import LearningProblem, UsageError
 from enpire.interfaces import Foresees, ImprovementJob, Learner, Policy, Task
+from enpire.offline.rollouts import Rollout
 from enpire.plugins import load
 from enpire.store.episodes import FolderStore
 from enpire.store.versions import manifest

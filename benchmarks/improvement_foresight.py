@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.rollouts import Lane, Loop
 from enpire.interfaces import Foresees, Policy, Rig, Task
+from enpire.offline.rollouts import RolloutLoop, RunningRollout
 from enpire.station.chunks import LoadedPolicy
 from enpire.types import SOURCE_POLICY, Observation, Order, Start
 from sim.operator import SimulatedOperator
@@ -35,7 +35,7 @@ class Foreseen:
     truth: Sequence[float]
 
 
-class Looks(Loop):
+class Looks(RolloutLoop):
     """The rollout loop, which now and then asks the head and tries out how the policy goes on."""
 
     def __init__(self, task: Task, rig: Rig, seed: int, head: Foresees) -> None:
@@ -45,7 +45,7 @@ class Looks(Loop):
         self.said: list[float] = []
         self.truth: list[float] = []
 
-    def _begin(self, policy: Policy, lane: int, start: Start) -> Lane:
+    def _begin(self, policy: Policy, lane: int, start: Start) -> RunningRollout:
         order = Order(
             order_id="", campaign_id="", station="benchmark", task=self.task.spec.name, policy_id="", start=start,
             purpose="collect", round=0,
@@ -53,7 +53,7 @@ class Looks(Loop):
         self._branches.begin(lane, order, LoadedPolicy(policy_id="", policy=policy, source=SOURCE_POLICY))
         return super()._begin(policy, lane, start)
 
-    def _step(self, policy: Policy, lanes: dict[int, Lane], observation: Observation) -> None:
+    def _step(self, policy: Policy, lanes: Mapping[int, RunningRollout], observation: Observation) -> None:
         ticks = {lane: len(item.actions) for lane, item in lanes.items()}
         looked = {lane: tick for lane, tick in ticks.items() if tick % (LOOK_EVERY_DECISIONS * policy.execute) == 0}
         if looked:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
 import numpy as np
 
-from benchmarks.rollouts import Lane, Loop, Rollout
 from enpire.interfaces import Policy, Rig, Task
+from enpire.offline.rollouts import Rollout, RolloutLoop, RunningRollout
 from enpire.plugins import load
 from enpire.station.chunks import LoadedPolicy
 from enpire.station.interventions import Intervener, OpenOperator
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, Observation, Order, Start
 
 
-class SupervisedLoop(Loop):
+class SupervisedLoop(RolloutLoop):
     """Which episodes are supervised is drawn before they begin, from the start alone."""
 
     def __init__(self, task: Task, rig: Rig, seed: int, share: float) -> None:
@@ -28,13 +28,13 @@ class SupervisedLoop(Loop):
         """id of a supervised episode under way -> for every command, whether the person gave it."""
 
     def run(self, policy: Policy, starts: Sequence[Start], source: int = SOURCE_POLICY) -> list[Rollout]:
-        """As `Loop.run`; frames that the person commanded carry the source of a human."""
+        """As `RolloutLoop.run`; frames that the person commanded carry the source of a human."""
         if self._share and source == SOURCE_POLICY and self._person is None:
             opened = cast(OpenOperator, load("operators", "simulated"))
             self._person = opened(self.task, self.rig, self._seed, {})
         return super().run(policy, starts, source)
 
-    def _begin(self, policy: Policy, lane: int, start: Start) -> Lane:
+    def _begin(self, policy: Policy, lane: int, start: Start) -> RunningRollout:
         begun = super()._begin(policy, lane, start)
         drawn = np.random.default_rng((start.seed, 41)).random()
         if self._person is not None and drawn < self._share:
@@ -46,7 +46,7 @@ class SupervisedLoop(Loop):
             self._held[id(begun)] = []
         return begun
 
-    def _step(self, policy: Policy, lanes: dict[int, Lane], observation: Observation) -> None:
+    def _step(self, policy: Policy, lanes: Mapping[int, RunningRollout], observation: Observation) -> None:
         watched = np.array([lane for lane, item in lanes.items() if id(item) in self._held], np.int64)
         held = np.zeros(0, np.int64)
         if self._person is not None and len(watched):
@@ -63,7 +63,7 @@ class SupervisedLoop(Loop):
                 item.sent = policy.execute - 1
         super()._step(policy, lanes, observation)
 
-    def _judge(self, item: Lane, last: np.ndarray, source: int) -> Rollout:
+    def _judge(self, item: RunningRollout, last: np.ndarray, source: int) -> Rollout:
         done = super()._judge(item, last, source)
         hands = self._held.pop(id(item), [])
         if not any(hands):

@@ -22,7 +22,7 @@ from enpire import plugins
 from enpire.gate.intervals import wilson
 from enpire.interfaces import Evidence, Policy, Rig, Task
 from enpire.types import Start
-from sim.rollouts import GradedRig, Rolled, roll_out
+from sim.rollouts import GradedRollout, roll_out
 from sim.verifiers.examples import Clumsy
 from sim.verifiers.grading import report
 
@@ -40,14 +40,14 @@ class ExpertTask(Task, Protocol):
         ...
 
 
-def tries(task: Task, policy: Policy, count: int) -> list[Rolled]:
+def tries(task: Task, policy: Policy, count: int) -> list[GradedRollout]:
     """`count` rollouts from hidden starts, spread over the stations."""
-    done: list[Rolled] = []
+    done: list[GradedRollout] = []
     each = -(-count // STATIONS)
     for station in range(STATIONS):
         indices = range(station * each, min((station + 1) * each, count))
         if len(indices):
-            rig = cast(GradedRig, task.rig(len(indices), station))
+            rig = task.rig(len(indices), station)
             done += roll_out(task, rig, policy, [task.start("holdout", index, SECRET) for index in indices])
             rig.close()
     return done
@@ -59,13 +59,13 @@ def rate(good: int, of: int) -> str:
     return f"{good}/{of} = {100 * interval.rate:.1f} % ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
 
 
-def expert_line(name: str, done: list[Rolled]) -> str:
+def expert_line(name: str, done: list[GradedRollout]) -> str:
     """Success by the simulator's truth, and how long successes take."""
     good = [item.ticks for item in done if item.truth.success]
     return f"  {name:<9} {rate(len(good), len(done))}; successes take {np.mean(good):.0f} periods on average"
 
 
-def verifier_lines(task: Task, done: list[Rolled]) -> list[str]:
+def verifier_lines(task: Task, done: list[GradedRollout]) -> list[str]:
     """Precision, recall and latency of the verifier."""
     truth = np.array([item.truth.success for item in done])
     said = np.array([item.verdict.kind == "success" for item in done])
@@ -90,7 +90,7 @@ def resets(task: Task, count: int, clumsy: bool = False) -> None:
         tried = range(station * each, min((station + 1) * each, count))
         if not len(tried):
             continue
-        rig = cast(GradedRig, task.rig(len(tried), station))
+        rig = task.rig(len(tried), station)
         hand = Clumsy(task.expert(0), task.spec) if clumsy and station % 2 else task.expert(0)
         roll_out(task, rig, hand, [task.start("train", index, b"") for index in tried])
         rig.teleport = False  # pyright: ignore[reportAttributeAccessIssue]

@@ -19,12 +19,12 @@ from enpire.campaign.recipe import settings_of
 from enpire.errors import LearningProblem
 from enpire.files import canonical
 from enpire.interfaces import ImprovementJob, Progress, Rig, Task
+from enpire.offline.rollouts import RolloutLoop
 from enpire.plugins import load
 from enpire.store import durable
 from enpire.types import Start
 from policies import program
 from policies.program import ProgramVersion
-from policies.rehearsal import rehearse
 
 FIRST_START = 10_000_000
 """Train starts from this index on are the search's own."""
@@ -123,7 +123,7 @@ class _Search:
         settings = self._settings
         rig = self._rig(index % settings.rigs)
         policy = program.policy_of(self.version(place))
-        tries = rehearse(self._task, rig, policy, self._starts(index))
+        tries = RolloutLoop(self._task, rig).run(policy, self._starts(index))
         late = np.mean([item.ticks for item in tries]) / self._task.spec.limit_ticks
         return float(np.mean([not item.success for item in tries]) + settings.time_price * late)
 

@@ -1,97 +1,60 @@
-"""Rollouts without a station, to grade experts and verifiers: one rig, one policy, all lanes in step."""
+"""Rollouts with the simulator's ground truth, to grade experts and verifiers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
-
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from enpire.errors import UsageError
-from enpire.interfaces import Evidence, Policy, Rig, Task, Verifier
-from enpire.types import EpisodeArrays, ImageArray, Start, Verdict
+from enpire.interfaces import Policy, Rig, Task, Verifier
+from enpire.offline.rollouts import Rollout, RolloutLoop
+from enpire.types import Start
 from sim.truth import KnowsTruth, Truth
 
 
-@runtime_checkable
-class GradedRig(Rig, Protocol):
-    """A simulated rig, which knows the truth."""
-
-    def truth(self, lane: int) -> Truth:
-        """Ground truth of one lane."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rolled:
-    """What came of one rollout."""
+class GradedRollout(Rollout):
+    """One finished rollout with its ground truth."""
 
-    start: Start
-    arrays: EpisodeArrays
-    verdict: Verdict
-    graded: Truth | None
-    """What the simulator knows; None where the rig is no simulation."""
-    images: Mapping[str, ImageArray] = field(default_factory=dict[str, ImageArray])
-    """camera -> picture at the end, as the verdict was given; empty unless the verifier looks at pictures."""
+    known_truth: Truth | None
+    """Ground truth at the end; None where the rig has no `truth`."""
 
     @property
     def truth(self) -> Truth:
-        """What the simulator knows; UsageError where the rig has no `truth`."""
-        if self.graded is None:
-            raise UsageError("This rig knows no truth, so its rollouts cannot be graded; give it `truth(lane)`.")
-        return self.graded
+        """Ground truth at the end.
 
-    @property
-    def ticks(self) -> int:
-        """Commanded periods."""
-        return len(self.arrays.action)
+        Raises:
+            UsageError: the rig has no `truth`.
+        """
+        if self.known_truth is None:
+            raise UsageError("This rig knows no truth, so its rollouts cannot be graded; give it `truth(lane)`.")
+        return self.known_truth
 
 
 def roll_out(
     task: Task, rig: Rig, policy: Policy, starts: Sequence[Start], verifier: Verifier | None = None
-) -> list[Rolled]:
-    """One rollout in each of the first lanes, until the verifier calls it finished or the limit is reached."""
-    count, limit, verifier = len(starts), task.spec.limit_ticks, verifier or task.verifier()
-    for lane, start in enumerate(starts):
-        rig.place(lane, start)
-        policy.begin(lane, start.seed)
-    moving = np.arange(rig.lanes) < count
-    ended = np.full(rig.lanes, limit)
-    state = rig.observe().state
-    states, sent = [state], []
-    chunk = np.zeros((rig.lanes, policy.horizon, task.spec.action_dim), dtype=np.float32)
-    for tick in range(limit):
-        if tick % policy.execute == 0:
-            lanes = np.flatnonzero(moving)
-            seen = rig.observe()
-            chunk[lanes] = policy.act(type(seen)(stamp_ns=seen.stamp_ns, state=seen.state[lanes]), lanes)
-        sent.append(rig.act(chunk[:, tick % policy.execute], moving))
-        state = rig.observe().state
-        states.append(state)
-        done = moving & verifier.finished(state, np.full(rig.lanes, tick + 1))
-        ended[done] = tick + 1
-        moving &= ~done
-        if not moving.any():
-            break
-    seen_all, sent_all = np.stack(states), np.stack(sent)
-    arrays = [
-        EpisodeArrays(
-            state=seen_all[: ended[lane] + 1, lane],
-            action=sent_all[: ended[lane], lane],
-            source=np.zeros(ended[lane], dtype=np.uint8),
-            chunk=np.arange(ended[lane], dtype=np.int32) // policy.execute,
-        )
-        for lane in range(count)
-    ]
-    images = [rig.look(lane) if verifier.needs_images else {} for lane in range(count)]
+) -> list[GradedRollout]:
+    """Roll out once from each start, start k in lane k, until the verifier calls it finished or the time limit.
+
+    Args:
+        task: whose time limit applies.
+        rig: with at least as many lanes as there are starts; its lanes stay as the rollouts left them.
+        policy: decides for all lanes.
+        starts: one for each of the first lanes.
+        verifier: ends and judges the rollouts; the task's own when None.
+
+    Raises:
+        UsageError: there are more starts than lanes.
+    """
+    if len(starts) > rig.lanes:
+        raise UsageError(f"{len(starts)} starts need as many lanes, and this rig has {rig.lanes}; give it more lanes.")
     return [
-        Rolled(
-            start=start,
-            arrays=arrays[lane],
-            verdict=verifier.judge(Evidence(arrays=arrays[lane], images=images[lane])),
-            graded=rig.truth(lane) if isinstance(rig, KnowsTruth) else None,
-            images=images[lane],
+        GradedRollout(
+            start=done.start,
+            arrays=done.arrays,
+            verdict=done.verdict,
+            images=done.images,
+            known_truth=rig.truth(lane) if isinstance(rig, KnowsTruth) else None,
         )
-        for lane, start in enumerate(starts)
+        for lane, done in enumerate(RolloutLoop(task, rig, verifier).run(policy, starts))
     ]

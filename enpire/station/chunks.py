@@ -95,20 +95,12 @@ class Chunks:
         loaded = self._policies[int(lanes[0])]
         if loaded is None:
             return {int(lane): "no policy was given" for lane in lanes}
-        policy, rows = loaded.policy, self._rows(observation, lanes, loaded.policy)
+        policy, rows = loaded.policy, with_images(loaded.policy, observation, lanes, self.look)
         answer = asked(lambda: policy.act(rows, lanes), (len(lanes), policy.horizon, self._actions.shape[2]))
         if isinstance(answer, str):
             return {int(lane): answer for lane in lanes}
         self._store(answer, lanes, loaded.policy.execute)
         return {int(lane): NOT_FINITE for lane in lanes[~finite_rows(answer)]}
-
-    def _rows(self, observation: Observation, lanes: IntArray, policy: Policy) -> Observation:
-        """What these lanes (n,) sense, one row for each; with pictures where the policy looks at them."""
-        rows = rows_of(observation, lanes)
-        if rows.images or not isinstance(policy, Sees) or not policy.needs_images:
-            return rows
-        looks = [self.look(int(lane)) for lane in lanes]
-        return replace(rows, images={camera: np.stack([look[camera] for look in looks]) for camera in looks[0]})
 
     def _store(self, answer: FloatArray, lanes: IntArray, execute: int) -> None:
         horizon = answer.shape[1]
@@ -120,6 +112,24 @@ class Chunks:
         self._used[lanes] = 0
         self._length[lanes] = execute
         self._decision[lanes] += 1
+
+
+def with_images(
+    policy: Policy, observation: Observation, lanes: IntArray, look: Callable[[int], Mapping[str, ImageArray]]
+) -> Observation:
+    """The observation rows of these lanes (n,), with camera images where the policy needs them.
+
+    Args:
+        policy: needs images where it is one that `Sees` and says so.
+        observation: one row for every lane of the rig.
+        lanes: (n,).
+        look: camera -> image (height, width, 3) uint8 of one lane, for a rig whose observations carry no images.
+    """
+    rows = rows_of(observation, lanes)
+    if rows.images or not isinstance(policy, Sees) or not policy.needs_images:
+        return rows
+    looks = [look(int(lane)) for lane in lanes]
+    return replace(rows, images={camera: np.stack([one[camera] for one in looks]) for camera in looks[0]})
 
 
 def rows_of(observation: Observation, lanes: IntArray) -> Observation:

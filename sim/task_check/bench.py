@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from enpire.interfaces import Policy, Rig, Task
 from enpire.types import FloatArray, IntArray, MaskArray, Observation, Start, TaskSpec
-from sim.rollouts import Rolled, roll_out
+from sim.rollouts import GradedRollout, roll_out
 
 SECRET = b"a secret for the check only"
 LANES, DEMONSTRATED = 8, 4
@@ -102,17 +102,17 @@ class Bench:
         return clean() if callable(clean) else self.task.expert(0)  # pyright: ignore[reportReturnType]
 
     @cached_property
-    def shown(self) -> list[Rolled]:
+    def shown(self) -> list[GradedRollout]:
         """Tries of the expert from hidden starts."""
         return roll_out(self.task, self.rig(LANES), self.expert(), self._hidden(LANES))
 
     @cached_property
-    def demonstrated(self) -> list[Rolled]:
+    def demonstrated(self) -> list[GradedRollout]:
         """Tries of the demonstrating expert, good ones and bad ones."""
         return roll_out(self.task, self.rig(DEMONSTRATED), self.task.expert(0), self._hidden(DEMONSTRATED))
 
     @cached_property
-    def idle(self) -> list[Rolled]:
+    def idle(self) -> list[GradedRollout]:
         """Tries in which the robot held still to the end."""
         return roll_out(self.task, self.rig(2), Idle(self.spec), self._hidden(2))
 

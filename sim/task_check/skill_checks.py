@@ -102,7 +102,7 @@ def check_verdicts_are_fast(bench: Bench) -> None:
 def check_verdicts_agree_with_the_truth(bench: Bench) -> None:
     """The verifier, which sees sensors only, agrees with what the simulator knows (at most one in ten differs)."""
     tried = [*bench.shown, *bench.demonstrated, *bench.idle]
-    if any(item.graded is None for item in tried):
+    if any(item.known_truth is None for item in tried):
         raise DoesNotApply("the rig has no `truth` to compare with")
     wrong = sum((item.verdict.kind == "success") != item.truth.success for item in tried)
     agreed = wilson(len(tried) - wrong, len(tried))

@@ -16,7 +16,7 @@ from enpire.store import pictures
 from enpire.types import EpisodeArrays, FloatArray, ImageArray, IntArray, Observation, TaskSpec
 from sim import cameras
 from sim.rig import SimRig
-from sim.rollouts import Rolled, roll_out
+from sim.rollouts import GradedRollout, roll_out
 
 Say = Callable[[int, int], None]
 STATIONS = 10
@@ -172,7 +172,7 @@ def simulated(
         FileProblem: pictures are wanted, and this machine makes none.
     """
     made: list[Example] = []
-    for rolled, images in _rolled(task, count, draw or grading(), pictures):
+    for rolled, images in _rollouts(task, count, draw or grading(), pictures):
         if pictures and not images:
             raise FileProblem(f"Pictures of {task.spec.name} are needed. {cameras.why() or 'Its rig makes none.'}")
         made.append(Example(evidence=Evidence(arrays=rolled.arrays, images=images), success=rolled.truth.success))
@@ -247,7 +247,9 @@ def _pictures_of(path: Path) -> dict[str, ImageArray]:
     return {**(found.last() if found is not None else {}), **named}
 
 
-def _rolled(task: Task, count: int, draw: Draw, pictures: bool) -> Iterator[tuple[Rolled, Mapping[str, ImageArray]]]:
+def _rollouts(
+    task: Task, count: int, draw: Draw, pictures: bool
+) -> Iterator[tuple[GradedRollout, Mapping[str, ImageArray]]]:
     clean = getattr(task, "clean_expert", None)
     best: Policy = clean() if callable(clean) else task.expert(1)  # pyright: ignore[reportAssignmentType]
     hands: tuple[Policy, ...] = (
@@ -266,7 +268,7 @@ def _rolled(task: Task, count: int, draw: Draw, pictures: bool) -> Iterator[tupl
         done += lanes
 
 
-def _looked(rig: Rig, lane: int, rolled: Rolled) -> Mapping[str, ImageArray]:
+def _looked(rig: Rig, lane: int, rolled: GradedRollout) -> Mapping[str, ImageArray]:
     if not isinstance(rig, SimRig):
         return rig.look(lane)
     rng = np.random.Generator(np.random.PCG64([rolled.start.seed, 23]))

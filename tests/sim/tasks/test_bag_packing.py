@@ -13,7 +13,7 @@ from enpire.types import EpisodeArrays, FloatArray
 from sim.bimanual.hands import Hands
 from sim.bimanual.rig import ACTION, commands_of, force_of, opening_of
 from sim.faults import FaultyRig
-from sim.rollouts import Rolled, roll_out
+from sim.rollouts import GradedRollout, roll_out
 from sim.task_check.suite import check_made
 from sim.tasks.bag_flap import AJAR_RAD, Opener
 from sim.tasks.bag_packing import BagPacking
@@ -29,7 +29,7 @@ def bag() -> BagPacking:
 
 
 @pytest.fixture(scope="module")
-def packed(bag: BagPacking) -> list[Rolled]:
+def packed(bag: BagPacking) -> list[GradedRollout]:
     """What the expert at its best does from two hidden starts."""
     starts = [bag.start("holdout", index, SECRET) for index in range(2)]
     return roll_out(bag, bag.rig(2, 11), bag.clean_expert(), starts)
@@ -68,7 +68,9 @@ def kind(bag: BagPacking, arrays: EpisodeArrays, state: FloatArray) -> str:
     return bag.verifier().judge(Evidence(arrays=replace(arrays, state=state), images={})).kind
 
 
-def test_the_expert_packs_three_things_in_three_quarters_of_the_time(bag: BagPacking, packed: list[Rolled]) -> None:
+def test_the_expert_packs_three_things_in_three_quarters_of_the_time(
+    bag: BagPacking, packed: list[GradedRollout]
+) -> None:
     assert all(item.truth.success and item.verdict.kind == "success" for item in packed)
     assert np.mean([item.ticks for item in packed]) < 0.75 * bag.spec.limit_ticks
 
@@ -103,7 +105,7 @@ def test_a_hand_that_stops_a_quarter_of_a_second_late_has_given_way(bag: BagPack
     assert rig.peak_n.max() < 0.9 * GENTLE_N
 
 
-def test_the_subtasks_are_marked_one_after_the_other(bag: BagPacking, packed: list[Rolled]) -> None:
+def test_the_subtasks_are_marked_one_after_the_other(bag: BagPacking, packed: list[GradedRollout]) -> None:
     for item in packed:
         marks = bag.subtask_marks(item.arrays.state)
         assert not marks[0].any()
@@ -132,7 +134,7 @@ def test_the_flap_falls_shut_when_nobody_holds_it_and_hides_what_lies_inside(bag
     )
 
 
-def test_a_camera_that_disagrees_makes_a_failure(bag: BagPacking, packed: list[Rolled]) -> None:
+def test_a_camera_that_disagrees_makes_a_failure(bag: BagPacking, packed: list[GradedRollout]) -> None:
     arrays = packed[0].arrays
     for view in ("top", "left_wrist"):
         state = arrays.state.copy()
@@ -143,7 +145,7 @@ def test_a_camera_that_disagrees_makes_a_failure(bag: BagPacking, packed: list[R
     assert kind(bag, arrays, above) == "failure", "from above, a thing that hovers over the bag looks as if it were in"
 
 
-def test_a_thing_in_hand_a_tipped_bag_and_a_blow_are_no_success(bag: BagPacking, packed: list[Rolled]) -> None:
+def test_a_thing_in_hand_a_tipped_bag_and_a_blow_are_no_success(bag: BagPacking, packed: list[GradedRollout]) -> None:
     arrays = packed[0].arrays
     held, tipped, blow = arrays.state.copy(), arrays.state.copy(), arrays.state.copy()
     held[-5:, opening_of("right")], held[-5:, opening_of("right") + 1] = 28.0, -14.0

@@ -9,7 +9,7 @@ from enpire.interfaces import Evidence, Policy
 from enpire.types import EpisodeArrays, FloatArray, Start
 from sim.bimanual.kinematics import READY, quaternion_of
 from sim.bimanual.rig import ACTION, commands_of, force_of, opening_of
-from sim.rollouts import Rolled, roll_out
+from sim.rollouts import GradedRollout, roll_out
 from sim.task_check.suite import check_made
 from sim.tasks.gpu_expert import carry
 from sim.tasks.gpu_insertion import GpuInsertion
@@ -23,7 +23,7 @@ def gpu() -> GpuInsertion:
     return GpuInsertion()
 
 
-def rolled(gpu: GpuInsertion, expert: Policy, count: int, seed: int = 11) -> list[Rolled]:
+def rolled(gpu: GpuInsertion, expert: Policy, count: int, seed: int = 11) -> list[GradedRollout]:
     """`count` rollouts from hidden starts, on one rig."""
     return roll_out(gpu, gpu.rig(count, seed), expert, [gpu.start("holdout", index, SECRET) for index in range(count)])
 

@@ -7,7 +7,7 @@ import pytest
 
 from enpire.interfaces import Evidence, Policy
 from enpire.types import EpisodeArrays, FloatArray, IntArray, Observation, Start
-from sim.rollouts import Rolled, roll_out
+from sim.rollouts import GradedRollout, roll_out
 from sim.tasks.pin_insertion import PinInsertion
 from sim.tasks.pin_insertion_blind import PinInsertionBlind
 from sim.tasks.pin_rig import FORCE, TIP, PinRig
@@ -15,7 +15,7 @@ from sim.tasks.pin_rig import FORCE, TIP, PinRig
 SECRET = b"a secret of the tests"
 
 
-def rolled(pin: PinInsertion, expert: Policy, count: int) -> list[Rolled]:
+def rolled(pin: PinInsertion, expert: Policy, count: int) -> list[GradedRollout]:
     """`count` rollouts from hidden starts, on one rig."""
     starts = [pin.start("holdout", index, SECRET) for index in range(count)]
     return roll_out(pin, pin.rig(count, 11), expert, starts)

@@ -15,7 +15,7 @@ from enpire.types import FloatArray, ImageArray, IntArray, Observation, Start
 from sim import cameras
 from sim.bimanual.kinematics import quaternion_of
 from sim.bimanual.rig import ACTION, force_of
-from sim.rollouts import Rolled, roll_out
+from sim.rollouts import GradedRollout, roll_out
 from sim.task_check.suite import check_made
 from sim.tasks.ziptie_cutting import ZiptieCutting
 from sim.tasks.ziptie_rig import GENTLE_N, SEAT_M, TAIL, ZiptieRig
@@ -31,7 +31,7 @@ def ziptie() -> ZiptieCutting:
 
 
 @pytest.fixture(scope="module")
-def shown() -> list[Rolled]:
+def shown() -> list[GradedRollout]:
     """Rollouts of the clean expert."""
     task = ZiptieCutting()
     starts = [task.start("holdout", index, SECRET) for index in range(6)]
@@ -54,12 +54,14 @@ class Shifted:
         return self._expert.act(replace(observation, state=state), lanes)
 
 
-def judged(ziptie: ZiptieCutting, tried: Rolled, images: Mapping[str, ImageArray]) -> str:
+def judged(ziptie: ZiptieCutting, tried: GradedRollout, images: Mapping[str, ImageArray]) -> str:
     """The verdict on a rollout with these pictures at its end."""
     return ziptie.verifier().judge(Evidence(arrays=tried.arrays, images=images)).kind
 
 
-def test_the_clean_expert_severs_every_tail_in_half_of_the_time(ziptie: ZiptieCutting, shown: list[Rolled]) -> None:
+def test_the_clean_expert_severs_every_tail_in_half_of_the_time(
+    ziptie: ZiptieCutting, shown: list[GradedRollout]
+) -> None:
     assert all(item.truth.success for item in shown)
     assert np.mean([item.ticks for item in shown]) < 0.5 * ziptie.spec.limit_ticks
     assert all(item.verdict.kind == "success" for item in shown)
@@ -82,7 +84,7 @@ def test_a_hand_that_comes_down_on_the_handles_feels_it_and_tries_again_with_mor
     assert rig.truth(0).success
 
 
-def test_subtasks_are_marked_in_their_order(ziptie: ZiptieCutting, shown: list[Rolled]) -> None:
+def test_subtasks_are_marked_in_their_order(ziptie: ZiptieCutting, shown: list[GradedRollout]) -> None:
     assert isinstance(ziptie, MarksSubtasks)
     for item in shown:
         marks = ziptie.subtask_marks(item.arrays.state)
@@ -103,7 +105,7 @@ def test_blades_that_close_beside_the_tail_sever_nothing_and_the_expert_tries_ag
         assert height_mm > 1e3 * MOUTH_M[2] - 15.0, "the tail still hangs in its feeder"
 
 
-def test_lost_alignment_counts_as_a_retry(ziptie: ZiptieCutting, shown: list[Rolled]) -> None:
+def test_lost_alignment_counts_as_a_retry(ziptie: ZiptieCutting, shown: list[GradedRollout]) -> None:
     marks = ziptie.subtask_marks(shown[0].arrays.state)
     cut = int(np.argmax(marks[:, 2]))
     again = np.concatenate([marks[:cut], np.zeros((12, 3), np.bool_), marks[cut - 20 :]])
@@ -112,7 +114,7 @@ def test_lost_alignment_counts_as_a_retry(ziptie: ZiptieCutting, shown: list[Rol
 
 @PICTURES
 def test_pictures_of_a_whole_tail_outvote_the_gripper_and_hidden_views_do_not(
-    ziptie: ZiptieCutting, shown: list[Rolled]
+    ziptie: ZiptieCutting, shown: list[GradedRollout]
 ) -> None:
     whole = ziptie.rig(1, 11)
     whole.place(0, shown[0].start)
@@ -124,7 +126,7 @@ def test_pictures_of_a_whole_tail_outvote_the_gripper_and_hidden_views_do_not(
 
 
 @PICTURES
-def test_pictures_alone_are_no_cut(ziptie: ZiptieCutting, shown: list[Rolled]) -> None:
+def test_pictures_alone_are_no_cut(ziptie: ZiptieCutting, shown: list[GradedRollout]) -> None:
     idle = replace(shown[0], arrays=replace(shown[0].arrays, state=shown[0].arrays.state[:60]))
     assert judged(ziptie, idle, shown[0].images) == "failure"
 
@@ -142,7 +144,7 @@ def test_a_worse_light_a_moved_camera_and_a_cover_change_no_verdict(ziptie: Zipt
         assert judged(ziptie, tried, rig.look(0, trouble)) == "success"
 
 
-def test_a_hard_push_is_unsafe(ziptie: ZiptieCutting, shown: list[Rolled]) -> None:
+def test_a_hard_push_is_unsafe(ziptie: ZiptieCutting, shown: list[GradedRollout]) -> None:
     pushed = shown[1].arrays.state.copy()
     pushed[5, force_of("left")] = (0.0, GENTLE_N + 1.0, 0.0)
     hit = replace(shown[1], arrays=replace(shown[1].arrays, state=pushed))
