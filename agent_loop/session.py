@@ -21,7 +21,7 @@ from enpire.errors import EnpireError
 from enpire.files import parse
 from enpire.interfaces import Agent
 from enpire.plugins import load
-from enpire.processes.processes import die_with_parent
+from enpire.processes.child_process import die_with_parent
 from enpire.requests.agent_requests import Sender
 
 IDLE_S = 2.0

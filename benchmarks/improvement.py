@@ -37,7 +37,7 @@ from benchmarks.rollouts import keep
 from benchmarks.supervised import SupervisedLoop
 from enpire.campaign.recipe import Recipe
 from enpire.errors import LearningProblem, UsageError
-from enpire.interfaces import Foresees, ImprovementJob, Learner, Policy, Task
+from enpire.interfaces import PredictsSuccess, ImprovementJob, Learner, Policy, Task
 from enpire.offline.rollouts import Rollout
 from enpire.plugins import load
 from enpire.store.episodes import FolderStore
@@ -116,7 +116,7 @@ class Bench:
             Path((self.done["habc_plus", index] if index else self.base()).version) for index in (round_, round_ - 1)
         )
         head = _loaded(version)
-        if not isinstance(head, Foresees):
+        if not isinstance(head, PredictsSuccess):
             return Foreseen(seed=self.seed, round=round_, said=[], truth=[])
         count = min(FORESIGHT_STARTS, self.plan.starts)
         looks = Looks(self.task, self.task.rig(min(self.plan.lanes, count), 700 + self.seed), 700 + self.seed, head)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from enpire.interfaces import Foresees, Policy, Rig, Task
+from enpire.interfaces import PredictsSuccess, Policy, Rig, Task
 from enpire.offline.rollouts import RolloutLoop, RunningRollout
 from enpire.station.chunks import LoadedPolicy
 from enpire.types import SOURCE_POLICY, Observation, Order, Start
@@ -38,7 +38,7 @@ class Foreseen:
 class Looks(RolloutLoop):
     """The rollout loop, which now and then asks the head and tries out how the policy goes on."""
 
-    def __init__(self, task: Task, rig: Rig, seed: int, head: Foresees) -> None:
+    def __init__(self, task: Task, rig: Rig, seed: int, head: PredictsSuccess) -> None:
         """`rig` can be copied lane by lane."""
         super().__init__(task, rig)
         self._head, self._branches = head, SimulatedOperator(task, rig, seed, {"branches": BRANCHES})

@@ -23,11 +23,11 @@ import zmq
 from enpire.station.robot_time import RobotTime
 from enpire.store import arrays
 from enpire.types import Episode, EpisodeArrays, Order
-from enpire.wire.arrivals import Beat
+from enpire.wire.arrivals import Heartbeat
 from enpire.wire.messages import (
     Acknowledge,
     Alive,
-    Command,
+    ControlMessage,
     Envelope,
     Goodbye,
     Hello,
@@ -167,7 +167,7 @@ class PretendStation:
                 self._parts.append(self._pictures.reader.submit(self._pictures.part, want, self._lease))
             case Release(order_ids=order_ids):
                 self._give_back(order_ids, now)
-            case Command(verb="deploy", argument=policy_id):
+            case ControlMessage(control="deploy", argument=policy_id):
                 self._champion = policy_id
             case _:
                 pass
@@ -203,7 +203,7 @@ class PretendStation:
 
     def _beat(self, now: float) -> None:
         phase = self.time.phase(0)
-        beat = Beat(
+        beat = Heartbeat(
             station=self.name, lease=self._lease, phase=phase, seconds=self.time.seconds(), queued=len(self._queue),
             running=int(self._running is not None), deployed=self._champion,
         )  # fmt: skip

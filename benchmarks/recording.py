@@ -25,8 +25,8 @@ from PIL import Image
 from benchmarks.machine import describe
 from enpire.ids import mint
 from enpire.interfaces import Evidence
+from enpire.station.camera_recorder import CameraRecorder, RecordingRule
 from enpire.station.chunks import LoadedPolicy
-from enpire.station.filming import Filming, FilmRule
 from enpire.station.lanes import Lanes
 from enpire.station.outbox import Outbox
 from enpire.station.pace import Pace
@@ -177,11 +177,11 @@ class Loop:
         )
 
 
-def run(robot: Filmed, rule: FilmRule, folder: Path, loop: Loop) -> None:
+def run(robot: Filmed, rule: RecordingRule, folder: Path, loop: Loop) -> None:
     """One episode at the task's rate."""
     task, spec = ToAndFro(robot.spec), robot.spec
     spool = Spool(folder, 0)
-    filming = Filming(rule, spool.pictures)
+    filming = CameraRecorder(rule, spool.pictures)
     outbox = Outbox(spool, time.monotonic, print, filming)
     lanes = Lanes(task, GuardedRig(SingleLane(robot), Envelope(spec)), filming=filming)  # pyright: ignore[reportArgumentType]
     order = Order(
@@ -227,7 +227,7 @@ def main() -> None:
     names = tuple(f"camera_{number}" for number in range(1, args.cameras + 1))
     spec = replace(FAKE_SPEC, cameras=names, rate_hz=args.rate, limit_ticks=round(args.seconds * args.rate))
     robot = Filmed(spec, random)
-    rules = {"not recorded": FilmRule(), "recorded": FilmRule(cameras="all")}
+    rules = {"not recorded": RecordingRule(), "recorded": RecordingRule(cameras="all")}
     loops = {name: Loop() for name in rules}
     with tempfile.TemporaryDirectory() as scratch:
         for turn in range(args.rounds):

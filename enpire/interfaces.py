@@ -157,7 +157,7 @@ class Task(Protocol):
 
 @runtime_checkable
 class MarksSubtasks(Protocol):
-    """What a task also has whose in-episode retries are counted (pass@k, `enpire.queries.metrics.retries`)."""
+    """A task whose retries within an episode are counted (pass@k, `enpire.station.recording.retry_ticks`)."""
 
     def subtask_marks(self, state: FloatArray) -> MaskArray:
         """Which of `spec.subtasks` are done, by the sensors of one instant: (n, state_dim) -> (n, len(subtasks)).
@@ -192,7 +192,7 @@ class Policy(Protocol):
 
 
 @runtime_checkable
-class Foresees(Policy, Protocol):
+class PredictsSuccess(Policy, Protocol):
     """A policy that can say how likely it is that its rollout succeeds."""
 
     def viability(self, observation: Observation, lanes: IntArray) -> FloatArray:

@@ -23,8 +23,8 @@ from enpire.scheduling.lockstep import Lockstep
 from enpire.scheduling.scheduler import Scheduler
 from enpire.store.episodes import FolderStore
 from enpire.types import Episode, Split, Start
-from enpire.wire.arrivals import Beat, Fleet
-from enpire.wire.log_limiter import Complaints
+from enpire.wire.arrivals import Fleet, Heartbeat
+from enpire.wire.log_limiter import LogLimiter
 
 Entry = tuple[str, Mapping[str, object]]
 Watcher = Callable[[str, Mapping[str, object]], None]
@@ -42,7 +42,7 @@ class StationSeat:
     lanes: int
     lease: int
     facts: Mapping[str, str]
-    last_beat: Beat | None = None
+    last_beat: Heartbeat | None = None
     heard_s: float = 0.0
     """Monotonic clock of the last sign of life."""
     away_since_s: float | None = None
@@ -50,7 +50,7 @@ class StationSeat:
     """Robot time of its processes before the one that speaks now, by phase, less what that did before this session."""
     spoken_s: dict[str, float] = field(default_factory=dict[str, float])
     """Robot time of the process that speaks now, as its last beat said."""
-    told: Beat | None = None
+    told: Heartbeat | None = None
     """The beat whose alarm and version were written down last."""
     told_s: float = float("-inf")
     verdicts: list[str] = field(default_factory=list[str])
@@ -73,7 +73,7 @@ class StationSeat:
         both = (self.earlier_s, self.spoken_s)
         return {phase: sum(one.get(phase, 0.0) for one in both) for phase in {**both[0], **both[1]}}
 
-    def hear(self, beat: Beat, now_s: float, began_s: float) -> None:
+    def hear(self, beat: Heartbeat, now_s: float, began_s: float) -> None:
         """Take a beat of a session that began at `began_s`.
 
         What a process older than the session did before it counted there. The time of one process never falls, so where
@@ -140,13 +140,13 @@ class Lab:
     """Commands that were accepted and are not yet seen to be effective, by id; since when."""
     agent_lanes: list[AgentLane] = field(default_factory=list[AgentLane])
     timer_s: dict[str, float] = field(default_factory=dict[str, float])
-    complaints: Complaints = field(init=False)
+    complaints: LogLimiter = field(init=False)
     """Which refused episodes are written down one by one."""
 
     def __post_init__(self) -> None:
         """Seed the draw of orders; a resumed campaign draws on, never again the same."""
         self.began_s = self.clock()
-        self.complaints = Complaints(self.clock, "refused episodes")
+        self.complaints = LogLimiter(self.clock, "refused episodes")
         seed = f"{self.campaign.seed} {self.state.campaign_id} {sum(self.state.outcomes.values())}"
         self.secret = self.home.secret()
         kind = Lockstep if self.campaign.rounds.lockstep else Scheduler

@@ -80,7 +80,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
     "replays": {"mujoco": "sim.replay:replay"},
     "films": {"mujoco": "sim.replay:frames"},
-    "doors": {"zmq": "enpire.wire.door:door"},
+    "doors": {"zmq": "enpire.wire.listening_address:listening_address"},
     "transports": {
         "zmq": "enpire.fleet.zmq_transport:ZmqFleet",
     },

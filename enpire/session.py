@@ -50,7 +50,7 @@ from enpire.store.reconcile import compare
 from enpire.store.records import episode_body
 from enpire.verifiers import open_verifier
 from enpire.wire.arrivals import Fleet
-from enpire.wire.live_images import Looking, Showing
+from enpire.wire.live_images import HasPreviews, ShowsPreviews
 
 __all__ = ["Ending", "View", "command", "open_home", "run_campaign"]
 
@@ -153,8 +153,8 @@ def _session(campaign: Campaign, home: Home, ledger: Ledger, state: CampaignStat
         lab.tick = partial(_tick, lab, crew, chosen.views)
         lab.watchers.extend(view.note for view in chosen.views)
         for view in chosen.views:
-            if isinstance(view, Looking) and isinstance(fleet, Showing):
-                view.look_through(fleet.previews)
+            if isinstance(view, ShowsPreviews) and isinstance(fleet, HasPreviews):
+                view.set_previews(fleet.previews)
         with _interruptible(lab):
             return run(lab)
 

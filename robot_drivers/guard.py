@@ -19,7 +19,7 @@ from pathlib import Path
 from enpire.errors import EnpireError, RobotProblem, TransportProblem
 from enpire.fields import Fields
 from enpire.files import parse, plain, read_json
-from enpire.processes.processes import end_last
+from enpire.processes.child_process import resist_oom_kill
 from enpire.wire.rpc import Message, error_out
 from robot_drivers.guard_door import NOBODY, Door
 from robot_drivers.guard_rules import CommandRate, GuardRules, Ticket
@@ -292,7 +292,7 @@ def main(arguments: list[str]) -> int:
         # Held until the process ends: two guards never own one robot.
         lock = os.open(settings.folder / "guard.lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        end_last()
+        resist_oom_kill()
         if settings.realtime_priority:
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
         check = read(settings.folder) if settings.person_to_resume else None

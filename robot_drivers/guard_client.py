@@ -23,7 +23,7 @@ from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
 from enpire.wire.rpc import (
     Message,
     array_out,
-    check_answer,
+    check_reply,
     decode,
     encode,
     floats_in,
@@ -63,7 +63,7 @@ class Control:
         """Ask and wait; the guard's errors are raised here again."""
         frame = encode({"verb": verb, **content})
         with self._lock:
-            return check_answer(decode(exchange(self._socket, frame, timeout_s)))
+            return check_reply(decode(exchange(self._socket, frame, timeout_s)))
 
     def status(self) -> Message:
         """latched, tripped, armed, dropped commands by reason, and how late the watchdog noticed at worst."""

@@ -10,7 +10,7 @@ import numpy as np
 from enpire.errors import RobotProblem, UsageError
 from enpire.interfaces import Rig
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
-from enpire.wire.live_images import Develop, Glancing, blind
+from enpire.wire.live_images import HasLiveImages, RenderImages, no_live_images
 from robot_drivers.freshness import Freshness
 from robot_drivers.safety import Envelope
 
@@ -140,9 +140,9 @@ class GuardedRig:
             self._freshness.looked(pictures, self._state)
         return pictures
 
-    def glance(self, lane: int) -> Develop:
+    def capture_live(self, lane: int) -> RenderImages:
         """Copy what live pictures of one lane need; they say so where the robot inside has none."""
-        return self._rig.glance(lane) if isinstance(self._rig, Glancing) else blind
+        return self._rig.capture_live(lane) if isinstance(self._rig, HasLiveImages) else no_live_images
 
     def snapshot(self, lane: int) -> object:
         """A copy of one lane of a simulation, to try out what may come; UsageError for a robot, which has no copy."""

@@ -18,7 +18,7 @@ from enpire.files import plain
 from enpire.interfaces import Task
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
 from enpire.wire.rpc import (
-    Line,
+    RpcClient,
     array_out,
     floats_in,
     mask_in,
@@ -132,7 +132,7 @@ class RemoteRig:
         self._talk.close()
         self._brake.close()
 
-    def _ask(self, line: Line, verb: str, **content: object) -> Fields:
+    def _ask(self, line: RpcClient, verb: str, **content: object) -> Fields:
         """One question of the owner, which is worth nothing at the other end once it is given up at this one."""
         if self._lost:
             raise RobotProblem(self._lost)
@@ -169,8 +169,8 @@ def open_rig(task: Task | None, lanes: int, seed: int, options: Mapping[str, obj
     return rig
 
 
-def _line(address: str, keys: StationKeys | None, answer_s: float) -> Line:
-    return Line(address, keys, answer_s, "the robot", RobotSilent)
+def _line(address: str, keys: StationKeys | None, answer_s: float) -> RpcClient:
+    return RpcClient(address, keys, answer_s, "the robot", RobotSilent)
 
 
 def _keys(options: Mapping[str, object]) -> StationKeys | None:

@@ -20,7 +20,7 @@ from enpire.files import parse
 from enpire.station.bridges import Options
 from enpire.store.records import episode_body
 from enpire.types import Episode
-from enpire.wire.arrivals import Beat
+from enpire.wire.arrivals import Heartbeat
 
 OK, WARN, ERROR = 0, 1, 2
 """Levels of diagnostic_msgs/DiagnosticStatus."""
@@ -60,7 +60,7 @@ class Ros2Face:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
 
-    def show(self, beat: Beat) -> None:
+    def show(self, beat: Heartbeat) -> None:
         """The state as a diagnostic status: an error when a person is needed, a warning when it does not work."""
         level = ERROR if beat.alarm else WARN if beat.stopped or beat.paused else OK
         said = beat.alarm or ("stopped" if beat.stopped else "paused" if beat.paused else beat.phase)

@@ -19,7 +19,7 @@ import zmq
 
 from enpire.errors import EnpireError, RobotProblem, TransportProblem
 from enpire.fields import Fields
-from enpire.wire.curve_keys import Doorkeeper
+from enpire.wire.curve_keys import KeyAuthenticator
 from enpire.wire.rpc import Message, decode, encode, error_out
 from enpire.wire.zmq_link import check_plain, limit_costs, listen
 from robot_drivers.guard_worker import GuardWorker, Job
@@ -71,12 +71,12 @@ class RigServer:
             check_plain(address)
         self._rig, self._person_to_resume, self._say = rig, person_to_resume, say
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._door = Doorkeeper(self._context, keys) if keys is not None else None
+        self._authenticator = KeyAuthenticator(self._context, keys) if keys is not None else None
         self._router = self._context.socket(zmq.ROUTER)
         limit_costs(self._router)
         self._router.setsockopt(zmq.MAXMSGSIZE, HEARD_MAX)
-        if self._door is not None:
-            self._door.guard(self._router)
+        if self._authenticator is not None:
+            self._authenticator.guard(self._router)
         try:
             self.address = listen(self._router, address)
         except TransportProblem:
@@ -98,8 +98,8 @@ class RigServer:
         poller = zmq.Poller()
         poller.register(self._router, zmq.POLLIN)
         poller.register(self._wake_in.fileno(), zmq.POLLIN)
-        if self._door is not None:
-            poller.register(self._door.socket, zmq.POLLIN)
+        if self._authenticator is not None:
+            poller.register(self._authenticator.socket, zmq.POLLIN)
         try:
             while not ended.is_set():
                 self._turn(poller)
@@ -111,7 +111,11 @@ class RigServer:
 
     def _turn(self, poller: zmq.Poller) -> None:
         ready = dict(poller.poll(TURN_MS))
-        if self._door is not None and self._door.socket in ready and (refused := self._door.answer()):
+        if (
+            self._authenticator is not None
+            and self._authenticator.socket in ready
+            and (refused := self._authenticator.answer())
+        ):
             self._say(refused)
         if self._router in ready:
             self._serve()
@@ -241,6 +245,6 @@ class RigServer:
 
     def _close_sockets(self) -> None:
         self._router.close()
-        if self._door is not None:
-            self._door.socket.close(linger=0)
+        if self._authenticator is not None:
+            self._authenticator.socket.close(linger=0)
         self._context.term()

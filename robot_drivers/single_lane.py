@@ -9,7 +9,7 @@ import numpy as np
 from enpire.errors import RobotProblem, UsageError
 from enpire.interfaces import Robot
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
-from enpire.wire.live_images import Develop, blind
+from enpire.wire.live_images import RenderImages, no_live_images
 
 
 class SingleLane:
@@ -63,11 +63,11 @@ class SingleLane:
         seen = self._seen if self._seen is not None else self.observe()
         return {camera: pictures[lane] for camera, pictures in seen.images.items()}
 
-    def glance(self, lane: int) -> Develop:
+    def capture_live(self, lane: int) -> RenderImages:
         """The pictures of the newest observation, for whoever looks; the robot is not asked again."""
         seen = self._seen.images if self._seen is not None else {}
         if not seen:
-            return blind
+            return no_live_images
         return lambda cameras: {camera: seen[camera][lane] for camera in cameras if camera in seen}
 
     def stop(self) -> None:

@@ -179,12 +179,12 @@ class FaultyRig:
         """camera -> picture of one lane now, or of when its cameras froze."""
         return self._frozen(lane) if self._luck[lane].now("frozen_camera") else self._rig.look(lane)
 
-    def glance(self, lane: int) -> Callable[[Sequence[str]], Mapping[str, ImageArray]]:
+    def capture_live(self, lane: int) -> Callable[[Sequence[str]], Mapping[str, ImageArray]]:
         """A copy of one lane for its live pictures, or what its cameras saw when they froze."""
         if self._luck[lane].now("frozen_camera"):
             frozen = self._frozen(lane)
             return lambda names: {name: frozen[name] for name in names if name in frozen}
-        return self._rig.glance(lane)  # pyright: ignore[reportAttributeAccessIssue]
+        return self._rig.capture_live(lane)  # pyright: ignore[reportAttributeAccessIssue]
 
     def truth(self, lane: int) -> Truth:
         """What the simulator knows."""

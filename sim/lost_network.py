@@ -15,10 +15,10 @@ from pathlib import Path
 
 from enpire.campaign.campaign import Campaign
 from enpire.fleet.local import station_files, with_key
-from enpire.fleet.processes import LocalStations
+from enpire.fleet.station_processes import StationProcesses
 from enpire.home import Home
 from enpire.station.station_file import StationFile
-from enpire.wire.door import from_here
+from enpire.wire.listening_address import local_address
 
 LOST_EVERY_S, LOST_S = 60.0, (1.0, 8.0, 35.0)
 """The network is there for about so long, and gone for one of these: less than a station may be silent (5 s), more, and
@@ -116,7 +116,7 @@ class Relay:
             self._drop(one)
 
 
-class LossyStations(LocalStations):
+class LossyStations(StationProcesses):
     """Stations of this machine over a network that is lost now and then.
 
     Args:
@@ -159,6 +159,6 @@ class LossyStations(LocalStations):
 def start_lossy(campaign: Campaign, home: Home, address: str, say: Callable[[str], None]) -> LossyStations:
     """The host `lossy`: the campaign's stations as on `local`, over a network that is lost now and then."""
     files = [with_key(file, address, home) for file in station_files(campaign, home)]
-    stations = LossyStations(files, from_here(address), home.stations / "logs", say)
+    stations = LossyStations(files, local_address(address), home.stations / "logs", say)
     stations.start()
     return stations

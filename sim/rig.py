@@ -140,7 +140,7 @@ class SimRig(ABC):
         model, data = self.scene.materialise(lane)
         return cameras.render(model, data, self.spec.cameras, trouble)
 
-    def glance(self, lane: int) -> Callable[[Sequence[str]], Mapping[str, ImageArray]]:
+    def capture_live(self, lane: int) -> Callable[[Sequence[str]], Mapping[str, ImageArray]]:
         """Copy one lane as it is now; the function that is returned draws the cameras named, in any thread."""
         self._check_open()
         model, data = self.scene.materialise(lane)

@@ -97,7 +97,7 @@ def replay(
 ) -> None:
     """Run a simulated episode again, check that its sensors say the same, and take its pictures."""
     from enpire.commands.progress_bar import Bar
-    from enpire.datasets.episode_images import film
+    from enpire.datasets.episode_images import replay_images
     from enpire.home import open_home
     from enpire.queries import campaigns
 
@@ -105,7 +105,7 @@ def replay(
     with campaigns.open_records(folder.root) as records:
         wanted = _find(records, episode)
         with Bar("running the episode again", folder.episodes):
-            made = film(folder, records.ledger, wanted)
+            made = replay_images(folder, records.ledger, wanted)
     exact = "exactly" if made.largest_difference == 0 else f"within {made.largest_difference:.2g}"
     shown = f"{made.count} pictures in {made.path}" if made.count else made.why
     answer(made, as_json=as_json, text=f"The sensors say the same again, {exact}. {shown}")

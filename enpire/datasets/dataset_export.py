@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from enpire.datasets.episode_images import frames
-from enpire.datasets.lerobot_export import FIGURES, Beside, Figures, export_dataset
+from enpire.datasets.lerobot_export import CRITIC_OUTPUTS, CriticOutputs, EpisodeExtras, export_dataset
 from enpire.errors import FileProblem, UsageError
 from enpire.home import Home
 from enpire.interfaces import Task
@@ -27,7 +27,7 @@ def wanted(records: Records, campaign_id: str, limit: int) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
+class ExportResult:
     """What an export did."""
 
     written: int
@@ -41,7 +41,7 @@ def export_episodes(
     target: Path,
     say: Callable[[int, int], None] = lambda done, total: None,
     cameras: bool = False,
-) -> Exported:
+) -> ExportResult:
     """Write episodes as one LeRobotDataset v3 at `target`.
 
     Args:
@@ -74,26 +74,26 @@ def export_episodes(
         if len(left_out) == len(order_ids):
             raise UsageError(f"There are no pictures of any of these episodes. {next(iter(left_out.values()))}")
 
-    def figures(episode: Episode) -> Figures:
-        return read_figures(store.folder(episode.order.order_id))
+    def figures(episode: Episode) -> CriticOutputs:
+        return read_critic_outputs(store.folder(episode.order.order_id))
 
-    beside = Beside(figures=figures)
+    beside = EpisodeExtras(figures=figures)
     if cameras:
-        beside = Beside(figures=figures, pictures=lambda episode: filmed.pop(episode.order.order_id))
+        beside = EpisodeExtras(figures=figures, pictures=lambda episode: filmed.pop(episode.order.order_id))
     ledger = open_to_read(home.ledger)
     try:
         written = export_dataset(read(), task.spec, target, beside)
     finally:
         ledger.close()
-    return Exported(written=written, left_out=left_out)
+    return ExportResult(written=written, left_out=left_out)
 
 
-def read_figures(folder: Path) -> Figures:
+def read_critic_outputs(folder: Path) -> CriticOutputs:
     """What the critics thought of an episode's decisions; empty where nobody asked them."""
     path = folder / "figures.json"
     if not path.is_file():
         return {}
     found: object = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(found, dict) or not all(name in found for name in FIGURES):
-        raise FileProblem(f"{path} must hold {', '.join(FIGURES)}; remove it, the next round writes it again.")
-    return {name: tuple(cast("Sequence[float]", found[name])) for name in FIGURES}
+    if not isinstance(found, dict) or not all(name in found for name in CRITIC_OUTPUTS):
+        raise FileProblem(f"{path} must hold {', '.join(CRITIC_OUTPUTS)}; remove it, the next round writes it again.")
+    return {name: tuple(cast("Sequence[float]", found[name])) for name in CRITIC_OUTPUTS}

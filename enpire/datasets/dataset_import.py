@@ -15,7 +15,7 @@ import numpy as np
 
 from enpire.campaign.state import JUDGED
 from enpire.datasets.lerobot_import import Imported, import_dataset
-from enpire.datasets.lerobot_tables import read_about
+from enpire.datasets.lerobot_tables import read_dataset_info
 from enpire.errors import FileProblem, UnknownName, UsageError
 from enpire.home import Home
 from enpire.ids import mint
@@ -34,7 +34,7 @@ STATION, POLICY = "imported", "imported"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class ImportResult:
     """What an import did."""
 
     campaign_id: str
@@ -45,10 +45,10 @@ class Taken:
     not_finite: tuple[str, ...]
     """Left out, because nothing can learn from a number that is infinite or not there."""
     without_verdict: int
-    """Taken, but nothing can be learned from them."""
+    """ImportResult, but nothing can be learned from them."""
 
 
-def import_episodes(home: Home, root: Path, campaign: str, unsaid: OutcomeKind = "unknown") -> Taken:
+def import_episodes(home: Home, root: Path, campaign: str, unsaid: OutcomeKind = "unknown") -> ImportResult:
     """Take the episodes of a LeRobotDataset v3 into a campaign that is not running; the latest when it is empty.
 
     What the cameras saw is kept beside them, as its video has it. Who held the robot and how decisions were cut comes
@@ -84,7 +84,7 @@ def import_episodes(home: Home, root: Path, campaign: str, unsaid: OutcomeKind =
         raise UsageError(f"{root} holds no episode to take: {known} are known already{damaged}.")
     _keep(home, store, campaign_id, made)
     episodes = [recording.episode for recording, _ in made]
-    return Taken(
+    return ImportResult(
         campaign_id=campaign_id,
         episodes=len(made),
         demonstrations=sum(item.order.purpose == "demonstrate" for item in episodes),
@@ -110,7 +110,7 @@ def _adds_nothing(episode: Episode, judged: dict[str, bool]) -> bool:
 
 def _check_same_quantities(root: Path, spec: TaskSpec) -> None:
     """FileProblem where the dataset says that its rate or its numbers are not the task's."""
-    about = read_about(root)
+    about = read_dataset_info(root)
     if not math.isclose(about.rate_hz, spec.rate_hz, rel_tol=0.01):
         raise FileProblem(
             f"{root} has {about.rate_hz:g} frames a second, the task {spec.name} {spec.rate_hz:g}: its commands would "

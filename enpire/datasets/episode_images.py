@@ -28,7 +28,7 @@ class Replayed(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Film:
+class ReplayedImages:
     """The pictures of one episode that was run again."""
 
     path: Path
@@ -40,11 +40,11 @@ class Film:
     """Why there are none; empty when there are."""
 
 
-def film(home: Home, ledger: Ledger, order_id: str) -> Film:
+def replay_images(home: Home, ledger: Ledger, order_id: str) -> ReplayedImages:
     """Replay one episode of a simulated station and keep the pictures beside its arrays.
 
     Raises:
-        UsageError: a real robot recorded it; no film can be made afterwards.
+        UsageError: a real robot recorded it; no replay_images can be made afterwards.
     """
     store = FolderStore(home.episodes)
     episode = store.get(order_id)
@@ -56,7 +56,7 @@ def film(home: Home, ledger: Ledger, order_id: str) -> Film:
     if again.pictures:
         pictures.keep(path, again.pictures, "jpg")
     count = sum(len(seen) for seen in again.pictures.values())
-    return Film(path=path, count=count, largest_difference=again.largest_difference, why=again.why)
+    return ReplayedImages(path=path, count=count, largest_difference=again.largest_difference, why=again.why)
 
 
 def frames(home: Home, ledger: Ledger, episode: Episode) -> Iterator[pictures.Seen]:
@@ -76,10 +76,10 @@ def frames(home: Home, ledger: Ledger, episode: Episode) -> Iterator[pictures.Se
     return make_frames(cast("Task", make("tasks", episode.order.task)), seed, episode)
 
 
-def film_or_reason(home: Home, ledger: Ledger, order_id: str) -> str:
-    """Make the film of an episode; why there is none, in one sentence, or nothing."""
+def replay_or_reason(home: Home, ledger: Ledger, order_id: str) -> str:
+    """Make the replay_images of an episode; why there is none, in one sentence, or nothing."""
     try:
-        return film(home, ledger, order_id).why
+        return replay_images(home, ledger, order_id).why
     except EnpireError as problem:
         return str(problem)
 

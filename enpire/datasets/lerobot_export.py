@@ -28,22 +28,24 @@ from enpire.store.pictures import Seen
 from enpire.types import SOURCE_HUMAN, Bounds, Episode, ImageArray, TaskSpec
 
 FORMAT = "v3.0"
-FIGURES = ("p_v", "V_e", "g")
+CRITIC_OUTPUTS = ("p_v", "V_e", "g")
 """What HABC's critics say about every decision: chance of success, minus decisions to come, gate."""
-Figures = Mapping[str, Sequence[float]]
+CriticOutputs = Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class EpisodeExtras:
     """What goes into a dataset beside the arrays of an episode."""
 
-    figures: Callable[[Episode], Figures] = lambda _: {}
+    figures: Callable[[Episode], CriticOutputs] = lambda _: {}
     """What the critics thought of its decisions, where they did."""
     pictures: Callable[[Episode], Iterator[Seen]] = lambda _: repeat({})
     """camera -> picture before every command, the same cameras and sizes for all; nothing without cameras."""
 
 
-def export_dataset(episodes: Iterable[Episode], spec: TaskSpec, target: Path, beside: Beside | None = None) -> int:
+def export_dataset(
+    episodes: Iterable[Episode], spec: TaskSpec, target: Path, beside: EpisodeExtras | None = None
+) -> int:
     """Write episodes (with arrays) as one dataset at `target`, which appears when it is complete; returns how many.
 
     UsageError when `target` exists or nothing was recorded; FileProblem when an episode does not fit the task;
@@ -53,7 +55,7 @@ def export_dataset(episodes: Iterable[Episode], spec: TaskSpec, target: Path, be
         raise UsageError(f"{target} exists already: name a new folder for the dataset.")
     staged = durable.stage_folder(target)
     try:
-        written = _write(episodes, spec, staged / "dataset", beside or Beside())
+        written = _write(episodes, spec, staged / "dataset", beside or EpisodeExtras())
         for file in sorted((staged / "dataset").rglob("*")):
             durable.sync(file)
         durable.reveal([(staged / "dataset", target)])
@@ -62,7 +64,7 @@ def export_dataset(episodes: Iterable[Episode], spec: TaskSpec, target: Path, be
     return written
 
 
-def _write(episodes: Iterable[Episode], spec: TaskSpec, root: Path, beside: Beside) -> int:
+def _write(episodes: Iterable[Episode], spec: TaskSpec, root: Path, beside: EpisodeExtras) -> int:
     dataset: Any = None
     written = 0
     try:
@@ -141,7 +143,7 @@ def _features(spec: TaskSpec) -> dict[str, dict[str, object]]:
         "source": {"dtype": "int64", **one},
         "chunk": {"dtype": "int64", **one},
         "judged": {"dtype": "bool", **one},
-        **{name: {"dtype": "float32", **one} for name in FIGURES},
+        **{name: {"dtype": "float32", **one} for name in CRITIC_OUTPUTS},
         "episode_uid": {"dtype": "string", **one},
         "outcome": {"dtype": "string", **one},
     }
@@ -151,7 +153,7 @@ def _vector(bounds: Sequence[Bounds]) -> dict[str, object]:
     return {"dtype": "float32", "shape": (len(bounds),), "names": [one.name for one in bounds]}
 
 
-def _frames(episode: Episode, spec: TaskSpec, figures: Figures) -> Iterator[dict[str, object]]:
+def _frames(episode: Episode, spec: TaskSpec, figures: CriticOutputs) -> Iterator[dict[str, object]]:
     recorded = episode.arrays
     uid = episode.order.order_id
     if recorded is None or not len(recorded.action):
@@ -166,10 +168,10 @@ def _frames(episode: Episode, spec: TaskSpec, figures: Figures) -> Iterator[dict
         won = tick == last and episode.outcome == "success"
         human = bool(source == SOURCE_HUMAN)
         decision = int(decisions[tick])
-        judged = decision < min(len(figures.get(name, ())) for name in FIGURES)
+        judged = decision < min(len(figures.get(name, ())) for name in CRITIC_OUTPUTS)
         yield {
             "judged": np.array([judged]),
-            **{name: np.array([figures[name][decision] if judged else 0.0], np.float32) for name in FIGURES},
+            **{name: np.array([figures[name][decision] if judged else 0.0], np.float32) for name in CRITIC_OUTPUTS},
             "observation.state": recorded.state[tick],
             "observation.environment_state": recorded.state[tick],
             "action": action,

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from enpire.datasets.lerobot_export import FIGURES, Figures
-from enpire.datasets.lerobot_tables import Table, places, read_about, read_instructions
-from enpire.datasets.lerobot_video import Films, Pictures
+from enpire.datasets.lerobot_export import CRITIC_OUTPUTS, CriticOutputs
+from enpire.datasets.lerobot_tables import Table, places, read_dataset_info, read_instructions
+from enpire.datasets.lerobot_video import CameraFiles, Pictures
 from enpire.errors import FileProblem
 from enpire.store import arrays
 from enpire.types import OUTCOME_KINDS, SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY, EpisodeArrays, OutcomeKind
@@ -27,7 +27,7 @@ class Imported:
     outcome: OutcomeKind
     """`unknown` where the dataset does not say."""
     arrays: EpisodeArrays
-    figures: Figures
+    figures: CriticOutputs
     """`p_v`, `V_e`, `g`, one number per decision, as the critics gave them; empty where there are none."""
     pictures: Pictures | None
     """Reads what the cameras saw before every command, out of the dataset's files; None without a camera."""
@@ -42,8 +42,8 @@ def import_dataset(root: Path, default_source: int = SOURCE_HUMAN) -> Iterator[I
     else `next.success`, else `next.reward` where that is 1 in some frames of the dataset and 0 in all others.
     FileProblem names what is missing or does not fit.
     """
-    about, table, instructions = read_about(root), Table.read(root), read_instructions(root)
-    films = Films.of(root, about.said, places(root))
+    about, table, instructions = read_dataset_info(root), Table.read(root), read_instructions(root)
+    films = CameraFiles.of(root, about.said, places(root))
     for needed in ("observation.state", "action", "episode_index", "task_index", *films.images):
         if needed not in table:
             raise FileProblem(f"{root} has no column {needed}; it has {sorted(table.columns)}.")
@@ -83,11 +83,11 @@ def _arrays(part: Table, default_source: int) -> EpisodeArrays:
     )
 
 
-def _figures(part: Table, chunk: npt.NDArray[np.int32]) -> Figures:
-    if not all(name in part for name in ("judged", *FIGURES)) or not (part.numbers("judged") == 1).all():
+def _figures(part: Table, chunk: npt.NDArray[np.int32]) -> CriticOutputs:
+    if not all(name in part for name in ("judged", *CRITIC_OUTPUTS)) or not (part.numbers("judged") == 1).all():
         return {}
     _, first = np.unique(arrays.decision_of(chunk), return_index=True)
-    return {name: part.numbers(name)[first].tolist() for name in FIGURES}
+    return {name: part.numbers(name)[first].tolist() for name in CRITIC_OUTPUTS}
 
 
 def _source(part: Table, default_source: int) -> npt.NDArray[np.uint8]:

@@ -23,7 +23,7 @@ Column = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class DatasetInfo:
     """What meta/info.json says."""
 
     said: Mapping[str, object]
@@ -105,7 +105,7 @@ class Table:
             ) from error
 
 
-def read_about(root: Path) -> About:
+def read_dataset_info(root: Path) -> DatasetInfo:
     """`meta/info.json`; FileProblem names what is missing."""
     path = root / "meta" / "info.json"
     try:
@@ -123,7 +123,7 @@ def read_about(root: Path) -> About:
     if not isinstance(features, dict) or not all(isinstance(one, dict) for one in cast("Any", features).values()):
         raise FileProblem(f"{path} must say under features what each column is.")
     named = {key: _names(one.get("names")) for key, one in cast("dict[str, dict[str, object]]", features).items()}
-    return About(said=info, rate_hz=float(rate), names={key: names for key, names in named.items() if names})
+    return DatasetInfo(said=info, rate_hz=float(rate), names={key: names for key, names in named.items() if names})
 
 
 def _names(said: object) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Films:
+class CameraFiles:
     """Where a dataset keeps what its cameras saw."""
 
     root: Path
@@ -42,7 +42,7 @@ class Films:
     """(episode, key of a camera that was filmed) -> where."""
 
     @classmethod
-    def of(cls, root: Path, info: Mapping[str, object], rows: Iterable[Mapping[str, object]]) -> Films:
+    def of(cls, root: Path, info: Mapping[str, object], rows: Iterable[Mapping[str, object]]) -> CameraFiles:
         """From `meta/info.json` and the rows of `meta/episodes`; depth pictures are not read."""
         features = cast("Mapping[str, Mapping[str, object]]", info.get("features", {}))
         coloured = {

@@ -20,8 +20,8 @@ from enpire import __version__
 from enpire.errors import EnpireError
 from enpire.fleet.on_ray import join, require_same, scratch
 from enpire.interfaces import ImprovementJob
+from enpire.processes.child_process import die_with_parent
 from enpire.processes.learner_process import read_job
-from enpire.processes.processes import die_with_parent
 from enpire.processes.training_process import TrainingProcess
 from enpire.store import durable
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from enpire.campaign.campaign import Campaign
-from enpire.fleet.processes import LocalStations
+from enpire.fleet.station_processes import StationProcesses
 from enpire.home import Home
 from enpire.station.station_file import StationFile
-from enpire.wire.door import from_here, own_key
+from enpire.wire.listening_address import local_address, station_key
 from enpire.wire.zmq_link import stays_here
 
 
@@ -40,19 +40,19 @@ def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
     ]
 
 
-def start_local(campaign: Campaign, home: Home, address: str, say: Callable[[str], None]) -> LocalStations:
+def start_local(campaign: Campaign, home: Home, address: str, say: Callable[[str], None]) -> StationProcesses:
     """Start the campaign's stations as processes of this machine; `stop()` ends them within two seconds."""
     files = [with_key(file, address, home) for file in station_files(campaign, home)]
-    stations = LocalStations(files, from_here(address), home.stations / "logs", say)
+    stations = StationProcesses(files, local_address(address), home.stations / "logs", say)
     stations.start()
     return stations
 
 
 def with_key(file: StationFile, address: str, home: Home) -> StationFile:
     """The file with the keys that it needs: for the orchestrator at this address, and for its policy server."""
-    key_file, server_key = own_key(address, home.keys, file.name)
+    key_file, server_key = station_key(address, home.keys, file.name)
     thinker, thinker_key = file.policy_server, file.policy_server_key
     if thinker and not stays_here(thinker):
-        key_file, lab_key = own_key(thinker, home.keys, file.name)
+        key_file, lab_key = station_key(thinker, home.keys, file.name)
         thinker_key = thinker_key or lab_key
     return replace(file, key_file=key_file, server_key=server_key, policy_server_key=thinker_key)

@@ -22,13 +22,13 @@ from enpire import __version__
 from enpire.campaign.campaign import Campaign
 from enpire.errors import MissingExtra, TransportProblem, UsageError
 from enpire.fleet.local import station_files, with_key
-from enpire.fleet.processes import LocalStations, start_station
+from enpire.fleet.station_processes import StationProcesses, start_station
 from enpire.home import Home
-from enpire.processes.processes import Running, end_process
+from enpire.processes.child_process import ChildProcess, end_process
 from enpire.station.station_file import StationFile
 from enpire.store import durable
 from enpire.wire.curve_keys import KeyPair, read_pair, write_pair
-from enpire.wire.door import from_here
+from enpire.wire.listening_address import local_address
 from enpire.wire.zmq_link import stays_here
 
 LOST = -9
@@ -87,7 +87,7 @@ def start_on_ray(campaign: Campaign, home: Home, address: str, say: Callable[[st
 def reachable(address: str, here: str, machines: set[str]) -> str:
     """The orchestrator's address as every machine of the cluster can reach it; UsageError when some cannot."""
     if machines <= {here}:
-        return from_here(address)
+        return local_address(address)
     _check_reach(address, machines - {here}, _OPEN_DOOR)
     return address.replace("//0.0.0.0:", f"//{here}:")
 
@@ -100,7 +100,7 @@ def _check_reach(address: str, others: set[str], remedy: str) -> None:
         )
 
 
-class RayStations(LocalStations):
+class RayStations(StationProcesses):
     """Station processes on the machines of a cluster, supervised like those of this machine."""
 
     learner = "enpire.fleet.learner_on_ray"
@@ -112,7 +112,7 @@ class RayStations(LocalStations):
         super().stop()
         self.cluster.shutdown()
 
-    def _launch(self, file: StationFile) -> Running:
+    def _launch(self, file: StationFile) -> ChildProcess:
         key = read_pair(file.key_file) if file.key_file is not None else None
         # With fewer cores than stations they share, as on one machine; one share is left for the learner.
         share = min(1.0, self.cluster.cluster_resources().get("CPU", 1.0) / (len(self._files) + 1))

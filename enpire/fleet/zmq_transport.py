@@ -18,16 +18,16 @@ from enpire.errors import EnpireError, TransportProblem, UsageError
 from enpire.fleet.uploads import Uploads
 from enpire.store import versions as policy_files
 from enpire.types import Episode, Order
-from enpire.wire.arrivals import Announced, Arrival, Beat, Delivered, Joined, Left
-from enpire.wire.computer import HERE, Computer
-from enpire.wire.curve_keys import Doorkeeper, EncryptedBind, server_keys
-from enpire.wire.log_limiter import Complaints
+from enpire.wire.arrivals import Announced, Arrival, Delivered, Heartbeat, Joined, Left
+from enpire.wire.curve_keys import EncryptedBind, KeyAuthenticator, server_keys
+from enpire.wire.host_services import THIS_HOST, HostServices
+from enpire.wire.log_limiter import LogLimiter
 from enpire.wire.messages import (
+    CONTROLS,
     PART,
-    VERBS,
     Acknowledge,
     Alive,
-    Command,
+    ControlMessage,
     Envelope,
     Fenced,
     Goodbye,
@@ -45,9 +45,9 @@ from enpire.wire.messages import (
     Welcome,
     decode,
     encode,
-    is_beat,
+    is_heartbeat,
 )
-from enpire.wire.previews import PreviewDesk
+from enpire.wire.previews import PreviewReceiver
 from enpire.wire.zmq_link import LINGER_MS, check_plain, limit_costs
 
 _WRITING_S = 0.005
@@ -87,7 +87,7 @@ class ZmqFleet:
         first_lease: the first fence token to give: one more than the last in the ledger.
         heartbeat_s: how often a station beats.
         silent_s: a station that is not heard for so long has left.
-        computer: its clock and its sockets.
+        host: its clock and its sockets.
     """
 
     def __init__(  # noqa: PLR0913 - what the fleet is, and the machine that it runs on
@@ -98,7 +98,7 @@ class ZmqFleet:
         first_lease: int = 1,
         heartbeat_s: float = 0.5,
         silent_s: float = 5.0,
-        computer: Computer = HERE,
+        host: HostServices = THIS_HOST,
     ) -> None:
         self._versions = versions
         self._next_lease = first_lease
@@ -109,19 +109,19 @@ class ZmqFleet:
         self._greeted: OrderedDict[str, float] = OrderedDict()
         """Station -> when its last hello was taken."""
         self._waiting: deque[Arrival] = deque()
-        self._clock = computer.clock
-        self._uploads = Uploads(incoming, computer.helper(), computer.clock, self._tell)
-        self._complaints = Complaints(computer.clock, "refusals")
+        self._clock = host.clock
+        self._uploads = Uploads(incoming, host.helper(), host.clock, self._tell)
+        self._log_limiter = LogLimiter(host.clock, "refusals")
         address = bind if isinstance(bind, str) else bind.address
         if isinstance(bind, str):
             check_plain(bind)
         else:
             server_keys(bind.keys)
-        self._context = computer.sockets()
+        self._context = host.sockets()
         self._socket = self._context.socket(zmq.ROUTER)
-        self._door = None if isinstance(bind, str) else Doorkeeper(self._context, bind.keys)
-        if self._door is not None:
-            self._door.guard(self._socket)
+        self._authenticator = None if isinstance(bind, str) else KeyAuthenticator(self._context, bind.keys)
+        if self._authenticator is not None:
+            self._authenticator.guard(self._socket)
         limit_costs(self._socket, unread=_UNREAD)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
@@ -133,7 +133,9 @@ class ZmqFleet:
                 f"The orchestrator cannot listen at {address}: {problem}; choose another port, or 0 for any free one."
             ) from problem
         self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
-        self.previews = PreviewDesk(self._context, address, self._door.guard if self._door else None)
+        self.previews = PreviewReceiver(
+            self._context, address, self._authenticator.guard if self._authenticator else None
+        )
 
     def poll(self, timeout_s: float) -> Sequence[Arrival]:
         """Everything that arrived, waiting at most `timeout_s` for the first."""
@@ -177,12 +179,12 @@ class ZmqFleet:
         """Drop these orders if they have not begun; each is delivered back as aborted, cause `released`."""
         self._tell(station, Release(order_ids=tuple(order_ids)))
 
-    def command(self, station: str, verb: str, argument: str = "") -> None:
+    def control(self, station: str, control: str, argument: str = "") -> None:
         """`pause`, `resume`, `stop` (argument: by whom), `deploy` (argument: policy id), `leave`."""
-        for known in VERBS:
-            if verb == known:
-                return self._tell(station, Command(verb=known, argument=argument))
-        raise UsageError(f"A station knows no command {verb!r}; there are: {', '.join(VERBS)}.")
+        for known in CONTROLS:
+            if control == known:
+                return self._tell(station, ControlMessage(control=known, argument=argument))
+        raise UsageError(f"A station has no control {control!r}; allowed are: {', '.join(CONTROLS)}.")
 
     def close(self) -> None:
         """Close the sockets; stations notice and hold. Allowed twice."""
@@ -217,11 +219,11 @@ class ZmqFleet:
 
     def _wait(self, timeout_s: float) -> bool:
         """Whether a message or a question of the door came in time."""
-        if self._door is None:
+        if self._authenticator is None:
             return bool(self._socket.poll(int(timeout_s * 1000)))
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
-        poller.register(self._door.socket, zmq.POLLIN)
+        poller.register(self._authenticator.socket, zmq.POLLIN)
         return bool(poller.poll(int(timeout_s * 1000)))
 
     def _drain(self) -> None:
@@ -234,7 +236,7 @@ class ZmqFleet:
                 break
             peer = parts[0].bytes
             earlier = beats.pop(peer, None)
-            if peer in self._peers and is_beat(parts[-1].buffer):
+            if peer in self._peers and is_heartbeat(parts[-1].buffer):
                 beats[peer] = parts  # what it said before is overtaken
                 continue
             for message in (earlier, parts):
@@ -245,38 +247,38 @@ class ZmqFleet:
         for parts in beats.values():
             self._waiting.extend(self._received(parts))
         self._waiting.extend(self._uploads.step())
-        self._waiting.extend(self._complaints.left_out())
+        self._waiting.extend(self._log_limiter.left_out())
 
     def _let_in(self) -> None:
         """Decide on the connections that wait."""
         for _ in range(_AT_DOOR):
-            if self._door is None or not self._door.socket.poll(0):
+            if self._authenticator is None or not self._authenticator.socket.poll(0):
                 break
-            if why := self._door.answer():
-                self._waiting.extend(self._complaints.add("unknown", why))
+            if why := self._authenticator.answer():
+                self._waiting.extend(self._log_limiter.add("unknown", why))
 
     def _key_name(self, parts: list[zmq.Frame]) -> str:
         """The station whose key the peer has; empty without encryption."""
-        return str(parts[-1].get("User-Id")) if self._door is not None else ""
+        return str(parts[-1].get("User-Id")) if self._authenticator is not None else ""
 
     def _received(self, parts: list[zmq.Frame]) -> Sequence[Arrival]:
         peer, key_name = parts[0].bytes, self._key_name(parts)
         session = self._peers.get(peer)
         name = session.station if session else peer.hex()[:32]
         if len(parts) != 2:
-            return self._complaints.add(name, f"A message had {len(parts) - 1} frames; it must have one.")
+            return self._log_limiter.add(name, f"A message had {len(parts) - 1} frames; it must have one.")
         try:
             envelope = decode(parts[1].buffer)
         except TransportProblem as problem:
-            return self._complaints.add(name, str(problem))
+            return self._log_limiter.add(name, str(problem))
         if isinstance(envelope.message, Hello):
-            if self._door is not None and envelope.message.station != key_name:
+            if self._authenticator is not None and envelope.message.station != key_name:
                 why = f"The key of {key_name} was used under the name {envelope.message.station}."
-                return self._complaints.add(key_name, why)
+                return self._log_limiter.add(key_name, why)
             return self._hello(peer, envelope.message)
         if peer in self._fenced:
             self._post(peer, encode(Fenced()))
-            return self._complaints.add(name, f"The station {self._fenced[peer]} was replaced by a newer process.")
+            return self._log_limiter.add(name, f"The station {self._fenced[peer]} was replaced by a newer process.")
         if session is None or envelope.lease != session.lease:
             return self._strange(peer, session, envelope)
         session.heard_s = self._clock()
@@ -287,8 +289,8 @@ class ZmqFleet:
         self._post(peer, encode(Rejoin()))
         kind = type(envelope.message).__name__
         if session is None:
-            return self._complaints.add(peer.hex()[:32], f"A {kind} came from a station that has not said hello.")
-        return self._complaints.add(
+            return self._log_limiter.add(peer.hex()[:32], f"A {kind} came from a station that has not said hello.")
+        return self._log_limiter.add(
             session.station, f"A {kind} came under the old lease {envelope.lease}; {session.lease} is valid."
         )
 
@@ -322,7 +324,7 @@ class ZmqFleet:
 
     def _said(self, session: _Session, message: Message) -> Sequence[Arrival]:
         match message:
-            case Beat():
+            case Heartbeat():
                 self._say(session, Alive())
                 return (replace(message, station=session.station, lease=session.lease),)
             case Parcel(episode=episode, arrays_file=data):
@@ -337,7 +339,7 @@ class ZmqFleet:
             case Goodbye(cause=cause):
                 return self._forget(session, cause)
             case _:
-                return self._complaints.add(session.station, f"A station may not say {type(message).__name__}.")
+                return self._log_limiter.add(session.station, f"A station may not say {type(message).__name__}.")
 
     def _forget(self, session: _Session, cause: str) -> Sequence[Arrival]:
         self._stations.pop(session.station, None)

@@ -38,7 +38,7 @@ class Watched:
         """The lab as it is now, None while none runs; from the loop's thread, or whoever follows the loop."""
         self._snapshot = snapshot
 
-    def look_through(self, previews: Previews) -> None:
+    def set_previews(self, previews: Previews) -> None:
         """Where live pictures are had from now on."""
         self._previews = previews
 

@@ -11,7 +11,7 @@ import numpy as np
 from enpire.errors import PolicyProblem
 from enpire.fields import Fields
 from enpire.interfaces import Continues, Policy
-from enpire.station.chunks import FOREIGN_FAULTS
+from enpire.station.chunks import PLUGIN_ERRORS
 from enpire.types import FloatArray, IntArray, Observation
 from enpire.wire.rpc import Message, array_out, error_out, floats_in, observation_in
 
@@ -20,7 +20,7 @@ MOST_SLOTS = 4096
 
 
 @dataclass(slots=True, kw_only=True)
-class Question:
+class InferenceCall:
     """What somebody wants of a version, read and checked."""
 
     peer: bytes
@@ -42,29 +42,29 @@ class Question:
         return self.verb, self.policy_id, self.observation.state.shape[1:], tuple(pictures), self.delay
 
 
-Answer = tuple[Question, Message]
+InferenceReply = tuple[InferenceCall, Message]
 
 
 @dataclass(slots=True)
-class Thinker:
+class InferenceBatcher:
     """A version in memory and the lanes that use it. Any thread, one at a time."""
 
     policy: Policy
     slots: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     """(client, lane) -> the lane under which the policy knows that episode; those that began last, last."""
 
-    def think(self, batch: Sequence[Question]) -> list[Answer]:
-        """Answer questions that fit together (`Question.batch`) with one call of the policy."""
-        refused: list[Answer] = []
-        begun: list[Question] = []
+    def think(self, batch: Sequence[InferenceCall]) -> list[InferenceReply]:
+        """InferenceReply questions that fit together (`InferenceCall.batch`) with one call of the policy."""
+        refused: list[InferenceReply] = []
+        begun: list[InferenceCall] = []
         for question in batch:
             try:
                 for lane, seed in question.begins:
                     self.policy.begin(self._slot(question.client, lane), seed)
                 begun.append(question)
-            except FOREIGN_FAULTS as problem:
+            except PLUGIN_ERRORS as problem:
                 refused.append((question, _refusal(problem)))
-        known: list[Question] = []
+        known: list[InferenceCall] = []
         for question in begun:
             if all((question.client, lane) in self.slots for lane in question.lanes):
                 known.append(question)
@@ -73,7 +73,7 @@ class Thinker:
                 refused.append((question, error_out(anew)))
         return refused + (self._call(known) if known else [])
 
-    def _call(self, batch: Sequence[Question]) -> list[Answer]:
+    def _call(self, batch: Sequence[InferenceCall]) -> list[InferenceReply]:
         lanes = np.asarray(
             [self.slots[question.client, lane] for question in batch for lane in question.lanes], np.int64
         )
@@ -81,7 +81,7 @@ class Thinker:
             answer = np.asarray(_asked(self.policy, batch, lanes), np.float32)
             if len(answer) != len(lanes):
                 raise PolicyProblem(f"it answered {len(answer)} rows to {len(lanes)}")
-        except FOREIGN_FAULTS as problem:
+        except PLUGIN_ERRORS as problem:
             return [(question, _refusal(problem)) for question in batch]
         ends = np.cumsum([len(question.lanes) for question in batch])
         rows = np.split(answer, ends[:-1])
@@ -103,7 +103,7 @@ def _refusal(problem: Exception) -> Message:
     return error_out(PolicyProblem(f"{type(problem).__name__}: {problem}"[:500]))
 
 
-def question_in(peer: bytes, sequence: int, verb: str, policy_id: str, message: Fields) -> Question:
+def read_call(peer: bytes, sequence: int, verb: str, policy_id: str, message: Fields) -> InferenceCall:
     """A question, read; TransportProblem for what does not fit together."""
     lanes, observation = message.wholes("lanes"), observation_in(Fields(message.get("observation"), "The observation"))
     seen = [observation.state, *observation.images.values()]
@@ -121,13 +121,13 @@ def question_in(peer: bytes, sequence: int, verb: str, policy_id: str, message: 
     left = floats_in(message, "left") if along else None
     if left is not None and (left.ndim != 3 or len(left) != len(lanes)):
         raise message.refuse("left", f"({len(lanes)}, any, action_dim)")
-    return Question(
+    return InferenceCall(
         peer=peer, sequence=sequence, verb=verb, policy_id=policy_id, client=message.identifier("client"), lanes=lanes,
         begins=begins, observation=observation, left=left, delay=message.whole("delay") if along else 0,
     )  # fmt: skip
 
 
-def _asked(policy: Policy, batch: Sequence[Question], lanes: IntArray) -> FloatArray:
+def _asked(policy: Policy, batch: Sequence[InferenceCall], lanes: IntArray) -> FloatArray:
     """One call for all the rows of a batch."""
     rows = _together([question.observation for question in batch])
     verb = batch[0].verb

@@ -26,13 +26,13 @@ from enpire import plugins
 from enpire.errors import EnpireError, PolicyProblem, TransportProblem
 from enpire.fields import Fields
 from enpire.interfaces import Continues, Policy, Sees
-from enpire.policy_server.inference_batcher import Answer, Question, Thinker, question_in
-from enpire.policy_server.version_uploads import ComingVersions
-from enpire.station.chunks import FOREIGN_FAULTS
+from enpire.policy_server.inference_batcher import InferenceBatcher, InferenceCall, InferenceReply, read_call
+from enpire.policy_server.version_uploads import VersionUploads
+from enpire.station.chunks import PLUGIN_ERRORS
 from enpire.station.policy_cache import check_version, load_version
 from enpire.station.remote_policy import PART
 from enpire.store import durable, versions
-from enpire.wire.curve_keys import Doorkeeper
+from enpire.wire.curve_keys import KeyAuthenticator
 from enpire.wire.rpc import LARGEST, Message, decode, encode, error_out
 from enpire.wire.zmq_link import check_plain, limit_costs, listen
 
@@ -70,21 +70,21 @@ class PolicyServer:
             check_plain(address)
         durable.make_folder(folder)
         self._folder, self._say, self._any_kind, self._most_loaded = folder, say, any_kind, loaded
-        self._versions: OrderedDict[str, Thinker] = OrderedDict()
-        self._waiting: dict[str, dict[str, Question]] = {}
+        self._versions: OrderedDict[str, InferenceBatcher] = OrderedDict()
+        self._waiting: dict[str, dict[str, InferenceCall]] = {}
         """Version -> client -> what it asked last and nobody thinks about yet."""
-        self._thinking: dict[str, Future[list[Answer]]] = {}
+        self._thinking: dict[str, Future[list[InferenceReply]]] = {}
         self._loading: dict[str, Future[Policy]] = {}
-        self._coming = ComingVersions(folder)
+        self._coming = VersionUploads(folder)
         self._loader, self._thinkers = ThreadPoolExecutor(1, "policy-loader"), ThreadPoolExecutor(loaded, "thinker")
         self._wake_in, self._wake = socket.socketpair()
         """`_wake`: a byte that is written here ends the waiting for questions."""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._door = Doorkeeper(self._context, keys) if keys is not None else None
+        self._authenticator = KeyAuthenticator(self._context, keys) if keys is not None else None
         self._router = self._context.socket(zmq.ROUTER)
         limit_costs(self._router, LARGEST, _UNREAD)
-        if self._door is not None:
-            self._door.guard(self._router)
+        if self._authenticator is not None:
+            self._authenticator.guard(self._router)
         try:
             self.address = listen(self._router, address)
         except TransportProblem:
@@ -99,15 +99,19 @@ class PolicyServer:
             self.turn(_TURN_MS)
 
     def turn(self, wait_ms: int = 0) -> None:
-        """Answer what waits, at most `wait_ms` after now."""
+        """InferenceReply what waits, at most `wait_ms` after now."""
         self._coming.sweep()
         poller = zmq.Poller()
         poller.register(self._router, zmq.POLLIN)
         poller.register(self._wake_in, zmq.POLLIN)
-        if self._door is not None:
-            poller.register(self._door.socket, zmq.POLLIN)
+        if self._authenticator is not None:
+            poller.register(self._authenticator.socket, zmq.POLLIN)
         ready = dict(poller.poll(wait_ms))
-        if self._door is not None and self._door.socket in ready and (refused := self._door.answer()):
+        if (
+            self._authenticator is not None
+            and self._authenticator.socket in ready
+            and (refused := self._authenticator.answer())
+        ):
             self._say(refused)
         if self._wake_in.fileno() in ready:
             self._wake_in.recv(4096)
@@ -167,7 +171,7 @@ class PolicyServer:
             well = sum(not answer["error"] for _, answer in answers)
             self.answered, self.calls = self.answered + well, self.calls + bool(well)
 
-    def _heard(self, frames: Sequence[bytes]) -> Question | None:
+    def _heard(self, frames: Sequence[bytes]) -> InferenceCall | None:
         """A question for a policy; anything else is answered here and now, and what cannot be read is dropped."""
         try:
             peer, frame = frames
@@ -181,7 +185,7 @@ class PolicyServer:
             if not versions.ID.fullmatch(policy_id):
                 raise message.refuse("policy_id", "64 hexadecimal digits")
             if verb in _THINKING:
-                return question_in(peer, sequence, verb, policy_id, message)
+                return read_call(peer, sequence, verb, policy_id, message)
             said = self._open(policy_id) if verb == "open" else self._take(policy_id, message)
             self._answer(peer, sequence, {"error": "", **said})
         except EnpireError as problem:
@@ -220,17 +224,17 @@ class PolicyServer:
             raise PolicyProblem(f"what {kind[:80]!r} loads is no policy")
         return policy
 
-    def _loaded(self, policy_id: str) -> Thinker | None:
+    def _loaded(self, policy_id: str) -> InferenceBatcher | None:
         future = self._loading[policy_id]
         if not future.done():
             return None
         del self._loading[policy_id]
         try:
             policy = future.result()
-        except FOREIGN_FAULTS as problem:
+        except PLUGIN_ERRORS as problem:
             why = " ".join(str(problem).split())
             raise PolicyProblem(f"the policy server cannot load it: {why}"[:1000]) from problem
-        thinker = self._versions[policy_id] = Thinker(policy)
+        thinker = self._versions[policy_id] = InferenceBatcher(policy)
         while len(self._versions) > self._most_loaded:
             self._versions.popitem(last=False)
         self._say(f"loaded {policy_id[:12]}")
@@ -257,7 +261,7 @@ class PolicyServer:
             shutil.rmtree(path, ignore_errors=True)
         return self._load(policy_id)
 
-    def _refuse(self, batch: Sequence[Question], problem: EnpireError) -> None:
+    def _refuse(self, batch: Sequence[InferenceCall], problem: EnpireError) -> None:
         for question in batch:
             self._answer(question.peer, question.sequence, error_out(problem))
 

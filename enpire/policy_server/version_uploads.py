@@ -29,7 +29,7 @@ class _Coming:
         return (2 * self.total - self.have) * PART
 
 
-class ComingVersions:
+class VersionUploads:
     """The parts of versions below one folder, each in `ID.parts`.
 
     Args:

@@ -17,7 +17,7 @@ from enpire.errors import EnpireError, LearningProblem
 from enpire.files import parse, plain
 from enpire.interfaces import ImprovementJob, Learner, Progress
 from enpire.plugins import make
-from enpire.processes.processes import die_with_parent
+from enpire.processes.child_process import die_with_parent
 from enpire.store import durable
 
 

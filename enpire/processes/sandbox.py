@@ -27,7 +27,7 @@ WALLS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Sandbox:
     """What a process finds inside."""
 
     reads: tuple[Path, ...] = ()
@@ -49,7 +49,7 @@ def bubblewrap() -> str:
     return program if subprocess.run(probe, check=False, capture_output=True).returncode == 0 else ""
 
 
-def inside(room: Room, command: list[str]) -> list[str]:
+def inside(room: Sandbox, command: list[str]) -> list[str]:
     """The command in its room; the room ends with the process that starts it, and takes everything in it along.
 
     Only where `bubblewrap` found one.

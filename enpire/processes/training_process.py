@@ -13,7 +13,7 @@ from typing import Any
 
 from enpire.files import plain
 from enpire.interfaces import ImprovementJob, Progress
-from enpire.processes.processes import Standing, end_process, one_core, start_python
+from enpire.processes.child_process import ProcessLimits, end_process, single_core_environment, start_python
 from enpire.store import durable
 
 EXPENDABLE = 800
@@ -54,8 +54,8 @@ class TrainingProcess:
         durable.write(folder / "job.json", json.dumps(plain(job)).encode())
         threads = {name: str(job.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         arguments = [str(folder), "--die-with-parent"]
-        around = one_core(**threads, **environment)
-        process = start_python(module, arguments, folder / "log.txt", Standing(expendable=EXPENDABLE), around)
+        around = single_core_environment(**threads, **environment)
+        process = start_python(module, arguments, folder / "log.txt", ProcessLimits(oom_score=EXPENDABLE), around)
         return cls(folder=folder, process=process)
 
     def progress(self) -> Progress | None:

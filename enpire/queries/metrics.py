@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import cast
 
 from enpire.errors import UsageError
 from enpire.gate.intervals import wilson
-from enpire.types import MOVING, PHASES, Episode, Interval, MaskArray, Phase
+from enpire.types import MOVING, PHASES, Episode, Interval, Phase
 
 PhaseSeconds = Mapping[Phase, float]
-"""Robot-time stack of one station: wall seconds by phase, mean over its lanes (`Beat.seconds`)."""
+"""Robot-time stack of one station: wall seconds by phase, mean over its lanes (`Heartbeat.seconds`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,26 +67,6 @@ def pass_at(episodes: Iterable[Episode], k: int) -> Interval:
     ended = list(episodes)
     passed = sum(episode.outcome == "success" and 1 + len(episode.attempts) <= k for episode in ended)
     return wilson(passed, len(ended))
-
-
-def retries(marks: MaskArray, lost_ticks: int = 10) -> tuple[int, ...]:
-    """Frames at which in-episode retries began: the furthest subtask was reached, then lost for `lost_ticks` frames.
-
-    Args:
-        marks: (T, subtasks), which subtasks are done in each frame; a later one stands for the earlier ones.
-        lost_ticks: shorter losses are the sensors' flicker.
-    """
-    began: list[int] = []
-    furthest, away = 0, 0
-    for frame, row in enumerate(cast("list[list[bool]]", marks.tolist())):
-        level = max((number for number, done in enumerate(row, start=1) if done), default=0)
-        if level >= furthest:
-            furthest, away = level, 0
-            continue
-        away += 1
-        if away == lost_ticks:
-            began.append(frame)
-    return tuple(began)
 
 
 def per_minute(tokens: int, wall_s: float) -> float:

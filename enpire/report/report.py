@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from enpire import plugins
-from enpire.datasets.episode_images import film_or_reason
+from enpire.datasets.episode_images import replay_or_reason
 from enpire.errors import EnpireError, LedgerProblem
 from enpire.home import Home as Folder
 from enpire.interfaces import Task
@@ -195,7 +195,7 @@ def _film(records: Records, order_id: str, title: str, why: str) -> Film:
     pictures = charts.film_strip(episode.folder)
     note = ""
     if not pictures:
-        note = film_or_reason(Folder(records.home), records.ledger, order_id)
+        note = replay_or_reason(Folder(records.home), records.ledger, order_id)
         pictures = charts.film_strip(episode.folder)
     if not pictures:
         pictures = _sensed(episode)

@@ -12,7 +12,7 @@ import random
 
 from enpire.campaign.campaign import Campaign
 from enpire.campaign.state import CampaignState, OpenGate
-from enpire.scheduling.scheduler import EXPERT, Scheduler, Seat, flying, next_pair
+from enpire.scheduling.scheduler import EXPERT, FreeStation, Scheduler, in_flight, next_pair
 from enpire.types import Order, Purpose, Start
 
 BLOCK = 8
@@ -37,19 +37,19 @@ def demonstrated(state: CampaignState, campaign: Campaign) -> int:
 class Lockstep(Scheduler):
     """Draws numbered orders, in turn; robots have nothing to do while a learner or an agent thinks."""
 
-    def _demonstration(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
-        number = demonstrated(state, self.campaign) + flying(state, "demonstrate") + len(drawn)
+    def _demonstration(self, state: CampaignState, seat: FreeStation, drawn: list[Order]) -> list[Order]:
+        number = demonstrated(state, self.campaign) + in_flight(state, "demonstrate") + len(drawn)
         if number >= self.campaign.base.demonstrations or not self._turn_of(seat, number):
             return []
         start = self._train_start("demonstrate", 0, number)
         return [self._order(state, seat, "demonstrate", start, EXPERT)]
 
-    def _confirm(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+    def _confirm(self, state: CampaignState, seat: FreeStation, drawn: list[Order]) -> list[Order]:
         frozen = state.confirmation.policy_id if state.confirmation else ""
         mine = self._turn_of(seat, state.confirm_issued[frozen] + _count(drawn, "confirm"), frozen)
         return super()._confirm(state, seat, drawn) if mine else []
 
-    def _pair(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+    def _pair(self, state: CampaignState, seat: FreeStation, drawn: list[Order]) -> list[Order]:
         gate = state.gate
         mine = gate is not None and self._turn_of(seat, next_pair(gate, drawn), *gate.policies.values())
         return super()._pair(state, seat, drawn) if mine else []
@@ -57,13 +57,13 @@ class Lockstep(Scheduler):
     def _scope(self, gate: OpenGate) -> str:
         return f"gate {gate.k}"
 
-    def _base(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+    def _base(self, state: CampaignState, seat: FreeStation, drawn: list[Order]) -> list[Order]:
         mine = self._turn_of(seat, state.base_issued + _count(drawn, "base"), state.base_policy)
         return super()._base(state, seat, drawn) if mine else []
 
-    def _collect(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+    def _collect(self, state: CampaignState, seat: FreeStation, drawn: list[Order]) -> list[Order]:
         """The next of exactly as many as make a round, while nobody learns, judges or is waited for."""
-        number = state.fresh + flying(state, "collect") + _count(drawn, "collect")
+        number = state.fresh + in_flight(state, "collect") + _count(drawn, "collect")
         busy = state.training or state.candidates or state.gate or experiment_first(state, self.campaign)
         if busy or number >= self.campaign.rounds.episodes or not self._turn_of(seat, number, state.champion):
             return []
@@ -74,7 +74,7 @@ class Lockstep(Scheduler):
         draw = random.Random(f"{self.campaign.seed} {purpose} {round_} {number}")
         return self.starts("train", draw.randrange(self.campaign.rounds.train_starts))
 
-    def _turn_of(self, seat: Seat, number: int, *versions: str) -> bool:
+    def _turn_of(self, seat: FreeStation, number: int, *versions: str) -> bool:
         """Whether a number is this station's, of those that may be able to run these versions."""
         names = self.campaign.stations.names
         able = [name for name in names if all((name, version) not in seat.unable for version in versions)] or names

@@ -33,7 +33,7 @@ class Starts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class FreeStation:
     """The station that asks."""
 
     name: str
@@ -54,7 +54,7 @@ class Scheduler:
     starts: Starts
     random: random.Random
 
-    def next_orders(self, state: CampaignState, seat: Seat, others: Sequence[Order] = ()) -> list[Order]:
+    def next_orders(self, state: CampaignState, seat: FreeStation, others: Sequence[Order] = ()) -> list[Order]:
         """Orders for one station: as a rule `seat.room`, one more where a gate's pair would be parted.
 
         `others` are drawn already for other stations, and not yet in the state.
@@ -70,40 +70,40 @@ class Scheduler:
     def _sources(self, state: CampaignState) -> list[Callable[..., list[Order]]]:
         if not state.champion:
             return [self._demonstration]
-        enough = state.fresh + flying(state, "collect") >= self.campaign.rounds.episodes
+        enough = state.fresh + in_flight(state, "collect") >= self.campaign.rounds.episodes
         data_first = state.training is None and not state.candidates and state.gate is None and not enough
         tail = [self._collect] if state.base_measured else [self._base, self._collect]
         if data_first and not state.base_measured:
             tail = [self._collect_until_enough, *tail]
         return [self._confirm, self._again, self._pair, *tail]
 
-    def _demonstration(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+    def _demonstration(self, state: CampaignState, seat: FreeStation, drawn: list[Order]) -> list[Order]:
         start = self.starts("train", self.random.randrange(self.campaign.rounds.train_starts))
         return [self._order(state, seat, "demonstrate", start, EXPERT)]
 
-    def _confirm(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+    def _confirm(self, state: CampaignState, seat: FreeStation, drawn: list[Order]) -> list[Order]:
         confirmation = state.confirmation
         if confirmation is None:
             return []
         waiting = sum(order.purpose == "confirm" for order in drawn)
-        if confirmation.ended.n + flying(state, "confirm") + waiting >= confirmation.n:
+        if confirmation.ended.n + in_flight(state, "confirm") + waiting >= confirmation.n:
             return []
         index = state.confirm_issued[confirmation.policy_id] + waiting
         start = self.starts("confirm", index, confirmation.policy_id)
         return [self._order(state, seat, "confirm", start, confirmation.policy_id)]
 
-    def _pair(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+    def _pair(self, state: CampaignState, seat: FreeStation, drawn: list[Order]) -> list[Order]:
         gate = state.gate
         if gate is None:
             return []
         pair = next_pair(gate, drawn)
         unread = pair - (gate.decision.tally.pairs if gate.decision else 0)
-        under_way = flying(state, "gate") + sum(order.purpose == "gate" for order in drawn)
+        under_way = in_flight(state, "gate") + sum(order.purpose == "gate" for order in drawn)
         if pair >= self.campaign.gate.pairs or unread > under_way + UNREAD:
             return []
         return self._sides(state, seat, gate, pair, ["champion", "candidate"])
 
-    def _again(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+    def _again(self, state: CampaignState, seat: FreeStation, drawn: list[Order]) -> list[Order]:
         """What was taken back of the first pair that misses a side: from its own start, here if need be.
 
         A station that refuses one of the two versions gets neither: it would run all of the other one's trials.
@@ -118,7 +118,9 @@ class Scheduler:
         pair = missing[0][0]
         return self._sides(state, seat, gate, pair, [side for number, side in missing if number == pair])
 
-    def _sides(self, state: CampaignState, seat: Seat, gate: OpenGate, pair: int, sides: list[Side]) -> list[Order]:
+    def _sides(
+        self, state: CampaignState, seat: FreeStation, gate: OpenGate, pair: int, sides: list[Side]
+    ) -> list[Order]:
         """Orders for these sides of a pair, in random order."""
         start = self.starts("holdout", pair, self._scope(gate))
         self.random.shuffle(sides)
@@ -131,19 +133,19 @@ class Scheduler:
         """Whose hidden starts a gate's are: its own."""
         return gate.gate_id
 
-    def _base(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+    def _base(self, state: CampaignState, seat: FreeStation, drawn: list[Order]) -> list[Order]:
         waiting = sum(order.purpose == "base" for order in drawn)
-        if state.base.n + flying(state, "base") + waiting >= self.campaign.base.evaluate_starts:
+        if state.base.n + in_flight(state, "base") + waiting >= self.campaign.base.evaluate_starts:
             return []
         index = state.base_issued + waiting
         start = self.starts("holdout", index, f"base {state.base_policy}")
         return [self._order(state, seat, "base", start, state.base_policy)]
 
-    def _collect_until_enough(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
-        ordered = flying(state, "collect") + sum(order.purpose == "collect" for order in drawn)
+    def _collect_until_enough(self, state: CampaignState, seat: FreeStation, drawn: list[Order]) -> list[Order]:
+        ordered = in_flight(state, "collect") + sum(order.purpose == "collect" for order in drawn)
         return self._collect(state, seat, drawn) if state.fresh + ordered < self.campaign.rounds.episodes else []
 
-    def _collect(self, state: CampaignState, seat: Seat, drawn: list[Order]) -> list[Order]:
+    def _collect(self, state: CampaignState, seat: FreeStation, drawn: list[Order]) -> list[Order]:
         index = self.random.randrange(self.campaign.rounds.train_starts)
         if self.random.random() < self.campaign.rounds.practised:
             index = self._uncertain(state, index)
@@ -173,7 +175,7 @@ class Scheduler:
         return max(looked, key=lambda index: _variance(state.practice[index]))
 
     def _order(
-        self, state: CampaignState, seat: Seat, purpose: Purpose, start: Start, policy: str, **more: object
+        self, state: CampaignState, seat: FreeStation, purpose: Purpose, start: Start, policy: str, **more: object
     ) -> Order:
         fields: dict[str, object] = {
             "order_id": mint(), "campaign_id": state.campaign_id, "station": seat.name, "task": self.campaign.task,
@@ -187,7 +189,7 @@ def next_pair(gate: OpenGate, drawn: Sequence[Order]) -> int:
     return max(gate.issued, 1 + max((order.pair for order in drawn if order.gate_id == gate.gate_id), default=-1))
 
 
-def flying(state: CampaignState, purpose: Purpose) -> int:
+def in_flight(state: CampaignState, purpose: Purpose) -> int:
     """How many orders of a purpose have no outcome yet."""
     return sum(order.purpose == purpose for order in state.open.values())
 

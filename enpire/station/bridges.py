@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 from enpire import plugins
 from enpire.types import Episode
-from enpire.wire.arrivals import Beat
+from enpire.wire.arrivals import Heartbeat
 
 _SHOW_S = 0.5
 """How often the state is shown."""
@@ -18,7 +18,7 @@ Options = Mapping[str, bool | int | float | str]
 class Face(Protocol):
     """One way to show a station. No call waits for anybody, and none raises because nobody is there."""
 
-    def show(self, beat: Beat) -> None:
+    def show(self, beat: Heartbeat) -> None:
         """The state of the station, about twice a second."""
 
     def ended(self, episode: Episode) -> None:
@@ -55,7 +55,7 @@ class Faces:
         self._faces = [cast(OpenFace, plugins.load("faces", name))(station, given) for name, given in wanted.items()]
         self._clock, self._shown_s = clock, clock()
 
-    def show(self, beat: Callable[[], Beat]) -> None:
+    def show(self, beat: Callable[[], Heartbeat]) -> None:
         """Tell whoever else watches the state of the station, when it is time to."""
         if self._faces and self._clock() - self._shown_s > _SHOW_S:
             self._shown_s = self._clock()

@@ -14,7 +14,7 @@ from enpire.interfaces import Policy, Sees
 from enpire.types import FloatArray, ImageArray, IntArray, MaskArray, Observation
 
 NOT_FINITE = "policy returned a value that is not finite"
-FOREIGN_FAULTS = (
+PLUGIN_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, EnpireError, ImportError, LookupError, MemoryError, NameError,
     OSError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
@@ -50,7 +50,7 @@ class Chunks:
         self._decision[lane] = -1
         try:
             self._open(policy.policy, lane, policy_seed(seed))
-        except FOREIGN_FAULTS as problem:
+        except PLUGIN_ERRORS as problem:
             return f"policy failed to begin: {_said(problem)}"
         return ""
 
@@ -142,7 +142,7 @@ def asked(act: Callable[[], FloatArray], wanted: tuple[int, int, int]) -> FloatA
     """A policy's chunks, of the wanted shape (n, horizon, action_dim), or one clause about why there are none."""
     try:
         answer = np.asarray(act(), np.float32)
-    except FOREIGN_FAULTS as problem:
+    except PLUGIN_ERRORS as problem:
         return f"policy failed: {_said(problem)}"
     return answer if answer.shape == wanted else f"policy returned chunks of shape {answer.shape}, not {wanted}"
 

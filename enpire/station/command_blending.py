@@ -10,7 +10,7 @@ PERIODS = 6
 """Commands over which a hand-over is blended: 0.2 s at 30 Hz, as long as a person's reaction."""
 
 
-class HandOver:
+class CommandBlender:
     """Blends the first commands after every hand-over, in straight line, from what the robot was sent last.
 
     Before its first command it is at rest: there a position is what is measured, and a speed is zero.

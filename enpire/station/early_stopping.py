@@ -1,6 +1,6 @@
 """Rollouts that look hopeless: the policy is asked now and then, and an order may say that such a rollout ends.
 
-Only orders with `early_stop` are looked at, and only policies that can say how they do (`enpire.interfaces.Foresees`).
+Only orders with `early_stop` are watched, and only policies that predict success (`enpire.interfaces.PredictsSuccess`).
 An order of the control arm is flagged and runs on, so that the ledger shows what the early stops cost and save.
 """
 
@@ -10,19 +10,19 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from enpire.interfaces import Foresees
-from enpire.station.chunks import FOREIGN_FAULTS, LoadedPolicy, rows_of
+from enpire.interfaces import PredictsSuccess
+from enpire.station.chunks import PLUGIN_ERRORS, LoadedPolicy, rows_of
 from enpire.types import EarlyStop, IntArray, Observation, Order
 
 LOOK_TICKS, LOOKS = 4, 8
 """A rollout is looked at every so many commands; so many hopeless looks in a row are enough."""
 
 
-class Foresight:
+class ViabilityMonitor:
     """What the policies of all lanes said about their rollouts."""
 
     def __init__(self, lanes: int) -> None:
-        self._policies: list[Foresees | None] = [None] * lanes
+        self._policies: list[PredictsSuccess | None] = [None] * lanes
         self._rules: list[EarlyStop | None] = [None] * lanes
         self._looks = np.zeros(lanes, np.int64)
         self.hopeless_at: IntArray = np.full(lanes, -1, np.int64)
@@ -30,8 +30,8 @@ class Foresight:
 
     def begin(self, lane: int, order: Order, policy: LoadedPolicy) -> None:
         """A new episode in this lane."""
-        able = order.early_stop is not None and isinstance(policy.policy, Foresees)
-        self._policies[lane] = policy.policy if able and isinstance(policy.policy, Foresees) else None
+        able = order.early_stop is not None and isinstance(policy.policy, PredictsSuccess)
+        self._policies[lane] = policy.policy if able and isinstance(policy.policy, PredictsSuccess) else None
         self._rules[lane], self._looks[lane], self.hopeless_at[lane] = order.early_stop, 0, -1
 
     def look(self, observation: Observation, lanes: IntArray, ticks: IntArray) -> Mapping[int, str]:
@@ -61,7 +61,7 @@ class Foresight:
         try:
             said = policy.viability(rows_of(observation, lanes), lanes) if policy is not None else ()
             return [float(value) for value in said]
-        except FOREIGN_FAULTS:
+        except PLUGIN_ERRORS:
             # A critic that fails stops nobody: the rollouts go on to their own ends.
             for lane in lanes:
                 self._policies[int(lane)] = None

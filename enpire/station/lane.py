@@ -18,7 +18,7 @@ class Guarded(Protocol):
 
 
 @runtime_checkable
-class Watchful(Protocol):
+class MonitorsSensors(Protocol):
     """What a rig that watches its sensors also has."""
 
     @property

@@ -16,14 +16,13 @@ import numpy as np
 
 from enpire.errors import EnvelopeViolation
 from enpire.interfaces import Evidence, MarksSubtasks, Rig, Skill, Task
-from enpire.queries.metrics import retries
-from enpire.station.chunks import FOREIGN_FAULTS, Chunks, LoadedPolicy
-from enpire.station.command_blending import HandOver
-from enpire.station.early_stopping import Foresight
-from enpire.station.filming import Filming
+from enpire.station.camera_recorder import CameraRecorder
+from enpire.station.chunks import PLUGIN_ERRORS, Chunks, LoadedPolicy
+from enpire.station.command_blending import CommandBlender
+from enpire.station.early_stopping import ViabilityMonitor
 from enpire.station.interventions import Intervener
-from enpire.station.lane import Guarded, Lane, Simulated, Watchful
-from enpire.station.recording import Recording
+from enpire.station.lane import Guarded, Lane, MonitorsSensors, Simulated
+from enpire.station.recording import Recording, retry_ticks
 from enpire.station.robot_time import RobotTime
 from enpire.store import arrays as arrays_file
 from enpire.types import (
@@ -68,25 +67,25 @@ class Lanes:
         operator: Intervener | None = None,
         chunks: Callable[[int, int], Chunks] = Chunks,
         clock: Callable[[], float] = time.monotonic,
-        filming: Filming | None = None,
+        filming: CameraRecorder | None = None,
     ) -> None:
         spec, count = rig.spec, rig.lanes
         self._clock, self.time = clock, RobotTime(count, clock)
         self._task, self._rig, self._operator = task, rig, operator
         self._held: MaskArray = np.zeros(count, np.bool_)
-        self._hand_over = HandOver(count, spec)
+        self._blender = CommandBlender(count, spec)
         self._guarded = rig if isinstance(rig, Guarded) else None
-        self._watchful = rig if isinstance(rig, Watchful) else None
+        self._watchful = rig if isinstance(rig, MonitorsSensors) else None
         self._lanes = [Lane(index) for index in range(count)]
         self._skill: Skill | None = task.reset_skill() if reset_limit_ticks else None
         self._reset_limit_ticks = reset_limit_ticks
         self._verifier = task.verifier()
         self._beside = ThreadPoolExecutor(1, "verifier") if is_slow(self._verifier) else None
         self._new_chunks, self._chunks = chunks, chunks(count, spec.action_dim)
-        self._filming = filming or Filming()
-        self._filming.look_with(rig.look)
-        self._chunks.look = self._filming.look
-        self._foresight = Foresight(count)
+        self._camera_recorder = filming or CameraRecorder()
+        self._camera_recorder.look_with(rig.look)
+        self._chunks.look = self._camera_recorder.look
+        self._viability = ViabilityMonitor(count)
         self._recording = Recording(count, spec)
         self._observation = Observation(stamp_ns=0, state=np.zeros((count, spec.state_dim), np.float32))
         self._command = np.zeros((count, spec.action_dim), np.float32)
@@ -97,7 +96,7 @@ class Lanes:
     def on(self, rig: Rig, operator: Intervener | None = None) -> Lanes:
         """The same lanes on a rig that was opened anew: robot time, episodes that nobody took and who thinks stay."""
         limit, chunks = self._reset_limit_ticks, self._new_chunks
-        fresh = Lanes(self._task, rig, limit, operator, chunks, self._clock, self._filming)
+        fresh = Lanes(self._task, rig, limit, operator, chunks, self._clock, self._camera_recorder)
         fresh.time, fresh._ended, fresh._chunks = self.time, self._ended, self._chunks
         return fresh
 
@@ -145,11 +144,11 @@ class Lanes:
         if why := self._chunks.begin(index, policy, order.start.seed):
             self._end(lane, "aborted", why)
             return
-        self._filming.begin(index, order.order_id, policy.policy)
-        self._foresight.begin(index, order, policy)
+        self._camera_recorder.begin(index, order.order_id, policy.policy)
+        self._viability.begin(index, order, policy)
         if self._operator is not None and order.supervised:
             self._operator.begin(index, order, policy)
-        self._hand_over.begin(index)
+        self._blender.begin(index)
         self._try_reset(lane, order)
 
     def sense(self) -> None:
@@ -185,7 +184,7 @@ class Lanes:
         self._recording.sensed(rows, self._observation.state[rows])
         ticks = np.zeros(len(self._lanes), np.int64)
         ticks[rows] = self._recording.ticks[rows]
-        for index, (outcome, why) in self._filming.expose(self._observation, rows, ticks[rows]).items():
+        for index, (outcome, why) in self._camera_recorder.expose(self._observation, rows, ticks[rows]).items():
             self._end(self._lanes[index], outcome, why)
         finished = self._verifier.finished(self._observation.state, ticks) | (ticks >= self._rig.spec.limit_ticks)
         stale = self._watchful.stale if self._watchful is not None else ""
@@ -203,7 +202,7 @@ class Lanes:
         if not rolling:
             return
         rows = _indices(rolling)
-        for index, why in self._foresight.look(self._observation, rows, self._recording.ticks[rows]).items():
+        for index, why in self._viability.look(self._observation, rows, self._recording.ticks[rows]).items():
             self._end(self._lanes[index], "aborted", why)
         rows = self._left_to_policies(self._rolling())
         for index, why in self._chunks.decide(self._observation, rows).items():
@@ -221,7 +220,7 @@ class Lanes:
             self._command[rows[~held]], chunk[~held] = self._chunks.next(rows[~held])
             if self._operator is not None and held.any():
                 self._command[rows[held]] = self._operator.act(self._observation, rows[held])
-            self._command[rows] = self._hand_over.blend(rows, held, self._command[rows], self._observation.state[rows])
+            self._command[rows] = self._blender.blend(rows, held, self._command[rows], self._observation.state[rows])
         if not self._moving.any():
             return
         sent = self._send()
@@ -231,7 +230,7 @@ class Lanes:
         changed: MaskArray = np.any(np.abs(sent[rows] - self._command[rows]) > _SAME, axis=1)
         for index in cast("list[int]", rows[changed].tolist()):
             self._lanes[index].clipped += 1
-        self._hand_over.sent(rows, sent[rows])
+        self._blender.sent(rows, sent[rows])
         left = [lane for lane in rolling if lane.stage == "rolling"]
         source = np.asarray([SOURCE_HUMAN if self._held[lane.index] else lane.source for lane in left], np.int64)
         self._recording.sent(rows, sent[rows], source, chunk)
@@ -294,7 +293,7 @@ class Lanes:
 
     def _judge(self, lane: Lane) -> None:
         self.time.switch([lane.index], "verify")
-        images: Mapping[str, ImageArray] = self._filming.look(lane.index) if self._verifier.needs_images else {}
+        images: Mapping[str, ImageArray] = self._camera_recorder.look(lane.index) if self._verifier.needs_images else {}
         evidence = Evidence(arrays=self._recording.arrays(lane.index, last_state=True), images=images)
         if self._beside is not None:
             lane.stage, lane.verdict = "judging", self._beside.submit(self._verifier.judge, evidence)
@@ -311,7 +310,7 @@ class Lanes:
     def _settle(self, lane: Lane, judge: Callable[[], Verdict]) -> None:
         try:
             verdict = checked(judge())
-        except FOREIGN_FAULTS as problem:
+        except PLUGIN_ERRORS as problem:
             self._end(lane, "invalid", f"verifier failed: {' '.join(str(problem).split())[:500]}")
             return
         self._end(lane, verdict.kind, verdict.reason, confidence=verdict.confidence)
@@ -326,13 +325,13 @@ class Lanes:
             arrays = self._recording.arrays(lane.index, last_state=self._sensed)
             data, ticks = arrays_file.pack(arrays), len(arrays.action)
             if isinstance(self._task, MarksSubtasks):
-                attempts = retries(self._task.subtask_marks(arrays.state))
-        self._filming.end(lane.index, ticks)
+                attempts = retry_ticks(self._task.subtask_marks(arrays.state))
+        self._camera_recorder.end(lane.index, ticks)
         episode = Episode(
             order=order, outcome=outcome, cause=cause, confidence=float(confidence), ran_policy_id=lane.policy_id,
             ticks=ticks, began_s=lane.began_s, ended_s=self._clock(), achieved_start=lane.achieved,
             reset_attempts=lane.reset_attempts, clipped=lane.clipped, attempts=attempts,
-            hopeless_at=int(self._foresight.hopeless_at[lane.index]),
+            hopeless_at=int(self._viability.hopeless_at[lane.index]),
             sha256=hashlib.sha256(data).hexdigest() if data else "",
         )  # fmt: skip
         self._ended.append(Parcel(episode=episode, arrays_file=data))

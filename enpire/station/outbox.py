@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from enpire.errors import StorageFull, TransportProblem
-from enpire.station.filming import Filming
+from enpire.station.camera_recorder import CameraRecorder
 from enpire.station.spool import Spool
 from enpire.types import Episode, Order
 from enpire.wire.codec import without_record
@@ -29,10 +29,10 @@ class Outbox:
 
     def __init__(
         self, spool: Spool, clock: Callable[[], float], say: Callable[[str], None],
-        filming: Filming | None = None, lanes: int = 1,
+        filming: CameraRecorder | None = None, lanes: int = 1,
     ) -> None:  # fmt: skip
         self._spool, self._clock, self._say = spool, clock, say
-        self._filming, self._lanes = filming or Filming(), lanes
+        self._camera_recorder, self._lanes = filming or CameraRecorder(), lanes
         self._filmed: list[Parcel] = []
         """Episodes whose pictures are still being written."""
         self._waiting: deque[Parcel] = deque()
@@ -56,7 +56,7 @@ class Outbox:
 
         Episodes whose pictures are still being written come later, unless it shall be done `to_the_last`.
         """
-        ended = [(parcel, self._filming.developed(parcel, wait=to_the_last)) for parcel in self._filmed]
+        ended = [(parcel, self._camera_recorder.developed(parcel, wait=to_the_last)) for parcel in self._filmed]
         self._filmed = [parcel for parcel, whole in ended if whole is None]
         self._waiting.extend(whole for _, whole in ended if whole is not None)
         durable: list[Episode] = []
@@ -86,5 +86,5 @@ class Outbox:
         now = self._clock()
         if now - self._checked_s > _SPACE_AGAIN_S:
             self._checked_s = now
-            self._room = not self._waiting and self._spool.room(self._lanes * self._filming.largest)
+            self._room = not self._waiting and self._spool.room(self._lanes * self._camera_recorder.largest)
         return self._room

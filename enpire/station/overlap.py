@@ -33,7 +33,7 @@ _REMEMBERED = 32
 
 
 @dataclass(slots=True)
-class _Question:
+class _Call:
     """What a policy was asked, and its answer when there is one."""
 
     loaded: LoadedPolicy
@@ -69,8 +69,8 @@ class OverlappedChunks(Chunks):
         self._seeds: dict[int, int] = {}
         """Lanes whose policy has not been told yet that their episode begins -> the seed of their noise."""
         self._begun_s = np.zeros(lanes)
-        self._question: _Question | None = None
-        self._stuck: list[_Question] = []
+        self._question: _Call | None = None
+        self._stuck: list[_Call] = []
         """Questions that were given up and are not answered: their policies still think."""
         self._delays: deque[int] = deque([1], _REMEMBERED)
 
@@ -155,11 +155,11 @@ class OverlappedChunks(Chunks):
             return
         begins = {lane: self._seeds.pop(lane) for lane in lanes.tolist() if lane in self._seeds}
         episodes, sent = self._episode[lanes].copy(), self._sent[lanes].copy()
-        question = self._question = _Question(loaded, lanes, episodes, sent, begins)
+        question = self._question = _Call(loaded, lanes, episodes, sent, begins)
         rows, remainder = self._rows(observation, lanes, loaded.policy), self._remainder(lanes)
         threading.Thread(target=self._think, args=(question, rows, remainder), daemon=True).start()
 
-    def _think(self, question: _Question, rows: Observation, remainder: FloatArray) -> None:
+    def _think(self, question: _Call, rows: Observation, remainder: FloatArray) -> None:
         policy, lanes, delay = question.loaded.policy, question.lanes, self.lead
         wanted = (len(lanes), policy.horizon, self._actions.shape[2])
 

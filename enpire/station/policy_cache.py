@@ -17,10 +17,10 @@ from typing import Protocol, cast, runtime_checkable
 from enpire import plugins
 from enpire.errors import EnpireError, PeerSilent, PolicyProblem
 from enpire.interfaces import Policy, Task
-from enpire.station.chunks import FOREIGN_FAULTS, LoadedPolicy
+from enpire.station.chunks import PLUGIN_ERRORS, LoadedPolicy
 from enpire.store import durable, versions
 from enpire.types import SOURCE_EXPERT, SOURCE_POLICY
-from enpire.wire.computer import HERE, Computer
+from enpire.wire.host_services import THIS_HOST, HostServices
 from enpire.wire.messages import PolicyMissing, PolicyPart, WantPolicy
 
 EXPERT = "scripted:expert"
@@ -34,7 +34,7 @@ _KNOCK_S = 2.0
 
 
 @runtime_checkable
-class Losable(Protocol):
+class Reconnectable(Protocol):
     """A policy that lives elsewhere."""
 
     @property
@@ -60,19 +60,19 @@ class _Refusal:
     until_s: float
 
 
-class PolicyShelf:
+class PolicyCache:
     """Gives policies by hash. `find` never waits: it starts what is missing and is asked again later.
 
     Args:
         folder: the station's cache of versions; made when missing.
         task: gives the expert.
         seed: of the expert.
-        computer: its clock and its helping hand.
+        host: its clock and its helping hand.
         make: (folder whose hash was checked, policy_id) -> the policy; PeerSilent while whoever makes it is away.
     """
 
     def __init__(
-        self, folder: Path, task: Task, seed: int, computer: Computer = HERE,
+        self, folder: Path, task: Task, seed: int, host: HostServices = THIS_HOST,
         make: Callable[[Path, str], Policy] | None = None,
     ) -> None:  # fmt: skip
         durable.make_folder(folder)
@@ -83,7 +83,7 @@ class PolicyShelf:
         self._loading: dict[str, Future[LoadedPolicy]] = {}
         self._fetching: dict[str, _Fetch] = {}
         self._refused: dict[str, _Refusal] = {}
-        self._clock, self._loader = computer.clock, computer.helper()
+        self._clock, self._loader = host.clock, host.helper()
         self._make = make or load_version
         self._away, self._missed, self._knock_s = "", "", -1e9
         """Why policies cannot be made now, which one was wanted, and when that is tried again."""
@@ -91,7 +91,7 @@ class PolicyShelf:
     def find(self, policy_id: str) -> LoadedPolicy | None:
         """The policy if it is ready; None while it is on its way. PolicyProblem when it cannot be had or loaded."""
         ready = self._loaded.get(policy_id)
-        if ready is not None and isinstance(ready.policy, Losable) and ready.policy.lost:
+        if ready is not None and isinstance(ready.policy, Reconnectable) and ready.policy.lost:
             del self._loaded[policy_id]
         elif ready is not None:
             self._loaded.move_to_end(policy_id)
@@ -180,7 +180,7 @@ class PolicyShelf:
         except PeerSilent as problem:
             self._away, self._missed, self._knock_s = str(problem), policy_id, self._clock() + _KNOCK_S
             return None
-        except FOREIGN_FAULTS as problem:
+        except PLUGIN_ERRORS as problem:
             text = f"policy {policy_id[:12]} refused: {' '.join(str(problem).split())}"[:1000]
             self._refuse(policy_id, text, fetched=(self._folder / policy_id).is_dir() or policy_id == EXPERT)
             raise PolicyProblem(text) from problem

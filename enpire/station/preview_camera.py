@@ -15,7 +15,7 @@ import zmq
 from enpire.errors import EnpireError, MissingExtra
 from enpire.types import ImageArray
 from enpire.wire.curve_keys import StationKeys, encrypt
-from enpire.wire.live_images import Develop
+from enpire.wire.live_images import RenderImages
 from enpire.wire.previews import END, TURN_S
 
 PERIOD_S = 0.5
@@ -37,15 +37,15 @@ class PreviewCamera:
         self._host = urlsplit(address).hostname or "127.0.0.1"
         self._port = 0
         self._due, self._ended = threading.Event(), threading.Event()
-        self._exposed: queue.Queue[Develop] = queue.Queue(1)
+        self._exposed: queue.Queue[RenderImages] = queue.Queue(1)
         self._thread: threading.Thread | None = None
 
-    def serve(self, port: int, glance: Callable[[], Develop]) -> None:
+    def serve(self, port: int, capture_live: Callable[[], RenderImages]) -> None:
         """From the station's own thread: go where the orchestrator listens, and expose when a picture is due.
 
         Args:
             port: where the orchestrator takes pictures; 0 when it takes none.
-            glance: exposes; what it raises becomes the reason why there is no picture.
+            capture_live: exposes; what it raises becomes the reason why there is no picture.
         """
         if port != self._port:
             self._port = port
@@ -57,7 +57,7 @@ class PreviewCamera:
                 self._thread.start()
         if self._due.is_set() and not self._exposed.full():
             self._due.clear()
-            self._exposed.put_nowait(_exposure(glance))
+            self._exposed.put_nowait(_exposure(capture_live))
 
     def close(self) -> None:
         """End the thread and its socket. Allowed twice."""
@@ -82,13 +82,13 @@ class PreviewCamera:
                     taken_s = time.monotonic()
                     self._due.set()
                 if wanted and not self._exposed.empty():
-                    for message in developed(self._exposed.get_nowait(), self._station, sorted(wanted)):
+                    for message in preview_messages(self._exposed.get_nowait(), self._station, sorted(wanted)):
                         socket.send(message)  # never waits: what does not fit is dropped
         finally:
             context.destroy(linger=0)
 
 
-def developed(develop: Develop, station: str, cameras: Sequence[str]) -> list[bytes]:
+def preview_messages(develop: RenderImages, station: str, cameras: Sequence[str]) -> list[bytes]:
     """The messages of one exposure: a JPEG for each camera, or why there is none."""
     try:
         pictures = develop(cameras)
@@ -97,10 +97,10 @@ def developed(develop: Develop, station: str, cameras: Sequence[str]) -> list[by
         return [_message(station, camera, b"W" + str(problem).encode()[:300]) for camera in cameras]
 
 
-def _exposure(glance: Callable[[], Develop]) -> Develop:
-    """What the glance gives; when the robot cannot be looked at now, the reason, said where pictures are developed."""
+def _exposure(capture_live: Callable[[], RenderImages]) -> RenderImages:
+    """What `capture_live` returns; if it fails, a function that raises the same error when the images are made."""
     try:
-        return glance()
+        return capture_live()
     except EnpireError as problem:
         reason = problem
 

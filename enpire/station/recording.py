@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import numpy.typing as npt
 
-from enpire.types import EpisodeArrays, FloatArray, IntArray, TaskSpec
+from enpire.types import EpisodeArrays, FloatArray, IntArray, MaskArray, TaskSpec
 
 
 class Recording:
@@ -45,3 +47,23 @@ class Recording:
             source=self._source[lane, :ticks].copy(),
             chunk=self._chunk[lane, :ticks].copy(),
         )
+
+
+def retry_ticks(marks: MaskArray, lost_ticks: int = 10) -> tuple[int, ...]:
+    """Ticks at which retries within an episode began: the furthest subtask was done, then lost for `lost_ticks` ticks.
+
+    Args:
+        marks: bool (T, subtasks), which subtasks are done at each tick; a later subtask implies the earlier ones.
+        lost_ticks: shorter losses are sensor noise.
+    """
+    began: list[int] = []
+    furthest, away = 0, 0
+    for frame, row in enumerate(cast("list[list[bool]]", marks.tolist())):
+        level = max((number for number, done in enumerate(row, start=1) if done), default=0)
+        if level >= furthest:
+            furthest, away = level, 0
+            continue
+        away += 1
+        if away == lost_ticks:
+            began.append(frame)
+    return tuple(began)

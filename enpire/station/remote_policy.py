@@ -20,7 +20,7 @@ from enpire.station.station_file import StationFile
 from enpire.store import versions
 from enpire.types import FloatArray, IntArray, Observation
 from enpire.wire.curve_keys import StationKeys, station_keys
-from enpire.wire.rpc import Line, array_out, floats_in, observation_out
+from enpire.wire.rpc import RpcClient, array_out, floats_in, observation_out
 from enpire.wire.zmq_link import check_plain, stays_here
 
 PART = 4 * 2**20
@@ -49,8 +49,8 @@ class PolicyServerLink:
     def __init__(self, address: str, keys: StationKeys | None = None, decide_s: float = WAITING_S) -> None:
         if keys is None:
             check_plain(address)
-        self._decide = Line(address, keys, decide_s, "the policy server", PeerSilent)
-        self._prepare = Line(address, keys, max(decide_s, ANSWER_S), "the policy server", PeerSilent)
+        self._decide = RpcClient(address, keys, decide_s, "the policy server", PeerSilent)
+        self._prepare = RpcClient(address, keys, max(decide_s, ANSWER_S), "the policy server", PeerSilent)
         self._client = mint()
         """Whose lanes: two stations may both have a lane 0."""
 
@@ -104,7 +104,7 @@ def policy_server(file: StationFile) -> PolicyServerLink | None:
 class RemotePolicy:
     """A version at a policy server. What fails between two episodes costs none: see `lost`.
 
-    It foresees nothing, also where the version does: that would hold up the control loop for every glance.
+    It foresees nothing, also where the version does: that would hold up the control loop for every capture_live.
     """
 
     def __init__(self, link: PolicyServerLink, policy_id: str, horizon: int, execute: int) -> None:

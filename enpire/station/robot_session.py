@@ -10,14 +10,14 @@ from typing import Protocol, cast, runtime_checkable
 from enpire import plugins
 from enpire.errors import EnpireError, RobotProblem, UsageError
 from enpire.interfaces import Rig, Task
+from enpire.station.camera_recorder import CameraRecorder
 from enpire.station.chunks import Chunks
-from enpire.station.filming import Filming
 from enpire.station.interventions import Intervener, OpenOperator
 from enpire.station.lanes import TRIES, Lanes
 from enpire.station.overlap import OverlappedChunks
 from enpire.station.station_file import StationFile
 from enpire.types import Phase, TaskSpec
-from enpire.wire.live_images import Develop, Glancing, blind
+from enpire.wire.live_images import HasLiveImages, RenderImages, no_live_images
 
 OpenRig = Callable[[Task, int, int, Mapping[str, object]], Rig]
 ITSELF = "the robot"
@@ -52,7 +52,7 @@ class Teleporting(Protocol):
         ...
 
 
-class RobotKeeper:
+class RobotSession:
     """Holds the rig and its lanes.
 
     Args:
@@ -68,14 +68,14 @@ class RobotKeeper:
 
     def __init__(
         self, file: StationFile, task: Task, say: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic, filming: Filming | None = None,
+        clock: Callable[[], float] = time.monotonic, filming: CameraRecorder | None = None,
     ) -> None:  # fmt: skip
         self._file, self._task, self._say, self._clock = file, task, say, clock
         self._rig = open_robot(file, task)
         self._person: Intervener | None = None
         self._reset_limit_ticks = round(file.reset_limit_s * task.spec.rate_hz) if file.reset == "robot" else 0
         if file.record:
-            file.film_rule.check(tuple(self._rig.look(0)))
+            file.recording_rule.check(tuple(self._rig.look(0)))
         limit = self._reset_limit_ticks
         self.lanes = Lanes(task, self._rig, limit, self._operator(), self._chunks(), clock, filming)
         self._longest_s = _longest_s(file, task.spec)
@@ -161,9 +161,9 @@ class RobotKeeper:
         elif not held and self.stopped_by == ITSELF:
             self.resume()
 
-    def glance(self) -> Develop:
+    def capture_live(self) -> RenderImages:
         """What the live pictures of the first lane need, copied now."""
-        return self._rig.glance(0) if isinstance(self._rig, Glancing) else blind
+        return self._rig.capture_live(0) if isinstance(self._rig, HasLiveImages) else no_live_images
 
     def close(self) -> None:
         """Hold still and let the robot go."""

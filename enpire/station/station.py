@@ -22,26 +22,26 @@ from enpire import plugins
 from enpire.errors import EnpireError, PolicyProblem
 from enpire.ids import mint
 from enpire.interfaces import Task
-from enpire.processes.processes import die_with_parent
+from enpire.processes.child_process import die_with_parent
 from enpire.station.bridges import Faces
+from enpire.station.camera_recorder import CameraRecorder
 from enpire.station.chunks import LoadedPolicy
-from enpire.station.filming import Filming
 from enpire.station.lanes import Lanes
 from enpire.station.outbox import Outbox
 from enpire.station.pace import Pace
-from enpire.station.policy_cache import PolicyShelf, load_version
+from enpire.station.policy_cache import PolicyCache, load_version
 from enpire.station.preview_camera import PreviewCamera
 from enpire.station.remote_policy import policy_server
-from enpire.station.robot_session import RobotKeeper
+from enpire.station.robot_session import RobotSession
 from enpire.station.spool import Spool
 from enpire.station.station_file import StationFile, facts, read_station
-from enpire.station.uplink import Courier
+from enpire.station.uplink import Uplink
 from enpire.types import REFUSED, Order
 from enpire.verifiers import judged_by
-from enpire.wire.arrivals import Beat
-from enpire.wire.computer import HERE, Computer
+from enpire.wire.arrivals import Heartbeat
 from enpire.wire.curve_keys import station_keys
-from enpire.wire.messages import Command, Hello, Message, Orders, PolicyMissing, PolicyPart, Release
+from enpire.wire.host_services import THIS_HOST, HostServices
+from enpire.wire.messages import ControlMessage, Hello, Message, Orders, PolicyMissing, PolicyPart, Release
 from enpire.wire.zmq_link import StationLink
 
 _IDLE_S = 0.02
@@ -60,32 +60,34 @@ class Station:
         file: what the station is.
         address: of the orchestrator.
         say: where one line about what happened goes.
-        computer: its clock, its sockets, its helping hand.
+        host: its clock, its sockets, its helping hand.
     """
 
-    def __init__(self, file: StationFile, address: str, say: Callable[[str], None], computer: Computer = HERE) -> None:
-        self._file, self._say, self._clock = file, say, computer.clock
+    def __init__(
+        self, file: StationFile, address: str, say: Callable[[str], None], host: HostServices = THIS_HOST
+    ) -> None:
+        self._file, self._say, self._clock = file, say, host.clock
         task = cast("Task", plugins.make("tasks", file.task))
         self._task = judged_by(task, file.verifiers, file.account or file.home / "tokens")
         self._spool = Spool(file.home / "spool", file.min_free_mb * 2**20)
-        self._filming = Filming(file.film_rule, self._spool.pictures, computer.helper)
-        self._outbox = Outbox(self._spool, computer.clock, say, self._filming, file.lanes)
+        self._camera_recorder = CameraRecorder(file.recording_rule, self._spool.pictures, host.helper)
+        self._outbox = Outbox(self._spool, host.clock, say, self._camera_recorder, file.lanes)
         self._thinker = policy_server(file)
         make = self._thinker.make if self._thinker is not None else load_version
-        self._shelf = PolicyShelf(file.home / "policies", self._task, file.seed, computer, make)
-        self._robot = RobotKeeper(file, self._task, say, computer.clock, self._filming)
+        self._policy_cache = PolicyCache(file.home / "policies", self._task, file.seed, host, make)
+        self._robot = RobotSession(file, self._task, say, host.clock, self._camera_recorder)
         keys = station_keys(file.key_file, file.server_key) if file.key_file and file.server_key else None
-        self._link = StationLink(address, file.name, keys, computer)
+        self._link = StationLink(address, file.name, keys, host)
         self._preview = PreviewCamera(file.name, address, keys)
-        self._courier = Courier(self._link, self._spool, self._hello, say, computer)
-        self._faces = Faces(file.name, file.faces, computer.clock)
+        self._uplink = Uplink(self._link, self._spool, self._hello, say, host)
+        self._faces = Faces(file.name, file.faces, host.clock)
         self._queue: deque[Order] = deque()
         self._champion, self._deployed = "", ""
         self._paused = False
         self._stop_id, self._stop_by = "", ""
         """The stop that somebody asked of the station itself, until it is resumed."""
         self._leaving, self._patience_s, self._asked_to_leave_s = "", float("inf"), 0.0
-        self._pace = Pace(0.0 if file.pace == "fast" else self._task.spec.period_s, computer.clock)
+        self._pace = Pace(0.0 if file.pace == "fast" else self._task.spec.period_s, host.clock)
         self._resting = True
         self._looked_s = self._clock()
         self._asked_under = 0
@@ -99,7 +101,7 @@ class Station:
     @property
     def stays(self) -> bool:
         """Whether nothing has told it to leave."""
-        return not self._leaving and not self._courier.fenced
+        return not self._leaving and not self._uplink.fenced
 
     def turn(self) -> None:
         """Everything once; one period of the robot."""
@@ -111,7 +113,7 @@ class Station:
 
     def hear(self) -> None:
         """Do what the orchestrator says; while robots move, only what it has said already."""
-        for message in self._courier.hear(self._spare_s()):
+        for message in self._uplink.hear(self._spare_s()):
             self._obey(message)
         self._faces.hear(self._stop_here)
 
@@ -146,14 +148,14 @@ class Station:
     def ship(self) -> None:
         """Deliver what is spooled, beat, and ask for policies."""
         self._look_around()
-        self._courier.keep_contact(self._beat)
-        self._faces.show(lambda: self._beat(self._courier.lease))
-        if self._courier.lease != self._asked_under:
-            self._asked_under = self._courier.lease
-            self._shelf.ask_again()
-        self._preview.serve(self._courier.preview_port, self._robot.glance)
-        self._courier.ask(self._shelf.next_wish())
-        self._courier.ship()
+        self._uplink.keep_contact(self._beat)
+        self._faces.show(lambda: self._beat(self._uplink.lease))
+        if self._uplink.lease != self._asked_under:
+            self._asked_under = self._uplink.lease
+            self._policy_cache.ask_again()
+        self._preview.serve(self._uplink.preview_port, self._robot.capture_live)
+        self._uplink.ask(self._policy_cache.next_wish())
+        self._uplink.ship()
 
     def ask_to_leave(self, cause: str, patience_s: float = _HURRY_S) -> None:
         """Leave as soon as the period is over. Allowed in a signal handler, and again to be quicker."""
@@ -177,19 +179,19 @@ class Station:
         """Ship what waits here for a moment; whether there is more, and time for it."""
         since_s = self._asked_to_leave_s
         if self._patience_s > _HURRY_S:
-            since_s = max(since_s, self._courier.taken_s)
-        if not (len(self._spool) and self._courier.lease and self._clock() - since_s < self._patience_s):
+            since_s = max(since_s, self._uplink.taken_s)
+        if not (len(self._spool) and self._uplink.lease and self._clock() - since_s < self._patience_s):
             return False
-        self._courier.ship()
-        self._courier.hear(0.02)
+        self._uplink.ship()
+        self._uplink.hear(0.02)
         return True
 
     def part(self) -> int:
         """The last word; the exit code of the process."""
-        self._courier.say_goodbye(self._why_it_leaves)
+        self._uplink.say_goodbye(self._why_it_leaves)
         waiting = f"{len(self._spool)} episodes wait here; late periods: {self._pace.late}"
         self._say(f"left ({self._why_it_leaves}); {waiting}")
-        return 1 if self._courier.fenced else 0
+        return 1 if self._uplink.fenced else 0
 
     def close(self) -> None:
         """Let the robot, the sockets and the spool go. Allowed after a failure."""
@@ -198,9 +200,9 @@ class Station:
         self._faces.close()
         if self._thinker is not None:
             self._thinker.close()
-        self._shelf.close()
-        self._filming.close()
-        self._courier.close()
+        self._policy_cache.close()
+        self._camera_recorder.close()
+        self._uplink.close()
         self._link.close()
         self._spool.close()
 
@@ -234,26 +236,26 @@ class Station:
                 self._accept(orders)
             case Release(order_ids=order_ids):
                 self._give_back(order_ids, "released")
-            case Command():
+            case ControlMessage():
                 self._carry_out(message)
                 # At once: what a stop ended is made durable afterwards, and somebody waits for the word.
-                self._courier.beat_now(self._beat)
+                self._uplink.beat_now(self._beat)
             case PolicyPart():
-                self._shelf.arrived(message)
+                self._policy_cache.arrived(message)
             case PolicyMissing():
-                self._shelf.missing(message)
+                self._policy_cache.missing(message)
             case _:
                 self._say(f"ignored a {type(message).__name__} message, which is not for stations")
 
-    def _carry_out(self, command: Command) -> None:
+    def _carry_out(self, command: ControlMessage) -> None:
         match command:
-            case Command(verb="deploy", argument=policy_id):
+            case ControlMessage(control="deploy", argument=policy_id):
                 self._champion = policy_id
-            case Command(verb="stop", argument=by):
+            case ControlMessage(control="stop", argument=by):
                 self._robot.stop(by)
-            case Command(verb="pause"):
+            case ControlMessage(control="pause"):
                 self._paused = True
-            case Command(verb="resume"):
+            case ControlMessage(control="resume"):
                 self._paused, self._stop_id, self._stop_by = False, "", ""
                 self._robot.resume()
             case _:
@@ -266,7 +268,7 @@ class Station:
         """
         self._robot.stop(by)
         self._stop_id, self._stop_by = self._stop_id or mint(), by
-        self._courier.beat_now(self._beat)
+        self._uplink.beat_now(self._beat)
         return "" if self._robot.stopped_by else self._robot.alarm
 
     def _accept(self, orders: Sequence[Order]) -> None:
@@ -292,7 +294,7 @@ class Station:
             for one in pair:
                 try:
                     if ready.get(one.policy_id) is None:
-                        ready[one.policy_id] = self._shelf.find(one.policy_id)
+                        ready[one.policy_id] = self._policy_cache.find(one.policy_id)
                 except PolicyProblem as problem:
                     self._give_back([one.order_id], f"{REFUSED}: {problem}")
                     self._give_back([other.order_id for other in pair], "released: its pair cannot run here")
@@ -307,13 +309,13 @@ class Station:
         if self._clock() - self._looked_s > _LOOK_S:
             self._looked_s = self._clock()
             self._robot.look()
-            self._shelf.look()
+            self._policy_cache.look()
         self._load_champion()
 
     def _load_champion(self) -> None:
         if self._champion and self._deployed != self._champion:
             try:
-                loaded = self._shelf.find(self._champion)
+                loaded = self._policy_cache.find(self._champion)
             except PolicyProblem:
                 return
             if loaded is not None:
@@ -332,7 +334,7 @@ class Station:
 
     def _alarm(self) -> str:
         full = "" if self._outbox.room() else f"The disk of {self._file.home} is nearly full; free some space."
-        return self._robot.alarm or full or self._shelf.alarm
+        return self._robot.alarm or full or self._policy_cache.alarm
 
     def _hello(self, greeting: int) -> Hello:
         return Hello(
@@ -340,8 +342,8 @@ class Station:
             spooled=self._spool.ids(), facts=facts(self._file, self._task.verifier().digest),
         )  # fmt: skip
 
-    def _beat(self, lease: int) -> Beat:
-        return Beat(
+    def _beat(self, lease: int) -> Heartbeat:
+        return Heartbeat(
             station=self._file.name, lease=lease, phase=self._lanes.time.most(), seconds=self._lanes.time.seconds(),
             queued=len(self._queue), running=len(self._lanes.running()), deployed=self._deployed,
             stopped=bool(self._robot.stopped_by), paused=self._paused, alarm=self._alarm()[:1000],

@@ -11,7 +11,7 @@ from typing import Literal, cast
 
 from enpire.fields import is_identifier
 from enpire.files import find, parse, read_yaml
-from enpire.station.filming import Cameras, FilmRule
+from enpire.station.camera_recorder import Cameras, RecordingRule
 from enpire.store import durable
 from enpire.verifiers import VerifierPlan
 from enpire.wire.arrivals import MOST_LANES
@@ -90,9 +90,9 @@ class StationFile:
         return {**self.options, "guard": {"task": self.task, **cast("Mapping[str, object]", guard)}}
 
     @property
-    def film_rule(self) -> FilmRule:
+    def recording_rule(self) -> RecordingRule:
         """What is recorded: episodes of simulations can run again with a camera, and so need not be."""
-        return FilmRule(cameras=self.record, looked_at=self.driver != "mujoco", waits=self.pace == "fast")
+        return RecordingRule(cameras=self.record, looked_at=self.driver != "mujoco", waits=self.pace == "fast")
 
 
 def read_station(name_or_path: str | Path) -> StationFile:

@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from enpire.errors import NothingOpens
 from enpire.station.spool import Spool
 from enpire.store import durable
-from enpire.wire.arrivals import Beat
-from enpire.wire.computer import Computer
+from enpire.wire.arrivals import Heartbeat
+from enpire.wire.host_services import HostServices
 from enpire.wire.messages import (
     Acknowledge,
     Alive,
@@ -42,7 +42,7 @@ _OVERTAKEN_S = 1.0
 """An episode that was sent so much earlier than one that is acknowledged by now is sent again."""
 
 
-class Courier:
+class Uplink:
     """Speaks for the station under its lease.
 
     Args:
@@ -50,15 +50,15 @@ class Courier:
         spool: what is delivered.
         hello: makes a hello that says what the station holds now.
         say: where a line goes about an orchestrator that does not answer, or refuses episodes.
-        computer: its clock, and the thread that reads pictures beside the control loop.
+        host: its clock, and the thread that reads pictures beside the control loop.
     """
 
     def __init__(
         self, link: StationLink, spool: Spool, hello: Callable[[int], Hello], say: Callable[[str], None],
-        computer: Computer,
+        host: HostServices,
     ) -> None:  # fmt: skip
         self._link, self._spool, self._hello, self._say = link, spool, hello, say
-        self._clock, self._helper = computer.clock, computer.helper()
+        self._clock, self._helper = host.clock, host.helper()
         self.lease = 0
         """The fence token; 0 while the station has none."""
         self.fenced = False
@@ -96,7 +96,7 @@ class Courier:
                     wanted.append(message)
         return wanted
 
-    def keep_contact(self, beat: Callable[[int], Beat]) -> None:
+    def keep_contact(self, beat: Callable[[int], Heartbeat]) -> None:
         """Greet, beat, or notice that the orchestrator is gone: whatever is due."""
         now = self._clock()
         if self.lease and now - self._heard_s > self._silent_s:
@@ -110,8 +110,8 @@ class Courier:
         elif now - self._beat_s >= self._heartbeat_s:
             self.beat_now(beat)
 
-    def beat_now(self, beat: Callable[[int], Beat]) -> None:
-        """Beat at once: people wait for what has changed. Never a hello: that says what is held when all is obeyed."""
+    def beat_now(self, beat: Callable[[int], Heartbeat]) -> None:
+        """Send a heartbeat now, so that operators see a change at once. Sends no hello: that lists held orders."""
         if self.lease:
             self._beat_s = self._clock()
             self._link.send(beat(self.lease), self.lease)

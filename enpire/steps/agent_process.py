@@ -15,8 +15,8 @@ from enpire.errors import UsageError
 from enpire.home import Home
 from enpire.lab import Lab
 from enpire.plugins import load
-from enpire.processes.processes import Standing, end_process, one_core, start_python
-from enpire.processes.sandbox import Room, bubblewrap
+from enpire.processes.child_process import ProcessLimits, end_process, single_core_environment, start_python
+from enpire.processes.sandbox import Sandbox, bubblewrap
 from enpire.requests import agent_requests
 from enpire.store import durable
 
@@ -65,18 +65,18 @@ class AgentProcess:
         self.starts += 1
         arguments, log = [str(self.folder), "--die-with-parent"], self.folder / "log.txt"
         own = cast("tuple[str, ...]", getattr(load("agents", self.plan.name), "keys", ()))
-        standing = Standing(nice=10, expendable=1000, room=self._room(lab.home, network=bool(own)))
-        self.process = start_python(PROGRAM, arguments, log, standing, one_core(*own))
+        standing = ProcessLimits(nice=10, oom_score=1000, room=self._room(lab.home, network=bool(own)))
+        self.process = start_python(PROGRAM, arguments, log, standing, single_core_environment(*own))
         told = {"lane": self.lane, "agent": self.plan.name, "start": self.starts}
         lab.write(("agent started", told | {"sandbox": "bubblewrap" if bubblewrap() else "none"}))
 
-    def _room(self, home: Home, *, network: bool) -> Room:
+    def _room(self, home: Home, *, network: bool) -> Sandbox:
         """It reads the records, and writes its notes and its wishes; an agent with a key may reach its model."""
         writes = (self._work, agent_requests.folder_of(home.inbox))
         for folder in writes:
             durable.make_folder(folder)
         # Whether the loop still runs is seen by the lock that it holds, as the system outside lists it.
-        return Room(reads=(home.root, Path("/proc/locks")), writes=writes, hidden=home.private(), network=network)
+        return Sandbox(reads=(home.root, Path("/proc/locks")), writes=writes, hidden=home.private(), network=network)
 
     @property
     def _work(self) -> Path:

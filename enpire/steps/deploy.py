@@ -63,7 +63,7 @@ def _release_gate(lab: Lab) -> None:
 def tell(lab: Lab) -> None:
     """Tell every station which version is the champion; each answers in its beats with the hash it runs."""
     for station in lab.stations.values():
-        lab.fleet.command(station.name, "deploy", lab.state.champion)
+        lab.fleet.control(station.name, "deploy", lab.state.champion)
 
 
 def _counting(lab: Lab) -> bool:

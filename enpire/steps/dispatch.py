@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from enpire.lab import Lab, StationSeat
-from enpire.scheduling.scheduler import Seat
+from enpire.scheduling.scheduler import FreeStation
 from enpire.store.records import order_body
 from enpire.types import Order
 
@@ -30,7 +30,7 @@ def dispatch(lab: Lab) -> None:
             continue
         room = station.lanes + lab.campaign.stations.ahead - held[station.name]
         if room >= max(1, min(station.lanes, lab.campaign.stations.ahead) // 4):
-            seat = Seat(station.name, station.lease, room, station.refusals.now(now_s), unable)
+            seat = FreeStation(station.name, station.lease, room, station.refusals.now(now_s), unable)
             drawn += lab.scheduler.next_orders(lab.state, seat, drawn)
     if not drawn:
         return

@@ -71,7 +71,7 @@ def wind_up(lab: Lab) -> None:
     in a spool on their own disks, is delivered when the same command goes on.
     """
     for station in lab.stations.values():
-        lab.fleet.command(station.name, "leave")
+        lab.fleet.control(station.name, "leave")
     if lab.learner is not None:
         lab.learner.end()
     for lane in lab.agent_lanes:

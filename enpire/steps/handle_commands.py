@@ -114,7 +114,7 @@ def _why_not_promoted(lab: Lab, policy_id: str) -> str:
 
 def _to_stations(lab: Lab, command: Command) -> None:
     for name in [command.target] if command.target else list(lab.stations):
-        lab.fleet.command(name, command.verb, command.by)
+        lab.fleet.control(name, command.verb, command.by)
 
 
 def _pause(lab: Lab, command: Command) -> None:
@@ -199,11 +199,11 @@ def hold_again(lab: Lab, station: str) -> None:
     """A station that is there (again) hears what people ask of it: words to one that was away were lost."""
     holds = lab.state.holds.at(station)
     for verb, by in holds.items():
-        lab.fleet.command(station, verb, by)
+        lab.fleet.control(station, verb, by)
         lab.write(("station held", {"station": station, "verb": verb, "by": by}))
     waiting = [command for command, _ in lab.pending_commands.values() if command.target in ("", station)]
     if not holds and (resumed := [command for command in waiting if command.verb == "resume"]):
-        lab.fleet.command(station, "resume", resumed[-1].by)
+        lab.fleet.control(station, "resume", resumed[-1].by)
 
 
 def waited_for(lab: Lab) -> Mapping[str, str]:

@@ -18,7 +18,7 @@ from enpire.store.pictures import Pictures
 from enpire.store.reading import Reading
 from enpire.store.records import episode_body
 from enpire.types import Episode, Order, OutcomeKind, TaskSpec
-from enpire.wire.arrivals import Announced, Beat, Delivered, Fleet, Joined, Left, Refused
+from enpire.wire.arrivals import Announced, Delivered, Fleet, Heartbeat, Joined, Left, Refused
 
 POLL_S = 0.05
 DIFFERS = "what its station delivered answers an order that differs from the one in the ledger"
@@ -40,7 +40,7 @@ def record(lab: Lab) -> None:
                 _joined(lab, arrival)
             case Left():
                 _left(lab, arrival)
-            case Beat():
+            case Heartbeat():
                 _beat(lab, arrival)
             case Refused():
                 lab.write(("peer refused", {"peer": arrival.peer, "why": arrival.why}))
@@ -245,9 +245,9 @@ def _joined(lab: Lab, joined: Joined) -> None:
     if too_late := [order_id for order_id in joined.running if order_id in lab.state.unknown]:
         lab.fleet.release(joined.station, too_late)  # nothing begins under an order that has ended
     if lab.state.over:
-        lab.fleet.command(joined.station, "leave")
+        lab.fleet.control(joined.station, "leave")
     elif lab.state.champion:
-        lab.fleet.command(joined.station, "deploy", lab.state.champion)
+        lab.fleet.control(joined.station, "deploy", lab.state.champion)
     hold_again(lab, joined.station)
 
 
@@ -258,7 +258,7 @@ def _left(lab: Lab, left: Left) -> None:
         seat.away_since_s = lab.clock()
 
 
-def _beat(lab: Lab, beat: Beat) -> None:
+def _beat(lab: Lab, beat: Heartbeat) -> None:
     seat = lab.stations.get(beat.station)
     if seat is None or beat.lease != seat.lease:
         return

@@ -38,7 +38,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class Heartbeat:
     """A sign of life, about twice a second."""
 
     station: str
@@ -98,7 +98,7 @@ class Refused:
     why: str
 
 
-Arrival = Joined | Left | Beat | Announced | Delivered | Refused
+Arrival = Joined | Left | Heartbeat | Announced | Delivered | Refused
 
 
 class Incoming(Protocol):
@@ -127,5 +127,5 @@ class Fleet(Incoming, Protocol):
     def release(self, station: str, order_ids: Sequence[str]) -> None:
         """Drop these orders if they have not begun; each is delivered back as aborted, cause `released`."""
 
-    def command(self, station: str, verb: str, argument: str = "") -> None:
+    def control(self, station: str, control: str, argument: str = "") -> None:
         """`pause`, `resume`, `stop`, `deploy` (argument: policy id), `leave`."""

@@ -2,7 +2,7 @@
 
 Every station has a key pair of its own. The orchestrator lets in only keys that lie in its `allowed` folder, each
 under its station's name, and a station may only use the name of its key. Nobody is let in when the check itself
-cannot be done: ZeroMQ asks the `Doorkeeper` for every connection and refuses without its answer.
+cannot be done: ZeroMQ asks the `KeyAuthenticator` for every connection and refuses without its answer.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _stamps(folder: Path) -> frozenset[tuple[str, int, int, int, int]]:
     return frozenset((name, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns) for name, at in found)
 
 
-class Doorkeeper:
+class KeyAuthenticator:
     """Answers ZeroMQ's question (ZAP, RFC 27) whether a key may come in. Poll its `socket` and call `answer`."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], folder: Path) -> None:

@@ -9,20 +9,20 @@ from typing import Protocol, runtime_checkable
 from enpire.errors import MissingExtra
 from enpire.types import ImageArray
 
-Develop = Callable[[Sequence[str]], Mapping[str, ImageArray]]
+RenderImages = Callable[[Sequence[str]], Mapping[str, ImageArray]]
 """Camera names -> pictures; may take milliseconds, in any thread. EnpireError says why there is none."""
 
 
 @runtime_checkable
-class Glancing(Protocol):
+class HasLiveImages(Protocol):
     """A rig that can be looked at while it moves."""
 
-    def glance(self, lane: int) -> Develop:
+    def capture_live(self, lane: int) -> RenderImages:
         """Copy what the pictures of one lane need, quickly; the function that is returned makes them, elsewhere."""
         ...
 
 
-def blind(cameras: Sequence[str]) -> Mapping[str, ImageArray]:
+def no_live_images(cameras: Sequence[str]) -> Mapping[str, ImageArray]:
     """The pictures of a rig that has none."""
     raise MissingExtra("The driver of this station gives no live pictures.")
 
@@ -44,15 +44,15 @@ class Previews(Protocol):
 
 
 @runtime_checkable
-class Showing(Protocol):
+class HasPreviews(Protocol):
     """A fleet that has live pictures."""
 
     previews: Previews
 
 
 @runtime_checkable
-class Looking(Protocol):
+class ShowsPreviews(Protocol):
     """Somebody who watches and can show live pictures."""
 
-    def look_through(self, previews: Previews) -> None:
+    def set_previews(self, previews: Previews) -> None:
         """Where they are had in this session."""

@@ -12,7 +12,7 @@ MOST = 50
 _OTHERS = "others"
 
 
-class Complaints:
+class LogLimiter:
     """Lets one row pass for each peer and reason, fifty in all, and says after a minute how many more there were.
 
     Args:

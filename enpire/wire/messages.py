@@ -18,7 +18,7 @@ import msgpack  # pyright: ignore[reportMissingTypeStubs]
 from enpire.errors import TransportProblem
 from enpire.fields import Fields
 from enpire.types import PHASES, Episode, Order, Phase
-from enpire.wire.arrivals import MOST_LANES, Beat
+from enpire.wire.arrivals import MOST_LANES, Heartbeat
 from enpire.wire.codec import episode_fields, order_fields, read_episode, read_order
 
 SCHEMA = 1
@@ -31,10 +31,13 @@ _HELD = 100_000
 _DIGEST = 8
 PART = 4 * 2**20
 """Bytes of one part of a policy's files; at most so many of an episode's pictures."""
-_BEAT = b"\x95" + b"".join(cast(bytes, msgpack.packb(item)) for item in (SCHEMA, Beat.__name__))  # pyright: ignore[reportUnknownMemberType]
-"""How a packed beat begins: a list of five, the schema, the name."""
-Verb = Literal["pause", "resume", "stop", "deploy", "leave"]
-VERBS: tuple[Verb, ...] = ("pause", "resume", "stop", "deploy", "leave")
+_HEARTBEAT_NAME = "Beat"
+_KEYS: Mapping[str, str] = {"control": "verb"}
+"""Fields whose key in a message is not the name of the field."""
+_HEARTBEAT = b"\x95" + b"".join(cast(bytes, msgpack.packb(item)) for item in (SCHEMA, _HEARTBEAT_NAME))  # pyright: ignore[reportUnknownMemberType]
+"""First bytes of a packed heartbeat: a list of five, the schema, the name."""
+Control = Literal["pause", "resume", "stop", "deploy", "leave"]
+CONTROLS: tuple[Control, ...] = ("pause", "resume", "stop", "deploy", "leave")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,10 +139,10 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class ControlMessage:
     """Orchestrator: do this now."""
 
-    verb: Verb
+    control: Control
     argument: str = ""
 
 
@@ -177,10 +180,14 @@ class Fenced:
 
 
 Message = (
-    Hello | Beat | Parcel | PicturesPart | WantPolicy | Goodbye
-    | Welcome | Orders | Acknowledge | Refuse | WantPictures | Release | Command | PolicyPart | PolicyMissing
+    Hello | Heartbeat | Parcel | PicturesPart | WantPolicy | Goodbye
+    | Welcome | Orders | Acknowledge | Refuse | WantPictures | Release | ControlMessage | PolicyPart | PolicyMissing
     | Alive | Rejoin | Fenced
 )  # fmt: skip
+
+
+_NAMES: Mapping[type, str] = {Heartbeat: _HEARTBEAT_NAME, ControlMessage: "Command"}
+"""Types whose name on the wire differs from the name of the class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,9 +201,9 @@ class Envelope:
 
 def encode(message: Message, lease: int = 0, number: int = 0) -> bytes:
     """The bytes of a message; TransportProblem when it is larger than `LARGEST` or holds what cannot be sent."""
-    kind = type(message).__name__
+    kind = _wire_name(type(message))
     try:
-        content = {item.name: _plain(getattr(message, item.name)) for item in fields(message)}
+        content = {_KEYS.get(item.name, item.name): _plain(getattr(message, item.name)) for item in fields(message)}
         whole = [SCHEMA, kind, lease, number, content]
         packed = cast(bytes, msgpack.packb(whole))  # pyright: ignore[reportUnknownMemberType]
     except (OverflowError, TypeError, ValueError) as problem:
@@ -204,6 +211,10 @@ def encode(message: Message, lease: int = 0, number: int = 0) -> bytes:
     if len(packed) > LARGEST - _DIGEST:
         raise TransportProblem(f"A {kind} message is larger than the {LARGEST} bytes that may be sent.")
     return seal(packed)
+
+
+def _wire_name(message_type: type) -> str:
+    return _NAMES.get(message_type, message_type.__name__)
 
 
 def seal(content: bytes) -> bytes:
@@ -244,9 +255,9 @@ def decode(data: bytes | memoryview) -> Envelope:
     return Envelope(message=message, lease=outer.whole("lease"), number=outer.whole("number"))
 
 
-def is_beat(data: bytes | memoryview) -> bool:
+def is_heartbeat(data: bytes | memoryview) -> bool:
     """Whether these bytes begin as a beat does: of several in a row only the last one matters. Reads nothing else."""
-    return data[_DIGEST : _DIGEST + len(_BEAT)] == _BEAT
+    return data[_DIGEST : _DIGEST + len(_HEARTBEAT)] == _HEARTBEAT
 
 
 def _plain(value: object) -> object:
@@ -274,11 +285,11 @@ def _hello(found: Fields) -> Hello:
     )
 
 
-def _beat(found: Fields) -> Beat:
+def _heartbeat(found: Fields) -> Heartbeat:
     given = found.mapping("seconds")
-    seconds = Fields(given, "The seconds of a Beat message")
+    seconds = Fields(given, "The seconds of a heartbeat")
     spent: dict[Phase, float] = {phase: seconds.number(phase, 0.0) for phase in PHASES if phase in given}
-    return Beat(
+    return Heartbeat(
         station=found.identifier("station"),
         lease=0,
         phase=found.choice("phase", PHASES),
@@ -324,7 +335,7 @@ def _welcome(found: Fields) -> Welcome:
 
 _READERS: Mapping[str, Callable[[Fields], Message]] = {
     "Hello": _hello,
-    "Beat": _beat,
+    "Beat": _heartbeat,
     "Parcel": lambda found: Parcel(episode=read_episode(found.get("episode")), arrays_file=found.data("arrays_file")),
     "PicturesPart": _pictures_part,
     "WantPolicy": lambda found: WantPolicy(policy_id=found.text("policy_id", 128), part=found.whole("part")),
@@ -337,7 +348,7 @@ _READERS: Mapping[str, Callable[[Fields], Message]] = {
         order_id=found.identifier("order_id"), offset=found.whole("offset"), size=found.whole("size", 1, PART)
     ),
     "Release": lambda found: Release(order_ids=found.identifiers("order_ids")),
-    "Command": lambda found: Command(verb=found.choice("verb", VERBS), argument=found.text("argument")),
+    "Command": lambda found: ControlMessage(control=found.choice("verb", CONTROLS), argument=found.text("argument")),
     "PolicyPart": _policy_part,
     "PolicyMissing": lambda found: PolicyMissing(policy_id=found.text("policy_id", 128), why=found.text("why")),
     "Alive": lambda _: Alive(),

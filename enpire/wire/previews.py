@@ -28,7 +28,7 @@ END = b"\0"
 """Between the name of a camera and its picture."""
 
 
-class PreviewDesk:
+class PreviewReceiver:
     """The orchestrator's end. `look` may be called from any thread.
 
     Args:

@@ -1,6 +1,6 @@
 """Questions and answers over one socket: msgpack with a schema number, arrays as (dtype, shape, bytes), never pickle.
 
-`Line` asks, one question at a time; whoever serves answers with the same number. What a robot is asked is in
+`RpcClient` asks, one question at a time; whoever serves answers with the same number. What a robot is asked is in
 `robot_drivers.wire`, what a policy server is asked in `enpire.policy_server.policy_server`.
 """
 
@@ -40,7 +40,7 @@ _TELLING = (EnvelopeViolation, RobotProblem, PolicyProblem, TransportProblem, Us
 Message = dict[str, object]
 
 
-class Line:
+class RpcClient:
     """One DEALER socket: ask, and wait for the answer with the same number. Any thread, one at a time.
 
     Args:
@@ -83,7 +83,7 @@ class Line:
                 raise TransportProblem(f"A question of {len(question)} bytes is too large; at most {LARGEST} are read.")
             with suppress(zmq.Again):  # who was refused has nobody to send to: no answer comes
                 self._socket.send(question, zmq.NOBLOCK)
-            return check_answer(self._answer())
+            return check_reply(self._answer())
 
     def close(self) -> None:
         """Hang up. Allowed twice."""
@@ -182,7 +182,7 @@ def error_out(error: EnpireError) -> Message:
     return {"error": kind.__name__, "text": str(error)}
 
 
-def check_answer(message: Fields) -> Fields:
+def check_reply(message: Fields) -> Fields:
     """The answer itself, or the error that it carries, raised again at this side."""
     content = message.get("error")
     if content == "":

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import zmq
 
 from enpire.errors import TransportProblem
-from enpire.wire.computer import HERE, Computer
 from enpire.wire.curve_keys import StationKeys, encrypt
+from enpire.wire.host_services import THIS_HOST, HostServices
 from enpire.wire.messages import LARGEST, Envelope, Message, decode, encode
 
 LINGER_MS = 500
@@ -21,12 +21,14 @@ _AT_ONCE = 512
 class StationLink:
     """A station's end: one DEALER socket that never blocks and never queues for an orchestrator that is away."""
 
-    def __init__(self, address: str, name: str, keys: StationKeys | None = None, computer: Computer = HERE) -> None:
+    def __init__(
+        self, address: str, name: str, keys: StationKeys | None = None, host: HostServices = THIS_HOST
+    ) -> None:
         if keys is None:
             check_plain(address)
         self.address, self.name, self._keys = address, name, keys
         self._identity = f"{name}/".encode()[:200] + os.urandom(8)
-        self._context = computer.sockets()
+        self._context = host.sockets()
         self._socket = self._open()
 
     def send(self, message: Message, lease: int = 0, number: int = 0) -> bool:

@@ -23,7 +23,7 @@ from mcp import Client, StdioServerParameters
 from agent_loop import tools
 from agent_loop.lab_client import LabClient
 from agent_loop.mcp_server import App, http_app, open_client, tool_server
-from enpire.datasets.episode_images import film
+from enpire.datasets.episode_images import replay_images
 from enpire.home import Home, open_home
 from enpire.lab import Lab
 from enpire.queries import campaigns
@@ -197,7 +197,7 @@ def filmed(home: Home, campaign_id: str) -> tuple[str, int]:
             rows = list(campaigns.episodes(records, page).rows)
     operator_commands.leave(home.inbox, "pause campaign", campaign_id=campaign_id)
     ledger = open_to_read(home.ledger)
-    made = film(home, ledger, rows[0].order_id)
+    made = replay_images(home, ledger, rows[0].order_id)
     ledger.close()
     assert made.count > 4, made.why
     return rows[0].order_id, rows[0].ticks

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from enpire.datasets.episode_images import film
+from enpire.datasets.episode_images import replay_images
 from enpire.home import open_home
 from enpire.store import pictures, records
 from enpire.store.episodes import FolderStore
@@ -42,7 +42,7 @@ def site(tmp_path: Path) -> Iterator[Server]:
         ("order issued", {"campaign_id": "C1", "orders": [records.order_body(episode.order)]}),
         ("orders ended", {"campaign_id": "C1", "episodes": [records.episode_body(episode)]}),
     ])  # fmt: skip
-    made = film(home, ledger, "E1")
+    made = replay_images(home, ledger, "E1")
     if made.why:
         pytest.skip(made.why)
     server = Server(home.root, ScriptedLab(campaign_id="C1"))

@@ -18,7 +18,7 @@ import numpy as np
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.store import arrays
 from enpire.types import Bounds, Episode, EpisodeArrays, Order, OutcomeKind, Split, Start, TaskSpec
-from enpire.wire.arrivals import Announced, Arrival, Beat, Delivered, Joined
+from enpire.wire.arrivals import Announced, Arrival, Delivered, Heartbeat, Joined
 
 PACE = 12
 """Orders that end at one poll."""
@@ -76,7 +76,7 @@ class PretendFleet:
     unacknowledged: dict[str, Delivered] = field(default_factory=dict[str, Delivered])
     acknowledged: list[str] = field(default_factory=list[str])
     refused: list[str] = field(default_factory=list[str])
-    commands: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    controls: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     joined: bool = False
 
     def poll(self, timeout_s: float) -> Sequence[Arrival]:
@@ -116,8 +116,8 @@ class PretendFleet:
             if order is not None:
                 self.unacknowledged[order_id] = delivered(order, "aborted", 0, "released")
 
-    def command(self, station: str, verb: str, argument: str = "") -> None:
-        self.commands.append((station, verb, argument))
+    def control(self, station: str, control: str, argument: str = "") -> None:
+        self.controls.append((station, control, argument))
 
     def close(self) -> None:
         pass
@@ -133,10 +133,14 @@ class PretendFleet:
         luck = random.Random(f"{order.start.seed} {order.policy_id}").random()
         return delivered(order, "success" if luck < chance else "failure", 20, "")
 
-    def _beat(self, name: str, index: int) -> Beat:
-        said = [verb for station, verb, _ in self.commands if station == name and verb in ("pause", "resume", "stop")]
-        last = said[-1] if said else ""
-        return Beat(
+    def _beat(self, name: str, index: int) -> Heartbeat:
+        sent = [
+            control
+            for station, control, _ in self.controls
+            if station == name and control in ("pause", "resume", "stop")
+        ]
+        last = sent[-1] if sent else ""
+        return Heartbeat(
             station=name, lease=self.lease + index, phase="rollout", seconds={"rollout": 1.0}, queued=0, running=4,
             deployed="", stopped=last == "stop", paused=last == "pause",
         )  # fmt: skip

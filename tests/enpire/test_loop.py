@@ -181,7 +181,7 @@ def test_commands_are_carried_out_once_and_written_down(home: Home) -> None:
 
     lab.tick = tick
     run(lab)
-    assert fleet.commands.count(("two", "stop", "anna")) == 1
+    assert fleet.controls.count(("two", "stop", "anna")) == 1
     assert kinds(ledger).count("command requested") == 2
     refused = next(iter(ledger.events(kinds=("command refused",)))).body
     assert "no verb 'fly'" in str(refused["why"])
@@ -225,9 +225,9 @@ def test_pictures_that_no_station_writes_end_the_order_as_invalid(tmp_path: Path
 
 
 def lab_seat():
-    from enpire.scheduling.scheduler import Seat
+    from enpire.scheduling.scheduler import FreeStation
 
-    return Seat("one", 1, 4)
+    return FreeStation("one", 1, 4)
 
 
 def test_what_was_taken_back_before_it_began_is_given_again_and_counts_for_nobody(home: Home) -> None:
@@ -364,5 +364,5 @@ def test_a_champion_that_regresses_is_rolled_back_by_itself(home: Home) -> None:
     back = next(iter(ledger.events(kinds=("rolled back",)))).body
     assert back["to"] == lab.state.champions[0]
     assert lab.state.champion == lab.state.champions[0]
-    assert any(verb == "deploy" and version == back["to"] for _, verb, version in fleet.commands[-8:])
+    assert any(verb == "deploy" and version == back["to"] for _, verb, version in fleet.controls[-8:])
     ledger.close()

@@ -28,7 +28,7 @@ from enpire.session import _begun, _lab
 from enpire.station.station import Station
 from enpire.store import durable
 from enpire.store.ledger import SqliteLedger
-from enpire.wire.computer import Computer
+from enpire.wire.host_services import HostServices
 from tests.chaos.harness import Audit, Witness, audit
 from tests.chaos.point_lab import write_campaign
 from tests.enpire.fleet.point_task import point_station
@@ -42,7 +42,7 @@ LEARNING_S = 4.0
 
 @dataclass
 class VirtualStation:
-    """One station's computer: its process, whoever runs on it now."""
+    """One station's host: its process, whoever runs on it now."""
 
     name: str
     process: Process
@@ -94,9 +94,9 @@ class Laboratory:
     def wall_ns(self) -> int:
         return int((1.7e9 + self.world.now_s + self.wall_offset_s) * 1e9)
 
-    def computer(self, process: Process) -> Computer:
+    def host(self, process: Process) -> HostServices:
         sockets = cast("Any", lambda: Context(self.network, process))
-        return Computer(clock=self.world.clock, sockets=sockets, helper=AtOnce)
+        return HostServices(clock=self.world.clock, sockets=sockets, helper=AtOnce)
 
     # Stations: each is given its turns, and is started again when it ended.
 
@@ -104,7 +104,7 @@ class Laboratory:
         virtual.process = Process(virtual.name)
         virtual.leaving = False
         file = point_station(self.root, virtual.name, lanes=2, min_free_mb=0, **self.stations_say)
-        virtual.station = Station(file, ADDRESS, lambda line: None, self.computer(virtual.process))
+        virtual.station = Station(file, ADDRESS, lambda line: None, self.host(virtual.process))
 
     def _turn(self, virtual: VirtualStation) -> None:
         again_s = PERIOD_S
@@ -152,8 +152,8 @@ class Laboratory:
         self._begin(ledger)
         state = _begun(ledger, self.campaign, self.home)
         orchestrator = self.orchestrator
-        computer = replace(self.computer(orchestrator), helper=lambda: MortalHelper(orchestrator, self))
-        fleet = ZmqFleet(ADDRESS, self.home.versions, self.home.incoming, state.lease + 1, computer=computer)
+        host = replace(self.host(orchestrator), helper=lambda: MortalHelper(orchestrator, self))
+        fleet = ZmqFleet(ADDRESS, self.home.versions, self.home.incoming, state.lease + 1, host=host)
         try:
             lab = _lab(self.campaign, self.home, ledger, state, fleet)
             lab.clock, lab.began_s = self.world.clock, self.world.now_s

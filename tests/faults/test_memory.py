@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from enpire.campaign.campaign import AgentPlan
-from enpire.fleet.processes import start_station
+from enpire.fleet.station_processes import start_station
 from enpire.home import open_home
 from enpire.interfaces import ImprovementJob
-from enpire.processes.processes import end_process
+from enpire.processes.child_process import end_process
 from enpire.processes.training_process import TrainingProcess
 from enpire.steps.agent_process import AgentProcess
 from robot_drivers.guard_client import Control, start_guard

@@ -17,10 +17,10 @@ from enpire.datasets.lerobot_import import import_dataset
 from enpire.home import Home, open_home
 from enpire.ids import mint
 from enpire.interfaces import Evidence, ImprovementJob
+from enpire.station.camera_recorder import CameraRecorder
 from enpire.station.chunks import LoadedPolicy
-from enpire.station.filming import Filming
 from enpire.station.outbox import Outbox
-from enpire.station.robot_session import RobotKeeper
+from enpire.station.robot_session import RobotSession
 from enpire.station.spool import Spool
 from enpire.station.station_file import StationFile
 from enpire.store.episodes import FolderStore, Recording
@@ -80,9 +80,9 @@ def roll_out(file: StationFile, version: Path, count: int) -> Sequence[Parcel]:
     from policies.lerobot_policy import load
 
     spool = Spool(file.home / "spool", 0)
-    filming = Filming(file.film_rule, spool.pictures)
+    filming = CameraRecorder(file.recording_rule, spool.pictures)
     outbox = Outbox(spool, time.monotonic, print, filming)
-    keeper = RobotKeeper(file, BusTask(), print, filming=filming)  # pyright: ignore[reportArgumentType]
+    keeper = RobotSession(file, BusTask(), print, filming=filming)  # pyright: ignore[reportArgumentType]
     policy, lanes = LoadedPolicy(policy_id="a" * 64, policy=load(version), source=0), keeper.lanes
     for index in range(count):
         order = Order(

@@ -17,11 +17,11 @@ import zmq
 from enpire.errors import RobotProblem, TransportProblem, UsageError
 from enpire.fields import Fields
 from enpire.interfaces import Task
-from enpire.station.robot_session import RobotKeeper
+from enpire.station.robot_session import RobotSession
 from enpire.station.station_file import StationFile
 from enpire.types import FloatArray, MaskArray, Start
 from enpire.wire.curve_keys import enroll, server_keys
-from enpire.wire.rpc import Line, decode, encode
+from enpire.wire.rpc import RpcClient, decode, encode
 from robot_drivers import fake_robot, mujoco_robot
 from robot_drivers.conformance import check, starts_of
 from robot_drivers.conformance_bench import RobotUnderTest
@@ -248,7 +248,7 @@ def test_a_dead_robot_holds_its_station_up_for_a_second_at_a_time(tmp_path):
             name="arm", task="pin_insertion", home=tmp_path, driver="remote", options={"address": relay.address}
         )
         clock = itertools.count(0.0, 5.0)
-        keeper = RobotKeeper(file, task, print, lambda: next(clock))
+        keeper = RobotSession(file, task, print, lambda: next(clock))
         assert keeper.ready
         relay.stall()
         time.sleep(0.2)
@@ -287,7 +287,7 @@ def patient(server: RigServer) -> dict[str, object]:
 
 def say_stop(address: str) -> None:
     """As somebody without a lease."""
-    line = Line(address, None, 10.0, "the robot", RobotProblem)
+    line = RpcClient(address, None, 10.0, "the robot", RobotProblem)
     line.ask("stop")
     line.close()
 
@@ -315,7 +315,7 @@ def test_with_keys_only_the_enrolled_come_in(tmp_path, capsys):
         for keys in ({"key_file": str(other), "server_key": public}, {}):
             with pytest.raises(RobotProblem, match="did not answer"):
                 open_rig(None, 2, 0, {"address": server.address, "answer_s": 0.3, **keys})
-        line = Line(server.address, None, 0.3, "the robot", RobotProblem)
+        line = RpcClient(server.address, None, 0.3, "the robot", RobotProblem)
         time.sleep(1.0)  # it is refused before it asks
         with pytest.raises(RobotProblem, match="did not answer"):
             line.ask("stop")

@@ -13,7 +13,7 @@ import pytest
 
 from enpire.station.station import Station
 from enpire.store import versions
-from enpire.wire.messages import Command, Orders
+from enpire.wire.messages import ControlMessage, Orders
 from robot_drivers.ros2_face import ros_name
 from tests.enpire.fleet.point_task import point_order, point_station, write_policy
 
@@ -76,7 +76,7 @@ def test_ros_tooling_sees_a_station_and_stops_it(tmp_path: Path, domain: int) ->
         asking.start()
         turns(station, lambda: not asking.is_alive())
         assert station._beat(1).stop_id == said.stop_id != ""  # pyright: ignore[reportPrivateUsage]
-        station._obey(Command(verb="resume"))  # pyright: ignore[reportPrivateUsage]
+        station._obey(ControlMessage(control="resume"))  # pyright: ignore[reportPrivateUsage]
         assert station._beat(1).stop_id == ""  # pyright: ignore[reportPrivateUsage]
     finally:
         station.close()

@@ -14,7 +14,7 @@ from enpire.errors import FileProblem, RobotProblem, UsageError
 from enpire.station.chunks import LoadedPolicy
 from enpire.station.command_blending import PERIODS
 from enpire.station.lanes import Lanes
-from enpire.station.robot_session import RobotKeeper
+from enpire.station.robot_session import RobotSession
 from enpire.station.station_file import StationFile
 from enpire.store import arrays
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, FloatArray, IntArray, Observation, Order
@@ -61,12 +61,12 @@ def order_of(number: int, *, supervised: bool = True) -> Order:
 
 
 @pytest.fixture
-def station(tmp_path: Path) -> Iterator[RobotKeeper]:
+def station(tmp_path: Path) -> Iterator[RobotSession]:
     file = StationFile(
         name="cell", task="pin_insertion", home=tmp_path, operator="lerobot", operator_options=OPTIONS, pace="fast",
         reset="teleport",
     )  # fmt: skip
-    keeper = RobotKeeper(file, PIN, lambda line: None)
+    keeper = RobotSession(file, PIN, lambda line: None)
     yield keeper
     keeper.close()
     assert not FakeLeader.made[-1].connected
@@ -78,7 +78,7 @@ def periods(lanes: Lanes, count: int) -> None:
             step()
 
 
-def test_a_person_takes_over_and_gives_back_and_every_frame_says_who_held_the_robot(station: RobotKeeper) -> None:
+def test_a_person_takes_over_and_gives_back_and_every_frame_says_who_held_the_robot(station: RobotSession) -> None:
     leader, lanes = FakeLeader.made[-1], station.lanes
     lanes.begin(0, order_of(1), LoadedPolicy(policy_id="p", policy=Still(), source=SOURCE_POLICY))
     periods(lanes, 5)
@@ -107,7 +107,7 @@ def test_a_person_takes_over_and_gives_back_and_every_frame_says_who_held_the_ro
     assert action[back + PERIODS - 1 :].tolist() == [0.0] * (len(source) - back - PERIODS + 1)
 
 
-def test_a_leader_that_was_put_down_elsewhere_between_two_episodes_holds_nothing(station: RobotKeeper) -> None:
+def test_a_leader_that_was_put_down_elsewhere_between_two_episodes_holds_nothing(station: RobotSession) -> None:
     leader, lanes = FakeLeader.made[-1], station.lanes
     for number, place in enumerate((0.0, 9.0)):
         leader.axes["stick_x"] = place
@@ -120,7 +120,7 @@ def test_a_leader_that_was_put_down_elsewhere_between_two_episodes_holds_nothing
         assert not recorded.action.any()
 
 
-def test_a_device_that_was_lost_is_opened_anew(station: RobotKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_was_lost_is_opened_anew(station: RobotSession, monkeypatch: pytest.MonkeyPatch) -> None:
     lost, policy = FakeLeader.made[-1], LoadedPolicy(policy_id="p", policy=Still(), source=SOURCE_POLICY)
     station.move(lambda: station.lanes.begin(0, order_of(3), policy))
     station.move(lambda: periods(station.lanes, 3))
@@ -140,7 +140,7 @@ def test_a_device_that_was_lost_is_opened_anew(station: RobotKeeper, monkeypatch
     assert station.ready
 
 
-def test_nobody_takes_over_what_is_not_supervised(station: RobotKeeper) -> None:
+def test_nobody_takes_over_what_is_not_supervised(station: RobotSession) -> None:
     leader, lanes = FakeLeader.made[-1], station.lanes
     lanes.begin(0, order_of(2, supervised=False), LoadedPolicy(policy_id="p", policy=Still(), source=SOURCE_POLICY))
     for _ in range(6):

@@ -15,9 +15,9 @@ import pytest
 from enpire import plugins
 from enpire.errors import RobotProblem, UsageError
 from enpire.interfaces import Task
+from enpire.station.camera_recorder import CameraRecorder, RecordingRule
 from enpire.station.chunks import LoadedPolicy
-from enpire.station.filming import Filming, FilmRule
-from enpire.station.robot_session import RobotKeeper
+from enpire.station.robot_session import RobotSession
 from enpire.station.station_file import StationFile
 from enpire.store import arrays
 from enpire.types import SOURCE_EXPERT, Observation, Order, TaskSpec
@@ -43,14 +43,14 @@ def order(task: Task, index: int) -> Order:
     )  # fmt: skip
 
 
-def station(task: Task, name: str, folder: Path, faults: str, lanes: int) -> RobotKeeper:
+def station(task: Task, name: str, folder: Path, faults: str, lanes: int) -> RobotSession:
     file = StationFile(
         name="s", task=name, home=folder, lanes=lanes, pace="fast", reset="teleport", options={"faults": faults}, seed=5
     )
-    return RobotKeeper(file, task, lambda line: None)
+    return RobotSession(file, task, lambda line: None)
 
 
-def run(task: Task, keeper: RobotKeeper, count: int) -> Mapping[str, Parcel]:
+def run(task: Task, keeper: RobotSession, count: int) -> Mapping[str, Parcel]:
     """Orders on a station as `Station.serve` moves it, until each has ended, or the station asks for a person."""
     loaded = LoadedPolicy(policy_id="scripted:expert", policy=task.expert(0), source=SOURCE_EXPERT)
     clean = getattr(task, "clean_expert", None)
@@ -215,8 +215,8 @@ def test_frozen_cameras_of_a_shipped_task_make_recorded_episodes_invalid(tmp_pat
         name="s", task="pin_insertion", home=tmp_path, lanes=1, pace="fast", reset="teleport", seed=5,
         options={"faults": "frozen_camera=1"},
     )  # fmt: skip
-    filming = Filming(FilmRule(cameras="all"), lambda order_id: tmp_path / order_id)
-    ended = run(PIN, RobotKeeper(file, PIN, lambda line: None, filming=filming), 2)
+    filming = CameraRecorder(RecordingRule(cameras="all"), lambda order_id: tmp_path / order_id)
+    ended = run(PIN, RobotSession(file, PIN, lambda line: None, filming=filming), 2)
     filming.close()
     assert outcomes(ended) == {"invalid": 2}
     assert all("Camera side, top of pin_insertion" in parcel.episode.cause for parcel in ended.values())
@@ -230,7 +230,7 @@ def test_a_frozen_camera_shows_what_it_saw_when_it_froze() -> None:
     for _ in range(PIN.spec.limit_ticks // 2):
         rig.act(np.array([[9.0, 9.0, -9.0]], np.float32), np.ones(1, np.bool_))
         states.append(rig.observe().state[0])
-        live.add(rig.glance(0)(["top"])["top"].tobytes())
+        live.add(rig.capture_live(0)(["top"])["top"].tobytes())
     assert rig.struck["frozen_camera"] == 1
     assert np.abs(states[-1] - states[0]).max() > 5.0
     assert rig.look(0)["top"].tobytes() in live

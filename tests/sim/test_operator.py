@@ -16,12 +16,12 @@ from enpire.campaign.state import CampaignState
 from enpire.errors import FileProblem, UsageError
 from enpire.home import open_home
 from enpire.interfaces import Rig
-from enpire.scheduling.scheduler import Scheduler, Seat
+from enpire.scheduling.scheduler import FreeStation, Scheduler
 from enpire.session import run_campaign
 from enpire.station.chunks import LoadedPolicy
 from enpire.station.command_blending import PERIODS
 from enpire.station.lanes import Lanes
-from enpire.station.robot_session import RobotKeeper
+from enpire.station.robot_session import RobotSession
 from enpire.station.station_file import StationFile
 from enpire.store import arrays
 from enpire.types import (
@@ -194,7 +194,7 @@ def test_a_station_file_calls_the_operator(tmp_path: Path) -> None:
         name="s", task="tests.sim.task_check.reach:Reach", home=tmp_path, lanes=2, pace="fast", reset="teleport",
         operator="simulated", seed=SEED,
     )  # fmt: skip
-    keeper = RobotKeeper(file, TASK, lambda line: None)
+    keeper = RobotSession(file, TASK, lambda line: None)
     doomed = [item for item in ORDERS if item.order_id in DOOMED][:2]
     ended = run(doomed, keeper.lanes)
     keeper.close()
@@ -227,7 +227,7 @@ def orders_drawn(supervised: float) -> list[Order]:
         return TASK.start(split, index, b"a secret of the tests")
 
     state = CampaignState(campaign_id="c", champion="p", base_policy="p", base_measured=True)
-    return Scheduler(campaign, starts, random.Random(1)).next_orders(state, Seat("s", 1, 600))
+    return Scheduler(campaign, starts, random.Random(1)).next_orders(state, FreeStation("s", 1, 600))
 
 
 def test_half_of_the_collection_is_supervised_and_drawn_before() -> None:

@@ -12,10 +12,10 @@ import pytest
 pytest.importorskip("mujoco")
 
 from enpire.ids import mint
+from enpire.station.camera_recorder import CameraRecorder
 from enpire.station.chunks import LoadedPolicy
-from enpire.station.filming import Filming
 from enpire.station.outbox import Outbox
-from enpire.station.robot_session import RobotKeeper
+from enpire.station.robot_session import RobotSession
 from enpire.station.spool import Spool
 from enpire.station.station_file import StationFile
 from enpire.store.arrays import unpack
@@ -35,9 +35,9 @@ def test_recorded_is_what_a_replay_shows(tmp_path: Path) -> None:
         name="sim", task="pin_insertion", home=tmp_path, lanes=2, pace="fast", reset="teleport", seed=SEED, record="all"
     )
     spool = Spool(tmp_path / "spool", 0)
-    filming = Filming(file.film_rule, spool.pictures)
+    filming = CameraRecorder(file.recording_rule, spool.pictures)
     outbox = Outbox(spool, time.monotonic, print, filming, file.lanes)
-    keeper = RobotKeeper(file, task, print, filming=filming)
+    keeper = RobotSession(file, task, print, filming=filming)
     expert = LoadedPolicy(policy_id="scripted:expert", policy=task.expert(1), source=SOURCE_EXPERT)
     for lane in range(2):
         order = Order(

@@ -15,7 +15,7 @@ import pytest
 from enpire.campaign.campaign import read_campaign
 from enpire.datasets.dataset_export import export_episodes
 from enpire.datasets.dataset_import import import_episodes
-from enpire.datasets.episode_images import film, frames, station_seeds
+from enpire.datasets.episode_images import frames, replay_images, station_seeds
 from enpire.errors import UsageError
 from enpire.files import plain
 from enpire.home import Home, open_home
@@ -65,7 +65,7 @@ def recorded(home: Home, station: str) -> SqliteLedger:
 def test_a_replay_says_the_same_and_takes_pictures(tmp_path: Path) -> None:
     home = open_home(tmp_path)
     ledger = recorded(home, "sim-1")
-    made = film(home, ledger, "E1")
+    made = replay_images(home, ledger, "E1")
     assert made.largest_difference == 0.0
     found = pictures.shown(made.path.parent)
     assert made.count == (0 if found is None else len(found.names))
@@ -76,7 +76,7 @@ def test_a_replay_says_the_same_and_takes_pictures(tmp_path: Path) -> None:
 def test_another_station_s_seed_would_not_say_the_same(tmp_path: Path) -> None:
     home = open_home(tmp_path)
     ledger = recorded(home, "sim-2")
-    assert film(home, ledger, "E1").largest_difference > 0.0
+    assert replay_images(home, ledger, "E1").largest_difference > 0.0
     ledger.close()
 
 
@@ -96,7 +96,7 @@ def test_a_station_that_the_campaign_did_not_start_has_no_film(tmp_path: Path) -
     home = open_home(tmp_path)
     ledger = recorded(home, "real-arm")
     with pytest.raises(UsageError, match="did not start"):
-        film(home, ledger, "E1")
+        replay_images(home, ledger, "E1")
     ledger.close()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from enpire.datasets.lerobot_export import Beside, export_dataset
+from enpire.datasets.lerobot_export import EpisodeExtras, export_dataset
 from enpire.datasets.lerobot_import import import_dataset
 from enpire.errors import FileProblem, UsageError
 from enpire.store import pictures
@@ -53,7 +53,7 @@ def thought(episode: Episode) -> dict[str, list[float]]:
 def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Episode]]:
     episodes = [_episode("success", 1), _episode("failure", 2), _episode("unsafe", 3)]
     root = tmp_path_factory.mktemp("lerobot") / "set"
-    assert export_dataset(iter(episodes), SPEC, root, Beside(figures=thought)) == 3
+    assert export_dataset(iter(episodes), SPEC, root, EpisodeExtras(figures=thought)) == 3
     assert [entry.name for entry in root.parent.iterdir()] == ["set"]
     return root, episodes
 
@@ -197,7 +197,7 @@ def test_pictures_come_back_within_the_loss_of_the_codec(tmp_path: Path) -> None
     episodes = [_episode("success", 1), _episode("failure", 2)]
     shown = {one.order.order_id: _filmed(one.ticks, 9 * n) for n, one in enumerate(episodes)}
     root = tmp_path / "set"
-    beside = Beside(pictures=lambda episode: iter(shown[episode.order.order_id]))
+    beside = EpisodeExtras(pictures=lambda episode: iter(shown[episode.order.order_id]))
     assert export_dataset(iter(episodes), SPEC, root, beside) == 2
     dataset: Any = LeRobotDataset("enpire/pin_insertion", root=root, video_backend="pyav")
     assert set(dataset.meta.video_keys) == {"observation.images.top", "observation.images.left_wrist"}
@@ -242,7 +242,7 @@ def test_a_foreign_dataset_may_hold_its_pictures_one_by_one(tmp_path: Path) -> N
 def test_episodes_of_other_cameras_do_not_share_a_dataset(tmp_path: Path) -> None:
     episodes = [_episode("success", 1), _episode("failure", 2)]
     few = [[{"top": seen["top"]} for seen in _filmed(episodes[0].ticks, 0)], _filmed(episodes[1].ticks, 0)]
-    beside = Beside(pictures=lambda _: iter(few.pop(0)))
+    beside = EpisodeExtras(pictures=lambda _: iter(few.pop(0)))
     with pytest.raises(FileProblem, match="same cameras"):
         export_dataset(iter(episodes), SPEC, tmp_path / "set", beside)
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from enpire.datasets.lerobot_import import import_dataset
-from enpire.datasets.lerobot_tables import read_about
+from enpire.datasets.lerobot_tables import read_dataset_info
 from enpire.errors import FileProblem
 from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY
 from tests.enpire.datasets.foreign_dataset import FRAMES, Columns, columns, written
@@ -108,4 +108,4 @@ def test_lists_of_one_number_may_be_written_as_the_number(tmp_path: Path) -> Non
 @pytest.mark.parametrize("names", [["x", "y"], {"axes": ["x", "y"]}, {"y": 1, "x": 0}])
 def test_names_are_read_however_they_are_written(tmp_path: Path, names: object) -> None:
     info = {"features": {"action": {"names": names}, "observation.state": {"names": None}}}
-    assert read_about(written(tmp_path / "set", columns(), info=info)).names == {"action": ("x", "y")}
+    assert read_dataset_info(written(tmp_path / "set", columns(), info=info)).names == {"action": ("x", "y")}

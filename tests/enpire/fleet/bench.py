@@ -12,7 +12,7 @@ from enpire.fleet.zmq_transport import ZmqFleet
 from enpire.station.station_file import StationFile, write_station
 from enpire.store import versions
 from enpire.types import Order
-from enpire.wire.arrivals import Announced, Arrival, Beat, Delivered, Joined
+from enpire.wire.arrivals import Announced, Arrival, Delivered, Heartbeat, Joined
 from tests.enpire.fleet.point_task import environment, write_policy
 
 WAIT_S = 60.0
@@ -77,8 +77,8 @@ class Bench:
                 found.setdefault(arrival.episode.order.order_id, arrival)
         return found
 
-    def beat(self) -> Beat | None:
-        return next((arrival for arrival in reversed(self.arrivals) if isinstance(arrival, Beat)), None)
+    def beat(self) -> Heartbeat | None:
+        return next((arrival for arrival in reversed(self.arrivals) if isinstance(arrival, Heartbeat)), None)
 
     def until_all(self, orders: Sequence[Order]) -> dict[str, Delivered]:
         self.until(lambda: {order.order_id for order in orders} <= set(self.delivered()))

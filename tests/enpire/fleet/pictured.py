@@ -1,4 +1,4 @@
-"""A station's spool and courier without a robot, and a process of it that a test can kill.
+"""A station's spool and uplink without a robot, and a process of it that a test can kill.
 
 `python -m tests.enpire.fleet.pictured FOLDER ADDRESS NAME`
 """
@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from enpire.station.spool import Spool
-from enpire.station.uplink import Courier
+from enpire.station.uplink import Uplink
 from enpire.store import durable
-from enpire.wire.arrivals import Beat
-from enpire.wire.computer import HERE
+from enpire.wire.arrivals import Heartbeat
+from enpire.wire.host_services import THIS_HOST
 from enpire.wire.messages import Hello, Parcel
 from enpire.wire.zmq_link import StationLink
 from tests.enpire.fleet.point_task import point_order
@@ -31,7 +31,7 @@ class Pictured:
         self.spool = Spool(folder / name, 0)
         self.link = StationLink(address, name)
         self.said: list[str] = []
-        self.courier = Courier(self.link, self.spool, self._hello, self.said.append, HERE)
+        self.uplink = Uplink(self.link, self.spool, self._hello, self.said.append, THIS_HOST)
 
     def put(self, pictures_bytes: int, seed: int = 0) -> str:
         """One more episode, with or without pictures; its id."""
@@ -46,20 +46,20 @@ class Pictured:
 
     def turn(self, timeout_s: float = 0.0) -> None:
         """As in the loop of a station."""
-        self.courier.hear(timeout_s)
-        self.courier.keep_contact(self._beat)
-        self.courier.ship()
+        self.uplink.hear(timeout_s)
+        self.uplink.keep_contact(self._beat)
+        self.uplink.ship()
 
     def close(self) -> None:
-        self.courier.close()
+        self.uplink.close()
         self.link.close()
         self.spool.close()
 
     def _hello(self, greeting: int) -> Hello:
         return Hello(station=self.name, greeting=greeting, lanes=1, running=(), spooled=self.spool.ids())
 
-    def _beat(self, lease: int) -> Beat:
-        return Beat(
+    def _beat(self, lease: int) -> Heartbeat:
+        return Heartbeat(
             station=self.name, lease=lease, phase="wait-order", seconds={}, queued=0, running=0, deployed="",
         )  # fmt: skip
 

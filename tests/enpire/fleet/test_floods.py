@@ -8,8 +8,8 @@ import pytest
 import zmq
 
 from enpire.fleet.zmq_transport import ZmqFleet
-from enpire.wire.arrivals import Arrival, Beat, Joined, Refused
-from enpire.wire.computer import Computer
+from enpire.wire.arrivals import Arrival, Heartbeat, Joined, Refused
+from enpire.wire.host_services import HostServices
 from enpire.wire.messages import LARGEST, Goodbye, encode
 from enpire.wire.zmq_link import StationLink
 from tests.enpire.fleet.test_zmq_transport import WAIT_S, beat, hello, join, say, until
@@ -49,7 +49,7 @@ class HurriedClock:
 
 def test_a_flood_holds_no_poll_for_long(tmp_path: Path) -> None:
     clock = HurriedClock()
-    fleet = ZmqFleet("tcp://127.0.0.1:0", tmp_path / "v", tmp_path / "incoming", computer=Computer(clock=clock))
+    fleet = ZmqFleet("tcp://127.0.0.1:0", tmp_path / "v", tmp_path / "incoming", host=HostServices(clock=clock))
     context = zmq.Context()
     hostile = context.socket(zmq.DEALER)
     hostile.connect(fleet.address)
@@ -82,7 +82,7 @@ def test_who_sends_more_than_any_station_needs_is_cut_off(fleet: ZmqFleet) -> No
     hostile.send(bytes(LARGEST + 1))
     assert watched.poll(int(1000 * WAIT_S))
     say(link, beat("alpha"), lease)
-    assert not [arrival for arrival in until(fleet, Beat) if isinstance(arrival, Refused)], "it was never read"
+    assert not [arrival for arrival in until(fleet, Heartbeat) if isinstance(arrival, Refused)], "it was never read"
     hostile.disable_monitor()
     watched.close()
     context.destroy(linger=0)
@@ -96,7 +96,7 @@ def test_a_station_that_says_hello_without_end_is_heard_once_a_second(fleet: Zmq
         say(link, hello("alpha", greeting))
     time.sleep(0.3)
     say(other, beat("beta"), lease)
-    joined = [arrival for arrival in until(fleet, Beat) if isinstance(arrival, Joined)]
+    joined = [arrival for arrival in until(fleet, Heartbeat) if isinstance(arrival, Joined)]
     assert [item.lease for item in joined] == [lease + 1]
     assert join(fleet, link, 300).lease == lease + 2
     link.close()

@@ -11,11 +11,11 @@ from enpire.errors import TransportProblem, UsageError
 from enpire.fleet.zmq_transport import ZmqFleet
 from enpire.store import versions
 from enpire.types import never_began
-from enpire.wire.arrivals import Arrival, Beat, Delivered, Fleet, Joined, Left, Refused
+from enpire.wire.arrivals import Arrival, Delivered, Fleet, Heartbeat, Joined, Left, Refused
 from enpire.wire.messages import (
     PART,
     Acknowledge,
-    Command,
+    ControlMessage,
     Fenced,
     Goodbye,
     Hello,
@@ -105,8 +105,8 @@ def join(fleet: ZmqFleet, link: StationLink, greeting: int = 1) -> Joined:
     raise AssertionError(f"{link.name} was not heard")
 
 
-def beat(name: str) -> Beat:
-    return Beat(
+def beat(name: str) -> Heartbeat:
+    return Heartbeat(
         station=name, lease=0, phase="rollout", seconds={"rollout": 1.0}, queued=0, running=1, deployed=""
     )  # fmt: skip
 
@@ -131,21 +131,21 @@ def test_leases_rise_and_orders_acknowledgements_releases_and_commands_arrive(fl
     fleet.acknowledge("alpha", ["01S"])
     fleet.refuse("alpha", ["01T"], "another ledger")
     fleet.release("alpha", ["01R"])
-    fleet.command("alpha", "stop", "ann")
-    heard = hear(link, Command)
+    fleet.control("alpha", "stop", "ann")
+    heard = hear(link, ControlMessage)
     assert heard == [
         Orders(orders=(order,)), Acknowledge(order_ids=("01S",)), Refuse(order_ids=("01T",), why="another ledger"),
-        Release(order_ids=("01R",)), Command(verb="stop", argument="ann"),
+        Release(order_ids=("01R",)), ControlMessage(control="stop", argument="ann"),
     ]  # fmt: skip
     with pytest.raises(UsageError, match="dance"):
-        fleet.command("alpha", "dance")
+        fleet.control("alpha", "dance")
 
 
 def test_an_episode_and_a_beat_arrive_under_the_lease(fleet: ZmqFleet, links) -> None:
     link = links(fleet, "alpha")
     lease = join(fleet, link).lease
     say(link, beat("somebody-else"), lease)
-    [heard] = [item for item in until(fleet, Beat) if isinstance(item, Beat)]
+    [heard] = [item for item in until(fleet, Heartbeat) if isinstance(item, Heartbeat)]
     assert (heard.station, heard.lease) == ("alpha", lease)
     say(link, Parcel(episode=EPISODE, arrays_file=b"frames"), lease)
     [arrival] = until(fleet, Delivered)
@@ -181,7 +181,7 @@ def test_a_newer_process_of_the_same_station_fences_the_older_one(fleet: ZmqFlee
     assert any("replaced" in item.why for item in until(fleet, Refused) if isinstance(item, Refused))
     hear(zombie, Fenced)
     say(fresh, beat("alpha"), new)
-    until(fleet, Beat)
+    until(fleet, Heartbeat)
 
 
 def test_a_hello_that_the_wire_repeats_or_holds_back_begins_nothing_anew(fleet: ZmqFleet, links) -> None:
@@ -192,7 +192,7 @@ def test_a_hello_that_the_wire_repeats_or_holds_back_begins_nothing_anew(fleet: 
     for late in (2, 1):
         say(link, hello("alpha", late))
     say(link, beat("alpha"), second.lease)
-    assert not [arrival for arrival in until(fleet, Beat) if isinstance(arrival, Joined)]
+    assert not [arrival for arrival in until(fleet, Heartbeat) if isinstance(arrival, Joined)]
 
 
 def test_a_station_that_has_not_said_hello_is_asked_to(fleet: ZmqFleet, links) -> None:
@@ -251,7 +251,7 @@ def test_no_garbage_raises_out_of_poll_and_honest_stations_go_on(fleet: ZmqFleet
         refused += [item for item in fleet.poll(0.05) if isinstance(item, Refused)]
     assert len(refused) >= 5
     say(link, beat("alpha"), lease)
-    until(fleet, Beat)
+    until(fleet, Heartbeat)
     context.destroy(linger=0)
 
 
@@ -302,7 +302,7 @@ def test_messages_are_numbered_under_their_lease(fleet: ZmqFleet) -> None:
     peer.send(encode(hello("alpha")))
     until(fleet, Joined)
     for _ in range(3):
-        fleet.command("alpha", "pause")
+        fleet.control("alpha", "pause")
     envelopes = [decode(peer.recv()) for _ in range(4)]
     assert [(envelope.lease, envelope.number) for envelope in envelopes] == [(7, 1), (7, 2), (7, 3), (7, 4)]
     context.destroy(linger=0)
@@ -319,7 +319,7 @@ def test_orders_that_cannot_be_sent_keep_nothing_else_out(
     seen: list[Arrival] = []
     deadline = time.monotonic() + WAIT_S
     # A laboratory that gives an order a turn, and gets it back unsent: what the other station says must come through.
-    while not {Left, Beat, Delivered} <= {type(arrival) for arrival in seen}:
+    while not {Left, Heartbeat, Delivered} <= {type(arrival) for arrival in seen}:
         assert time.monotonic() < deadline, seen[-3:]
         fleet.send("one", [point_order("p", 0, "one")])
         seen.extend(fleet.poll(0.05))
@@ -337,7 +337,7 @@ def test_of_many_beats_that_wait_the_newest_is_heard_and_nothing_else_is_overtak
     say(one, Goodbye(cause="it ends"), leases["one"])
     time.sleep(0.5)  # all of it waits at the laboratory's end
     seen = until(fleet, Left)
-    beats = [arrival for arrival in seen if isinstance(arrival, Beat)]
+    beats = [arrival for arrival in seen if isinstance(arrival, Heartbeat)]
     assert {arrival.station: arrival.queued for arrival in beats} == {"one": 79, "two": 79}
     assert len(beats) <= 4, "each station's newest, of what one look or two found"
     assert not [arrival for arrival in seen if isinstance(arrival, Refused)], (

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import zmq
 
-from enpire.policy_server.inference_batcher import Question, Thinker
+from enpire.policy_server.inference_batcher import InferenceBatcher, InferenceCall
 from enpire.policy_server.policy_server import PolicyServer
 from enpire.station.remote_policy import PolicyServerLink
 from enpire.store import versions
@@ -69,11 +69,11 @@ class Faulty(PointPolicy):
 @pytest.mark.parametrize("fault", [OSError(24, "Too many open files"), MemoryError("no room"), ImportError("no jax")])
 def test_what_the_machine_refuses_a_policy_is_an_answer(where: str, fault: Exception) -> None:
     rows = looked((0.5, 0.1))
-    question = Question(
+    question = InferenceCall(
         peer=b"p", sequence=1, verb="act", policy_id="a" * 64, client="c", lanes=[0], begins=[(0, 1)],
         observation=rows, left=None, delay=0,
     )  # fmt: skip
-    [(_, answer)] = Thinker(Faulty(where, fault)).think([question])
+    [(_, answer)] = InferenceBatcher(Faulty(where, fault)).think([question])
     assert str(fault) in str(answer["text"])
 
 

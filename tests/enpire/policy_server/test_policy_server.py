@@ -17,9 +17,9 @@ import pytest
 import zmq
 
 from enpire.errors import PolicyProblem, TransportProblem
-from enpire.interfaces import Continues, Foresees, Policy, Sees
+from enpire.interfaces import Continues, Policy, PredictsSuccess, Sees
 from enpire.policy_server.policy_server import PolicyServer
-from enpire.policy_server.version_uploads import GIVEN_UP_S, LEAST_FREE, ComingVersions
+from enpire.policy_server.version_uploads import GIVEN_UP_S, LEAST_FREE, VersionUploads
 from enpire.station import remote_policy
 from enpire.station.chunks import LoadedPolicy
 from enpire.station.lanes import Lanes
@@ -218,7 +218,7 @@ def asked(server: PolicyServer, line: "zmq.Socket[bytes]", message: dict[str, ob
 def test_it_has_the_gifts_of_the_version_and_no_others(link: PolicyServerLink, tmp_path: Path) -> None:
     plain = made(link, tmp_path, "tests.enpire.fleet.point_task:load")
     gifted = made(link, tmp_path, f"{HERE}:load_gifted")
-    assert not isinstance(plain, Foresees | Continues)
+    assert not isinstance(plain, PredictsSuccess | Continues)
     assert not cast("Sees", plain).needs_images
     assert (gifted.horizon, gifted.execute) == (PointPolicy.horizon, PointPolicy.execute)
     assert isinstance(gifted, Continues)
@@ -322,7 +322,7 @@ def test_a_disk_that_refuses_a_version_ends_no_server(link: PolicyServerLink, tm
 
 def test_versions_on_their_way_fit_on_the_disk_together_and_are_dropped_when_nobody_goes_on(tmp_path: Path) -> None:
     now_s = 0.0
-    coming = ComingVersions(tmp_path, lambda: now_s)
+    coming = VersionUploads(tmp_path, lambda: now_s)
     total = int(0.6 * (shutil.disk_usage(tmp_path).free - LEAST_FREE) / (2 * PART))
     assert coming.take("one", 0, total, b"part") == 1
     with pytest.raises(PolicyProblem, match="too full"):

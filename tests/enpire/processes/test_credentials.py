@@ -15,8 +15,8 @@ import pytest
 from agent_loop.agent_context import AgentContext
 from enpire.campaign.campaign import AgentPlan
 from enpire.home import open_home
+from enpire.processes.child_process import end_process, start_python
 from enpire.processes.credentials import is_credential, without_credentials
-from enpire.processes.processes import end_process, start_python
 from tests.agent_loop.pretend_lab import CAMPAIGN, Running
 
 KEYS = {"ANTHROPIC_API_KEY": "k1", "ENPIRE_MCP_TOKEN": "k2", "AWS_SECRET_ACCESS_KEY": "k3", "SSH_AUTH_SOCK": "/k4"}

@@ -15,8 +15,8 @@ import pytest
 
 from enpire.campaign.campaign import AgentPlan
 from enpire.home import Home, open_home
-from enpire.processes.processes import Standing, end_process, start_python
-from enpire.processes.sandbox import Room, bubblewrap, inside
+from enpire.processes.child_process import ProcessLimits, end_process, start_python
+from enpire.processes.sandbox import Sandbox, bubblewrap, inside
 from enpire.steps.agent_process import AgentProcess
 from tests.agent_loop.pretend_lab import CAMPAIGN, Running
 
@@ -58,14 +58,14 @@ def home(tmp_path: Path) -> Home:
 
 
 @pytest.fixture
-def room(home: Home, tmp_path: Path) -> Room:
+def room(home: Home, tmp_path: Path) -> Sandbox:
     work = tmp_path / "work"
     work.mkdir()
-    return Room(reads=(home.root,), writes=(work,), hidden=home.private())
+    return Sandbox(reads=(home.root,), writes=(work,), hidden=home.private())
 
 
 @pytest.mark.parametrize("attack", CORPUS)
-def test_the_corpus_of_attacks_gets_nothing_through(home: Home, room: Room, attack: str) -> None:
+def test_the_corpus_of_attacks_gets_nothing_through(home: Home, room: Sandbox, attack: str) -> None:
     listening = subprocess.Popen(
         [sys.executable, "-c", "import socket,time; s=socket.create_server(('127.0.0.1',0)); "
          "print(s.getsockname()[1], flush=True); time.sleep(60)"],
@@ -88,7 +88,7 @@ def test_the_corpus_of_attacks_gets_nothing_through(home: Home, room: Room, atta
     assert {path: path.stat().st_mtime_ns for path in home.root.rglob("*")} == before
 
 
-def test_its_honest_twin_works_where_it_may(home: Home, room: Room) -> None:
+def test_its_honest_twin_works_where_it_may(home: Home, room: Sandbox) -> None:
     line = (
         f"open('note.txt', 'w').write('seen ' + open('{home.ledger}').read()); import numpy, enpire; "
         "open('/tmp/scratch', 'w').write('x')"
@@ -103,10 +103,10 @@ def test_its_honest_twin_works_where_it_may(home: Home, room: Room) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_whatever_it_left_running_ends_with_it(room: Room, tmp_path: Path, how: signal.Signals) -> None:
+def test_whatever_it_left_running_ends_with_it(room: Sandbox, tmp_path: Path, how: signal.Signals) -> None:
     """Sessions of their own, double forks, deaf to every signal that asks: gone within a second of its end."""
     work, log = room.writes[0], tmp_path / "log.txt"
-    process = start_python("tests.enpire.processes.test_sandbox", ["linger", str(work)], log, Standing(room=room))
+    process = start_python("tests.enpire.processes.test_sandbox", ["linger", str(work)], log, ProcessLimits(room=room))
     mark = f"lingering {work}"
     try:
         _until(lambda: len(_carrying(mark)) == LINGERING, log)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from enpire.errors import UsageError
-from enpire.queries.metrics import pass_at, per_minute, retries, robot_time
-from enpire.types import PHASES, Episode, MaskArray, Order, OutcomeKind, Phase, Start
+from enpire.queries.metrics import pass_at, per_minute, robot_time
+from enpire.types import PHASES, Episode, Order, OutcomeKind, Phase, Start
 
 
 def episode(outcome: OutcomeKind, attempts: tuple[int, ...] = ()) -> Episode:
@@ -65,30 +64,6 @@ def test_pass_at_k_counts_retries_and_every_other_end_against() -> None:
     assert pass_at(ended, 3).n == 4
     with pytest.raises(UsageError, match="pass@0"):
         pass_at(ended, 0)
-
-
-def marks(levels: str) -> MaskArray:
-    """One frame a digit: so many of three subtasks are done."""
-    return np.array([[int(level) > k for k in range(3)] for level in levels])
-
-
-def test_a_retry_begins_when_the_furthest_subtask_is_lost_for_a_while() -> None:
-    assert retries(marks("0011222333")) == ()
-    assert retries(marks("0122" + "1" * 10 + "2" * 3 + "3")) == (13,)
-    assert retries(marks("2" + "0" * 30 + "1" * 30 + "2" + "1" * 12)) == (10, 71)
-    assert retries(marks("2" + "1" * 9 + "2" + "1" * 9)) == (), "shorter losses are flicker"
-    assert retries(
-        marks(
-            "2" + "1" * 3 + "2",
-        ),
-        lost_ticks=3,
-    ) == (3,)
-    assert retries(marks("")[:0].reshape(0, 3)) == ()
-
-
-def test_a_later_mark_stands_for_the_earlier_ones() -> None:
-    lifted = np.array([[True, True, False]] + [[False, False, True]] * 30)
-    assert retries(lifted) == ()
 
 
 def test_tokens_per_minute() -> None:

@@ -115,8 +115,8 @@ def test_a_stop_during_the_wind_up_goes_to_the_stations_and_nothing_else_does(la
     operator_commands.leave(lab.home.inbox, "stop", "two", "anna")
     operator_commands.leave(lab.home.inbox, "pause", "one", "anna")
     wind_up(lab)
-    assert ("two", "stop", "anna") in fleet.commands
-    assert ("one", "pause", "anna") not in fleet.commands
+    assert ("two", "stop", "anna") in fleet.controls
+    assert ("one", "pause", "anna") not in fleet.controls
     assert [event.body["verb"] for event in lab.ledger.events(kinds=("command effective",))] == ["stop"]
 
 
@@ -131,7 +131,7 @@ def test_a_stop_before_any_station_has_joined_holds_whichever_joins(lab: Lab) ->
     assert "no station has joined" in waited_for(lab)[stop]
     assert not list(lab.ledger.events(kinds=("command effective",)))
     turn(lab)
-    assert {station for station, verb, _ in cast("PretendFleet", lab.fleet).commands if verb == "stop"} == {
+    assert {station for station, verb, _ in cast("PretendFleet", lab.fleet).controls if verb == "stop"} == {
         *lab.stations
     }
     turn(lab)
@@ -164,9 +164,9 @@ class Dropping(PretendFleet):
 
     away: str = ""
 
-    def command(self, station: str, verb: str, argument: str = "") -> None:
+    def control(self, station: str, control: str, argument: str = "") -> None:
         if station != self.away:
-            super().command(station, verb, argument)
+            super().control(station, control, argument)
 
 
 def test_what_is_asked_of_a_station_that_is_away_is_asked_again_when_it_is_back(tmp_path: Path) -> None:
@@ -179,9 +179,9 @@ def test_what_is_asked_of_a_station_that_is_away_is_asked_again_when_it_is_back(
 
     def comes_back(station: str) -> list[str]:
         fleet.away = ""
-        fleet.commands.clear()
+        fleet.controls.clear()
         record._joined(lab, Joined(station=station, lanes=4, lease=9, running=(), spooled=()))
-        return [verb for name, verb, _ in fleet.commands if name == station and verb != "deploy"]
+        return [verb for name, verb, _ in fleet.controls if name == station and verb != "deploy"]
 
     fleet.away = "two"
     lab.stations["two"].away_since_s = now_s
@@ -229,7 +229,7 @@ def test_a_stop_holds_in_the_next_campaign_too_until_somebody_resumes(
     turn(later)
     turn(later)
     assert set(given) == {"one", "four"}
-    said = [word for word in fleet.commands if word[1] != "deploy"]
+    said = [word for word in fleet.controls if word[1] != "deploy"]
     assert said == [("two", "stop", "anna"), ("three", "pause", "anna")]
     operator_commands.leave(lab.home.inbox, "resume", "two", "berta")
     heeded(later)
@@ -254,9 +254,9 @@ def test_a_stop_that_a_station_was_told_itself_holds_like_one_of_a_person(lab: L
     for _ in range(3):
         hears("S1")
     assert lab.state.holds.at("two") == rebuilt(ledger, "C1").holds.at("two") == {"stop": by}
-    assert fleet.commands.count(("two", "stop", by)) == 1
+    assert fleet.controls.count(("two", "stop", by)) == 1
     record._joined(lab, Joined(station="two", lanes=4, lease=9, running=(), spooled=()))  # its process began anew
-    assert fleet.commands.count(("two", "stop", by)) == 2
+    assert fleet.controls.count(("two", "stop", by)) == 2
     operator_commands.leave(lab.home.inbox, "resume", "two", "anna")
     heeded(lab)
     record._beat(lab, replace(PretendFleet._beat(fleet, "two", 0), lease=9))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from enpire.campaign.campaign import Base, Campaign, Rounds
 from enpire.campaign.state import CampaignState, Confirmation, Count, OpenGate
 from enpire.gate.gate import GateRule, judge, pairs_in_order
-from enpire.scheduling.scheduler import Scheduler, Seat
+from enpire.scheduling.scheduler import FreeStation, Scheduler
 from enpire.types import Order, Split, Start
 from tests.enpire.fleet.point_task import PointTask
 from tests.enpire.pretend_fleet import delivered
@@ -50,7 +50,7 @@ def with_gate() -> CampaignState:
 
 def collected(practice: Mapping[int, Count], seed: int = 1, practised: float = 0.5, n: int = 6000) -> Counter[int]:
     """How often each train start is drawn."""
-    orders = scheduler(seed, practised).next_orders(a_state(practice), Seat("s", 1, n))
+    orders = scheduler(seed, practised).next_orders(a_state(practice), FreeStation("s", 1, n))
     return Counter(order.start.index for order in orders)
 
 
@@ -64,14 +64,14 @@ KNOWN = {index: Count(2, 4) if index % 6 == 1 else Count(4 * (index % 4 == 1), 4
     practised=st.floats(0, 1, exclude_max=True), room=st.integers(1, 50),
 )  # fmt: skip
 def test_whatever_is_known_the_collection_fills_the_room_with_train_starts_and_repeats(practice, seed, practised, room):
-    orders = scheduler(seed, practised).next_orders(a_state(practice), Seat("s", 3, room))
+    orders = scheduler(seed, practised).next_orders(a_state(practice), FreeStation("s", 3, room))
     assert len(orders) == room
     assert {(order.purpose, order.policy_id, order.station, order.lease) for order in orders} == {
         ("collect", CHAMPION, "s", 3)
     }
     assert all(order.start == starts("train", order.start.index) for order in orders)
     assert all(0 <= order.start.index < POOL for order in orders)
-    again = scheduler(seed, practised).next_orders(a_state(practice), Seat("s", 3, room))
+    again = scheduler(seed, practised).next_orders(a_state(practice), FreeStation("s", 3, room))
     assert [order.start for order in again] == [order.start for order in orders], "the same history, the same draws"
 
 
@@ -98,7 +98,7 @@ def test_the_more_is_practised_the_more_it_leans_to_uncertain_starts() -> None:
 def test_a_start_that_has_become_sure_is_left_for_others() -> None:
     state = a_state(KNOWN)
     before = collected(state.practice)[1]
-    for order in scheduler().next_orders(a_state(), Seat("s", 1, 3000)):
+    for order in scheduler().next_orders(a_state(), FreeStation("s", 1, 3000)):
         if order.start.index == 1:
             state.end(delivered(order, "success", 9, "").episode)
     assert collected(state.practice)[1] < before / 3
@@ -121,7 +121,7 @@ def test_practice_alone_is_refused() -> None:
 def test_both_sides_of_a_pair_go_to_one_station_from_one_hidden_start(rooms: list[int], pairs: int, seed: int) -> None:
     draw, state = scheduler(seed, pairs=pairs), with_gate()
     for number, room in enumerate(rooms):
-        orders = draw.next_orders(state, Seat(f"s{number % 3}", 1, room))
+        orders = draw.next_orders(state, FreeStation(f"s{number % 3}", 1, room))
         trials = [order for order in orders if order.purpose == "gate"]
         assert room <= len(orders) <= room + 1, "robots never wait"
         assert orders == [*trials, *(order for order in orders if order.purpose == "collect")], "the gate first"
@@ -141,7 +141,7 @@ def test_both_sides_of_a_pair_go_to_one_station_from_one_hidden_start(rooms: lis
 
 
 def test_which_side_goes_first_is_drawn() -> None:
-    orders = scheduler().next_orders(with_gate(), Seat("s", 1, 200))
+    orders = scheduler().next_orders(with_gate(), FreeStation("s", 1, 200))
     first = Counter(order.side for order in orders[::2])
     assert 30 <= first["candidate"] <= 70
 
@@ -150,7 +150,9 @@ def test_what_was_taken_back_is_given_again_from_the_same_start_and_to_whoever_i
     draw, state = scheduler(pairs=3), with_gate()
 
     def ask(station: str, refuses: frozenset[str] = frozenset()) -> list[Order]:
-        orders = [order for order in draw.next_orders(state, Seat(station, 1, 8, refuses)) if order.purpose == "gate"]
+        orders = [
+            order for order in draw.next_orders(state, FreeStation(station, 1, 8, refuses)) if order.purpose == "gate"
+        ]
         for order in orders:
             state.issue(order)
         return orders
@@ -174,11 +176,11 @@ def test_what_was_taken_back_is_given_again_from_the_same_start_and_to_whoever_i
 
 def test_behind_a_pair_that_is_slow_the_gate_does_not_spend_its_others() -> None:
     draw, state = scheduler(pairs=400), with_gate()
-    [slow, *rest] = draw.next_orders(state, Seat("slow", 1, 2))
+    [slow, *rest] = draw.next_orders(state, FreeStation("slow", 1, 2))
     for order in (slow, *rest):
         state.issue(order)
     for _ in range(200):
-        orders = draw.next_orders(state, Seat("quick", 1, 8))
+        orders = draw.next_orders(state, FreeStation("quick", 1, 8))
         assert len(orders) == 8, "robots never wait"
         for order in orders:
             state.issue(order)
@@ -188,12 +190,12 @@ def test_behind_a_pair_that_is_slow_the_gate_does_not_spend_its_others() -> None
     state.end(delivered(slow, "success", 9, "").episode)
     state.end(delivered(rest[0], "success", 9, "").episode)
     state.gate.decision = judge(pairs_in_order(state.gate.trials), GateRule(), 0.05)
-    assert [order.purpose for order in draw.next_orders(state, Seat("quick", 1, 8))] == ["gate"] * 8
+    assert [order.purpose for order in draw.next_orders(state, FreeStation("quick", 1, 8))] == ["gate"] * 8
 
 
 def test_the_most_valuable_goes_first() -> None:
     state = with_gate()
     state.base_measured = False
     state.confirmation = Confirmation(policy_id=CHAMPION, n=3)
-    orders = scheduler(pairs=2).next_orders(state, Seat("s", 1, 16))
+    orders = scheduler(pairs=2).next_orders(state, FreeStation("s", 1, 16))
     assert [order.purpose for order in orders] == ["confirm"] * 3 + ["gate"] * 4 + ["base"] * 5 + ["collect"] * 4

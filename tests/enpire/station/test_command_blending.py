@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enpire.station.command_blending import PERIODS, HandOver
+from enpire.station.command_blending import PERIODS, CommandBlender
 from enpire.types import Bounds, TaskSpec
 
 ONE = np.zeros(1, np.int64)
@@ -21,7 +21,7 @@ STATE = np.array([[8.0, 2.0]], np.float32)
 
 def driven(held: list[bool], wishes: list[float]) -> list[float]:
     """What one lane is sent, where a guard sends everything."""
-    over, sent = HandOver(1, replace(SPEC, action=(JOINT,))), []
+    over, sent = CommandBlender(1, replace(SPEC, action=(JOINT,))), []
     over.begin(0)
     for now, wish in zip(held, wishes, strict=True):
         command = over.blend(ONE, np.array([now]), np.array([[wish]], np.float32), STATE)
@@ -53,7 +53,7 @@ def test_no_hand_over_steps_farther_than_its_share_of_what_is_between_the_two(ru
 
 
 def test_who_holds_the_robot_from_the_first_command_begins_where_it_is_at_rest() -> None:
-    over = HandOver(1, SPEC)
+    over = CommandBlender(1, SPEC)
     over.begin(0)
     over.sent(ONE, np.ones((1, 2), np.float32))
     over.begin(0)

@@ -11,9 +11,9 @@ import pytest
 
 from enpire.campaign.campaign import Campaign, Rounds
 from enpire.campaign.state import CampaignState, Count
-from enpire.scheduling.scheduler import Scheduler, Seat
+from enpire.scheduling.scheduler import FreeStation, Scheduler
 from enpire.station.chunks import LoadedPolicy
-from enpire.station.early_stopping import LOOK_TICKS, LOOKS, Foresight
+from enpire.station.early_stopping import LOOK_TICKS, LOOKS, ViabilityMonitor
 from enpire.station.lanes import Lanes
 from enpire.types import SOURCE_POLICY, EarlyStop, Episode, FloatArray, IntArray, Observation, Order
 from enpire.wire.codec import episode_fields, read_episode
@@ -73,7 +73,7 @@ def test_one_hopeful_look_begins_the_count_anew() -> None:
         def viability(self, observation: Observation, lanes: IntArray) -> FloatArray:
             return np.full(len(lanes), next(self.said), np.float32)
 
-    foresight = Foresight(1)
+    foresight = ViabilityMonitor(1)
     foresight.begin(0, ordered(ARMED), loaded(Moody()))
     seen, lane = Observation(stamp_ns=0, state=np.zeros((1, 2), np.float32)), np.zeros(1, np.int64)
     for look in range(2 * LOOKS):
@@ -113,10 +113,10 @@ def test_the_scheduler_draws_both_arms_and_stops_nothing_once_the_control_arm_re
     starts = lambda split, index, scope="": PointTask().start(split, index, b"")  # noqa: E731
     scheduler = Scheduler(campaign, starts, random.Random(1))
     state = CampaignState(campaign_id="C", champion="p" * 64, base_measured=True)
-    rules = [order.early_stop for order in scheduler.next_orders(state, Seat("a", 1, 400))]
+    rules = [order.early_stop for order in scheduler.next_orders(state, FreeStation("a", 1, 400))]
     assert all(rule is not None and (rule.below, rule.control) == (0.05, 0.25) for rule in rules)
     assert 0.65 < sum(rule is not None and rule.armed for rule in rules) / 400 < 0.85
     state.early_stops.flagged = Count(10, 20)
-    assert not any(o.early_stop and o.early_stop.armed for o in scheduler.next_orders(state, Seat("a", 1, 50)))
+    assert not any(o.early_stop and o.early_stop.armed for o in scheduler.next_orders(state, FreeStation("a", 1, 50)))
     with pytest.raises(ValueError, match="early_stop"):
         Rounds(early_stop=1.0)

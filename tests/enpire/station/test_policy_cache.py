@@ -11,10 +11,10 @@ import pytest
 from enpire.errors import PeerSilent, PolicyProblem
 from enpire.interfaces import Policy
 from enpire.station.chunks import LoadedPolicy
-from enpire.station.policy_cache import PolicyShelf
+from enpire.station.policy_cache import PolicyCache
 from enpire.station.remote_policy import RemotePolicy
 from enpire.store import versions
-from enpire.wire.computer import Computer
+from enpire.wire.host_services import HostServices
 from enpire.wire.messages import PolicyPart, WantPolicy
 from tests.enpire.fleet.point_task import PointPolicy, PointTask, write_policy
 
@@ -34,7 +34,7 @@ class AtOnce(Executor):
 def test_a_version_that_the_disk_refuses_is_said_and_asked_for_again(tmp_path: Path) -> None:
     now_s, source = [0.0], write_policy(tmp_path / "files")
     policy_id = versions.identify(source)
-    shelf = PolicyShelf(tmp_path / "shelf", PointTask(), 0, Computer(clock=lambda: now_s[0], helper=AtOnce))
+    shelf = PolicyCache(tmp_path / "shelf", PointTask(), 0, HostServices(clock=lambda: now_s[0], helper=AtOnce))
     packed = versions.pack(source)
     halves = [
         PolicyPart(policy_id=policy_id, part=part, parts=2, data=packed.read(part * 100, 100 + part * packed.size))
@@ -71,8 +71,8 @@ def test_damaged_files_of_a_station_are_fetched_again_and_a_server_that_was_away
             raise PeerSilent("the policy server is away")
         return PointPolicy()
 
-    computer = Computer(clock=lambda: now_s[0], helper=AtOnce)
-    shelf = PolicyShelf(tmp_path / "shelf", PointTask(), 0, computer, make)
+    host = HostServices(clock=lambda: now_s[0], helper=AtOnce)
+    shelf = PolicyCache(tmp_path / "shelf", PointTask(), 0, host, make)
     versions.publish(source, tmp_path / "shelf")
     shelf.find(policy_id)
     assert shelf.find(policy_id) is None

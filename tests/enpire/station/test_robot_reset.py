@@ -14,7 +14,7 @@ from enpire.errors import UsageError
 from enpire.interfaces import Rig, Task
 from enpire.station.chunks import LoadedPolicy
 from enpire.station.lanes import TRIES, Lanes
-from enpire.station.robot_session import RobotKeeper
+from enpire.station.robot_session import RobotSession
 from enpire.station.station_file import StationFile
 from enpire.types import SOURCE_EXPERT, Order
 from enpire.wire.messages import Parcel
@@ -22,10 +22,10 @@ from sim.tasks.pin_insertion import PinInsertion
 from sim.tasks.push_t import PushT
 
 
-def opened(task: Task, home: Path, reset: str = "robot") -> RobotKeeper:
+def opened(task: Task, home: Path, reset: str = "robot") -> RobotSession:
     """A simulated station of two lanes, just switched on."""
     file = StationFile(name="s", task=task.spec.name, home=home, lanes=2, reset=reset, seed=1, reset_limit_s=20.0)  # pyright: ignore[reportArgumentType]
-    return RobotKeeper(file, task, print)
+    return RobotSession(file, task, print)
 
 
 def order(task: Task, order_id: str, index: int) -> Order:
@@ -65,7 +65,7 @@ def test_a_simulation_behind_its_guard_is_told_who_resets_it(tmp_path: Path, res
         name="s", task=task.spec.name, home=tmp_path, reset=reset, seed=1,  # pyright: ignore[reportArgumentType]
         driver="robot_drivers.guard_client:open_rig", options={"guard": {**told, "watchdog_s": 60.0}},
     )  # fmt: skip
-    keeper = RobotKeeper(file, task, print)
+    keeper = RobotSession(file, task, print)
     rig = keeper._rig
     start = task.start("train", 5, b"")
     rig.place(0, start)
@@ -83,7 +83,7 @@ def test_a_simulation_that_cannot_be_told_is_refused(tmp_path: Path) -> None:
     driver = "tests.enpire.station.test_robot_reset:bare"
     file = StationFile(name="s", task="pin_insertion", home=tmp_path, driver=driver)
     with pytest.raises(UsageError, match="cannot be told who resets its scene"):
-        RobotKeeper(file, PinInsertion(), print)
+        RobotSession(file, PinInsertion(), print)
 
 
 def test_a_teleport_moves_the_scene_at_once_and_a_reset_by_the_robot_does_not(tmp_path: Path) -> None:

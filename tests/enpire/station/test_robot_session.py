@@ -10,12 +10,12 @@ import pytest
 
 from enpire.errors import RobotProblem
 from enpire.station.chunks import LoadedPolicy
-from enpire.station.robot_session import RobotKeeper
+from enpire.station.robot_session import RobotSession
 from enpire.station.station import Station
 from enpire.station.station_file import StationFile
 from enpire.store import versions
 from enpire.types import SOURCE_POLICY
-from enpire.wire.messages import Command, Hello, Message, Orders
+from enpire.wire.messages import ControlMessage, Hello, Message, Orders
 from enpire.wire.zmq_link import StationLink
 from robot_drivers import fake_robot, resume_code
 from robot_drivers.guard_client import GuardedClient
@@ -46,7 +46,7 @@ def test_a_stop_that_did_not_reach_the_robot_is_sent_until_it_does_and_nothing_m
 ) -> None:
     said, clock = list[str](), Clock()
     file = point_station(tmp_path, lanes=1, options={"deaf": str(deaf)})
-    keeper = RobotKeeper(file, PointTask(), said.append, clock)
+    keeper = RobotSession(file, PointTask(), said.append, clock)
     policy = LoadedPolicy(policy_id="a" * 64, policy=PointPolicy(), source=SOURCE_POLICY)
     keeper.lanes.begin(0, point_order("a" * 64, 1), policy)
     deaf.touch()
@@ -73,7 +73,7 @@ def test_a_stop_that_did_not_reach_the_robot_is_sent_until_it_does_and_nothing_m
 
 def test_a_person_may_resume_a_robot_that_a_stop_never_reached(tmp_path: Path, deaf: Path) -> None:
     clock = Clock()
-    keeper = RobotKeeper(point_station(tmp_path, options={"deaf": str(deaf)}), PointTask(), print, clock)
+    keeper = RobotSession(point_station(tmp_path, options={"deaf": str(deaf)}), PointTask(), print, clock)
     deaf.touch()
     keeper.stop("ann")
     keeper.resume()
@@ -87,7 +87,7 @@ def test_a_station_says_stopped_only_when_its_robot_is(tmp_path: Path, deaf: Pat
     station = Station(point_station(tmp_path, options={"deaf": str(deaf)}), "tcp://127.0.0.1:9", print)
     try:
         deaf.touch()
-        station._obey(Command(verb="stop", argument="ann"))
+        station._obey(ControlMessage(control="stop", argument="ann"))
         beat = station._beat(1)
         assert not beat.stopped
         assert "does not reach the robot" in beat.alarm
@@ -114,7 +114,7 @@ def test_what_a_look_at_the_robot_ends_is_in_the_hello_that_follows(
             station.ship()
         held = station._held()
         button.touch()
-        station._looked_s = station._courier._greeted_s = -1e9
+        station._looked_s = station._uplink._greeted_s = -1e9
         station.ship()
         assert not station._lanes.running()
         assert isinstance(said[-1], Hello)
@@ -126,7 +126,7 @@ def test_what_a_look_at_the_robot_ends_is_in_the_hello_that_follows(
 def test_a_robot_whose_device_is_not_back_yet_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     file = StationFile(name="s", task=f"{REACH}:ReachTask", home=tmp_path, driver="fake", reset="teleport")
-    keeper = RobotKeeper(file, ReachTask(), print, clock)
+    keeper = RobotSession(file, ReachTask(), print, clock)
 
     def unplugged(*_: object) -> None:
         raise RobotProblem("no answer")
@@ -151,7 +151,7 @@ def test_a_robot_whose_device_is_not_back_yet_is_tried_again(tmp_path: Path, mon
 @pytest.mark.parametrize(("pace", "longest_s"), [("fast", 3600.0), ("realtime", 900.0)])
 def test_an_order_that_nothing_can_take_so_long_calls_a_person(tmp_path: Path, pace: str, longest_s: float) -> None:
     clock = Clock()
-    keeper = RobotKeeper(point_station(tmp_path, lanes=2, pace=pace), PointTask(), print, clock)
+    keeper = RobotSession(point_station(tmp_path, lanes=2, pace=pace), PointTask(), print, clock)
     policy = LoadedPolicy(policy_id="a" * 64, policy=PointPolicy(), source=SOURCE_POLICY)
     order = point_order("a" * 64, 1)
     keeper.lanes.begin(0, order, policy)
@@ -179,7 +179,7 @@ def test_a_robot_whose_guard_is_killed_has_failed_and_is_got_back(
         options={"guard": {**guard, "pace": "fast"}},
     )  # fmt: skip
     said, clock = list[str](), Clock()
-    keeper = RobotKeeper(file, ReachTask(), said.append, clock)
+    keeper = RobotSession(file, ReachTask(), said.append, clock)
     rig = keeper._rig
     assert isinstance(rig, GuardedClient)
     if person:

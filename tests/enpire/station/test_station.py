@@ -17,7 +17,7 @@ from enpire.station.lanes import Lanes
 from enpire.station.station import Station
 from enpire.store import arrays
 from enpire.types import never_began, refused
-from enpire.wire.arrivals import Beat, Delivered, Left, Refused
+from enpire.wire.arrivals import Delivered, Heartbeat, Left, Refused
 from tests.enpire.fleet.bench import WAIT_S, Bench
 from tests.enpire.fleet.point_task import PointPolicy, PointRig, PointTask, environment, point_order, point_station
 from tests.enpire.station.test_lanes import run_all
@@ -37,7 +37,7 @@ def test_orders_become_episodes_and_a_polite_end(bench: Bench, tmp_path: Path) -
     orders = [point_order(policy_id, index, lease=lease) for index in range(30)]
     expert = [point_order("scripted:expert", index, lease=lease, purpose="demonstrate") for index in range(5)]
     bench.fleet.send("alpha", [*orders, *expert])
-    bench.fleet.command("alpha", "deploy", policy_id)
+    bench.fleet.control("alpha", "deploy", policy_id)
     found = bench.until_all([*orders, *expert])
     assert Counter(item.episode.outcome for item in found.values()) == {"success": 35}
     for order in [*orders, *expert]:
@@ -128,7 +128,7 @@ def test_stop_holds_until_resume_and_pause_finishes_what_runs(bench: Bench, tmp_
     orders = [point_order(policy_id, index, lease=lease) for index in range(12)]
     bench.fleet.send("alpha", orders)
     bench.until(lambda: (beat := bench.beat()) is not None and beat.phase == "rollout")
-    bench.fleet.command("alpha", "stop", "ann")
+    bench.fleet.control("alpha", "stop", "ann")
     bench.until(lambda: (beat := bench.beat()) is not None and beat.stopped and beat.phase == "stopped")
     beat = bench.beat()
     assert beat is not None
@@ -140,12 +140,12 @@ def test_stop_holds_until_resume_and_pause_finishes_what_runs(bench: Bench, tmp_
     for _ in range(20):
         bench.poll()
     assert len(bench.delivered()) == count
-    bench.fleet.command("alpha", "resume")
+    bench.fleet.control("alpha", "resume")
     bench.until(lambda: len(bench.delivered()) > count)
-    bench.fleet.command("alpha", "pause")
+    bench.fleet.control("alpha", "pause")
     bench.until(lambda: (beat := bench.beat()) is not None and beat.paused and beat.running == 0)
     assert all(item.episode.outcome != "aborted" for item in list(bench.delivered().values())[count:])
-    bench.fleet.command("alpha", "resume")
+    bench.fleet.control("alpha", "resume")
     bench.until_all(orders)
 
 
@@ -239,7 +239,7 @@ def test_a_robot_that_fails_comes_back(bench: Bench, tmp_path: Path) -> None:
     bench.fleet.send("alpha", orders)
     bench.until(lambda: len(bench.delivered()) >= 2)
     trigger.touch()
-    bench.until(lambda: any(isinstance(item, Beat) and "loose" in item.alarm for item in bench.arrivals))
+    bench.until(lambda: any(isinstance(item, Heartbeat) and "loose" in item.alarm for item in bench.arrivals))
     found = bench.until_all(orders)
     causes = Counter(item.episode.cause for item in found.values() if item.episode.outcome != "success")
     assert causes == {"robot: the point's wire is loose": 2}
@@ -284,9 +284,9 @@ def test_a_zombie_with_the_same_name_ends_itself(bench: Bench, tmp_path: Path) -
 
 def test_no_station_outlives_a_killed_parent(bench: Bench, tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from enpire.fleet.processes import LocalStations\n"
+        "import sys, time; from pathlib import Path; from enpire.fleet.station_processes import StationProcesses\n"
         "from tests.enpire.fleet.point_task import point_station\n"
-        "root = Path(sys.argv[1]); local = LocalStations([point_station(root)], sys.argv[2], root / 'logs')\n"
+        "root = Path(sys.argv[1]); local = StationProcesses([point_station(root)], sys.argv[2], root / 'logs')\n"
         "local.start(); print(local.pids()['alpha'], flush=True); time.sleep(600)\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path), bench.bind]
@@ -311,7 +311,7 @@ def test_a_robot_that_holds_its_own_stop_waits_for_a_person_and_goes_on_by_itsel
     orders = [point_order(policy_id, index, lease=lease) for index in range(4)]
     bench.fleet.send("alpha", orders)
     bench.until(lambda: (beat := bench.beat()) is not None and beat.stopped and "holds a stop" in beat.alarm)
-    bench.fleet.command("alpha", "resume")
+    bench.fleet.control("alpha", "resume")
     for _ in range(20):
         bench.poll()
     assert not bench.delivered()

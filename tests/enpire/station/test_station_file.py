@@ -22,9 +22,9 @@ def test_options_of_a_driver_may_hold_others_and_cameras_are_named(tmp_path: Pat
         write_station(file, tmp_path / "station.yaml")
         assert read_station(tmp_path / "station.yaml") == file
         assert file.options == options
-        assert file.film_rule.cameras == (record if record == "all" else tuple(record))
-        assert file.film_rule.looked_at, "it cannot run again"
-    assert not parse(StationFile, {**told, "driver": "mujoco"}, "here").film_rule.looked_at
+        assert file.recording_rule.cameras == (record if record == "all" else tuple(record))
+        assert file.recording_rule.looked_at, "it cannot run again"
+    assert not parse(StationFile, {**told, "driver": "mujoco"}, "here").recording_rule.looked_at
     with pytest.raises(FileProblem, match="key 'record' must be a list, not 'front'"):
         parse(StationFile, {**told, "record": "front"}, "here")
 

@@ -21,7 +21,7 @@ from enpire.steps.evaluate import _unable
 from enpire.store.ledger import SqliteLedger
 from enpire.store.records import order_from
 from enpire.types import Event, Order, never_began
-from enpire.wire.arrivals import Arrival, Beat, Delivered
+from enpire.wire.arrivals import Arrival, Delivered, Heartbeat
 from tests.enpire.pretend_fleet import PretendFleet, delivered
 from tests.enpire.store.store_samples import an_order
 from tests.enpire.test_loop import CAMPAIGN, lab_of
@@ -43,7 +43,7 @@ class HalfStopped(PretendFleet):
         self.held |= self.waiting
         return arrivals
 
-    def _beat(self, name: str, index: int) -> Beat:
+    def _beat(self, name: str, index: int) -> Heartbeat:
         said = super()._beat(name, index)
         return replace(said, queued=len(self.waiting), stopped=self.stopped) if name == "two" else said
 

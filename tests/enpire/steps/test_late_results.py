@@ -27,7 +27,7 @@ from enpire.store.reading import Reading
 from enpire.store.reconcile import compare
 from enpire.store.records import order_body
 from enpire.types import EpisodeArrays, Order, OutcomeKind, Purpose, Split
-from enpire.wire.arrivals import Arrival, Beat, Delivered, Joined, Left
+from enpire.wire.arrivals import Arrival, Delivered, Heartbeat, Joined, Left
 from tests.enpire.pretend_fleet import PretendFleet, delivered
 from tests.enpire.test_loop import lab_of, lab_seat
 
@@ -293,16 +293,16 @@ def test_nobody_waits_for_an_order_that_is_overdue_and_its_end_is_found_later(aw
     away.sound()
 
 
-def a_beat(station: str) -> Beat:
-    return Beat(station=station, lease=1, phase="rollout", seconds={}, queued=0, running=0, deployed="")
+def a_beat(station: str) -> Heartbeat:
+    return Heartbeat(station=station, lease=1, phase="rollout", seconds={}, queued=0, running=0, deployed="")
 
 
 def test_a_station_that_joins_when_the_campaign_is_over_is_told_to_leave(away: Away) -> None:
     away.hear(Joined(station="one", lanes=4, lease=9, running=(), spooled=()))
-    assert ("one", "leave", "") not in away.fleet.commands
+    assert ("one", "leave", "") not in away.fleet.controls
     away.lab.write(("campaign ended", {"reached": False, "reason": "the test"}))
     away.hear(Joined(station="one", lanes=4, lease=10, running=(), spooled=()))
-    assert ("one", "leave", "") in away.fleet.commands
+    assert ("one", "leave", "") in away.fleet.controls
 
 
 def test_an_invalid_end_whose_acknowledgement_was_lost_is_acknowledged_again(away: Away) -> None:

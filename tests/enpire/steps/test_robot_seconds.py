@@ -6,16 +6,16 @@ import pytest
 
 from enpire.lab import StationSeat
 from enpire.types import Phase
-from enpire.wire.arrivals import Beat
+from enpire.wire.arrivals import Heartbeat
 
 BEGAN_S = 0.0
 
 
-def beat(rollout: float, reset: float = 0.0) -> Beat:
+def beat(rollout: float, reset: float = 0.0) -> Heartbeat:
     seconds: dict[Phase, float] = {"rollout": rollout}
     if reset:
         seconds["reset"] = reset
-    return Beat(
+    return Heartbeat(
         station="one", lease=1, phase="rollout", seconds=seconds, queued=0, running=0, deployed="", stopped=False
     )  # fmt: skip
 

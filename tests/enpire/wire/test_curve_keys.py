@@ -12,8 +12,8 @@ from enpire.fleet.zmq_transport import ZmqFleet
 from enpire.store import durable
 from enpire.wire.arrivals import Joined, Refused
 from enpire.wire.curve_keys import (
-    Doorkeeper,
     EncryptedBind,
+    KeyAuthenticator,
     KeyPair,
     StationKeys,
     allowed,
@@ -110,13 +110,13 @@ def test_a_key_that_is_not_enrolled_is_reported(fleet: ZmqFleet, keys: Path) -> 
 
 def test_a_card_counts_from_the_moment_it_is_there_until_it_is_gone(keys: Path) -> None:
     context = zmq.Context()
-    door = Doorkeeper(context, keys)
+    authenticator = KeyAuthenticator(context, keys)
     asking = context.socket(zmq.REQ)
     asking.connect("inproc://zeromq.zap.01")
 
     def comes_in(public: bytes) -> str:
         asking.send_multipart([b"1.0", b"1", b"enpire", b"192.0.2.1", b"", b"CURVE", z85.decode(public)])
-        refused = door.answer()
+        refused = authenticator.answer()
         answer = asking.recv_multipart()
         assert (answer[2] == b"200") is not bool(refused)
         return answer[4].decode()
@@ -147,7 +147,7 @@ def test_a_crowd_at_the_door_holds_no_poll_and_nobody_waits_for_ever(fleet: ZmqF
         knocking.setsockopt(zmq.RECONNECT_IVL, -1)
         waiting[knocking] = knocking.get_monitor_socket(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
         knocking.connect(fleet.address)
-    time.sleep(1.0)  # all of them are at the door
+    time.sleep(1.0)  # all of them are at the authenticator
     refused: list[int] = []
     deadline = time.monotonic() + 30.0
     while waiting and time.monotonic() < deadline:

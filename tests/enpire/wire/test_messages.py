@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from enpire.errors import TransportProblem
 from enpire.types import Episode
-from enpire.wire.arrivals import Beat
+from enpire.wire.arrivals import Heartbeat
 from enpire.wire.messages import (
     LARGEST,
     SCHEMA,
     Acknowledge,
     Alive,
-    Command,
+    ControlMessage,
     Fenced,
     Goodbye,
     Hello,
@@ -53,7 +53,7 @@ EPISODE = Episode(
 )  # fmt: skip
 ALL: list[Message] = [
     Hello(station="alpha", greeting=2, lanes=16, running=("01A",), spooled=("01B",), facts={"task": "point"}),
-    Beat(
+    Heartbeat(
         station="alpha", lease=0, phase="rollout", seconds={"rollout": 1.5, "reset": 0.25}, queued=3, running=2,
         deployed="c" * 64, stopped=True, paused=False, alarm="look", stop_id="01S", stop_by="somebody",
         overdue=("01A",),
@@ -69,7 +69,7 @@ ALL: list[Message] = [
     Acknowledge(order_ids=("01A", "01B")),
     Refuse(order_ids=("01A",), why="another ledger"),
     Release(order_ids=()),
-    Command(verb="deploy", argument="a" * 64),
+    ControlMessage(control="deploy", argument="a" * 64),
     PolicyPart(policy_id="a" * 64, part=0, parts=2, data=b"xyz"),
     PolicyMissing(policy_id="a" * 64, why="gone"),
     Alive(),
@@ -89,7 +89,7 @@ def test_every_message_comes_back_equal(message: Message) -> None:
 def test_a_missing_or_wrong_field_is_named(message: Message) -> None:
     whole = msgpack.unpackb(encode(message)[8:])
     for item in dataclasses.fields(message):
-        if (type(message), item.name) == (Beat, "lease"):  # taken from the envelope
+        if (type(message), item.name) == (Heartbeat, "lease"):  # taken from the envelope
             continue
         for damage in ("missing", "wrong"):
             content = dict(whole[4])

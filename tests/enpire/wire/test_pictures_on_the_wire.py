@@ -101,9 +101,9 @@ def test_a_wire_that_is_cut_in_the_middle_goes_on_where_it_was(lab: Lab, monkeyp
             lab.until(lambda share=share: lab.came(order_id) > share * SIZE // 5)
             relay.lose()
             joined = len(lab.joined())
-            lab.until(lambda: lab.stations[0].courier.lease == 0)
+            lab.until(lambda: lab.stations[0].uplink.lease == 0)
             relay.find()
-            lab.until(lambda joined=joined: len(lab.joined()) > joined and lab.stations[0].courier.lease)
+            lab.until(lambda joined=joined: len(lab.joined()) > joined and lab.stations[0].uplink.lease)
         lab.whole(order_id)
     finally:
         relay.close()

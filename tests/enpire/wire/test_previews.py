@@ -16,9 +16,9 @@ from enpire.errors import RobotProblem
 from enpire.station.preview_camera import PreviewCamera
 from enpire.types import ImageArray
 from enpire.wire import previews
-from enpire.wire.curve_keys import Doorkeeper, enroll, server_keys, station_keys
-from enpire.wire.live_images import Develop, Preview, blind
-from enpire.wire.previews import PreviewDesk
+from enpire.wire.curve_keys import KeyAuthenticator, enroll, server_keys, station_keys
+from enpire.wire.live_images import Preview, RenderImages, no_live_images
+from enpire.wire.previews import PreviewReceiver
 
 PATIENT_S = 20.0
 ADDRESS = "tcp://127.0.0.1:1"
@@ -31,7 +31,7 @@ class Arm:
     glances: int = 0
     developed_in: set[str] = field(default_factory=set[str])
 
-    def glance(self) -> Develop:
+    def capture_live(self) -> RenderImages:
         self.glances += 1
         shade = self.glances
 
@@ -43,9 +43,9 @@ class Arm:
 
 
 @pytest.fixture
-def desk() -> Iterator[PreviewDesk]:
+def receiver() -> Iterator[PreviewReceiver]:
     context = zmq.Context()
-    opened = PreviewDesk(context, ADDRESS, None)
+    opened = PreviewReceiver(context, ADDRESS, None)
     yield opened
     opened.close()
     context.destroy(linger=0)
@@ -68,60 +68,60 @@ def until(true: Callable[[], object], turn: Callable[[], None]) -> None:
 
 
 def test_pictures_come_while_somebody_looks_and_only_then(
-    desk: PreviewDesk, camera: PreviewCamera, monkeypatch: pytest.MonkeyPatch
+    receiver: PreviewReceiver, camera: PreviewCamera, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(previews, "LOOKED_S", 0.4)
     arm = Arm()
 
     def turn() -> None:
-        camera.serve(desk.port, arm.glance)
+        camera.serve(receiver.port, arm.capture_live)
 
     began_s = time.monotonic()
     until(lambda: time.monotonic() > began_s + 1.0, turn)
     assert arm.glances == 0
-    until(lambda: desk.look("sim-1", "top").jpeg, turn)
-    first = desk.look("sim-1", "top").jpeg
+    until(lambda: receiver.look("sim-1", "top").jpeg, turn)
+    first = receiver.look("sim-1", "top").jpeg
     assert first[:2] == b"\xff\xd8"
-    until(lambda: desk.look("sim-1", "top").jpeg != first, turn)
+    until(lambda: receiver.look("sim-1", "top").jpeg != first, turn)
     assert arm.developed_in == {"preview"}
-    assert desk.look("sim-2", "top") == Preview()
+    assert receiver.look("sim-2", "top") == Preview()
     gone_s = time.monotonic()
     until(lambda: time.monotonic() > gone_s + 1.5, turn)
     seen, quiet_s = arm.glances, time.monotonic()
     until(lambda: time.monotonic() > quiet_s + 1.2, turn)
     assert arm.glances == seen
-    assert desk.look("sim-1", "top") == Preview()
+    assert receiver.look("sim-1", "top") == Preview()
 
 
-def test_a_robot_that_is_not_to_be_looked_at_says_why(desk: PreviewDesk, camera: PreviewCamera) -> None:
-    until(lambda: desk.look("sim-1", "top").why, lambda: camera.serve(desk.port, lambda: blind))
-    assert "gives no live pictures" in desk.look("sim-1", "top").why
+def test_a_robot_that_is_not_to_be_looked_at_says_why(receiver: PreviewReceiver, camera: PreviewCamera) -> None:
+    until(lambda: receiver.look("sim-1", "top").why, lambda: camera.serve(receiver.port, lambda: no_live_images))
+    assert "gives no live pictures" in receiver.look("sim-1", "top").why
 
-    def broken() -> Develop:
+    def broken() -> RenderImages:
         raise RobotProblem("The arm is away.")
 
-    until(lambda: desk.look("sim-1", "top").why == "The arm is away.", lambda: camera.serve(desk.port, broken))
+    until(lambda: receiver.look("sim-1", "top").why == "The arm is away.", lambda: camera.serve(receiver.port, broken))
 
 
 @pytest.mark.parametrize("name", ["sim-1", "sim-2"])
 def test_a_key_shows_only_its_own_station(tmp_path: Path, name: str) -> None:
     key_file = enroll(tmp_path, "sim-1")
     context = zmq.Context()
-    door = Doorkeeper(context, tmp_path)
-    desk = PreviewDesk(context, ADDRESS, door.guard)
+    authenticator = KeyAuthenticator(context, tmp_path)
+    receiver = PreviewReceiver(context, ADDRESS, authenticator.guard)
     keys = station_keys(key_file, server_keys(tmp_path).public.decode())
     camera, arm = PreviewCamera(name, ADDRESS, keys), Arm()
 
     def turn() -> None:
-        while door.socket.poll(0):
-            assert not door.answer()
-        camera.serve(desk.port, arm.glance)
-        desk.look(name, "top")
+        while authenticator.socket.poll(0):
+            assert not authenticator.answer()
+        camera.serve(receiver.port, arm.capture_live)
+        receiver.look(name, "top")
 
     try:
         until(lambda: arm.glances > 2, turn)
-        assert bool(desk.look(name, "top").jpeg) == (name == "sim-1")
+        assert bool(receiver.look(name, "top").jpeg) == (name == "sim-1")
     finally:
         camera.close()
-        desk.close()
+        receiver.close()
         context.destroy(linger=0)

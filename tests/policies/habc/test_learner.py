@@ -18,7 +18,7 @@ import torch
 from enpire.campaign.recipe import read_recipe
 from enpire.errors import FileProblem, LearningProblem
 from enpire.files import find, parse
-from enpire.interfaces import Foresees, ImprovementJob
+from enpire.interfaces import ImprovementJob, PredictsSuccess
 from enpire.store.arrays import unpack
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, EarlyStop, Observation
 from policies import flow_policy, foresight
@@ -308,7 +308,7 @@ def test_the_version_says_how_likely_success_is_and_acts_as_its_actor_alone(
     job = fresh_job()
     run(job)
     foreseeing, alone = foresight.load(job.output), flow_policy.load(job.output)
-    assert isinstance(foreseeing, Foresees)
+    assert isinstance(foreseeing, PredictsSuccess)
     lanes = np.arange(5)
     state = np.random.default_rng(1).uniform(-1, 1, (5, 3)).astype(np.float32)
     seen = Observation(stamp_ns=0, state=state)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from enpire.fleet.processes import LocalStations, start_station
+from enpire.fleet.station_processes import StationProcesses, start_station
 from enpire.verifiers import VerifierPlan
 from tests.enpire.fleet.bench import WAIT_S, Bench
 from tests.enpire.fleet.point_task import environment, point_order, point_station
@@ -25,7 +25,7 @@ def test_two_stations_start_work_and_stop_together(bench: Bench, tmp_path: Path)
     policy_id = bench.policy("p")
     said: list[str] = []
     files = [point_station(tmp_path, name) for name in ("alpha", "beta")]
-    local = LocalStations(files, bench.bind, tmp_path / "logs", said.append)
+    local = StationProcesses(files, bench.bind, tmp_path / "logs", said.append)
     try:
         local.start()
         bench.join(2)
@@ -49,7 +49,7 @@ def test_two_stations_start_work_and_stop_together(bench: Bench, tmp_path: Path)
 
 def test_a_station_that_died_is_started_again_and_it_is_said(bench: Bench, tmp_path: Path) -> None:
     said: list[str] = []
-    local = LocalStations([point_station(tmp_path)], bench.bind, tmp_path / "logs", said.append)
+    local = StationProcesses([point_station(tmp_path)], bench.bind, tmp_path / "logs", said.append)
     try:
         local.start()
         bench.join()

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from enpire.processes.processes import Running, Standing, end_process, one_core, start_python
+from enpire.processes.child_process import (
+    ChildProcess,
+    ProcessLimits,
+    end_process,
+    single_core_environment,
+    start_python,
+)
 from enpire.station.station_file import StationFile, write_station
 from enpire.verifiers import keys_of
 
@@ -25,13 +31,13 @@ _EXPENDABLE = 300
 @dataclass(slots=True)
 class _Berth:
     file: StationFile
-    process: Running
+    process: ChildProcess
     started_s: float
     back_off_s: float = _FIRST_BACK_OFF_S
     restart_at_s: float = 0.0
 
 
-class LocalStations:
+class StationProcesses:
     """Station processes under one roof; none outlives this process, even when it is killed.
 
     Args:
@@ -98,7 +104,7 @@ class LocalStations:
                 end_process(process, 0.0)
         self._running.clear()
 
-    def _launch(self, file: StationFile) -> Running:
+    def _launch(self, file: StationFile) -> ChildProcess:
         return start_station(file, self._address, self._logs)
 
 
@@ -108,6 +114,6 @@ def start_station(file: StationFile, address: str, logs: Path) -> subprocess.Pop
     write_station(file, path)
     arguments = [str(path), "--connect", address, "--die-with-parent"]
     # A fast simulation takes all the time there is: it gives way to the learner and to the loop on the same cores.
-    standing = Standing(nice=10 if file.pace == "fast" else 0, expendable=_EXPENDABLE)
-    surroundings = one_core(*keys_of(file.verifiers))
+    standing = ProcessLimits(nice=10 if file.pace == "fast" else 0, oom_score=_EXPENDABLE)
+    surroundings = single_core_environment(*keys_of(file.verifiers))
     return start_python("enpire.station.station", arguments, logs / f"{file.name}.log", standing, surroundings)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from enpire.processes.credentials import without_credentials
-from enpire.processes.sandbox import Room, bubblewrap, inside
+from enpire.processes.sandbox import Sandbox, bubblewrap, inside
 from enpire.store import durable
 
 _PR_SET_PDEATHSIG = 1
@@ -23,7 +23,7 @@ _EXPENDABLE = '{ echo "$0" > /proc/self/oom_score_adj; } 2> /dev/null; exec "$@"
 """Says so before it becomes the command; nothing where the system has no such file."""
 
 
-class Running(Protocol):
+class ChildProcess(Protocol):
     """A process that was started, here (`subprocess.Popen`) or on another machine."""
 
     pid: int
@@ -54,7 +54,7 @@ def die_with_parent(sent: int = signal.SIGTERM) -> None:
         os.kill(os.getpid(), sent)
 
 
-def end_last() -> int:
+def resist_oom_kill() -> int:
     """Ask Linux to end every other process first when memory runs out, as far as this user may ask; the score then."""
     score = Path("/proc/self/oom_score_adj")
     for wanted in (_LAST, 0):
@@ -66,21 +66,21 @@ def end_last() -> int:
     return 0
 
 
-def one_core(*own: str, **more: str) -> Mapping[str, str]:
+def single_core_environment(*own: str, **more: str) -> Mapping[str, str]:
     """The environment of a child that must not spread over cores that others use, with no credentials but its `own`."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return {**without_credentials(os.environ, own), **threads, **more}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ProcessLimits:
     """How much a child process may, beside others."""
 
     nice: int = 0
     """Added to its niceness."""
-    expendable: int = 0
+    oom_score: int = 0
     """Its `oom_score_adj`, 0 to 1000: when memory runs out, Linux kills the highest first."""
-    room: Room | None = None
+    room: Sandbox | None = None
     """Where bubblewrap can make rooms, it runs in this one."""
 
 
@@ -88,7 +88,7 @@ def start_python(
     module: str,
     arguments: list[str],
     log: Path,
-    standing: Standing = Standing(),
+    standing: ProcessLimits = ProcessLimits(),
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start `python -m module arguments` in the background, its output appended to `log`.
@@ -97,14 +97,14 @@ def start_python(
     """
     durable.make_folder(log.parent)
     command = [sys.executable, "-m", module, *arguments]
-    around = {**(environment or one_core()), _PARENT: str(os.getpid())}
+    around = {**(environment or single_core_environment()), _PARENT: str(os.getpid())}
     if standing.room is not None and bubblewrap():
         command = inside(standing.room, command)
         del around[_PARENT]  # which is another one inside
     if standing.nice:
         command = ["nice", "-n", str(standing.nice), *command]
-    if standing.expendable:
-        command = ["sh", "-c", _EXPENDABLE, str(standing.expendable), *command]
+    if standing.oom_score:
+        command = ["sh", "-c", _EXPENDABLE, str(standing.oom_score), *command]
     try:
         output = log.open("ab")
     except OSError as error:
@@ -115,7 +115,7 @@ def start_python(
         )
 
 
-def end_process(process: Running, patience_s: float = 1.0) -> None:
+def end_process(process: ChildProcess, patience_s: float = 1.0) -> None:
     """SIGTERM, and SIGKILL after `patience_s`; returns when it has ended."""
     if process.poll() is None:
         process.terminate()

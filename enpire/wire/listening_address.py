@@ -8,7 +8,7 @@ from enpire.wire.curve_keys import EncryptedBind, enroll, server_keys
 from enpire.wire.zmq_link import stays_here
 
 
-def door(bind: str, keys: Path) -> str | EncryptedBind:
+def listening_address(bind: str, keys: Path) -> str | EncryptedBind:
     """Plain on the loopback; an address that leaves this machine is encrypted, and only enrolled keys come in.
 
     Args:
@@ -18,7 +18,7 @@ def door(bind: str, keys: Path) -> str | EncryptedBind:
     return bind if stays_here(bind) else EncryptedBind(address=bind, keys=keys)
 
 
-def own_key(address: str, keys: Path, station: str) -> tuple[Path | None, str]:
+def station_key(address: str, keys: Path, station: str) -> tuple[Path | None, str]:
     """(key file, server key) of a station that the campaign starts itself; nothing where the address is plain."""
     if stays_here(address):
         return None, ""
@@ -26,6 +26,6 @@ def own_key(address: str, keys: Path, station: str) -> tuple[Path | None, str]:
     return key_file if key_file.is_file() else enroll(keys, station), server_keys(keys).public.decode("ascii")
 
 
-def from_here(address: str) -> str:
+def local_address(address: str) -> str:
     """The address at which a process of this machine reaches an orchestrator that listens everywhere."""
     return address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")

@@ -23,7 +23,7 @@ def _helper() -> Executor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Computer:
+class HostServices:
     """A clock, sockets, and a helper beside the control loop."""
 
     clock: Callable[[], float] = time.monotonic
@@ -34,5 +34,5 @@ class Computer:
     """Makes a thread for what takes long: loading policies, reading and writing pictures."""
 
 
-HERE = Computer()
+THIS_HOST = HostServices()
 """This machine."""

@@ -18,7 +18,7 @@ from enpire.gate.gate import DISK_FULL
 from enpire.interfaces import Policy, Sees
 from enpire.store.pictures import PicturesWriter, Seen
 from enpire.types import IntArray, Observation, OutcomeKind
-from enpire.wire.computer import HERE
+from enpire.wire.host_services import THIS_HOST
 from enpire.wire.messages import Parcel
 
 MOST_WAITING = 256 * 2**20
@@ -29,7 +29,7 @@ End = tuple[OutcomeKind, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilmRule:
+class RecordingRule:
     """What a station records."""
 
     cameras: Cameras = ()
@@ -50,7 +50,7 @@ class FilmRule:
             )
 
 
-class _Film:
+class _ImageFile:
     """The pictures of one episode, written by the worker."""
 
     def __init__(self, path: Path, worker: Executor) -> None:
@@ -98,7 +98,7 @@ class _Film:
             self._writer.discard()
 
 
-class Filming:
+class CameraRecorder:
     """The films of a station's lanes.
 
     Args:
@@ -108,14 +108,14 @@ class Filming:
     """
 
     def __init__(
-        self, rule: FilmRule | None = None, place: Callable[[str], Path] = Path,
-        worker: Callable[[], Executor] = HERE.helper,
+        self, rule: RecordingRule | None = None, place: Callable[[str], Path] = Path,
+        worker: Callable[[], Executor] = THIS_HOST.helper,
     ) -> None:  # fmt: skip
-        self._rule, self._place, self._new_worker = rule or FilmRule(), place, worker
+        self._rule, self._place, self._new_worker = rule or RecordingRule(), place, worker
         self._worker: Executor | None = None
         self._look: Callable[[int], Seen] = lambda _: {}
         self._wanted: dict[int, tuple[str, Cameras]] = {}
-        self._films: dict[int, _Film] = {}
+        self._files: dict[int, _ImageFile] = {}
         self._now: dict[int, Seen] = {}
         self._waiting: deque[tuple[Future[None], int]] = deque()
         self._developing: dict[str, Future[str]] = {}
@@ -154,7 +154,7 @@ class Filming:
     def end(self, lane: int, ticks: int) -> None:
         """The episode of this lane ended with so many commands in its record; of one without, nothing is kept."""
         order_id, _ = self._wanted.pop(lane, ("", ()))
-        film = self._films.pop(lane, None)
+        film = self._files.pop(lane, None)
         self._now.pop(lane, None)
         if film is None:
             return
@@ -185,7 +185,7 @@ class Filming:
 
     def close(self) -> None:
         """End the worker when all that was handed over is written. What did not end is discarded."""
-        for film in self._films.values():
+        for film in self._files.values():
             film.discard()
         if self._worker is not None:
             self._worker.shutdown(wait=True)
@@ -197,10 +197,10 @@ class Filming:
         missing = [name for name in wanted if name not in shown]
         if missing or not wanted:
             return _lost(f"camera {missing[0]} gave none" if missing else "no camera gave any")
-        film = self._films.get(lane)
+        film = self._files.get(lane)
         if film is None:
             self._worker = self._worker or self._new_worker()
-            film = self._films[lane] = _Film(self._place(order_id), self._worker)
+            film = self._files[lane] = _ImageFile(self._place(order_id), self._worker)
         if film.failed is not None:
             return _end(film.failed)
         if film.latest is not None and film.latest[0] < tick:

@@ -13,12 +13,12 @@ import pytest
 
 from enpire.errors import FileProblem, StorageFull, UsageError
 from enpire.gate.gate import DISK_FULL
+from enpire.station.camera_recorder import MOST_WAITING, CameraRecorder, RecordingRule
 from enpire.station.chunks import LoadedPolicy
-from enpire.station.filming import MOST_WAITING, Filming, FilmRule
 from enpire.station.lanes import Lanes
 from enpire.station.outbox import Outbox
 from enpire.station.overlap import OverlappedChunks
-from enpire.station.robot_session import RobotKeeper
+from enpire.station.robot_session import RobotSession
 from enpire.station.spool import Spool
 from enpire.store import arrays
 from enpire.store.pictures import Pictures
@@ -27,7 +27,7 @@ from enpire.wire.messages import Parcel
 from tests.enpire.fleet.point_task import PointPolicy, PointRig, PointTask, point_station
 from tests.enpire.station.test_lanes import ORDERS, loaded, run_all
 
-ALL = FilmRule(cameras="all")
+ALL = RecordingRule(cameras="all")
 
 
 class Shooting(PointRig):
@@ -96,10 +96,10 @@ class Held(Executor):
 class Bench:
     """Lanes with a filming, and the outbox of a station behind them."""
 
-    def __init__(self, folder: Path, rig: PointRig, rule: FilmRule, worker: Executor | None = None) -> None:
+    def __init__(self, folder: Path, rig: PointRig, rule: RecordingRule, worker: Executor | None = None) -> None:
         self.spool = Spool(folder / "spool", 0)
         given = {"worker": lambda: worker} if worker is not None else {}
-        self.filming = Filming(rule, self.spool.pictures, **given)  # pyright: ignore[reportArgumentType]
+        self.filming = CameraRecorder(rule, self.spool.pictures, **given)  # pyright: ignore[reportArgumentType]
         self.lanes = Lanes(PointTask(), rig, filming=self.filming)
         self.outbox = Outbox(self.spool, time.monotonic, print, self.filming, rig.lanes)
 
@@ -133,7 +133,7 @@ def test_every_command_has_its_pictures_and_they_are_those_that_the_policy_saw(t
 
 def test_a_simulation_is_looked_at_once_a_period(tmp_path: Path) -> None:
     rig, policy = Drawn(PointTask.spec, 1), Looking()
-    bench = Bench(tmp_path, rig, FilmRule(cameras=("top",), waits=True))
+    bench = Bench(tmp_path, rig, RecordingRule(cameras=("top",), waits=True))
     [parcel] = bench.run(loaded(policy))
     assert rig.looks == parcel.episode.ticks + 1
     first = bench.pictures(parcel).picture("top", 0)
@@ -146,14 +146,14 @@ def test_a_simulation_is_looked_at_once_a_period(tmp_path: Path) -> None:
 def test_what_a_policy_looks_at_is_kept_where_nothing_can_run_again(
     tmp_path: Path, *, looks: bool, looked_at: bool, recorded: bool
 ) -> None:
-    bench = Bench(tmp_path, Shooting(PointTask.spec, 2), FilmRule(looked_at=looked_at))
+    bench = Bench(tmp_path, Shooting(PointTask.spec, 2), RecordingRule(looked_at=looked_at))
     for parcel in bench.run(loaded(Looking() if looks else PointPolicy()), 4):
         assert bool(parcel.episode.pictures_sha256) == recorded
         assert bench.spool.pictures(parcel.episode.order.order_id).is_file() == recorded
 
 
 def test_only_the_cameras_that_are_named(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, Shooting(PointTask.spec, 3), FilmRule(cameras=("wrist",)))
+    bench = Bench(tmp_path, Shooting(PointTask.spec, 3), RecordingRule(cameras=("wrist",)))
     found = bench.run(loaded(), 6)
     assert len(found) == 6
     for parcel in found:
@@ -163,9 +163,9 @@ def test_only_the_cameras_that_are_named(tmp_path: Path) -> None:
 
 def test_a_station_that_cannot_record_what_it_shall_does_not_begin(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="shall record 'wrist', but its robot gives pictures of top;"):
-        FilmRule(cameras=("wrist",)).check(("top",))
+        RecordingRule(cameras=("wrist",)).check(("top",))
     with pytest.raises(UsageError, match="shall record 'all', but its robot gives pictures of no camera;"):
-        RobotKeeper(point_station(tmp_path, record="all"), PointTask(), print)
+        RobotSession(point_station(tmp_path, record="all"), PointTask(), print)
 
 
 def test_while_a_policy_thinks_beside_the_motion(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_while_a_policy_thinks_beside_the_motion(tmp_path: Path) -> None:
 
 
 def test_a_camera_that_gives_nothing_ends_the_episode(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, Shooting(PointTask.spec, 1), FilmRule(cameras=("front", "side")))
+    bench = Bench(tmp_path, Shooting(PointTask.spec, 1), RecordingRule(cameras=("front", "side")))
     [parcel] = bench.run(loaded())
     assert (parcel.episode.outcome, parcel.episode.cause) == (
         "invalid", "its pictures cannot be kept: camera side gave none"
