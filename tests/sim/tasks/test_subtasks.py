@@ -10,7 +10,7 @@ import pytest
 
 from enpire import plugins
 from enpire.interfaces import MarksSubtasks, Task
-from enpire.queries.metrics import retries
+from enpire.station.recording import retry_ticks
 from enpire.types import FloatArray, MaskArray
 from enpire.verifiers import VerifierPlan, judged_by
 from sim.rollouts import roll_out
@@ -71,7 +71,7 @@ def test_who_lets_go_of_the_t_tries_again_and_a_careful_pin_does_not() -> None:
         rig = task.rig(8, 3)
         tried = roll_out(task, rig, task.clean_expert(), [task.start("train", index, b"") for index in range(8)])
         assert all(item.verdict.kind == "success" for item in tried)
-        counts[task.spec.name] = [len(retries(task.subtask_marks(item.arrays.state))) for item in tried]
+        counts[task.spec.name] = [len(retry_ticks(task.subtask_marks(item.arrays.state))) for item in tried]
         rig.close()
     assert sum(counts["push_t"]) > 0
     assert max(counts["push_t"]) < 8

@@ -10,7 +10,7 @@ import pytest
 
 from enpire.errors import UsageError
 from enpire.interfaces import Evidence, MarksSubtasks, Policy
-from enpire.queries.metrics import retries
+from enpire.station.recording import retry_ticks
 from enpire.types import FloatArray, ImageArray, IntArray, Observation, Start
 from sim import cameras
 from sim.bimanual.kinematics import quaternion_of
@@ -91,7 +91,7 @@ def test_subtasks_are_marked_in_their_order(ziptie: ZiptieCutting, shown: list[G
         first = [int(np.argmax(marks[:, number])) for number in range(3)]
         assert marks.any(axis=0).all()
         assert 0 < first[0] < first[1] < first[2]
-        assert retries(marks) == ()
+        assert retry_ticks(marks) == ()
 
 
 def test_blades_that_close_beside_the_tail_sever_nothing_and_the_expert_tries_again(ziptie: ZiptieCutting) -> None:
@@ -109,7 +109,7 @@ def test_lost_alignment_counts_as_a_retry(ziptie: ZiptieCutting, shown: list[Gra
     marks = ziptie.subtask_marks(shown[0].arrays.state)
     cut = int(np.argmax(marks[:, 2]))
     again = np.concatenate([marks[:cut], np.zeros((12, 3), np.bool_), marks[cut - 20 :]])
-    assert len(retries(again)) == 1
+    assert len(retry_ticks(again)) == 1
 
 
 @PICTURES
