@@ -37,7 +37,7 @@ from benchmarks.rollouts import keep
 from benchmarks.supervised import SupervisedLoop
 from enpire.campaign.recipe import Recipe
 from enpire.errors import LearningProblem, UsageError
-from enpire.interfaces import PredictsSuccess, ImprovementJob, Learner, Policy, Task
+from enpire.interfaces import ImprovementJob, Learner, Policy, PredictsSuccess, Task
 from enpire.offline.rollouts import Rollout
 from enpire.plugins import load
 from enpire.store.episodes import FolderStore

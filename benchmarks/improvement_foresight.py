@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from enpire.interfaces import PredictsSuccess, Policy, Rig, Task
+from enpire.interfaces import Policy, PredictsSuccess, Rig, Task
 from enpire.offline.rollouts import RolloutLoop, RunningRollout
 from enpire.station.chunks import LoadedPolicy
 from enpire.types import SOURCE_POLICY, Observation, Order, Start
