@@ -1,41 +1,51 @@
-"""Reads the fields of a decoded message one by one and says which is missing or wrong."""
+"""Reads the fields of decoded content one by one; an error names the field that is missing or wrong."""
 
 from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Self, cast
 
-from enpire.errors import TransportProblem
+from enpire.errors import EnpireError, TransportProblem
 
 WHOLE_MAX = 2**63 - 1
 LIST_MAX = 4096
 
 
 class Fields:
-    """A mapping from outside, read field by field; every refusal is a TransportProblem that names the field."""
+    """A mapping from outside, read field by field; every refusal is a `problem` that names the field."""
 
-    def __init__(self, content: object, where: str) -> None:
+    __slots__ = ("_content", "_problem", "_where")
+
+    def __init__(self, content: object, where: str, problem: type[EnpireError] = TransportProblem) -> None:
         if not isinstance(content, dict):
-            raise TransportProblem(f"{where} must be a mapping of fields, not {type(content).__name__}.")
+            raise problem(f"{where} must be a mapping of fields, not {type(content).__name__}.")
         self._content = cast("Mapping[object, object]", content)
         self._where = where
+        self._problem = problem
 
     def __contains__(self, name: str) -> bool:
         return name in self._content
 
+    def only(self, names: frozenset[str]) -> Self:
+        """Refuse any other field than these; returns the fields."""
+        if unknown := self._content.keys() - names:
+            shown = ", ".join(sorted(reprlib.repr(name) for name in unknown))
+            raise self._problem(f"{self._where} has the unknown field {shown}; known are: {', '.join(sorted(names))}.")
+        return self
+
     def get(self, name: str) -> object:
         """The raw value; missing is a refusal."""
         if name not in self._content:
-            raise TransportProblem(f"{self._where} lacks the field {name!r}.")
+            raise self._problem(f"{self._where} lacks the field {name!r}.")
         return self._content[name]
 
-    def refuse(self, name: str, wanted: str) -> TransportProblem:
+    def refuse(self, name: str, wanted: str) -> EnpireError:
         """The error that says that a field is not what it must be."""
         value = self._content.get(name)
         shown = repr(value[:40]) if isinstance(value, str | bytes) else reprlib.repr(value)
         shown = shown if len(shown) <= 40 else shown[:37] + "..."
-        return TransportProblem(f"{self._where}, field {name!r}, must be {wanted}, not {shown}.")
+        return self._problem(f"{self._where}, field {name!r}, must be {wanted}, not {shown}.")
 
     def text(self, name: str, longest: int = 4096) -> str:
         """Text of at most `longest` characters."""
@@ -96,23 +106,32 @@ class Fields:
 
     def identifiers(self, name: str, most: int = LIST_MAX) -> tuple[str, ...]:
         """A list of identifiers."""
-        inner = [Fields({name: item}, self._where).identifier(name) for item in self.items(name, most)]
-        return tuple(inner)
+        return tuple(self._alone(name, item).identifier(name) for item in self.items(name, most))
 
-    def numbers(self, name: str) -> tuple[float, ...]:
-        """A list of finite numbers."""
-        return tuple(Fields({name: item}, self._where).number(name) for item in self.items(name))
+    def numbers(self, name: str, missing: float | None = None) -> tuple[float, ...]:
+        """A list of finite numbers; where `missing` is given, it stands for a null."""
+        found: list[float] = []
+        for item in self.items(name):
+            if item is None and missing is not None:
+                found.append(missing)
+            else:
+                found.append(self._alone(name, item).number(name))
+        return tuple(found)
 
     def wholes(self, name: str) -> tuple[int, ...]:
         """A list of whole numbers ≥ 0."""
-        return tuple(Fields({name: item}, self._where).whole(name) for item in self.items(name))
+        return tuple(self._alone(name, item).whole(name) for item in self.items(name))
+
+    def _alone(self, name: str, item: object) -> Fields:
+        """One item of a list as the field of that name."""
+        return Fields({name: item}, self._where, self._problem)
 
     def texts_by_name(self, name: str) -> Mapping[str, str]:
         """At most 16 short texts by name."""
         items = self.mapping(name)
         if len(items) > 16 or any(len(key) > 64 for key in items):
             raise self.refuse(name, "at most 16 texts with names of at most 64 characters")
-        return {key: Fields({key: value}, self._where).text(key, 512) for key, value in items.items()}
+        return {key: self._alone(key, value).text(key, 512) for key, value in items.items()}
 
     def items(self, name: str, most: int = LIST_MAX) -> Sequence[object]:
         """A list of at most `most` of anything."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ type MaskArray = npt.NDArray[np.bool_]
 type ImageArray = npt.NDArray[np.uint8]
 """(height, width, 3), RGB, row 0 on top."""
 
+type Json = bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None
+"""What JSON can say."""
 Split = Literal["train", "holdout", "confirm"]
 Purpose = Literal["demonstrate", "collect", "base", "gate", "confirm"]
 """Why a robot moves: teacher's demonstrations, data for the learner, the base policy's success rate, a gate's trial,
@@ -213,6 +215,27 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OrderResult:
+    """How one order ended, as the ledger keeps it: an `Episode` under its order's id. Fields as there."""
+
+    order_id: str
+    outcome: OutcomeKind
+    cause: str
+    confidence: float
+    ran_policy_id: str
+    ticks: int
+    began_s: float
+    ended_s: float
+    achieved_start: tuple[float, ...] = ()
+    reset_attempts: int = 0
+    clipped: int = 0
+    attempts: tuple[int, ...] = ()
+    hopeless_at: int = -1
+    sha256: str = ""
+    pictures_sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyVersion:
     """Weights with their lineage. `policy_id` is the sha256 of the files."""
 
@@ -276,6 +299,14 @@ class Hypothesis:
     author: str
     lane: str
     parents: tuple[str, ...] = ()
+
+
+def without_record(episode: Episode, why: str) -> Episode:
+    """The end of an order whose record cannot be had: invalid, because what was judged cannot be looked at."""
+    return replace(
+        episode, outcome="invalid", cause=why[:1000], confidence=0.0, achieved_start=(), attempts=(), sha256="",
+        pictures_sha256="",
+    )  # fmt: skip
 
 
 def never_began(outcome: OutcomeKind, cause: str) -> bool:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from enpire.store import durable
+from enpire.types import without_record
 from enpire.wire.arrivals import Announced, Delivered, Refused
-from enpire.wire.codec import without_record
 from enpire.wire.messages import LARGEST_PICTURES, PicturesPart, WantPictures
 
 LEAST, MOST = 2**14, 2**20

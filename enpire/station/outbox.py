@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enpire.errors import StorageFull, TransportProblem
 from enpire.station.camera_recorder import CameraRecorder
 from enpire.station.spool import Spool
-from enpire.types import Episode, Order
-from enpire.wire.codec import without_record
+from enpire.types import Episode, Order, without_record
 from enpire.wire.messages import Parcel
 
 _SPACE_AGAIN_S = 2.0

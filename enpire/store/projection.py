@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import cast
 
+from enpire.codec import read_result
 from enpire.errors import FileProblem, LedgerProblem
 from enpire.store import records, rows
 from enpire.store.connection import run, scratch
@@ -119,8 +120,7 @@ def _end(db: sqlite3.Connection, seq: int, body: Mapping[str, object]) -> None:
         row = _row(db, said, body, "end")
         if row.episode is not None:
             raise LedgerProblem(f"Order {row.order.order_id} cannot end: it ended before, as {row.episode.outcome}.")
-        episode = records.episode_from(said, row.order)
-        run(db, _END, (*rows.end_values(episode, seq), row.order.order_id))
+        run(db, _END, (*rows.end_values(read_result(said, FileProblem), seq), row.order.order_id))
 
 
 def _find(db: sqlite3.Connection, seq: int, body: Mapping[str, object]) -> None:
@@ -129,7 +129,7 @@ def _find(db: sqlite3.Connection, seq: int, body: Mapping[str, object]) -> None:
         if row.episode is None or row.ended_seq is None or row.episode.outcome != "unknown":
             how = f"it ended as {row.episode.outcome}" if row.episode else "it has not ended"
             raise LedgerProblem(f"Order {row.order.order_id} cannot be found: {how}, and only unknown ones are sought.")
-        episode = records.episode_from(said, row.order)
+        episode = read_result(said, FileProblem)
         if episode.outcome == "unknown":
             raise LedgerProblem(f"Order {row.order.order_id} cannot be found as unknown: that is what it was.")
         run(db, _FIND, (*rows.end_values(episode, row.ended_seq), seq, row.order.order_id))

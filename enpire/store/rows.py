@@ -6,8 +6,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from enpire.store import records
-from enpire.types import Episode, Order, OutcomeKind
+from enpire.codec import early_stop_fields, episode_of, read_order, read_result, result_fields, start_fields
+from enpire.errors import FileProblem
+from enpire.types import Episode, Order, OrderResult, OutcomeKind
 
 ORDER_COLUMNS: tuple[str, ...] = (
     "order_id", "campaign_id", "station", "task", "policy_id", "purpose", "round", "gate_id", "pair", "side", "split",
@@ -41,21 +42,21 @@ class OrderRow:
 
 def order_values(order: Order, issued_seq: int) -> tuple[Value, ...]:
     """The values of ORDER_COLUMNS."""
-    start = json.dumps(records.start_body(order.start), sort_keys=True)
+    start = json.dumps(start_fields(order.start), sort_keys=True)
     return (
         order.order_id, order.campaign_id, order.station, order.task, order.policy_id, order.purpose, order.round,
         order.gate_id, order.pair, order.side, order.start.split, order.start.index, start, order.lease,
-        int(order.supervised), json.dumps(records.early_stop_body(order.early_stop)), issued_seq,
+        int(order.supervised), json.dumps(early_stop_fields(order.early_stop)), issued_seq,
     )  # fmt: skip
 
 
-def end_values(episode: Episode, ended_seq: int) -> tuple[Value, ...]:
+def end_values(result: OrderResult, ended_seq: int) -> tuple[Value, ...]:
     """The values of END_COLUMNS."""
-    body = records.episode_body(episode)
+    fields = result_fields(result)
     return (
-        ended_seq, episode.outcome, episode.cause, episode.confidence, episode.ticks, episode.ran_policy_id,
-        episode.began_s, episode.ended_s, json.dumps(body["achieved_start"]), episode.reset_attempts, episode.clipped,
-        json.dumps(body["attempts"]), episode.hopeless_at, episode.sha256, episode.pictures_sha256,
+        ended_seq, result.outcome, result.cause, result.confidence, result.ticks, result.ran_policy_id,
+        result.began_s, result.ended_s, json.dumps(fields["achieved_start"]), result.reset_attempts, result.clipped,
+        json.dumps(fields["attempts"]), result.hopeless_at, result.sha256, result.pictures_sha256,
     )  # fmt: skip
 
 
@@ -65,14 +66,14 @@ def read(values: Sequence[object]) -> OrderRow:
     shared = {name: cell[name] for name in ORDER_COLUMNS if name in Order.__dataclass_fields__}
     start = json.loads(str(cell["start_json"]))
     shared |= {"supervised": bool(cell["supervised"]), "early_stop": json.loads(str(cell["early_stop_json"]))}
-    order = records.order_from(shared | {"start": start})
+    order = read_order(shared | {"start": start}, FileProblem)
     episode = None
     if cell["ended_seq"] is not None:
-        ended = {name: cell[name] for name in END_COLUMNS if name in Episode.__dataclass_fields__}
+        ended = {name: cell[name] for name in END_COLUMNS if name in OrderResult.__dataclass_fields__}
         ended["order_id"] = order.order_id
         ended["achieved_start"] = json.loads(str(cell["achieved_start_json"]))
         ended["attempts"] = json.loads(str(cell["attempts_json"]))
-        episode = records.episode_from(ended, order)
+        episode = episode_of(read_result(ended, FileProblem), order)
     return OrderRow(
         order=order,
         episode=episode,

@@ -15,11 +15,11 @@ from typing import Literal, cast
 
 import msgpack  # pyright: ignore[reportMissingTypeStubs]
 
+from enpire.codec import episode_fields, order_fields, read_episode, read_order
 from enpire.errors import TransportProblem
 from enpire.fields import Fields
 from enpire.types import PHASES, Episode, Order, Phase
 from enpire.wire.arrivals import MOST_LANES, Heartbeat
-from enpire.wire.codec import episode_fields, order_fields, read_episode, read_order
 
 SCHEMA = 1
 LARGEST = 16 * 2**20

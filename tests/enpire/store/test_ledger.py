@@ -118,7 +118,7 @@ def test_a_body_that_is_no_order_is_refused(ledger: SqliteLedger) -> None:
     kind, body = issued(an_order())
     short = records.order_body(an_order())
     del short["lease"]
-    with pytest.raises(LedgerProblem, match=r"cannot be recorded: A recorded order lacks \['lease'\]"):
+    with pytest.raises(LedgerProblem, match=r"cannot be recorded: An order lacks the field 'lease'"):
         ledger.append([(kind, body | {"orders": [short]})])
     with pytest.raises(LedgerProblem, match="list of orders"):
         ledger.append([(kind, {"campaign_id": "c1"})])
