@@ -29,9 +29,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from benchmarks.improvement_foresight import Foreseen, Looks
 from benchmarks.improvement_plans import ARMS, QUICK, Plan
 from benchmarks.improvement_table import Judged, curve, table
+from benchmarks.improvement_viability import Foreseen, Looks
 from benchmarks.machine import commit, describe
 from benchmarks.rollouts import keep
 from benchmarks.supervised import SupervisedLoop

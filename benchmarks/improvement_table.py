@@ -8,7 +8,7 @@ from html import escape
 
 import numpy as np
 
-from benchmarks.improvement_foresight import Foreseen, claims
+from benchmarks.improvement_viability import Foreseen, claims
 from enpire.gate.intervals import wilson
 
 

@@ -42,8 +42,8 @@ from enpire.interfaces import ImprovementJob, Progress
 from enpire.types import SOURCE_EXPERT, SOURCE_POLICY
 from policies.clone import course_of, prepare, pupil_of
 from policies.flow_training import Extra, Lesson, train_actor
+from policies.habc.critic_outputs import write_opinions
 from policies.habc.learner import WeightTable, critic_training, gather, judged
-from policies.habc.opinions import write_opinions
 from policies.habc.settings import HabcSettings
 from policies.habc.train import head_start
 from policies.habc.weights import WeightRule

@@ -38,7 +38,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
     "policies": {
         "flow": "policies.flow_policy:load",
-        "foreseeing": "policies.foresight:load",
+        "foreseeing": "policies.viability_policy:load",
         "scripted": "policies.scripted:load",
         "best_of_n": "policies.best_of_n:load",
         "program": "policies.program:load",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from enpire.types import FloatArray, IntArray, MaskArray
-from policies.descent import Descent, TensorTable
+from policies.optimizer import Descent, TensorTable
 
 LOOK_STEPS = 50
 """Gradient steps between two looks."""

@@ -13,14 +13,14 @@ import torch
 from enpire.errors import LearningProblem
 from enpire.types import FloatArray, IntArray, MaskArray
 from policies.bounds import above_zero, at_least
-from policies.descent import Descent, Schedule, TensorTable, read_checkpoint, write_checkpoint
+from policies.device import DeviceName, Precision, Workplace
 from policies.early_stop import EarlyStop, held_out, rows_to_look_at
 from policies.flow_network import FlowBatch, FlowNetwork, flow_losses, weighted_loss
 from policies.flow_policy import FlowShape, FlowVersion
 from policies.habc.segments import Windows
 from policies.habc.weights import normalised
 from policies.normalise import Scale, fourier
-from policies.workplace import DeviceName, Precision, Workplace
+from policies.optimizer import Descent, Schedule, TensorTable, read_checkpoint, write_checkpoint
 
 CHECKPOINT_STEPS = 250
 REPORT_STEPS = 50

@@ -20,9 +20,7 @@ from enpire.interfaces import ImprovementJob, Progress
 from enpire.store import durable
 from enpire.types import FloatArray, IntArray
 from policies import lerobot_files, lerobot_policy
-from policies.album import Album
 from policies.clone import prepare
-from policies.descent import Descent, TensorTable, read_checkpoint, write_checkpoint
 from policies.early_stop import EarlyStop, held_out, rows_to_look_at
 from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS, Course, finite_loss
 from policies.habc.learner import Material, WeightTable, critic_training, gather, judged
@@ -30,11 +28,13 @@ from policies.habc.segments import Windows
 from policies.habc.settings import HabcSettings
 from policies.habc.train import head_start
 from policies.habc.weights import normalised
+from policies.image_windows import Album
 from policies.lerobot_base import LerobotShape, new_parts, shape_of
 from policies.lerobot_files import Parts
 from policies.lerobot_history import History, look_back
 from policies.lerobot_losses import has_row_losses, mean_loss, row_losses
 from policies.normalise import Scale
+from policies.optimizer import Descent, TensorTable, read_checkpoint, write_checkpoint
 from policies.training_data import read_episodes, stacked_actions, stacked_states
 
 

@@ -25,10 +25,10 @@ from enpire.types import FloatArray
 from policies import lerobot_files, lerobot_policy
 from policies.bounds import above_zero, at_least
 from policies.clone import job_digest, prepare
-from policies.descent import TensorTable, read_checkpoint, write_checkpoint
 from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS
 from policies.lerobot_base import ACTION, STATE
 from policies.lerobot_files import About, Parts, missing_extra
+from policies.optimizer import TensorTable, read_checkpoint, write_checkpoint
 from policies.replay import Replay, replay_of
 from policies.training_data import read_episodes
 

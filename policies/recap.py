@@ -21,12 +21,12 @@ from enpire.interfaces import ImprovementJob, Progress
 from enpire.types import FloatArray
 from policies.bounds import above_zero, at_least
 from policies.clone import RoundSettings, course_of, cut_of, draw_chances, prepare, pupil_of, write_version
-from policies.descent import Descent, Schedule
 from policies.flow_network import fourier
 from policies.flow_training import Extra, Lesson, train_actor, version_of
 from policies.habc.critic import Critics, CriticShape, rows_of
 from policies.habc.segments import Part, Windows, cut, fresh
 from policies.normalise import Scale
+from policies.optimizer import Descent, Schedule
 from policies.training_data import read_episodes
 
 

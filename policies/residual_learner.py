@@ -24,10 +24,10 @@ from enpire.types import FloatArray
 from policies import flow_policy, residual
 from policies.bounds import above_zero, at_least
 from policies.clone import job_digest, prepare, write_version
-from policies.descent import Descent, Schedule, read_checkpoint, write_checkpoint
 from policies.flow_network import SmallNetwork
 from policies.flow_policy import Addition, FlowPolicy, FlowVersion
 from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS
+from policies.optimizer import Descent, Schedule, read_checkpoint, write_checkpoint
 from policies.replay import Replay, recent, replay_of
 from policies.residual import Correction, correction_rows
 from policies.training_data import read_episodes

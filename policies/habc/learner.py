@@ -13,12 +13,12 @@ from enpire.campaign.recipe import settings_of
 from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.types import FloatArray, IntArray, MaskArray
-from policies import foresight
+from policies import viability_policy
 from policies.clone import Pupil, course_of, cut_of, draw_chances, prepare, pupil_of, write_version
 from policies.flow_policy import Addition
 from policies.flow_training import Course, Lesson, train_actor, version_of
 from policies.habc import diagnostics
-from policies.habc.opinions import write_opinions
+from policies.habc.critic_outputs import write_opinions
 from policies.habc.segments import Windows, cut, fresh, interception
 from policies.habc.settings import HabcSettings
 from policies.habc.train import CriticTraining, critics_for, evidence_of, head_start, label_weights
@@ -76,9 +76,9 @@ def viability_of(training: CriticTraining) -> Addition | None:
     if not training.done or not len(training.evidence.marks.labelled):
         return None
     shape = training.critics.shape
-    about = foresight.Head(frequencies=shape.frequencies, logit_limit=shape.logit_limit)
+    about = viability_policy.Head(frequencies=shape.frequencies, logit_limit=shape.logit_limit)
     layers = training.critics.viability_layers()
-    return Addition(kind=foresight.KIND, key=foresight.KEY, about=asdict(about), weights=layers)
+    return Addition(kind=viability_policy.KIND, key=viability_policy.KEY, about=asdict(about), weights=layers)
 
 
 def judged(material: Material, training: CriticTraining, spread: FloatArray) -> tuple[dict[str, float], WeightRule]:

@@ -22,13 +22,13 @@ from policies import best_of_n, flow_policy
 from policies.best_of_n import Score, score_rows
 from policies.bounds import above_zero, at_least
 from policies.clone import prepare, write_version
-from policies.descent import Descent, Schedule
 from policies.flow_network import SmallNetwork
 from policies.flow_policy import Addition, FlowShape, FlowVersion
 from policies.habc.diagnostics import ranking
 from policies.habc.learner import Material, critic_training, gather, judged
 from policies.habc.settings import HabcSettings
 from policies.habc.train import CriticTraining, head_start
+from policies.optimizer import Descent, Schedule
 from policies.training_data import read_episodes
 
 ACTORS = (

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from enpire.types import FloatArray, IntArray, MaskArray
-from policies.descent import Descent, Schedule, TensorTable, read_checkpoint, write_checkpoint
 from policies.flow_network import fourier
 from policies.flow_training import Course, Extra
 from policies.habc.critic import (
@@ -32,6 +31,7 @@ from policies.habc.segments import Part, Windows, in_efficiency, labels
 from policies.habc.settings import HabcSettings
 from policies.habc.weights import Advantages, GateForm, gate
 from policies.normalise import Scale
+from policies.optimizer import Descent, Schedule, TensorTable, read_checkpoint, write_checkpoint
 
 
 class Marks:

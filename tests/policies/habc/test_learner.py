@@ -21,7 +21,7 @@ from enpire.files import find, parse
 from enpire.interfaces import ImprovementJob, PredictsSuccess
 from enpire.store.arrays import unpack
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, EarlyStop, Observation
-from policies import flow_policy, foresight
+from policies import flow_policy, viability_policy
 from policies.clone import Clone, pupil_of
 from policies.habc.diagnostics import held_out_brier, ranking, reliability
 from policies.habc.learner import Habc, WeightTable, critic_training, gather
@@ -307,7 +307,7 @@ def test_the_version_says_how_likely_success_is_and_acts_as_its_actor_alone(
 ) -> None:
     job = fresh_job()
     run(job)
-    foreseeing, alone = foresight.load(job.output), flow_policy.load(job.output)
+    foreseeing, alone = viability_policy.load(job.output), flow_policy.load(job.output)
     assert isinstance(foreseeing, PredictsSuccess)
     lanes = np.arange(5)
     state = np.random.default_rng(1).uniform(-1, 1, (5, 3)).astype(np.float32)

@@ -13,8 +13,8 @@ from enpire.home import open_home
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.store.episodes import FolderStore
 from enpire.store.pictures import NAME, Pictures
-from policies.album import Album
 from policies.habc.segments import Cut, cut
+from policies.image_windows import Album
 from policies.training_data import read_episodes
 from sim import cameras
 from tests.enpire.datasets.test_episode_images import recorded, seen_live

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.improvement_foresight import Foreseen, Looks, agreement, claims
+from benchmarks.improvement_viability import Foreseen, Looks, agreement, claims
 from enpire.types import FloatArray, IntArray, Observation
 from robot_drivers.mujoco_robot import open_rig
 from tests.sim.task_check.reach import Reach

@@ -14,11 +14,11 @@ from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.store import versions
 from policies.clone import Clone
+from policies.device import Workplace
 from policies.early_stop import held_out, rows_to_look_at
 from policies.flow_network import FlowNetwork, flow_losses
 from policies.flow_policy import read
 from policies.flow_training import FlowSettings, Lesson, batch_of
-from policies.workplace import Workplace
 from tests.policies.recorded import driven, write
 
 SMALL = {"hidden": 16, "depth": 1, "batch": 32, "least_steps": 200, "most_steps": 200}
