@@ -14,7 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
 
@@ -62,7 +62,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "classifier": "sim.verifiers.classifier:open_verifier",
         "anthropic": "sim.verifiers.vision_judge:VisionJudge",
     },
-    "faces": {"ros2": "robot_drivers.ros2_face:open_face"},
+    "bridges": {"ros2": "robot_drivers.ros2_bridge:open_bridge"},
     "operators": {
         "simulated": "sim.operator:SimulatedOperator",
         "lerobot": "robot_drivers.teleoperators:open_lerobot",
@@ -91,6 +91,8 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
 }
 """group -> name -> "module:attribute"."""
+RENAMED_GROUPS: Mapping[str, str] = {"bridges": "faces"}
+"""group -> its former name, under which installed packages may still have entry points."""
 
 EXTRAS: Mapping[str, str] = {
     "mujoco": "sim", "gymnasium": "sim", "PIL": "sim", "torch": "learn", "safetensors": "learn", "cma": "heuristics",
@@ -102,7 +104,7 @@ EXTRAS: Mapping[str, str] = {
 
 def names(group: str) -> tuple[str, ...]:
     """All names of a group, built in or installed, sorted."""
-    installed = {point.name for point in entry_points(group=f"enpire.{group}")}
+    installed = {point.name for point in _installed_points(group)}
     return tuple(sorted(installed | set(BUILT_IN.get(group, {}))))
 
 
@@ -119,7 +121,7 @@ class Part:
 
 def listed(group: str) -> list[Part]:
     """Every part of a group, sorted; imports none of them, though the packages that hold them."""
-    installed = {point.name: point.value for point in entry_points(group=f"enpire.{group}")}
+    installed = {point.name: point.value for point in _installed_points(group)}
     found = sorted({**installed, **BUILT_IN.get(group, {})}.items())
     return [Part(name=name, what=_first_words(where), where=where) for name, where in found]
 
@@ -218,8 +220,13 @@ def _said(problem: BaseException) -> str:
 
 
 def _installed(group: str, name: str) -> str:
-    points = entry_points(group=f"enpire.{group}", name=name)
-    return next(iter(points)).value if points else ""
+    return next((point.value for point in _installed_points(group) if point.name == name), "")
+
+
+def _installed_points(group: str) -> list[EntryPoint]:
+    """The entry points of installed packages for a group, under its name today or its former name."""
+    groups = (group, RENAMED_GROUPS[group]) if group in RENAMED_GROUPS else (group,)
+    return [point for each in groups for point in entry_points(group=f"enpire.{each}")]
 
 
 def _explained(missing: ModuleNotFoundError, group: str, name: str, address: str) -> MissingExtra | UnknownName:

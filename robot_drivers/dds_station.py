@@ -1,4 +1,4 @@
-"""A station's topics and its stop service over cyclonedds (see `ros2_face`)."""
+"""A station's topics and its stop service over cyclonedds (see `ros2_bridge`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from robot_drivers.dds_types import (
 )
 
 
-class DdsWire:
+class DdsStation:
     """One station on a DDS domain."""
 
     def __init__(self, where: str, station: str, domain: int, *, loopback: bool) -> None:

@@ -21,7 +21,7 @@ from enpire.fields import Fields
 from enpire.files import parse, plain, read_json
 from enpire.processes.child_process import resist_oom_kill
 from enpire.wire.rpc import Message, error_out
-from robot_drivers.guard_door import NOBODY, Door
+from robot_drivers.guard_connections import NOBODY, GuardConnections
 from robot_drivers.guard_rules import CommandRate, GuardRules, Ticket
 from robot_drivers.guard_settings import CALLERS_PATH, Card, GuardSettings, open_guarded_rig
 from robot_drivers.guard_worker import GuardWorker, Job
@@ -44,9 +44,9 @@ class Guard:
         self._rig = rig
         self._check = check
         self._latch = Latch(settings.latch)
-        self._door = Door(settings.folder, settings.group, self.rules.dropped)
+        self._connections = GuardConnections(settings.folder, settings.group, self.rules.dropped)
         self._rate = CommandRate(period_s if settings.pace == "realtime" else 0.0)
-        self._worker = GuardWorker(rig, self._door.wake, self._pace)
+        self._worker = GuardWorker(rig, self._connections.wake, self._pace)
         self._busy: dict[int, str] = {}
         self._runner = NOBODY
         self._alone_since_s = time.monotonic()
@@ -63,21 +63,21 @@ class Guard:
         Whatever ends it, an error too: the robot is halted, the latch closed, the driver let go.
         """
         with ExitStack() as at_the_end:
-            at_the_end.callback(self._door.close)
+            at_the_end.callback(self._connections.close)
             at_the_end.callback(self.settings.card.unlink, missing_ok=True)
             at_the_end.callback(self._let_go)
             at_the_end.callback(self._latch_durably, "The guard has ended; look at the robot, then resume it.")
             at_the_end.callback(self._halt)
             self._halt()
             self._latch_durably(self.rules.latched)
-            signal.set_wakeup_fd(self._door.wake.fileno(), warn_on_full_buffer=False)
+            signal.set_wakeup_fd(self._connections.wake.fileno(), warn_on_full_buffer=False)
             signal.signal(signal.SIGTERM, self._on_signal)
-            _write_card(self.settings, self._door.address)
+            _write_card(self.settings, self._connections.address)
             while not self._ending:
                 self._turn()
 
     def _turn(self) -> None:
-        for peer, message in self._door.wait(self._wait_s()):
+        for peer, message in self._connections.wait(self._wait_s()):
             if message is not None:
                 self._handle(peer, message)
             elif peer == self._runner:
@@ -121,15 +121,15 @@ class Guard:
         try:
             verb = message.text("verb", 16)
             if verb in {"stop", "resume", "status", "hello", "quit"}:
-                self._door.answer(peer, {"error": "", **self._control(peer, verb, message)})
+                self._connections.answer(peer, {"error": "", **self._control(peer, verb, message)})
             elif peer != self._runner:
                 raise RobotProblem("Only the runner may speak to the robot; say hello with its lease first.")
             else:
                 self._pass_on(peer, verb, message)
         except TransportProblem as problem:
-            self._door.refuse(peer, problem)
+            self._connections.refuse(peer, problem)
         except EnpireError as error:
-            self._door.answer(peer, error_out(error))
+            self._connections.answer(peer, error_out(error))
 
     def _control(self, peer: int, verb: str, message: Fields) -> Message:
         if verb == "hello":
@@ -179,7 +179,7 @@ class Guard:
         if not self.rules.greet(message.whole("lease")):
             raise RobotProblem(f"Lease {message.whole('lease')} is older than {self.rules.lease}; say hello anew.")
         if self._runner not in {NOBODY, peer}:
-            self._door.cut(self._runner)
+            self._connections.cut(self._runner)
             self._lose_runner()
         self._runner = peer
         self._had_runner = True
@@ -236,7 +236,7 @@ class Guard:
             if self._rig.lanes == 1 and self._rig.offences[0] and not self.rules.tripped:
                 self.rules.trip(f"The envelope was left: {self._rig.offences[0]}.")
                 self._halt()
-            self._door.answer(job.peer, result)
+            self._connections.answer(job.peer, result)
 
     def _halt(self) -> None:
         """The controlled stop: no further command passes, and the driver is told to hold."""

@@ -34,8 +34,8 @@ from enpire.wire.rpc import (
 from robot_drivers.guard_settings import CALLERS_PATH, GuardSettings, read_card
 from robot_drivers.latch import Latch
 from robot_drivers.resume_code import read
+from robot_drivers.rig_messages import spec_in
 from robot_drivers.streams import GuardGone, exchange
-from robot_drivers.wire import spec_in
 
 STARTING_S = 60.0
 """How long a guard may take to start and open its driver."""

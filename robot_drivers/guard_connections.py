@@ -28,7 +28,7 @@ NOBODY = 0
 """No peer has this number."""
 
 
-class Door:
+class GuardConnections:
     """Peers have numbers that are never used again: an answer that comes late reaches nobody else.
 
     Args:

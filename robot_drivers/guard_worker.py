@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enpire.errors import EnpireError, RobotProblem
 from enpire.fields import Fields
 from enpire.wire.rpc import Message, array_out, error_out
-from robot_drivers.wire import Watched, answer
+from robot_drivers.rig_messages import MonitoredRig, answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Job:
 class GuardWorker:
     """Carries out one job after the other; results wait in `finished`, and a byte on `wake` says so."""
 
-    def __init__(self, rig: Watched, wake: socket.socket, pace: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, rig: MonitoredRig, wake: socket.socket, pace: Callable[[], None] = lambda: None) -> None:
         """Start the thread.
 
         Args:

@@ -13,7 +13,7 @@ ANSWER_S = 5.0
 """How long a call of the service waits for the station's next look."""
 
 
-class RclpyWire:
+class RclpyStation:
     """A node of its own, spun by a thread. A service call waits there until the station has carried the stop out."""
 
     def __init__(self, where: str, station: str, domain: int, *, loopback: bool) -> None:

@@ -26,7 +26,7 @@ from enpire.wire.rpc import (
     pictures_in,
 )
 from enpire.wire.zmq_link import check_plain
-from robot_drivers.wire import spec_in
+from robot_drivers.rig_messages import spec_in
 
 if TYPE_CHECKING:
     from enpire.wire.curve_keys import StationKeys

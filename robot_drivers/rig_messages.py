@@ -19,7 +19,7 @@ BOUNDLESS = 1e30
 """Stands for an infinite bound on the wire: the reader of files refuses numbers that are not finite."""
 
 
-class Watched(Rig, Protocol):
+class MonitoredRig(Rig, Protocol):
     """A rig that knows which lanes left the envelope, and whose stop holds until it is resumed."""
 
     violated: MaskArray
@@ -60,7 +60,7 @@ def spec_in(content: object) -> TaskSpec:
         raise TransportProblem(str(problem)) from problem
 
 
-def answer(rig: Watched, verb: str, message: Fields) -> Message:
+def answer(rig: MonitoredRig, verb: str, message: Fields) -> Message:
     """What a rig says to a question (spec, teleport, place, observe, act, look); errors are the rig's own."""
     if verb == "spec":
         return {"spec": spec_out(rig.spec), "lanes": rig.lanes}

@@ -28,7 +28,7 @@ CALLER = "somebody on ROS 2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ros2FaceSettings:
+class Ros2BridgeOptions:
     """Where a station shows itself."""
 
     domain: int = 0
@@ -37,7 +37,7 @@ class Ros2FaceSettings:
     """Stay on this machine."""
 
 
-class Wire(Protocol):
+class StationTopics(Protocol):
     """The two topics and the service, whichever library carries them."""
 
     def diagnostics(self, stamp_ns: int, level: int, message: str, values: Mapping[str, str]) -> None:
@@ -54,11 +54,11 @@ class Wire(Protocol):
         """Leave the domain."""
 
 
-class Ros2Face:
+class Ros2Bridge:
     """The station's state in the words of ROS 2."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, topics: StationTopics) -> None:
+        self._topics = topics
 
     def show(self, beat: Heartbeat) -> None:
         """The state as a diagnostic status: an error when a person is needed, a warning when it does not work."""
@@ -68,40 +68,40 @@ class Ros2Face:
             "phase": beat.phase, "running": str(beat.running), "queued": str(beat.queued), "policy": beat.deployed,
             **{f"{phase} s": f"{seconds:.1f}" for phase, seconds in beat.seconds.items()},
         }  # fmt: skip
-        self._wire.diagnostics(time.time_ns(), level, said, values)
+        self._topics.diagnostics(time.time_ns(), level, said, values)
 
     def ended(self, episode: Episode) -> None:
         """The episode as JSON, with its policy and purpose."""
         body = episode_body(episode)
         body |= {"policy_id": episode.order.policy_id, "purpose": episode.order.purpose, "task": episode.order.task}
-        self._wire.verdict(json.dumps(body, sort_keys=True))
+        self._topics.verdict(json.dumps(body, sort_keys=True))
 
     def hear(self, stop: Callable[[str], str]) -> None:
         """Carry out the stops that were asked for, then answer them."""
-        for answer in self._wire.stops():
+        for answer in self._topics.stops():
             why_not = stop(CALLER)
             answer(not why_not, why_not or "The station holds a stop; resume it in ENPIRE.")
 
     def close(self) -> None:
         """Leave the domain."""
-        self._wire.close()
+        self._topics.close()
 
 
-def open_face(station: str, options: Options) -> Ros2Face:
+def open_bridge(station: str, options: Options) -> Ros2Bridge:
     """A station on ROS 2; MissingExtra when neither rclpy nor cyclonedds is there."""
-    settings = parse(Ros2FaceSettings, dict(options), f"The ros2 face of station {station}")
+    settings = parse(Ros2BridgeOptions, dict(options), f"The bridge `ros2` of station {station}")
     where = "/".join((settings.namespace.strip("/"), ros_name(station)))
     if find_spec("rclpy") is not None:
-        from robot_drivers.rclpy_face import RclpyWire
+        from robot_drivers.rclpy_station import RclpyStation
 
-        return Ros2Face(RclpyWire(where, station, settings.domain, loopback=settings.loopback))
+        return Ros2Bridge(RclpyStation(where, station, settings.domain, loopback=settings.loopback))
     if find_spec("cyclonedds") is None:
         raise MissingExtra(
-            "The ros2 face of a station needs a sourced ROS 2, or cyclonedds: pip install 'enpire[ros2]'."
+            "The bridge `ros2` of a station needs a sourced ROS 2, or cyclonedds: pip install 'enpire[ros2]'."
         )
-    from robot_drivers.dds_station import DdsWire
+    from robot_drivers.dds_station import DdsStation
 
-    return Ros2Face(DdsWire(where, station, settings.domain, loopback=settings.loopback))
+    return Ros2Bridge(DdsStation(where, station, settings.domain, loopback=settings.loopback))
 
 
 def ros_name(station: str) -> str:

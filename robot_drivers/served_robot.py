@@ -23,8 +23,8 @@ from enpire.wire.curve_keys import KeyAuthenticator
 from enpire.wire.rpc import Message, decode, encode, error_out
 from enpire.wire.zmq_link import check_plain, limit_costs, listen
 from robot_drivers.guard_worker import GuardWorker, Job
+from robot_drivers.rig_messages import MonitoredRig, answer
 from robot_drivers.streams import HEARD_MAX, GuardGone
-from robot_drivers.wire import Watched, answer
 
 TURN_MS = 200
 SILENT_S = 3.0
@@ -52,7 +52,7 @@ class RigServer:
     """
 
     def __init__(
-        self, rig: Watched, address: str, keys: Path | None = None, say: Callable[[str], None] = print,
+        self, rig: MonitoredRig, address: str, keys: Path | None = None, say: Callable[[str], None] = print,
         *, person_to_resume: bool = False,
     ) -> None:  # fmt: skip
         """Bind.

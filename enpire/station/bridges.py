@@ -1,4 +1,4 @@
-"""A station shown to other tooling than ours (ROS 2, say): its state and verdicts out, one wish in, to stop."""
+"""A station on another system's topics (ROS 2, for example): its state and verdicts go out, stop requests come in."""
 
 from __future__ import annotations
 
@@ -10,69 +10,71 @@ from enpire.types import Episode
 from enpire.wire.arrivals import Heartbeat
 
 _SHOW_S = 0.5
-"""How often the state is shown."""
+"""Time between two states that are shown [s]."""
 
 Options = Mapping[str, bool | int | float | str]
 
 
-class Face(Protocol):
-    """One way to show a station. No call waits for anybody, and none raises because nobody is there."""
+class Bridge(Protocol):
+    """Connects one station to another system. No call waits, and a system that does not listen is no error."""
 
     def show(self, beat: Heartbeat) -> None:
-        """The state of the station, about twice a second."""
+        """Publish the state of the station; called about twice a second."""
 
     def ended(self, episode: Episode) -> None:
-        """An episode ended; without arrays."""
+        """Publish an episode that ended; it has no arrays."""
 
     def hear(self, stop: Callable[[str], str]) -> None:
-        """Call `stop` with who asked, once for each wish that came since the last call, then answer it.
+        """For each stop request that arrived since the last call, call `stop` with its sender, then answer it.
 
-        `stop` says why the robot may still move, or nothing when it holds.
+        `stop` returns why the robot may still move, or an empty text when the stop holds.
         """
 
     def close(self) -> None:
-        """Leave."""
+        """Disconnect."""
 
 
-class OpenFace(Protocol):
-    """What a plug-in of the group `faces` is."""
+class OpenBridge(Protocol):
+    """A plug-in of the group `bridges`."""
 
-    def __call__(self, station: str, options: Options) -> Face:
-        """Show the station of this name; UsageError or MissingExtra when that cannot be."""
+    def __call__(self, station: str, options: Options) -> Bridge:
+        """Connect the station of this name; UsageError or MissingExtra when that is not possible."""
         ...
 
 
-class Faces:
-    """All faces of one station.
+class Bridges:
+    """All bridges of one station.
 
     Args:
         station: its name.
-        wanted: what its file says: plug-in -> options.
-        clock: monotonic seconds.
+        wanted: from the station file: plug-in -> options.
+        clock: gives monotonic seconds.
     """
 
     def __init__(self, station: str, wanted: Mapping[str, Options], clock: Callable[[], float]) -> None:
-        self._faces = [cast(OpenFace, plugins.load("faces", name))(station, given) for name, given in wanted.items()]
+        self._bridges = [
+            cast(OpenBridge, plugins.load("bridges", name))(station, options) for name, options in wanted.items()
+        ]
         self._clock, self._shown_s = clock, clock()
 
     def show(self, beat: Callable[[], Heartbeat]) -> None:
-        """Tell whoever else watches the state of the station, when it is time to."""
-        if self._faces and self._clock() - self._shown_s > _SHOW_S:
+        """Publish the state of the station, if the last one is old enough."""
+        if self._bridges and self._clock() - self._shown_s > _SHOW_S:
             self._shown_s = self._clock()
-            for face in self._faces:
-                face.show(beat())
+            for bridge in self._bridges:
+                bridge.show(beat())
 
     def ended(self, episode: Episode) -> None:
-        """An episode ended; without arrays."""
-        for face in self._faces:
-            face.ended(episode)
+        """Publish an episode that ended; it has no arrays."""
+        for bridge in self._bridges:
+            bridge.ended(episode)
 
     def hear(self, stop: Callable[[str], str]) -> None:
-        """Stop for whoever wishes it; `stop` as in `Face.hear`."""
-        for face in self._faces:
-            face.hear(stop)
+        """Handle the stop requests that arrived; `stop` as in `Bridge.hear`."""
+        for bridge in self._bridges:
+            bridge.hear(stop)
 
     def close(self) -> None:
-        """Leave."""
-        for face in self._faces:
-            face.close()
+        """Disconnect all."""
+        for bridge in self._bridges:
+            bridge.close()

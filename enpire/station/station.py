@@ -23,7 +23,7 @@ from enpire.errors import EnpireError, PolicyProblem
 from enpire.ids import mint
 from enpire.interfaces import Task
 from enpire.processes.child_process import die_with_parent
-from enpire.station.bridges import Faces
+from enpire.station.bridges import Bridges
 from enpire.station.camera_recorder import CameraRecorder
 from enpire.station.chunks import LoadedPolicy
 from enpire.station.lanes import Lanes
@@ -80,7 +80,7 @@ class Station:
         self._link = StationLink(address, file.name, keys, host)
         self._preview = PreviewCamera(file.name, address, keys)
         self._uplink = Uplink(self._link, self._spool, self._hello, say, host)
-        self._faces = Faces(file.name, file.faces, host.clock)
+        self._bridges = Bridges(file.name, file.bridges, host.clock)
         self._queue: deque[Order] = deque()
         self._champion, self._deployed = "", ""
         self._paused = False
@@ -115,7 +115,7 @@ class Station:
         """Do what the orchestrator says; while robots move, only what it has said already."""
         for message in self._uplink.hear(self._spare_s()):
             self._obey(message)
-        self._faces.hear(self._stop_here)
+        self._bridges.hear(self._stop_here)
 
     def take_orders(self) -> None:
         """Give waiting orders to free lanes and begin their resets; orders whose policy is not here yet wait."""
@@ -143,13 +143,13 @@ class Station:
         """Make the episodes that ended durable here, before anybody hears of them."""
         self._outbox.add(self._lanes.take_ended())
         for episode in self._outbox.spool(to_the_last=to_the_last):
-            self._faces.ended(episode)
+            self._bridges.ended(episode)
 
     def ship(self) -> None:
         """Deliver what is spooled, beat, and ask for policies."""
         self._look_around()
         self._uplink.keep_contact(self._beat)
-        self._faces.show(lambda: self._beat(self._uplink.lease))
+        self._bridges.show(lambda: self._beat(self._uplink.lease))
         if self._uplink.lease != self._asked_under:
             self._asked_under = self._uplink.lease
             self._policy_cache.ask_again()
@@ -197,7 +197,7 @@ class Station:
         """Let the robot, the sockets and the spool go. Allowed after a failure."""
         self._preview.close()
         self._robot.close()
-        self._faces.close()
+        self._bridges.close()
         if self._thinker is not None:
             self._thinker.close()
         self._policy_cache.close()

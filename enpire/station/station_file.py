@@ -9,12 +9,16 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, cast
 
+from enpire.errors import FileProblem
 from enpire.fields import is_identifier
 from enpire.files import find, parse, read_yaml
 from enpire.station.camera_recorder import Cameras, RecordingRule
 from enpire.store import durable
 from enpire.verifiers import VerifierPlan
 from enpire.wire.arrivals import MOST_LANES
+
+OLD_KEYS: Mapping[str, str] = {"faces": "bridges"}
+"""Key of station files that were written before -> its name today."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +59,10 @@ class StationFile:
     record: Cameras = ()
     """Cameras whose pictures are kept with every command of every episode, or `all`. What a policy is shown by a robot
     that is no simulation of ours is kept in any case."""
-    faces: Mapping[str, Mapping[str, bool | int | float | str]] = field(
+    bridges: Mapping[str, Mapping[str, bool | int | float | str]] = field(
         default_factory=dict[str, Mapping[str, bool | int | float | str]]
     )
-    """Other tooling that shall see this station: plug-in -> its options, such as `ros2: {domain: 7}`."""
+    """Other systems that see and may stop this station: plug-in -> its options, such as `ros2: {domain: 7}`."""
     seed: int = 0
     """Draws the station's own friction, mass and offsets in simulation."""
     min_free_mb: int = 256
@@ -98,10 +102,18 @@ class StationFile:
 def read_station(name_or_path: str | Path) -> StationFile:
     """A station by name (configs/stations) or path; FileProblem says what is wrong where."""
     path = find("stations", name_or_path)
-    file = parse(StationFile, read_yaml(path), f"The station {path}")
+    file = parse(StationFile, _renamed(read_yaml(path), path), f"The station {path}")
     if file.key_file is None:
         return file
     return replace(file, key_file=path.parent / file.key_file)  # a relative name lies beside the station file
+
+
+def _renamed(content: Mapping[str, object], path: Path) -> Mapping[str, object]:
+    """The content of a station file under the names that its keys have today."""
+    for old, new in OLD_KEYS.items():
+        if old in content and new in content:
+            raise FileProblem(f"The station {path} has the key {new!r} and its old name {old!r}; keep {new!r} alone.")
+    return {OLD_KEYS.get(key, key): value for key, value in content.items()}
 
 
 def write_station(file: StationFile, path: Path) -> None:

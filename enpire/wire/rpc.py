@@ -1,7 +1,7 @@
 """Questions and answers over one socket: msgpack with a schema number, arrays as (dtype, shape, bytes), never pickle.
 
 `RpcClient` asks, one question at a time; whoever serves answers with the same number. What a robot is asked is in
-`robot_drivers.wire`, what a policy server is asked in `enpire.policy_server.policy_server`.
+`robot_drivers.rig_messages`, what a policy server is asked in `enpire.policy_server.policy_server`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Shows a robot on ROS 2 topics over cyclonedds: joint states and pictures out, commands and stop in.
+"""A robot as a ROS 2 node over cyclonedds: it publishes joint states and pictures, and takes actions and stops.
 
-`python -m robot_drivers.dds_face FILE.py DOMAIN` shows the robot of a driver file, in a process that speaks DDS alone.
+`python -m tests.robot_drivers.dds_robot_node FILE.py DOMAIN` runs it for the robot of a driver file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from robot_drivers.dds_types import (
 from robot_drivers.driver_file import load_robot
 
 
-class DdsFace:
+class DdsRobotNode:
     """One connected robot on ROS 2. State numbers of `joints` are published as positions, velocities or efforts."""
 
     def __init__(self, robot: Robot, names: Names, joints: Mapping[str, tuple[str, str]], domain: int) -> None:
@@ -119,7 +119,7 @@ def _png(picture: ImageArray) -> bytes:
 def main(arguments: list[str]) -> int:
     """Show the robot of a driver file until the input ends."""
     if len(arguments) != 2:
-        print("Usage: python -m robot_drivers.dds_face FILE.py DOMAIN")
+        print("Usage: python -m tests.robot_drivers.dds_robot_node FILE.py DOMAIN")
         return 2
     robot = load_robot(Path(arguments[0]), {})
     try:
@@ -128,9 +128,9 @@ def main(arguments: list[str]) -> int:
         print(problem, file=sys.stderr)
         return 1
     names = Names(cameras=tuple((camera, f"{camera}/compressed") for camera in robot.spec.cameras))
-    face = DdsFace(robot, names, joints_by_unit(robot), int(arguments[1]))
+    node = DdsRobotNode(robot, names, joints_by_unit(robot), int(arguments[1]))
     ended = threading.Event()
-    thread = threading.Thread(target=face.run, args=(ended,))
+    thread = threading.Thread(target=node.run, args=(ended,))
     thread.start()
     print("serving", flush=True)
     sys.stdin.read()

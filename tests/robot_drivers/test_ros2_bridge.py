@@ -14,7 +14,7 @@ import pytest
 from enpire.station.station import Station
 from enpire.store import versions
 from enpire.wire.messages import ControlMessage, Orders
-from robot_drivers.ros2_face import ros_name
+from robot_drivers.ros2_bridge import ros_name
 from tests.enpire.fleet.point_task import point_order, point_station, write_policy
 
 pytest.importorskip("cyclonedds")
@@ -43,7 +43,7 @@ def test_ros_tooling_sees_a_station_and_stops_it(tmp_path: Path, domain: int) ->
     from robot_drivers.dds_link import RELIABLE, DdsLink, Names, participant, taken
     from robot_drivers.dds_types import DiagnosticArray, String
 
-    file = point_station(tmp_path, "cell-7", faces={"ros2": {"domain": domain, "loopback": True}})
+    file = point_station(tmp_path, "cell-7", bridges={"ros2": {"domain": domain, "loopback": True}})
     policy_id = versions.publish(write_policy(tmp_path / "made"), file.home / "policies")
     station = Station(file, "tcp://127.0.0.1:9", lambda line: None)
     member = participant(domain, loopback=True)

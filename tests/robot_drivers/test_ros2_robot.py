@@ -18,13 +18,13 @@ import pytest
 from enpire.errors import RobotProblem, UsageError
 from robot_drivers.conformance import check, starts_of
 from robot_drivers.conformance_bench import RobotUnderTest
-from robot_drivers.dds_face import joints_by_unit
 from robot_drivers.driver_file import load_robot
 from robot_drivers.fake_robot import FAKE_SPEC
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.ros2_robot import Ros2Robot, Ros2Settings
 from robot_drivers.safety import Envelope
 from robot_drivers.single_lane import SingleLane
+from tests.robot_drivers.dds_robot_node import joints_by_unit
 
 pytest.importorskip("cyclonedds")
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,7 +95,7 @@ def domain(worker_id) -> int:
 def shown(driver: Path, domain: int) -> Iterator[None]:
     """The robot of a driver file, in a process of its own that speaks only DDS."""
     face = subprocess.Popen(
-        [sys.executable, "-m", "robot_drivers.dds_face", str(driver), str(domain)],
+        [sys.executable, "-m", "tests.robot_drivers.dds_robot_node", str(driver), str(domain)],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

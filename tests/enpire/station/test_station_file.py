@@ -29,6 +29,18 @@ def test_options_of_a_driver_may_hold_others_and_cameras_are_named(tmp_path: Pat
         parse(StationFile, {**told, "record": "front"}, "here")
 
 
+def test_a_key_is_read_under_its_former_name(tmp_path: Path) -> None:
+    path = tmp_path / "cell.yaml"
+    head = "name: cell\ntask: pin_insertion\nhome: cell\n"
+    path.write_text(head + "faces: {ros2: {domain: 7}}\n")
+    assert read_station(path).bridges == {"ros2": {"domain": 7}}
+    write_station(read_station(path), path)
+    assert "bridges:" in path.read_text()
+    path.write_text(head + "faces: {ros2: {domain: 7}}\nbridges: {}\n")
+    with pytest.raises(FileProblem, match="has the key 'bridges' and its old name 'faces'; keep 'bridges' alone"):
+        read_station(path)
+
+
 def test_what_no_station_could_do_is_refused(tmp_path: Path) -> None:
     whole: dict[str, object] = {"name": "a", "task": "point", "home": str(tmp_path)}
     assert parse(StationFile, whole, "here").pace == "realtime"
