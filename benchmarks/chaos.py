@@ -40,7 +40,7 @@ from tests.chaos.harness import (
     until,
 )
 from tests.chaos.point_lab import write_campaign
-from tests.enpire.fleet.point_task import environment, point_station
+from tests.fakes.point_task import environment, point_station
 
 PATIENCE_S = 60.0
 ENDED_BY_A_PERSON = 3

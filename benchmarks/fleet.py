@@ -4,7 +4,7 @@ With `--pictures-mb 200` every station always has an episode with so large a fil
 before that say what becomes of messages and of small episodes meanwhile.
 
 The real `enpire run` in its own process with real ledger and store; stations that speak the real protocol and pretend
-to move (see pretend_stations.py), each beating at 10 Hz; a learner that takes 20 s, and as long again for the agent
+to move (see fake_stations.py), each beating at 10 Hz; a learner that takes 20 s, and as long again for the agent
 that thinks before it, as in ENPIRE's lab. Robots work meanwhile, or the utilisation below says otherwise.
 """
 
@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.fake_stations import Host
 from benchmarks.machine import describe
-from benchmarks.pretend_stations import Host
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.queries.metrics import PhaseSeconds, robot_time
 from enpire.store import durable

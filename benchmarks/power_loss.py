@@ -17,20 +17,20 @@ from pathlib import Path
 
 from benchmarks.machine import describe
 from tests.enpire.store.store_samples import an_episode, an_order
-from tests.faults import one_life, system_calls, wal_recording
+from tests.faults import system_calls, wal_recording, writing_process
+from tests.faults.durability_checks import broken
 from tests.faults.power_loss import crash_states
-from tests.faults.promises import broken
 from tests.faults.system_calls import Op
 
 
 def records(shelf: Path) -> Iterator[tuple[str, list[Op]]]:
     """(name, what was done) of each way of writing, and of two that are wrong."""
     (shelf / "home").mkdir()
-    life = system_calls.record("tests.faults.one_life", shelf / "home")
+    life = system_calls.record("tests.faults.writing_process", shelf / "home")
     yield "rollback journal, episodes, spool: the real process", life
     episodes = [an_episode(an_order(), sha256="") for _ in range(3)]
     (shelf / "real").mkdir()
-    told = wal_recording.statements(shelf / "real", one_life.transactions(episodes))
+    told = wal_recording.statements(shelf / "real", writing_process.transactions(episodes))
     for synchronous in ("FULL", "NORMAL"):
         (shelf / synchronous).mkdir()
         yield (

@@ -21,7 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.machine import describe
-from tests.enpire.recorded_campaign import record_campaign
+from tests.fakes.sample_campaign import record_campaign
 
 LIMIT_S = 0.3
 ROOT = Path(__file__).resolve().parent.parent

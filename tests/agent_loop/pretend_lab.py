@@ -22,7 +22,7 @@ from enpire.steps.ending import wind_up
 from enpire.store import versions
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
-from tests.enpire.pretend_fleet import Coin, PretendFleet
+from tests.fakes.fake_fleet import CoinTask, FakeFleet
 
 CAMPAIGN = Campaign(
     name="coin", task="coin", recipe="poor",
@@ -78,10 +78,10 @@ class Running:
             if self.paused:
                 self.ledger.append([("campaign paused", {"campaign_id": campaign_id, "by": "the test"})])
         state = rebuilt(self.ledger, campaign_id)
-        fleet = PretendFleet(self.home.versions, lease=state.lease + 1)
+        fleet = FakeFleet(self.home.versions, lease=state.lease + 1)
         self.lab = Lab(
             campaign=self.campaign, recipe=self.recipe, base_recipe=self.recipe, home=self.home, ledger=self.ledger,
-            store=FolderStore(self.home.episodes), fleet=fleet, task=Coin(), state=state,  # pyright: ignore[reportArgumentType]
+            store=FolderStore(self.home.episodes), fleet=fleet, task=CoinTask(), state=state,  # pyright: ignore[reportArgumentType]
         )  # fmt: skip
         return self
 

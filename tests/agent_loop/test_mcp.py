@@ -37,8 +37,8 @@ from tests.agent_loop.mcp_clients import Known, answered, check_answers, every_t
 from tests.agent_loop.pretend_lab import Running
 from tests.agent_loop.simulated_campaign import running
 from tests.agent_loop.test_proposal_lifecycle import submit
-from tests.enpire.pretend_fleet import delivered
-from tests.enpire.recorded_campaign import record_campaign
+from tests.fakes.fake_fleet import delivered
+from tests.fakes.sample_campaign import record_campaign
 
 TOKEN = "a secret"
 WORDS = "cold gripper"

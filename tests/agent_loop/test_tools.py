@@ -15,7 +15,7 @@ from agent_loop.mcp_server import open_client
 from enpire.errors import EnpireError, FileProblem, UnknownName, UsageError
 from enpire.home import open_home
 from tests.agent_loop.pretend_lab import Running
-from tests.enpire.recorded_campaign import keep_files, record_campaign
+from tests.fakes.sample_campaign import keep_files, record_campaign
 
 NAMES = {
     "get_brief", "list_experiments", "get_experiment", "get_diff", "get_episode", "query_findings", "search_notes",
@@ -85,9 +85,9 @@ def test_hidden_starts_are_not_shown(client: LabClient) -> None:
 
 
 def keep_files_of(client: LabClient, order_id: str, number: int) -> None:
-    from tests.enpire.recorded_campaign import CAMPAIGN, Recorder
+    from tests.fakes.sample_campaign import CAMPAIGN, CampaignWriter
 
-    keep_files(Recorder(client.home, campaign_id=CAMPAIGN, name="x"), order_id, number)
+    keep_files(CampaignWriter(client.home, campaign_id=CAMPAIGN, name="x"), order_id, number)
 
 
 def test_without_a_running_campaign_nothing_is_left_lying(client: LabClient) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from enpire.plugins import BUILT_IN
 from tests.architecture.sources import PACKAGES, ROOT, files, imports, tree, where
-from tests.enpire.recorded_campaign import record_campaign
+from tests.fakes.sample_campaign import record_campaign
 
 HEAVY = (
     "torch", "mujoco", "lerobot", "gymnasium", "scipy", "ray", "cyclonedds", "anthropic", "mcp", "safetensors", "PIL",

@@ -26,7 +26,7 @@ from enpire.store.reading import Reading
 from enpire.store.reconcile import compare
 from enpire.types import Event
 from enpire.wire.messages import Parcel, decode
-from tests.enpire.fleet.point_task import environment
+from tests.fakes.point_task import environment
 
 WAIT_S = 90.0
 VERDICTS = frozenset({"success", "failure", "unsafe"})

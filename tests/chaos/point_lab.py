@@ -13,10 +13,10 @@ import yaml
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.store import arrays, durable
 from enpire.types import FloatArray, IntArray, Observation
-from tests.enpire.fleet import point_task
-from tests.enpire.fleet.point_task import PointPolicy
+from tests.fakes import point_task
+from tests.fakes.point_task import PointPolicy
 
-HERE = "tests.chaos.point_lab"
+MODULE = "tests.chaos.point_lab"
 FIRST_REACH_M, STEP_M, LAST_REACH_M = 0.016, 0.003, 0.031
 """What the base policy moves in a period, what a round adds, where it ends (just short of reaching every start)."""
 
@@ -49,7 +49,7 @@ class Reach:
             report(Progress(stage="reaching", done=step + 1, total=10, metrics={"frames": float(frames)}))
         if not job.output.is_dir():
             staged = durable.stage_folder(job.output)
-            says = {"kind": f"{HERE}:load", "reach_m": reach, "round": job.round, "job": job.work.name}
+            says = {"kind": f"{MODULE}:load", "reach_m": reach, "round": job.round, "job": job.work.name}
             durable.fill_folders(
                 {staged: {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64}}
             )
@@ -61,12 +61,12 @@ def write_campaign(folder: Path, *, stations: int = 2, bind: str = "tcp://127.0.
     """A campaign that goes on until somebody ends it: its goal is out of reach."""
     folder.mkdir(parents=True, exist_ok=True)
     recipe = folder / "reach.yaml"
-    recipe.write_text(yaml.safe_dump({"name": "reach", "learner": f"{HERE}:Reach"}))
+    recipe.write_text(yaml.safe_dump({"name": "reach", "learner": f"{MODULE}:Reach"}))
     content: dict[str, object] = {
-        "name": "chaos", "task": f"{point_task.HERE}:PointTask", "recipe": str(recipe),
+        "name": "chaos", "task": f"{point_task.MODULE}:PointTask", "recipe": str(recipe),
         "goal": {"success": 1.0, "confirm_starts": 100000, "attempt_chance": 0.9},
         "stations": {
-            "count": stations, "lanes": 4, "driver": f"{point_task.HERE}:open_rig", "options": {"period_s": 0.01},
+            "count": stations, "lanes": 4, "driver": f"{point_task.MODULE}:open_rig", "options": {"period_s": 0.01},
             "bind": bind, "ahead": 6,
         },
         "base": {"recipe": str(recipe), "demonstrations": 10, "evaluate_starts": 20},
@@ -85,7 +85,7 @@ class NotANumber:
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         staged = durable.stage_folder(job.output)
-        says = {"kind": f"{HERE}:load", "reach_m": float("nan"), "round": job.round}
+        says = {"kind": f"{MODULE}:load", "reach_m": float("nan"), "round": job.round}
         durable.fill_folders({staged: {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64}})
         durable.reveal([(staged, job.output)])
         return {}

@@ -22,7 +22,7 @@ from enpire.wire.curve_keys import enroll, server_keys
 from sim.lost_network import Relay
 from tests.chaos.harness import Orchestrator, Witness, audit, free_port, until
 from tests.chaos.point_lab import write_campaign
-from tests.enpire.fleet.point_task import environment, point_station
+from tests.fakes.point_task import environment, point_station
 
 
 @dataclass

@@ -29,8 +29,8 @@ from enpire.store.pictures import keep
 from enpire.store.records import order_from
 from enpire.types import Order
 from enpire.wire.arrivals import Delivered
-from tests.enpire.pretend_fleet import Coin, PretendFleet, delivered
 from tests.enpire.store.store_samples import an_order
+from tests.fakes.fake_fleet import CoinTask, FakeFleet, delivered
 
 CAMPAIGN = Campaign(
     name="coin", task="coin", recipe="better",
@@ -41,7 +41,7 @@ CAMPAIGN = Campaign(
     gate=GateRule(pairs=200),
     budget=Budget(wall_s=120, rounds=8),
 )  # fmt: skip
-BETTER = Recipe(name="better", learner="tests.enpire.pretend_fleet:Better")
+BETTER = Recipe(name="better", learner="tests.fakes.fake_fleet:ImprovingLearner")
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def home(tmp_path: Path) -> Home:
     return open_home(tmp_path / "home")
 
 
-def lab_of(home: Home, ledger: SqliteLedger, campaign: Campaign = CAMPAIGN, fleet: PretendFleet | None = None) -> Lab:
+def lab_of(home: Home, ledger: SqliteLedger, campaign: Campaign = CAMPAIGN, fleet: FakeFleet | None = None) -> Lab:
     """The laboratory of the one campaign in this home, as its events left it."""
     begun = [event.body["campaign_id"] for event in ledger.events(kinds=("campaign started",))]
     campaign_id = str(begun[0]) if begun else "C1"
@@ -57,7 +57,7 @@ def lab_of(home: Home, ledger: SqliteLedger, campaign: Campaign = CAMPAIGN, flee
         ledger.append([("campaign started", {"campaign_id": campaign_id, "name": campaign.name})])
     return Lab(
         campaign=campaign, recipe=BETTER, base_recipe=BETTER, home=home, ledger=ledger,
-        store=FolderStore(home.episodes), fleet=fleet or PretendFleet(home.versions), task=Coin(),  # pyright: ignore[reportArgumentType]
+        store=FolderStore(home.episodes), fleet=fleet or FakeFleet(home.versions), task=CoinTask(),  # pyright: ignore[reportArgumentType]
         state=rebuilt(ledger, campaign_id),
     )  # fmt: skip
 
@@ -114,7 +114,7 @@ def test_the_champion_has_the_same_rate_live_as_in_the_records(home: Home) -> No
 @pytest.mark.parametrize("turns", [2, 60])
 def test_a_killed_campaign_goes_on_and_counts_every_order_once(home: Home, turns: int) -> None:
     ledger = SqliteLedger(home.ledger)
-    fleet = PretendFleet(home.versions)
+    fleet = FakeFleet(home.versions)
     lab = lab_of(home, ledger, fleet=fleet)
     for _ in range(turns):
         turn(lab)
@@ -133,7 +133,7 @@ def test_a_killed_campaign_goes_on_and_counts_every_order_once(home: Home, turns
 
 def test_aborted_trials_count_against_their_side(home: Home) -> None:
     ledger = SqliteLedger(home.ledger)
-    fleet = PretendFleet(home.versions, spoil=lambda order: "aborted" if order.side == "candidate" else None)
+    fleet = FakeFleet(home.versions, spoil=lambda order: "aborted" if order.side == "candidate" else None)
     lab = lab_of(home, ledger, replace(CAMPAIGN, budget=Budget(wall_s=60, rounds=1)), fleet)
     end = run(lab)
     assert not end.reached
@@ -165,7 +165,7 @@ def test_a_campaign_that_a_person_ends_is_over(home: Home) -> None:
 
 def test_commands_are_carried_out_once_and_written_down(home: Home) -> None:
     ledger = SqliteLedger(home.ledger)
-    fleet = PretendFleet(home.versions)
+    fleet = FakeFleet(home.versions)
     lab = lab_of(home, ledger, replace(CAMPAIGN, budget=Budget(wall_s=4, rounds=8)), fleet)
     turns = [0]
 
@@ -195,7 +195,7 @@ def test_an_answer_that_ran_another_policy_does_not_count(home: Home) -> None:
     ledger = SqliteLedger(home.ledger)
     lab = lab_of(home, ledger)
     order = lab.scheduler.next_orders(lab.state, lab_seat())[0]
-    came = PretendFleet(home.versions).finish(order)
+    came = FakeFleet(home.versions).finish(order)
     episode = came.episode
     assert refusal(order, "", episode, order.station) == ""
     assert refusal(order, "unknown", episode, order.station) == ""
@@ -232,7 +232,7 @@ def lab_seat():
 
 def test_what_was_taken_back_before_it_began_is_given_again_and_counts_for_nobody(home: Home) -> None:
     ledger = SqliteLedger(home.ledger)
-    fleet = PretendFleet(home.versions)
+    fleet = FakeFleet(home.versions)
     lab = lab_of(home, ledger, fleet=fleet)
     taken = [0]
 
@@ -240,7 +240,7 @@ def test_what_was_taken_back_before_it_began_is_given_again_and_counts_for_nobod
         if order.purpose in {"base", "gate", "confirm"} and taken[0] < 60 and order.start.index % 3 == 0:
             taken[0] += 1
             return delivered(order, "aborted", 0, "released: the station left")
-        return PretendFleet.finish(fleet, order)
+        return FakeFleet.finish(fleet, order)
 
     fleet.ending = finish
     assert run(lab).reached
@@ -298,7 +298,7 @@ def test_a_learner_sees_demonstrations_and_the_last_rounds_of_its_window_alone(h
 
 def test_a_confirmation_that_is_interrupted_gives_those_trials_again_and_is_recomputed_the_same(home: Home) -> None:
     ledger = SqliteLedger(home.ledger)
-    fleet = PretendFleet(home.versions)
+    fleet = FakeFleet(home.versions)
     cut: list[Order] = []
 
     def ending(order: Order) -> Delivered:
@@ -338,7 +338,7 @@ def test_a_person_who_stops_a_robot_in_a_confirmation_does_not_take_the_trial_aw
 
 def test_a_champion_that_regresses_is_rolled_back_by_itself(home: Home) -> None:
     ledger = SqliteLedger(home.ledger)
-    fleet = PretendFleet(home.versions)
+    fleet = FakeFleet(home.versions)
 
     def ending(order: Order) -> Delivered:
         worn = len(fleet_champions()) > 1 and order.policy_id == fleet_champions()[1] and order.purpose == "collect"

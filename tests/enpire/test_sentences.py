@@ -21,7 +21,7 @@ from enpire.store.ledger import SqliteLedger
 from enpire.wire.curve_keys import enroll, server_keys
 from tests.chaos.harness import Orchestrator, until
 from tests.chaos.point_lab import write_campaign
-from tests.enpire.fleet.point_task import environment, point_station
+from tests.fakes.point_task import environment, point_station
 
 PATIENCE_S = 90.0
 

@@ -31,9 +31,9 @@ from enpire.store.ledger import SqliteLedger
 from enpire.wire.host_services import HostServices
 from tests.chaos.harness import Audit, Witness, audit
 from tests.chaos.point_lab import write_campaign
-from tests.enpire.fleet.point_task import point_station
-from tests.faults.mortals import HERE as MORTALS
-from tests.faults.mortals import AtOnce, MortalHelper, MortalLedger, MortalStore, VirtualLearner
+from tests.fakes.point_task import point_station
+from tests.faults.crashing_parts import MODULE as MORTALS
+from tests.faults.crashing_parts import AtOnce, MortalHelper, MortalLedger, MortalStore, VirtualLearner
 from tests.faults.virtual_sockets import ADDRESS, Context, Killed, Network, Noise, Process, World
 
 PERIOD_S = 0.1

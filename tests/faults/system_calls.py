@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tests.enpire.fleet.point_task import environment
+from tests.fakes.point_task import environment
 
 STRACE = shutil.which("strace")
 WHY_NOT = "strace is not installed (apt-get install strace), so no system call can be recorded or refused"

@@ -17,8 +17,8 @@ from enpire.steps import record as step
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.store.records import order_body
-from tests.enpire.pretend_fleet import PretendFleet
 from tests.enpire.test_loop import lab_of, lab_seat
+from tests.fakes.fake_fleet import FakeFleet
 
 HOUR_S = 3600.0
 
@@ -67,7 +67,7 @@ def test_no_deadline_of_the_loop_moves_with_the_wall_clock(tmp_path: Path) -> No
     clocks = Clocks()
     home = open_home(tmp_path / "home")
     with closing(SqliteLedger(home.ledger, wall_ns=clocks.wall_ns)) as ledger:
-        lab = lab_of(home, ledger, fleet=PretendFleet(home.versions, names=()))
+        lab = lab_of(home, ledger, fleet=FakeFleet(home.versions, names=()))
         lab.clock, lab.began_s = clocks.monotonic, clocks.monotonic()
         orders = lab.scheduler.next_orders(lab.state, lab_seat())
         lab.write(("order issued", {"orders": [order_body(order) for order in orders]}))

@@ -22,7 +22,7 @@ from robot_drivers.guard_client import Control, start_guard
 from robot_drivers.guard_settings import GuardSettings
 from tests.agent_loop.pretend_lab import Running
 from tests.chaos.harness import until
-from tests.enpire.fleet.point_task import point_station
+from tests.fakes.point_task import point_station
 
 LIMIT_BYTES = 700 << 20
 HELD_BYTES = LIMIT_BYTES // 2
@@ -59,7 +59,7 @@ def test_who_is_ended_first_is_said_to_linux(tmp_path: Path) -> None:
     agent = AgentProcess(lane="one", plan=AgentPlan(name="search"), folder=tmp_path / "lane", seed=1)
     try:
         running.append(start_station(point_station(tmp_path, "cell"), "tcp://127.0.0.1:9", tmp_path / "logs"))
-        running.append(TrainingProcess.begin(_job(tmp_path / "run"), module="tests.faults.hungry_learner").process)
+        running.append(TrainingProcess.begin(_job(tmp_path / "run"), module="tests.faults.memory_hog_learner").process)
         with Running(open_home(tmp_path / "home"), paused=True) as loop:
             agent.turn(loop.lab)
             assert agent.process is not None
@@ -84,7 +84,7 @@ def _score(pid: int) -> int:
 def test_the_learner_goes_first_and_goes_on_the_guard_never(little_memory: Path, tmp_path: Path) -> None:
     driver = tmp_path / "arm.py"
     driver.write_text("from robot_drivers.fake_robot import robot\n")
-    train = partial(TrainingProcess.begin, module="tests.faults.hungry_learner")
+    train = partial(TrainingProcess.begin, module="tests.faults.memory_hog_learner")
     settings = GuardSettings(driver=str(driver), folder=tmp_path / "arm", person_to_resume=False)
     guard = start_guard(settings)
     station = start_station(point_station(tmp_path, "cell"), "tcp://127.0.0.1:9", tmp_path / "logs")

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.enpire.store.store_samples import a_recording, an_order
-from tests.faults import one_life, system_calls, wal_recording
+from tests.faults import system_calls, wal_recording, writing_process
+from tests.faults.durability_checks import broken
 from tests.faults.power_loss import State, crash_states, written
-from tests.faults.promises import broken
 from tests.faults.system_calls import STRACE, WHY_NOT, Op
 
-LIFE = "tests.faults.one_life"
+LIFE = "tests.faults.writing_process"
 needs_strace = pytest.mark.skipif(STRACE is None, reason=WHY_NOT)
 
 
@@ -74,7 +74,7 @@ def wal_states(shelf: Path, synchronous: str, per_moment: int) -> list[State]:
     for name in ("real", synchronous):
         (shelf / name).mkdir()
     episodes = [replace(a_recording(an_order(), seed=seed)[0], sha256="") for seed in range(3)]
-    told = wal_recording.statements(shelf / "real", one_life.transactions(episodes))
+    told = wal_recording.statements(shelf / "real", writing_process.transactions(episodes))
     return list(crash_states(wal_recording.record(shelf / synchronous, told, synchronous), per_moment))
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.faults import system_calls
-from tests.faults.promises import broken
+from tests.faults.durability_checks import broken
 from tests.faults.system_calls import STRACE, WHY_NOT, Call
 
-LIFE = "tests.faults.one_life"
+LIFE = "tests.faults.writing_process"
 pytestmark = [pytest.mark.skipif(STRACE is None, reason=WHY_NOT)]
 FAILING = ("fsync", "fdatasync", "syncfs", "write", "pwrite64", "ftruncate", "rename", "openat", "mkdir")
 FULL = ("write", "pwrite64", "rename", "openat", "mkdir")

@@ -14,7 +14,7 @@ import pytest
 from enpire.fleet import uploads
 from enpire.store.pictures import Pictures
 from tests.chaos.harness import audit
-from tests.enpire.fleet.point_task import environment
+from tests.fakes.point_task import environment
 from tests.faults.simulation import Laboratory, simulate
 from tests.faults.virtual_sockets import World
 

@@ -15,7 +15,7 @@ from enpire.files import plain
 from robot_drivers.guard import main
 from robot_drivers.guard_client import Control, open_guarded, open_rig
 from robot_drivers.guard_settings import GuardSettings
-from tests.enpire.fleet.reach_task import ReachTask
+from tests.fakes.reach_task import ReachTask
 from tests.robot_drivers.guarded_arm import HOME, ONE, PATIENT_S, acts, lines, resume, slow, until
 
 

@@ -16,7 +16,7 @@ from enpire.station.station_file import read_station
 from enpire.verifiers import VerifierPlan, judged_by
 from robot_drivers.guard_client import Control, open_guarded, open_rig
 from robot_drivers.guard_settings import GuardSettings
-from tests.enpire.fleet.reach_task import ReachTask
+from tests.fakes.reach_task import ReachTask
 
 TASK = """
 from dataclasses import replace

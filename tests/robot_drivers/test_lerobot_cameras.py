@@ -32,7 +32,7 @@ from tests.policies.tiny_act import write_act
 from tests.robot_drivers.test_lerobot_robot import SPEC
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(600)]
-HERE = "tests.robot_drivers.test_lerobot_cameras"
+MODULE = "tests.robot_drivers.test_lerobot_cameras"
 TICKS = 12
 
 
@@ -71,7 +71,7 @@ class BusTask:
 def station(root: Path) -> StationFile:
     robot = {"type": "fake_bus_robot", "id": "one", "calibration_dir": str(root)}
     return StationFile(
-        name="bus", task=f"{HERE}:BusTask", driver="lerobot", options={"robot": robot}, home=root / "bus"
+        name="bus", task=f"{MODULE}:BusTask", driver="lerobot", options={"robot": robot}, home=root / "bus"
     )
 
 

@@ -15,7 +15,7 @@ from enpire.station.station import Station
 from enpire.store import versions
 from enpire.wire.messages import ControlMessage, Orders
 from robot_drivers.ros2_bridge import ros_name
-from tests.enpire.fleet.point_task import point_order, point_station, write_policy
+from tests.fakes.point_task import point_order, point_station, write_policy
 
 pytest.importorskip("cyclonedds")
 

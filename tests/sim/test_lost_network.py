@@ -11,65 +11,65 @@ import pytest
 from enpire.wire.arrivals import Delivered
 from sim import lost_network
 from sim.lost_network import Relay
-from tests.enpire.fleet.bench import Bench
-from tests.enpire.fleet.point_task import point_order, point_station
+from tests.fakes.fleet_harness import FleetHarness
+from tests.fakes.point_task import point_order, point_station
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    opened = Bench(tmp_path)
+def harness(tmp_path: Path) -> Iterator[FleetHarness]:
+    opened = FleetHarness(tmp_path)
     yield opened
     opened.close()
 
 
-def test_episodes_of_a_lost_network_arrive_when_it_is_back(bench: Bench) -> None:
-    relay = Relay(bench.bind)
-    bench.bind = relay.address
-    policy = bench.policy("p")
-    home = bench.root / "stations"
-    bench.start(point_station(home, lanes=2, options={"period_s": 0.01}))
-    lease = bench.join()
+def test_episodes_of_a_lost_network_arrive_when_it_is_back(harness: FleetHarness) -> None:
+    relay = Relay(harness.bind)
+    harness.bind = relay.address
+    policy = harness.policy("p")
+    home = harness.root / "stations"
+    harness.start(point_station(home, lanes=2, options={"period_s": 0.01}))
+    lease = harness.join()
     first = [point_order(policy, index, lease=lease) for index in range(4)]
-    bench.fleet.send("alpha", first)
-    bench.until_all(first)
+    harness.fleet.send("alpha", first)
+    harness.until_all(first)
     second = [point_order(policy, index, lease=lease) for index in range(4, 16)]
-    bench.fleet.send("alpha", second)
-    bench.until(lambda: len(bench.delivered()) > len(first))
+    harness.fleet.send("alpha", second)
+    harness.until(lambda: len(harness.delivered()) > len(first))
     relay.lose()
-    bench.poll()
-    arrived, kept = len(bench.delivered()), _spooled(home)
-    bench.until(lambda: _spooled(home) > kept)
+    harness.poll()
+    arrived, kept = len(harness.delivered()), _spooled(home)
+    harness.until(lambda: _spooled(home) > kept)
     assert arrived < 16
-    assert bench.processes[0].poll() is None
+    assert harness.processes[0].poll() is None
     relay.find()
-    delivered = bench.until_all([*first, *second])
+    delivered = harness.until_all([*first, *second])
     outcomes = Counter(arrival.episode.outcome for arrival in delivered.values())
     assert outcomes["success"] >= 14
     assert set(outcomes) <= {"success", "failure"}
-    sent = [arrival.episode.order.order_id for arrival in bench.arrivals if isinstance(arrival, Delivered)]
+    sent = [arrival.episode.order.order_id for arrival in harness.arrivals if isinstance(arrival, Delivered)]
     assert set(sent) == {order.order_id for order in [*first, *second]}
     relay.close()
 
 
 def test_stations_whose_network_is_lost_again_and_again_end_every_order_once(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    harness: FleetHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lost_network, "LOST_S", (0.5, 1.0))
-    policy, said = bench.policy("p"), list[str]()
-    file = point_station(bench.root / "stations", lanes=2, options={"period_s": 0.01})
-    stations = lost_network.LossyStations([file], bench.bind, bench.root / "logs", said.append, every_s=1.0)
+    policy, said = harness.policy("p"), list[str]()
+    file = point_station(harness.root / "stations", lanes=2, options={"period_s": 0.01})
+    stations = lost_network.LossyStations([file], harness.bind, harness.root / "logs", said.append, every_s=1.0)
     stations.start()
     try:
-        lease = bench.join()
+        lease = harness.join()
         orders = [point_order(policy, index, lease=lease) for index in range(24)]
-        bench.fleet.send("alpha", orders)
-        bench.until(bench.delivered)
-        bench.until(lambda: stations.supervise() or stations.lost >= 2)
-        bench.until(lambda: stations.supervise() or len(bench.delivered()) == len(orders))
+        harness.fleet.send("alpha", orders)
+        harness.until(harness.delivered)
+        harness.until(lambda: stations.supervise() or stations.lost >= 2)
+        harness.until(lambda: stations.supervise() or len(harness.delivered()) == len(orders))
     finally:
         stations.stop()
         stations.stop()
-    assert {arrival.episode.outcome for arrival in bench.delivered().values()} <= {"success", "failure"}
+    assert {arrival.episode.outcome for arrival in harness.delivered().values()} <= {"success", "failure"}
     assert said[0].startswith("The network is lost for ")
 
 

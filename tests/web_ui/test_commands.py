@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from enpire.home import open_home
 from enpire.monitor.live_lab import Watched
 from enpire.queries.campaigns import open_records, unchecked
-from tests.enpire.recorded_campaign import CAMPAIGN, record_campaign
+from tests.fakes.sample_campaign import CAMPAIGN, record_campaign
 from tests.web_ui.conftest import ADDRESS, PASSWORD, Site
 from web_ui.app import create_app
 

@@ -14,7 +14,7 @@ from enpire.requests import operator_commands
 from enpire.station.station_file import read_station
 from enpire.store.ledger import SqliteLedger
 from enpire.wire.curve_keys import server_keys, station_keys
-from tests.enpire.recorded_campaign import BASE, CAMPAIGN, RULE, SECOND, begin, record_campaign
+from tests.fakes.sample_campaign import BASE, CAMPAIGN, RULE, SECOND, begin, record_campaign
 
 READING = (
     ["campaign", "list"], ["campaign", "show"], ["policy", "list"], ["policy", "show", "cccc"], ["episodes", "list"],

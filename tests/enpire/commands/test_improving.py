@@ -13,7 +13,7 @@ from enpire.home import open_home
 from enpire.offline.compare import Comparison, compare, find_version
 from enpire.store import durable
 
-POINT = "tests.enpire.fleet.point_task:PointTask"
+POINT = "tests.fakes.point_task:PointTask"
 
 
 def enpire(*words: str | Path) -> Result:
@@ -68,7 +68,7 @@ def test_the_same_seed_is_the_same_comparison(tmp_path: Path) -> None:
 
 
 def test_improve_needs_episodes(tmp_path: Path) -> None:
-    from tests.enpire.recorded_campaign import begin
+    from tests.fakes.sample_campaign import begin
 
     begin(tmp_path).flush()
     result = enpire("improve", "clone_demonstrations", "--home", tmp_path)

@@ -16,7 +16,7 @@ from enpire.requests import operator_commands
 from enpire.steps.take_snapshot import snapshot
 from enpire.store.ledger import open_to_read
 from tests.agent_loop.pretend_lab import Running
-from tests.enpire.recorded_campaign import CAMPAIGN, record_campaign
+from tests.fakes.sample_campaign import CAMPAIGN, record_campaign
 
 
 def enpire(*words: str | Path) -> Result:

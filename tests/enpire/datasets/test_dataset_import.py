@@ -34,7 +34,7 @@ from enpire.types import (
 from policies.habc.segments import Cut, Part, cut
 from policies.training_data import read_episodes
 from sim.tasks.pin_insertion import PinInsertion
-from tests.enpire.recorded_campaign import CAMPAIGN, begin
+from tests.fakes.sample_campaign import CAMPAIGN, begin
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 SPEC = PinInsertion.spec

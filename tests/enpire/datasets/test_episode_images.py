@@ -23,7 +23,7 @@ from enpire.store import arrays, pictures
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.types import Episode, EpisodeArrays, Observation, Order
-from tests.enpire.recorded_campaign import CAMPAIGN, begin
+from tests.fakes.sample_campaign import CAMPAIGN, begin
 
 TICKS = 12
 

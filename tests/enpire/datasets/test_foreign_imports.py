@@ -16,7 +16,7 @@ from enpire.store.episodes import FolderStore
 from policies.training_data import read_episodes
 from sim.tasks.pin_insertion import PinInsertion
 from tests.enpire.datasets.foreign_dataset import Columns, columns, written
-from tests.enpire.recorded_campaign import CAMPAIGN, begin
+from tests.fakes.sample_campaign import CAMPAIGN, begin
 
 SPEC = PinInsertion.spec
 

@@ -23,12 +23,12 @@ from enpire.store.reading import Reading
 from enpire.store.records import order_body
 from enpire.types import Order
 from enpire.wire.arrivals import Announced, Arrival, Delivered
-from tests.enpire.pretend_fleet import PretendFleet, delivered
 from tests.enpire.test_loop import lab_of, lab_seat
+from tests.fakes.fake_fleet import FakeFleet, delivered
 
 
 @dataclass
-class Cameras(PretendFleet):
+class Cameras(FakeFleet):
     """Stations that say what the test says."""
 
     says: list[Arrival] = field(default_factory=list[Arrival])

@@ -9,32 +9,32 @@ import pytest
 
 from enpire.fleet.station_processes import StationProcesses, start_station
 from enpire.verifiers import VerifierPlan
-from tests.enpire.fleet.bench import WAIT_S, Bench
-from tests.enpire.fleet.point_task import environment, point_order, point_station
+from tests.fakes.fleet_harness import WAIT_S, FleetHarness
+from tests.fakes.point_task import environment, point_order, point_station
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FleetHarness]:
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
-    opened = Bench(tmp_path)
+    opened = FleetHarness(tmp_path)
     yield opened
     opened.close()
 
 
-def test_two_stations_start_work_and_stop_together(bench: Bench, tmp_path: Path) -> None:
-    policy_id = bench.policy("p")
+def test_two_stations_start_work_and_stop_together(harness: FleetHarness, tmp_path: Path) -> None:
+    policy_id = harness.policy("p")
     said: list[str] = []
     files = [point_station(tmp_path, name) for name in ("alpha", "beta")]
-    local = StationProcesses(files, bench.bind, tmp_path / "logs", said.append)
+    local = StationProcesses(files, harness.bind, tmp_path / "logs", said.append)
     try:
         local.start()
-        bench.join(2)
-        leases = {joined.station: joined.lease for joined in bench.joined()}
+        harness.join(2)
+        leases = {joined.station: joined.lease for joined in harness.joined()}
         assert set(leases) == {"alpha", "beta"}
         orders = [point_order(policy_id, index, name, lease) for name, lease in leases.items() for index in range(5)]
         for name in leases:
-            bench.fleet.send(name, [order for order in orders if order.station == name])
-        bench.until_all(orders)
+            harness.fleet.send(name, [order for order in orders if order.station == name])
+        harness.until_all(orders)
         pids = local.pids()
     finally:
         began = time.monotonic()
@@ -47,18 +47,18 @@ def test_two_stations_start_work_and_stop_together(bench: Bench, tmp_path: Path)
     assert "left (SIGTERM)" in local.log("alpha").read_text()
 
 
-def test_a_station_that_died_is_started_again_and_it_is_said(bench: Bench, tmp_path: Path) -> None:
+def test_a_station_that_died_is_started_again_and_it_is_said(harness: FleetHarness, tmp_path: Path) -> None:
     said: list[str] = []
-    local = StationProcesses([point_station(tmp_path)], bench.bind, tmp_path / "logs", said.append)
+    local = StationProcesses([point_station(tmp_path)], harness.bind, tmp_path / "logs", said.append)
     try:
         local.start()
-        bench.join()
+        harness.join()
         os.kill(local.pids()["alpha"], signal.SIGKILL)
         deadline = time.monotonic() + WAIT_S
-        while len(bench.joined()) < 2 and time.monotonic() < deadline:
+        while len(harness.joined()) < 2 and time.monotonic() < deadline:
             local.supervise()
-            bench.poll()
-        assert len(bench.joined()) == 2
+            harness.poll()
+        assert len(harness.joined()) == 2
         assert len(said) == 1
         assert "alpha ended with -9" in said[0]
     finally:

@@ -14,10 +14,10 @@ from enpire.fleet import uploads as uploading
 from enpire.fleet.uploads import LEAST, MOST, Uploads
 from enpire.wire.arrivals import Announced, Delivered, Refused
 from enpire.wire.messages import LARGEST_PICTURES, PicturesPart, WantPictures
-from tests.enpire.fleet.point_task import point_order
 from tests.enpire.store.test_durable import a_full_disk
 from tests.enpire.wire.test_messages import EPISODE
-from tests.faults.mortals import AtOnce
+from tests.fakes.point_task import point_order
+from tests.faults.crashing_parts import AtOnce
 
 CONTENT = random.Random(1).randbytes(3 * MOST + 12_345)
 

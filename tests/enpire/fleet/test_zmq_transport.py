@@ -33,8 +33,8 @@ from enpire.wire.messages import (
     encode,
 )
 from enpire.wire.zmq_link import StationLink
-from tests.enpire.fleet.point_task import point_order, write_policy
 from tests.enpire.wire.test_messages import ALL, EPISODE
+from tests.fakes.point_task import point_order, write_policy
 
 WAIT_S = 40.0
 

@@ -22,7 +22,7 @@ from sim.tasks.push_t import PushT
 from tests.policies.tiny_act import write_act
 from tests.sim.task_check.reach import Reach
 
-HERE = "tests.enpire.offline.test_rollouts"
+MODULE = "tests.enpire.offline.test_rollouts"
 RENDERS = pytest.mark.skipif(bool(cameras.why()), reason="this machine renders no images")
 
 
@@ -97,7 +97,7 @@ def test_a_policy_that_needs_no_images_gets_none() -> None:
 
 
 def gate(home: Path, champion: Path, candidate: Path) -> dict[str, object]:
-    words = ["gate", champion, candidate, "--task", f"{HERE}:ShortPushT", "--pairs", 4, "--lanes", 2, "--seed", 3]
+    words = ["gate", champion, candidate, "--task", f"{MODULE}:ShortPushT", "--pairs", 4, "--lanes", 2, "--seed", 3]
     result = CliRunner().invoke(app, [*map(str, words), "--home", str(home), "--json"])
     assert result.exit_code == 3, result.output
     return json.loads(result.stdout)
@@ -107,7 +107,7 @@ def gate(home: Path, champion: Path, candidate: Path) -> dict[str, object]:
 def test_a_gate_feeds_images_to_policies_that_need_them(tmp_path: Path) -> None:
     for name in ("one", "other"):
         durable.make_folder(tmp_path / name)
-        durable.write(tmp_path / name / "policy.json", json.dumps({"kind": f"{HERE}:Seeing"}).encode())
+        durable.write(tmp_path / name / "policy.json", json.dumps({"kind": f"{MODULE}:Seeing"}).encode())
     decision = gate(tmp_path, tmp_path / "one", tmp_path / "other")
     assert decision["decision"] == "hold"
 

@@ -17,11 +17,11 @@ from enpire.station.remote_policy import PolicyServerLink
 from enpire.store import versions
 from enpire.types import FloatArray, IntArray, Observation
 from enpire.wire.rpc import decode, encode, observation_out
-from tests.enpire.fleet.bench import WAIT_S
-from tests.enpire.fleet.point_task import PointPolicy
 from tests.enpire.policy_server.test_policy_server import answering, looked, made
+from tests.fakes.fleet_harness import WAIT_S
+from tests.fakes.point_task import PointPolicy
 
-HERE = "tests.enpire.policy_server.test_inference_batcher"
+MODULE = "tests.enpire.policy_server.test_inference_batcher"
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def crowd(server: PolicyServer, *versions: str) -> str:
 def test_a_version_that_thinks_for_long_holds_up_only_those_who_ask_it(server: PolicyServer, tmp_path: Path) -> None:
     links = [PolicyServerLink(server.address, decide_s=WAIT_S) for _ in range(2)]
     quick = PolicyServerLink(server.address)
-    kinds = [f"{HERE}:load_slow", f"{HERE}:load_slow_too"]
+    kinds = [f"{MODULE}:load_slow", f"{MODULE}:load_slow_too"]
     slow = [made(link, tmp_path, kind) for link, kind in zip(links, kinds, strict=True)]
     with ThreadPoolExecutor(2) as pool:
         waiting: list[Future[FloatArray]] = []
@@ -106,7 +106,7 @@ def test_a_version_that_thinks_for_long_holds_up_only_those_who_ask_it(server: P
             while not (tmp_path / "thinks").exists():
                 time.sleep(0.01)
             (tmp_path / "thinks").unlink()
-        other = made(quick, tmp_path, "tests.enpire.fleet.point_task:load")
+        other = made(quick, tmp_path, "tests.fakes.point_task:load")
         other.begin(0, 1)
         assert other.act(looked((0.5, 0.1)), np.asarray([0])).shape == (1, PointPolicy.horizon, 2)
         assert not any(future.done() for future in waiting)

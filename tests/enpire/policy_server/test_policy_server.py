@@ -29,8 +29,9 @@ from enpire.types import FloatArray, IntArray, Observation
 from enpire.wire.curve_keys import StationKeys, enroll, read_pair, server_keys
 from enpire.wire.rpc import array_out, decode, encode, observation_out
 from tests.chaos.harness import free_port
-from tests.enpire.fleet.bench import WAIT_S, Bench
-from tests.enpire.fleet.point_task import (
+from tests.enpire.station.test_lanes import run_all
+from tests.fakes.fleet_harness import WAIT_S, FleetHarness
+from tests.fakes.point_task import (
     PointPolicy,
     PointRig,
     PointTask,
@@ -39,9 +40,8 @@ from tests.enpire.fleet.point_task import (
     point_station,
     write_policy,
 )
-from tests.enpire.station.test_lanes import run_all
 
-HERE = "tests.enpire.policy_server.test_policy_server"
+MODULE = "tests.enpire.policy_server.test_policy_server"
 
 
 class Gifted(PointPolicy):
@@ -70,8 +70,8 @@ def load_nothing(folder: Path) -> None:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    opened = Bench(tmp_path)
+def harness(tmp_path: Path) -> Iterator[FleetHarness]:
+    opened = FleetHarness(tmp_path)
     yield opened
     opened.close()
 
@@ -114,21 +114,21 @@ def looked(*states: tuple[float, float]) -> Observation:
 
 
 def test_two_stations_roll_out_as_if_they_thought_themselves(
-    bench: Bench, server: PolicyServer, tmp_path: Path
+    harness: FleetHarness, server: PolicyServer, tmp_path: Path
 ) -> None:
-    policy_id = bench.policy("p")
+    policy_id = harness.policy("p")
     names = ("alpha", "beta")
     for name in names:
-        bench.start(point_station(tmp_path, name, policy_server=server.address))
-    bench.until(lambda: len({joined.station for joined in bench.joined()}) == 2)
-    leases = {joined.station: joined.lease for joined in bench.joined()}
+        harness.start(point_station(tmp_path, name, policy_server=server.address))
+    harness.until(lambda: len({joined.station for joined in harness.joined()}) == 2)
+    leases = {joined.station: joined.lease for joined in harness.joined()}
     orders = {
         name: [point_order(policy_id, index, name, leases[name]) for index in range(12)] for name in names
     }  # fmt: skip
     for name in names:
-        bench.fleet.send(name, orders[name])
+        harness.fleet.send(name, orders[name])
     everything = [*orders["alpha"], *orders["beta"]]
-    found = bench.until_all(everything)
+    found = harness.until_all(everything)
     assert {item.episode.outcome for item in found.values()} == {"success"}
     here = run_all(
         Lanes(PointTask(), PointRig(PointTask.spec, 1)), everything,
@@ -139,37 +139,37 @@ def test_two_stations_roll_out_as_if_they_thought_themselves(
     assert (tmp_path / "served" / policy_id).is_dir()
 
 
-def test_a_server_that_is_killed_costs_only_what_ran_and_nothing_waits_in_vain(bench: Bench, tmp_path: Path) -> None:
+def test_a_killed_server_costs_only_the_running_episodes(harness: FleetHarness, tmp_path: Path) -> None:
     address = f"tcp://127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "enpire.cli", "policy", "serve", "--bind", address, "--any-kind"]
     command += ["--home", str(tmp_path / "h")]
     begin = lambda: subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL)  # noqa: E731
     thinker = begin()
-    policy_id = bench.policy("p")
-    bench.start(point_station(tmp_path, lanes=2, policy_server=address, options={"period_s": 0.01}))
-    lease = bench.join()
+    policy_id = harness.policy("p")
+    harness.start(point_station(tmp_path, lanes=2, policy_server=address, options={"period_s": 0.01}))
+    lease = harness.join()
     orders = [point_order(policy_id, index, lease=lease) for index in range(30)]
-    bench.fleet.send("alpha", orders)
-    bench.until(lambda: len(bench.delivered()) >= 5)
+    harness.fleet.send("alpha", orders)
+    harness.until(lambda: len(harness.delivered()) >= 5)
     thinker.kill()
     thinker.wait()
-    bench.until(lambda: (beat := bench.beat()) is not None and "the policy server" in beat.alarm.lower())
+    harness.until(lambda: (beat := harness.beat()) is not None and "the policy server" in beat.alarm.lower())
     thinker = begin()
-    found = bench.until_all(orders)
+    found = harness.until_all(orders)
     ended = Counter(item.episode.outcome for item in found.values())
     assert ended["aborted"] <= 2 * 2  # both lanes, and once more when a new episode was about to begin
     assert ended["success"] == 30 - ended["aborted"]
     assert all(
         "policy failed" in item.episode.cause for item in found.values() if item.episode.outcome == "aborted"
     )  # fmt: skip
-    bench.until(lambda: (beat := bench.beat()) is not None and not beat.alarm)
+    harness.until(lambda: (beat := harness.beat()) is not None and not beat.alarm)
     thinker.send_signal(signal.SIGINT)
     assert thinker.wait(WAIT_S) == 0
 
 
 def test_what_waits_for_one_version_is_answered_by_one_call(tmp_path: Path) -> None:
     server = PolicyServer(tmp_path / "served", "tcp://127.0.0.1:*", say=lambda _: None, any_kind=True)
-    folder = write_policy(tmp_path / "files", kind=f"{HERE}:load_gifted")
+    folder = write_policy(tmp_path / "files", kind=f"{MODULE}:load_gifted")
     policy_id = versions.publish(folder, tmp_path / "served")
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     here = {name: Gifted() for name in "abc"}
@@ -216,8 +216,8 @@ def asked(server: PolicyServer, line: "zmq.Socket[bytes]", message: dict[str, ob
 
 
 def test_it_has_the_gifts_of_the_version_and_no_others(link: PolicyServerLink, tmp_path: Path) -> None:
-    plain = made(link, tmp_path, "tests.enpire.fleet.point_task:load")
-    gifted = made(link, tmp_path, f"{HERE}:load_gifted")
+    plain = made(link, tmp_path, "tests.fakes.point_task:load")
+    gifted = made(link, tmp_path, f"{MODULE}:load_gifted")
     assert not isinstance(plain, PredictsSuccess | Continues)
     assert not cast("Sees", plain).needs_images
     assert (gifted.horizon, gifted.execute) == (PointPolicy.horizon, PointPolicy.execute)
@@ -280,11 +280,11 @@ def test_files_that_are_not_those_of_the_hash_are_not_kept(link: PolicyServerLin
         link.make(folder, wrong)
     assert not (tmp_path / "served" / wrong).exists()
     assert [path.name for path in (tmp_path / "served").iterdir()] == []
-    for kind, word in (("no.such.module:load", "cannot load"), (f"{HERE}:load_nothing", "is no policy")):
+    for kind, word in (("no.such.module:load", "cannot load"), (f"{MODULE}:load_nothing", "is no policy")):
         broken = write_policy(tmp_path / kind, kind=kind)
         with pytest.raises(PolicyProblem, match=word):
             link.make(broken, versions.identify(broken))
-    made(link, tmp_path, "tests.enpire.fleet.point_task:load")  # and it still serves
+    made(link, tmp_path, "tests.fakes.point_task:load")  # and it still serves
 
 
 def test_a_version_that_names_any_code_is_refused_unless_allowed(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_a_disk_that_refuses_a_version_ends_no_server(link: PolicyServerLink, tm
     (served / f"{versions.identify(folder)}.parts").mkdir()
     with pytest.raises(PolicyProblem, match=r"policy server: Cannot write .*served: Is a directory"):
         link.make(folder, versions.identify(folder))
-    assert made(link, tmp_path, f"{HERE}:load_gifted").horizon == PointPolicy.horizon
+    assert made(link, tmp_path, f"{MODULE}:load_gifted").horizon == PointPolicy.horizon
 
 
 def test_versions_on_their_way_fit_on_the_disk_together_and_are_dropped_when_nobody_goes_on(tmp_path: Path) -> None:
@@ -357,8 +357,8 @@ def test_a_version_has_a_limited_number_of_episodes_in_mind(server: PolicyServer
 def test_no_more_versions_are_held_than_somebody_says(tmp_path: Path) -> None:
     lanes = np.asarray([0])
     with answering(tmp_path / "s", loaded=1) as server, closing(PolicyServerLink(server.address)) as link:
-        first = made(link, tmp_path, f"{HERE}:load_gifted")
-        second = made(link, tmp_path, "tests.enpire.fleet.point_task:load")
+        first = made(link, tmp_path, f"{MODULE}:load_gifted")
+        second = made(link, tmp_path, "tests.fakes.point_task:load")
         for policy in (first, second):
             policy.begin(0, 1)
         assert second.act(looked((0.0, 0.0)), lanes).shape == (1, PointPolicy.horizon, 2)

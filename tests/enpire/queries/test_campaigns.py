@@ -11,7 +11,7 @@ from enpire.gate.intervals import wilson
 from enpire.queries import campaigns
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Page
-from tests.enpire.recorded_campaign import BASE, SECOND, THIRD, begin, record_campaign
+from tests.fakes.sample_campaign import BASE, SECOND, THIRD, begin, record_campaign
 
 
 @pytest.fixture(scope="module")

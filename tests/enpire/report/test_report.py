@@ -11,7 +11,7 @@ from enpire.queries import campaigns
 from enpire.report import charts
 from enpire.report.report import account, headline, write_report
 from enpire.store import pictures
-from tests.enpire.recorded_campaign import CAMPAIGN, SECOND, begin, keep_files, record_campaign
+from tests.fakes.sample_campaign import CAMPAIGN, SECOND, begin, keep_files, record_campaign
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 

@@ -16,8 +16,8 @@ from enpire.report import charts
 from enpire.store import versions
 from enpire.store.episodes import FolderStore
 from enpire.store.pictures import NAME, Pictures
-from tests.enpire.fleet.point_task import environment
-from tests.enpire.fleet.reach_task import HERE, reach_station
+from tests.fakes.point_task import environment
+from tests.fakes.reach_task import MODULE, reach_station
 from tests.policies.tiny_act import write_act
 from web_ui.archive import Archive
 
@@ -32,7 +32,7 @@ def test_what_a_robot_saw_makes_its_policy_better(tmp_path: Path) -> None:
     recipe, plan, arm = tmp_path / "small.yaml", tmp_path / "seen.yaml", reach_station(tmp_path)
     recipe.write_text(yaml.safe_dump({"name": "small", "like": "lerobot_act", "settings": SMALL}))
     campaign = {
-        "name": "seen", "task": f"{HERE}:ReachTask", "recipe": str(recipe),
+        "name": "seen", "task": f"{MODULE}:ReachTask", "recipe": str(recipe),
         "stations": {
             "count": 1, "lanes": 1, "driver": arm.driver, "options": dict(arm.options), "pace": "realtime",
             "reset": "robot", "ahead": 2,

@@ -24,8 +24,8 @@ from enpire.steps.ending import wind_up
 from enpire.steps.handle_commands import heed, heed_stops, see_effects, waited_for
 from enpire.store.ledger import SqliteLedger
 from enpire.wire.arrivals import Joined
-from tests.enpire.pretend_fleet import PretendFleet, delivered
 from tests.enpire.test_loop import CAMPAIGN, lab_of
+from tests.fakes.fake_fleet import FakeFleet, delivered
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_what_was_left_before_a_campaign_began_is_refused_and_after_an_interrupt
 
 
 def test_a_stop_during_the_wind_up_goes_to_the_stations_and_nothing_else_does(lab: Lab) -> None:
-    fleet = cast("PretendFleet", lab.fleet)
+    fleet = cast("FakeFleet", lab.fleet)
     fleet.ending = lambda order: delivered(order, "aborted", 0, "released")
     turn(lab)
     turn(lab)
@@ -131,9 +131,7 @@ def test_a_stop_before_any_station_has_joined_holds_whichever_joins(lab: Lab) ->
     assert "no station has joined" in waited_for(lab)[stop]
     assert not list(lab.ledger.events(kinds=("command effective",)))
     turn(lab)
-    assert {station for station, verb, _ in cast("PretendFleet", lab.fleet).controls if verb == "stop"} == {
-        *lab.stations
-    }
+    assert {station for station, verb, _ in cast("FakeFleet", lab.fleet).controls if verb == "stop"} == {*lab.stations}
     turn(lab)
     assert not lab.state.open  # nobody is given anything that would wait there
 
@@ -159,7 +157,7 @@ def test_only_a_version_of_this_campaign_can_be_promoted(lab: Lab) -> None:
         assert lab.state.champion == target
 
 
-class Dropping(PretendFleet):
+class Dropping(FakeFleet):
     """Words to a station that is away are lost, as on a real wire."""
 
     away: str = ""
@@ -221,7 +219,7 @@ def test_a_stop_holds_in_the_next_campaign_too_until_somebody_resumes(
         heeded(lab)
     lab.write(("campaign ended", {"reached": False, "reason": "spent"}))
     wind_up(lab)
-    fleet = PretendFleet(lab.home.versions, lease=9)
+    fleet = FakeFleet(lab.home.versions, lease=9)
     begun = _begun(lab.ledger, replace(CAMPAIGN, name="next"), lab.home)
     later = replace(lab, state=begun, fleet=fleet, stations={}, timer_s={}, pending_commands={})
     given: list[str] = []
@@ -242,7 +240,7 @@ def test_a_stop_holds_in_the_next_campaign_too_until_somebody_resumes(
 
 def test_a_stop_that_a_station_was_told_itself_holds_like_one_of_a_person(lab: Lab) -> None:
     turn(lab)
-    fleet, ledger = cast("PretendFleet", lab.fleet), lab.ledger
+    fleet, ledger = cast("FakeFleet", lab.fleet), lab.ledger
     by = "somebody on ROS 2 at the station"
 
     def hears(stop_id: str) -> None:
@@ -259,7 +257,7 @@ def test_a_stop_that_a_station_was_told_itself_holds_like_one_of_a_person(lab: L
     assert fleet.controls.count(("two", "stop", by)) == 2
     operator_commands.leave(lab.home.inbox, "resume", "two", "anna")
     heeded(lab)
-    record._beat(lab, replace(PretendFleet._beat(fleet, "two", 0), lease=9))
+    record._beat(lab, replace(FakeFleet._beat(fleet, "two", 0), lease=9))
     hears("S1")  # said before it heard of that
     assert lab.state.holds.at("two") == {}
     hears("S2")

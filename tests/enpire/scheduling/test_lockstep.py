@@ -16,7 +16,7 @@ from enpire.files import parse, plain
 from enpire.home import open_home
 from enpire.wire.arrivals import Arrival
 from tests.agent_loop.pretend_lab import CAMPAIGN, Running
-from tests.enpire.pretend_fleet import PretendFleet
+from tests.fakes.fake_fleet import FakeFleet
 
 LOCKSTEP = replace(
     CAMPAIGN, stations=Stations(count=4, lanes=4, ahead=8), agents=(AgentPlan(name="search"),),
@@ -24,7 +24,7 @@ LOCKSTEP = replace(
 )  # fmt: skip
 
 
-class Hurried(PretendFleet):
+class Hurried(FakeFleet):
     """Ends the orders that came last first, and every second time none."""
 
     def poll(self, timeout_s: float) -> Sequence[Arrival]:
@@ -32,7 +32,7 @@ class Hurried(PretendFleet):
         return super().poll(timeout_s)
 
 
-def run(folder: Path, fleet: type[PretendFleet]) -> tuple[list[object], list[object], list[object]]:
+def run(folder: Path, fleet: type[FakeFleet]) -> tuple[list[object], list[object], list[object]]:
     """Proposals, gates and what the learners learned from, in their order."""
     home = open_home(folder)
     (home.root / "secret").write_text("5e" * 32)
@@ -66,7 +66,7 @@ class Nobody:
 
 
 def test_the_same_campaign_again_on_a_fleet_that_answers_in_another_order(tmp_path: Path) -> None:
-    first, again = run(tmp_path / "one", PretendFleet), run(tmp_path / "two", Hurried)
+    first, again = run(tmp_path / "one", FakeFleet), run(tmp_path / "two", Hurried)
     changes, gates, learned = first
     assert len(gates) >= 4
     assert len(set(learned)) > 2

@@ -16,8 +16,8 @@ from enpire.campaign.state import CampaignState, Confirmation, Count, OpenGate
 from enpire.gate.gate import GateRule, judge, pairs_in_order
 from enpire.scheduling.scheduler import FreeStation, Scheduler
 from enpire.types import Order, Split, Start
-from tests.enpire.fleet.point_task import PointTask
-from tests.enpire.pretend_fleet import delivered
+from tests.fakes.fake_fleet import delivered
+from tests.fakes.point_task import PointTask
 
 CHAMPION, CANDIDATE = "a" * 64, "b" * 64
 POOL = 60

@@ -24,8 +24,8 @@ from enpire.store import arrays
 from enpire.store.pictures import Pictures
 from enpire.types import FloatArray, ImageArray, IntArray, Observation
 from enpire.wire.messages import Parcel
-from tests.enpire.fleet.point_task import PointPolicy, PointRig, PointTask, point_station
 from tests.enpire.station.test_lanes import ORDERS, loaded, run_all
+from tests.fakes.point_task import PointPolicy, PointRig, PointTask, point_station
 
 ALL = RecordingRule(cameras="all")
 

@@ -17,8 +17,8 @@ from enpire.station.chunks import LoadedPolicy
 from enpire.station.early_stopping import LOOK_TICKS, LOOKS, ViabilityMonitor
 from enpire.station.lanes import Lanes
 from enpire.types import SOURCE_POLICY, EarlyStop, Episode, FloatArray, IntArray, Observation, Order
-from tests.enpire.fleet.point_task import LIMIT, PointPolicy, PointRig, PointTask, point_order
 from tests.enpire.station.test_lanes import run_all
+from tests.fakes.point_task import LIMIT, PointPolicy, PointRig, PointTask, point_order
 
 ARMED, CONTROL = (EarlyStop(below=0.1, control=0.2, armed=armed) for armed in (True, False))
 

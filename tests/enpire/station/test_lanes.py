@@ -20,7 +20,7 @@ from enpire.types import (
     Verdict,
 )
 from enpire.wire.messages import Parcel, decode, encode
-from tests.enpire.fleet.point_task import LIMIT, PointPolicy, PointRig, PointTask, PointVerifier, point_order
+from tests.fakes.point_task import LIMIT, PointPolicy, PointRig, PointTask, PointVerifier, point_order
 
 ORDERS = [point_order("p" * 64, index) for index in range(12)]
 

@@ -16,7 +16,7 @@ from enpire.station.remote_policy import RemotePolicy
 from enpire.store import versions
 from enpire.wire.host_services import HostServices
 from enpire.wire.messages import PolicyPart, WantPolicy
-from tests.enpire.fleet.point_task import PointPolicy, PointTask, write_policy
+from tests.fakes.point_task import PointPolicy, PointTask, write_policy
 
 
 class AtOnce(Executor):

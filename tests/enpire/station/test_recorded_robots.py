@@ -14,32 +14,32 @@ from enpire.ids import mint
 from enpire.store import arrays, versions
 from enpire.store.pictures import Pictures
 from enpire.types import Order, Purpose
-from tests.enpire.fleet.bench import Bench
-from tests.enpire.fleet.reach_task import HERE, ReachTask, reach_station, seen_joints, write_eyes
+from tests.fakes.fleet_harness import FleetHarness
+from tests.fakes.reach_task import MODULE, ReachTask, reach_station, seen_joints, write_camera_policy
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    opened = Bench(tmp_path)
+def harness(tmp_path: Path) -> Iterator[FleetHarness]:
+    opened = FleetHarness(tmp_path)
     yield opened
     opened.close()
 
 
 def order_of(policy_id: str, index: int, lease: int, purpose: Purpose = "collect") -> Order:
     return Order(
-        order_id=mint(), campaign_id="C1", station="arm", task=f"{HERE}:ReachTask", policy_id=policy_id,
+        order_id=mint(), campaign_id="C1", station="arm", task=f"{MODULE}:ReachTask", policy_id=policy_id,
         start=ReachTask().start("train", index, b""), purpose=purpose, round=1, lease=lease,
     )  # fmt: skip
 
 
-def test_an_arm_that_sees_records_what_its_policy_looked_at(bench: Bench, tmp_path: Path) -> None:
-    policy_id = versions.publish(write_eyes(tmp_path / "eyes"), bench.versions)
-    bench.start(reach_station(tmp_path))
-    lease = bench.join()
+def test_an_arm_that_sees_records_what_its_policy_looked_at(harness: FleetHarness, tmp_path: Path) -> None:
+    policy_id = versions.publish(write_camera_policy(tmp_path / "eyes"), harness.versions)
+    harness.start(reach_station(tmp_path))
+    lease = harness.join()
     looking = [order_of(policy_id, index, lease) for index in range(2)]
     blind = order_of("scripted:expert", 2, lease, "demonstrate")
-    bench.fleet.send("arm", [*looking, blind])
-    found = bench.until_all([*looking, blind])
+    harness.fleet.send("arm", [*looking, blind])
+    found = harness.until_all([*looking, blind])
     for order in looking:
         item = found[order.order_id]
         assert (item.episode.outcome, item.episode.cause) == ("success", "")
@@ -57,10 +57,10 @@ def test_an_arm_that_sees_records_what_its_policy_looked_at(bench: Bench, tmp_pa
     assert found[blind.order_id].pictures is None
 
 
-def test_a_station_that_shall_records_everything(bench: Bench, tmp_path: Path) -> None:
-    bench.start(replace(reach_station(tmp_path), record=("top",)))
-    order = order_of("scripted:expert", 2, bench.join(), "demonstrate")
-    bench.fleet.send("arm", [order])
-    item = bench.until_all([order])[order.order_id]
+def test_a_station_that_shall_records_everything(harness: FleetHarness, tmp_path: Path) -> None:
+    harness.start(replace(reach_station(tmp_path), record=("top",)))
+    order = order_of("scripted:expert", 2, harness.join(), "demonstrate")
+    harness.fleet.send("arm", [order])
+    item = harness.until_all([order])[order.order_id]
     assert item.pictures is not None
     assert len(Pictures(item.pictures).names) == item.episode.ticks + 1

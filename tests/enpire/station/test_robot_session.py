@@ -19,9 +19,9 @@ from enpire.wire.messages import ControlMessage, Hello, Message, Orders
 from enpire.wire.zmq_link import StationLink
 from robot_drivers import fake_robot, resume_code
 from robot_drivers.guard_client import GuardedClient
-from tests.enpire.fleet.point_task import PointPolicy, PointTask, point_order, point_station, write_policy
-from tests.enpire.fleet.reach_task import HERE as REACH
-from tests.enpire.fleet.reach_task import ReachTask
+from tests.fakes.point_task import PointPolicy, PointTask, point_order, point_station, write_policy
+from tests.fakes.reach_task import MODULE as REACH
+from tests.fakes.reach_task import ReachTask
 from tests.robot_drivers.guarded_arm import CODE, resume
 
 

@@ -15,8 +15,8 @@ from enpire.station.spool import Spool
 from enpire.store import durable
 from enpire.wire import messages
 from enpire.wire.messages import Parcel
-from tests.enpire.fleet.point_task import environment, point_order
 from tests.enpire.wire.test_messages import EPISODE
+from tests.fakes.point_task import environment, point_order
 
 
 def parcel(index: int, data: bytes = b"frames") -> Parcel:

@@ -5,7 +5,7 @@ import pytest
 from enpire.errors import FileProblem
 from enpire.files import parse
 from enpire.station.station_file import StationFile, read_station, write_station
-from tests.enpire.fleet.point_task import point_station
+from tests.fakes.point_task import point_station
 
 
 def test_a_station_file_reads_back_the_same(tmp_path: Path) -> None:

@@ -22,13 +22,13 @@ from enpire.store.ledger import SqliteLedger
 from enpire.store.records import order_from
 from enpire.types import Event, Order, never_began
 from enpire.wire.arrivals import Arrival, Delivered, Heartbeat
-from tests.enpire.pretend_fleet import PretendFleet, delivered
 from tests.enpire.store.store_samples import an_order
 from tests.enpire.test_loop import CAMPAIGN, lab_of
+from tests.fakes.fake_fleet import FakeFleet, delivered
 
 
 @dataclass
-class HalfStopped(PretendFleet):
+class HalfStopped(FakeFleet):
     """Station `two` does one side of the pairs that it gets, and is stopped before the other begins, for good."""
 
     waiting: dict[str, Order] = field(default_factory=dict[str, Order])
@@ -77,7 +77,7 @@ def test_what_waits_at_a_station_that_is_stopped_is_done_by_others(home: Home, l
 
 
 @dataclass
-class Unable(PretendFleet):
+class Unable(FakeFleet):
     """Some stations cannot load the versions of one round, and say so at once."""
 
     unable: tuple[str, ...] = ("two",)
@@ -124,7 +124,7 @@ def test_in_lockstep_a_refusal_takes_the_turns_only_until_the_station_is_asked_a
     home: Home, ledger: SqliteLedger
 ) -> None:
     stations, rounds = Stations(count=2, lanes=4, ahead=8), replace(CAMPAIGN.rounds, practised=0.0, lockstep=True)
-    lab = lab_of(home, ledger, replace(CAMPAIGN, stations=stations, rounds=rounds), PretendFleet(home.versions))
+    lab = lab_of(home, ledger, replace(CAMPAIGN, stations=stations, rounds=rounds), FakeFleet(home.versions))
     refused = delivered(an_order(), "aborted", 0, "refused: the link broke").episode
     lab.state.base_measured, lab.state.champion = True, refused.order.policy_id
     for name, time_s in zip(stations.names, (100.0, 10.0), strict=True):
@@ -168,7 +168,7 @@ def test_a_candidate_that_no_station_can_load_ends_with_a_sentence(home: Home, l
 
 @pytest.mark.parametrize("there", ["works", "is paused", "is away"])
 def test_a_candidate_is_unloadable_when_everybody_here_refused_it(home: Home, ledger: SqliteLedger, there: str) -> None:
-    lab = lab_of(home, ledger, CAMPAIGN, PretendFleet(home.versions))
+    lab = lab_of(home, ledger, CAMPAIGN, FakeFleet(home.versions))
     for name in ("one", "two"):
         lab.stations[name] = StationSeat(name=name, lanes=4, lease=1, facts={})
     refused = delivered(an_order(), "aborted", 0, "refused: no module lerobot").episode

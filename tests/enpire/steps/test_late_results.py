@@ -28,14 +28,14 @@ from enpire.store.reconcile import compare
 from enpire.store.records import order_body
 from enpire.types import EpisodeArrays, Order, OutcomeKind, Purpose, Split
 from enpire.wire.arrivals import Arrival, Delivered, Heartbeat, Joined, Left
-from tests.enpire.pretend_fleet import PretendFleet, delivered
 from tests.enpire.test_loop import lab_of, lab_seat
+from tests.fakes.fake_fleet import FakeFleet, delivered
 
 POLICY = "p" * 64
 
 
 @dataclass
-class SilentFleet(PretendFleet):
+class SilentFleet(FakeFleet):
     """Says only what the test puts into its mouth."""
 
     says: tuple[Arrival, ...] = ()

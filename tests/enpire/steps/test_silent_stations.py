@@ -13,14 +13,14 @@ from enpire.steps.improve import RESTARTS
 from enpire.store.ledger import SqliteLedger
 from enpire.store.records import order_body
 from tests.chaos.harness import until
-from tests.enpire.pretend_fleet import PretendFleet
 from tests.enpire.test_loop import lab_of, lab_seat
+from tests.fakes.fake_fleet import FakeFleet
 
 
 def test_orders_of_a_station_that_does_not_come_back_after_a_restart_end_as_unknown(tmp_path: Path) -> None:
     home = open_home(tmp_path / "home")
     ledger = SqliteLedger(home.ledger)
-    lab = lab_of(home, ledger, fleet=PretendFleet(home.versions, names=("two",)))
+    lab = lab_of(home, ledger, fleet=FakeFleet(home.versions, names=("two",)))
     orders = lab.scheduler.next_orders(lab.state, lab_seat())
     lab.write(("order issued", {"orders": [order_body(order) for order in orders]}))
     step.record(lab)

@@ -12,7 +12,7 @@ from enpire.store.ledger import SqliteLedger
 from enpire.store.records import episode_body
 from enpire.store.reset_accuracy import account
 from enpire.types import Episode
-from tests.enpire.recorded_campaign import CAMPAIGN, record_campaign
+from tests.fakes.sample_campaign import CAMPAIGN, record_campaign
 
 
 def test_tries_are_counted_and_distances_only_where_the_start_was_reached() -> None:

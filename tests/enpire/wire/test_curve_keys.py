@@ -25,9 +25,9 @@ from enpire.wire.curve_keys import (
 )
 from enpire.wire.messages import Welcome
 from enpire.wire.zmq_link import StationLink
-from tests.enpire.fleet.bench import Bench
-from tests.enpire.fleet.point_task import point_order, point_station
 from tests.enpire.fleet.test_zmq_transport import hear, hello, until
+from tests.fakes.fleet_harness import FleetHarness
+from tests.fakes.point_task import point_order, point_station
 
 
 @pytest.fixture
@@ -198,18 +198,18 @@ def test_with_no_doorkeeper_nobody_comes_in(keys: Path) -> None:
 
 
 def test_an_encrypted_station_process_runs_orders(tmp_path: Path, keys: Path) -> None:
-    bench = Bench(tmp_path)
-    bench.fleet.close()
+    harness = FleetHarness(tmp_path)
+    harness.fleet.close()
     bind = EncryptedBind(address="tcp://127.0.0.1:0", keys=keys)
-    bench.fleet = ZmqFleet(bind, bench.versions, bench.root / "incoming", heartbeat_s=0.05)
-    bench.bind = bench.fleet.address
-    policy_id = bench.policy("p")
+    harness.fleet = ZmqFleet(bind, harness.versions, harness.root / "incoming", heartbeat_s=0.05)
+    harness.bind = harness.fleet.address
+    policy_id = harness.policy("p")
     server = server_keys(keys).public.decode()
     try:
-        bench.start(point_station(tmp_path, key_file=enroll(keys, "alpha"), server_key=server))
-        lease = bench.join()
+        harness.start(point_station(tmp_path, key_file=enroll(keys, "alpha"), server_key=server))
+        lease = harness.join()
         orders = [point_order(policy_id, index, lease=lease) for index in range(4)]
-        bench.fleet.send("alpha", orders)
-        bench.until_all(orders)
+        harness.fleet.send("alpha", orders)
+        harness.until_all(orders)
     finally:
-        bench.close()
+        harness.close()

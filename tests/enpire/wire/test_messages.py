@@ -35,7 +35,7 @@ from enpire.wire.messages import (
     encode,
     seal,
 )
-from tests.enpire.fleet.point_task import point_order
+from tests.fakes.point_task import point_order
 
 
 def packed(content: object) -> bytes:

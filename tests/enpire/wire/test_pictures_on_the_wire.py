@@ -17,24 +17,24 @@ from enpire.wire.arrivals import Delivered, Refused
 from enpire.wire.messages import PicturesPart, decode
 from enpire.wire.zmq_link import StationLink
 from sim.lost_network import Relay
-from tests.enpire.fleet.bench import Bench
-from tests.enpire.fleet.chaos import ChaosProxy, Faults
-from tests.enpire.fleet.pictured import Pictured
-from tests.enpire.fleet.point_task import environment
+from tests.fakes.faulty_proxy import Faults, FaultyProxy
+from tests.fakes.fleet_harness import FleetHarness
+from tests.fakes.point_task import environment
+from tests.fakes.spooling_station import SpoolingStation
 
 SIZE = 16 * 2**20
 """More than four parts above three fifths: whoever is stopped there is not done, however quick the machine."""
 
 
-class Lab(Bench):
+class Lab(FleetHarness):
     """A fleet and stations that have turns while it polls."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.stations: list[Pictured] = []
+        self.stations: list[SpoolingStation] = []
 
-    def station(self, name: str = "alpha", address: str = "") -> Pictured:
-        self.stations.append(Pictured(self.root / "stations", address or self.bind, name))
+    def station(self, name: str = "alpha", address: str = "") -> SpoolingStation:
+        self.stations.append(SpoolingStation(self.root / "stations", address or self.bind, name))
         return self.stations[-1]
 
     def poll(self) -> None:
@@ -113,7 +113,7 @@ def test_a_wire_that_is_cut_in_the_middle_goes_on_where_it_was(lab: Lab, monkeyp
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
 def test_a_bad_wire_delivers_every_episode_as_it_was(lab: Lab, seed: int) -> None:
-    proxy = ChaosProxy(lab.bind, Faults(drop=0.02, repeat=0.05, swap=0.05, damage=0.02), seed)
+    proxy = FaultyProxy(lab.bind, Faults(drop=0.02, repeat=0.05, swap=0.05, damage=0.02), seed)
     try:
         station = lab.station(address=proxy.address)
         ids = [station.put(size, seed) for seed, size in enumerate((SIZE, 0, 2**20))]
@@ -141,7 +141,7 @@ def test_a_station_that_is_killed_in_the_middle_goes_on(lab: Lab, monkeypatch: p
     ids = [station.put(SIZE, seed) for seed in range(2)]
     lab.stations.clear()
     station.close()
-    command = [sys.executable, "-m", "tests.enpire.fleet.pictured", str(lab.root / "stations"), lab.bind, "alpha"]
+    command = [sys.executable, "-m", "tests.fakes.spooling_station", str(lab.root / "stations"), lab.bind, "alpha"]
     for share in (1, 3):
         process = subprocess.Popen(command, env=environment())
         lab.processes.append(process)

@@ -13,12 +13,12 @@ from enpire.station.station_file import StationFile, write_station
 from enpire.store import versions
 from enpire.types import Order
 from enpire.wire.arrivals import Announced, Arrival, Delivered, Heartbeat, Joined
-from tests.enpire.fleet.point_task import environment, write_policy
+from tests.fakes.point_task import environment, write_policy
 
 WAIT_S = 60.0
 
 
-class Bench:
+class FleetHarness:
     """One fleet, the station processes that were started, and every arrival in order."""
 
     def __init__(self, root: Path) -> None:

@@ -32,7 +32,7 @@ from enpire.types import (
     Verdict,
 )
 
-HERE = "tests.enpire.fleet.point_task"
+MODULE = "tests.fakes.point_task"
 LIMIT = 40
 
 
@@ -191,7 +191,7 @@ def load(folder: Path) -> PointPolicy:
 def write_policy(folder: Path, **says: object) -> Path:
     """The files of a policy version, not yet published."""
     folder.mkdir(parents=True)
-    (folder / "policy.json").write_text(json.dumps({"kind": f"{HERE}:load", **says}))
+    (folder / "policy.json").write_text(json.dumps({"kind": f"{MODULE}:load", **says}))
     (folder / "weights.safetensors").write_bytes(b"\0" * 64)
     return folder
 
@@ -200,7 +200,7 @@ def point_station(home: Path, name: str = "alpha", lanes: int = 3, **more: objec
     """A fast station of the point task."""
     given = {"pace": "fast", "reset": "teleport", **more}
     return StationFile(
-        name=name, task=f"{HERE}:PointTask", driver=f"{HERE}:open_rig", lanes=lanes, home=home / name, **given
+        name=name, task=f"{MODULE}:PointTask", driver=f"{MODULE}:open_rig", lanes=lanes, home=home / name, **given
     )  # pyright: ignore[reportArgumentType]
 
 
@@ -209,7 +209,7 @@ def point_order(
 ) -> Order:
     """An order for the start of that index."""
     return Order(
-        order_id=mint(), campaign_id="point-campaign", station=station, task=f"{HERE}:PointTask", policy_id=policy_id,
+        order_id=mint(), campaign_id="point-campaign", station=station, task=f"{MODULE}:PointTask", policy_id=policy_id,
         start=PointTask().start("train", index, b""), purpose=purpose, round=1, lease=lease,
     )  # fmt: skip
 

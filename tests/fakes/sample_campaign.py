@@ -24,7 +24,7 @@ STATIONS = ("cell-1", "cell-2")
 
 
 @dataclass
-class Recorder:
+class CampaignWriter:
     """Writes a campaign's events in batches."""
 
     home: Path
@@ -118,9 +118,9 @@ def a_recording(seed: int) -> bytes:
     )
 
 
-def begin(home: Path, name: str = "pin_insertion", campaign_id: str = CAMPAIGN, orders: int = 0) -> Recorder:
+def begin(home: Path, name: str = "pin_insertion", campaign_id: str = CAMPAIGN, orders: int = 0) -> CampaignWriter:
     """A campaign with two stations and a measured base of about 40 %; its orders count on from `orders`."""
-    record = Recorder(home, campaign_id=campaign_id, name=name, orders=orders)
+    record = CampaignWriter(home, campaign_id=campaign_id, name=name, orders=orders)
     record.tell(
         "campaign started", name=name, task="pin_insertion", campaign={"name": name}, seed=7, home=str(home),
         code="0.1.0", goal={"success": 0.9, "confirm_starts": 60},
@@ -137,7 +137,7 @@ def begin(home: Path, name: str = "pin_insertion", campaign_id: str = CAMPAIGN, 
     return record
 
 
-def record_campaign(home: Path) -> Recorder:
+def record_campaign(home: Path) -> CampaignWriter:
     """A whole campaign: base, a promotion, a gate that promotes nobody, a passed confirmation."""
     record = begin(home)
     for _ in range(30):
@@ -151,12 +151,12 @@ def record_campaign(home: Path) -> Recorder:
     assert record.gate(2, 1, (SECOND, 0.98), (THIRD, 0.9)) != "promote"
     record.end(record.order("collect", SECOND, 2), "aborted", "stopped by ada")
     record.tell("episode refused", order_id="01J", station="cell-1", why="an old lease")
-    confirm_it(record, SECOND, 60)
+    write_confirmation(record, SECOND, 60)
     record.flush()
     return record
 
 
-def confirm_it(record: Recorder, policy_id: str, n: int) -> None:
+def write_confirmation(record: CampaignWriter, policy_id: str, n: int) -> None:
     record.tell("confirm opened", policy_id=policy_id, n=n, goal=0.9)
     ends = [record.run("confirm", policy_id, 2, 0.99) for _ in range(n)]
     result = confirm(ends.count("success"), n, 0.9)
@@ -168,7 +168,7 @@ def confirm_it(record: Recorder, policy_id: str, n: int) -> None:
     record.tell("campaign ended", reached=result.passed, reason="the champion is confirmed at 90%")
 
 
-def keep_files(record: Recorder, order_id: str, order_number: int) -> Path:
+def keep_files(record: CampaignWriter, order_id: str, order_number: int) -> Path:
     """Put the recording of one episode where the store keeps it."""
     folder = record.home / "episodes" / record.campaign_id / order_id
     durable.make_folder(folder)

@@ -22,7 +22,7 @@ class Faults:
     damage: float = 0.0
 
 
-class ChaosProxy:
+class FaultyProxy:
     """Stations connect to `address`; what they say goes on to the orchestrator, more or less."""
 
     def __init__(self, upstream: str, faults: Faults, seed: int) -> None:

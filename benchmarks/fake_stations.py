@@ -90,7 +90,7 @@ class Pictures:
         return encode(part, lease)
 
 
-class PretendStation:
+class FakeStation:
     """One station with one lane."""
 
     def __init__(self, address: str, name: str, episode_s: float, data: bytes, pictures: Pictures) -> None:
@@ -241,9 +241,7 @@ class Host:
 
     def __init__(self, address: str, number: int, episode_s: float, rate_hz: float, pictures_bytes: int = 0) -> None:
         data, self.pictures = recording(), Pictures(pictures_bytes)
-        self.stations = [
-            PretendStation(address, f"p-{index}", episode_s, data, self.pictures) for index in range(number)
-        ]
+        self.stations = [FakeStation(address, f"p-{index}", episode_s, data, self.pictures) for index in range(number)]
         self._every_s = 1.0 / rate_hz
 
     def run_until(self, end_s: float) -> None:

@@ -20,13 +20,13 @@ from enpire.store import arrays
 from enpire.types import Bounds, Episode, EpisodeArrays, Order, OutcomeKind, Split, Start, TaskSpec
 from enpire.wire.arrivals import Announced, Arrival, Delivered, Heartbeat, Joined
 
-PACE = 12
+ENDED_PER_POLL = 12
 """Orders that end at one poll."""
-STEP = 0.3
-"""What a round of `Better` adds to the chance of success."""
+GAIN_PER_ROUND = 0.3
+"""What a round of `ImprovingLearner` adds to the chance of success."""
 
 
-class Coin:
+class CoinTask:
     """A task that nobody has to perform."""
 
     spec = TaskSpec(
@@ -46,13 +46,13 @@ class Coin:
         return Start(split=split, index=index, values=(seed / 2**48,), seed=seed)
 
 
-class Better:
+class ImprovingLearner:
     """A learner whose versions succeed more often each round."""
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         chance = 0.3
         if job.parent is not None:
-            chance = min(1.0, json.loads((job.parent / "policy.json").read_text())["chance"] + STEP)
+            chance = min(1.0, json.loads((job.parent / "policy.json").read_text())["chance"] + GAIN_PER_ROUND)
         report(Progress(stage="thinking", done=1, total=1, metrics={"episodes": float(len(job.episodes))}))
         staged = job.work / "staged"
         staged.mkdir(exist_ok=True)
@@ -62,7 +62,7 @@ class Better:
 
 
 @dataclass
-class PretendFleet:
+class FakeFleet:
     """Four stations by default; every order ends at the next poll."""
 
     versions: Path
@@ -87,7 +87,7 @@ class PretendFleet:
                 spooled = tuple(key for key, item in self.unacknowledged.items() if item.station == name)
                 arrivals.append(Joined(station=name, lanes=4, lease=self.lease + index, running=(), spooled=spooled))
         time.sleep(0.02)
-        for order in list(self.held.values())[:PACE]:
+        for order in list(self.held.values())[:ENDED_PER_POLL]:
             del self.held[order.order_id]
             self.unacknowledged[order.order_id] = (self.ending or self.finish)(order)
         arrivals.extend(self.unacknowledged.values())

@@ -1,6 +1,6 @@
 """A station's spool and uplink without a robot, and a process of it that a test can kill.
 
-`python -m tests.enpire.fleet.pictured FOLDER ADDRESS NAME`
+`python -m tests.fakes.spooling_station FOLDER ADDRESS NAME`
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from enpire.wire.arrivals import Heartbeat
 from enpire.wire.host_services import THIS_HOST
 from enpire.wire.messages import Hello, Parcel
 from enpire.wire.zmq_link import StationLink
-from tests.enpire.fleet.point_task import point_order
 from tests.enpire.wire.test_messages import EPISODE
+from tests.fakes.point_task import point_order
 
 
-class Pictured:
+class SpoolingStation:
     """Delivers what was put into its spool, as a station does."""
 
     def __init__(self, folder: Path, address: str, name: str = "alpha") -> None:
@@ -65,7 +65,7 @@ class Pictured:
 
 
 def main() -> None:
-    station = Pictured(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+    station = SpoolingStation(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
     while os.getppid() > 1:
         station.turn(0.02)
 

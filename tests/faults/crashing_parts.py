@@ -17,10 +17,10 @@ from enpire.store import durable
 from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
 from enpire.types import Event
-from tests.enpire.fleet.point_task import HERE as POINT
+from tests.fakes.point_task import MODULE as POINT
 from tests.faults.virtual_sockets import Process, World
 
-HERE = "tests.faults.mortals"
+MODULE = "tests.faults.crashing_parts"
 FULL = StorageFull("The disk refused to write: the simulation says that it is full.")
 
 

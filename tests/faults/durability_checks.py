@@ -1,4 +1,4 @@
-"""What must hold in a home folder after a crash, whatever was lost: every promise that `one_life` was given."""
+"""What must hold in a home folder after a crash, whatever was lost: every promise that `writing_process` was given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A home folder's life, every way of writing once: `python -m tests.faults.one_life FOLDER`.
+"""A home folder's life, every way of writing once: `python -m tests.faults.writing_process FOLDER`.
 
 It says on stdout, in one system call each, what it was promised: that is what no crash may take back. An error that the
 code raises on purpose ends it with one sentence and exit code 1.

@@ -5,16 +5,16 @@ import pytest
 
 from enpire.types import Episode, Order
 from enpire.wire.arrivals import Delivered, Joined
-from tests.enpire.fleet.bench import Bench
-from tests.enpire.fleet.chaos import ChaosProxy, Faults
-from tests.enpire.fleet.point_task import point_order, point_station
+from tests.fakes.faulty_proxy import Faults, FaultyProxy
+from tests.fakes.fleet_harness import FleetHarness
+from tests.fakes.point_task import point_order, point_station
 
 
 class TinyLab:
     """Ends every order once, as the loop does: the first delivery counts, what a hello does not list is lost."""
 
-    def __init__(self, bench: Bench, policy_id: str, total: int) -> None:
-        self.bench, self.policy_id, self.total = bench, policy_id, total
+    def __init__(self, harness: FleetHarness, policy_id: str, total: int) -> None:
+        self.harness, self.policy_id, self.total = harness, policy_id, total
         self.open: dict[str, Order] = {}
         self.ends: dict[str, str] = {}
         self.kept: dict[str, Episode] = {}
@@ -22,8 +22,8 @@ class TinyLab:
         self.read = 0
 
     def step(self) -> None:
-        self.bench.poll()
-        for arrival in self.bench.arrivals[self.read :]:
+        self.harness.poll()
+        for arrival in self.harness.arrivals[self.read :]:
             if isinstance(arrival, Joined):
                 held = {*arrival.running, *arrival.spooled}
                 for order_id in [order_id for order_id in self.open if order_id not in held]:
@@ -31,13 +31,13 @@ class TinyLab:
                 self.give(arrival.lease)
             elif isinstance(arrival, Delivered):
                 self.deliver(arrival)
-        self.read = len(self.bench.arrivals)
+        self.read = len(self.harness.arrivals)
 
     def give(self, lease: int) -> None:
         room = min(12 - len(self.open), self.total - len(self.ends) - len(self.open))
         orders = [point_order(self.policy_id, index, lease=lease) for index in range(room)]
         self.open |= {order.order_id: order for order in orders}
-        self.bench.fleet.send("alpha", orders)
+        self.harness.fleet.send("alpha", orders)
 
     def deliver(self, arrival: Delivered) -> None:
         order_id = arrival.episode.order.order_id
@@ -61,17 +61,17 @@ class TinyLab:
 def test_on_a_wire_that_loses_repeats_reorders_and_damages_every_order_ends_exactly_once(
     tmp_path: Path, seed: int
 ) -> None:
-    bench = Bench(tmp_path)
-    policy_id = bench.policy("p")
-    proxy = ChaosProxy(bench.bind, Faults(drop=0.03, repeat=0.03, swap=0.03, damage=0.02), seed)
-    bench.bind = proxy.address
-    lab = TinyLab(bench, policy_id, 40)
+    harness = FleetHarness(tmp_path)
+    policy_id = harness.policy("p")
+    proxy = FaultyProxy(harness.bind, Faults(drop=0.03, repeat=0.03, swap=0.03, damage=0.02), seed)
+    harness.bind = proxy.address
+    lab = TinyLab(harness, policy_id, 40)
     try:
-        bench.start(point_station(tmp_path, lanes=4))
-        bench.until(lambda: lab.step() or (len(lab.ends) >= lab.total and not lab.open))
+        harness.start(point_station(tmp_path, lanes=4))
+        harness.until(lambda: lab.step() or (len(lab.ends) >= lab.total and not lab.open))
     finally:
         proxy.close()
-        bench.close()
+        harness.close()
     assert proxy.harmed > 5
     assert len(lab.ends) == lab.total
     assert set(lab.ends.values()) <= {"success", "lost", "aborted"}

@@ -13,7 +13,7 @@ from enpire.station.station_file import StationFile
 from enpire.types import FloatArray, ImageArray, IntArray, MaskArray, Observation, Split, Start, Verdict
 from robot_drivers import fake_robot
 
-HERE = "tests.enpire.fleet.reach_task"
+MODULE = "tests.fakes.reach_task"
 THERE_RAD = 0.08
 
 
@@ -36,8 +36,8 @@ class ReachTask:
     def verifier(self) -> ReachVerifier:
         return ReachVerifier()
 
-    def expert(self, seed: int) -> Halver:
-        return Halver()
+    def expert(self, seed: int) -> HalvingPolicy:
+        return HalvingPolicy()
 
 
 class ReachStart:
@@ -74,7 +74,7 @@ def seen_joints(picture: ImageArray) -> FloatArray:
     return (np.asarray(filled) * 4.0 - 2.0).astype(np.float32)
 
 
-class Halver:
+class HalvingPolicy:
     """Halves the way to zero, by what the sensors say."""
 
     horizon = execute = 1
@@ -86,7 +86,7 @@ class Halver:
         return 0.5 * observation.state[:, None, :2]
 
 
-class Eyes(Halver):
+class CameraPolicy(HalvingPolicy):
     """Halves the way to zero, by what the camera shows."""
 
     needs_images = True
@@ -95,14 +95,14 @@ class Eyes(Halver):
         return 0.5 * np.stack([seen_joints(picture) for picture in observation.images["top"]])[:, None]
 
 
-def load(folder: Path) -> Eyes:
-    return Eyes()
+def load(folder: Path) -> CameraPolicy:
+    return CameraPolicy()
 
 
-def write_eyes(folder: Path) -> Path:
+def write_camera_policy(folder: Path) -> Path:
     """The files of a policy that looks, not yet published."""
     folder.mkdir(parents=True)
-    (folder / "policy.json").write_text(json.dumps({"kind": f"{HERE}:load"}))
+    (folder / "policy.json").write_text(json.dumps({"kind": f"{MODULE}:load"}))
     (folder / "weights.safetensors").write_bytes(b"\0" * 64)
     return folder
 
@@ -114,6 +114,6 @@ def reach_station(home: Path) -> StationFile:
         "watchdog_s": 5.0,
     }  # fmt: skip
     return StationFile(
-        name="arm", task=f"{HERE}:ReachTask", driver="robot_drivers.guard_client:open_rig", home=home / "arm",
+        name="arm", task=f"{MODULE}:ReachTask", driver="robot_drivers.guard_client:open_rig", home=home / "arm",
         options={"guard": guard},
     )  # fmt: skip
