@@ -16,14 +16,14 @@ import numpy as np
 from enpire.errors import UsageError
 from enpire.files import parse
 from enpire.interfaces import Policy, Rig, Task
-from enpire.station.chunks import LoadedPolicy, policy_seed
+from enpire.station.chunks import LoadedPolicy, policy_seed, with_images
 from enpire.types import FloatArray, IntArray, MaskArray, Observation, Order
 from sim.truth import Truth
 
 _BRANCH_LANES = 100_000
 """Branches run under lane numbers from here on, so that the policy's noise in the real lanes is not touched."""
 _LEAST = {"look_every_ticks": 1, "branches": 2, "adaptation_ticks": 1, "least_hold_ticks": 0}
-"""Field of `Manner` -> its smallest value."""
+"""Field of `OperatorBehaviour` -> its smallest value."""
 
 
 @runtime_checkable
@@ -48,7 +48,7 @@ class BranchRig(Rig, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
+class OperatorBehaviour:
     """What kind of person watches."""
 
     look_every_ticks: int = 15
@@ -103,18 +103,18 @@ class SimulatedOperator:
         task: whose expert (`clean_expert` where there is one) the person plays.
         rig: the station's rig; its lanes are copied.
         seed: of the person, and of the rig.
-        options: the fields of `Manner`.
+        options: the fields of `OperatorBehaviour`.
 
     Raises:
-        FileProblem: an option that no manner has, or a value that none can have.
+        FileProblem: an unknown option, or a value that is not allowed.
         UsageError: the station's rig, or the task's, is no simulation that can be copied.
     """
 
-    options: ClassVar = Manner
+    options: ClassVar = OperatorBehaviour
 
     def __init__(self, task: Task, rig: Rig, seed: int, options: Mapping[str, object]) -> None:
-        self._task, self._manner = task, parse(Manner, options, "operator_options")
-        branch_rig = task.rig(rig.lanes * self._manner.branches, seed)
+        self._task, self._behaviour = task, parse(OperatorBehaviour, options, "operator_options")
+        branch_rig = task.rig(rig.lanes * self._behaviour.branches, seed)
         if not isinstance(rig, Copied) or not isinstance(branch_rig, BranchRig):
             raise UsageError(
                 f"A simulated operator of {task.spec.name} needs a rig with snapshot, restore and truth; "
@@ -136,8 +136,8 @@ class SimulatedOperator:
             policy=policy,
             rng=rng,
             seed=order.start.seed,
-            hands_back=bool(rng.random() < self._manner.hands_back),
-            offset=int(rng.integers(0, self._manner.look_every_ticks)),
+            hands_back=bool(rng.random() < self._behaviour.hands_back),
+            offset=int(rng.integers(0, self._behaviour.look_every_ticks)),
         )
 
     def watch(self, observation: Observation, lanes: IntArray, ticks: IntArray) -> MaskArray:
@@ -168,18 +168,18 @@ class SimulatedOperator:
         """The branches' rig is memory alone."""
 
     def _due(self, watch: _Watch, tick: int) -> bool:
-        if tick == 0 or (tick + watch.offset) % self._manner.look_every_ticks or watch.takes_over_at >= 0:
+        if tick == 0 or (tick + watch.offset) % self._behaviour.look_every_ticks or watch.takes_over_at >= 0:
             return False
         held = watch.held_since >= 0
-        return not held or (watch.hands_back and tick - watch.held_since >= self._manner.least_hold_ticks)
+        return not held or (watch.hands_back and tick - watch.held_since >= self._behaviour.least_hold_ticks)
 
     def _decide(self, lane: int, share: float) -> None:
-        watch, branches = self._watches[lane], self._manner.branches
+        watch, branches = self._watches[lane], self._behaviour.branches
         if watch.held_since >= 0:
             if share * branches >= branches - 1:
                 watch.held_since = -1
         elif share == 0.0:
-            low, high = self._manner.reaction_ticks
+            low, high = self._behaviour.reaction_ticks
             watch.takes_over_at = self._ticks[lane] + int(watch.rng.integers(low, high + 1))
 
     def _needs_chunk(self, watch: _Watch) -> bool:
@@ -191,7 +191,7 @@ class SimulatedOperator:
         wish = watch.chunk[watch.used]
         watch.used += 1
         held = self._ticks[lane] - watch.held_since
-        unsteady = max(0.0, 1.0 - held / self._manner.adaptation_ticks) * self._manner.tremor
+        unsteady = max(0.0, 1.0 - held / self._behaviour.adaptation_ticks) * self._behaviour.tremor
         return wish + (unsteady * self._span * watch.rng.standard_normal(len(wish))).astype(np.float32)
 
     def success_of_branches(self, now: Mapping[int, int]) -> Mapping[int, float]:
@@ -199,7 +199,7 @@ class SimulatedOperator:
 
         `now`: lane of an episode that has begun -> its tick.
         """
-        lanes, branches, rig = list(now), self._manner.branches, self._branch_rig
+        lanes, branches, rig = list(now), self._behaviour.branches, self._branch_rig
         rows = np.arange(len(lanes) * branches)
         policies: list[Policy] = []
         for row in rows.tolist():
@@ -212,7 +212,7 @@ class SimulatedOperator:
         moving = np.arange(rig.lanes) < len(rows)
         ticks = np.zeros(rig.lanes, np.int64)
         ticks[rows] = [now[lane] for lane in lanes for _ in range(branches)]
-        player = _Player(policies, self._task.spec.action_dim, rig.lanes)
+        player = _Player(policies, rig, self._task.spec.action_dim)
         while moving.any():
             rig.act(player.commands(rig.observe(), np.flatnonzero(moving)), moving)
             ticks[moving] += 1
@@ -226,9 +226,9 @@ class SimulatedOperator:
 class _Player:
     """Plays each branch's policy; one call for all branches of one policy."""
 
-    def __init__(self, policies: list[Policy], action_dim: int, lanes: int) -> None:
-        self._policies = policies
-        self._command = np.zeros((lanes, action_dim), np.float32)
+    def __init__(self, policies: list[Policy], rig: Rig, action_dim: int) -> None:
+        self._policies, self._rig = policies, rig
+        self._command = np.zeros((rig.lanes, action_dim), np.float32)
         self._chunks: dict[int, tuple[FloatArray, int]] = {}
 
     def commands(self, observation: Observation, rows: IntArray) -> FloatArray:
@@ -240,8 +240,9 @@ class _Player:
                 groups.setdefault(id(self._policies[row]), []).append(row)
         for group in groups.values():
             asked = np.array(group, np.int64)
-            seen = Observation(stamp_ns=observation.stamp_ns, state=observation.state[asked])
-            for row, chunk in zip(group, self._policies[group[0]].act(seen, _BRANCH_LANES + asked), strict=True):
+            policy = self._policies[group[0]]
+            seen = with_images(policy, observation, asked, self._rig.look)
+            for row, chunk in zip(group, policy.act(seen, _BRANCH_LANES + asked), strict=True):
                 self._chunks[row] = (chunk, 0)
         for row in rows.tolist():
             chunk, used = self._chunks[row]

@@ -1,48 +1,53 @@
-"""What scripted experts of bimanual tasks share: two hands a lane, and a manner in which they hurry and hesitate."""
+"""What the scripted experts of two-arm tasks share: behaviour parameters, and the motion of both arms in each lane."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from enpire.errors import PolicyProblem
 from enpire.types import FloatArray, IntArray, Observation, TaskSpec
+from sim.behaviour import BehaviourParameters, EpisodeBehaviour, draw_behaviour
 from sim.bimanual.hands import Hand, Hands
 from sim.bimanual.kinematics import JOINTS, Rows
 from sim.bimanual.rig import ACTION, JOINT_RAD_S, SIDE_ACTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
-    """How far demonstrations stray from clean ones; every range is drawn uniformly once an episode."""
+class ArmBehaviour(BehaviourParameters):
+    """Behaviour parameters of two-arm experts; as they stand: the clean expert."""
 
-    speed: tuple[float, float] = (1.0, 1.0)
-    """Factor on all speeds of the arms."""
-    pause: tuple[float, float] = (0.0, 0.0)
-    """Probability, per decision, that a pause begins."""
-    pause_decisions: tuple[float, float] = (2.0, 15.0)
-    loose: tuple[float, float] = (1.0, 1.0)
-    """Factor on the errors that are still called aligned: 1 is careful."""
+    slack: tuple[float, float] = (1.0, 1.0)
+    """Factor on the errors that still count as aligned; 1 is careful. Drawn uniformly once per episode."""
     aim_m: float = 0.0
-    """Standard deviation of a constant aiming error, per axis."""
+    """Standard deviation of a constant aiming error, per axis, in m."""
+    aim_yaw_rad: float = 0.0
+    """The same of the yaw, in rad, for experts that aim at an angle."""
     tremor_rad_s: float = 0.0
-    """Standard deviation of the error of every joint's speed."""
+    """Standard deviation of the error of every joint's speed, in rad/s, drawn for each decision."""
 
 
-@dataclass(slots=True)
-class Mood:
-    """What one lane's episode drew."""
+CLEAN = ArmBehaviour()
 
-    rng: np.random.Generator
-    speed: float
-    pause: float
-    resume: float
-    loose: float
-    aim_m: Rows
-    """(3,)."""
-    pausing: bool = False
+
+@dataclass(slots=True, kw_only=True)
+class ArmEpisode(EpisodeBehaviour):
+    """The behaviour that one lane's episode drew."""
+
+    slack: float
+    aim_m: Rows = field(default_factory=lambda: np.zeros(3))
+    """(3,) float64: aiming error in m."""
+    aim_yaw_rad: float = 0.0
+
+
+def draw_arm_episode(behaviour: ArmBehaviour, rng: np.random.Generator) -> ArmEpisode:
+    """Draw one episode's speed, pauses and slack, in this order, without an aiming error."""
+    drawn = draw_behaviour(behaviour, rng)
+    return ArmEpisode(
+        rng=rng, speed=drawn.speed, pause=drawn.pause, resume=drawn.resume, slack=float(rng.uniform(*behaviour.slack))
+    )
 
 
 class Demonstrator(ABC):
@@ -51,26 +56,30 @@ class Demonstrator(ABC):
     horizon = 4
     execute = 2
 
-    def __init__(self, spec: TaskSpec, seed: int, manner: Manner) -> None:
-        """Demonstrate in a manner; `seed` keeps two experts apart that see the same episodes."""
-        self._spec, self._seed, self._manner = spec, seed, manner
-        self._moods: dict[int, Mood] = {}
+    def __init__(self, spec: TaskSpec, seed: int, behaviour: ArmBehaviour) -> None:
+        """Demonstrate a task; `seed` makes two experts differ that get the same episodes."""
+        self._spec, self._seed, self._behaviour = spec, seed, behaviour
+        self._episodes: dict[int, ArmEpisode] = {}
 
     def begin(self, lane: int, seed: int) -> None:
-        """Draw this episode's speed, aim and hesitation."""
-        manner = self._manner
-        rng = np.random.Generator(np.random.PCG64([self._seed, seed, 37]))
-        self._moods[lane] = Mood(
-            rng=rng,
-            speed=float(rng.uniform(*manner.speed)),
-            pause=float(rng.uniform(*manner.pause)),
-            resume=1.0 / float(rng.uniform(*manner.pause_decisions)),
-            loose=float(rng.uniform(*manner.loose)),
-            aim_m=rng.normal(0.0, 1.0, 3) * manner.aim_m,
-        )
+        """Draw this episode's speed, pauses, slack and aim."""
+        episode = draw_arm_episode(self._behaviour, np.random.Generator(np.random.PCG64([self._seed, seed, 37])))
+        episode.aim_m = episode.rng.normal(0.0, 1.0, 3) * self._behaviour.aim_m
+        self._episodes[lane] = self._prepared(episode)
+
+    def _prepared(self, episode: ArmEpisode) -> ArmEpisode:
+        """The episode with whatever else a task's expert remembers in it."""
+        return episode
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """Decide for the lanes named, (len(lanes), 4, 14).
+        """Decide for the lanes named.
+
+        Args:
+            observation: state (len(lanes), state_dim) float32.
+            lanes: (n,).
+
+        Returns:
+            (len(lanes), 4, 14) float32: for each arm six joint speeds in rad/s and the gripper's speed in mm/s.
 
         Raises:
             PolicyProblem: the state has another width than the task has.
@@ -85,28 +94,27 @@ class Demonstrator(ABC):
             return chunk
         state = observation.state.astype(np.float64)
         hands = Hands(state)
-        moods = [self._mood(int(lane)) for lane in lanes]
-        for row, mood in enumerate(moods):
-            self._decide(mood, state[row], hands.of(row, "left"), hands.of(row, "right"))
+        episodes = [self._episode(int(lane)) for lane in lanes]
+        for row, episode in enumerate(episodes):
+            self._decide(episode, state[row], hands.of(row, "left"), hands.of(row, "right"))
         commands = hands.commands()
-        for row, mood in enumerate(moods):
-            chunk[row] = self._strayed(mood, commands[row])
+        for row, episode in enumerate(episodes):
+            chunk[row] = self._strayed(episode, commands[row])
         return chunk
 
-    def _mood(self, lane: int) -> Mood:
-        if lane not in self._moods:
+    def _episode(self, lane: int) -> ArmEpisode:
+        if lane not in self._episodes:
             self.begin(lane, 0)
-        return self._moods[lane]
+        return self._episodes[lane]
 
     @abstractmethod
-    def _decide(self, mood: Mood, state: Rows, left: Hand, right: Hand) -> None:
-        """Say what both hands of one lane shall do; state (state_dim,)."""
+    def _decide(self, episode: ArmEpisode, state: Rows, left: Hand, right: Hand) -> None:
+        """Give both hands of one lane their goals; state (state_dim,)."""
 
-    def _strayed(self, mood: Mood, command: FloatArray) -> FloatArray:
-        """Hurry, hesitate and tremble; draws the same number of random values whatever happens."""
-        luck = mood.rng.random()
+    def _strayed(self, episode: ArmEpisode, command: FloatArray) -> FloatArray:
+        """The command (14,) at the episode's speed, with pauses and tremor; always draws 15 random numbers."""
+        pauses = episode.pauses()
         arms = np.arange(len(command)) % SIDE_ACTION < JOINTS
-        tremor = np.where(arms, mood.rng.normal(0.0, 1.0, len(command)) * self._manner.tremor_rad_s, 0.0)
-        mood.pausing = luck >= mood.resume if mood.pausing else luck < mood.pause
-        paced = np.where(arms, mood.speed, 1.0) * command * (not mood.pausing) + tremor
+        tremor = np.where(arms, episode.rng.normal(0.0, 1.0, len(command)) * self._behaviour.tremor_rad_s, 0.0)
+        paced = np.where(arms, episode.speed, 1.0) * command * (not pauses) + tremor
         return np.where(arms, np.clip(paced, -JOINT_RAD_S, JOINT_RAD_S), paced).astype(np.float32)

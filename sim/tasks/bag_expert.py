@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from enpire.types import TaskSpec
-from sim.bimanual.demonstrator import Demonstrator, Manner, Mood
+from sim.bimanual.demonstrator import ArmBehaviour, ArmEpisode, Demonstrator
 from sim.bimanual.hands import Hand
 from sim.bimanual.kinematics import Rows
 from sim.tasks.bag_carry import Carry, Errand
@@ -20,12 +19,11 @@ from sim.tasks.bag_rig import HOME, TIPPED_RAD
 from sim.tasks.bag_scene import FLOOR_M, SLOTS_M, THINGS
 from sim.tasks.bag_world import World, retreat
 
-CLEAN = Manner()
-VARIED = Manner(speed=(0.5, 1.0), pause=(0.0, 0.03), aim_m=0.01, tremor_rad_s=0.01)
+VARIED = ArmBehaviour(speed=(0.5, 1.0), pause=(0.0, 0.03), aim_m=0.01, tremor_rad_s=0.01)
 
 
-@dataclass(slots=True)
-class Packing(Mood):
+@dataclass(slots=True, kw_only=True)
+class Packing(ArmEpisode):
     """What one lane's episode drew, and how far it is."""
 
     world: World = field(default_factory=World)
@@ -38,36 +36,29 @@ class Packing(Mood):
 class BagExpert(Demonstrator):
     """A policy with memory: where things were seen last, and what either hand is at."""
 
-    def __init__(self, spec: TaskSpec, seed: int, manner: Manner) -> None:
-        """Demonstrate in a manner; its `aim_m` is drawn anew for each thing that is carried."""
-        super().__init__(spec, seed, manner)
+    def _prepared(self, episode: ArmEpisode) -> Packing:
+        return Packing(**{part.name: getattr(episode, part.name) for part in fields(episode)})
 
-    def begin(self, lane: int, seed: int) -> None:
-        """Draw this episode's manner, and forget the last one."""
-        super().begin(lane, seed)
-        drawn = self._moods[lane]
-        self._moods[lane] = Packing(**{part.name: getattr(drawn, part.name) for part in fields(drawn)})
-
-    def _decide(self, mood: Mood, state: Rows, left: Hand, right: Hand) -> None:
+    def _decide(self, episode: ArmEpisode, state: Rows, left: Hand, right: Hand) -> None:
         """What both hands shall do now; a bag that has tipped is left alone."""
-        assert isinstance(mood, Packing)
-        world = mood.world
+        assert isinstance(episode, Packing)
+        world = episode.world
         world.sense(state)
         if world.tilt_rad > TIPPED_RAD:
             return
-        opened = mood.opener.step(world, left)
-        if mood.carry is not None and mood.carry.seeking and world.inside(mood.carry.thing):
-            mood.carry = None
-        if mood.carry is None:
+        opened = episode.opener.step(world, left)
+        if episode.carry is not None and episode.carry.seeking and world.inside(episode.carry.thing):
+            episode.carry = None
+        if episode.carry is None:
             # What the hand still hides is looked at last: going to another thing uncovers it.
             out = sorted((world.seen_s[thing] == 0.0, thing) for thing in range(3) if not world.inside(thing))
             if not out:
                 retreat(right, HOME["right"])
                 return
-            mood.carry = Carry(thing=out[0][1])
-            mood.slip_m = mood.rng.normal(0.0, 1.0, 2) * self._manner.aim_m
-        thing = mood.carry.thing
-        goal = world.at(mood.slip_m[0], SLOTS_M[thing] + mood.slip_m[1], FLOOR_M + THINGS[thing].half_m)
+            episode.carry = Carry(thing=out[0][1])
+            episode.slip_m = episode.rng.normal(0.0, 1.0, 2) * self._behaviour.aim_m
+        thing = episode.carry.thing
+        goal = world.at(episode.slip_m[0], SLOTS_M[thing] + episode.slip_m[1], FLOOR_M + THINGS[thing].half_m)
         errand = Errand(goal_m=goal, turn_rad=float(world.bag[2]), opened=opened)
-        if mood.carry.step(world, right, errand) != "going":
-            mood.carry = None
+        if episode.carry.step(world, right, errand) != "going":
+            episode.carry = None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from enpire.types import FloatArray, MaskArray, Split, Start, TaskSpec
+from sim.bimanual.demonstrator import CLEAN
 from sim.bimanual.rig import ACTION
 from sim.starts import Sampler
-from sim.tasks.bag_expert import CLEAN, VARIED, BagExpert
+from sim.tasks.bag_expert import VARIED, BagExpert
 from sim.tasks.bag_flap import AJAR_RAD
 from sim.tasks.bag_reset import BagReset
 from sim.tasks.bag_rig import BAG, FLAP, START_NAMES, STATE, VIEWS, BagRig, place_of, seen_of, turn_of

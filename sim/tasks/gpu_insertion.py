@@ -8,9 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from enpire.types import FloatArray, MaskArray, Split, Start, TaskSpec
+from sim.bimanual.demonstrator import CLEAN
 from sim.bimanual.rig import ACTION
 from sim.starts import Sampler
-from sim.tasks.gpu_expert import CLEAN, GpuExpert, Manner
+from sim.tasks.gpu_expert import VARIED, GpuExpert
 from sim.tasks.gpu_reset import GpuReset
 from sim.tasks.gpu_rig import ANGLES, CARD, START_NAMES, STATE, GpuRig
 from sim.tasks.gpu_verifier import GpuVerifier
@@ -73,7 +74,7 @@ class GpuInsertion:
 
     def expert(self, seed: int) -> GpuExpert:
         """The demonstrating expert: varied speed, aim and hesitation."""
-        return GpuExpert(seed, Manner())
+        return GpuExpert(seed, VARIED)
 
     def clean_expert(self) -> GpuExpert:
         """The expert at its best: fast, careful, no hesitation."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from enpire.errors import PolicyProblem
 from enpire.types import FloatArray, IntArray, Observation
+from sim.behaviour import BehaviourParameters, EpisodeBehaviour, draw_behaviour
 from sim.tasks.pin_rig import FORCE, SPEED_MM_S, STATE, TIP
 
 Column = npt.NDArray[np.float64]
@@ -26,42 +27,34 @@ JAM_N = 1.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
-    """How far the demonstrations stray from clean ones; every range is drawn uniformly once an episode."""
+class PinBehaviour(BehaviourParameters):
+    """Behaviour parameters of the pin expert; as they stand: the clean expert."""
 
-    speed: tuple[float, float] = (0.41, 0.81)
-    """Factor on all speeds."""
-    pause: tuple[float, float] = (0.047, 0.162)
-    """Probability, per decision, that a pause begins."""
-    pause_decisions: tuple[float, float] = (2.0, 8.0)
-    """Mean length of a pause."""
-    centred_mm: tuple[float, float] = (0.3, 1.5)
+    centred_mm: tuple[float, float] = (0.22, 0.22)
     """How far aside the pin may be when the descent into the hole begins: small is careful."""
-    gain_per_s: tuple[float, float] = (2.0, 6.0)
-    """How eagerly the pin is centred, on the last 2 mm."""
-    aim_mm: float = 0.12
+    gain_per_s: tuple[float, float] = (9.0, 9.0)
+    """Proportional gain of centring on the last 2 mm, in 1/s."""
+    aim_mm: float = 0.0
     """Standard deviation of a constant aiming error, per axis."""
-    tremor_mm_s: float = 2.0
+    tremor_mm_s: float = 0.0
     """Standard deviation of the error of every commanded speed."""
 
 
-CLEAN = Manner(
-    speed=(1.0, 1.0), pause=(0.0, 0.0), centred_mm=(0.22, 0.22), gain_per_s=(9.0, 9.0), aim_mm=0.0, tremor_mm_s=0.0
-)
+CLEAN = PinBehaviour()
+VARIED = PinBehaviour(
+    speed=(0.41, 0.81), pause=(0.047, 0.162), pause_decisions=(2.0, 8.0), centred_mm=(0.3, 1.5), gain_per_s=(2.0, 6.0),
+    aim_mm=0.12, tremor_mm_s=2.0,
+)  # fmt: skip
 
 
-@dataclass(slots=True)
-class _Mood:
-    """What one lane's episode drew."""
+@dataclass(slots=True, kw_only=True)
+class _Episode(EpisodeBehaviour):
+    """The behaviour that one lane's episode drew."""
 
-    rng: np.random.Generator
-    speed: float
-    pause: float
-    resume: float
     centred_mm: float
     gain_per_s: float
     aim_mm: npt.NDArray[np.float64]
-    pausing: bool = False
+    """(2,)."""
 
 
 class PinExpert:
@@ -70,26 +63,24 @@ class PinExpert:
     horizon = 8
     execute = 4
 
-    def __init__(self, seed: int, manner: Manner, period_s: float) -> None:
-        """Demonstrate in a manner; `seed` keeps two experts apart that see the same episodes."""
+    def __init__(self, seed: int, behaviour: PinBehaviour, period_s: float) -> None:
+        """Demonstrate; `seed` makes two experts differ that get the same episodes."""
         self._seed = seed
-        self._manner = manner
+        self._behaviour = behaviour
         self._period_s = period_s
-        self._moods: dict[int, _Mood] = {}
+        self._episodes: dict[int, _Episode] = {}
 
     def begin(self, lane: int, seed: int) -> None:
-        """Draw this episode's speed, aim and hesitation."""
-        manner = self._manner
+        """Draw this episode's speed, pauses, care and aim."""
+        parameters = self._behaviour
         rng = np.random.Generator(np.random.PCG64([self._seed, seed, 3]))
-        self._moods[lane] = _Mood(
-            rng=rng,
-            speed=float(rng.uniform(*manner.speed)),
-            pause=float(rng.uniform(*manner.pause)),
-            resume=1.0 / float(rng.uniform(*manner.pause_decisions)),
-            centred_mm=float(rng.uniform(*manner.centred_mm)),
-            gain_per_s=float(rng.uniform(*manner.gain_per_s)),
-            aim_mm=rng.normal(0.0, 1.0, 2) * manner.aim_mm,
-        )
+        drawn = draw_behaviour(parameters, rng)
+        self._episodes[lane] = _Episode(
+            rng=rng, speed=drawn.speed, pause=drawn.pause, resume=drawn.resume,
+            centred_mm=float(rng.uniform(*parameters.centred_mm)),
+            gain_per_s=float(rng.uniform(*parameters.gain_per_s)),
+            aim_mm=rng.normal(0.0, 1.0, 2) * parameters.aim_mm,
+        )  # fmt: skip
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
         """Decide for the lanes named, (len(lanes), 8, 3) in mm/s.
@@ -101,24 +92,24 @@ class PinExpert:
             raise PolicyProblem(
                 f"The pin expert needs a state of shape ({len(lanes)}, {len(STATE)}), not {observation.state.shape}."
             )
-        moods = [self._mood(int(lane)) for lane in lanes]
+        episodes = [self._episode(int(lane)) for lane in lanes]
         state = observation.state.astype(np.float64)
-        chunk = self._plan(state, moods)
-        for row, mood in enumerate(moods):
-            self._stray(mood, chunk[row])
+        chunk = self._plan(state, episodes)
+        for row, episode in enumerate(episodes):
+            self._stray(episode, chunk[row])
         return np.clip(chunk, -SPEED_MM_S, SPEED_MM_S).astype(np.float32)
 
-    def _mood(self, lane: int) -> _Mood:
-        if lane not in self._moods:
+    def _episode(self, lane: int) -> _Episode:
+        if lane not in self._episodes:
             self.begin(lane, 0)
-        return self._moods[lane]
+        return self._episodes[lane]
 
-    def _plan(self, state: npt.NDArray[np.float64], moods: list[_Mood]) -> FloatArray:
+    def _plan(self, state: npt.NDArray[np.float64], episodes: list[_Episode]) -> FloatArray:
         """Roll the intended motion forward over the chunk, as if the arm followed exactly."""
-        speed = np.array([mood.speed for mood in moods])
-        gain = np.array([mood.gain_per_s for mood in moods])
-        centred = np.array([mood.centred_mm for mood in moods])
-        aim = np.array([mood.aim_mm for mood in moods]).reshape(-1, 2)
+        speed = np.array([one.speed for one in episodes])
+        gain = np.array([one.gain_per_s for one in episodes])
+        centred = np.array([one.centred_mm for one in episodes])
+        aim = np.array([one.aim_mm for one in episodes]).reshape(-1, 2)
         x, y, z = (state[:, TIP][:, axis].copy() for axis in range(3))
         x -= aim[:, 0]
         y -= aim[:, 1]
@@ -144,11 +135,10 @@ class PinExpert:
         down = np.where(go, np.minimum(-DESCENT_MM_S, to_hover), to_hover)
         return np.where(jammed & (z < HOVER_MM), 10.0, down)
 
-    def _stray(self, mood: _Mood, chunk: FloatArray) -> None:
-        """Hesitate and tremble, in place; draws the same number of random values whatever happens."""
-        luck = mood.rng.random()
-        tremor = mood.rng.normal(0.0, 1.0, (1, 3)) * self._manner.tremor_mm_s
-        mood.pausing = luck >= mood.resume if mood.pausing else luck < mood.pause
-        if mood.pausing:
+    def _stray(self, episode: _Episode, chunk: FloatArray) -> None:
+        """Pause and tremble: changes the chunk (8, 3) in place; always draws 4 random numbers."""
+        pauses = episode.pauses()
+        tremor = episode.rng.normal(0.0, 1.0, (1, 3)) * self._behaviour.tremor_mm_s
+        if pauses:
             chunk[:] = 0.0
-        chunk += (0.3 * tremor if mood.pausing else tremor).astype(np.float32)
+        chunk += (0.3 * tremor if pauses else tremor).astype(np.float32)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from enpire.types import FloatArray, IntArray, MaskArray, Split, Start, TaskSpec
 from sim.starts import Sampler
-from sim.tasks.pin_expert import CLEAN, Manner, PinExpert
+from sim.tasks.pin_expert import CLEAN, VARIED, PinExpert
 from sim.tasks.pin_rig import ACTION, START_NAMES, STATE, TIP, PinRig, Sensing
 from sim.tasks.pin_verifier import PinVerifier
 
@@ -74,7 +74,7 @@ class PinInsertion:
 
     def expert(self, seed: int) -> PinExpert:
         """The demonstrating expert: varied speed, aim and hesitation."""
-        return PinExpert(seed, Manner(), self.spec.period_s)
+        return PinExpert(seed, VARIED, self.spec.period_s)
 
     def clean_expert(self) -> PinExpert:
         """The expert at its best: fast, careful, no hesitation."""

@@ -63,7 +63,7 @@ class SpiralExpert:
         self._lanes: dict[int, _Search] = {}
 
     def begin(self, lane: int, seed: int) -> None:
-        """Forget the search of this lane and draw the manner of the next."""
+        """Forget the search of this lane and draw the parameters of the next one."""
         rng = np.random.Generator(np.random.PCG64([self._seed, seed, 5]))
         pace, pitch, press = (float(v) for v in 1.0 + self._vary * rng.uniform(-1.0, 1.0, 3))
         base = self._program

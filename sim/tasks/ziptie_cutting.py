@@ -8,11 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from enpire.types import FloatArray, MaskArray, Split, Start, TaskSpec
+from sim.bimanual.demonstrator import CLEAN
 from sim.bimanual.hands import Hands
 from sim.bimanual.kinematics import reach
 from sim.bimanual.rig import ACTION, joints_of
 from sim.starts import Sampler
-from sim.tasks.ziptie_expert import CLEAN, VARIED, ZiptieExpert, aligned, holds, read_scene
+from sim.tasks.ziptie_expert import VARIED, ZiptieExpert, aligned, holds, read_scene
 from sim.tasks.ziptie_reset import ZiptieReset
 from sim.tasks.ziptie_rig import CUTTER, SEAT_M, SEATED_MM, START_NAMES, STATE, TAIL, YAW, ZiptieRig
 from sim.tasks.ziptie_scene import CUT_AT_M, MOUTH_M

@@ -10,17 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from enpire.types import TaskSpec
-from sim.bimanual.demonstrator import Demonstrator, Manner, Mood
+from sim.bimanual.demonstrator import ArmBehaviour, ArmEpisode, Demonstrator
 from sim.bimanual.hands import Hand
 from sim.bimanual.kinematics import Rows, from_angles, turning
 from sim.bimanual.rig import GRIP_MM_S
 from sim.tasks.ziptie_rig import CUTTER, SEAT_M, TAIL, TURNED, WATCHING, YAW
 from sim.tasks.ziptie_scene import GRIP_TURN, MOUTH_M, OPEN_MM, SHUT_MM
 
-CLEAN = Manner()
-VARIED = Manner(
-    speed=(0.25, 0.75), pause=(0.0, 0.12), pause_decisions=(2.0, 12.0), loose=(1.0, 3.5), aim_m=0.002, tremor_rad_s=0.02
+VARIED = ArmBehaviour(
+    speed=(0.25, 0.75), pause=(0.0, 0.12), pause_decisions=(2.0, 12.0), slack=(1.0, 3.5), aim_m=0.002, tremor_rad_s=0.02
 )
 
 HOLD_MM, HELD_N = 29.0, 3.0
@@ -82,12 +80,12 @@ def half_turned(angle_rad: float) -> float:
     return angle_rad - np.pi * round(angle_rad / np.pi)
 
 
-def aligned(scene: Scene, aim_m: Rows | float = 0.0, loose: float = 1.0) -> bool:
+def aligned(scene: Scene, aim_m: Rows | float = 0.0, slack: float = 1.0) -> bool:
     """Whether the blades stand over the tail, or around it, so that they may go down or close."""
     across, along, up = scene.off() - aim_m
-    slack = loose if up > 0.012 else 2.0 * loose
+    widened = slack if up > 0.012 else 2.0 * slack
     turned = abs(half_turned(float(scene.turned[2]) - scene.tail_yaw))
-    return abs(across) < _ACROSS_M * slack and abs(along) < _ALONG_M * slack and turned < _TURNED_RAD * slack
+    return abs(across) < _ACROSS_M * widened and abs(along) < _ALONG_M * widened and turned < _TURNED_RAD * widened
 
 
 def upright(yaw_rad: float) -> Rows:
@@ -111,7 +109,7 @@ def carry(scene: Scene, hand: Hand, at_m: Rows, yaw_rad: float, speed_m_s: float
     return hand.go(hand.at_m + at_m - scene.cutter_m, turned[0] @ turned[1].T @ hand.turn, speed_m_s)
 
 
-def fetch(scene: Scene, hand: Hand, aim_m: Rows, loose: float = 1.0) -> bool:
+def fetch(scene: Scene, hand: Hand, aim_m: Rows, slack: float = 1.0) -> bool:
     """Reach for an upright cutter: above it, down, and close the pads on its handles.
 
     Returns whether the gripper came down on the handles, and goes up again.
@@ -124,10 +122,10 @@ def fetch(scene: Scene, hand: Hand, aim_m: Rows, loose: float = 1.0) -> bool:
         hand.go(hand.at_m + np.array([0.0, 0.0, 0.03]), turn)
         hand.open_to(OPEN_MM + 14.0)
         return True
-    if (aside_m > 0.003 * loose and off[2] > 0.02) or aside_m > 0.008 * loose:
+    if (aside_m > 0.003 * slack and off[2] > 0.02) or aside_m > 0.008 * slack:
         hand.go(np.array([goal[0], goal[1], max(goal[2] + 0.045, hand.at_m[2] if aside_m > 0.03 else 0.0)]), turn)
         hand.open_to(OPEN_MM + 14.0)
-    elif hand.go(goal, turn, 0.15) < 0.003 * loose:
+    elif hand.go(goal, turn, 0.15) < 0.003 * slack:
         hand.grip_mm_s = -0.5 * GRIP_MM_S
     else:
         hand.open_to(OPEN_MM + 14.0)
@@ -148,15 +146,15 @@ def keep(hand: Hand) -> None:
 class ZiptieExpert(Demonstrator):
     """A policy over the sensed state alone."""
 
-    def __init__(self, spec: TaskSpec, seed: int, manner: Manner) -> None:
-        super().__init__(spec, seed, manner)
-
-    def _decide(self, mood: Mood, state: Rows, left: Hand, right: Hand) -> None:
+    def _decide(self, episode: ArmEpisode, state: Rows, left: Hand, right: Hand) -> None:
         left.go_joints(WATCHING)
         scene = read_scene(state)
         if not holds(scene, right):
-            if not scene.fallen and fetch(scene, right, mood.aim_m * (1.0, 1.0, 0.0), mood.loose):
-                mood.aim_m, mood.loose = 0.7 * mood.aim_m, max(1.0, 0.7 * mood.loose)  # The next try is more careful.
+            if not scene.fallen and fetch(scene, right, episode.aim_m * (1.0, 1.0, 0.0), episode.slack):
+                episode.aim_m, episode.slack = (
+                    0.7 * episode.aim_m,
+                    max(1.0, 0.7 * episode.slack),
+                )  # The next try is more careful.
             return
         travel_m = max(TRAVEL_M, float(scene.bite_m[2]) + CLEAR_M)
         if right.opening_mm < SHUT_MM + 1.5 or scene.fallen:
@@ -164,7 +162,7 @@ class ZiptieExpert(Demonstrator):
         elif scene.seated and scene.cutter_m[2] < travel_m - 0.01:
             lift(scene, right)
         else:
-            _cut(scene, right, mood, travel_m)
+            _cut(scene, right, episode, travel_m)
 
 
 def _withdraw(scene: Scene, hand: Hand, travel_m: float) -> None:
@@ -183,10 +181,10 @@ def _withdraw(scene: Scene, hand: Hand, travel_m: float) -> None:
         hand.squeeze(_SHUT_N)
 
 
-def _cut(scene: Scene, hand: Hand, mood: Mood, travel_m: float) -> None:
+def _cut(scene: Scene, hand: Hand, episode: ArmEpisode, travel_m: float) -> None:
     """Over the tail, down until it lies between the blades, and close them."""
-    aim_m = mood.aim_m * (1.0, 1.0, 0.0)
-    up, good = float(scene.off()[2]), aligned(scene, aim_m, mood.loose)
+    aim_m = episode.aim_m * (1.0, 1.0, 0.0)
+    up, good = float(scene.off()[2]), aligned(scene, aim_m, episode.slack)
     goal = scene.bite_m + aim_m
     biting = hand.opening_mm < HOLD_MM - 1.5 and up < 0.01
     if biting or (good and up < _DEPTH_M):

@@ -39,7 +39,7 @@ from enpire.wire.messages import Parcel
 from policies.habc.segments import Cut, Part, cut, in_efficiency, labels
 from policies.training_data import Recorded
 from robot_drivers.mujoco_robot import open_rig
-from sim.operator import Manner, SimulatedOperator
+from sim.operator import OperatorBehaviour, SimulatedOperator
 from tests.sim.task_check.reach import Reach
 
 TASK = Reach()
@@ -85,9 +85,9 @@ def run(orders: Sequence[Order], lanes: Lanes, policy: Stalls | None = None) -> 
     raise AssertionError(f"only {sorted(ended)} ended")
 
 
-def watched(count: int, manner: Manner) -> Lanes:
+def watched(count: int, behaviour: OperatorBehaviour) -> Lanes:
     rig = open_rig(TASK, count, SEED, {})
-    return Lanes(TASK, rig, 0, SimulatedOperator(TASK, rig, SEED, asdict(manner)))
+    return Lanes(TASK, rig, 0, SimulatedOperator(TASK, rig, SEED, asdict(behaviour)))
 
 
 def recording(parcel: Parcel) -> EpisodeArrays:
@@ -97,7 +97,7 @@ def recording(parcel: Parcel) -> EpisodeArrays:
 ORDERS = [order(index) for index in range(16)]
 DOOMED = {item.order_id for item in ORDERS if item.start.values[0] > 0.12}
 SAFE = {item.order_id for item in ORDERS if item.start.values[0] < 0.08}
-FINISHES, HANDS_BACK = Manner(hands_back=0.0, branches=2), Manner(hands_back=1.0, branches=2)
+FINISHES, HANDS_BACK = OperatorBehaviour(hands_back=0.0, branches=2), OperatorBehaviour(hands_back=1.0, branches=2)
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +254,7 @@ def test_a_share_that_is_none_is_refused() -> None:
         ({"tremor": -1.0}, r"hands_back and tremor must lie in \[0, 1\]"), ({"nope": 1}, "unknown key 'nope'"),
     ],
 )  # fmt: skip
-def test_a_manner_that_nobody_has_is_refused_before_anything_starts(
+def test_operator_options_out_of_range_are_refused_before_anything_starts(
     options: Mapping[str, object], said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(FileProblem, match=f"operator_options.*{said}"):

@@ -71,8 +71,8 @@ def test_a_hand_that_comes_down_on_the_handles_feels_it_and_tries_again_with_mor
     rig, expert = ziptie.rig(1, 1), ziptie.expert(0)
     rig.place(0, Start(split="train", index=0, values=(0.0, 0.0, 0.0, 0.0, -9.0, 0.0, 50.0), seed=3))
     expert.begin(0, 3)
-    mood = expert._moods[0]
-    mood.aim_m, mood.loose = np.array([-0.009, 0.0, 0.0]), 3.5
+    episode = expert._episodes[0]
+    episode.aim_m, episode.slack = np.array([-0.009, 0.0, 0.0]), 3.5
     chunk = np.zeros((1, expert.horizon, len(ACTION)), np.float32)
     for tick in range(ziptie.spec.limit_ticks):
         if tick % expert.execute == 0:
