@@ -1,4 +1,4 @@
-"""ROS 2 messages as they are on the wire: the DDS types that a ROS 2 node with rmw_cyclonedds sends and understands."""
+"""ROS 2 messages as DDS types, as a ROS 2 node with rmw_cyclonedds sends and reads them."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Floats = list[float]
     Octets = list[int]
 else:
-    # What the wire needs; a type checker sees what Python code gives.
+    # The types that cyclonedds needs at run time; a type checker sees the Python types above.
     Int32, Int64, Uint8, Uint32, Uint64 = int32, int64, uint8, uint32, uint64
     Names, Floats, Octets = sequence[str], sequence[float64], sequence[uint8]
 
@@ -136,7 +136,7 @@ class DiagnosticArray(IdlStruct, typename="diagnostic_msgs.msg.dds_.DiagnosticAr
 
 @dataclass
 class TriggerRequest(IdlStruct, typename="std_srvs.srv.dds_.Trigger_Request_"):
-    """std_srvs/Trigger, the question; client and sequence are the header that rmw_cyclonedds puts before it."""
+    """std_srvs/Trigger, the request; rmw_cyclonedds puts client and sequence number before its content."""
 
     client: Uint64 = 0
     sequence_number: Int64 = 0

@@ -1,4 +1,4 @@
-"""A node over rclpy with a context and a thread of its own, for the ends of a robot and of a station on ROS 2."""
+"""A ROS 2 node over rclpy with a context and a thread of its own."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ LOOPBACK_ONLY = """<CycloneDDS><Domain Id="any"><General><Interfaces><NetworkInt
 </Interfaces><AllowMulticast>false</AllowMulticast></General><Discovery><Peers><Peer address="127.0.0.1"/></Peers>
 <ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>60</MaxAutoParticipantIndex></Discovery>
 </Domain></CycloneDDS>"""
-"""Keeps Cyclone DDS on this machine, under a ROS 2 or without one."""
+"""Configuration that restricts Cyclone DDS to this computer, with a ROS 2 or without."""
 _CLOSING_S = 5.0
+"""How long a thread may take to end [s]."""
 
 
 class RclpyNode:
-    """One node. Make its topics and services on `node`, then `spin`.
+    """One node. Create topics and services on `node`, then call `spin`.
 
     Args:
-        name: of the node.
-        domain: of ROS 2, 0 to 101 as a rule.
-        loopback: stay on this machine.
+        name: name of the node.
+        domain: ROS 2 domain id, usually 0 to 101.
+        loopback: use only the loopback interface of this computer.
     """
 
     def __init__(self, name: str, domain: int, *, loopback: bool) -> None:
@@ -37,7 +38,7 @@ class RclpyNode:
         self._thread = threading.Thread(target=self._executor.spin, name=f"rclpy {name}", daemon=True)
 
     def spin(self) -> None:
-        """Serve what was made on the node, from a thread of its own."""
+        """Serve the topics and services of the node, in a thread of its own."""
         self._executor.add_node(self.node)
         self._thread.start()
 
@@ -52,10 +53,10 @@ class RclpyNode:
 
 @contextmanager
 def _range(*, loopback: bool) -> Generator[None]:
-    """How far a node that is made inside may be seen: ROS 2 reads that from the environment alone, when it begins."""
-    told = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "CYCLONEDDS_URI": LOOPBACK_ONLY}
-    mine = [name for name in told if loopback and name not in os.environ]
-    os.environ.update({name: told[name] for name in mine})
+    """Set the discovery range of a node that is created inside; ROS 2 reads it only from the environment, at start."""
+    wanted = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "CYCLONEDDS_URI": LOOPBACK_ONLY}
+    mine = [name for name in wanted if loopback and name not in os.environ]
+    os.environ.update({name: wanted[name] for name in mine})
     try:
         yield
     finally:

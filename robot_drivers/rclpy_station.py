@@ -1,4 +1,4 @@
-"""A station's topics and its stop service over rclpy: used when a ROS 2 is sourced (see `dds_station` for without)."""
+"""The topics and the stop service of a station over rclpy, used where a ROS 2 is sourced (see `ros2_bridge`)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from typing import Any
 from robot_drivers.rclpy_node import RclpyNode
 
 ANSWER_S = 5.0
-"""How long a call of the service waits for the station's next look."""
+"""How long a call of the stop service waits for the station [s]."""
+
+NO_ANSWER = f"The station did not answer within {ANSWER_S:.0f} s; use the robot's own emergency stop."
 
 
 class RclpyStation:
-    """A node of its own, spun by a thread. A service call waits there until the station has carried the stop out."""
+    """The `StationTopics` of one station, on a node with a thread.
+
+    A call of the stop service waits in that thread until the station has handled it.
+    """
 
     def __init__(self, where: str, station: str, domain: int, *, loopback: bool) -> None:
         from diagnostic_msgs.msg import (  # pyright: ignore[reportMissingImports]
@@ -36,22 +41,22 @@ class RclpyStation:
         self._member.spin()
 
     def diagnostics(self, stamp_ns: int, level: int, message: str, values: Mapping[str, str]) -> None:
-        """Publish one status under the station's name."""
+        """Publish one status; its time is `stamp_ns` [ns since 1970]."""
         pairs = [self._pair(key=key, value=value) for key, value in values.items()]
         status = self._status(
             level=bytes([level]), name=f"enpire: {self._station}", message=message, hardware_id=self._station,
             values=pairs,
         )  # fmt: skip
-        told = self._array(status=[status])
-        told.header.stamp.sec, told.header.stamp.nanosec = divmod(stamp_ns, 10**9)
-        self._state.publish(told)
+        message_out = self._array(status=[status])
+        message_out.header.stamp.sec, message_out.header.stamp.nanosec = divmod(stamp_ns, 10**9)
+        self._state.publish(message_out)
 
     def verdict(self, text: str) -> None:
-        """Publish one verdict."""
+        """Publish the verdict on one episode, as JSON."""
         self._verdicts.publish(self._text(data=text))
 
     def stops(self) -> list[Callable[[bool, str], None]]:
-        """What answers each call of the stop service that came since the last time."""
+        """One function per call of the stop service since the last time; it answers the call: (success, message)."""
         found: list[Callable[[bool, str], None]] = []
         while True:
             try:
@@ -67,17 +72,17 @@ class RclpyStation:
         call = _Call()
         self._calls.put(call)
         response.success = call.done.wait(ANSWER_S) and call.success
-        response.message = call.said or f"The station did not look within {ANSWER_S:.0f} s; use the robot's own stop."
+        response.message = call.message or NO_ANSWER
         return response
 
 
 class _Call:
-    """One call of the service, until it is answered."""
+    """One call of the service that waits for its answer."""
 
     def __init__(self) -> None:
         self.done = threading.Event()
-        self.success, self.said = False, ""
+        self.success, self.message = False, ""
 
     def answer(self, success: bool, message: str) -> None:
-        self.success, self.said = success, message
+        self.success, self.message = success, message
         self.done.set()

@@ -1,8 +1,8 @@
-"""A station on ROS 2: what it does, its verdicts and its stop, for the tooling that a laboratory already has.
+"""The bridge `ros2`: a station's state, verdicts and stop on ROS 2.
 
-Under /enpire/<station> lie `diagnostics`, a diagnostic_msgs/DiagnosticArray (its state, twice a second), `verdict`, a
-std_msgs/String with one JSON object per episode, and `stop`, a std_srvs/Trigger. Over rclpy where a ROS 2 is sourced,
-otherwise over cyclonedds, which speaks the same wire.
+The namespace /enpire/<station> has two topics and a service: `diagnostics`, a diagnostic_msgs/DiagnosticArray with the
+state of the station, twice a second; `verdict`, a std_msgs/String with one JSON object per episode; and `stop`, a
+std_srvs/Trigger. It uses rclpy where a ROS 2 is sourced, otherwise cyclonedds, which speaks the same protocol.
 """
 
 from __future__ import annotations
@@ -17,37 +17,38 @@ from typing import Protocol
 
 from enpire.errors import MissingExtra
 from enpire.files import parse
-from enpire.station.bridges import Options
 from enpire.store.records import episode_body
 from enpire.types import Episode
 from enpire.wire.arrivals import Heartbeat
 
 OK, WARN, ERROR = 0, 1, 2
 """Levels of diagnostic_msgs/DiagnosticStatus."""
-CALLER = "somebody on ROS 2"
+CALLER = "a node on ROS 2"
+"""Who stopped the station, for its record; a Trigger request does not name its sender."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ros2BridgeOptions:
-    """Where a station shows itself."""
+    """Where a station appears on ROS 2."""
 
     domain: int = 0
+    """ROS 2 domain id."""
     namespace: str = "enpire"
     loopback: bool = False
-    """Stay on this machine."""
+    """Use only the loopback interface of this computer."""
 
 
 class StationTopics(Protocol):
-    """The two topics and the service, whichever library carries them."""
+    """The two topics and the service, over either library."""
 
     def diagnostics(self, stamp_ns: int, level: int, message: str, values: Mapping[str, str]) -> None:
-        """Publish one status under the station's name."""
+        """Publish one status; its time is `stamp_ns` [ns since 1970]."""
 
     def verdict(self, text: str) -> None:
-        """Publish one verdict."""
+        """Publish the verdict on one episode, as JSON."""
 
     def stops(self) -> list[Callable[[bool, str], None]]:
-        """For each call of the stop service since the last time: what answers it, given success and one sentence."""
+        """One function per call of the stop service since the last time; it answers the call: (success, message)."""
         ...
 
     def close(self) -> None:
@@ -55,41 +56,41 @@ class StationTopics(Protocol):
 
 
 class Ros2Bridge:
-    """The station's state in the words of ROS 2."""
+    """A `Bridge` of one station to ROS 2."""
 
     def __init__(self, topics: StationTopics) -> None:
         self._topics = topics
 
     def show(self, beat: Heartbeat) -> None:
-        """The state as a diagnostic status: an error when a person is needed, a warning when it does not work."""
+        """Publish the state: level ERROR when the station needs an operator, WARN when it is stopped or paused."""
         level = ERROR if beat.alarm else WARN if beat.stopped or beat.paused else OK
-        said = beat.alarm or ("stopped" if beat.stopped else "paused" if beat.paused else beat.phase)
+        message = beat.alarm or ("stopped" if beat.stopped else "paused" if beat.paused else beat.phase)
         values = {
             "phase": beat.phase, "running": str(beat.running), "queued": str(beat.queued), "policy": beat.deployed,
             **{f"{phase} s": f"{seconds:.1f}" for phase, seconds in beat.seconds.items()},
         }  # fmt: skip
-        self._topics.diagnostics(time.time_ns(), level, said, values)
+        self._topics.diagnostics(time.time_ns(), level, message, values)
 
     def ended(self, episode: Episode) -> None:
-        """The episode as JSON, with its policy and purpose."""
+        """Publish the episode as JSON, with its policy and purpose."""
         body = episode_body(episode)
         body |= {"policy_id": episode.order.policy_id, "purpose": episode.order.purpose, "task": episode.order.task}
         self._topics.verdict(json.dumps(body, sort_keys=True))
 
     def hear(self, stop: Callable[[str], str]) -> None:
-        """Carry out the stops that were asked for, then answer them."""
+        """Stop the robot for each request, then answer it."""
         for answer in self._topics.stops():
             why_not = stop(CALLER)
-            answer(not why_not, why_not or "The station holds a stop; resume it in ENPIRE.")
+            answer(not why_not, why_not or "The robot is stopped; an operator resumes it in ENPIRE.")
 
     def close(self) -> None:
         """Leave the domain."""
         self._topics.close()
 
 
-def open_bridge(station: str, options: Options) -> Ros2Bridge:
-    """A station on ROS 2; MissingExtra when neither rclpy nor cyclonedds is there."""
-    settings = parse(Ros2BridgeOptions, dict(options), f"The bridge `ros2` of station {station}")
+def open_bridge(station: str, options: Mapping[str, object]) -> Ros2Bridge:
+    """Connect a station to ROS 2; MissingExtra when neither rclpy nor cyclonedds is installed."""
+    settings = parse(Ros2BridgeOptions, options, f"The bridge `ros2` of station {station}")
     where = "/".join((settings.namespace.strip("/"), ros_name(station)))
     if find_spec("rclpy") is not None:
         from robot_drivers.rclpy_station import RclpyStation
@@ -105,6 +106,6 @@ def open_bridge(station: str, options: Options) -> Ros2Bridge:
 
 
 def ros_name(station: str) -> str:
-    """The station's name as ROS 2 allows names: letters, digits and underscores, no digit first."""
+    """The station's name as ROS 2 allows it: letters, digits and underscores, no digit first."""
     plain = re.sub(r"[^A-Za-z0-9_]", "_", station)
     return f"_{plain}" if plain[0].isdigit() else plain

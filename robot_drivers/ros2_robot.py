@@ -1,15 +1,14 @@
-"""A robot whose joints, cameras and stop are ROS 2 topics and services, as a driver.
+"""Driver of a robot on ROS 2: joint states, actions and images are topics, its stop is a service.
 
-Over rclpy where a ROS 2 is sourced; otherwise over cyclonedds, which speaks the same wire without a ROS 2.
+It uses rclpy where a ROS 2 is sourced, otherwise cyclonedds, which speaks the same protocol without a ROS 2.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from importlib.util import find_spec
-from typing import Protocol
 
 import numpy as np
 
@@ -20,90 +19,18 @@ from enpire.store import pictures
 from enpire.types import FloatArray, ImageArray, Observation, TaskSpec
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.mujoco_robot import envelope_limits
+from robot_drivers.ros2_link import JointSample, Link, Ros2Settings
 from robot_drivers.safety import Envelope
 from robot_drivers.single_lane import SingleLane
 
 ANSWER_S = 5.0
+"""How long a call of the stop service waits for its answer [s]."""
 FIELDS = ("position", "velocity", "effort")
-
-
-class JointSample(Protocol):
-    """A sensor_msgs/JointState, whichever library brought it."""
-
-    @property
-    def header(self) -> object:
-        """With the stamp of the measurement."""
-        ...
-
-    @property
-    def name(self) -> Sequence[str]:
-        """Of the joints; the numbers below are in their order."""
-        ...
-
-    @property
-    def position(self) -> Sequence[float]:
-        """In rad or m."""
-        ...
-
-    @property
-    def velocity(self) -> Sequence[float]:
-        """In rad/s or m/s."""
-        ...
-
-    @property
-    def effort(self) -> Sequence[float]:
-        """In N m or N."""
-        ...
-
-
-class Link(Protocol):
-    """One connection to a robot on ROS 2."""
-
-    def missing(self) -> str:
-        """What has not been found yet; empty when the robot is whole."""
-        ...
-
-    def joints(self) -> JointSample | None:
-        """The newest joint state since the last call."""
-
-    def picture(self, camera: str) -> bytes:
-        """The newest compressed picture since the last call; empty when none came."""
-        ...
-
-    def command(self, values: Sequence[float]) -> None:
-        """Send one command."""
-
-    def stop(self, timeout_s: float) -> None:
-        """Call the stop service and wait for its answer."""
-
-    def close(self) -> None:
-        """Leave the domain."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ros2Settings:
-    """How a robot shows itself on ROS 2."""
-
-    state: Mapping[str, str] = field(default_factory=dict[str, str])
-    """state name -> "joint/position", "joint/velocity" or "joint/effort"; left out, the name is the joint's."""
-    joint_states: str = "joint_states"
-    joint_commands: str = "joint_commands"
-    """Topic of std_msgs/Float64MultiArray, in the order of the spec's actions."""
-    stop: str = "stop"
-    """Service std_srvs/Trigger."""
-    cameras: Mapping[str, str] = field(default_factory=dict[str, str])
-    """camera -> topic of sensor_msgs/CompressedImage."""
-    domain: int = 0
-    loopback: bool = False
-    """Stay on this machine."""
-    silence_s: float = 1.0
-    """Without a joint state for so long, the robot counts as lost."""
-    discovery_s: float = 20.0
-    """How long `connect` looks for the robot."""
+"""Fields of a joint state that a number of the spec can be read from."""
 
 
 class Ros2Robot:
-    """One robot on ROS 2 as a `Robot`. Stamps are those of its messages."""
+    """One robot on ROS 2 as a `Robot`. The stamp of an observation is that of its joint state."""
 
     def __init__(self, spec: TaskSpec, settings: Ros2Settings) -> None:
         self.spec = spec
@@ -112,13 +39,17 @@ class Ros2Robot:
         self._link: Link | None = None
         self._newest: JointSample | None = None
         self._heard_s = 0.0
-        self._pictures: dict[str, ImageArray] = {}
+        self._images: dict[str, ImageArray] = {}
 
     def connect(self) -> None:
-        """Find the robot's topics and services, its first joint state and the first picture of every camera."""
+        """Wait for the robot's topics and services, its first joint state and the first image of every camera.
+
+        Raises:
+            RobotProblem: one of them was not found within `discovery_s`; the text names it.
+        """
         self._link = link_for(self.settings)
         until_s = time.monotonic() + self.settings.discovery_s
-        missing = "it sends no joint states"
+        missing = "it publishes no joint states"
         while time.monotonic() < until_s:
             self._listen()
             missing = self._link.missing() or self._unheard()
@@ -132,29 +63,33 @@ class Ros2Robot:
         )
 
     def observe(self) -> Observation:
-        """The newest joint state and pictures."""
+        """The newest joint state as (1, state_dim) float32, in the units of the spec, and the newest image per camera.
+
+        Raises:
+            RobotProblem: no joint state came for `silence_s`, or it lacks a joint of the spec.
+        """
         self._listen()
         sample, silent_s = self._newest, time.monotonic() - self._heard_s
         if sample is None or silent_s > self.settings.silence_s:
             raise RobotProblem(f"The robot on ROS 2 has been silent for {silent_s:.1f} s; look at its node.")
         row = np.array([[self._value(sample, joint, what) for joint, what in self._wanted]], np.float32)
-        images = {camera: picture[None] for camera, picture in self._pictures.items()}
+        images = {camera: image[None] for camera, image in self._images.items()}
         return Observation(stamp_ns=_stamp_ns(sample), state=row, images=images)
 
     def act(self, action: FloatArray) -> FloatArray:
-        """Publish one command."""
+        """Publish one action (action_dim,), in the units of the spec; returns it."""
         self._open_link().command([float(value) for value in action])
         return action
 
     def stop(self) -> None:
-        """Call the robot's stop service."""
+        """Call the robot's stop service; RobotProblem when it does not answer or refuses."""
         if self._link is not None:
             self._link.stop(ANSWER_S)
 
     def close(self) -> None:
         """Leave the domain."""
         link, self._link, self._newest = self._link, None, None
-        self._pictures.clear()
+        self._images.clear()
         if link is not None:
             link.close()
 
@@ -164,18 +99,18 @@ class Ros2Robot:
         if sample is not None:
             self._newest, self._heard_s = sample, time.monotonic()
         for camera in self.settings.cameras:
-            if compressed := link.picture(camera):
-                self._pictures[camera] = _decoded(compressed)
+            if compressed := link.image(camera):
+                self._images[camera] = _decoded(compressed)
 
     def _unheard(self) -> str:
-        blind = [camera for camera in self.settings.cameras if camera not in self._pictures]
+        blind = [camera for camera in self.settings.cameras if camera not in self._images]
         if self._newest is None:
-            return "it sends no joint states"
-        return f"its camera {blind[0]} sends no pictures on {self.settings.cameras[blind[0]]}" if blind else ""
+            return "it publishes no joint states"
+        return f"its camera {blind[0]} publishes no images on {self.settings.cameras[blind[0]]}" if blind else ""
 
     def _open_link(self) -> Link:
         if self._link is None:
-            raise RobotProblem("The robot on ROS 2 is not connected; connect first.")
+            raise RobotProblem("The robot on ROS 2 is not connected; call connect first.")
         return self._link
 
     def _value(self, sample: JointSample, joint: str, what: str) -> float:
@@ -187,33 +122,31 @@ class Ros2Robot:
 
 
 def open_rig(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -> GuardedRig:
-    """A robot on ROS 2 for a task. Options: those of `Ros2Settings`, and `envelope`."""
+    """The driver `ros2`: a robot on ROS 2 for a task. Options: the fields of `Ros2Settings`, and `envelope`."""
     known = frozenset(item.name for item in fields(Ros2Settings))
     limits = envelope_limits(options, known | {"envelope"})
     if lanes != 1:
-        raise UsageError(f"A robot on ROS 2 is one lane, not {lanes}; give every robot its own station.")
-    told = {key: value for key, value in options.items() if key != "envelope"}
-    settings = parse(Ros2Settings, told, "The options of a robot on ROS 2")
+        raise UsageError(f"A robot on ROS 2 has 1 lane, not {lanes}; write one station file per robot.")
+    content = {key: value for key, value in options.items() if key != "envelope"}
+    settings = parse(Ros2Settings, content, "The options of a robot on ROS 2")
     return GuardedRig(SingleLane(Ros2Robot(task.spec, settings)), Envelope(task.spec, limits))
 
 
 def link_for(settings: Ros2Settings) -> Link:
-    """A connection over rclpy when a ROS 2 is sourced, else over cyclonedds; MissingExtra when neither is there."""
+    """A connection over rclpy where a ROS 2 is sourced, else over cyclonedds.
+
+    Raises:
+        MissingExtra: neither is installed.
+    """
     if find_spec("rclpy") is not None:
         from robot_drivers.rclpy_link import RclpyLink
 
         return RclpyLink(settings)
     if find_spec("cyclonedds") is None:
         raise MissingExtra("A robot on ROS 2 needs a sourced ROS 2, or cyclonedds: pip install 'enpire[ros2]'.")
-    from robot_drivers.dds_link import DdsLink, Names
+    from robot_drivers.dds_link import DdsLink
 
-    names = Names(
-        joint_states=settings.joint_states,
-        joint_commands=settings.joint_commands,
-        stop=settings.stop,
-        cameras=tuple(settings.cameras.items()),
-    )
-    return DdsLink(names, settings.domain, settings.loopback)
+    return DdsLink(settings)
 
 
 def _split(address: str) -> tuple[str, str]:
@@ -232,4 +165,6 @@ def _decoded(compressed: bytes) -> ImageArray:
     try:
         return pictures.opened(compressed)
     except OSError as problem:
-        raise RobotProblem(f"A camera on ROS 2 sent a picture that cannot be read: {problem}.") from problem
+        raise RobotProblem(
+            f"A camera on ROS 2 published an unreadable image: {problem}; check its driver."
+        ) from problem

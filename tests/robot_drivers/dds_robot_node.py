@@ -20,7 +20,7 @@ from cyclonedds.topic import Topic
 from enpire.errors import RobotProblem
 from enpire.interfaces import Robot
 from enpire.types import ImageArray, Observation
-from robot_drivers.dds_link import RELIABLE, SENSOR, Names, participant, taken
+from robot_drivers.dds_link import RELIABLE, SENSOR, participant, taken
 from robot_drivers.dds_types import (
     CompressedImage,
     Float64MultiArray,
@@ -31,21 +31,21 @@ from robot_drivers.dds_types import (
     TriggerResponse,
 )
 from robot_drivers.driver_file import load_robot
+from robot_drivers.ros2_link import Ros2Settings
 
 
 class DdsRobotNode:
     """One connected robot on ROS 2. State numbers of `joints` are published as positions, velocities or efforts."""
 
-    def __init__(self, robot: Robot, names: Names, joints: Mapping[str, tuple[str, str]], domain: int) -> None:
+    def __init__(self, robot: Robot, names: Ros2Settings, joints: Mapping[str, tuple[str, str]]) -> None:
         """Join the domain.
 
         Args:
             robot: what is shown; connected.
-            names: of the topics.
+            names: of the topics and the stop service, and the domain.
             joints: state name -> (joint, one of position, velocity, effort).
-            domain: of DDS; on this machine only.
         """
-        member = participant(domain, loopback=True)
+        member = participant(names.domain, loopback=True)
         self._robot = robot
         self._names = names
         self._places = [(joints[item.name], index) for index, item in enumerate(robot.spec.state)]
@@ -53,7 +53,7 @@ class DdsRobotNode:
         self._in = DataReader(member, Topic(member, f"rt/{names.joint_commands}", Float64MultiArray), SENSOR)
         self._pictures = {
             camera: DataWriter(member, Topic(member, f"rt/{topic}", CompressedImage), RELIABLE)
-            for camera, topic in names.cameras
+            for camera, topic in names.cameras.items()
         }
         self._asked = DataReader(member, Topic(member, f"rq/{names.stop}Request", TriggerRequest), RELIABLE)
         self._answer = DataWriter(member, Topic(member, f"rr/{names.stop}Reply", TriggerResponse), RELIABLE)
@@ -127,8 +127,9 @@ def main(arguments: list[str]) -> int:
     except RobotProblem as problem:
         print(problem, file=sys.stderr)
         return 1
-    names = Names(cameras=tuple((camera, f"{camera}/compressed") for camera in robot.spec.cameras))
-    node = DdsRobotNode(robot, names, joints_by_unit(robot), int(arguments[1]))
+    cameras = {camera: f"{camera}/compressed" for camera in robot.spec.cameras}
+    names = Ros2Settings(cameras=cameras, domain=int(arguments[1]))
+    node = DdsRobotNode(robot, names, joints_by_unit(robot))
     ended = threading.Event()
     thread = threading.Thread(target=node.run, args=(ended,))
     thread.start()

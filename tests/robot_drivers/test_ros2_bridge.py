@@ -15,6 +15,7 @@ from enpire.station.station import Station
 from enpire.store import versions
 from enpire.wire.messages import ControlMessage, Orders
 from robot_drivers.ros2_bridge import ros_name
+from robot_drivers.ros2_link import Ros2Settings
 from tests.fakes.point_task import point_order, point_station, write_policy
 
 pytest.importorskip("cyclonedds")
@@ -40,7 +41,7 @@ def test_ros_tooling_sees_a_station_and_stops_it(tmp_path: Path, domain: int) ->
     from cyclonedds.sub import DataReader
     from cyclonedds.topic import Topic
 
-    from robot_drivers.dds_link import RELIABLE, DdsLink, Names, participant, taken
+    from robot_drivers.dds_link import RELIABLE, DdsLink, participant, taken
     from robot_drivers.dds_types import DiagnosticArray, String
 
     file = point_station(tmp_path, "cell-7", bridges={"ros2": {"domain": domain, "loopback": True}})
@@ -49,14 +50,14 @@ def test_ros_tooling_sees_a_station_and_stops_it(tmp_path: Path, domain: int) ->
     member = participant(domain, loopback=True)
     states = DataReader(member, Topic(member, "rt/enpire/cell_7/diagnostics", DiagnosticArray), RELIABLE)
     verdicts = DataReader(member, Topic(member, "rt/enpire/cell_7/verdict", String), RELIABLE)
-    caller = DdsLink(Names(stop="enpire/cell_7/stop"), domain, loopback=True)
+    caller = DdsLink(Ros2Settings(stop="enpire/cell_7/stop", domain=domain, loopback=True))
     heard: list[Any] = []
     try:
         turns(station, lambda: heard.extend(taken(states, DiagnosticArray)) or heard)
         [status] = heard[-1].status
         assert (status.level, status.hardware_id) == (0, "cell-7")
         assert {pair.key for pair in status.values} >= {"phase", "policy", "running"}
-        turns(station, lambda: verdicts.get_matched_publications() and caller.missing() != "nobody serves stop")
+        turns(station, lambda: verdicts.get_matched_publications() and caller.missing() != "no node serves its stop")
         orders = (point_order(policy_id, 1, "cell-7"), point_order(policy_id, 2, "cell-7"))
         station._obey(Orders(orders=orders))  # pyright: ignore[reportPrivateUsage]
         told: list[Any] = []
@@ -71,7 +72,7 @@ def test_ros_tooling_sees_a_station_and_stops_it(tmp_path: Path, domain: int) ->
         turns(station, lambda: heard.extend(taken(states, DiagnosticArray)) or any(s.status[0].level for s in heard))
         assert [s.status[0].message for s in heard if s.status[0].level] == ["stopped"]
         said = station._beat(1)  # pyright: ignore[reportPrivateUsage]
-        assert (said.stopped, said.stop_by) == (True, "somebody on ROS 2")
+        assert (said.stopped, said.stop_by) == (True, "a node on ROS 2")
         asking = threading.Thread(target=caller.stop, args=(20.0,))
         asking.start()
         turns(station, lambda: not asking.is_alive())

@@ -21,7 +21,8 @@ from robot_drivers.conformance_bench import RobotUnderTest
 from robot_drivers.driver_file import load_robot
 from robot_drivers.fake_robot import FAKE_SPEC
 from robot_drivers.guarded_rig import GuardedRig
-from robot_drivers.ros2_robot import Ros2Robot, Ros2Settings
+from robot_drivers.ros2_link import Ros2Settings
+from robot_drivers.ros2_robot import Ros2Robot
 from robot_drivers.safety import Envelope
 from robot_drivers.single_lane import SingleLane
 from tests.robot_drivers.dds_robot_node import joints_by_unit
@@ -94,19 +95,19 @@ def domain(worker_id) -> int:
 @contextmanager
 def shown(driver: Path, domain: int) -> Iterator[None]:
     """The robot of a driver file, in a process of its own that speaks only DDS."""
-    face = subprocess.Popen(
+    node = subprocess.Popen(
         [sys.executable, "-m", "tests.robot_drivers.dds_robot_node", str(driver), str(domain)],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
-    assert face.stdout is not None
-    assert face.stdout.readline() == b"serving\n"
+    assert node.stdout is not None
+    assert node.stdout.readline() == b"serving\n"
     try:
         yield
     finally:
-        face.communicate(timeout=30)
+        node.communicate(timeout=30)
 
 
 @pytest.fixture
@@ -175,7 +176,7 @@ def test_it_leaves_the_domain_and_comes_back(settings):
 
 def test_a_robot_that_is_not_there_is_named(domain):
     robot = Ros2Robot(FAKE_SPEC, Ros2Settings(state=STATE, domain=domain, loopback=True, discovery_s=0.2))
-    with pytest.raises(RobotProblem, match="not found within 0 s: nobody listens to commands"):
+    with pytest.raises(RobotProblem, match="not found within 0 s: no node subscribes to its commands"):
         robot.connect()
     robot.stop()
     with pytest.raises(RobotProblem, match="not connected"):
@@ -184,7 +185,7 @@ def test_a_robot_that_is_not_there_is_named(domain):
 
 def test_a_camera_that_is_silent_is_named(settings):
     told = replace(settings, cameras={**settings.cameras, "side": "side/compressed"}, discovery_s=3.0)
-    with pytest.raises(RobotProblem, match="its camera side sends no pictures on side/compressed"):
+    with pytest.raises(RobotProblem, match="its camera side publishes no images on side/compressed"):
         Ros2Robot(FAKE_SPEC, told).connect()
 
 

@@ -241,12 +241,12 @@ def test_a_stop_holds_in_the_next_campaign_too_until_somebody_resumes(
 def test_a_stop_that_a_station_was_told_itself_holds_like_one_of_a_person(lab: Lab) -> None:
     turn(lab)
     fleet, ledger = cast("FakeFleet", lab.fleet), lab.ledger
-    by = "somebody on ROS 2 at the station"
+    by = "a node on ROS 2 at the station"
 
     def hears(stop_id: str) -> None:
         [known] = [seat.last_beat for seat in lab.stations.values() if seat.name == "two"]
         assert known is not None
-        record._beat(lab, replace(known, stopped=bool(stop_id), stop_id=stop_id, stop_by="somebody on ROS 2"))
+        record._beat(lab, replace(known, stopped=bool(stop_id), stop_id=stop_id, stop_by="a node on ROS 2"))
         heed_stops(lab)
 
     for _ in range(3):
