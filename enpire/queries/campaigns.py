@@ -36,6 +36,7 @@ from enpire.queries.models import (
     Tokens,
     VersionView,
 )
+from enpire.queries.pass_at import pass_at_of
 from enpire.store.connection import run
 from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.pictures import shown
@@ -136,6 +137,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         labels=_labels(records, past),
         paused_why=past.paused_why,
         budget=_budget(mapping(mapping(past.started, "campaign"), "budget")),
+        pass_at=pass_at_of(records.reading, past),
     )
 
 

@@ -1,13 +1,12 @@
-"""What a campaign costs and what its robots do all day: utilisation, robot-hours, tokens, pass@k, time to the goal."""
+"""What a campaign costs and what its robots do all day: utilisation, robot-hours, tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from enpire.errors import UsageError
-from enpire.gate.intervals import wilson
-from enpire.types import MOVING, PHASES, Episode, Interval, Phase
+from enpire.types import MOVING, PHASES, Phase
 
 PhaseSeconds = Mapping[Phase, float]
 """Robot-time stack of one station: wall seconds by phase, mean over its lanes (`Heartbeat.seconds`)."""
@@ -54,19 +53,6 @@ def robot_time(stations: Mapping[str, PhaseSeconds], wall_s: float) -> RobotTime
         there_s += lived_s - seconds.get("offline", 0.0)
     mru = min(1.0, moving_s / (wall_s * len(stations))) if stations else 0.0
     return RobotTime(mru=mru, seconds=totals, robot_h=there_s / 3600)
-
-
-def pass_at(episodes: Iterable[Episode], k: int) -> Interval:
-    """Share of ended episodes that succeeded in at most `k` attempts (pass@k), with its Wilson 95 % interval.
-
-    The attempts of an episode are one more than its in-episode retries. Every end that is not a success counts
-    against it, aborted ones too.
-    """
-    if k < 1:
-        raise UsageError(f"pass@{k} cannot be: give 1 or more attempts.")
-    ended = list(episodes)
-    passed = sum(episode.outcome == "success" and 1 + len(episode.attempts) <= k for episode in ended)
-    return wilson(passed, len(ended))
 
 
 def per_minute(tokens: int, wall_s: float) -> float:

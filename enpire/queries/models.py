@@ -24,6 +24,18 @@ class Success:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PassAt:
+    """pass@k of one policy version on hidden starts: success within the first k attempts of one trial."""
+
+    id: str
+    """The policy version."""
+    round: int
+    rates: tuple[Success, ...]
+    """pass@1, pass@2, ... up to the largest number of attempts of any trial of the campaign, at most pass@5. All have
+    the same n: the trials with a verdict. A new attempt begins when the policy loses a subtask that it had reached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Confirm:
     """The one-shot test of a frozen version on starts that exist only since it was frozen."""
 
@@ -304,6 +316,8 @@ class CampaignView:
     """One sentence where the campaign paused itself."""
     budget: BudgetView | None = None
     """None where an older ledger does not say."""
+    pass_at: tuple[PassAt, ...] = ()
+    """Every version with a trial on hidden starts, in the order in which they were made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from enpire.queries.models import (
     EpisodeView,
     GateView,
     IdeaView,
+    PassAt,
     RoundView,
     Success,
     VersionView,
@@ -74,6 +75,8 @@ def campaign(view: CampaignView) -> str:
         ("verifier", view.labels.sentence if view.labels else "nobody has checked it: enpire episodes audit"),
     ]
     parts = [_pairs(lines), _rounds(view.rounds)]
+    if view.pass_at:
+        parts.append(_pass_at(view.pass_at))
     if view.ideas:
         parts.append(_ideas(view.ideas))
     return "\n\n".join(parts)
@@ -155,6 +158,18 @@ def _gate(gate: GateView) -> str:
         f"{gate.decision} ({gate.reason}): +{gate.wins} -{gate.losses} in {gate.pairs} pairs, "
         f"evidence {gate.log_e:.1f} of {gate.log_need:.1f}{_between(gate)}"
     )
+
+
+def _pass_at(versions: Iterable[PassAt]) -> str:
+    lines = ["success within the first k attempts of a trial on hidden starts"]
+    for version in versions:
+        rates = "  ".join(f"pass@{k} {_interval(one)}" for k, one in enumerate(version.rates, start=1))
+        lines.append(f"{version.round:>5}  {short(version.id)}  {rates}  of {version.rates[0].n}")
+    return "\n".join(lines)
+
+
+def _interval(figure: Success) -> str:
+    return f"{figure.success:.1%} [{figure.low:.1%}, {figure.high:.1%}]"
 
 
 def _ideas(ideas: Sequence[IdeaView]) -> str:

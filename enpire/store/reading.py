@@ -39,6 +39,16 @@ class Tally(NamedTuple):
     n_all: int
 
 
+class Attempts(NamedTuple):
+    """Trials of one policy version that took the same number of attempts and ended with a verdict."""
+
+    policy_id: str
+    attempts: int
+    """1 + the in-episode retries."""
+    successes: int
+    n_ended: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
     """How the orders of a campaign ended: each is in exactly one of these, so they add up to `started`."""
@@ -152,6 +162,17 @@ class Reading:
         counted = dict(cast(list[tuple[str | None, int]], self._all(sql, *values)))
         verdicts = [counted.get(kind, 0) for kind in ("success", "failure", "unsafe")]
         return Tally(verdicts[0], sum(verdicts), sum(counted.values()))
+
+    def attempts(self, campaign_id: str, purposes: Sequence[Purpose]) -> list[Attempts]:
+        """Orders of some purposes that ended with a verdict, counted by policy version and number of attempts."""
+        purpose_in = ", ".join("?" * len(purposes))
+        sql = (
+            "SELECT policy_id, 1 + json_array_length(coalesce(attempts_json, '[]')), sum(outcome = 'success'), "
+            "count(*) FROM orders INDEXED BY orders_by_purpose "
+            f"WHERE campaign_id = ? AND purpose IN ({purpose_in}) AND outcome IN ('success', 'failure', 'unsafe') "
+            "GROUP BY 1, 2 ORDER BY 1, 2"
+        )
+        return [Attempts(*cast(tuple[str, int, int, int], row)) for row in self._all(sql, campaign_id, *purposes)]
 
     def gate_trials(self, gate_id: str) -> list[Trial]:
         """The ended orders of a gate, in the order in which they ended."""

@@ -40,6 +40,29 @@ def test_every_figure_of_a_training_run_is_there_in_plain_words(
         context.close()
 
 
+def test_pass_at_k_counts_the_trials_of_each_version(
+    server: tuple[Server, ScriptedLab], past: History, context: BrowserContext, artefacts: Path
+) -> None:
+    past.confirm(THIRD, "success", 0, n=4)
+    past.confirm(THIRD, "success", 1, n=2)
+    past.confirm(THIRD, "success", 2)
+    past.confirm(THIRD, "failure", 1)
+    past.confirm(THIRD, "failure", 3)
+    past.confirm(THIRD, "unsafe", 0)
+    past.confirm(THIRD, "aborted", 1, n=2)
+    page = context.new_page()
+    set_up(page, server[0])
+    page.goto(f"{server[0].setup_link.partition('/setup')[0]}/campaigns/{past.campaign_id}")
+    card = page.locator("section[aria-label='pass@k']")
+    playwright.expect(card.locator("thead")).to_have_text("VersionRoundTrialspass@1pass@2pass@3pass@4")
+    cells = card.locator("tr", has=page.get_by_title(THIRD)).locator("td")
+    playwright.expect(cells.nth(2)).to_have_text("10")
+    told = ["40.0 % [16.8, 68.7]", "60.0 % [31.3, 83.2]", "70.0 % [39.7, 89.2]", "70.0 % [39.7, 89.2]"]
+    for k, text in enumerate(told, start=1):
+        playwright.expect(cells.nth(2 + k)).to_have_text(text)
+    card.screenshot(path=artefacts / "pass-at-k.png")
+
+
 def test_an_open_gate_shows_its_pairs(
     server: tuple[Server, ScriptedLab], past: History, context: BrowserContext, artefacts: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""Utilisation, robot-hours and pass@k."""
+"""Utilisation, robot-hours and tokens per minute."""
 
 from __future__ import annotations
 
@@ -7,19 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enpire.errors import UsageError
-from enpire.queries.metrics import pass_at, per_minute, robot_time
-from enpire.types import PHASES, Episode, Order, OutcomeKind, Phase, Start
-
-
-def episode(outcome: OutcomeKind, attempts: tuple[int, ...] = ()) -> Episode:
-    start = Start(split="train", index=0, values=(), seed=0)
-    order = Order(
-        order_id="o", campaign_id="c", station="s", task="t", policy_id="p", start=start, purpose="collect", round=1
-    )
-    return Episode(
-        order=order, outcome=outcome, cause="", confidence=1.0, ran_policy_id="p", ticks=9, began_s=0.0, ended_s=1.0,
-        attempts=attempts,
-    )  # fmt: skip
+from enpire.queries.metrics import per_minute, robot_time
+from enpire.types import PHASES, Phase
 
 
 def test_utilisation_is_the_mean_over_stations() -> None:
@@ -56,14 +45,6 @@ def test_a_station_cannot_work_longer_than_the_campaign() -> None:
 
 def test_no_station_is_no_utilisation() -> None:
     assert robot_time({}, wall_s=10.0).mru == 0.0
-
-
-def test_pass_at_k_counts_retries_and_every_other_end_against() -> None:
-    ended = [episode("success"), episode("success", (30,)), episode("success", (30, 60)), episode("aborted")]
-    assert [pass_at(ended, k).successes for k in (1, 2, 3)] == [1, 2, 3]
-    assert pass_at(ended, 3).n == 4
-    with pytest.raises(UsageError, match="pass@0"):
-        pass_at(ended, 0)
 
 
 def test_tokens_per_minute() -> None:

@@ -79,6 +79,8 @@ export interface CampaignView {
   robot_time: Record<string, number>; robot_h: number; wall_s: number; time_to_goal_s?: number | null;
   robot_h_to_goal?: number | null; tokens: { fresh: number; cached: number; output: number };
   search_gate_gap?: number | null; stations: StationView[]; ideas: Idea[];
+  /** Every version with a trial on hidden starts; rates[k - 1] is pass@k. */
+  pass_at: { id: string; round: number; rates: Success[] }[];
 }
 export interface VersionView {
   id: string; kind: string; parent: string; round: number; recipe_hash: string; data_hash: string; state: string;

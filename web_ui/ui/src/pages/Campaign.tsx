@@ -60,6 +60,7 @@ export function CampaignPage({ id }: { id: string }) {
           </section>
         </div>
         <Gates of={newest} />
+        <PassAt of={newest} />
         <Learning of={newest} />
         {fleet.value?.campaign?.id === id && <CommandList />}
       </Live>
@@ -213,6 +214,34 @@ function GateRow({ gate, idea, now }: { gate: GateView; idea: number | undefined
       <td class="right">{gate.decision === "open" ? "–" : `${signed(gate.log_e)} / ${gate.log_need.toFixed(1)}`}</td>
       <td><Pill of={decisionWord(gate.decision)} /> <span class="soft small">{gate.reason}</span></td>
     </tr>
+  );
+}
+
+const PASS_AT = "Share of trials on hidden starts that succeed within the first k attempts. A new attempt begins in the same trial when the policy loses a subtask that it had reached.";
+
+function PassAt({ of }: { of: CampaignView }) {
+  const versions = of.pass_at;
+  if (!versions.length) return null;
+  return (
+    <section class="card" aria-label="pass@k">
+      <header><h2>Success within k attempts (pass@k)</h2><span class="soft small push">hidden starts, Wilson 95 % intervals</span></header>
+      <p class="body soft small">{PASS_AT}</p>
+      <div class="flush scroll">
+        <table>
+          <thead><tr><th>Version</th><th class="right">Round</th><th class="right">Trials</th>{versions[0]!.rates.map((_, index) => <th>pass@{index + 1}</th>)}</tr></thead>
+          <tbody>
+            {versions.map((version) => (
+              <tr key={version.id}>
+                <td class="mono" title={version.id}>{short(version.id)}{version.id === of.champion?.id && <span class="soft small"> champion</span>}</td>
+                <td class="right">{version.round}</td>
+                <td class="right">{version.rates[0]!.n}</td>
+                {version.rates.map((rate) => <td class="num nowrap"><b>{percent(rate.success)}</b> <span class="faint small">[{(100 * rate.low).toFixed(1)}, {(100 * rate.high).toFixed(1)}]</span></td>)}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
   );
 }
 
