@@ -24,7 +24,8 @@ from benchmarks.improvement_plans import Plan
 from benchmarks.machine import commit, describe
 from enpire.gate.intervals import wilson
 from enpire.ids import mint
-from enpire.station.chunks import Chunks, LoadedPolicy
+from enpire.policy_calls import LoadedPolicy
+from enpire.station.chunks import Chunks
 from enpire.station.lanes import Lanes
 from enpire.station.overlap import OverlappedChunks
 from enpire.station.pace import Pace

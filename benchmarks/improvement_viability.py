@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from enpire.interfaces import Policy, PredictsSuccess, Rig, Task
 from enpire.offline.rollouts import RolloutLoop, RunningRollout
-from enpire.station.chunks import LoadedPolicy
+from enpire.policy_calls import LoadedPolicy
 from enpire.types import SOURCE_POLICY, Observation, Order, Start
 from sim.operator import SimulatedOperator
 

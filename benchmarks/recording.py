@@ -25,8 +25,8 @@ from PIL import Image
 from benchmarks.machine import describe
 from enpire.ids import mint
 from enpire.interfaces import Evidence
+from enpire.policy_calls import LoadedPolicy
 from enpire.station.camera_recorder import CameraRecorder, RecordingRule
-from enpire.station.chunks import LoadedPolicy
 from enpire.station.lanes import Lanes
 from enpire.station.outbox import Outbox
 from enpire.station.pace import Pace

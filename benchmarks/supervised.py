@@ -9,10 +9,10 @@ from typing import cast
 import numpy as np
 
 from enpire.interfaces import Policy, Rig, Task
+from enpire.interventions import Intervener, OpenOperator
 from enpire.offline.rollouts import Rollout, RolloutLoop, RunningRollout
 from enpire.plugins import load
-from enpire.station.chunks import LoadedPolicy
-from enpire.station.interventions import Intervener, OpenOperator
+from enpire.policy_calls import LoadedPolicy
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, Observation, Order, Start
 
 

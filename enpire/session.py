@@ -29,13 +29,13 @@ from enpire.gate.gate import DISK_FULL, NOTHING_OPENS
 from enpire.home import Home, open_home
 from enpire.ids import mint
 from enpire.interfaces import Ledger, Task, Verifier
+from enpire.interventions import require_operator
 from enpire.lab import Lab
 from enpire.loop import run
 from enpire.monitor.lab_snapshot import LabSnapshot
 from enpire.plugins import load, make
 from enpire.processes.training_process import TrainingProcess
 from enpire.requests import operator_commands
-from enpire.station.interventions import require_operator
 from enpire.steps.agent_process import require_agents
 from enpire.steps.deploy import swap
 from enpire.steps.ending import INTERRUPTED, Ending

@@ -22,7 +22,7 @@ import numpy as np
 from enpire.errors import RobotProblem, UsageError
 from enpire.files import parse
 from enpire.interfaces import Rig, Task
-from enpire.station.chunks import LoadedPolicy
+from enpire.policy_calls import LoadedPolicy
 from enpire.types import FloatArray, IntArray, MaskArray, Observation, Order, TaskSpec
 from robot_drivers.lerobot_robot import made
 
@@ -49,7 +49,7 @@ class Hand(Protocol):
 
 
 class Person:
-    """An `enpire.station.interventions.Intervener`: one person at one robot.
+    """An `enpire.interventions.Intervener`: one person at one robot.
 
     Args:
         hand: is read once a period of a supervised episode.

@@ -16,7 +16,7 @@ import numpy as np
 from enpire.errors import UsageError
 from enpire.files import parse
 from enpire.interfaces import Policy, Rig, Task
-from enpire.station.chunks import LoadedPolicy, policy_seed, with_images
+from enpire.policy_calls import LoadedPolicy, policy_seed, with_images
 from enpire.types import FloatArray, IntArray, MaskArray, Observation, Order
 from sim.truth import Truth
 
@@ -97,7 +97,7 @@ class _Watch:
 
 
 class SimulatedOperator:
-    """An `enpire.station.interventions.Intervener` for simulated stations: the plug-in `simulated`.
+    """An `enpire.interventions.Intervener` for simulated stations: the plug-in `simulated`.
 
     Args:
         task: whose expert (`clean_expert` where there is one) the person plays.

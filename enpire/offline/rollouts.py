@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from enpire.interfaces import Evidence, Policy, Rig, Task, Verifier
-from enpire.station.chunks import with_images
+from enpire.policy_calls import with_images
 from enpire.types import (
     SOURCE_POLICY,
     EpisodeArrays,

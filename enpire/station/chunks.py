@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from enpire.errors import EnpireError
-from enpire.interfaces import Policy, Sees
+from enpire.interfaces import Policy
+from enpire.policy_calls import LoadedPolicy, policy_seed, with_images
 from enpire.types import FloatArray, ImageArray, IntArray, MaskArray, Observation
 
 NOT_FINITE = "policy returned a value that is not finite"
@@ -19,16 +18,6 @@ PLUGIN_ERRORS = (
     OSError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
 """What a policy's own code may raise: it costs the episodes of that policy, never the station."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedPolicy:
-    """A policy version that is ready to decide, under the hash of the files that were really loaded."""
-
-    policy_id: str
-    policy: Policy
-    source: int
-    """SOURCE_ code of the frames that it commands."""
 
 
 class Chunks:
@@ -114,30 +103,6 @@ class Chunks:
         self._decision[lanes] += 1
 
 
-def with_images(
-    policy: Policy, observation: Observation, lanes: IntArray, look: Callable[[int], Mapping[str, ImageArray]]
-) -> Observation:
-    """The observation rows of these lanes (n,), with camera images where the policy needs them.
-
-    Args:
-        policy: needs images where it is one that `Sees` and says so.
-        observation: one row for every lane of the rig.
-        lanes: (n,).
-        look: camera -> image (height, width, 3) uint8 of one lane, for a rig whose observations carry no images.
-    """
-    rows = rows_of(observation, lanes)
-    if rows.images or not isinstance(policy, Sees) or not policy.needs_images:
-        return rows
-    looks = [look(int(lane)) for lane in lanes]
-    return replace(rows, images={camera: np.stack([one[camera] for one in looks]) for camera in looks[0]})
-
-
-def rows_of(observation: Observation, lanes: IntArray) -> Observation:
-    """A copy of what these lanes (n,) sense, one row for each."""
-    images = {camera: pictures[lanes] for camera, pictures in observation.images.items()}
-    return Observation(stamp_ns=observation.stamp_ns, state=observation.state[lanes], images=images)
-
-
 def asked(act: Callable[[], FloatArray], wanted: tuple[int, int, int]) -> FloatArray | str:
     """A policy's chunks, of the wanted shape (n, horizon, action_dim), or one clause about why there are none."""
     try:
@@ -150,11 +115,6 @@ def asked(act: Callable[[], FloatArray], wanted: tuple[int, int, int]) -> FloatA
 def finite_rows(answer: FloatArray) -> MaskArray:
     """Which chunks (n,) of an answer (n, horizon, action_dim) hold numbers that a robot may follow."""
     return np.asarray(np.isfinite(answer).all(axis=(1, 2)), np.bool_)
-
-
-def policy_seed(start_seed: int) -> int:
-    """The seed of a policy's noise: from the start alone, so that both sides of a pair draw alike, in any lane."""
-    return int.from_bytes(hashlib.sha256(f"policy noise {start_seed}".encode()).digest()[:7], "big")
 
 
 def _said(problem: Exception) -> str:

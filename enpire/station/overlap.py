@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from enpire.interfaces import Continues, Policy
-from enpire.station.chunks import NOT_FINITE, Chunks, LoadedPolicy, asked, finite_rows
+from enpire.policy_calls import LoadedPolicy
+from enpire.station.chunks import NOT_FINITE, Chunks, asked, finite_rows
 from enpire.types import FloatArray, IntArray, MaskArray, Observation
 
 PATIENCE_S = 10.0

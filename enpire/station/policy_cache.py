@@ -17,7 +17,8 @@ from typing import Protocol, cast, runtime_checkable
 from enpire import plugins
 from enpire.errors import EnpireError, PeerSilent, PolicyProblem
 from enpire.interfaces import Policy, Task
-from enpire.station.chunks import PLUGIN_ERRORS, LoadedPolicy
+from enpire.policy_calls import LoadedPolicy
+from enpire.station.chunks import PLUGIN_ERRORS
 from enpire.store import durable, versions
 from enpire.types import SOURCE_EXPERT, SOURCE_POLICY
 from enpire.wire.host_services import THIS_HOST, HostServices

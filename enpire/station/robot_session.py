@@ -10,9 +10,9 @@ from typing import Protocol, cast, runtime_checkable
 from enpire import plugins
 from enpire.errors import EnpireError, RobotProblem, UsageError
 from enpire.interfaces import Rig, Task
+from enpire.interventions import Intervener, OpenOperator
 from enpire.station.camera_recorder import CameraRecorder
 from enpire.station.chunks import Chunks
-from enpire.station.interventions import Intervener, OpenOperator
 from enpire.station.lanes import TRIES, Lanes
 from enpire.station.overlap import OverlappedChunks
 from enpire.station.station_file import StationFile

@@ -22,10 +22,10 @@ from enpire import plugins
 from enpire.errors import EnpireError, PolicyProblem
 from enpire.ids import mint
 from enpire.interfaces import Task
+from enpire.policy_calls import LoadedPolicy
 from enpire.processes.child_process import die_with_parent
 from enpire.station.bridges import Bridges
 from enpire.station.camera_recorder import CameraRecorder
-from enpire.station.chunks import LoadedPolicy
 from enpire.station.lanes import Lanes
 from enpire.station.outbox import Outbox
 from enpire.station.pace import Pace

@@ -8,7 +8,8 @@ import numpy as np
 from lerobot.teleoperators import Teleoperator
 from lerobot.utils.errors import DeviceNotConnectedError
 
-from enpire.station.chunks import Chunks, LoadedPolicy
+from enpire.policy_calls import LoadedPolicy
+from enpire.station.chunks import Chunks
 from enpire.types import SOURCE_EXPERT, FloatArray
 from robot_drivers.lerobot_plugin.config_task import EnpireExpertConfig
 from robot_drivers.lerobot_plugin.task_robot import EnpireTask, on_stage

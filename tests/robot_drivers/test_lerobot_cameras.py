@@ -17,8 +17,8 @@ from enpire.datasets.lerobot_import import import_dataset
 from enpire.home import Home, open_home
 from enpire.ids import mint
 from enpire.interfaces import Evidence, ImprovementJob
+from enpire.policy_calls import LoadedPolicy
 from enpire.station.camera_recorder import CameraRecorder
-from enpire.station.chunks import LoadedPolicy
 from enpire.station.outbox import Outbox
 from enpire.station.robot_session import RobotSession
 from enpire.station.spool import Spool

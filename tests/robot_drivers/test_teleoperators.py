@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from enpire.errors import FileProblem, RobotProblem, UsageError
-from enpire.station.chunks import LoadedPolicy
+from enpire.policy_calls import LoadedPolicy
 from enpire.station.command_blending import PERIODS
 from enpire.station.lanes import Lanes
 from enpire.station.robot_session import RobotSession

@@ -15,8 +15,8 @@ import pytest
 from enpire import plugins
 from enpire.errors import RobotProblem, UsageError
 from enpire.interfaces import Task
+from enpire.policy_calls import LoadedPolicy
 from enpire.station.camera_recorder import CameraRecorder, RecordingRule
-from enpire.station.chunks import LoadedPolicy
 from enpire.station.robot_session import RobotSession
 from enpire.station.station_file import StationFile
 from enpire.store import arrays

@@ -16,9 +16,9 @@ from enpire.campaign.state import CampaignState
 from enpire.errors import FileProblem, UsageError
 from enpire.home import open_home
 from enpire.interfaces import Rig
+from enpire.policy_calls import LoadedPolicy
 from enpire.scheduling.scheduler import FreeStation, Scheduler
 from enpire.session import run_campaign
-from enpire.station.chunks import LoadedPolicy
 from enpire.station.command_blending import PERIODS
 from enpire.station.lanes import Lanes
 from enpire.station.robot_session import RobotSession

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("mujoco")
 
 from enpire.ids import mint
+from enpire.policy_calls import LoadedPolicy
 from enpire.station.camera_recorder import CameraRecorder
-from enpire.station.chunks import LoadedPolicy
 from enpire.station.outbox import Outbox
 from enpire.station.robot_session import RobotSession
 from enpire.station.spool import Spool

@@ -18,10 +18,10 @@ import zmq
 
 from enpire.errors import PolicyProblem, TransportProblem
 from enpire.interfaces import Continues, Policy, PredictsSuccess, Sees
+from enpire.policy_calls import LoadedPolicy
 from enpire.policy_server.policy_server import PolicyServer
 from enpire.policy_server.version_uploads import GIVEN_UP_S, LEAST_FREE, VersionUploads
 from enpire.station import remote_policy
-from enpire.station.chunks import LoadedPolicy
 from enpire.station.lanes import Lanes
 from enpire.station.remote_policy import PART, PolicyServerLink, RemotePolicy
 from enpire.store import versions

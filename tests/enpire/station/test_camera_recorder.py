@@ -13,8 +13,8 @@ import pytest
 
 from enpire.errors import FileProblem, StorageFull, UsageError
 from enpire.gate.gate import DISK_FULL
+from enpire.policy_calls import LoadedPolicy
 from enpire.station.camera_recorder import MOST_WAITING, CameraRecorder, RecordingRule
-from enpire.station.chunks import LoadedPolicy
 from enpire.station.lanes import Lanes
 from enpire.station.outbox import Outbox
 from enpire.station.overlap import OverlappedChunks

@@ -12,8 +12,8 @@ import pytest
 from enpire.campaign.campaign import Campaign, Rounds
 from enpire.campaign.state import CampaignState, Count
 from enpire.codec import episode_fields, read_episode
+from enpire.policy_calls import LoadedPolicy
 from enpire.scheduling.scheduler import FreeStation, Scheduler
-from enpire.station.chunks import LoadedPolicy
 from enpire.station.early_stopping import LOOK_TICKS, LOOKS, ViabilityMonitor
 from enpire.station.lanes import Lanes
 from enpire.types import SOURCE_POLICY, EarlyStop, Episode, FloatArray, IntArray, Observation, Order

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from enpire.errors import EnvelopeViolation
-from enpire.station.chunks import NOT_FINITE, LoadedPolicy, policy_seed
+from enpire.policy_calls import LoadedPolicy, policy_seed
+from enpire.station.chunks import NOT_FINITE
 from enpire.station.lanes import TRIES, Lanes
 from enpire.store import arrays
 from enpire.types import (

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from enpire.policy_calls import LoadedPolicy, policy_seed
 from enpire.station import overlap
-from enpire.station.chunks import NOT_FINITE, LoadedPolicy, policy_seed
+from enpire.station.chunks import NOT_FINITE
 from enpire.station.overlap import OverlappedChunks
 from enpire.station.station_file import StationFile
 from enpire.types import SOURCE_POLICY, FloatArray, IntArray, Observation

@@ -10,7 +10,7 @@ import pytest
 
 from enpire.errors import PeerSilent, PolicyProblem
 from enpire.interfaces import Policy
-from enpire.station.chunks import LoadedPolicy
+from enpire.policy_calls import LoadedPolicy
 from enpire.station.policy_cache import PolicyCache
 from enpire.station.remote_policy import RemotePolicy
 from enpire.store import versions

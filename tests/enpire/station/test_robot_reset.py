@@ -12,7 +12,7 @@ import pytest
 from enpire import plugins
 from enpire.errors import UsageError
 from enpire.interfaces import Rig, Task
-from enpire.station.chunks import LoadedPolicy
+from enpire.policy_calls import LoadedPolicy
 from enpire.station.lanes import TRIES, Lanes
 from enpire.station.robot_session import RobotSession
 from enpire.station.station_file import StationFile

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from enpire.errors import RobotProblem
-from enpire.station.chunks import LoadedPolicy
+from enpire.policy_calls import LoadedPolicy
 from enpire.station.robot_session import RobotSession
 from enpire.station.station import Station
 from enpire.station.station_file import StationFile

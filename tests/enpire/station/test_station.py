@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from enpire.ids import mint
-from enpire.station.chunks import NOT_FINITE, LoadedPolicy
+from enpire.policy_calls import LoadedPolicy
+from enpire.station.chunks import NOT_FINITE
 from enpire.station.lanes import Lanes
 from enpire.station.station import Station
 from enpire.store import arrays

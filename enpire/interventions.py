@@ -8,7 +8,7 @@ from typing import Protocol, cast
 from enpire.files import parse
 from enpire.interfaces import Rig, Task
 from enpire.plugins import load
-from enpire.station.chunks import LoadedPolicy
+from enpire.policy_calls import LoadedPolicy
 from enpire.types import FloatArray, IntArray, MaskArray, Observation, Order
 
 

@@ -1,0 +1,52 @@
+"""What stations, operators and rollouts share when they call a policy: its version, its seed, the rows that it sees."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from enpire.interfaces import Policy, Sees
+from enpire.types import ImageArray, IntArray, Observation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedPolicy:
+    """A policy version that is ready for inference."""
+
+    policy_id: str
+    """Hash of the files that were loaded."""
+    policy: Policy
+    source: int
+    """SOURCE_ code of the frames that it commands."""
+
+
+def policy_seed(start_seed: int) -> int:
+    """The seed of a policy's noise. It depends on the start alone: both trials of a pair draw alike, in any lane."""
+    return int.from_bytes(hashlib.sha256(f"policy noise {start_seed}".encode()).digest()[:7], "big")
+
+
+def rows_of(observation: Observation, lanes: IntArray) -> Observation:
+    """A copy of the rows of these lanes (n,): state (n, state_dim), images (n, height, width, 3) per camera."""
+    images = {camera: pictures[lanes] for camera, pictures in observation.images.items()}
+    return Observation(stamp_ns=observation.stamp_ns, state=observation.state[lanes], images=images)
+
+
+def with_images(
+    policy: Policy, observation: Observation, lanes: IntArray, look: Callable[[int], Mapping[str, ImageArray]]
+) -> Observation:
+    """The observation rows of these lanes (n,), with camera images where the policy needs them.
+
+    Args:
+        policy: needs images where it is one that `Sees` and says so.
+        observation: one row for every lane of the rig.
+        lanes: (n,).
+        look: camera -> image (height, width, 3) uint8 of one lane, for a rig whose observations carry no images.
+    """
+    rows = rows_of(observation, lanes)
+    if rows.images or not isinstance(policy, Sees) or not policy.needs_images:
+        return rows
+    looks = [look(int(lane)) for lane in lanes]
+    return replace(rows, images={camera: np.stack([one[camera] for one in looks]) for camera in looks[0]})
