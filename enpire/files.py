@@ -6,6 +6,7 @@ Unknown keys, missing keys and wrong types are errors that say where, what is al
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import sys
 import types
@@ -77,11 +78,10 @@ def parse[T](cls: type[T], mapping: object, where: str) -> T:
     if not isinstance(mapping, Mapping):
         raise FileProblem(f"{where} must be a mapping of keys to values, not {shown(mapping)}.")
     given = cast("Mapping[str, object]", mapping)
-    fields = {item.name: item for item in dataclasses.fields(cast(Any, cls))}
+    fields, hints = _fields_of(cls)
     unknown = [str(key) for key in given if key not in fields]
     if unknown:
         raise FileProblem(f"{where} has the unknown key {unknown[0]!r}; allowed are: {', '.join(fields)}.")
-    hints = typing.get_type_hints(cls)
     values: dict[str, object] = {}
     for name, item in fields.items():
         if name in given:
@@ -92,6 +92,12 @@ def parse[T](cls: type[T], mapping: object, where: str) -> T:
         return cls(**values)
     except ValueError as problem:
         raise FileProblem(f"{where}: {problem}") from problem
+
+
+@functools.cache
+def _fields_of(cls: type) -> tuple[dict[str, dataclasses.Field[object]], dict[str, object]]:
+    """The fields of a dataclass by name, and their types."""
+    return {item.name: item for item in dataclasses.fields(cast(Any, cls))}, typing.get_type_hints(cls)
 
 
 def canonical(value: object) -> str:
@@ -170,7 +176,7 @@ def _scalar(hint: type, value: object, where: str) -> object:
     if hint is Path and isinstance(value, str):
         return Path(value)
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
-        if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+        if isinstance(value, str) and not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
             raise FileProblem(f"{where} must be whole Unicode characters, not {shown(value)}; leave out the halves.")
         return value
     kinds: dict[object, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}

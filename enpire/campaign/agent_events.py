@@ -1,0 +1,241 @@
+"""Events of agents: their sessions, what they propose, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from enpire.campaign.event_forms import OPTIONAL, EventBase, stored
+from enpire.campaign.recipe import Recipe
+from enpire.types import Hypothesis
+
+EdgeKind = Literal["inspired_by", "adopts", "refutes", "supersedes"]
+"""Edges beside `Hypothesis.parents`."""
+Kept = Literal["keep", "revert", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """A link between hypotheses that is not a parent."""
+
+    kind: EdgeKind
+    to: str
+    """hypothesis_id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfRequest(EventBase):
+    """Which request an event answers, and which agent sent it."""
+
+    request_id: str = field(metadata=stored("wish_id"))
+    author: str
+    """Plug-in name of the agent."""
+    lane: str
+    """Its session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeDeclared(EventBase):
+    """The campaign's recipe with the search space that agents may use."""
+
+    KIND: ClassVar[str] = "recipe declared"
+    recipe: Recipe
+    recipe_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HypothesisProposed(OfRequest):
+    """An agent states a hypothesis."""
+
+    KIND: ClassVar[str] = "hypothesis proposed"
+    hypothesis: Hypothesis
+    effect: str
+    """What its author expects."""
+    edges: tuple[Edge, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentSubmitted(OfRequest):
+    """An agent asks to have a change of the recipe tried."""
+
+    KIND: ClassVar[str] = "experiment submitted"
+    experiment_id: str
+    hypothesis_id: str
+    changes: Mapping[str, bool | int | float | str]
+    """Setting -> its new value."""
+    champion: str
+    recipe: Recipe | None = field(default=None, metadata=OPTIONAL)
+    """The whole changed recipe; None where the changes were refused."""
+    recipe_hash: str = field(default="", metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentChecked(OfRequest):
+    """The changes lie in the search space, and the experiment waits for the learner."""
+
+    KIND: ClassVar[str] = "experiment checked"
+    experiment_id: str
+    hypothesis_id: str
+    recipe_hash: str
+    in_force: str
+    """Hash of the recipe that the changes were made to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentRefused(OfRequest):
+    """The changes are not allowed, or were tried before."""
+
+    KIND: ClassVar[str] = "experiment refused"
+    experiment_id: str
+    hypothesis_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentCancelled(OfRequest):
+    """Its author gives up an experiment that still waits."""
+
+    KIND: ClassVar[str] = "experiment cancelled"
+    experiment_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentDecided(EventBase):
+    """What the gate of an experiment means for its change."""
+
+    KIND: ClassVar[str] = "experiment decided"
+    experiment_id: str
+    hypothesis_id: str
+    policy_id: str
+    gate_id: str
+    recipe_hash: str
+    decision: Kept
+    reason: str
+    """The gate's reason."""
+    pairs: int
+    delta: float
+    """Observed difference in success rate, candidate minus champion."""
+    low: float
+    """Confidence sequence of that difference."""
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentAdopted(OfRequest):
+    """An agent builds on an experiment of another session."""
+
+    KIND: ClassVar[str] = "experiment adopted"
+    experiment_id: str
+    hypothesis_id: str
+
+
+ExperimentEvent = (
+    RecipeDeclared | HypothesisProposed | ExperimentSubmitted | ExperimentChecked | ExperimentRefused
+    | ExperimentCancelled | ExperimentDecided | ExperimentAdopted
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentStarted(EventBase):
+    """The process of an agent session starts."""
+
+    KIND: ClassVar[str] = "agent started"
+    VERSION: ClassVar[int] = 2
+    lane: str
+    agent: str
+    start: int
+    """How often it was started in this session of the campaign."""
+    sandbox: str
+    """bubblewrap or none; empty where version 1 of this event did not record it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentEnded(EventBase):
+    """The process of an agent session ended by itself."""
+
+    KIND: ClassVar[str] = "agent ended"
+    lane: str
+    agent: str
+    why: str
+    again: bool
+    """Whether it is started again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConclusionPosted(OfRequest):
+    """An agent writes down what it learned, for the others."""
+
+    KIND: ClassVar[str] = "finding posted"
+    conclusion_id: str = field(metadata=stored("finding_id"))
+    text: str
+    about: str
+    """experiment_id or hypothesis_id; empty for a general one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenUp(OfRequest):
+    """An agent gives up an experiment, a hypothesis or all its work."""
+
+    KIND: ClassVar[str] = "given up"
+    about: str
+    """experiment_id or hypothesis_id; empty: all its work."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneFinished(OfRequest):
+    """An agent session ends its work for good."""
+
+    KIND: ClassVar[str] = "lane finished"
+    text: str
+    """Its summary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BriefRead(OfRequest):
+    """An agent read its brief."""
+
+    KIND: ClassVar[str] = "brief read"
+    sha256: str
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokensSpent(OfRequest):
+    """What one call of a language model cost, in tokens."""
+
+    KIND: ClassVar[str] = "tokens spent"
+    fresh: int
+    cached: int
+    output: int
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTurned(OfRequest):
+    """An agent describes one turn of its work."""
+
+    KIND: ClassVar[str] = "agent turned"
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRefused(EventBase):
+    """A request of an agent is refused. Of a file that is no request only `why` is known."""
+
+    KIND: ClassVar[str] = "wish refused"
+    request_id: str = field(default="", metadata=OPTIONAL | stored("wish_id"))
+    author: str = field(default="", metadata=OPTIONAL)
+    lane: str = field(default="", metadata=OPTIONAL)
+    request: str = field(default="", metadata=OPTIONAL | stored("verb"))
+    """hypothesis, experiment, adopt, ... (`enpire.requests.agent_requests`)."""
+    why: str
+
+
+AgentEvent = (
+    AgentStarted | AgentEnded | ConclusionPosted | GivenUp | LaneFinished | BriefRead | TokensSpent | AgentTurned
+    | RequestRefused
+)  # fmt: skip

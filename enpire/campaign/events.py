@@ -1,0 +1,99 @@
+"""Every event that the ledger knows, and the reader of what it stores.
+
+A new kind of event is one class in the file of its subject, which joins the union of that subject. The type checker
+then names every place that must know it: the functions that apply events end in `assert_never`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import UnionType
+from typing import get_args
+
+from enpire.campaign.agent_events import AgentEvent, ExperimentEvent
+from enpire.campaign.command_events import CommandEvent
+from enpire.campaign.event_forms import EventBase
+from enpire.campaign.event_upgrades import UPGRADES
+from enpire.campaign.gate_events import GateEvent
+from enpire.campaign.order_events import OrderEvent
+from enpire.campaign.session_events import SessionEvent
+from enpire.campaign.station_events import StationEvent
+from enpire.campaign.training_events import TrainingEvent
+from enpire.errors import FileProblem
+from enpire.types import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownEvent:
+    """An event of a kind that this version does not know. It can be shown and verified; it moves nothing."""
+
+    kind: str
+    content: Mapping[str, Json]
+
+    def body(self) -> dict[str, Json]:
+        """The stored form, without the campaign's id."""
+        return dict(self.content)
+
+
+KnownEvent = (
+    SessionEvent | OrderEvent | StationEvent | CommandEvent | TrainingEvent | GateEvent | ExperimentEvent | AgentEvent
+)
+Event = KnownEvent | UnknownEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerEntry:
+    """One line of the ledger. `hash` covers all other fields and the hash before it."""
+
+    seq: int
+    """From 1, without gaps."""
+    stamp_ns: int
+    """Wall clock, for people; the order of events is `seq`."""
+    campaign_id: str
+    """Empty for an event of no campaign."""
+    kind: str
+    text: str
+    """The stored body: JSON, with the campaign's id."""
+    event: Event
+    previous: str
+    hash: str
+
+
+@cache
+def classes() -> Mapping[str, type[EventBase]]:
+    """Kind -> its class, for every event that this version knows."""
+    found: dict[str, type[EventBase]] = {cls.KIND: cls for cls in get_args(KnownEvent)}
+    return found
+
+
+def kind_of(event: Event) -> str:
+    """The word under which an event is stored."""
+    return event.kind if isinstance(event, UnknownEvent) else event.KIND
+
+
+def kinds_of(*subjects: type[EventBase] | UnionType) -> tuple[str, ...]:
+    """The kinds of some event classes, or of unions of them, to ask a ledger for."""
+    found: list[str] = []
+    for subject in subjects:
+        members: tuple[type[EventBase], ...] = (subject,) if isinstance(subject, type) else get_args(subject)
+        found += [cls.KIND for cls in members]
+    return tuple(found)
+
+
+def read_event(kind: str, body: Mapping[str, Json]) -> Event:
+    """The event of a stored body of this or an older version; a kind that is not known gives an `UnknownEvent`.
+
+    Raises:
+        FileProblem: the body is not one of its kind; the sentence names the key.
+    """
+    own = {key: value for key, value in body.items() if key != "campaign_id"}
+    cls = classes().get(kind)
+    if cls is None:
+        return UnknownEvent(kind=kind, content=own)
+    upgrade = UPGRADES.get(kind)
+    try:
+        return cls.read(upgrade(own) if upgrade is not None else own)  # pyright: ignore[reportReturnType]
+    except FileProblem as problem:
+        raise FileProblem(f"The event {kind!r} cannot be read: {problem}") from problem

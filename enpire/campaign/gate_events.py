@@ -1,0 +1,160 @@
+"""Events of measurements and decisions: base, gates, confirmations, and what stations run after them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+from enpire.campaign.event_forms import OPTIONAL, EventBase, stored
+
+if TYPE_CHECKING:
+    from enpire.gate.gate import Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseMeasured(EventBase):
+    """The success of the base policy on hidden starts."""
+
+    KIND: ClassVar[str] = "base measured"
+    policy_id: str
+    successes: int
+    n: int
+    low: float
+    """Wilson 95 % interval of the success rate."""
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateOpened(EventBase):
+    """A gate begins: champion against candidate."""
+
+    KIND: ClassVar[str] = "gate opened"
+    gate_id: str
+    champion: str
+    candidate: str
+    round: int
+    k: int
+    """Number of the gate in its campaign, from 1."""
+    promoted: int
+    """Promotions before it."""
+    level: float = field(metadata=stored("alpha"))
+    """Largest chance of a false promotion that this gate may spend (`enpire.gate.gate.level`)."""
+    rule: Mapping[str, bool | int | float]
+    """`enpire.gate.gate.GateRule` as it was agreed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateDecided(EventBase):
+    """A gate ends: its decision, and every number that the decision rests on (`enpire.gate.gate.Decision`)."""
+
+    KIND: ClassVar[str] = "gate decided"
+    gate_id: str
+    champion: str
+    candidate: str
+    round: int
+    decision: Literal["promote", "reject", "hold"]
+    reason: str
+    """The stored word; `enpire.wording` has the words for people."""
+    pairs: int
+    wins: int
+    losses: int
+    both: int
+    neither: int
+    faster: int
+    slower: int
+    champion_unsafe: int
+    candidate_unsafe: int
+    level: float
+    log_need: float
+    """Log evidence that promotes, in nats."""
+    log_e: float
+    log_e_worse: float
+    log_e_faster: float
+    low: float
+    """Confidence sequence of the difference in success rate, candidate minus champion."""
+    high: float
+    more: int | None
+    """Pairs that were still needed when it was decided: 0."""
+    why: str = field(default="", metadata=OPTIONAL)
+    """Where no station could run the candidate: why."""
+
+    @classmethod
+    def of(cls, sides: GateSides, decision: Decision, why: str = "") -> Self:
+        """The event of a final decision."""
+        if decision.kind == "continue":
+            raise ValueError("a gate that continues has decided nothing")
+        tally = decision.tally
+        return cls(
+            gate_id=sides.gate_id, champion=sides.champion, candidate=sides.candidate, round=sides.round,
+            decision=decision.kind, reason=decision.reason, pairs=tally.pairs, wins=tally.wins, losses=tally.losses,
+            both=tally.both, neither=tally.neither, faster=tally.faster, slower=tally.slower,
+            champion_unsafe=tally.champion_unsafe, candidate_unsafe=tally.candidate_unsafe, level=decision.level,
+            log_need=decision.log_need, log_e=decision.log_e, log_e_worse=decision.log_e_worse,
+            log_e_faster=decision.log_e_faster, low=decision.low, high=decision.high, more=decision.more, why=why,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateSides:
+    """Which gate it is, and who stands against whom."""
+
+    gate_id: str
+    champion: str
+    candidate: str
+    round: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmationOpened(EventBase):
+    """A confirmation of the champion begins; its size is fixed here."""
+
+    KIND: ClassVar[str] = "confirm opened"
+    policy_id: str
+    n: int
+    """Fresh starts."""
+    goal: float
+    """The success rate to reach, in [0, 1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmed(EventBase):
+    """A confirmation ends, passed or not."""
+
+    KIND: ClassVar[str] = "confirmed"
+    policy_id: str
+    successes: int
+    n: int
+    low: float
+    """Wilson 95 % interval of the success rate."""
+    high: float
+    passed: bool
+    reissued: int | None = field(default=None, metadata=OPTIONAL | stored("given_again"))
+    """Interrupted trials that were ordered again, from other starts; None where an older ENPIRE did not record it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed(EventBase):
+    """A version becomes the champion; stations load it and change at an episode's boundary."""
+
+    KIND: ClassVar[str] = "deployed"
+    policy_id: str
+    previous: str
+    """The champion before it; empty for the base."""
+    reason: str
+    round: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolledBack(EventBase):
+    """An earlier version becomes the champion again."""
+
+    KIND: ClassVar[str] = "rolled back"
+    policy_id: str
+    """The version that goes."""
+    to: str
+    """The version that comes back."""
+    reason: str
+
+
+GateEvent = BaseMeasured | GateOpened | GateDecided | ConfirmationOpened | Confirmed | Deployed | RolledBack

@@ -1,0 +1,59 @@
+"""Events of orders and their episodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from enpire.campaign.event_forms import EventBase, stored
+from enpire.types import Order, OrderResult, OutcomeKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrdersIssued(EventBase):
+    """Orders, written before any robot moves for them."""
+
+    KIND: ClassVar[str] = "order issued"
+    orders: tuple[Order, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrdersEnded(EventBase):
+    """How orders ended. Each order ends exactly once."""
+
+    KIND: ClassVar[str] = "orders ended"
+    results: tuple[OrderResult, ...] = field(metadata=stored("episodes"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateResults(EventBase):
+    """Episodes of orders that had ended as unknown: their station delivers them late. Each arrives once."""
+
+    KIND: ClassVar[str] = "orders found"
+    results: tuple[OrderResult, ...] = field(metadata=stored("episodes"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeRefused(EventBase):
+    """A station delivers an episode that does not count."""
+
+    KIND: ClassVar[str] = "episode refused"
+    VERSION: ClassVar[int] = 2
+    order_id: str
+    station: str
+    why: str
+    outcome: OutcomeKind | Literal[""]
+    """Outcome of the refused episode; empty where version 1 of this event did not record it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeLabelled(EventBase):
+    """An operator says how an episode ended. The verdict stays; the last label holds."""
+
+    KIND: ClassVar[str] = "person judged"
+    order_id: str
+    outcome: OutcomeKind
+    by: str
+
+
+OrderEvent = OrdersIssued | OrdersEnded | LateResults | EpisodeRefused | EpisodeLabelled

@@ -1,0 +1,92 @@
+"""Events of a campaign's sessions: it starts, resumes, pauses, continues, ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from enpire.campaign.event_forms import OPTIONAL, EventBase
+from enpire.types import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignStarted(EventBase):
+    """A campaign starts. Its first event; the campaign file stands in it as it was read."""
+
+    KIND: ClassVar[str] = "campaign started"
+    VERSION: ClassVar[int] = 2
+    name: str
+    task: str
+    campaign: Mapping[str, Json]
+    """The campaign file with every default (`enpire.campaign.campaign.Campaign` reads it)."""
+    goal: Mapping[str, float]
+    """success: the rate to confirm, in [0, 1]; confirm_starts: on how many starts."""
+    seed: int
+    home: str
+    """Folder of the home, on the computer that began it."""
+    code: str
+    """Version of ENPIRE."""
+    verifier: str
+    """Digest of the verifier; empty where version 1 of this event did not record it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignResumed(EventBase):
+    """The orchestrator runs a campaign that has not ended once more."""
+
+    KIND: ClassVar[str] = "campaign resumed"
+    VERSION: ClassVar[int] = 2
+    code: str
+    """Version of ENPIRE."""
+    after: str
+    """Cause of the orders that the session before it cut off, such as a full disk; empty after a crash or Ctrl-C."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignPaused(EventBase):
+    """No order is issued and no training begins until the campaign is continued."""
+
+    KIND: ClassVar[str] = "campaign paused"
+    VERSION: ClassVar[int] = 2
+    by: str
+    """An operator, or the audit of the verifier."""
+    why: str
+    """One sentence; empty where an operator paused it."""
+    checked: int | None = field(default=None, metadata=OPTIONAL)
+    """Labels that the audit compared with the verifier's successes."""
+    wrong: int | None = field(default=None, metadata=OPTIONAL)
+    """Of these, false successes."""
+    high: float | None = field(default=None, metadata=OPTIONAL)
+    """Upper bound of the rate of false successes, in [0, 1]."""
+    limit: float | None = field(default=None, metadata=OPTIONAL)
+    """The rate that the campaign allows, in [0, 1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignContinued(EventBase):
+    """An operator continues a campaign that was paused."""
+
+    KIND: ClassVar[str] = "campaign continued"
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignEnded(EventBase):
+    """A campaign ends for good."""
+
+    KIND: ClassVar[str] = "campaign ended"
+    reached: bool
+    """Whether a champion was confirmed at the goal."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreDiffers(EventBase):
+    """At the start of a session the episode store is not what the ledger says."""
+
+    KIND: ClassVar[str] = "store differs"
+    sentence: str
+
+
+SessionEvent = CampaignStarted | CampaignResumed | CampaignPaused | CampaignContinued | CampaignEnded | StoreDiffers

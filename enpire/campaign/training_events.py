@@ -1,0 +1,84 @@
+"""Events of training runs and the policy versions that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from enpire.campaign.event_forms import OPTIONAL, EventBase, stored
+from enpire.campaign.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerStarted(EventBase):
+    """A training run begins."""
+
+    KIND: ClassVar[str] = "learner started"
+    job: str
+    learner: str
+    parent: str
+    """Policy version that it starts from; empty for the base."""
+    round: int
+    episodes: tuple[str, ...]
+    """Order ids of the episodes that it learns from."""
+    recipe: Recipe
+    """Name, learner and settings; the search space is left out."""
+    recipe_hash: str
+    data_hash: str
+    """sha256 over the sorted sha256 of the episodes' arrays."""
+    experiment_id: str = field(default="", metadata=OPTIONAL)
+    """Empty for the campaign's own rounds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerEnded(EventBase):
+    """A training run made a policy version."""
+
+    KIND: ClassVar[str] = "learner ended"
+    VERSION: ClassVar[int] = 2
+    job: str
+    policy_id: str
+    round: int
+    metrics: Mapping[str, float] = field(metadata=stored("figures"))
+    """What the learner reports: loss, calibration, shares. Finite numbers only."""
+    seconds: float
+    """Wall clock of the run; 0 where version 1 of this event did not record it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerFailed(EventBase):
+    """A training run ends without a version."""
+
+    KIND: ClassVar[str] = "learner failed"
+    job: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerKilled(EventBase):
+    """The process of a training run was killed; it resumes from its last checkpoint."""
+
+    KIND: ClassVar[str] = "learner killed"
+    job: str
+    restarts: int
+    """How often this run was started again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionMade(EventBase):
+    """A policy version is published in the home."""
+
+    KIND: ClassVar[str] = "version made"
+    policy_id: str
+    """sha256 of its files."""
+    policy_kind: str = field(metadata=stored("kind"))
+    """Plug-in that loads it."""
+    parent: str
+    """Version it was trained from; empty for a base."""
+    recipe_hash: str
+    data_hash: str
+    round: int
+
+
+TrainingEvent = LearnerStarted | LearnerEnded | LearnerFailed | LearnerKilled | VersionMade
