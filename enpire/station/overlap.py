@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from enpire.interfaces import Continues, Policy
-from enpire.policy_calls import LoadedPolicy
+from enpire.policy_calls import LoadedPolicy, with_images
 from enpire.station.chunks import NOT_FINITE, Chunks, asked, finite_rows
 from enpire.types import FloatArray, IntArray, MaskArray, Observation
 
@@ -157,7 +157,7 @@ class OverlappedChunks(Chunks):
         begins = {lane: self._seeds.pop(lane) for lane in lanes.tolist() if lane in self._seeds}
         episodes, sent = self._episode[lanes].copy(), self._sent[lanes].copy()
         question = self._question = _Call(loaded, lanes, episodes, sent, begins)
-        rows, remainder = self._rows(observation, lanes, loaded.policy), self._remainder(lanes)
+        rows, remainder = with_images(loaded.policy, observation, lanes, self.look), self._remainder(lanes)
         threading.Thread(target=self._think, args=(question, rows, remainder), daemon=True).start()
 
     def _think(self, question: _Call, rows: Observation, remainder: FloatArray) -> None:
