@@ -74,6 +74,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "robot": "robot_drivers.conformance:check_named",
         "robot_checks": "robot_drivers.conformance:count_checks",
         "verifier": "sim.verifiers.grading:report",
+        "earlier_digest": "sim.verifiers.earlier_digests:earlier_digest",
         "thresholds": "sim.verifiers.fitting:fit",
         "classifier": "sim.verifiers.fitting:fit_classifier",
         "stop": "robot_drivers.stop_latency:measure",

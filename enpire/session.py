@@ -48,7 +48,7 @@ from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.reading import Reading
 from enpire.store.reconcile import compare
 from enpire.store.records import episode_body
-from enpire.verifiers import open_verifier
+from enpire.verifiers import earlier_digests, open_verifier
 from enpire.wire.arrivals import Fleet
 from enpire.wire.live_images import HasPreviews, ShowsPreviews
 
@@ -183,8 +183,9 @@ def _begun(ledger: Ledger, campaign: Campaign, home: Home, after: str = "") -> C
         ledger.append([("campaign started", body), *refused_before(home.inbox, campaign_id)])
         return rebuilt(ledger, campaign_id)
     state = rebuilt(ledger, found)
-    require_same_verifier(campaign, state.verifier)
-    ledger.append([("campaign resumed", {"campaign_id": found, "code": __version__, "after": after})])
+    verifier = require_same_verifier(campaign, state.verifier)
+    body = {"campaign_id": found, "code": __version__, "after": after} | ({"verifier": verifier} if verifier else {})
+    ledger.append([("campaign resumed", body)])
     return rebuilt(ledger, found)
 
 
@@ -206,15 +207,25 @@ def _verifier(campaign: Campaign) -> Verifier:
     return open_verifier(task, campaign.verifiers)
 
 
-def require_same_verifier(campaign: Campaign, began_with: str) -> None:
-    """A verifier is frozen with its campaign; UsageError when it is another one now."""
-    now = _verifier(campaign).digest
-    if began_with and now != began_with:
+def require_same_verifier(campaign: Campaign, recorded: str) -> str:
+    """Check that the campaign's verifier judges as the recorded one did.
+
+    Returns:
+        The digest of the verifier as it is now; empty where none was recorded.
+
+    Raises:
+        UsageError: it is another verifier.
+    """
+    if not recorded:
+        return ""
+    verifier = _verifier(campaign)
+    if recorded != verifier.digest and recorded not in earlier_digests(verifier):
         raise UsageError(
-            f"The verifier of the campaign {campaign.name!r} was {began_with[:12]} at its begin and is {now[:12]} now, "
-            "and verdicts of two verifiers cannot be compared: put the old one back, or end the campaign "
-            "(enpire campaign stop) and begin another."
+            f"The verifier of the campaign {campaign.name!r} was {recorded[:12]} at its begin and is "
+            f"{verifier.digest[:12]} now, and verdicts of two verifiers cannot be compared: put the old one back, or "
+            "end the campaign (enpire campaign stop) and begin another."
         )
+    return verifier.digest
 
 
 def unfinished(ledger: Ledger, campaign: Campaign) -> str | None:

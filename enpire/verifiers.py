@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -54,19 +55,19 @@ class Agreed:
     """
 
     def __init__(self, members: Sequence[Verifier]) -> None:
-        self._members = tuple(members)
-        self.digest = hashlib.sha256(repr([one.digest for one in members]).encode()).hexdigest()
+        self.members = tuple(members)
+        self.digest = _digest_together([one.digest for one in members])
         self.needs_images = any(one.needs_images for one in members)
         self.slow = any(is_slow(one) for one in members)
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
         """Which lanes look done to the first."""
-        return self._members[0].finished(state, ticks)
+        return self.members[0].finished(state, ticks)
 
     def judge(self, evidence: Evidence) -> Verdict:
         """Unsafe when one says so, success when all do; the dear ones are asked last, and only where it matters."""
         said: list[Verdict] = []
-        for member in self._members:
+        for member in self.members:
             said.append(member.judge(evidence))
             if said[-1].kind != "success":
                 return said[-1]
@@ -91,6 +92,20 @@ def open_verifier(task: Task, plans: Sequence[VerifierPlan], account: Path | Non
     if not members:
         return task.verifier()
     return members[0] if len(members) == 1 else Agreed(members)
+
+
+def earlier_digests(verifier: Verifier) -> frozenset[str]:
+    """Digests under which earlier versions of ENPIRE recorded the same judgement; without the digest of now."""
+    if isinstance(verifier, Agreed):
+        each = [(one.digest, *sorted(earlier_digests(one))) for one in verifier.members]
+        return frozenset(_digest_together(digests) for digests in product(*each)) - {verifier.digest}
+    earlier = cast("Callable[[str], str]", plugins.load("inspections", "earlier_digest"))(verifier.digest)
+    return frozenset({earlier} if earlier else ())
+
+
+def _digest_together(digests: Sequence[str]) -> str:
+    """The digest of several verifiers that must agree."""
+    return hashlib.sha256(repr(list(digests)).encode()).hexdigest()
 
 
 def judged_by(task: Task, plans: Sequence[VerifierPlan], account: Path) -> Task:

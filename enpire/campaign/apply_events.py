@@ -57,6 +57,7 @@ def _resumed(state: CampaignState, body: Mapping[str, object]) -> None:
     state.wall_s, state.session_s = state.wall_s + state.session_s, 0.0
     state.robot_s, state.robot_session_s = state.robot_s + state.robot_session_s, 0.0
     state.over = False
+    state.verifier = str(body.get("verifier", "")) or state.verifier
     if why := str(body.get("after", "")):
         state.cut_off = dict.fromkeys(state.open, why)
 

@@ -240,7 +240,7 @@ class CampaignState:
     labels: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Order -> (the verifier's verdict, a person's later one)."""
     verifier: str = ""
-    """Digest of the verifier that the campaign began with; empty for one that an older version began."""
+    """Digest of the campaign's verifier; empty for a campaign of a version that recorded none."""
     paused: bool = False
     paused_why: str = ""
     """One sentence where the campaign paused itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -64,6 +65,22 @@ def test_an_edited_judge_has_another_digest(tmp_path: Path) -> None:
     edit(tmp_path / "sim/verifiers/sight.py", "== seen[:-1]", "!= seen[:-1]")
     changed = [name for name, one, other in zip(names, after, digests(tmp_path, *names), strict=True) if one != other]
     assert changed == ["pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting", *BESIDE]
+
+
+def test_docstrings_comments_and_layout_leave_the_digest_as_it_is(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "sim", tmp_path / "sim", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "tests/sim/task_check/reach.py", tmp_path / "reach.py")
+    names = (*TASKS, "reach:Reach")
+    before = digests(tmp_path, *names)
+    for path in [tmp_path / "reach.py", *(tmp_path / "sim").rglob("*.py")]:
+        tree = ast.parse(path.read_text("utf-8"))
+        for node in ast.walk(tree):
+            for statement in getattr(node, "body", []) if isinstance(getattr(node, "body", []), list) else []:
+                value = statement.value if isinstance(statement, ast.Expr) else None
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    value.value = "Another sentence."
+        path.write_text(f"# A comment.\n{ast.unparse(tree)}\n", encoding="utf-8")
+    assert digests(tmp_path, *names) == before
 
 
 @pytest.mark.parametrize(
