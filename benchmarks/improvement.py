@@ -160,11 +160,11 @@ class Bench:
             seed=1000 * self.seed + turn,
         )
         began = time.process_time()
-        figures = cast("type[Learner]", load("learners", recipe.learner))().improve(job, lambda _: None)
+        metrics = cast("type[Learner]", load("learners", recipe.learner))().improve(job, lambda _: None)
         seconds = time.process_time() - began
-        shown = ", ".join(f"{key} {value:.3g}" for key, value in figures.items())
+        shown = ", ".join(f"{key} {value:.3g}" for key, value in metrics.items())
         print(f"  {name} round {turn}: {seconds:.1f} CPU s; {shown}", flush=True)
-        return Learned(version=job.output, cpu_s=round(seconds, 2), steps=int(figures.get("steps", 0)))
+        return Learned(version=job.output, cpu_s=round(seconds, 2), steps=int(metrics.get("steps", 0)))
 
     def _judge(self, arm: str, round_: int, learned: Learned, new: Sequence[Path]) -> Judged:
         """The evaluation, always from the same starts; written down."""

@@ -55,13 +55,13 @@ class Looks(RolloutLoop):
 
     def _step(self, policy: Policy, lanes: Mapping[int, RunningRollout], observation: Observation) -> None:
         ticks = {lane: len(item.actions) for lane, item in lanes.items()}
-        looked = {lane: tick for lane, tick in ticks.items() if tick % (LOOK_EVERY_DECISIONS * policy.execute) == 0}
-        if looked:
-            rows = np.array(list(looked), np.int64)
+        evaluated = {lane: tick for lane, tick in ticks.items() if tick % (LOOK_EVERY_DECISIONS * policy.execute) == 0}
+        if evaluated:
+            rows = np.array(list(evaluated), np.int64)
             seen = Observation(stamp_ns=observation.stamp_ns, state=observation.state[rows])
             self.said += self._head.viability(seen, rows).tolist()
-            found: Mapping[int, float] = self._branches.success_of_branches(looked)
-            self.truth += [found[lane] for lane in looked]
+            found: Mapping[int, float] = self._branches.success_of_branches(evaluated)
+            self.truth += [found[lane] for lane in evaluated]
         super()._step(policy, lanes, observation)
 
 

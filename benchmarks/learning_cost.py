@@ -40,9 +40,9 @@ from enpire.datasets.lerobot_export import export_dataset
 from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.types import SOURCE_EXPERT, SOURCE_POLICY
-from policies.clone import course_of, prepare, pupil_of
-from policies.flow_training import Extra, Lesson, train_actor
-from policies.habc.critic_outputs import write_opinions
+from policies.clone import initial_training_state, prepare, training_schedule
+from policies.flow_training import AuxiliaryTraining, FlowBatches, train_actor
+from policies.habc.critic_outputs import write_critic_outputs
 from policies.habc.learner import WeightTable, critic_training, gather, judged
 from policies.habc.settings import HabcSettings
 from policies.habc.train import head_start
@@ -85,27 +85,27 @@ def seconds_per_step(job: ImprovementJob, plain: bool) -> tuple[float, float]:
     settings = parse(HabcSettings, job.recipe["settings"], "the recipe")
     prepare(job)
     material = gather(read_episodes(job.episodes), settings)
-    pupil = pupil_of(job, settings, material.episodes)
+    actor = initial_training_state(job, settings, material.episodes)
     began = time.process_time()
-    training, course = critic_training(job, settings, material, pupil.scales[0])
+    training, schedule = critic_training(job, settings, material, actor.scales[0])
     rule = WeightRule()
     if not plain:
-        head_start(training, course)
+        head_start(training, schedule)
         if not settings.critic_beside:
-            _, rule = judged(material, training, pupil.scales[1].spread)
+            _, rule = judged(material, training, actor.scales[1].spread)
     table = WeightTable(material.windows, training, rule, job.round)
-    lesson = Lesson.of(material.windows, pupil.network.shape, pupil.scales, table.chances)
-    course = course_of(job, settings, int((table.chances > 0).sum()))
+    batches = FlowBatches.of(material.windows, actor.network.shape, actor.scales, table.sampling_weights)
+    schedule = training_schedule(job, settings, int((table.sampling_weights > 0).sum()))
     began = time.process_time() if plain else began
-    weights_of = (lambda _, rows: table.open[rows]) if plain else table.weights
-    for _ in train_actor(pupil.network, lesson, course, weights_of, Extra() if plain else training):
+    weight_function = (lambda _, rows: table.open[rows]) if plain else table.weights
+    for _ in train_actor(actor.network, batches, schedule, weight_function, AuxiliaryTraining() if plain else training):
         pass
     if settings.critic_beside and not plain:
-        judged(material, training, pupil.scales[1].spread)
+        judged(material, training, actor.scales[1].spread)
     trained = time.process_time()
     if not plain:
-        write_opinions(material.episodes, training, pupil.scales[0], job.episodes)
-    return (time.process_time() - began) / course.steps, (trained - began) / course.steps
+        write_critic_outputs(material.episodes, training, actor.scales[0], job.episodes)
+    return (time.process_time() - began) / schedule.steps, (trained - began) / schedule.steps
 
 
 def compare_habc(root: Path, turns: int) -> list[str]:

@@ -22,11 +22,18 @@ from policies import flow_policy
 from policies.bounds import at_least
 from policies.flow_network import FlowNetwork
 from policies.flow_policy import Addition, FlowVersion
-from policies.flow_training import Course, Extra, FlowSettings, Lesson, train_actor, version_of
-from policies.habc.segments import Cut, Windows, cut, fresh
+from policies.flow_training import (
+    AuxiliaryTraining,
+    FlowBatches,
+    FlowSettings,
+    TrainingSchedule,
+    train_actor,
+    version_of,
+)
+from policies.habc.segments import Windows, WindowSpec, cut, fresh
 from policies.habc.weights import WeightRule, actor_weights
 from policies.normalise import Scale
-from policies.training_data import Recorded, read_episodes, stacked_actions, stacked_states
+from policies.training_data import RecordedEpisode, read_episodes, stacked_actions, stacked_states
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +68,7 @@ class CloneSettings(RoundSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pupil:
+class TrainingState:
     """Where an actor begins: its network, its scales, and the temperature that it will sample with."""
 
     network: FlowNetwork
@@ -79,26 +86,24 @@ class Clone:
         settings = settings_of(self.settings, job.recipe)
         prepare(job)
         episodes = self._chosen(settings, read_episodes(job.episodes))
-        pupil = pupil_of(job, settings, episodes)
-        windows = fresh(cut(episodes, cut_of(settings)), settings.window_rounds)
+        actor = initial_training_state(job, settings, episodes)
+        windows = fresh(cut(episodes, window_spec(settings)), settings.window_rounds)
         weights = actor_weights(windows, np.ones(len(windows), np.float32), WeightRule())
         if settings.data == "corrections":
             weights = weights * ~windows.policy
-        chances = draw_chances(windows, settings, job.round) * (weights > 0)
-        lesson = Lesson.of(windows, pupil.network.shape, pupil.scales, chances)
-        course = course_of(job, settings, int((chances > 0).sum()))
-        taught: dict[str, float] = {}
-        for done, taught in train_actor(pupil.network, lesson, course, lambda _, rows: weights[rows], Extra()):
-            report(Progress(stage="actor", done=done, total=course.steps, metrics=taught))
-        write_version(version_of(pupil.network, pupil.scales, pupil.temperature), job.output)
-        return taught | {
+        sampling_weights = window_sampling_weights(windows, settings, job.round) * (weights > 0)
+        batches = FlowBatches.of(windows, actor.network.shape, actor.scales, sampling_weights)
+        schedule = training_schedule(job, settings, int((sampling_weights > 0).sum()))
+        metrics = train_with_weights(actor, batches, schedule, weights, report)
+        write_version(version_of(actor.network, actor.scales, actor.temperature), job.output)
+        return metrics | {
             "windows": float(len(windows)),
             "n_demonstrations": float(sum(item.demonstration for item in episodes)),
             "n_success": float(sum(item.success and not item.demonstration for item in episodes)),
-            "temperature": pupil.temperature,
+            "temperature": actor.temperature,
         }
 
-    def _chosen(self, settings: CloneSettings, episodes: Sequence[Recorded]) -> list[Recorded]:
+    def _chosen(self, settings: CloneSettings, episodes: Sequence[RecordedEpisode]) -> list[RecordedEpisode]:
         wanted = [item for item in episodes if _wanted(item, settings.data)]
         if not wanted:
             raise LearningProblem(
@@ -107,18 +112,33 @@ class Clone:
         return wanted
 
 
+def train_with_weights(
+    actor: TrainingState,
+    batches: FlowBatches,
+    schedule: TrainingSchedule,
+    weights: FloatArray,
+    report: Callable[[Progress], None],
+) -> dict[str, float]:
+    """Train the actor's network in place with one fixed weight for each window (N,); the metrics of the last report."""
+    metrics: dict[str, float] = {}
+    steps = train_actor(actor.network, batches, schedule, lambda _, rows: weights[rows], AuxiliaryTraining())
+    for done, metrics in steps:
+        report(Progress(stage="actor", done=done, total=schedule.steps, metrics=metrics))
+    return metrics
+
+
 def prepare(job: ImprovementJob) -> None:
     """Make torch single-threaded as the job says, and the work folder exist."""
     torch.set_num_threads(max(1, job.threads))
     durable.make_folder(job.work)
 
 
-def cut_of(settings: FlowSettings, multi_step: int = 1) -> Cut:
+def window_spec(settings: FlowSettings, multi_step: int = 1) -> WindowSpec:
     """How the settings cut windows."""
-    return Cut(horizon=settings.horizon, execute=settings.execute, stride=settings.stride, multi_step=multi_step)
+    return WindowSpec(horizon=settings.horizon, execute=settings.execute, stride=settings.stride, multi_step=multi_step)
 
 
-def _wanted(item: Recorded, data: str) -> bool:
+def _wanted(item: RecordedEpisode, data: str) -> bool:
     if data == "every_demonstration":
         return item.demonstration
     if data == "corrections" and not item.demonstration:
@@ -126,21 +146,23 @@ def _wanted(item: Recorded, data: str) -> bool:
     return item.success and (item.demonstration or data == "successes")
 
 
-def pupil_of(job: ImprovementJob, settings: RoundSettings, episodes: Sequence[Recorded]) -> Pupil:
+def initial_training_state(
+    job: ImprovementJob, settings: RoundSettings, episodes: Sequence[RecordedEpisode]
+) -> TrainingState:
     """The parent's network and scales, cooled by one round; without a parent a new network scaled to the data."""
     if job.parent is None:
         source = [item for item in episodes if item.demonstration] or list(episodes)
         state, action = Scale.of(stacked_states(source)), Scale.of(stacked_actions(source))
         state = state.without(columns_of(job.task, settings.unseen.split()))
         network = FlowNetwork(settings.shape(len(state.mean), len(action.mean)), job.seed)
-        return Pupil(network=network, scales=(state, action), temperature=settings.temperature)
+        return TrainingState(network=network, scales=(state, action), temperature=settings.temperature)
     parent = flow_policy.read(job.parent)
     wanted = settings.shape(parent.shape.state_dim, parent.shape.action_dim)
     _check_parent(parent, wanted, episodes)
     network = FlowNetwork(wanted, job.seed)
     network.take(parent.weights)
     temperature = max(min(settings.least_temperature, parent.temperature), parent.temperature * settings.cooling)
-    return Pupil(network=network, scales=(parent.state, parent.action), temperature=temperature)
+    return TrainingState(network=network, scales=(parent.state, parent.action), temperature=temperature)
 
 
 def columns_of(task: str, names: Sequence[str]) -> list[int]:
@@ -155,7 +177,7 @@ def columns_of(task: str, names: Sequence[str]) -> list[int]:
     return [there.index(name) for name in names]
 
 
-def _check_parent(parent: FlowVersion, wanted: flow_policy.FlowShape, episodes: Sequence[Recorded]) -> None:
+def _check_parent(parent: FlowVersion, wanted: flow_policy.FlowShape, episodes: Sequence[RecordedEpisode]) -> None:
     if parent.shape.widths != wanted.widths or parent.shape.horizon != wanted.horizon:
         raise LearningProblem(
             f"The parent version has the shape {parent.shape}, the recipe asks for {wanted}; use the parent's sizes "
@@ -169,7 +191,7 @@ def _check_parent(parent: FlowVersion, wanted: flow_policy.FlowShape, episodes: 
         )
 
 
-def draw_chances(windows: Windows, settings: RoundSettings, round_: int) -> FloatArray:
+def window_sampling_weights(windows: Windows, settings: RoundSettings, round_: int) -> FloatArray:
     """How often each window is drawn (N,): 1, and for demonstrations their weight, decayed by the rounds.
 
     A demonstration's weight acts on the draw and not on the loss: the same expectation, and no gradient step is
@@ -179,9 +201,9 @@ def draw_chances(windows: Windows, settings: RoundSettings, round_: int) -> Floa
     return np.where(windows.demonstration, np.float32(taught), np.float32(1)).astype(np.float32)
 
 
-def course_of(job: ImprovementJob, settings: FlowSettings, windows: int) -> Course:
+def training_schedule(job: ImprovementJob, settings: FlowSettings, windows: int) -> TrainingSchedule:
     """How long to train, and where the checkpoint lies."""
-    return Course(
+    return TrainingSchedule(
         settings=settings,
         steps=settings.steps(windows),
         seed=job.seed,

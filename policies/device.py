@@ -16,17 +16,17 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workplace:
+class Device:
     """A device, and what is done differently there. Weights, gradients and Adam's moments are 32 bits everywhere."""
 
-    device: torch.device
-    half: bool
+    torch_device: torch.device
+    bfloat16: bool
     """Matrix products in bfloat16 (torch's autocast)."""
     compiled: bool
     """Losses go through torch.compile first."""
 
     @classmethod
-    def of(cls, device: DeviceName, precision: Precision, compiled: bool) -> Workplace:
+    def of(cls, device: DeviceName, precision: Precision, compiled: bool) -> Device:
         """The place that a recipe asks for; LearningProblem when it asks for a GPU that is not there."""
         there = torch.cuda.is_available() if device != "cpu" else False
         if device == "cuda" and not there:
@@ -35,18 +35,20 @@ class Workplace:
                 "there is one."
             )
         # What a GPU before Ampere does with bfloat16 is an emulation, slower than 32 bits.
-        half = precision == "bfloat16" or (there and precision == "auto" and torch.cuda.is_bf16_supported(False))
-        return cls(device=torch.device("cuda" if there else "cpu"), half=half, compiled=compiled and there)
+        bfloat16 = precision == "bfloat16" or (there and precision == "auto" and torch.cuda.is_bf16_supported(False))
+        return cls(
+            torch_device=torch.device("cuda" if there else "cpu"), bfloat16=bfloat16, compiled=compiled and there
+        )
 
     def autocast(self) -> AbstractContextManager[object]:
         """Around what may be computed in 16 bits."""
-        return torch.autocast(self.device.type, torch.bfloat16) if self.half else nullcontext()
+        return torch.autocast(self.torch_device.type, torch.bfloat16) if self.bfloat16 else nullcontext()
 
     def compile[**P, R](self, function: Callable[P, R]) -> Callable[P, R]:
         """The function, compiled where that is asked for; the compiler (seconds to import) is loaded only then."""
         return torch.compile(function) if self.compiled else function
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """For the round's record; nothing for 32 bits on the CPU."""
-        said = {"on_gpu": float(self.device.type == "cuda"), "bfloat16": float(self.half)}
+        said = {"on_gpu": float(self.torch_device.type == "cuda"), "bfloat16": float(self.bfloat16)}
         return said if any(said.values()) else {}

@@ -13,14 +13,14 @@ import torch
 from enpire.errors import LearningProblem
 from enpire.types import FloatArray, IntArray, MaskArray
 from policies.bounds import above_zero, at_least
-from policies.device import DeviceName, Precision, Workplace
-from policies.early_stop import EarlyStop, held_out, rows_to_look_at
+from policies.device import Device, DeviceName, Precision
+from policies.early_stop import EarlyStopping, evaluation_rows, held_out
 from policies.flow_network import FlowBatch, FlowNetwork, flow_losses, weighted_loss
 from policies.flow_policy import FlowShape, FlowVersion
 from policies.habc.segments import Windows
 from policies.habc.weights import normalised
 from policies.normalise import Scale, fourier
-from policies.optimizer import Descent, Schedule, TensorTable, read_checkpoint, write_checkpoint
+from policies.optimizer import AveragedAdam, CosineSchedule, TensorTable, read_checkpoint, write_checkpoint
 
 CHECKPOINT_STEPS = 250
 REPORT_STEPS = 50
@@ -78,9 +78,9 @@ class FlowSettings:
         return min(self.most_steps, max(self.least_steps, math.ceil(self.passes * windows / self.batch)))
 
     @property
-    def workplace(self) -> Workplace:
+    def compute_device(self) -> Device:
         """Where the actor is trained. LearningProblem when that is not there."""
-        return Workplace.of(self.device, self.precision, self.compile)
+        return Device.of(self.device, self.precision, self.compile)
 
     def shape(self, state_dim: int, action_dim: int) -> FlowShape:
         """The network for a task's widths."""
@@ -97,7 +97,7 @@ class FlowSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lesson:
+class FlowBatches:
     """Windows ready for the actor: features computed, numbers normalised."""
 
     features: FloatArray
@@ -108,13 +108,15 @@ class Lesson:
     """(N, chunk_dim)."""
     demonstration: MaskArray
     """(N,)."""
-    chances: FloatArray
+    sampling_weights: FloatArray
     """(N,), how often a window is drawn relative to others, >= 0."""
     episode: IntArray
     """(N,), which windows are of one episode."""
 
     @classmethod
-    def of(cls, windows: Windows, shape: FlowShape, scales: tuple[Scale, Scale], chances: FloatArray) -> Lesson:
+    def of(
+        cls, windows: Windows, shape: FlowShape, scales: tuple[Scale, Scale], sampling_weights: FloatArray
+    ) -> FlowBatches:
         """Prepare windows with the scales of (state, action)."""
         state, action = scales
         chunk = action.forward(windows.chunk) * windows.mask[..., None]
@@ -124,13 +126,24 @@ class Lesson:
             chunk=chunk.reshape(len(windows), shape.chunk_dim).astype(np.float32),
             mask=mask,
             demonstration=windows.demonstration,
-            chances=chances.astype(np.float32),
+            sampling_weights=sampling_weights.astype(np.float32),
             episode=windows.episode,
+        )
+
+    def at(self, rows: IntArray, random: np.random.Generator, device: Device) -> FlowBatch:
+        """The minibatch of windows `rows` (B,) on `device`, with noise and flow times drawn from `random`."""
+        chunk = self.chunk[rows]
+        return FlowBatch(
+            features=torch.from_numpy(self.features[rows]).to(device.torch_device),
+            chunk=torch.from_numpy(chunk).to(device.torch_device),
+            mask=torch.from_numpy(self.mask[rows]).to(device.torch_device),
+            noise=torch.from_numpy(random.standard_normal(chunk.shape, dtype=np.float32)).to(device.torch_device),
+            time=torch.from_numpy(random.random(len(rows), dtype=np.float32)).to(device.torch_device),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class TrainingSchedule:
     """How long an actor trains, from which numbers, and where it keeps its place."""
 
     settings: FlowSettings
@@ -141,16 +154,18 @@ class Course:
     """Digest of everything that the result depends on."""
 
     @property
-    def schedule(self) -> Schedule:
+    def cosine(self) -> CosineSchedule:
         """The learning rate over the steps."""
-        return Schedule(first=self.settings.learning_rate, last=self.settings.last_learning_rate, steps=self.steps)
+        return CosineSchedule(
+            first=self.settings.learning_rate, last=self.settings.last_learning_rate, steps=self.steps
+        )
 
 
-WeightsOf = Callable[[int, IntArray], FloatArray]
+WeightFunction = Callable[[int, IntArray], FloatArray]
 """(step, rows of the minibatch) -> weights (B,) before normalisation."""
 
 
-class Extra:
+class AuxiliaryTraining:
     """Something that learns beside the actor and lies in the same checkpoint; this one does nothing."""
 
     def step(self, step: int) -> None:
@@ -165,60 +180,64 @@ class Extra:
 
 
 def train_actor(
-    network: FlowNetwork, lesson: Lesson, course: Course, weights_of: WeightsOf, beside: Extra
+    network: FlowNetwork,
+    batches: FlowBatches,
+    schedule: TrainingSchedule,
+    weight_function: WeightFunction,
+    auxiliary: AuxiliaryTraining,
 ) -> Iterator[tuple[int, dict[str, float]]]:
     """Train in place, yielding (steps done, figures) now and then; at the end the network holds the averaged weights.
 
     Every step draws from a generator of its own number, so that a run killed anywhere goes on to the same bytes.
     """
-    settings, place = course.settings, course.settings.workplace
-    network.to(place.device)
-    descent = Descent(network.parameters(), course.schedule, settings.average)
-    losses_of = place.compile(flow_losses)
-    held = held_out(lesson.episode, lesson.chances) & bool(settings.early_stop)
-    looked = rows_to_look_at(held, lesson.chances, course.seed)
+    settings, device = schedule.settings, schedule.settings.compute_device
+    network.to(device.torch_device)
+    optimizer = AveragedAdam(network.parameters(), schedule.cosine, settings.average)
+    losses_of = device.compile(flow_losses)
+    held = held_out(batches.episode, batches.sampling_weights) & bool(settings.early_stop)
+    evaluated = evaluation_rows(held, batches.sampling_weights, schedule.seed)
 
     def held_out_loss() -> float:
-        batch = batch_of(lesson, looked, np.random.default_rng((course.seed, 13)), place)
-        with torch.no_grad(), place.autocast():
+        batch = batches.at(evaluated, np.random.default_rng((schedule.seed, 13)), device)
+        with torch.no_grad(), device.autocast():
             return float(losses_of(network, batch).mean())
 
-    stop = EarlyStop(settings.early_stop, descent, held_out_loss, len(looked))
+    stop = EarlyStopping(settings.early_stop, optimizer, held_out_loss, len(evaluated))
     done = 0
-    if (found := read_checkpoint(course.checkpoint, course.job)) is not None:
+    if (found := read_checkpoint(schedule.checkpoint, schedule.job)) is not None:
         table, done = found
-        descent.restore("actor", table)
+        optimizer.restore("actor", table)
         stop.restore(table)
-        beside.restore(table)
-    ladder = np.cumsum(lesson.chances * ~held, dtype=np.float64)
-    if not ladder[-1] > 0:
+        auxiliary.restore(table)
+    cumulative = np.cumsum(batches.sampling_weights * ~held, dtype=np.float64)
+    if not cumulative[-1] > 0:
         raise LearningProblem(
             "No window may be imitated: there is neither a demonstration nor a success; collect more."
         )
-    last = done if stop.seen_enough else course.steps
+    last = done if stop.ended else schedule.steps
     if done == last:
-        yield done, {"steps": float(done)} | stop.figures()
+        yield done, {"steps": float(done)} | stop.metrics()
     for step in range(done, last):
-        beside.step(step)
-        random = np.random.default_rng((course.seed, step))
-        rows = np.searchsorted(ladder, random.random(settings.batch) * ladder[-1], side="right")
-        weights = torch.from_numpy(normalised(weights_of(step, rows), lesson.demonstration[rows]))
-        with place.autocast():
-            loss = weighted_loss(losses_of(network, batch_of(lesson, rows, random, place)), weights.to(place.device))
-        descent.down(loss, step)
+        auxiliary.step(step)
+        random = np.random.default_rng((schedule.seed, step))
+        rows = np.searchsorted(cumulative, random.random(settings.batch) * cumulative[-1], side="right")
+        weights = torch.from_numpy(normalised(weight_function(step, rows), batches.demonstration[rows]))
+        with device.autocast():
+            loss = weighted_loss(losses_of(network, batches.at(rows, random, device)), weights.to(device.torch_device))
+        optimizer.minimise(loss, step)
         done = step + 1
         # Looks and checkpoints fall on steps that are reported, and none of them on a loss that is no number.
-        if done % REPORT_STEPS and done < course.steps:
+        if done % REPORT_STEPS and done < schedule.steps:
             continue
-        figures = {"loss": finite_loss(loss, done), "steps": float(done)}
-        enough = stop.enough(done)
-        if done % CHECKPOINT_STEPS == 0 or done == course.steps or enough:
-            table = descent.tensors("actor") | stop.tensors() | beside.tensors()
-            write_checkpoint(course.checkpoint, table, course.job, done)
-        yield done, figures | stop.figures() | place.figures()
-        if enough:
+        metrics = {"loss": finite_loss(loss, done), "steps": float(done)}
+        ending = stop.should_end(done)
+        if done % CHECKPOINT_STEPS == 0 or done == schedule.steps or ending:
+            table = optimizer.tensors("actor") | stop.tensors() | auxiliary.tensors()
+            write_checkpoint(schedule.checkpoint, table, schedule.job, done)
+        yield done, metrics | stop.metrics() | device.metrics()
+        if ending:
             break
-    stop.settle()
+    stop.set_final_weights()
     network.to("cpu")
 
 
@@ -234,16 +253,4 @@ def version_of(network: FlowNetwork, scales: tuple[Scale, Scale], temperature: f
     """The network as a version that stations can run."""
     return FlowVersion(
         shape=network.shape, state=scales[0], action=scales[1], temperature=temperature, weights=network.weights()
-    )
-
-
-def batch_of(lesson: Lesson, rows: IntArray, random: np.random.Generator, place: Workplace) -> FlowBatch:
-    """These windows with noise and flow times drawn from `random`, at their place."""
-    chunk = lesson.chunk[rows]
-    return FlowBatch(
-        features=torch.from_numpy(lesson.features[rows]).to(place.device),
-        chunk=torch.from_numpy(chunk).to(place.device),
-        mask=torch.from_numpy(lesson.mask[rows]).to(place.device),
-        noise=torch.from_numpy(random.standard_normal(chunk.shape, dtype=np.float32)).to(place.device),
-        time=torch.from_numpy(random.random(len(rows), dtype=np.float32)).to(place.device),
     )

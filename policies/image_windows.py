@@ -18,7 +18,7 @@ from enpire.store.episodes import FolderStore
 from enpire.store.pictures import Pictures, Seen
 from enpire.types import Episode, ImageArray, IntArray
 from policies.habc.segments import Windows
-from policies.training_data import Recorded
+from policies.training_data import RecordedEpisode
 
 _KEPT_BYTES = 300e6
 """Of pictures that stay in memory: 2000 of 224 x 224, 325 of 640 x 480."""
@@ -26,10 +26,10 @@ _OPEN = 2048
 """Episodes whose directories of pictures stay in memory, about 40 kB each."""
 
 
-class Album:
+class ImageWindows:
     """The pictures of a round's windows. Those of simulated episodes lie in the job's folder until `close`."""
 
-    def __init__(self, job: ImprovementJob, windows: Windows, episodes: Sequence[Recorded]) -> None:
+    def __init__(self, job: ImprovementJob, windows: Windows, episodes: Sequence[RecordedEpisode]) -> None:
         """`episodes` are those that have windows, in their order."""
         self._job, self._windows = job, windows
         self._made = job.work / "album"
@@ -55,7 +55,7 @@ class Album:
         first = self._picture(int(self._windows.episode[0]), cameras[0], int(self._windows.tick[0]))
         self._read = lru_cache(maxsize=max(1, int(_KEPT_BYTES / first.nbytes)))(self._picture)
 
-    def images(self, camera: str, rows: IntArray) -> ImageArray:
+    def at(self, camera: str, rows: IntArray) -> ImageArray:
         """(B, height, width, 3) of these windows."""
         where = [(int(self._windows.episode[row]), int(self._windows.tick[row])) for row in rows]
         seen = [self._read(index, camera, tick) for index, tick in where]

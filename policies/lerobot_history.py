@@ -14,7 +14,7 @@ import numpy as np
 
 from enpire.types import FloatArray
 from policies.habc.segments import Windows
-from policies.training_data import Recorded
+from policies.training_data import RecordedEpisode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class History:
         return len(self.chunk)
 
 
-def look_back(windows: Windows, episodes: Sequence[Recorded], config: Any, execute: int) -> History:
+def look_back(windows: Windows, episodes: Sequence[RecordedEpisode], config: Any, execute: int) -> History:
     """The windows as a policy of this `config` sees them; `episodes` are those that have windows, in their order."""
     steps, before = int(getattr(config, "n_obs_steps", 1)), -min(config.action_delta_indices)
     ticks = np.maximum(windows.tick[:, None] - execute * np.arange(steps)[::-1], 0)  # (N, steps)

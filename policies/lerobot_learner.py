@@ -21,20 +21,20 @@ from enpire.store import durable
 from enpire.types import FloatArray, IntArray
 from policies import lerobot_files, lerobot_policy
 from policies.clone import prepare
-from policies.early_stop import EarlyStop, held_out, rows_to_look_at
-from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS, Course, finite_loss
+from policies.early_stop import EarlyStopping, evaluation_rows, held_out
+from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS, TrainingSchedule, finite_loss
 from policies.habc.learner import Material, WeightTable, critic_training, gather, judged
 from policies.habc.segments import Windows
 from policies.habc.settings import HabcSettings
 from policies.habc.train import head_start
 from policies.habc.weights import normalised
-from policies.image_windows import Album
+from policies.image_windows import ImageWindows
 from policies.lerobot_base import LerobotShape, new_parts, shape_of
 from policies.lerobot_files import Parts
 from policies.lerobot_history import History, look_back
 from policies.lerobot_losses import has_row_losses, mean_loss, row_losses
 from policies.normalise import Scale
-from policies.optimizer import Descent, TensorTable, read_checkpoint, write_checkpoint
+from policies.optimizer import AveragedAdam, TensorTable, read_checkpoint, write_checkpoint
 from policies.training_data import read_episodes, stacked_actions, stacked_states
 
 
@@ -81,27 +81,27 @@ class LerobotHabc:
             parts = _parts(job, settings, scales)
             settings = _fitted(settings, parts)
             material = gather(episodes, settings)
-            training, course = critic_training(job, settings, material, scales[0])
+            training, schedule = critic_training(job, settings, material, scales[0])
             report(Progress(stage="begin", done=0, total=1, metrics={}))
-            head_start(training, course)
-            figures, rule = judged(material, training, scales[1].spread)
-            report(Progress(stage="critics", done=training.done, total=max(1, training.done), metrics=figures))
+            head_start(training, schedule)
+            metrics, rule = judged(material, training, scales[1].spread)
+            report(Progress(stage="critics", done=training.done, total=max(1, training.done), metrics=metrics))
             table = WeightTable(material.windows, training, rule, job.round)
-            course = replace(course, steps=settings.steps(int((table.chances > 0).sum())))
+            schedule = replace(schedule, steps=settings.steps(int((table.sampling_weights > 0).sum())))
             config = parts.policy.config
             history = look_back(material.windows, material.episodes, config, settings.execute)
-            album = Album(job, history.looks, material.episodes)
-            album.collect(lerobot_policy.cameras_of(config), report)
-            study = _Study(material, table, settings, course.seed)
-            for done, taught in _train(parts, study, _Feed(parts, history, album), course):
-                report(Progress(stage="actor", done=done, total=course.steps, metrics=taught))
-                figures |= taught
+            window_images = ImageWindows(job, history.looks, material.episodes)
+            window_images.collect(lerobot_policy.cameras_of(config), report)
+            study = _Study(material, table, settings, schedule.seed)
+            for done, taught in _train(parts, study, _Feed(parts, history, window_images), schedule):
+                report(Progress(stage="actor", done=done, total=schedule.steps, metrics=taught))
+                metrics |= taught
         staged = durable.stage_folder(job.output)
         lerobot_files.save(parts, staged)
         durable.sync(staged)
         durable.reveal([(staged, job.output)])
-        album.close()
-        return figures
+        window_images.close()
+        return metrics
 
 
 def _parts(job: ImprovementJob, settings: LerobotSettings, scales: tuple[Scale, Scale]) -> Parts:
@@ -138,20 +138,20 @@ class _Study:
 
     def __init__(self, material: Material, table: WeightTable, settings: LerobotSettings, seed: int) -> None:
         self.windows: Windows = material.windows
-        self._table, self.settings, chances = table, settings, table.chances
+        self._table, self.settings, sampling_weights = table, settings, table.sampling_weights
         if settings.weights == "draw":
             every = np.arange(len(self.windows))
-            chances = chances * table.weights(table.warm, every)
-        held = held_out(self.windows.episode, chances) & bool(settings.early_stop)
-        self.looked = rows_to_look_at(held, chances, seed)
+            sampling_weights = sampling_weights * table.weights(table.warm, every)
+        held = held_out(self.windows.episode, sampling_weights) & bool(settings.early_stop)
+        self.evaluated = evaluation_rows(held, sampling_weights, seed)
         """Rows of the held-out minibatch; empty where training never ends early."""
-        self._ladder = np.cumsum(chances * ~held, dtype=np.float64)
-        if not self._ladder[-1] > 0:
+        self._cumulative = np.cumsum(sampling_weights * ~held, dtype=np.float64)
+        if not self._cumulative[-1] > 0:
             raise LearningProblem("No window may be imitated: there is neither a demonstration nor a success.")
 
     def rows(self, random: np.random.Generator) -> np.ndarray:
-        drawn = random.random(self.settings.batch) * self._ladder[-1]
-        return np.searchsorted(self._ladder, drawn, side="right")
+        drawn = random.random(self.settings.batch) * self._cumulative[-1]
+        return np.searchsorted(self._cumulative, drawn, side="right")
 
     def weights(self, step: int, rows: np.ndarray) -> FloatArray:
         """(B,), mean 1 over the policy's rows; all 1 where the weights act on the draw."""
@@ -163,8 +163,8 @@ class _Study:
 class _Feed:
     """Minibatches as LeRobot's own losses read them, with its mask of what is padded."""
 
-    def __init__(self, parts: Parts, history: History, album: Album) -> None:
-        self._parts, self._history, self._album = parts, history, album
+    def __init__(self, parts: Parts, history: History, window_images: ImageWindows) -> None:
+        self._parts, self._history, self._window_images = parts, history, window_images
         self._cameras = lerobot_policy.cameras_of(parts.policy.config)
         # Without pictures everything is small, and is normalised once.
         self._whole = None if self._cameras else self._seen(np.arange(len(history)))
@@ -197,62 +197,66 @@ class _Feed:
             "task": [about.task] * len(looks),
         }
         for camera in self._cameras:
-            asked[f"{lerobot_policy.IMAGES}{camera}"] = lerobot_policy.picture_rows(self._album.images(camera, looks))
+            asked[f"{lerobot_policy.IMAGES}{camera}"] = lerobot_policy.picture_rows(
+                self._window_images.at(camera, looks)
+            )
         return asked
 
 
-def _train(parts: Parts, study: _Study, feed: _Feed, course: Course) -> Iterator[tuple[int, dict[str, float]]]:
+def _train(
+    parts: Parts, study: _Study, feed: _Feed, schedule: TrainingSchedule
+) -> Iterator[tuple[int, dict[str, float]]]:
     """Train in place, yielding (steps done, figures); a killed run goes on from its checkpoint to the same bytes."""
     policy: Any = parts.policy
-    settings, place = study.settings, course.settings.workplace
+    settings, device = study.settings, schedule.settings.compute_device
     # Small steps would be lost on weights of 16 bits; the products may still be computed in them.
-    policy.float().to(place.device)
-    policy.config.device = str(place.device)
-    descent = Descent(policy.parameters(), course.schedule, settings.average)
-    losses_of = place.compile(row_losses if settings.weights == "loss" else _mean_rows)
+    policy.float().to(device.torch_device)
+    policy.config.device = str(device.torch_device)
+    optimizer = AveragedAdam(policy.parameters(), schedule.cosine, settings.average)
+    losses_of = device.compile(row_losses if settings.weights == "loss" else _mean_rows)
 
     def held_out_loss() -> float:
-        torch.manual_seed(course.seed)
-        batches = np.array_split(study.looked, -(-len(study.looked) // settings.batch))
+        torch.manual_seed(schedule.seed)
+        batches = np.array_split(study.evaluated, -(-len(study.evaluated) // settings.batch))
         policy.eval()
-        with torch.no_grad(), place.autocast():
-            found = [float(losses_of(policy, feed.batch(rows, place.device)).mean()) for rows in batches]
+        with torch.no_grad(), device.autocast():
+            found = [float(losses_of(policy, feed.batch(rows, device.torch_device)).mean()) for rows in batches]
         policy.train()
         return float(np.mean(found))
 
-    stop = EarlyStop(settings.early_stop, descent, held_out_loss, len(study.looked))
+    stop = EarlyStopping(settings.early_stop, optimizer, held_out_loss, len(study.evaluated))
     done = 0
-    if (found := read_checkpoint(course.checkpoint, course.job)) is not None:
+    if (found := read_checkpoint(schedule.checkpoint, schedule.job)) is not None:
         table, done = found
-        descent.restore("actor", table)
+        optimizer.restore("actor", table)
         stop.restore(table)
         _restore_buffers(policy, table)
     policy.train()
-    last = done if stop.seen_enough else course.steps
+    last = done if stop.ended else schedule.steps
     if done == last:
-        yield done, {"steps": float(done)} | stop.figures()
+        yield done, {"steps": float(done)} | stop.metrics()
     for step in range(done, last):
-        random = np.random.default_rng((course.seed, step))
+        random = np.random.default_rng((schedule.seed, step))
         torch.manual_seed(int(random.integers(2**62)))
         rows = study.rows(random)
-        weights = torch.from_numpy(study.weights(step, rows)).to(place.device)
-        with place.autocast():
-            loss = (weights * losses_of(policy, feed.batch(rows, place.device))).mean()
-        descent.down(loss, step)
+        weights = torch.from_numpy(study.weights(step, rows)).to(device.torch_device)
+        with device.autocast():
+            loss = (weights * losses_of(policy, feed.batch(rows, device.torch_device))).mean()
+        optimizer.minimise(loss, step)
         done = step + 1
         # Looks and checkpoints fall on steps that are reported, and none of them on a loss that is no number.
-        if done % REPORT_STEPS and done < course.steps:
+        if done % REPORT_STEPS and done < schedule.steps:
             continue
-        figures = {"loss": finite_loss(loss, done), "steps": float(done)}
-        enough = stop.enough(done)
-        if done % CHECKPOINT_STEPS == 0 or done == course.steps or enough:
+        metrics = {"loss": finite_loss(loss, done), "steps": float(done)}
+        ending = stop.should_end(done)
+        if done % CHECKPOINT_STEPS == 0 or done == schedule.steps or ending:
             write_checkpoint(
-                course.checkpoint, descent.tensors("actor") | stop.tensors() | _buffers(policy), course.job, done
+                schedule.checkpoint, optimizer.tensors("actor") | stop.tensors() | _buffers(policy), schedule.job, done
             )
-        yield done, figures | stop.figures() | place.figures()
-        if enough:
+        yield done, metrics | stop.metrics() | device.metrics()
+        if ending:
             break
-    stop.settle()
+    stop.set_final_weights()
     policy.to("cpu").eval()
     policy.config.device = "cpu"
 

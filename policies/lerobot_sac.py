@@ -91,11 +91,11 @@ class LerobotSac:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(job.seed)
             parts, algorithm, since = networks(job, settings, replay)
-            figures: dict[str, float] = {"decisions": float(len(replay)), "people": float(replay.person.mean())}
+            metrics: dict[str, float] = {"decisions": float(len(replay)), "people": float(replay.person.mean())}
             new = np.array([item.order_id > since and not item.demonstration for item in episodes])
             steps = settings.steps(int(new[replay.episode].sum()))
             for done, seen in _train(algorithm, _Mixer(parts, replay, settings, job.seed), job, steps):
-                figures |= seen
+                metrics |= seen
                 report(Progress(stage="actor", done=done, total=steps, metrics=seen))
         staged = durable.stage_folder(job.output)
         lerobot_files.save(parts, staged)
@@ -105,7 +105,7 @@ class LerobotSac:
         )
         durable.sync(staged)
         durable.reveal([(staged, job.output)])
-        return figures | {"steps": float(steps)}
+        return metrics | {"steps": float(steps)}
 
 
 class _Mixer:
@@ -226,12 +226,12 @@ def _train(algorithm: Any, mixer: _Mixer, job: ImprovementJob, steps: int) -> It
         done = step + 1
         if done % REPORT_STEPS and done < steps:
             continue
-        figures = {**stats.losses, **stats.extra}
-        if not all(math.isfinite(value) for value in figures.values()):
-            raise LearningProblem(f"SAC's figures are {figures} after {done} steps; lower learning_rate.")
+        metrics = {**stats.losses, **stats.extra}
+        if not all(math.isfinite(value) for value in metrics.values()):
+            raise LearningProblem(f"SAC's figures are {metrics} after {done} steps; lower learning_rate.")
         if done % CHECKPOINT_STEPS == 0 or done == steps:
             write_checkpoint(path, _tensors(algorithm), digest, done)
-        yield done, figures
+        yield done, metrics
     algorithm.policy.eval()
 
 

@@ -23,7 +23,7 @@ TensorTable = dict[str, FloatArray]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class CosineSchedule:
     """A learning rate that falls along a half cosine."""
 
     first: float
@@ -36,7 +36,7 @@ class Schedule:
         return self.last + 0.5 * (self.first - self.last) * (1 + math.cos(math.pi * share))
 
 
-class Descent:
+class AveragedAdam:
     """Adam (Kingma and Ba, arXiv 1412.6980) with gradients clipped to norm 1 and an average of the parameters.
 
     All parameters that are learned become views of one flat row, on whatever device they are, so that a step is a
@@ -44,7 +44,7 @@ class Descent:
     (torch.optim would import the compiler with its first optimizer: seconds in every learner's process.)
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], schedule: Schedule, keep: float) -> None:
+    def __init__(self, parameters: Iterable[nn.Parameter], schedule: CosineSchedule, keep: float) -> None:
         """`keep`: share of the average that a step leaves, in [0, 1); 0 means no average."""
         listed = [parameter for parameter in parameters if parameter.requires_grad]
         self._schedule, self._keep = schedule, keep
@@ -59,13 +59,13 @@ class Descent:
             parameter.grad = self._slope[here].view_as(parameter)
             top = here.stop
 
-    def down(self, loss: Tensor, step: int) -> None:
+    def minimise(self, loss: Tensor, step: int) -> None:
         """One step along the gradient of a scalar loss; `step` counts from 0."""
         self._slope.zero_()
         loss.backward()
         self._go(step)
 
-    def down_along(self, gradients: Iterable[Tensor], step: int) -> None:
+    def apply_gradients(self, gradients: Iterable[Tensor], step: int) -> None:
         """One step along gradients that are known, in the order of the parameters."""
         torch.cat([gradient.reshape(-1) for gradient in gradients], out=self._slope)
         self._go(step)
@@ -85,7 +85,7 @@ class Descent:
             else:
                 self._average.copy_(self._row)
 
-    def lend_average(self, twin: Iterable[nn.Parameter]) -> None:
+    def share_average(self, twin: Iterable[nn.Parameter]) -> None:
         """Make the parameters of a second network of the same shape views of the average: a target network."""
         top = 0
         for parameter in twin:
@@ -94,7 +94,7 @@ class Descent:
             parameter.requires_grad_(False)
             top = here.stop
 
-    def take_average(self) -> None:
+    def use_average(self) -> None:
         """Replace the parameters by their average."""
         with torch.no_grad():
             self._row.copy_(self._average)
@@ -103,7 +103,7 @@ class Descent:
     def averaged(self) -> Iterator[None]:
         """Within, the parameters are their average."""
         before = self._row.clone()
-        self.take_average()
+        self.use_average()
         try:
             yield
         finally:

@@ -75,7 +75,7 @@ class ProgramSearch:
         staged = durable.stage_folder(job.output)
         durable.fill_folders({staged: {"policy.json": program.document(version)}})
         durable.reveal([(staged, job.output)])
-        return search.figures()
+        return search.metrics()
 
 
 class _Search:
@@ -110,7 +110,7 @@ class _Search:
         values = program.values_at(name, place.astype(np.float32))
         return ProgramVersion(program=name, values=values, period_s=self._task.spec.period_s)
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         first, last = self._costs[0], self._costs[-1]
         values = self.version(self.centre()).values
         return {

@@ -20,13 +20,22 @@ from enpire.campaign.recipe import settings_of
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.types import FloatArray
 from policies.bounds import above_zero, at_least
-from policies.clone import RoundSettings, course_of, cut_of, draw_chances, prepare, pupil_of, write_version
+from policies.clone import (
+    RoundSettings,
+    initial_training_state,
+    prepare,
+    train_with_weights,
+    training_schedule,
+    window_sampling_weights,
+    window_spec,
+    write_version,
+)
 from policies.flow_network import fourier
-from policies.flow_training import Extra, Lesson, train_actor, version_of
+from policies.flow_training import FlowBatches, version_of
 from policies.habc.critic import Critics, CriticShape, rows_of
 from policies.habc.segments import Part, Windows, cut, fresh
 from policies.normalise import Scale
-from policies.optimizer import Descent, Schedule
+from policies.optimizer import AveragedAdam, CosineSchedule
 from policies.training_data import read_episodes
 
 
@@ -68,25 +77,23 @@ class Recap:
         settings = settings_of(self.settings, job.recipe)
         prepare(job)
         episodes = [item for item in read_episodes(job.episodes) if item.success or not item.demonstration]
-        pupil = pupil_of(job, settings, episodes)
-        windows = fresh(cut(episodes, cut_of(settings, settings.multi_step)), settings.window_rounds)
-        gain = value_gains(windows, settings, pupil.scales[0], job.seed)
+        actor = initial_training_state(job, settings, episodes)
+        windows = fresh(cut(episodes, window_spec(settings, settings.multi_step)), settings.window_rounds)
+        gain = value_gains(windows, settings, actor.scales[0], job.seed)
         weights = indicator(windows, gain, settings.positive_share)
-        chances = draw_chances(windows, settings, job.round) * (weights > 0)
-        lesson = Lesson.of(windows, pupil.network.shape, pupil.scales, chances)
-        course = course_of(job, settings, int((chances > 0).sum()))
-        taught: dict[str, float] = {}
-        for done, taught in train_actor(pupil.network, lesson, course, lambda _, rows: weights[rows], Extra()):
-            report(Progress(stage="actor", done=done, total=course.steps, metrics=taught))
-        write_version(version_of(pupil.network, pupil.scales, pupil.temperature), job.output)
+        sampling_weights = window_sampling_weights(windows, settings, job.round) * (weights > 0)
+        batches = FlowBatches.of(windows, actor.network.shape, actor.scales, sampling_weights)
+        schedule = training_schedule(job, settings, int((sampling_weights > 0).sum()))
+        metrics = train_with_weights(actor, batches, schedule, weights, report)
+        write_version(version_of(actor.network, actor.scales, actor.temperature), job.output)
         own = windows.policy
-        return taught | {
+        return metrics | {
             "windows": float(len(windows)),
             "kept_share": float(weights[own].mean()) if own.any() else float("nan"),
             "kept_of_failures": float(weights[own & ~windows.success].mean())
             if (own & ~windows.success).any()
             else 0.0,
-            "temperature": pupil.temperature,
+            "temperature": actor.temperature,
         }
 
 
@@ -105,12 +112,12 @@ def value_gains(windows: Windows, settings: RecapSettings, scale: Scale, seed: i
     unit = settings.failure_cost + 1 / (1 - settings.discount)
     shape = CriticShape(state_dim=windows.state.shape[1], hidden=settings.value_hidden, horizon_decisions=unit)
     head = Critics(shape, seed)
-    schedule = Schedule(
+    schedule = CosineSchedule(
         first=settings.value_learning_rate, last=0.05 * settings.value_learning_rate, steps=settings.value_steps
     )
-    descent = Descent(head.parameters(), schedule, 1 - settings.target_follow)
+    optimizer = AveragedAdam(head.parameters(), schedule, 1 - settings.target_follow)
     target = copy.deepcopy(head)
-    descent.lend_average(target.parameters())
+    optimizer.share_average(target.parameters())
     now, later = (
         fourier(rows_of(scale.forward(rows)), shape.frequencies) for rows in (windows.state, windows.later_state)
     )
@@ -121,7 +128,7 @@ def value_gains(windows: Windows, settings: RecapSettings, scale: Scale, seed: i
         )
         with torch.no_grad():
             aim = reward[rows] + factor[rows] * target.efficiency(later[rows])
-        descent.down(_loss(head, now[rows], aim, unit), step)
+        optimizer.minimise(_loss(head, now[rows], aim, unit), step)
     with torch.no_grad():
         gain = reward + factor * head.efficiency(later) - head.efficiency(now)
     return gain.numpy()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, FloatArray, IntArray, MaskArray
-from policies.training_data import Recorded
+from policies.training_data import RecordedEpisode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Replay:
         return len(self.reward)
 
 
-def replay_of(episodes: Sequence[Recorded], execute: int) -> Replay:
+def replay_of(episodes: Sequence[RecordedEpisode], execute: int) -> Replay:
     """The decisions of the episodes, `execute` frames each."""
     parts = [_decisions(item, execute) for item in episodes]
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
@@ -47,13 +47,13 @@ def replay_of(episodes: Sequence[Recorded], execute: int) -> Replay:
     )  # fmt: skip
 
 
-def recent(episodes: Sequence[Recorded], rounds: int) -> list[Recorded]:
+def recent(episodes: Sequence[RecordedEpisode], rounds: int) -> list[RecordedEpisode]:
     """Without the policy's episodes that are `rounds` or more rounds older than the newest."""
     newest = max((item.round for item in episodes if not item.demonstration), default=0)
     return [item for item in episodes if item.demonstration or item.round > newest - rounds]
 
 
-def _decisions(episode: Recorded, execute: int) -> tuple[np.ndarray, ...]:
+def _decisions(episode: RecordedEpisode, execute: int) -> tuple[np.ndarray, ...]:
     arrays, ticks = episode.arrays, episode.ticks
     begins = np.arange(0, ticks, execute)
     frames = np.minimum(begins[:, None] + np.arange(execute), ticks - 1)

@@ -27,7 +27,7 @@ from policies.clone import job_digest, prepare, write_version
 from policies.flow_network import SmallNetwork
 from policies.flow_policy import Addition, FlowPolicy, FlowVersion
 from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS
-from policies.optimizer import Descent, Schedule, read_checkpoint, write_checkpoint
+from policies.optimizer import AveragedAdam, CosineSchedule, read_checkpoint, write_checkpoint
 from policies.replay import Replay, recent, replay_of
 from policies.residual import Correction, correction_rows
 from policies.training_data import read_episodes
@@ -87,13 +87,13 @@ class ResidualTd3:
             raise LearningProblem("No decision was ever rewarded: there is neither a demonstration nor a success.")
         pair = Pair(version, settings, job.seed)
         pair.begin_at(job.parent)
-        figures = {"decisions": float(len(replay)), "rewarded": float(replay.reward.sum())}
+        metrics = {"decisions": float(len(replay)), "rewarded": float(replay.reward.sum())}
         steps = settings.steps(len(replay))
         for done, seen in pair.train(Batches(version, replay, settings, job.seed), job, steps):
-            figures |= seen
+            metrics |= seen
             report(Progress(stage="actor", done=done, total=steps, metrics=seen))
         write_version(version, job.output, pair.addition())
-        return figures | {"steps": float(steps)}
+        return metrics | {"steps": float(steps)}
 
 
 class Batches:
@@ -154,11 +154,14 @@ class Pair:
         """Train in place, yielding (steps done, figures); a killed run goes on to the same bytes."""
         settings = self._settings
         keep = 1 - settings.target_follow
-        first = Schedule(first=settings.learning_rate, last=0.1 * settings.learning_rate, steps=steps)
+        first = CosineSchedule(first=settings.learning_rate, last=0.1 * settings.learning_rate, steps=steps)
         twins = [SmallNetwork(_widths(net), 0) for net in (self.actor, *self._critics)]
-        actor, critic = Descent(self.actor.parameters(), first, keep), Descent(self._critics.parameters(), first, keep)
-        actor.lend_average(twins[0].parameters())
-        critic.lend_average(p for twin in twins[1:] for p in twin.parameters())
+        actor, critic = (
+            AveragedAdam(self.actor.parameters(), first, keep),
+            AveragedAdam(self._critics.parameters(), first, keep),
+        )
+        actor.share_average(twins[0].parameters())
+        critic.share_average(p for twin in twins[1:] for p in twin.parameters())
         path, digest, begun = job.work / "checkpoint.safetensors", job_digest(job), 0
         if (found := read_checkpoint(path, digest)) is not None:
             table, begun = found
@@ -170,16 +173,16 @@ class Pair:
             shaken = random.standard_normal((settings.batch, self._sent), dtype=np.float32) * settings.target_noise
             noise = torch.from_numpy(shaken.clip(-2 * settings.target_noise, 2 * settings.target_noise))
             loss = self._critic_loss(data, rows, noise, twins)
-            critic.down(loss, step)
+            critic.minimise(loss, step)
             if step % settings.actor_every == 0:
-                actor.down(self._actor_loss(data, rows), step // settings.actor_every)
+                actor.minimise(self._actor_loss(data, rows), step // settings.actor_every)
             done = step + 1
             if done % REPORT_STEPS and done < steps:
                 continue
-            figures = self._figures(float(loss.detach()), data, rows)
+            metrics = self._metrics(float(loss.detach()), data, rows)
             if done % CHECKPOINT_STEPS == 0 or done == steps:
                 write_checkpoint(path, actor.tensors("actor") | critic.tensors("critic"), digest, done)
-            yield done, figures
+            yield done, metrics
 
     @property
     def _about(self) -> Correction:
@@ -214,7 +217,7 @@ class Pair:
         # TD3+BC's scale (arXiv 2106.06860): the price of a correction means the same for small and large values.
         return -value.mean() / value.detach().abs().mean().clamp(min=1e-3) + self._settings.calm * moved.square().mean()
 
-    def _figures(self, loss: float, data: Batches, rows: Tensor) -> dict[str, float]:
+    def _metrics(self, loss: float, data: Batches, rows: Tensor) -> dict[str, float]:
         if not math.isfinite(loss):
             raise LearningProblem(f"The critics' loss is {loss}; lower learning_rate.")
         with torch.no_grad():

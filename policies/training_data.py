@@ -18,7 +18,7 @@ LEARNED_FROM = frozenset({"success", "failure", "unsafe"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class RecordedEpisode:
     """One episode with a verdict, as a learner sees it."""
 
     order_id: str
@@ -27,7 +27,7 @@ class Recorded:
     supervised: bool
     """An operator may have taken over."""
     arrays: EpisodeArrays
-    stands_for: float = 1.0
+    rollout_weight: float = 1.0
     """How many rollouts it stands for: hopeless ones of the control arm also for those that were stopped."""
 
     @property
@@ -41,7 +41,7 @@ class Recorded:
         return len(self.arrays.action)
 
 
-def read_episodes(folders: Sequence[Path]) -> list[Recorded]:
+def read_episodes(folders: Sequence[Path]) -> list[RecordedEpisode]:
     """Episodes with a verdict and at least one frame, in the order given.
 
     Raises:
@@ -61,7 +61,7 @@ def read_episodes(folders: Sequence[Path]) -> list[Recorded]:
     return found
 
 
-def read_episode(folder: Path) -> Recorded | None:
+def read_episode(folder: Path) -> RecordedEpisode | None:
     """One episode, or None when it teaches nothing (no verdict, no frames)."""
     store = FolderStore(folder.parent.parent)
     facts = store.facts(folder)
@@ -78,27 +78,27 @@ def read_episode(folder: Path) -> Recorded | None:
         return None
     if not (np.isfinite(arrays.state).all() and np.isfinite(arrays.action).all()):
         raise LearningProblem(f"Episode {order.order_id} holds numbers that are not finite; leave it out.")
-    return Recorded(
+    return RecordedEpisode(
         order_id=order.order_id,
         round=order.round,
         success=facts.outcome == "success",
         supervised=order.supervised,
         arrays=arrays,
-        stands_for=_stands_for(facts),
+        rollout_weight=_rollout_weight(facts),
     )
 
 
-def _stands_for(facts: Episode) -> float:
+def _rollout_weight(facts: Episode) -> float:
     """The inverse of the chance that a rollout like it was not stopped early (inverse-propensity weighting)."""
     rule = facts.order.early_stop
     return 1 / rule.control if rule is not None and facts.hopeless_at >= 0 else 1.0
 
 
-def stacked_states(episodes: Iterable[Recorded]) -> np.ndarray:
+def stacked_states(episodes: Iterable[RecordedEpisode]) -> np.ndarray:
     """All states before a command, (frames, state_dim)."""
     return np.concatenate([item.arrays.state[:-1] for item in episodes])
 
 
-def stacked_actions(episodes: Iterable[Recorded]) -> np.ndarray:
+def stacked_actions(episodes: Iterable[RecordedEpisode]) -> np.ndarray:
     """All commands sent, (frames, action_dim)."""
     return np.concatenate([item.arrays.action for item in episodes])

@@ -93,7 +93,7 @@ class Critics(nn.Module):
         up = _silu_backward(torch.bmm(up, self.second.mT), passed.first)
         return [torch.bmm(passed.rows.mT, up), second, last, up.sum(1), second_bias, last_bias]
 
-    def opinions(self, features: Tensor) -> tuple[Tensor, Tensor]:
+    def both_heads(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """(z_v, V_e) of the same rows (B, features)."""
         if not self.shape.shared_encoder:
             return self.viability(features), self.efficiency(features)
@@ -201,7 +201,7 @@ def advantages(critics: Critics, rows: Transitions) -> Advantages:
 
 def _all(critics: Critics, features: Tensor) -> tuple[Tensor, Tensor]:
     """(z_v, V_e) of many rows, part by part."""
-    logits, values = zip(*(critics.opinions(part) for part in features.split(PART_ROWS)), strict=True)
+    logits, values = zip(*(critics.both_heads(part) for part in features.split(PART_ROWS)), strict=True)
     return torch.cat(logits), torch.cat(values)
 
 

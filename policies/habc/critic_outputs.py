@@ -11,19 +11,19 @@ import torch
 
 from enpire.store.arrays import decision_of
 from enpire.types import FloatArray
-from policies.clone import cut_of
+from policies.clone import window_spec
 from policies.habc.segments import ahead
 from policies.habc.train import CriticTraining, seen
 from policies.normalise import Scale
-from policies.training_data import Recorded
+from policies.training_data import RecordedEpisode
 
 NAME = "figures.json"
 NEWEST = 300
 """Episodes of one round that get their figures; the ones before have theirs from the round before."""
 
 
-def write_opinions(
-    episodes: Sequence[Recorded], training: CriticTraining, scale: Scale, folders: Sequence[Path]
+def write_critic_outputs(
+    episodes: Sequence[RecordedEpisode], training: CriticTraining, scale: Scale, folders: Sequence[Path]
 ) -> int:
     """Write `p_v`, `V_e` and `g`, one number per decision, into the newest episodes' folders; how many.
 
@@ -32,15 +32,15 @@ def write_opinions(
     """
     place = {folder.name: folder for folder in folders}
     newest = [item for item in reversed(episodes) if not item.demonstration and item.order_id in place][:NEWEST]
-    for written, (episode, columns) in enumerate(zip(newest, _figures(newest, training, scale), strict=True)):
+    for written, (episode, columns) in enumerate(zip(newest, _metrics(newest, training, scale), strict=True)):
         shown = {name: [round(float(value), 4) for value in column] for name, column in columns.items()}
         if not _write(place[episode.order_id] / NAME, shown):
             return written
     return len(newest)
 
 
-def _figures(
-    episodes: Sequence[Recorded], training: CriticTraining, scale: Scale
+def _metrics(
+    episodes: Sequence[RecordedEpisode], training: CriticTraining, scale: Scale
 ) -> Sequence[Mapping[str, FloatArray]]:
     """Of every decision of each episode; the critics judge all of them at once."""
     if not episodes:
@@ -49,7 +49,7 @@ def _figures(
     now, then, costs, final, counts = [], [], [], [], []
     for episode in episodes:
         _, begins = np.unique(decision_of(episode.arrays.chunk), return_index=True)
-        later, cost, ends = ahead(begins, episode.ticks, cut_of(settings, settings.multi_step))
+        later, cost, ends = ahead(begins, episode.ticks, window_spec(settings, settings.multi_step))
         now.append(episode.arrays.state[begins])
         then.append(episode.arrays.state[later])
         costs.append(cost)

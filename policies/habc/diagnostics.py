@@ -71,7 +71,7 @@ def reliability(windows: Windows, said: Advantages, counts: FloatArray, partitio
     return float(np.abs(np.bincount(bins, count * (p - label[rows]))).sum() / count.sum())
 
 
-def gate_figures(windows: Windows, said: Advantages, weights: FloatArray) -> dict[str, float]:
+def gate_metrics(windows: Windows, said: Advantages, weights: FloatArray) -> dict[str, float]:
     """Histogram of p_v, largest logits, saturation and effective sample size over the policy's windows."""
     own = windows.policy
     if not own.any():

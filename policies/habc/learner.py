@@ -14,18 +14,26 @@ from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.types import FloatArray, IntArray, MaskArray
 from policies import viability_policy
-from policies.clone import Pupil, course_of, cut_of, draw_chances, prepare, pupil_of, write_version
+from policies.clone import (
+    TrainingState,
+    initial_training_state,
+    prepare,
+    training_schedule,
+    window_sampling_weights,
+    window_spec,
+    write_version,
+)
 from policies.flow_policy import Addition
-from policies.flow_training import Course, Lesson, train_actor, version_of
+from policies.flow_training import FlowBatches, TrainingSchedule, train_actor, version_of
 from policies.habc import diagnostics
-from policies.habc.critic_outputs import write_opinions
+from policies.habc.critic_outputs import write_critic_outputs
 from policies.habc.segments import Windows, cut, fresh, interception
 from policies.habc.settings import HabcSettings
 from policies.habc.train import CriticTraining, critics_for, evidence_of, head_start, label_weights
 from policies.habc.weights import Advantages, WeightRule, actor_weights
 from policies.normalise import Scale
 from policies.replay import recent
-from policies.training_data import Recorded, read_episodes
+from policies.training_data import RecordedEpisode, read_episodes
 
 HELD_OUT = 10
 """Every tenth policy episode is kept from the critics, to see how they do on what they have not seen."""
@@ -36,7 +44,7 @@ SURE_AUC = 0.65
 class Material:
     """What one round learns from."""
 
-    episodes: list[Recorded]
+    episodes: list[RecordedEpisode]
     windows: Windows
     held_out: MaskArray
     """(N,), windows of episodes that the critics do not learn from."""
@@ -53,22 +61,22 @@ class Habc:
         settings = settings_of(self.settings, job.recipe)
         prepare(job)
         material = gather(read_episodes(job.episodes), settings)
-        pupil = pupil_of(job, settings, material.episodes)
-        training, course = critic_training(job, settings, material, pupil.scales[0])
+        actor = initial_training_state(job, settings, material.episodes)
+        training, schedule = critic_training(job, settings, material, actor.scales[0])
         report(Progress(stage="critics", done=0, total=max(1, settings.critic_steps), metrics={}))
-        head_start(training, course)
-        spread, figures = pupil.scales[1].spread, dict[str, float]()
+        head_start(training, schedule)
+        spread, metrics = actor.scales[1].spread, dict[str, float]()
         if settings.critic_beside:
             rule = rule_of(material, training.advantages(), training, spread)
         else:
-            figures, rule = judged(material, training, spread)
-            report(Progress(stage="critics", done=training.done, total=max(1, training.done), metrics=figures))
-        taught = _teach(job, material, WeightTable(material.windows, training, rule, job.round), pupil, report)
+            metrics, rule = judged(material, training, spread)
+            report(Progress(stage="critics", done=training.done, total=max(1, training.done), metrics=metrics))
+        taught = _teach(job, material, WeightTable(material.windows, training, rule, job.round), actor, report)
         if settings.critic_beside:
-            figures, _ = judged(material, training, spread)
-        write_opinions(material.episodes, training, pupil.scales[0], job.episodes)
-        write_version(version_of(pupil.network, pupil.scales, pupil.temperature), job.output, viability_of(training))
-        return figures | taught
+            metrics, _ = judged(material, training, spread)
+        write_critic_outputs(material.episodes, training, actor.scales[0], job.episodes)
+        write_version(version_of(actor.network, actor.scales, actor.temperature), job.output, viability_of(training))
+        return metrics | taught
 
 
 def viability_of(training: CriticTraining) -> Addition | None:
@@ -87,11 +95,11 @@ def judged(material: Material, training: CriticTraining, spread: FloatArray) -> 
     `spread` (action_dim,) is that of the commands.
     """
     windows, settings = material.windows, training.settings
-    figures = _guard(settings, training)
+    metrics = _guard(settings, training)
     said = training.refresh()
     rule = rule_of(material, said, training, spread)
     counts = label_weights(windows, settings, material.kappa) * material.held_out
-    figures |= {
+    metrics |= {
         "n_episodes": float(len(material.episodes)),
         "n_success": float(training.evidence.successes),
         "windows": float(len(windows)),
@@ -101,20 +109,24 @@ def judged(material: Material, training: CriticTraining, spread: FloatArray) -> 
         "brier": diagnostics.held_out_brier(windows, said, counts, settings.partition),
         "interventions_reweighted": float(rule.reweight_interventions),
     }
-    return figures | diagnostics.gate_figures(windows, said, actor_weights(windows, training.gates, rule)), rule
+    return metrics | diagnostics.gate_metrics(windows, said, actor_weights(windows, training.gates, rule)), rule
 
 
 def _teach(
-    job: ImprovementJob, material: Material, table: WeightTable, pupil: Pupil, report: Callable[[Progress], None]
+    job: ImprovementJob,
+    material: Material,
+    table: WeightTable,
+    actor: TrainingState,
+    report: Callable[[Progress], None],
 ) -> dict[str, float]:
     """Weighted flow matching from the parent's weights; the pupil's network holds the result."""
     training, windows = table.training, material.windows
-    lesson = Lesson.of(windows, pupil.network.shape, pupil.scales, table.chances)
-    course = course_of(job, training.settings, int((table.chances > 0).sum()))
+    batches = FlowBatches.of(windows, actor.network.shape, actor.scales, table.sampling_weights)
+    schedule = training_schedule(job, training.settings, int((table.sampling_weights > 0).sum()))
     taught: dict[str, float] = {}
-    for done, taught in train_actor(pupil.network, lesson, course, table.weights, training):
-        report(Progress(stage="actor", done=done, total=course.steps, metrics=taught))
-    return taught | {"temperature": pupil.temperature}
+    for done, taught in train_actor(actor.network, batches, schedule, table.weights, training):
+        report(Progress(stage="actor", done=done, total=schedule.steps, metrics=taught))
+    return taught | {"temperature": actor.temperature}
 
 
 def rule_of(material: Material, said: Advantages, training: CriticTraining, spread: FloatArray) -> WeightRule:
@@ -148,18 +160,18 @@ class WeightTable:
                 "No window may be imitated: there is neither a demonstration nor a success; collect more."
             )
         settings = training.settings
-        self.chances = self._chances(windows, round_)
+        self.sampling_weights = self._sampling_weights(windows, round_)
         """(N,), how often each window is drawn: those that may be imitated, and those that teach critics beside."""
-        self.warm = round(settings.warmup_share * settings.steps(int((self.chances > 0).sum())))
+        self.warm = round(settings.warmup_share * settings.steps(int((self.sampling_weights > 0).sum())))
         """The first step at which gates count."""
 
-    def _chances(self, windows: Windows, round_: int) -> FloatArray:
+    def _sampling_weights(self, windows: Windows, round_: int) -> FloatArray:
         settings = self.training.settings
         wanted = self.open > 0
         if settings.critic_beside:
             for teaching in (self.training.evidence.marks.labelled, self.training.evidence.marks.timed):
                 wanted[teaching] = True
-        return draw_chances(windows, settings, round_) * wanted.astype(np.float32)
+        return window_sampling_weights(windows, settings, round_) * wanted.astype(np.float32)
 
     def weights(self, step: int, rows: IntArray) -> FloatArray:
         """Weights (B,) of a minibatch, before normalisation: a window counts 1, 0 or its gate."""
@@ -171,12 +183,12 @@ class WeightTable:
         return (least + (self.open[rows] - least) * gates).astype(np.float32, copy=False)
 
 
-def gather(episodes: list[Recorded], settings: HabcSettings) -> Material:
+def gather(episodes: list[RecordedEpisode], settings: HabcSettings) -> Material:
     """Successful demonstrations and all policy episodes that are not too old, cut into windows."""
     useful = [item for item in episodes if item.success or not item.demonstration]
     if not useful:
         raise LearningProblem("There is neither a successful demonstration nor a policy episode; collect some first.")
-    windows = fresh(cut(useful, cut_of(settings, settings.multi_step)), settings.window_rounds)
+    windows = fresh(cut(useful, window_spec(settings, settings.multi_step)), settings.window_rounds)
     present = np.unique(windows.episode)
     order = [index for index in present if not useful[index].demonstration]
     held = np.array(order[HELD_OUT - 1 :: HELD_OUT], dtype=np.int64)
@@ -187,11 +199,13 @@ def gather(episodes: list[Recorded], settings: HabcSettings) -> Material:
 
 def critic_training(
     job: ImprovementJob, settings: HabcSettings, material: Material, scale: Scale
-) -> tuple[CriticTraining, Course]:
+) -> tuple[CriticTraining, TrainingSchedule]:
     """Fresh critics with what they learn from (states in `scale`), and the course whose digest names the job."""
     evidence = evidence_of(material.windows, settings, scale, material.kappa, ~material.held_out)
     critics = critics_for(material.windows, settings, job.seed)
-    return CriticTraining(critics, evidence, settings, job.seed), course_of(job, settings, len(material.windows))
+    return CriticTraining(critics, evidence, settings, job.seed), training_schedule(
+        job, settings, len(material.windows)
+    )
 
 
 def _guard(settings: HabcSettings, training: CriticTraining) -> dict[str, float]:
@@ -208,5 +222,5 @@ def _guard(settings: HabcSettings, training: CriticTraining) -> dict[str, float]
             )
         if settings.on_divergence == "viability":
             training.form = "viability" if settings.gate != "off" else "off"
-    figures = {"efficiency_sound": float(state.sound), "v_e_lowest": state.lowest, "v_e_highest": state.highest}
-    return figures | {"a_e_mean": state.mean_gain}
+    metrics = {"efficiency_sound": float(state.sound), "v_e_lowest": state.lowest, "v_e_highest": state.highest}
+    return metrics | {"a_e_mean": state.mean_gain}

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from enpire.errors import LearningProblem
 from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY, EpisodeArrays, FloatArray, IntArray, MaskArray
-from policies.training_data import Recorded
+from policies.training_data import RecordedEpisode
 
 HUMAN_SHARE = 0.2
 """A window with at least this share of human frames is an intervention window (10 of 50 in the paper)."""
@@ -35,7 +35,7 @@ class Part(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class WindowSpec:
     """How windows are cut."""
 
     horizon: int = 8
@@ -74,7 +74,7 @@ class Windows:
     """(N,), frame of the episode at which the window begins."""
     length: IntArray
     """(N,), windows that the episode has."""
-    stands_for: FloatArray
+    rollout_weight: FloatArray
     """(N,), rollouts that the episode stands for."""
 
     def __len__(self) -> int:
@@ -111,7 +111,7 @@ def in_efficiency(windows: Windows, partition: bool = True) -> MaskArray:
     return windows.success & ~np.isin(windows.part, excluded)
 
 
-def cut(episodes: Sequence[Recorded], how: Cut) -> Windows:
+def cut(episodes: Sequence[RecordedEpisode], how: WindowSpec) -> Windows:
     """All windows of the episodes, in order. LearningProblem when none is left."""
     pieces = [piece for i, item in enumerate(episodes) if len(piece := _cut_one(item, i, how))]
     if not pieces:
@@ -127,7 +127,7 @@ def fresh(windows: Windows, rounds: int) -> Windows:
     return windows.at(~windows.policy | (windows.round > newest - rounds))
 
 
-def interception(episodes: Sequence[Recorded]) -> float:
+def interception(episodes: Sequence[RecordedEpisode]) -> float:
     """Kappa: the share of would-be failures that an operator took over, in [0, 1).
 
     Taken as: every episode with an intervention would have failed without it.
@@ -138,7 +138,7 @@ def interception(episodes: Sequence[Recorded]) -> float:
     return touched / (touched + failed) if touched and failed else 0.0
 
 
-def ahead(begins: IntArray, ticks: int, how: Cut) -> tuple[IntArray, FloatArray, MaskArray]:
+def ahead(begins: IntArray, ticks: int, how: WindowSpec) -> tuple[IntArray, FloatArray, MaskArray]:
     """Of decisions at frames `begins` (n,): where the temporal difference ends, its cost, whether the episode ends."""
     left = -((begins - ticks) // how.execute)  # decisions from here to the end, this one included
     ends = left <= how.multi_step
@@ -146,7 +146,7 @@ def ahead(begins: IntArray, ticks: int, how: Cut) -> tuple[IntArray, FloatArray,
     return later, np.where(ends, left - 1, how.multi_step).astype(np.float32), ends
 
 
-def _cut_one(episode: Recorded, index: int, how: Cut) -> Windows:
+def _cut_one(episode: RecordedEpisode, index: int, how: WindowSpec) -> Windows:
     arrays = episode.arrays
     ticks = episode.ticks
     begins = np.arange(0, ticks, how.stride)
@@ -173,11 +173,11 @@ def _cut_one(episode: Recorded, index: int, how: Cut) -> Windows:
         round=np.full(count, episode.round),
         tick=begins,
         length=np.full(count, count),
-        stands_for=np.full(count, episode.stands_for, np.float32),
+        rollout_weight=np.full(count, episode.rollout_weight, np.float32),
     )
 
 
-def _parts(arrays: EpisodeArrays, begins: IntArray, source: IntArray, how: Cut) -> IntArray:
+def _parts(arrays: EpisodeArrays, begins: IntArray, source: IntArray, how: WindowSpec) -> IntArray:
     """The part of each window (n,), -1 for a window to drop; `source` (n, horizon) holds 255 past the end."""
     human = (source == SOURCE_HUMAN).sum(axis=1)
     other = ((source != SOURCE_HUMAN) & (source != SOURCE_POLICY) & (source != 255)).any(axis=1)

@@ -28,7 +28,7 @@ from policies.habc.diagnostics import ranking
 from policies.habc.learner import Material, critic_training, gather, judged
 from policies.habc.settings import HabcSettings
 from policies.habc.train import CriticTraining, head_start
-from policies.optimizer import Descent, Schedule
+from policies.optimizer import AveragedAdam, CosineSchedule
 from policies.training_data import read_episodes
 
 ACTORS = (
@@ -79,17 +79,17 @@ class BestOfN:
         version = flow_policy.read(job.parent)
         taught = settings.critics(version.shape)
         material = gather(read_episodes(job.episodes), taught)
-        training, course = critic_training(job, taught, material, version.state)
-        head_start(training, course)
+        training, schedule = critic_training(job, taught, material, version.state)
+        head_start(training, schedule)
         report(Progress(stage="critics", done=training.done, total=max(1, training.done), metrics={}))
-        figures, _ = judged(material, training, version.action.spread)
+        metrics, _ = judged(material, training, version.action.spread)
         aims = targets(material, training)
         network, agreement = train_score(version, material, aims, settings, job.seed)
         report(Progress(stage="score", done=settings.score_steps, total=settings.score_steps, metrics=agreement))
         about = Score(candidates=settings.candidates, frequencies=settings.score_frequencies)
         beside = Addition(kind=best_of_n.KIND, key=best_of_n.KEY, about=asdict(about), weights=network.weights())
         write_version(version, job.output, beside)
-        return figures | agreement
+        return metrics | agreement
 
 
 def targets(material: Material, training: CriticTraining) -> FloatArray:
@@ -112,12 +112,14 @@ def train_score(
     shown = np.flatnonzero(own & ~material.held_out)
     network = SmallNetwork((rows.shape[1], settings.score_hidden, settings.score_hidden, 1), seed)
     first = settings.score_learning_rate
-    descent = Descent(network.parameters(), Schedule(first=first, last=0.05 * first, steps=settings.score_steps), 0.99)
+    optimizer = AveragedAdam(
+        network.parameters(), CosineSchedule(first=first, last=0.05 * first, steps=settings.score_steps), 0.99
+    )
     for step in range(settings.score_steps):
         drawn = shown[np.random.default_rng((seed, 13, step)).integers(len(shown), size=settings.critic_batch)]
         guess = network(torch.from_numpy(rows[drawn])).squeeze(-1)
-        descent.down(nn.functional.mse_loss(guess, torch.from_numpy(aims[drawn])), step)
-    descent.take_average()
+        optimizer.minimise(nn.functional.mse_loss(guess, torch.from_numpy(aims[drawn])), step)
+    optimizer.use_average()
     judged_on = np.flatnonzero(own & material.held_out)
     with torch.no_grad():
         guess = network(torch.from_numpy(rows[judged_on])).squeeze(-1).numpy()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from enpire.types import FloatArray, IntArray, MaskArray
 from policies.flow_network import fourier
-from policies.flow_training import Course, Extra
+from policies.flow_training import AuxiliaryTraining, TrainingSchedule
 from policies.habc.critic import (
     Critics,
     CriticShape,
@@ -31,7 +31,7 @@ from policies.habc.segments import Part, Windows, in_efficiency, labels
 from policies.habc.settings import HabcSettings
 from policies.habc.weights import Advantages, GateForm, gate
 from policies.normalise import Scale
-from policies.optimizer import Descent, Schedule, TensorTable, read_checkpoint, write_checkpoint
+from policies.optimizer import AveragedAdam, CosineSchedule, TensorTable, read_checkpoint, write_checkpoint
 
 
 class Marks:
@@ -74,7 +74,7 @@ def label_weights(windows: Windows, settings: HabcSettings, kappa: float) -> Flo
     What is missing from the data is made up for: rollouts that were stopped early by those of the control arm, and the
     share kappa of the failures that operators took away by the failures that nobody touched.
     """
-    weights = windows.stands_for.astype(np.float32)
+    weights = windows.rollout_weight.astype(np.float32)
     if settings.balance_length:
         weights /= windows.length
     if settings.correct_interception:
@@ -138,7 +138,7 @@ def critics_for(windows: Windows, settings: HabcSettings, seed: int) -> Critics:
     return Critics(shape, seed)
 
 
-class CriticTraining(Extra):
+class CriticTraining(AuxiliaryTraining):
     """Trains critics, before the actor or beside it; as an `Extra` it lies in the actor's checkpoint."""
 
     def __init__(self, critics: Critics, evidence: Evidence, settings: HabcSettings, seed: int) -> None:
@@ -146,12 +146,12 @@ class CriticTraining(Extra):
         self.critics, self.evidence, self.settings = critics, evidence, settings
         self._seed = seed
         first = settings.critic_learning_rate
-        falling = Schedule(
+        falling = CosineSchedule(
             first=first, last=first if settings.critic_beside else 0.05 * first, steps=settings.critic_steps
         )
-        self._descent = Descent(_own(critics), falling, 1 - settings.target_follow)
+        self._optimizer = AveragedAdam(_own(critics), falling, 1 - settings.target_follow)
         self._target = copy.deepcopy(critics)
-        self._descent.lend_average(_own(self._target))
+        self._optimizer.share_average(_own(self._target))
         self._done = 0
         self._drawn = self._draw(np.random.default_rng((seed, 7)))
         """(critic_steps, 2, critic_batch), rows of the marks for both heads."""
@@ -178,7 +178,7 @@ class CriticTraining(Extra):
         with torch.inference_mode():
             passed = self.critics(rows.features[None])
             now = (passed.said[0], self.critics.in_decisions(passed.said[1]))
-            later = self.critics.opinions(rows.later)
+            later = self.critics.both_heads(rows.later)
             aim = later[1] if self.settings.target_follow == 1 else self._target.efficiency(rows.later)
             said = advantages_of(self.critics.shape, rows, now, later)
             self._step(
@@ -190,7 +190,7 @@ class CriticTraining(Extra):
 
     def _step(self, passed: Passed, viability: Tensor, efficiency: Tensor) -> None:
         slopes = torch.stack((viability, efficiency * self.critics.rate(passed.said[1])))
-        self._descent.down_along(self.critics.gradients(passed, slopes), self._done)
+        self._optimizer.apply_gradients(self.critics.gradients(passed, slopes), self._done)
         self._done += 1
 
     def refresh(self) -> Advantages:
@@ -215,14 +215,14 @@ class CriticTraining(Extra):
 
     def tensors(self) -> TensorTable:
         """State for a checkpoint."""
-        return self._descent.tensors("critic") | {
+        return self._optimizer.tensors("critic") | {
             "critic.gates": self.gates,
             "critic.done": np.array([self._done], np.float32),
         }
 
     def restore(self, table: TensorTable) -> None:
         """Take the state up."""
-        self._descent.restore("critic", table)
+        self._optimizer.restore("critic", table)
         self.gates = np.array(table["critic.gates"])
         self._done = int(table["critic.done"][0])
 
@@ -250,14 +250,14 @@ class CriticTraining(Extra):
         return self.critics.shape.horizon_decisions if self.settings.efficiency_unit == "horizon" else 1.0
 
 
-def head_start(training: CriticTraining, course: Course) -> None:
+def head_start(training: CriticTraining, schedule: TrainingSchedule) -> None:
     """Train the critics `critic_steps` steps, or take up the result of a run before."""
-    path = course.checkpoint.with_name("critics.safetensors")
-    if (found := read_checkpoint(path, course.job)) is not None:
+    path = schedule.checkpoint.with_name("critics.safetensors")
+    if (found := read_checkpoint(path, schedule.job)) is not None:
         training.restore(found[0])
     while training.done < training.settings.critic_steps:
         training.learn()
-    write_checkpoint(path, training.tensors(), course.job, training.done)
+    write_checkpoint(path, training.tensors(), schedule.job, training.done)
 
 
 def _own(critics: Critics) -> list[torch.nn.Parameter]:

@@ -21,10 +21,10 @@ from enpire.types import (
     Split,
     Start,
 )
-from policies.training_data import Recorded
+from policies.training_data import RecordedEpisode
 
 
-def episode(sources: Sequence[int], success: bool, *, round_: int = 1, seed: int = 0) -> Recorded:
+def episode(sources: Sequence[int], success: bool, *, round_: int = 1, seed: int = 0) -> RecordedEpisode:
     """An episode of random numbers with one source code per frame."""
     random = np.random.default_rng(seed)
     ticks = len(sources)
@@ -34,10 +34,10 @@ def episode(sources: Sequence[int], success: bool, *, round_: int = 1, seed: int
         source=np.asarray(sources, np.uint8),
         chunk=(np.arange(ticks) // 4).astype(np.int32),
     )
-    return Recorded(order_id=f"e{seed}", round=round_, success=success, supervised=False, arrays=arrays)
+    return RecordedEpisode(order_id=f"e{seed}", round=round_, success=success, supervised=False, arrays=arrays)
 
 
-def driven(seed: int, *, expert: bool, round_: int = 0) -> Recorded:
+def driven(seed: int, *, expert: bool, round_: int = 0) -> RecordedEpisode:
     """A point at (x, y) with the share of time left, driven to the origin with a speed drawn per episode."""
     random = np.random.default_rng(seed)
     gain = random.uniform(0.05, 0.3)
@@ -58,12 +58,12 @@ def driven(seed: int, *, expert: bool, round_: int = 0) -> Recorded:
         chunk=(np.arange(len(actions)) // 4).astype(np.int32),
     )
     success = bool(np.abs(place).max() < 0.1)
-    return Recorded(order_id=f"d{seed}", round=round_, success=success, supervised=False, arrays=arrays)
+    return RecordedEpisode(order_id=f"d{seed}", round=round_, success=success, supervised=False, arrays=arrays)
 
 
 def write(
     root: Path,
-    recorded: Recorded,
+    recorded: RecordedEpisode,
     split: Split = "train",
     outcome: OutcomeKind | None = None,
     early_stop: EarlyStop | None = None,

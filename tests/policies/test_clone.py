@@ -48,8 +48,8 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_a_clone_drives_the_point_home(tmp_path: Path) -> None:
     job = job_in(tmp_path)
     reports: list[Progress] = []
-    figures = Clone().improve(job, reports.append)
-    assert figures["n_demonstrations"] > 20
+    metrics = Clone().improve(job, reports.append)
+    assert metrics["n_demonstrations"] > 20
     assert reports[-1].done == reports[-1].total == 400
     policy = flow_policy.load(job.output)
     place, moved = np.array([[0.8, -0.6, 1.0]], np.float32), 0
@@ -165,8 +165,8 @@ def test_a_damaged_or_foreign_checkpoint_is_not_used(tmp_path: Path) -> None:
 def test_filtered_cloning_takes_the_policys_successes(tmp_path: Path) -> None:
     job = job_in(tmp_path, data="successes", most_steps=10, least_steps=10)
     own = [write(tmp_path / "own", driven(seed, expert=False, round_=1)) for seed in range(100, 110)]
-    figures = run(replace(job, episodes=[*job.episodes, *own]))
-    assert figures["n_success"] > 0
+    metrics = run(replace(job, episodes=[*job.episodes, *own]))
+    assert metrics["n_success"] > 0
 
 
 def test_what_may_not_be_learned_from_is_refused(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.store import versions
 from policies.clone import Clone
-from policies.device import Workplace
-from policies.early_stop import held_out, rows_to_look_at
+from policies.device import Device
+from policies.early_stop import evaluation_rows, held_out
 from policies.flow_network import FlowNetwork, flow_losses
 from policies.flow_policy import read
-from policies.flow_training import FlowSettings, Lesson, batch_of
+from policies.flow_training import FlowBatches, FlowSettings
 from tests.policies.recorded import driven, write
 
 SMALL = {"hidden": 16, "depth": 1, "batch": 32, "least_steps": 200, "most_steps": 200}
@@ -34,15 +34,15 @@ def job_in(root: Path, **settings: object) -> ImprovementJob:
 
 def test_every_tenth_episode_is_held_out_and_only_what_is_drawn_is_looked_at() -> None:
     episode = np.repeat(np.arange(25), 4)
-    chances = np.ones(100, np.float32)
-    chances[episode == 3] = 0
-    held = held_out(episode, chances)
+    sampling_weights = np.ones(100, np.float32)
+    sampling_weights[episode == 3] = 0
+    held = held_out(episode, sampling_weights)
     assert set(episode[held]) == {10, 20}
-    rows = rows_to_look_at(held, chances, seed=1)
+    rows = evaluation_rows(held, sampling_weights, seed=1)
     assert held[rows].all()
-    assert np.array_equal(rows, rows_to_look_at(held, chances, seed=1))
-    assert not held_out(episode[:20], chances[:20]).any()
-    assert not len(rows_to_look_at(held & False, chances, seed=1))
+    assert np.array_equal(rows, evaluation_rows(held, sampling_weights, seed=1))
+    assert not held_out(episode[:20], sampling_weights[:20]).any()
+    assert not len(evaluation_rows(held & False, sampling_weights, seed=1))
 
 
 def test_training_ends_when_the_held_out_loss_no_longer_falls(tmp_path: Path) -> None:
@@ -52,10 +52,10 @@ def test_training_ends_when_the_held_out_loss_no_longer_falls(tmp_path: Path) ->
     # With so long steps the loss soon only wanders.
     wild = {"early_stop": 2, "learning_rate": 0.3, "most_steps": 4000, "least_steps": 4000, "average": 0.5}
     job = job_in(tmp_path / "wild", **wild)
-    figures = Clone().improve(job, lambda _: None)
-    assert figures["steps"] < 4000
-    assert figures["steps"] % 50 == 0
-    assert figures["held_out_lowest"] <= figures["held_out_loss"]
+    metrics = Clone().improve(job, lambda _: None)
+    assert metrics["steps"] < 4000
+    assert metrics["steps"] % 50 == 0
+    assert metrics["held_out_lowest"] <= metrics["held_out_loss"]
     patient = job_in(tmp_path / "patient", early_stop=100)
     assert Clone().improve(patient, lambda _: None)["steps"] == 200
     few = replace(patient, episodes=patient.episodes[:9], work=tmp_path / "w", output=tmp_path / "few")
@@ -65,8 +65,8 @@ def test_training_ends_when_the_held_out_loss_no_longer_falls(tmp_path: Path) ->
 def test_a_cut_run_stops_early_at_the_same_step_with_the_same_bytes(tmp_path: Path) -> None:
     wild = {"early_stop": 6, "learning_rate": 0.1, "most_steps": 4000, "least_steps": 4000}
     job = job_in(tmp_path, **wild)
-    figures = Clone().improve(job, lambda _: None)
-    assert 300 <= figures["steps"] < 4000
+    metrics = Clone().improve(job, lambda _: None)
+    assert 300 <= metrics["steps"] < 4000
     twin = replace(job, work=tmp_path / "w2", output=tmp_path / "o2")
 
     def cut(progress: Progress) -> None:
@@ -77,10 +77,10 @@ def test_a_cut_run_stops_early_at_the_same_step_with_the_same_bytes(tmp_path: Pa
         Clone().improve(twin, cut)
     again = Clone().improve(twin, lambda _: None)
     assert versions.identify(twin.output) == versions.identify(job.output)
-    assert again["steps"] == figures["steps"]
+    assert again["steps"] == metrics["steps"]
     # Killed after the last checkpoint, before the version appeared.
     third = replace(twin, output=tmp_path / "o3")
-    assert Clone().improve(third, lambda _: None)["held_out_lowest"] == figures["held_out_lowest"]
+    assert Clone().improve(third, lambda _: None)["held_out_lowest"] == metrics["held_out_lowest"]
     assert versions.identify(third.output) == versions.identify(job.output)
 
 
@@ -98,31 +98,32 @@ def test_a_gpu_that_is_not_there_is_named_and_auto_takes_the_cpu() -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     with pytest.raises(LearningProblem, match="torch sees no GPU"):
-        Workplace.of("cuda", "auto", compiled=False)
-    place = Workplace.of("auto", "auto", compiled=True)
-    assert (place.device.type, place.half, place.compiled) == ("cpu", False, False)
-    assert place.compile(len) is len
+        Device.of("cuda", "auto", compiled=False)
+    device = Device.of("auto", "auto", compiled=True)
+    assert (device.torch_device.type, device.bfloat16, device.compiled) == ("cpu", False, False)
+    assert device.compile(len) is len
 
 
-def lesson_of(settings: FlowSettings) -> tuple[FlowNetwork, Lesson]:
+def lesson_of(settings: FlowSettings) -> tuple[FlowNetwork, FlowBatches]:
     shape, random = settings.shape(5, 2), np.random.default_rng(0)
     network, count = FlowNetwork(shape, 0), 600
-    return network, Lesson(
+    return network, FlowBatches(
         features=random.random((count, shape.state_features), np.float32),
         chunk=random.random((count, shape.chunk_dim), np.float32), mask=np.ones((count, shape.chunk_dim), np.float32),
-        demonstration=np.zeros(count, np.bool_), chances=np.ones(count, np.float32), episode=np.zeros(count, np.int64),
+        demonstration=np.zeros(count, np.bool_), sampling_weights=np.ones(count, np.float32),
+        episode=np.zeros(count, np.int64),
     )  # fmt: skip
 
 
 def test_on_a_gpu_every_tensor_of_a_step_is_there() -> None:
     """Without a GPU: torch's fake tensors say where each one would be, and refuse to mix devices."""
-    place = Workplace(device=torch.device("cuda"), half=False, compiled=False)
-    network, lesson = lesson_of(FlowSettings(hidden=16, depth=1))
+    device = Device(torch_device=torch.device("cuda"), bfloat16=False, compiled=False)
+    network, batches = lesson_of(FlowSettings(hidden=16, depth=1))
     with FakeTensorMode(allow_non_fake_inputs=True):
         for layer in network.layer.children():
             for name, value in list(layer.named_parameters()):
-                setattr(layer, name, torch.nn.Parameter(value.detach().to(place.device)))
-        batch = batch_of(lesson, np.arange(8), np.random.default_rng(0), place)
+                setattr(layer, name, torch.nn.Parameter(value.detach().to(device.torch_device)))
+        batch = batches.at(np.arange(8), np.random.default_rng(0), device)
         assert flow_losses(network, batch).device.type == "cuda"
 
 
@@ -130,12 +131,12 @@ def test_on_a_gpu_every_tensor_of_a_step_is_there() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch's own compiler, about itself
 def test_a_compiled_loss_is_the_loss_and_is_compiled_once() -> None:
-    place = Workplace(device=torch.device("cpu"), half=False, compiled=True)
-    network, lesson = lesson_of(FlowSettings(hidden=16, depth=1))
-    compiled = place.compile(flow_losses)
+    device = Device(torch_device=torch.device("cpu"), bfloat16=False, compiled=True)
+    network, batches = lesson_of(FlowSettings(hidden=16, depth=1))
+    compiled = device.compile(flow_losses)
     torch._dynamo.utils.counters.clear()
     for step in range(3):
-        batch = batch_of(lesson, np.arange(32) + step, np.random.default_rng(step), place)
+        batch = batches.at(np.arange(32) + step, np.random.default_rng(step), device)
         found, wanted = compiled(network, batch), flow_losses(network, batch)
         torch.testing.assert_close(found, wanted)
         slopes = [torch.autograd.grad(loss.mean(), list(network.parameters())) for loss in (found, wanted)]

@@ -13,8 +13,8 @@ from enpire.home import open_home
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.store.episodes import FolderStore
 from enpire.store.pictures import NAME, Pictures
-from policies.habc.segments import Cut, cut
-from policies.image_windows import Album
+from policies.habc.segments import WindowSpec, cut
+from policies.image_windows import ImageWindows
 from policies.training_data import read_episodes
 from sim import cameras
 from tests.enpire.datasets.test_episode_images import recorded, seen_live
@@ -27,35 +27,35 @@ def test_windows_see_what_a_camera_would_have_seen(tmp_path: Path) -> None:
     recorded(home, "sim-1").close()
     folder = FolderStore(home.episodes).folder("E1")
     episodes = read_episodes([folder])
-    windows = cut(episodes, Cut(stride=4))
+    windows = cut(episodes, WindowSpec(stride=4))
     job = ImprovementJob(
         recipe={}, task="pin_insertion", parent=None, episodes=[folder], work=tmp_path / "work",
         output=tmp_path / "out", round=1, seed=0,
     )  # fmt: skip
     with pytest.raises(LearningProblem, match="its station sim-1 is no simulation of this campaign"):
-        Album(job, windows, episodes).collect(["top"], lambda _: None)
+        ImageWindows(job, windows, episodes).collect(["top"], lambda _: None)
     seed = read_campaign("pin_insertion").seed * 1000 + 1
     job = replace(job, station_seeds={"sim-1": seed})
     if why := cameras.why():
         with pytest.raises(UsageError, match="No pictures"):
-            Album(job, windows, episodes).collect(["top"], lambda _: None)
+            ImageWindows(job, windows, episodes).collect(["top"], lambda _: None)
         pytest.skip(why)
     heard: list[Progress] = []
-    album = Album(job, windows, episodes)
-    album.collect(["top"], heard.append)
+    window_images = ImageWindows(job, windows, episodes)
+    window_images.collect(["top"], heard.append)
     assert [(said.stage, said.done, said.total) for said in heard] == [("pictures", 1, 1)]
     rows = np.arange(len(windows))[::-1]
     live = seen_live(home)
     expected = np.stack([live[int(tick)]["top"] for tick in windows.tick[rows]])
-    np.testing.assert_array_equal(album.images("top", rows), expected)
+    np.testing.assert_array_equal(window_images.at("top", rows), expected)
     made = job.work / "album" / "E1" / NAME
     assert len(Pictures(made).names) == len(windows)
     stamp = made.stat().st_mtime_ns
-    again = Album(job, windows, episodes)
+    again = ImageWindows(job, windows, episodes)
     again.collect(["top"], heard.append)
     assert made.stat().st_mtime_ns == stamp
-    np.testing.assert_array_equal(again.images("top", rows), expected)
-    album.close()
+    np.testing.assert_array_equal(again.at("top", rows), expected)
+    window_images.close()
     assert not (job.work / "album").exists()
     with pytest.raises(FileProblem, match="looks through 'wrist'"):
-        Album(job, windows, episodes).collect(["wrist"], heard.append)
+        ImageWindows(job, windows, episodes).collect(["wrist"], heard.append)

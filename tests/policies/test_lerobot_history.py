@@ -13,7 +13,7 @@ import pytest
 
 from enpire.interfaces import ImprovementJob
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, Observation
-from policies.habc.segments import Cut, cut
+from policies.habc.segments import WindowSpec, cut
 from policies.lerobot_history import look_back
 from tests.policies.recorded import driven, episode, write
 
@@ -24,7 +24,7 @@ ONE: Any = SimpleNamespace(action_delta_indices=list(range(8)))
 def test_a_window_is_seen_as_at_the_decisions_before_it() -> None:
     held = [SOURCE_POLICY] * 8 + [SOURCE_HUMAN] * 8
     episodes = [episode(held, success=True, seed=0), episode(held[:6], success=True, seed=1)]
-    windows = cut(episodes, Cut(horizon=7, execute=4, stride=2))
+    windows = cut(episodes, WindowSpec(horizon=7, execute=4, stride=2))
     history = look_back(windows, episodes, TWO, execute=4)
     assert len(history) == len(windows)
     for row, (index, tick) in enumerate(zip(windows.episode, windows.tick, strict=True)):
@@ -39,7 +39,7 @@ def test_a_window_is_seen_as_at_the_decisions_before_it() -> None:
 
 def test_a_policy_without_a_history_sees_the_windows_themselves() -> None:
     episodes = [driven(seed, expert=True) for seed in range(3)]
-    windows = cut(episodes, Cut())
+    windows = cut(episodes, WindowSpec())
     history = look_back(windows, episodes, ONE, execute=4)
     for found, own in (
         (history.looks.state, windows.state),

@@ -159,9 +159,9 @@ def job_in(root: Path, family: str, **settings: object) -> ImprovementJob:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_habc_improves_a_lerobot_policy_deterministically(family: Family, tmp_path: Path) -> None:
     base = job_in(tmp_path, family)
-    figures = dict(LerobotHabc().improve(base, lambda _: None))
-    assert np.isfinite(figures["loss"])
-    assert figures["n_success"] > 0
+    metrics = dict(LerobotHabc().improve(base, lambda _: None))
+    assert np.isfinite(metrics["loss"])
+    assert metrics["n_success"] > 0
     child = replace(base, parent=base.output, work=tmp_path / "w1", output=tmp_path / "o1")
     LerobotHabc().improve(child, lambda _: None)
     twin = replace(child, work=tmp_path / "w2", output=tmp_path / "o2")
@@ -177,9 +177,9 @@ def test_habc_improves_a_lerobot_policy_deterministically(family: Family, tmp_pa
 
 def test_training_of_a_lerobot_policy_may_end_early(tmp_path: Path) -> None:
     wild = {"early_stop": 2, "learning_rate": 0.05, "least_steps": 3000, "most_steps": 3000, "batch": 8}
-    figures = LerobotHabc().improve(job_in(tmp_path, "act", **wild), lambda _: None)
-    assert figures["steps"] < 3000
-    assert figures["held_out_lowest"] <= figures["held_out_loss"]
+    metrics = LerobotHabc().improve(job_in(tmp_path, "act", **wild), lambda _: None)
+    assert metrics["steps"] < 3000
+    assert metrics["held_out_lowest"] <= metrics["held_out_loss"]
 
 
 def test_a_run_that_diverged_makes_no_version_when_it_is_begun_again(tmp_path: Path) -> None:
@@ -216,9 +216,9 @@ def test_sac_with_demonstrations_goes_on_from_round_to_round(tmp_path: Path) -> 
     small = {"batch": 32, "hidden": 16, "critic_updates": 1, "least_steps": 260, "most_steps": 260}
     job = job_in(tmp_path, "act")
     job = replace(job, recipe={"name": "test", "learner": "lerobot_sac", "settings": small}, parent=None)
-    figures = LerobotSac().improve(job, lambda _: None)
-    assert 0 < figures["people"] < 1
-    assert np.isfinite(figures["loss_critic"])
+    metrics = LerobotSac().improve(job, lambda _: None)
+    assert 0 < metrics["people"] < 1
+    assert np.isfinite(metrics["loss_critic"])
     policy = lerobot_policy.load(job.output)
     assert (policy.horizon, policy.execute) == (3, 3)
     policy.begin(0, seed=3)
@@ -246,8 +246,8 @@ def test_sac_learns_by_what_is_new_since_its_parent(tmp_path: Path) -> None:
     small = {"batch": 32, "hidden": 16, "updates": 0.05, "least_steps": 2}
     job = replace(job, recipe={"name": "test", "learner": "lerobot_sac", "settings": small}, parent=None)
     lived = [item for item in read_episodes(job.episodes) if not item.demonstration]
-    figures = LerobotSac().improve(job, lambda _: None)
-    assert figures["steps"] == math.ceil(0.05 * len(replay_of(lived, 3)))
+    metrics = LerobotSac().improve(job, lambda _: None)
+    assert metrics["steps"] == math.ceil(0.05 * len(replay_of(lived, 3)))
     again = replace(job, parent=job.output, work=tmp_path / "w2", output=tmp_path / "o2")
     assert LerobotSac().improve(again, lambda _: None)["steps"] == 2
 

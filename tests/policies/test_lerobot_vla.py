@@ -178,15 +178,15 @@ def job_of(folder: Path, root: Path, filmed: bool = True, **settings: object) ->
     )  # fmt: skip
 
 
-def weights_of(folder: Path) -> str:
+def weight_function(folder: Path) -> str:
     return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
 
 
 def test_habc_improves_it_and_a_cut_run_goes_on_to_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     job = job_of(folder, tmp_path)
-    figures = LerobotHabc().improve(job, lambda _: None)
-    assert np.isfinite(figures["loss"])
-    assert weights_of(job.output) != weights_of(folder)
+    metrics = LerobotHabc().improve(job, lambda _: None)
+    assert np.isfinite(metrics["loss"])
+    assert weight_function(job.output) != weight_function(folder)
     policy = LerobotPolicy(lerobot_files.open_parts(job.output))
     policy.begin(0, seed=1)
     assert policy.act(seen(1), np.array([0])).shape == (1, policy.horizon, 2)
@@ -200,17 +200,17 @@ def _cut_at(stage: str, job: ImprovementJob, at: int) -> None:
     """Run a job with checkpoints and reports every `at` steps, and end it at the first of its stage."""
     from policies import lerobot_learner
 
-    class Cut(BaseException):
+    class WindowSpec(BaseException):
         pass
 
     def report(progress: Progress) -> None:
         if progress.stage == stage:
-            raise Cut
+            raise WindowSpec
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lerobot_learner, "CHECKPOINT_STEPS", at)
         patch.setattr(lerobot_learner, "REPORT_STEPS", at)
-        with pytest.raises(Cut):
+        with pytest.raises(WindowSpec):
             LerobotHabc().improve(job, report)
 
 

@@ -76,9 +76,9 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_search_that_was_cut_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     job = job_in(tmp_path)
-    figures, done = run(job)
+    metrics, done = run(job)
     assert done == [1, 2]
-    assert figures["rollouts"] == 16
+    assert metrics["rollouts"] == 16
     cut = replace(job, work=tmp_path / "w2", output=tmp_path / "o2")
     cut.work.mkdir()
     # As a kill leaves it: one generation is on the disk, the version is not.

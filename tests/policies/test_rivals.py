@@ -19,13 +19,13 @@ from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, Observation
 from policies import best_of_n, flow_policy, gaussian_policy, residual
 from policies.clone import Clone
 from policies.gaussian_policy import GaussianVersion
-from policies.habc.segments import Cut, cut
+from policies.habc.segments import WindowSpec, cut
 from policies.normalise import Scale
 from policies.recap import RecapSettings, indicator, rewards, value_gains
 from policies.replay import replay_of
 from policies.residual_learner import ResidualTd3
 from policies.sequence import SequenceSettings
-from policies.training_data import Recorded
+from policies.training_data import RecordedEpisode
 from tests.policies.recorded import driven, episode, write
 
 SIZES: dict[str, object] = {
@@ -33,7 +33,7 @@ SIZES: dict[str, object] = {
 }  # fmt: skip
 
 
-def helped(seed: int) -> Recorded:
+def helped(seed: int) -> RecordedEpisode:
     """An episode of the policy whose second half a person drove."""
     made = driven(seed, expert=False, round_=1)
     source = made.arrays.source.copy()
@@ -73,8 +73,8 @@ def weights(folder: Path) -> bytes:
 
 
 def test_corrections_are_cloned_without_the_policys_own_frames(first: ImprovementJob, tmp_path: Path) -> None:
-    figures = run(job_of(first, tmp_path / "a", "clone", data="corrections", **SIZES))
-    assert figures["n_demonstrations"] == 10
+    metrics = run(job_of(first, tmp_path / "a", "clone", data="corrections", **SIZES))
+    assert metrics["n_demonstrations"] == 10
     only = replace(first, episodes=[*first.episodes[:10], *first.episodes[-6:]])
     run(job_of(only, tmp_path / "b", "clone", data="corrections", **SIZES))
     assert weights(tmp_path / "a/out") != weights(first.output)
@@ -85,15 +85,15 @@ def test_corrections_are_cloned_without_the_policys_own_frames(first: Improvemen
 
 
 def test_recap_drops_the_bad_side_and_keeps_people(first: ImprovementJob, tmp_path: Path) -> None:
-    figures = run(job_of(first, tmp_path, "recap", positive_share=0.3, value_steps=80, **SIZES))
-    assert figures["kept_share"] == pytest.approx(0.3, abs=0.05)
+    metrics = run(job_of(first, tmp_path, "recap", positive_share=0.3, value_steps=80, **SIZES))
+    assert metrics["kept_share"] == pytest.approx(0.3, abs=0.05)
     assert flow_policy.load(tmp_path / "out").horizon == 8
 
 
 def test_recaps_rewards_count_decisions_and_fine_failures() -> None:
     settings = RecapSettings(discount=0.9, failure_cost=100, multi_step=2)
     made = episode([SOURCE_POLICY] * 18, True)
-    how = Cut(horizon=8, execute=4, stride=4, multi_step=2)
+    how = WindowSpec(horizon=8, execute=4, stride=4, multi_step=2)
     good, bad = (cut([replace(made, success=outcome)], how) for outcome in (True, False))
     reward, factor = rewards(good, settings)
     assert reward[0] == pytest.approx(-1 - 0.9)
@@ -107,7 +107,7 @@ def test_recaps_value_tells_failures_from_successes() -> None:
     settings = RecapSettings(value_steps=300, value_batch=128)
     # Whether an episode succeeds hangs on nothing that can be seen: only its last decisions bring the news.
     episodes = [replace(driven(seed, expert=False, round_=1), success=seed % 2 == 0) for seed in range(100, 140)]
-    windows = cut(episodes, Cut(horizon=8, execute=4, stride=4, multi_step=4))
+    windows = cut(episodes, WindowSpec(horizon=8, execute=4, stride=4, multi_step=4))
     gain = value_gains(windows, settings, Scale.of(windows.state), 0)
     assert gain[windows.success & windows.ends].mean() > 20 + gain[~windows.success & windows.ends].mean()
     assert gain[windows.success].mean() > gain[~windows.success].mean()
@@ -117,9 +117,9 @@ def test_recaps_value_tells_failures_from_successes() -> None:
 
 def test_best_of_n_keeps_the_actor_and_picks_among_its_chunks(first: ImprovementJob, tmp_path: Path) -> None:
     job = job_of(first, tmp_path, "best_of_n", critic_steps=60, critic_batch=64, score_steps=80, candidates=4, stride=2)
-    figures = run(job)
+    metrics = run(job)
     assert manifest(job.output)["kind"] == "best_of_n"
-    assert 0 <= figures["score_auc"] <= 1 or np.isnan(figures["score_auc"])
+    assert 0 <= metrics["score_auc"] <= 1 or np.isnan(metrics["score_auc"])
     assert first.parent is not None
     actor, kept = flow_policy.read(first.parent), flow_policy.read(job.output)
     assert all(np.array_equal(actor.weights[name], kept.weights[name]) for name in actor.weights)
@@ -177,8 +177,8 @@ RL: dict[str, object] = {"batch": 64, "hidden": 32, "least_steps": 300, "most_st
 
 def test_residual_rl_keeps_the_base_and_stays_within_its_reach(first: ImprovementJob, tmp_path: Path) -> None:
     job = job_of(first, tmp_path, "residual_td3", reach=0.2, **RL)
-    figures = run(job)
-    assert figures["rewarded"] > 10
+    metrics = run(job)
+    assert metrics["rewarded"] > 10
     assert manifest(job.output)["kind"] == "residual"
     assert first.parent is not None
     base, kept = flow_policy.read(first.parent), flow_policy.read(job.output)

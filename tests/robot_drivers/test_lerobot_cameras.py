@@ -141,8 +141,8 @@ def test_a_policy_that_looks_is_improved_from_what_a_real_robot_saw(tmp_path: Pa
         recipe={"name": "test", "learner": "lerobot", "settings": small}, task=file.task, parent=parent,
         episodes=folders, work=tmp_path / "work", output=tmp_path / "better", round=1, seed=2,
     )  # fmt: skip
-    figures = LerobotHabc().improve(job, lambda _: None)
-    assert np.isfinite(figures["loss"])
+    metrics = LerobotHabc().improve(job, lambda _: None)
+    assert np.isfinite(metrics["loss"])
     assert load(job.output).needs_images
     again = roll_out(replace(file, home=tmp_path / "second"), job.output, 1)
     assert again[0].episode.pictures_sha256

@@ -36,8 +36,8 @@ from enpire.types import (
     Start,
 )
 from enpire.wire.messages import Parcel
-from policies.habc.segments import Cut, Part, cut, in_efficiency, labels
-from policies.training_data import Recorded
+from policies.habc.segments import Part, WindowSpec, cut, in_efficiency, labels
+from policies.training_data import RecordedEpisode
 from robot_drivers.mujoco_robot import open_rig
 from sim.operator import OperatorBehaviour, SimulatedOperator
 from tests.sim.task_check.reach import Reach
@@ -164,11 +164,11 @@ def test_a_person_hands_back_when_the_policy_will_make_it() -> None:
 def test_the_learner_routes_the_segments_as_the_method_says() -> None:
     """habc.md: before, without a label; the person's frames, without a label; the policy's rest, with the outcome."""
     ended = run(ORDERS, watched(4, HANDS_BACK))
-    how = Cut(horizon=4, execute=4, stride=1)
+    how = WindowSpec(horizon=4, execute=4, stride=1)
     seen: set[Part] = set()
     for parcel in ended.values():
         found, success = recording(parcel), parcel.episode.outcome == "success"
-        recorded = Recorded(
+        recorded = RecordedEpisode(
             order_id=parcel.episode.order.order_id, round=1, success=success, supervised=True, arrays=found
         )
         windows = cut([recorded], how)

@@ -31,7 +31,7 @@ from enpire.types import (
     Purpose,
     Start,
 )
-from policies.habc.segments import Cut, Part, cut
+from policies.habc.segments import Part, WindowSpec, cut
 from policies.training_data import read_episodes
 from sim.tasks.pin_insertion import PinInsertion
 from tests.fakes.sample_campaign import CAMPAIGN, begin
@@ -116,7 +116,7 @@ def test_imported_episodes_are_like_recorded_ones(dataset: Path, tmp_path: Path)
         for name in ("state", "action", "source", "chunk"):
             assert np.array_equal(getattr(before.arrays, name), getattr(after.arrays, name))
     assert json.loads((folders[1] / "figures.json").read_text()) == THOUGHT
-    windows = cut(read_episodes(folders), Cut(horizon=8, execute=4, stride=4))
+    windows = cut(read_episodes(folders), WindowSpec(horizon=8, execute=4, stride=4))
     assert set(windows.part) == set(Part)
     SqliteLedger(home.ledger, read_only=True).verify()
 

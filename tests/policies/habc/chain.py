@@ -62,6 +62,6 @@ class Chain:
             round=np.ones(len(here), np.int64),
             tick=np.zeros(len(here), np.int64),
             length=length,
-            stands_for=np.ones(len(here), np.float32),
+            rollout_weight=np.ones(len(here), np.float32),
         )
         return windows, action

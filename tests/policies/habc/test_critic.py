@@ -20,7 +20,7 @@ from policies.habc.critic import (
     efficiency_targets,
     viability_slopes,
 )
-from policies.habc.segments import Cut, Part, cut, interception, labels
+from policies.habc.segments import Part, WindowSpec, cut, interception, labels
 from policies.habc.settings import HabcSettings
 from policies.habc.train import CriticTraining, critics_for, evidence_of, label_weights
 from policies.normalise import Scale
@@ -150,7 +150,7 @@ def test_interception_biases_the_logit_by_its_logarithm_and_the_weights_undo_it(
     alone, helped = [SOURCE_POLICY] * 16, [SOURCE_POLICY] * 8 + [SOURCE_HUMAN] * 8
     episodes = [episode(alone, True, seed=i) for i in range(36)] + [episode(alone, False, seed=i) for i in range(32)]
     episodes += [episode(helped, True, seed=i) for i in range(32)]
-    windows, kappa = cut(episodes, Cut()), interception(episodes)
+    windows, kappa = cut(episodes, WindowSpec()), interception(episodes)
     label = labels(windows)
 
     def logit(settings: HabcSettings) -> float:

@@ -22,10 +22,10 @@ from enpire.interfaces import ImprovementJob, PredictsSuccess
 from enpire.store.arrays import unpack
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, EarlyStop, Observation
 from policies import flow_policy, viability_policy
-from policies.clone import Clone, pupil_of
+from policies.clone import Clone, initial_training_state
 from policies.habc.diagnostics import held_out_brier, ranking, reliability
 from policies.habc.learner import Habc, WeightTable, critic_training, gather
-from policies.habc.segments import Cut, cut
+from policies.habc.segments import WindowSpec, cut
 from policies.habc.settings import HabcSettings
 from policies.habc.train import head_start, label_weights
 from policies.habc.weights import Advantages, WeightRule
@@ -91,14 +91,14 @@ def weights(folder: Path) -> bytes:
 
 def test_a_round_gives_a_version_and_its_diagnostics(fresh_job: Callable[..., ImprovementJob]) -> None:
     job = fresh_job()
-    figures = run(job)
+    metrics = run(job)
     assert (job.output / "policy.json").exists()
-    assert figures["n_success"] > 5
-    assert figures["kappa"] == 0
-    assert 0 <= figures["p_v_mean"] <= 1
-    assert 0 < figures["effective_share"] <= 1
-    assert figures["z_largest"] <= 6.1
-    assert {"auc_a_e", "brier", "gate_saturated", "gate_mean", "efficiency_sound", "loss"} <= set(figures)
+    assert metrics["n_success"] > 5
+    assert metrics["kappa"] == 0
+    assert 0 <= metrics["p_v_mean"] <= 1
+    assert 0 < metrics["effective_share"] <= 1
+    assert metrics["z_largest"] <= 6.1
+    assert {"auc_a_e", "brier", "gate_saturated", "gate_mean", "efficiency_sound", "loss"} <= set(metrics)
 
 
 def test_the_same_job_gives_the_same_bytes(fresh_job: Callable[..., ImprovementJob]) -> None:
@@ -159,9 +159,9 @@ def test_a_round_without_a_success_learns_from_demonstrations(fresh_job: Callabl
         write(job.output.with_name("failed"), replace(driven(seed, expert=False, round_=1), success=False))
         for seed in range(60, 65)
     ]
-    figures = run(replace(job, episodes=[*job.episodes[:10], *failed]))
-    assert figures["n_success"] == 0
-    assert np.isfinite(figures["loss"])
+    metrics = run(replace(job, episodes=[*job.episodes[:10], *failed]))
+    assert metrics["n_success"] == 0
+    assert np.isfinite(metrics["loss"])
     with pytest.raises(LearningProblem, match="No window may be imitated"):
         run(replace(job, episodes=failed, output=job.output.with_name("none"), work=job.work.with_name("none.w")))
 
@@ -177,8 +177,8 @@ def test_divergence_stops_the_round_when_the_recipe_says_so(fresh_job: Callable[
     with pytest.raises(LearningProblem, match="efficiency head diverged"):
         run(job)
     assert not job.output.exists()
-    figures = run(fresh_job("go", on_divergence="viability", **literal))
-    assert figures["efficiency_sound"] == 0
+    metrics = run(fresh_job("go", on_divergence="viability", **literal))
+    assert metrics["efficiency_sound"] == 0
 
 
 @pytest.mark.parametrize("name", ["habc_plus", "habc_paper"])
@@ -188,8 +188,8 @@ def test_the_presets_run(name: str, first: ImprovementJob, fresh_job: Callable[.
     assert parsed.stride == HabcSettings().stride
     small: dict[str, object] = {key: value for key, value in QUICK.items() if key not in {"stride", "critic_steps"}}
     small |= {"critic_steps": min(100, parsed.critic_steps)}
-    figures = run(fresh_job(name, **(settings | small)))
-    assert np.isfinite(figures["loss"])
+    metrics = run(fresh_job(name, **(settings | small)))
+    assert np.isfinite(metrics["loss"])
     assert first.parent is not None
 
 
@@ -209,8 +209,8 @@ def test_gates_count_when_the_share_of_warm_steps_is_done(fresh_job: Callable[..
     job = fresh_job(warmup_share=0.083, least_steps=600, most_steps=600)
     settings = parse(HabcSettings, job.recipe["settings"], "test")
     material = gather(read_episodes(job.episodes), settings)
-    pupil = pupil_of(job, settings, material.episodes)
-    training, _ = critic_training(job, settings, material, pupil.scales[0])
+    actor = initial_training_state(job, settings, material.episodes)
+    training, _ = critic_training(job, settings, material, actor.scales[0])
     training.gates[:] = 0.5
     table = WeightTable(material.windows, training, WeightRule(), job.round)
     rows = np.flatnonzero(material.windows.policy & material.windows.success)
@@ -227,7 +227,7 @@ def test_the_ranking_counts_ties_half() -> None:
 
 def test_reliability_is_the_gap_on_the_newest_held_out_episodes() -> None:
     episodes = [replace(driven(i, expert=False, round_=1 + i // 4), success=i % 4 == 0) for i in range(8)]
-    windows = cut(episodes, Cut())
+    windows = cut(episodes, WindowSpec())
     held = windows.episode != 5
 
     def said(p: np.ndarray) -> Advantages:
@@ -279,12 +279,12 @@ def test_every_decision_of_an_untouched_episode_gets_its_figures(first: Improvem
     Habc().improve(replace(first, work=tmp_path / "w", output=tmp_path / "o"), lambda _: None)
     shown = [folder / "figures.json" for folder in first.episodes]
     assert [path.is_file() for path in shown] == [False] * 10 + [True] * 30
-    figures = json.loads(shown[-1].read_text())
+    metrics = json.loads(shown[-1].read_text())
     ticks = len(unpack((first.episodes[-1] / "arrays.npz").read_bytes()).action)
-    assert {name: len(values) for name, values in figures.items()} == dict.fromkeys(("p_v", "V_e", "g"), -(-ticks // 4))
-    assert all(0 < g < 2 for g in figures["g"])
-    assert all(0 <= p <= 1 for p in figures["p_v"])
-    assert all(v <= 0 for v in figures["V_e"])
+    assert {name: len(values) for name, values in metrics.items()} == dict.fromkeys(("p_v", "V_e", "g"), -(-ticks // 4))
+    assert all(0 < g < 2 for g in metrics["g"])
+    assert all(0 <= p <= 1 for p in metrics["p_v"])
+    assert all(v <= 0 for v in metrics["V_e"])
 
 
 def test_decisions_of_people_and_before_them_get_their_figures_too(first: ImprovementJob, tmp_path: Path) -> None:
@@ -297,9 +297,9 @@ def test_decisions_of_people_and_before_them_get_their_figures_too(first: Improv
     # Windows begin at every third frame: what the decisions get does not hang on that.
     job = replace(first, episodes=[*first.episodes, helped], recipe=recipe("habc", QUICK | {"stride": 3}))
     Habc().improve(replace(job, work=tmp_path / "w", output=tmp_path / "o"), lambda _: None)
-    figures = json.loads((helped / "figures.json").read_text())
-    assert {len(values) for values in figures.values()} == {2 + int((chunk < 0).sum())}
-    assert all(0 < g < 2 for g in figures["g"])
+    metrics = json.loads((helped / "figures.json").read_text())
+    assert {len(values) for values in metrics.values()} == {2 + int((chunk < 0).sum())}
+    assert all(0 < g < 2 for g in metrics["g"])
 
 
 def test_the_version_says_how_likely_success_is_and_acts_as_its_actor_alone(
@@ -318,10 +318,10 @@ def test_the_version_says_how_likely_success_is_and_acts_as_its_actor_alone(
     np.testing.assert_array_equal(foreseeing.act(seen, lanes), alone.act(seen, lanes))
     settings = parse(HabcSettings, job.recipe["settings"], "test")
     material = gather(read_episodes(job.episodes), settings)
-    pupil = pupil_of(job, settings, material.episodes)
-    training, course = critic_training(job, settings, material, pupil.scales[0])
-    head_start(training, course)
-    rows = torch.from_numpy(pupil.scales[0].forward(state))
+    actor = initial_training_state(job, settings, material.episodes)
+    training, schedule = critic_training(job, settings, material, actor.scales[0])
+    head_start(training, schedule)
+    rows = torch.from_numpy(actor.scales[0].forward(state))
     with torch.no_grad():
         logits = training.critics.viability(training.critics.features(rows)).clamp(-6, 6)
     np.testing.assert_allclose(foreseeing.viability(seen, lanes), torch.sigmoid(logits).numpy(), atol=1e-5)
@@ -346,8 +346,8 @@ def test_a_flagged_rollout_of_the_control_arm_stands_for_those_that_were_stopped
     plain, flagged = driven(1, expert=False, round_=1), driven(2, expert=False, round_=1)
     folders = [write(tmp_path, plain), write(tmp_path, flagged, early_stop=rule, hopeless_at=8)]
     episodes = read_episodes(folders)
-    assert [item.stands_for for item in episodes] == [1.0, 4.0]
-    windows = cut(episodes, Cut())
+    assert [item.rollout_weight for item in episodes] == [1.0, 4.0]
+    windows = cut(episodes, WindowSpec())
     weight = label_weights(windows, HabcSettings(balance_length=True), 0.0)
     heft = [weight[windows.episode == index].sum() for index in (0, 1)]
     assert heft == pytest.approx([1.0, 4.0])

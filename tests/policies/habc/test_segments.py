@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 
 from enpire.errors import LearningProblem
 from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY, SOURCE_RESET
-from policies.habc.segments import Cut, Part, Windows, cut, fresh, in_efficiency, interception, labels
+from policies.habc.segments import Part, Windows, WindowSpec, cut, fresh, in_efficiency, interception, labels
 from tests.policies.recorded import episode
 
 CONTROL = st.lists(
     st.tuples(st.sampled_from([SOURCE_POLICY, SOURCE_HUMAN]), st.integers(1, 15)), min_size=1, max_size=6
 )
-HOW = Cut(horizon=8, execute=4, stride=1, multi_step=2)
+HOW = WindowSpec(horizon=8, execute=4, stride=1, multi_step=2)
 
 
 def spelled(spans: list[tuple[int, int]]) -> list[int]:
     return [source for source, count in spans for _ in range(count)]
 
 
-def begins(windows: Windows, sources: list[int], how: Cut) -> np.ndarray:
+def begins(windows: Windows, sources: list[int], how: WindowSpec) -> np.ndarray:
     """The frame at which each window begins, found by its state (states are random, so unique)."""
     states = episode(sources, True).arrays.state
     return np.array([int(np.flatnonzero((states == row).all(axis=1))[0]) for row in windows.state])
@@ -65,7 +65,7 @@ def test_flipping_the_outcome_changes_labels_only_where_the_policy_was_alone(spa
 
 
 def test_nine_human_steps_are_dropped_and_ten_kept() -> None:
-    how = Cut(horizon=50, execute=25, stride=1000)
+    how = WindowSpec(horizon=50, execute=25, stride=1000)
     for human, kept in ((9, False), (10, True)):
         sources = [SOURCE_POLICY] * (50 - human) + [SOURCE_HUMAN] * human
         if not kept:
@@ -87,12 +87,12 @@ def test_demonstrations_and_interventions_are_never_labelled() -> None:
 
 
 def test_frames_of_a_reset_are_dropped() -> None:
-    windows = cut([episode([SOURCE_RESET] * 10 + [SOURCE_POLICY] * 10, True)], Cut(stride=1))
+    windows = cut([episode([SOURCE_RESET] * 10 + [SOURCE_POLICY] * 10, True)], WindowSpec(stride=1))
     assert (begins(windows, [SOURCE_RESET] * 10 + [SOURCE_POLICY] * 10, HOW) >= 10).all()
 
 
 def test_costs_count_the_decisions_that_are_left() -> None:
-    windows = cut([episode([SOURCE_POLICY] * 18, True)], Cut(horizon=8, execute=4, stride=4, multi_step=2))
+    windows = cut([episode([SOURCE_POLICY] * 18, True)], WindowSpec(horizon=8, execute=4, stride=4, multi_step=2))
     # 18 frames are 5 decisions: from the first, four more follow it.
     assert windows.cost.tolist() == [2, 2, 2, 1, 0]
     assert windows.ends.tolist() == [False, False, False, True, True]
@@ -112,7 +112,7 @@ def test_old_policy_windows_are_dropped_and_peoples_never() -> None:
             episode(mixed, True, round_=1, seed=3),
             episode([SOURCE_POLICY] * 8, True, round_=3, seed=4),
         ],
-        Cut(stride=8),
+        WindowSpec(stride=8),
     )
     kept = fresh(windows, rounds=2)
     assert kept.part[kept.round == 1].tolist() == [Part.INTERVENTION]

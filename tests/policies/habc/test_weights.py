@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY
-from policies.habc.segments import Cut, Part, Windows, cut
+from policies.habc.segments import Part, Windows, WindowSpec, cut
 from policies.habc.weights import Advantages, WeightRule, actor_weights, effective_share, gate, normalised
 from tests.policies.recorded import episode
 
-HOW = Cut(horizon=8, execute=4, stride=4)
+HOW = WindowSpec(horizon=8, execute=4, stride=4)
 
 
 def said(p: float, gain: float, speed: float) -> Advantages:
