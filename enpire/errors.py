@@ -6,15 +6,17 @@
     │   └── UnknownName         no plug-in, task, station, campaign or version has that name
     ├── MissingExtra            a part needs a package that is not installed
     ├── LedgerProblem           the ledger cannot be opened, is locked, or does not verify
+    │   ├── OldSchema           an older version wrote it; the next writer migrates it
+    │   └── CutWrite            a process died while it wrote; the next writer undoes that write
     ├── StorageFull             the disk refused a write that must not be lost
     │   └── NothingOpens        too many files and connections are open to open one more
-    ├── OutcomeUnknown          the disk failed in the middle of a write: look it up, never repeat it
+    ├── OutcomeUnknown          the disk failed during a write: read what was written, do not write it again
     ├── TransportProblem        an address is in use, a peer is refused, a message is malformed
-    │   └── PeerSilent          nobody answers there
+    │   └── PeerSilent          no process answers at that address
     ├── PolicyProblem           a policy cannot be loaded, or returned what no robot may execute
     ├── RobotProblem            a robot cannot be reached, or refuses to move
     │   └── EnvelopeViolation   a command or a state left the safety envelope
-    └── LearningProblem         a training run cannot go on (divergence, no data)
+    └── LearningProblem         a training run cannot continue (divergence, no data)
 
 The command line prints the sentence and exits with 1; a traceback needs `--debug`.
 """
@@ -50,6 +52,10 @@ class OldSchema(LedgerProblem):
     """A ledger that an older version wrote; its next writer migrates it."""
 
 
+class CutWrite(LedgerProblem):
+    """A process died while it wrote the ledger; the next writer undoes that write."""
+
+
 class StorageFull(EnpireError):
     """The disk refused a write that must not be lost."""
 
@@ -59,7 +65,7 @@ class NothingOpens(StorageFull):
 
 
 class OutcomeUnknown(EnpireError):
-    """The disk failed in the middle of a write, so nobody knows whether it holds: look it up, never repeat it."""
+    """The disk failed during a write, which may be stored or not: read what was written, do not write it again."""
 
 
 class TransportProblem(EnpireError):
@@ -67,7 +73,7 @@ class TransportProblem(EnpireError):
 
 
 class PeerSilent(TransportProblem):
-    """Nobody answers there."""
+    """No process answers at that address."""
 
 
 class PolicyProblem(EnpireError):
@@ -83,4 +89,4 @@ class EnvelopeViolation(RobotProblem):
 
 
 class LearningProblem(EnpireError):
-    """A training run cannot go on: it diverged, or there is nothing to learn from."""
+    """A training run cannot continue: it diverged, or there is no data."""

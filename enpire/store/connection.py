@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from enpire.errors import EnpireError, LedgerProblem, OutcomeUnknown, StorageFull
+from enpire.errors import CutWrite, EnpireError, LedgerProblem, OutcomeUnknown, StorageFull
 from enpire.store import durable
 
 BUSY_TIMEOUT_S = 30.0
@@ -79,7 +79,7 @@ def sentences(path: Path) -> Generator[None]:
 def _sentence(error: sqlite3.Error, path: Path) -> EnpireError:
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     if code in (sqlite3.SQLITE_READONLY_ROLLBACK, sqlite3.SQLITE_READONLY_RECOVERY):
-        return LedgerProblem(
+        return CutWrite(
             f"The ledger {path} was left in the middle of a write, which a reader cannot undo: start the orchestrator, "
             "or open the ledger once for writing."
         )

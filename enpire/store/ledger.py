@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from enpire.errors import LedgerProblem, OldSchema, OutcomeUnknown
+from enpire.errors import CutWrite, LedgerProblem, OldSchema, OutcomeUnknown
 from enpire.store import connection, durable
 from enpire.store.connection import run
 from enpire.store.migrations import STEPS, migrate, require_known
@@ -187,10 +187,13 @@ class SqliteLedger:
 
 
 def open_to_read(path: Path) -> SqliteLedger:
-    """A ledger for reading, beside whoever writes it; an old one is first brought up to this software, and copied."""
+    """A ledger for reading, also while another process writes it.
+
+    An old one is first copied and brought up to this software; a write that a killed process left is first undone.
+    """
     try:
         return SqliteLedger(path, read_only=True)
-    except OldSchema:
+    except (CutWrite, OldSchema):
         SqliteLedger(path).close()
         return SqliteLedger(path, read_only=True)
 

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enpire.errors import LedgerProblem, StorageFull
+from enpire.errors import CutWrite, LedgerProblem, StorageFull
 from enpire.interfaces import Ledger
 from enpire.store import connection, records
-from enpire.store.ledger import SqliteLedger
+from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.reading import Reading
 from tests.enpire.store.store_samples import an_episode, an_order, ended, issued
 
@@ -313,7 +313,24 @@ def test_after_a_failing_disk_nothing_more_is_written(tmp_path: Path) -> None:
 
 
 def test_a_write_cut_in_the_middle_is_undone_by_the_next_writer(tmp_path: Path) -> None:
-    path, cut = tmp_path / "ledger.db", tmp_path / "cut" / "ledger.db"
+    cut = cut_write(tmp_path)
+    with pytest.raises(CutWrite, match="left in the middle of a write, which a reader cannot undo"):
+        SqliteLedger(cut, read_only=True)
+    with closing(SqliteLedger(cut)) as ledger:
+        assert ledger.verify() == 300
+    assert b"forged" not in cut.read_bytes()
+
+
+def test_a_ledger_whose_writer_was_killed_in_a_write_is_read_after_that_write_is_undone(tmp_path: Path) -> None:
+    cut = cut_write(tmp_path)
+    with closing(open_to_read(cut)) as ledger:
+        assert ledger.verify() == 300
+    assert b"forged" not in cut.read_bytes()
+
+
+def cut_write(folder: Path) -> Path:
+    """A ledger of 300 events as a power cut leaves it in the middle of a write."""
+    path, cut = folder / "ledger.db", folder / "cut" / "ledger.db"
     cut.parent.mkdir()
     with closing(SqliteLedger(path)) as ledger:
         ledger.append(("note", {"text": "x" * 200}) for _ in range(300))
@@ -324,13 +341,9 @@ def test_a_write_cut_in_the_middle_is_undone_by_the_next_writer(tmp_path: Path) 
         with connection.atomic(ledger.database):
             connection.run(ledger.database, "UPDATE events SET kind = 'forged'")
             for name in ("ledger.db", "ledger.db-journal"):
-                (cut.parent / name).write_bytes((tmp_path / name).read_bytes())
+                (cut.parent / name).write_bytes((folder / name).read_bytes())
     assert b"forged" in cut.read_bytes()
-    with pytest.raises(LedgerProblem, match="left in the middle of a write, which a reader cannot undo"):
-        SqliteLedger(cut, read_only=True)
-    with closing(SqliteLedger(cut)) as ledger:
-        assert ledger.verify() == 300
-    assert b"forged" not in cut.read_bytes()
+    return cut
 
 
 _APPENDER = """
