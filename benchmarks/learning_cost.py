@@ -43,9 +43,9 @@ from enpire.types import SOURCE_EXPERT, SOURCE_POLICY
 from policies.clone import initial_training_state, prepare, training_schedule
 from policies.flow_training import AuxiliaryTraining, FlowBatches, train_actor
 from policies.habc.critic_outputs import write_critic_outputs
-from policies.habc.learner import WeightTable, critic_training, gather, judged
+from policies.habc.learner import WindowWeights, collect_round_data, critic_training, evaluate_critics
 from policies.habc.settings import HabcSettings
-from policies.habc.train import head_start
+from policies.habc.train import pretrain_critics
 from policies.habc.weights import WeightRule
 from policies.lerobot_learner import LerobotHabc
 from policies.training_data import read_episodes
@@ -84,27 +84,27 @@ def seconds_per_step(job: ImprovementJob, plain: bool) -> tuple[float, float]:
     """
     settings = parse(HabcSettings, job.recipe["settings"], "the recipe")
     prepare(job)
-    material = gather(read_episodes(job.episodes), settings)
-    actor = initial_training_state(job, settings, material.episodes)
+    round_data = collect_round_data(read_episodes(job.episodes), settings)
+    actor = initial_training_state(job, settings, round_data.episodes)
     began = time.process_time()
-    training, schedule = critic_training(job, settings, material, actor.scales[0])
+    training, schedule = critic_training(job, settings, round_data, actor.scales[0])
     rule = WeightRule()
     if not plain:
-        head_start(training, schedule)
+        pretrain_critics(training, schedule)
         if not settings.critic_beside:
-            _, rule = judged(material, training, actor.scales[1].spread)
-    table = WeightTable(material.windows, training, rule, job.round)
-    batches = FlowBatches.of(material.windows, actor.network.shape, actor.scales, table.sampling_weights)
+            _, rule = evaluate_critics(round_data, training, actor.scales[1].spread)
+    table = WindowWeights(round_data.windows, training, rule, job.round)
+    batches = FlowBatches.of(round_data.windows, actor.network.shape, actor.scales, table.sampling_weights)
     schedule = training_schedule(job, settings, int((table.sampling_weights > 0).sum()))
     began = time.process_time() if plain else began
     weight_function = (lambda _, rows: table.open[rows]) if plain else table.weights
     for _ in train_actor(actor.network, batches, schedule, weight_function, AuxiliaryTraining() if plain else training):
         pass
     if settings.critic_beside and not plain:
-        judged(material, training, actor.scales[1].spread)
+        evaluate_critics(round_data, training, actor.scales[1].spread)
     trained = time.process_time()
     if not plain:
-        write_critic_outputs(material.episodes, training, actor.scales[0], job.episodes)
+        write_critic_outputs(round_data.episodes, training, actor.scales[0], job.episodes)
     return (time.process_time() - began) / schedule.steps, (trained - began) / schedule.steps
 
 

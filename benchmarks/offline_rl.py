@@ -29,7 +29,7 @@ from policies import gaussian_policy
 from policies.clone import prepare
 from policies.gaussian_policy import GaussianVersion
 from policies.normalise import Scale, fourier
-from policies.replay import Replay, recent, replay_of
+from policies.replay import Replay, recent_episodes, replay_of
 from policies.training_data import read_episodes
 
 FOLDER = Path(__file__).parents[1] / ".tools" / "d3rlpy"
@@ -87,7 +87,7 @@ class OfflineRl:
         """Train in process and write the actor as a version of plain numbers."""
         settings = settings_of(self.settings, job.recipe)
         prepare(job)
-        episodes = recent(read_episodes(job.episodes), settings.window_rounds)
+        episodes = recent_episodes(read_episodes(job.episodes), settings.window_rounds)
         replay = replay_of(episodes, settings.execute)
         if not replay.reward.any():
             raise LearningProblem("No decision was ever rewarded: there is neither a demonstration nor a success.")

@@ -9,7 +9,7 @@ import numpy as np
 
 from enpire.files import parse
 from enpire.types import FloatArray, IntArray, Observation
-from policies.flow_policy import FlowPolicy, FlowVersion, read_addition
+from policies.flow_policy import FlowPolicy, FlowVersion, read_added_network
 from policies.normalise import fourier
 from policies.perceptron import Perceptron
 
@@ -26,7 +26,7 @@ class Score:
     """Octaves of the state's features."""
 
 
-def score_rows(version: FlowVersion, about: Score, state: FloatArray, chunk: FloatArray) -> FloatArray:
+def score_inputs(version: FlowVersion, about: Score, state: FloatArray, chunk: FloatArray) -> FloatArray:
     """What the score sees of states (N, state_dim) and chunks (N, horizon, action_dim): of these, what is sent."""
     sent = version.action.forward(chunk[:, : version.shape.execute]).reshape(len(chunk), -1)
     return np.concatenate([fourier(version.state.forward(state), about.frequencies), sent], axis=1).astype(np.float32)
@@ -50,14 +50,14 @@ class BestOfN:
         count = self._about.candidates
         proposed = self._flow.candidates(observation, lanes, count)
         state = np.repeat(observation.state.astype(np.float32), count, axis=0)
-        rows = score_rows(self._version, self._about, state, proposed.reshape(-1, *proposed.shape[2:]))
+        rows = score_inputs(self._version, self._about, state, proposed.reshape(-1, *proposed.shape[2:]))
         best = self._network(rows).reshape(len(lanes), count).argmax(axis=1)
         return proposed[np.arange(len(lanes)), best]
 
 
 def load(folder: Path) -> BestOfN:
     """Load a version's folder; PolicyProblem or FileProblem say what does not fit."""
-    version, beside = read_addition(folder, KIND, KEY)
+    version, beside = read_added_network(folder, KIND, KEY)
     about = parse(Score, beside.about, f"The version {folder}, score")
     shape = version.shape
     wide = shape.state_dim * (1 + 2 * about.frequencies) + shape.execute * shape.action_dim

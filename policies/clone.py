@@ -21,7 +21,7 @@ from enpire.types import SOURCE_HUMAN, FloatArray
 from policies import flow_policy
 from policies.bounds import at_least
 from policies.flow_network import FlowNetwork
-from policies.flow_policy import Addition, FlowVersion
+from policies.flow_policy import AddedNetwork, FlowVersion
 from policies.flow_training import (
     AuxiliaryTraining,
     FlowBatches,
@@ -30,7 +30,7 @@ from policies.flow_training import (
     train_actor,
     version_of,
 )
-from policies.habc.segments import Windows, WindowSpec, cut, fresh
+from policies.habc.segments import Windows, WindowSpec, cut, recent_windows
 from policies.habc.weights import WeightRule, actor_weights
 from policies.normalise import Scale
 from policies.training_data import RecordedEpisode, read_episodes, stacked_actions, stacked_states
@@ -87,7 +87,7 @@ class Clone:
         prepare(job)
         episodes = self._chosen(settings, read_episodes(job.episodes))
         actor = initial_training_state(job, settings, episodes)
-        windows = fresh(cut(episodes, window_spec(settings)), settings.window_rounds)
+        windows = recent_windows(cut(episodes, window_spec(settings)), settings.window_rounds)
         weights = actor_weights(windows, np.ones(len(windows), np.float32), WeightRule())
         if settings.data == "corrections":
             weights = weights * ~windows.policy
@@ -221,7 +221,7 @@ def job_digest(job: ImprovementJob) -> str:
     return hashlib.sha256(canonical(about).encode()).hexdigest()
 
 
-def write_version(version: FlowVersion, output: Path, beside: Addition | None = None) -> None:
+def write_version(version: FlowVersion, output: Path, beside: AddedNetwork | None = None) -> None:
     """Make the version's folder appear, complete; a folder that is there from a run before must be the same."""
     staged = durable.stage_folder(output)
     flow_policy.save(version, staged, beside)

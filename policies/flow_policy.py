@@ -215,7 +215,7 @@ def read(folder: Path) -> FlowVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Addition:
+class AddedNetwork:
     """What a policy built around a flow policy keeps beside it in the same folder."""
 
     kind: str
@@ -226,7 +226,7 @@ class Addition:
     weights: Mapping[str, FloatArray]
 
 
-def read_addition(folder: Path, kind: str, key: str) -> tuple[FlowVersion, Addition]:
+def read_added_network(folder: Path, kind: str, key: str) -> tuple[FlowVersion, AddedNetwork]:
     """A version of that kind: its flow policy and what lies beside it. PolicyProblem when it does not fit."""
     version, where = read(folder), folder / "policy.json"
     document = json.loads(where.read_text(encoding="utf-8"))
@@ -234,10 +234,10 @@ def read_addition(folder: Path, kind: str, key: str) -> tuple[FlowVersion, Addit
         raise PolicyProblem(f"{where}: a version of kind {kind} says {key}; this one is of kind {document['kind']}.")
     tensors = load_file(folder / "weights.safetensors")
     mine = {name.removeprefix(f"{key}."): value for name, value in tensors.items() if name.startswith(f"{key}.")}
-    return version, Addition(kind=kind, key=key, about=document[key], weights=mine)
+    return version, AddedNetwork(kind=kind, key=key, about=document[key], weights=mine)
 
 
-def save(version: FlowVersion, folder: Path, beside: Addition | None = None) -> None:
+def save(version: FlowVersion, folder: Path, beside: AddedNetwork | None = None) -> None:
     """Write policy.json and weights.safetensors into an existing folder; the same version gives the same bytes."""
     document: dict[str, object] = {
         "kind": beside.kind if beside else "flow",

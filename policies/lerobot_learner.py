@@ -23,10 +23,10 @@ from policies import lerobot_files, lerobot_policy
 from policies.clone import prepare
 from policies.early_stop import EarlyStopping, evaluation_rows, held_out
 from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS, TrainingSchedule, finite_loss
-from policies.habc.learner import Material, WeightTable, critic_training, gather, judged
+from policies.habc.learner import RoundData, WindowWeights, collect_round_data, critic_training, evaluate_critics
 from policies.habc.segments import Windows
 from policies.habc.settings import HabcSettings
-from policies.habc.train import head_start
+from policies.habc.train import pretrain_critics
 from policies.habc.weights import normalised
 from policies.image_windows import ImageWindows
 from policies.lerobot_base import LerobotShape, new_parts, shape_of
@@ -61,7 +61,9 @@ class LerobotSettings(HabcSettings):
         if self.critic_beside:
             raise ValueError("critics learn before a LeRobot policy and not beside it; leave critic_beside out.")
         network = "hidden depth frequencies euler_steps temperature cooling least_temperature"
-        self.leave_alone(network, "it is about flow policies, and a LeRobot policy has its own network and sampling")
+        self.require_default(
+            network, "it is about flow policies, and a LeRobot policy has its own network and sampling"
+        )
 
 
 class LerobotHabc:
@@ -80,19 +82,19 @@ class LerobotHabc:
             torch.manual_seed(job.seed)
             parts = _parts(job, settings, scales)
             settings = _fitted(settings, parts)
-            material = gather(episodes, settings)
-            training, schedule = critic_training(job, settings, material, scales[0])
+            round_data = collect_round_data(episodes, settings)
+            training, schedule = critic_training(job, settings, round_data, scales[0])
             report(Progress(stage="begin", done=0, total=1, metrics={}))
-            head_start(training, schedule)
-            metrics, rule = judged(material, training, scales[1].spread)
+            pretrain_critics(training, schedule)
+            metrics, rule = evaluate_critics(round_data, training, scales[1].spread)
             report(Progress(stage="critics", done=training.done, total=max(1, training.done), metrics=metrics))
-            table = WeightTable(material.windows, training, rule, job.round)
+            table = WindowWeights(round_data.windows, training, rule, job.round)
             schedule = replace(schedule, steps=settings.steps(int((table.sampling_weights > 0).sum())))
             config = parts.policy.config
-            history = look_back(material.windows, material.episodes, config, settings.execute)
-            window_images = ImageWindows(job, history.looks, material.episodes)
+            history = look_back(round_data.windows, round_data.episodes, config, settings.execute)
+            window_images = ImageWindows(job, history.looks, round_data.episodes)
             window_images.collect(lerobot_policy.cameras_of(config), report)
-            study = _Study(material, table, settings, schedule.seed)
+            study = _Study(round_data, table, settings, schedule.seed)
             for done, taught in _train(parts, study, _Feed(parts, history, window_images), schedule):
                 report(Progress(stage="actor", done=done, total=schedule.steps, metrics=taught))
                 metrics |= taught
@@ -136,8 +138,8 @@ def _fitted(settings: LerobotSettings, parts: Parts) -> LerobotSettings:
 class _Study:
     """Windows as LeRobot wants them, with the chance and the weight of each."""
 
-    def __init__(self, material: Material, table: WeightTable, settings: LerobotSettings, seed: int) -> None:
-        self.windows: Windows = material.windows
+    def __init__(self, round_data: RoundData, table: WindowWeights, settings: LerobotSettings, seed: int) -> None:
+        self.windows: Windows = round_data.windows
         self._table, self.settings, sampling_weights = table, settings, table.sampling_weights
         if settings.weights == "draw":
             every = np.arange(len(self.windows))

@@ -118,7 +118,7 @@ class _Mixer:
             asked: dict[str, Any] = lerobot_policy.batch_of(parts.about, state)
             return parts.before({**asked, ACTION: sent, "task": [""] * len(state)})
 
-        now, later = seen(replay.state), seen(replay.later_state)
+        now, later = seen(replay.state), seen(replay.next_state)
         keys = list(parts.about.inputs)
         self._now, self._later = ({key: table[key] for key in keys} for table in (now, later))
         self._action, self._seed = now[ACTION], seed

@@ -32,8 +32,8 @@ from policies.clone import (
 )
 from policies.flow_network import fourier
 from policies.flow_training import FlowBatches, version_of
-from policies.habc.critic import Critics, CriticShape, rows_of
-from policies.habc.segments import Part, Windows, cut, fresh
+from policies.habc.critic import Critics, CriticShape, as_tensor
+from policies.habc.segments import Part, Windows, cut, recent_windows
 from policies.normalise import Scale
 from policies.optimizer import AveragedAdam, CosineSchedule
 from policies.training_data import read_episodes
@@ -78,8 +78,8 @@ class Recap:
         prepare(job)
         episodes = [item for item in read_episodes(job.episodes) if item.success or not item.demonstration]
         actor = initial_training_state(job, settings, episodes)
-        windows = fresh(cut(episodes, window_spec(settings, settings.multi_step)), settings.window_rounds)
-        gain = value_gains(windows, settings, actor.scales[0], job.seed)
+        windows = recent_windows(cut(episodes, window_spec(settings, settings.multi_step)), settings.window_rounds)
+        gain = value_advantages(windows, settings, actor.scales[0], job.seed)
         weights = indicator(windows, gain, settings.positive_share)
         sampling_weights = window_sampling_weights(windows, settings, job.round) * (weights > 0)
         batches = FlowBatches.of(windows, actor.network.shape, actor.scales, sampling_weights)
@@ -107,7 +107,7 @@ def rewards(windows: Windows, settings: RecapSettings) -> tuple[FloatArray, Floa
     return (paid - fined).astype(np.float32), factor.astype(np.float32)
 
 
-def value_gains(windows: Windows, settings: RecapSettings, scale: Scale, seed: int) -> FloatArray:
+def value_advantages(windows: Windows, settings: RecapSettings, scale: Scale, seed: int) -> FloatArray:
     """Train the value head on all windows; the advantage of each (N,), in decisions."""
     unit = settings.failure_cost + 1 / (1 - settings.discount)
     shape = CriticShape(state_dim=windows.state.shape[1], hidden=settings.value_hidden, horizon_decisions=unit)
@@ -119,9 +119,9 @@ def value_gains(windows: Windows, settings: RecapSettings, scale: Scale, seed: i
     target = copy.deepcopy(head)
     optimizer.share_average(target.parameters())
     now, later = (
-        fourier(rows_of(scale.forward(rows)), shape.frequencies) for rows in (windows.state, windows.later_state)
+        fourier(as_tensor(scale.forward(rows)), shape.frequencies) for rows in (windows.state, windows.next_state)
     )
-    reward, factor = (rows_of(row) for row in rewards(windows, settings))
+    reward, factor = (as_tensor(row) for row in rewards(windows, settings))
     for step in range(settings.value_steps):
         rows = torch.from_numpy(
             np.random.default_rng((seed, 11, step)).integers(len(windows), size=settings.value_batch)

@@ -21,7 +21,7 @@ class Replay:
     """(N, execute, action_dim), what was sent; the last command is repeated where an episode ended within."""
     reward: FloatArray
     """(N,), 1 at the last decision of a success, else 0."""
-    later_state: FloatArray
+    next_state: FloatArray
     """(N, state_dim), at the next decision or the end."""
     ends: MaskArray
     """(N,), last decisions. A time-out is an end too: episodes carry the time that is left in their state."""
@@ -42,12 +42,12 @@ def replay_of(episodes: Sequence[RecordedEpisode], execute: int) -> Replay:
     state, action, reward, later, ends, person = columns
     lengths = [len(part[2]) for part in parts]
     return Replay(
-        state=state, action=action, reward=reward, later_state=later, ends=ends, person=person,
+        state=state, action=action, reward=reward, next_state=later, ends=ends, person=person,
         episode=np.repeat(np.arange(len(parts)), lengths),
     )  # fmt: skip
 
 
-def recent(episodes: Sequence[RecordedEpisode], rounds: int) -> list[RecordedEpisode]:
+def recent_episodes(episodes: Sequence[RecordedEpisode], rounds: int) -> list[RecordedEpisode]:
     """Without the policy's episodes that are `rounds` or more rounds older than the newest."""
     newest = max((item.round for item in episodes if not item.demonstration), default=0)
     return [item for item in episodes if item.demonstration or item.round > newest - rounds]

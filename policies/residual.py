@@ -10,7 +10,7 @@ import numpy as np
 from enpire.errors import PolicyProblem
 from enpire.files import parse
 from enpire.types import FloatArray, IntArray, Observation
-from policies.flow_policy import FlowPolicy, FlowVersion, read_addition
+from policies.flow_policy import FlowPolicy, FlowVersion, read_added_network
 from policies.normalise import fourier
 from policies.perceptron import Perceptron
 
@@ -27,7 +27,7 @@ class Correction:
     """Octaves of the state's features."""
 
 
-def correction_rows(version: FlowVersion, about: Correction, state: FloatArray, chunk: FloatArray) -> FloatArray:
+def correction_inputs(version: FlowVersion, about: Correction, state: FloatArray, chunk: FloatArray) -> FloatArray:
     """What the network sees of states (N, state_dim) and normalised proposals (N, execute * action_dim)."""
     seen = fourier(version.state.forward(state.astype(np.float32)), about.frequencies)
     return np.concatenate([seen, chunk], axis=1).astype(np.float32)
@@ -50,7 +50,7 @@ class Residual:
         """Corrected chunks for the lanes named, (len(lanes), horizon, action_dim)."""
         chunk = self._version.action.forward(self._flow.act(observation, lanes))
         sent = chunk[:, : self.execute].reshape(len(lanes), -1)
-        rows = correction_rows(self._version, self._about, observation.state, sent)
+        rows = correction_inputs(self._version, self._about, observation.state, sent)
         moved = sent + np.float32(self._about.reach) * np.tanh(self._network(rows))
         chunk[:, : self.execute] = moved.reshape(chunk[:, : self.execute].shape)
         return self._version.action.inverse(chunk)
@@ -58,7 +58,7 @@ class Residual:
 
 def load(folder: Path) -> Residual:
     """Load a version's folder; PolicyProblem or FileProblem say what does not fit."""
-    version, beside = read_addition(folder, KIND, KEY)
+    version, beside = read_added_network(folder, KIND, KEY)
     about = parse(Correction, beside.about, f"The version {folder}, residual")
     if not 0 < about.reach < 10:
         raise PolicyProblem(f"{folder}: the reach of a residual policy is above 0 and below 10, not {about.reach}.")

@@ -25,11 +25,11 @@ from policies import flow_policy, residual
 from policies.bounds import above_zero, at_least
 from policies.clone import job_digest, prepare, write_version
 from policies.flow_network import SmallNetwork
-from policies.flow_policy import Addition, FlowPolicy, FlowVersion
+from policies.flow_policy import AddedNetwork, FlowPolicy, FlowVersion
 from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS
 from policies.optimizer import AveragedAdam, CosineSchedule, read_checkpoint, write_checkpoint
-from policies.replay import Replay, recent, replay_of
-from policies.residual import Correction, correction_rows
+from policies.replay import Replay, recent_episodes, replay_of
+from policies.residual import Correction, correction_inputs
 from policies.training_data import read_episodes
 
 
@@ -82,7 +82,7 @@ class ResidualTd3:
             raise LearningProblem("A residual policy corrects a base; clone a base first.")
         prepare(job)
         version = flow_policy.read(job.parent)
-        replay = replay_of(recent(read_episodes(job.episodes), settings.window_rounds), version.shape.execute)
+        replay = replay_of(recent_episodes(read_episodes(job.episodes), settings.window_rounds), version.shape.execute)
         if not replay.reward.any():
             raise LearningProblem("No decision was ever rewarded: there is neither a demonstration nor a success.")
         pair = Pair(version, settings, job.seed)
@@ -92,7 +92,7 @@ class ResidualTd3:
         for done, seen in pair.train(Batches(version, replay, settings, job.seed), job, steps):
             metrics |= seen
             report(Progress(stage="actor", done=done, total=steps, metrics=seen))
-        write_version(version, job.output, pair.addition())
+        write_version(version, job.output, pair.added_network())
         return metrics | {"steps": float(steps)}
 
 
@@ -108,9 +108,9 @@ class Batches:
         def rows(state: FloatArray) -> Tensor:
             noise = random.standard_normal((len(state), shape.chunk_dim)).astype(np.float32) * version.temperature
             proposed = base.flow(state, noise)[:, : shape.execute * shape.action_dim]
-            return torch.from_numpy(correction_rows(version, about, state, proposed))
+            return torch.from_numpy(correction_inputs(version, about, state, proposed))
 
-        self.now, self.later = rows(replay.state), rows(replay.later_state)
+        self.now, self.later = rows(replay.state), rows(replay.next_state)
         sent = version.action.forward(replay.action).reshape(len(replay), -1)
         self.sent = torch.from_numpy(np.ascontiguousarray(sent, np.float32))
         self.reward = torch.from_numpy(replay.reward)
@@ -140,15 +140,17 @@ class Pair:
         document = json.loads((parent / "policy.json").read_text(encoding="utf-8"))
         if document.get("kind") != residual.KIND or document["residual"] != asdict(self._about):
             return
-        _, beside = flow_policy.read_addition(parent, residual.KIND, residual.KEY)
+        _, beside = flow_policy.read_added_network(parent, residual.KIND, residual.KEY)
         if {name: value.shape for name, value in beside.weights.items()} == {
             name: value.shape for name, value in self.actor.weights().items()
         }:
             self.actor.take(beside.weights)
 
-    def addition(self) -> Addition:
+    def added_network(self) -> AddedNetwork:
         """The correction as it lies in a version's folder."""
-        return Addition(kind=residual.KIND, key=residual.KEY, about=asdict(self._about), weights=self.actor.weights())
+        return AddedNetwork(
+            kind=residual.KIND, key=residual.KEY, about=asdict(self._about), weights=self.actor.weights()
+        )
 
     def train(self, data: Batches, job: ImprovementJob, steps: int) -> Iterator[tuple[int, dict[str, float]]]:
         """Train in place, yielding (steps done, figures); a killed run goes on to the same bytes."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from enpire.files import parse
 from enpire.types import FloatArray, IntArray, Observation
-from policies.flow_policy import FlowPolicy, FlowVersion, read_addition
+from policies.flow_policy import FlowPolicy, FlowVersion, read_added_network
 from policies.normalise import fourier
 from policies.perceptron import Perceptron
 
@@ -20,7 +20,7 @@ KIND, KEY = "foreseeing", "viability"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class ViabilityHead:
     """What policy.json says about the viability head."""
 
     frequencies: int
@@ -29,10 +29,10 @@ class Head:
     """z_v is clipped to this; 0 means no limit."""
 
 
-class ForeseeingPolicy(FlowPolicy):
+class ViabilityPolicy(FlowPolicy):
     """The policy; it acts exactly as its flow policy alone."""
 
-    def __init__(self, version: FlowVersion, about: Head, network: Perceptron) -> None:
+    def __init__(self, version: FlowVersion, about: ViabilityHead, network: Perceptron) -> None:
         """A flow version and the network from its state's features to z_v."""
         super().__init__(version)
         self._state, self._about, self._network = version.state, about, network
@@ -47,9 +47,9 @@ class ForeseeingPolicy(FlowPolicy):
         return (1 / (1 + np.exp(-logits))).astype(np.float32)
 
 
-def load(folder: Path) -> ForeseeingPolicy:
+def load(folder: Path) -> ViabilityPolicy:
     """Load a version's folder; PolicyProblem or FileProblem say what does not fit."""
-    version, beside = read_addition(folder, KIND, KEY)
-    about = parse(Head, beside.about, f"The version {folder}, viability")
+    version, beside = read_added_network(folder, KIND, KEY)
+    about = parse(ViabilityHead, beside.about, f"The version {folder}, viability")
     wide = version.shape.state_dim * (1 + 2 * about.frequencies)
-    return ForeseeingPolicy(version, about, Perceptron(beside.weights, wide, 1))
+    return ViabilityPolicy(version, about, Perceptron(beside.weights, wide, 1))

@@ -69,7 +69,7 @@ class Critics(nn.Module):
         """V_e (B,), in decisions. The head works in units of T_max, so that its targets are of order one."""
         return self.in_decisions(self._alone(features, 1))
 
-    def forward(self, rows: Tensor) -> Passed:
+    def forward(self, rows: Tensor) -> ForwardPass:
         """Send rows through both heads: (2, B, features), each head its own, or (1, B, features), both the same."""
         count, wide = rows.shape[1:]
         rows = rows.reshape(1, -1, wide) if self.shape.shared_encoder else rows.expand(2, -1, -1)
@@ -78,20 +78,20 @@ class Critics(nn.Module):
         second = torch.baddbmm(self.second_bias, mixed, self.second)
         encoded = nn.functional.silu(second).view(-1, count, self.shape.hidden)
         said = torch.baddbmm(self.last_bias, encoded.expand(2, -1, -1), self.last).squeeze(-1)
-        return Passed(rows=rows, first=first, mixed=mixed, second=second, encoded=encoded, said=said)
+        return ForwardPass(rows=rows, first=first, mixed=mixed, second=second, encoded=encoded, said=said)
 
-    def gradients(self, passed: Passed, slopes: Tensor) -> list[Tensor]:
+    def gradients(self, forward_pass: ForwardPass, slopes: Tensor) -> list[Tensor]:
         """Gradients of all parameters, in their order, from those (2, B) of a loss in what the two heads said.
 
         By hand: in networks as small as these the bookkeeping of autograd costs more than the products.
         """
         up = slopes[..., None]
-        last, last_bias = torch.bmm(passed.encoded.expand(2, -1, -1).mT, up), up.sum(1)
-        up = torch.bmm(up, self.last.mT).sum_to_size(passed.encoded.shape).view_as(passed.second)
-        up = _silu_backward(up, passed.second)
-        second, second_bias = torch.bmm(passed.mixed.mT, up), up.sum(1)
-        up = _silu_backward(torch.bmm(up, self.second.mT), passed.first)
-        return [torch.bmm(passed.rows.mT, up), second, last, up.sum(1), second_bias, last_bias]
+        last, last_bias = torch.bmm(forward_pass.encoded.expand(2, -1, -1).mT, up), up.sum(1)
+        up = torch.bmm(up, self.last.mT).sum_to_size(forward_pass.encoded.shape).view_as(forward_pass.second)
+        up = _silu_backward(up, forward_pass.second)
+        second, second_bias = torch.bmm(forward_pass.mixed.mT, up), up.sum(1)
+        up = _silu_backward(torch.bmm(up, self.second.mT), forward_pass.first)
+        return [torch.bmm(forward_pass.rows.mT, up), second, last, up.sum(1), second_bias, last_bias]
 
     def both_heads(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """(z_v, V_e) of the same rows (B, features)."""
@@ -132,7 +132,7 @@ class Critics(nn.Module):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
+class ForwardPass:
     """What a pass through the network leaves for its gradient."""
 
     rows: Tensor
@@ -167,7 +167,7 @@ class Transitions:
         )
 
 
-def viability_slopes(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+def viability_gradient(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
     """Gradient (B,) in the logits of the weighted binary cross-entropy of Monte Carlo outcomes.
 
     Logits, labels in [0, 1] and weights are (B,); the loss is sum(w (log(1 + e^z) - y z)) / sum(w).
@@ -183,7 +183,7 @@ def efficiency_targets(rows: Transitions, later_value: Tensor) -> Tensor:
     return later_value.detach() * (1 - rows.ends) - rows.cost
 
 
-def efficiency_slopes(value: Tensor, target: Tensor, unit: float, counted: Tensor) -> Tensor:
+def efficiency_gradient(value: Tensor, target: Tensor, unit: float, counted: Tensor) -> Tensor:
     """Gradient (B,) in V_e of the mean, over the rows `counted` (B,) as 1, of a Huber loss.
 
     Its threshold is 1, on values in multiples of `unit` decisions. With `unit` 1 (the paper's letter) the rare terminal
@@ -214,32 +214,32 @@ def advantages_of(
     target = efficiency_targets(rows, later[1].clamp(-longest, 0.0))
     return Advantages(
         viability=torch.sigmoid(before).numpy(),
-        viability_gain=(after - before).numpy(),
-        efficiency_gain=(target - now[1].clamp(-longest, 0.0)).numpy(),
+        viability_advantage=(after - before).numpy(),
+        efficiency_advantage=(target - now[1].clamp(-longest, 0.0)).numpy(),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Soundness:
+class DivergenceCheck:
     """Whether the efficiency head stayed within what it can mean."""
 
     lowest: float
     highest: float
-    mean_gain: float
+    mean_advantage: float
     """Mean A_e over its own training rows: near 0 when V is consistent."""
     sound: bool
 
 
-def check_efficiency(critics: Critics, rows: Transitions) -> Soundness:
+def check_divergence(critics: Critics, rows: Transitions) -> DivergenceCheck:
     """The divergence guard: V within [-1.05 T_max, 1] and |mean A_e| below 0.1 over the training rows."""
     with torch.no_grad():
         value, later = critics.efficiency(rows.features), critics.efficiency(rows.later)
     gain = efficiency_targets(rows, later) - value
     lowest, highest, mean = float(value.min()), float(value.max()), float(gain.mean())
     inside = lowest >= -1.05 * critics.shape.horizon_decisions and highest <= 1.0
-    return Soundness(lowest=lowest, highest=highest, mean_gain=mean, sound=bool(inside and abs(mean) < 0.1))
+    return DivergenceCheck(lowest=lowest, highest=highest, mean_advantage=mean, sound=bool(inside and abs(mean) < 0.1))
 
 
-def rows_of(values: FloatArray) -> Tensor:
+def as_tensor(values: FloatArray) -> Tensor:
     """A tensor over the same numbers, float32."""
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))

@@ -12,7 +12,7 @@ import torch
 from enpire.store.arrays import decision_of
 from enpire.types import FloatArray
 from policies.clone import window_spec
-from policies.habc.segments import ahead
+from policies.habc.segments import td_spans
 from policies.habc.train import CriticTraining, seen
 from policies.normalise import Scale
 from policies.training_data import RecordedEpisode
@@ -49,7 +49,7 @@ def _metrics(
     now, then, costs, final, counts = [], [], [], [], []
     for episode in episodes:
         _, begins = np.unique(decision_of(episode.arrays.chunk), return_index=True)
-        later, cost, ends = ahead(begins, episode.ticks, window_spec(settings, settings.multi_step))
+        later, cost, ends = td_spans(begins, episode.ticks, window_spec(settings, settings.multi_step))
         now.append(episode.arrays.state[begins])
         then.append(episode.arrays.state[later])
         costs.append(cost)

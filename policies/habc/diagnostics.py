@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from enpire.types import FloatArray, MaskArray
-from policies.habc.segments import Windows, labels
-from policies.habc.weights import Advantages, effective_share
+from policies.habc.segments import Windows, viability_labels
+from policies.habc.weights import Advantages, effective_sample_share
 
 SATURATED = 1.5
 """A gate's argument beyond this hardly moves the gate any more."""
 
 
-def ranking(scores: FloatArray, positive: MaskArray) -> float:
+def auc(scores: FloatArray, positive: MaskArray) -> float:
     """Area under the ROC curve (Mann-Whitney, ties count half); nan without both kinds."""
     n_positive, n_negative = int(positive.sum()), int((~positive).sum())
     if not n_positive or not n_negative:
@@ -39,12 +39,12 @@ def moving(windows: Windows, spread: FloatArray) -> tuple[MaskArray, MaskArray]:
     return effort >= high, effort <= low
 
 
-def efficiency_ranking(windows: Windows, said: Advantages, held_out: MaskArray, spread: FloatArray) -> float:
+def efficiency_auc(windows: Windows, said: Advantages, held_out: MaskArray, spread: FloatArray) -> float:
     """AUC of A_e for "moving against stalled" over successful held-out policy windows; nan when there are none."""
     rows = held_out & windows.success & windows.policy
     went, stalled = moving(windows.at(rows), spread)
     chosen = went != stalled
-    return ranking(said.efficiency_gain[rows][chosen], went[chosen])
+    return auc(said.efficiency_advantage[rows][chosen], went[chosen])
 
 
 def held_out_brier(windows: Windows, said: Advantages, counts: FloatArray, partition: bool) -> float:
@@ -52,16 +52,16 @@ def held_out_brier(windows: Windows, said: Advantages, counts: FloatArray, parti
 
     What is held out must count as it does in training: the labels of a supervised round are short of failures.
     """
-    label = labels(windows, partition)
+    label = viability_labels(windows, partition)
     rows = (counts > 0) & (label >= 0)
     if not rows.any():
         return float("nan")
     return float(np.average(np.square(said.viability[rows] - label[rows]), weights=counts[rows]))
 
 
-def reliability(windows: Windows, said: Advantages, counts: FloatArray, partition: bool) -> float:
+def calibration_error(windows: Windows, said: Advantages, counts: FloatArray, partition: bool) -> float:
     """Calibration error of p_v, ten bins, over labelled windows of the newest round; counted as for the Brier score."""
-    label = labels(windows, partition)
+    label = viability_labels(windows, partition)
     rows = (counts > 0) & (label >= 0)
     rows &= windows.round == (windows.round[windows.policy].max() if windows.policy.any() else -1)
     if not rows.any():
@@ -77,7 +77,7 @@ def gate_metrics(windows: Windows, said: Advantages, weights: FloatArray) -> dic
     if not own.any():
         return {}
     p = said.viability[own].astype(np.float64)
-    argument = (1 - p) * said.viability_gain[own] + p * said.efficiency_gain[own]
+    argument = (1 - p) * said.viability_advantage[own] + p * said.efficiency_advantage[own]
     clipped = np.clip(p, 1e-6, 1 - 1e-6)
     used = weights[own & (weights > 0)]
     return {
@@ -87,8 +87,8 @@ def gate_metrics(windows: Windows, said: Advantages, weights: FloatArray) -> dic
         "z_largest": float(np.abs(np.log(clipped / (1 - clipped))).max()),
         "gate_saturated": float((np.abs(argument) > SATURATED).mean()),
         "gate_mean": float(used.mean()) if len(used) else float("nan"),
-        "a_e_spread": float(said.efficiency_gain[own & windows.success].std())
+        "a_e_spread": float(said.efficiency_advantage[own & windows.success].std())
         if (own & windows.success).any()
         else 0.0,
-        "effective_share": effective_share(used),
+        "effective_share": effective_sample_share(used),
     }

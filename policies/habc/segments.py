@@ -27,10 +27,10 @@ class Part(IntEnum):
     DEMONSTRATION = 0
     AUTONOMOUS = 1
     """Policy, in an episode that nobody touched."""
-    BEFORE = 2
+    BEFORE_INTERVENTION = 2
     """Policy, before or between interventions: somebody changed what came after, so it has no outcome of its own."""
     INTERVENTION = 3
-    SUFFIX = 4
+    AFTER_INTERVENTION = 4
     """Policy, after the last intervention, to the end."""
 
 
@@ -52,7 +52,7 @@ class Windows:
 
     state: FloatArray
     """(N, state_dim), at the decision."""
-    later_state: FloatArray
+    next_state: FloatArray
     """(N, state_dim), `multi_step` decisions later, or at the end of the episode if that comes first."""
     cost: FloatArray
     """(N,), decisions that the temporal difference counts: multi_step, or what was left before the last decision."""
@@ -96,18 +96,18 @@ class Windows:
         return (self.part != Part.DEMONSTRATION) & (self.part != Part.INTERVENTION)
 
 
-def labels(windows: Windows, partition: bool = True) -> npt.NDArray[np.int8]:
+def viability_labels(windows: Windows, partition: bool = True) -> npt.NDArray[np.int8]:
     """Viability labels (N,): 1 or 0 for the outcome, -1 for none.
 
     Without the partition ("naive"), every policy window gets its episode's outcome: an arm of the benchmark.
     """
-    labelled = windows.policy if not partition else np.isin(windows.part, (Part.AUTONOMOUS, Part.SUFFIX))
+    labelled = windows.policy if not partition else np.isin(windows.part, (Part.AUTONOMOUS, Part.AFTER_INTERVENTION))
     return np.where(labelled, windows.success, -1).astype(np.int8)
 
 
-def in_efficiency(windows: Windows, partition: bool = True) -> MaskArray:
+def efficiency_mask(windows: Windows, partition: bool = True) -> MaskArray:
     """Which windows feed the efficiency head (N,): successful ones, except demonstrations and what came `BEFORE`."""
-    excluded = (Part.DEMONSTRATION, Part.BEFORE) if partition else (Part.DEMONSTRATION,)
+    excluded = (Part.DEMONSTRATION, Part.BEFORE_INTERVENTION) if partition else (Part.DEMONSTRATION,)
     return windows.success & ~np.isin(windows.part, excluded)
 
 
@@ -119,7 +119,7 @@ def cut(episodes: Sequence[RecordedEpisode], how: WindowSpec) -> Windows:
     return Windows(**{item.name: np.concatenate([getattr(p, item.name) for p in pieces]) for item in fields(Windows)})
 
 
-def fresh(windows: Windows, rounds: int) -> Windows:
+def recent_windows(windows: Windows, rounds: int) -> Windows:
     """Without policy windows that are `rounds` or more rounds older than the newest; people's windows never age."""
     if not windows.policy.any():
         return windows
@@ -127,7 +127,7 @@ def fresh(windows: Windows, rounds: int) -> Windows:
     return windows.at(~windows.policy | (windows.round > newest - rounds))
 
 
-def interception(episodes: Sequence[RecordedEpisode]) -> float:
+def interception_rate(episodes: Sequence[RecordedEpisode]) -> float:
     """Kappa: the share of would-be failures that an operator took over, in [0, 1).
 
     Taken as: every episode with an intervention would have failed without it.
@@ -138,7 +138,7 @@ def interception(episodes: Sequence[RecordedEpisode]) -> float:
     return touched / (touched + failed) if touched and failed else 0.0
 
 
-def ahead(begins: IntArray, ticks: int, how: WindowSpec) -> tuple[IntArray, FloatArray, MaskArray]:
+def td_spans(begins: IntArray, ticks: int, how: WindowSpec) -> tuple[IntArray, FloatArray, MaskArray]:
     """Of decisions at frames `begins` (n,): where the temporal difference ends, its cost, whether the episode ends."""
     left = -((begins - ticks) // how.execute)  # decisions from here to the end, this one included
     ends = left <= how.multi_step
@@ -158,11 +158,11 @@ def _cut_one(episode: RecordedEpisode, index: int, how: WindowSpec) -> Windows:
     begins, frames, inside, source, part = begins[keep], frames[keep], inside[keep], source[keep], part[keep]
     mask = inside & np.where((part == Part.INTERVENTION)[:, None], source == SOURCE_HUMAN, True)
     chunk = np.where(mask[..., None], arrays.action[np.minimum(frames, ticks - 1)], 0)
-    later, cost, ends = ahead(begins, ticks, how)
+    later, cost, ends = td_spans(begins, ticks, how)
     count = len(begins)
     return Windows(
         state=arrays.state[begins],
-        later_state=arrays.state[later],
+        next_state=arrays.state[later],
         cost=cost,
         ends=ends,
         chunk=chunk.astype(np.float32),
@@ -185,7 +185,7 @@ def _parts(arrays: EpisodeArrays, begins: IntArray, source: IntArray, how: Windo
     if not len(touched):
         policy = np.full(len(begins), int(Part.AUTONOMOUS))
     else:
-        policy = np.where(begins < touched[-1], int(Part.BEFORE), int(Part.SUFFIX))
+        policy = np.where(begins < touched[-1], int(Part.BEFORE_INTERVENTION), int(Part.AFTER_INTERVENTION))
     part = np.where(human == 0, policy, np.where(human >= HUMAN_SHARE * how.horizon, int(Part.INTERVENTION), -1))
     taught = (source == SOURCE_EXPERT) | (source == 255)
     return np.where(taught.all(axis=1), int(Part.DEMONSTRATION), np.where(other, -1, part))

@@ -19,25 +19,25 @@ from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.types import FloatArray
 from policies import best_of_n, flow_policy
-from policies.best_of_n import Score, score_rows
+from policies.best_of_n import Score, score_inputs
 from policies.bounds import above_zero, at_least
 from policies.clone import prepare, write_version
 from policies.flow_network import SmallNetwork
-from policies.flow_policy import Addition, FlowShape, FlowVersion
-from policies.habc.diagnostics import ranking
-from policies.habc.learner import Material, critic_training, gather, judged
+from policies.flow_policy import AddedNetwork, FlowShape, FlowVersion
+from policies.habc.diagnostics import auc
+from policies.habc.learner import RoundData, collect_round_data, critic_training, evaluate_critics
 from policies.habc.settings import HabcSettings
-from policies.habc.train import CriticTraining, head_start
+from policies.habc.train import CriticTraining, pretrain_critics
 from policies.optimizer import AveragedAdam, CosineSchedule
 from policies.training_data import read_episodes
 
-ACTORS = (
+ACTOR_SETTINGS = (
     "horizon execute hidden depth frequencies euler_steps temperature batch passes least_steps most_steps "
     "learning_rate last_learning_rate average early_stop device precision compile unseen demonstration_weight "
     "demonstration_decay cooling least_temperature critic_beside warmup_share gate reweight_interventions"
 )
 """Settings of HABC that are about the actor and its weights."""
-LARGEST = 3.0
+TARGET_LIMIT = 3.0
 """The score's targets are clipped here; the gate is flat beyond."""
 
 
@@ -57,7 +57,7 @@ class SelectionSettings(HabcSettings):
         at_least(1, self, "candidates score_steps score_hidden")
         at_least(0, self, "score_frequencies")
         above_zero(self, "score_learning_rate")
-        self.leave_alone(ACTORS, "best of N keeps the parent's actor and trains critics and a score alone")
+        self.require_default(ACTOR_SETTINGS, "best of N keeps the parent's actor and trains critics and a score alone")
 
     def critics(self, shape: FlowShape) -> HabcSettings:
         """The settings of HABC's critics, for the chunks of the parent's actor."""
@@ -78,38 +78,38 @@ class BestOfN:
         prepare(job)
         version = flow_policy.read(job.parent)
         taught = settings.critics(version.shape)
-        material = gather(read_episodes(job.episodes), taught)
-        training, schedule = critic_training(job, taught, material, version.state)
-        head_start(training, schedule)
+        round_data = collect_round_data(read_episodes(job.episodes), taught)
+        training, schedule = critic_training(job, taught, round_data, version.state)
+        pretrain_critics(training, schedule)
         report(Progress(stage="critics", done=training.done, total=max(1, training.done), metrics={}))
-        metrics, _ = judged(material, training, version.action.spread)
-        aims = targets(material, training)
-        network, agreement = train_score(version, material, aims, settings, job.seed)
+        metrics, _ = evaluate_critics(round_data, training, version.action.spread)
+        aims = score_targets(round_data, training)
+        network, agreement = train_score(version, round_data, aims, settings, job.seed)
         report(Progress(stage="score", done=settings.score_steps, total=settings.score_steps, metrics=agreement))
         about = Score(candidates=settings.candidates, frequencies=settings.score_frequencies)
-        beside = Addition(kind=best_of_n.KIND, key=best_of_n.KEY, about=asdict(about), weights=network.weights())
+        beside = AddedNetwork(kind=best_of_n.KIND, key=best_of_n.KEY, about=asdict(about), weights=network.weights())
         write_version(version, job.output, beside)
         return metrics | agreement
 
 
-def targets(material: Material, training: CriticTraining) -> FloatArray:
+def score_targets(round_data: RoundData, training: CriticTraining) -> FloatArray:
     """The gate's argument (N,) of every window, clipped."""
-    said = training.refresh()
-    argument = (1 - said.viability) * said.viability_gain + said.viability * said.efficiency_gain
-    return np.clip(argument, -LARGEST, LARGEST).astype(np.float32)
+    said = training.update_gates()
+    argument = (1 - said.viability) * said.viability_advantage + said.viability * said.efficiency_advantage
+    return np.clip(argument, -TARGET_LIMIT, TARGET_LIMIT).astype(np.float32)
 
 
 def train_score(
-    version: FlowVersion, material: Material, aims: FloatArray, settings: SelectionSettings, seed: int
+    version: FlowVersion, round_data: RoundData, aims: FloatArray, settings: SelectionSettings, seed: int
 ) -> tuple[SmallNetwork, dict[str, float]]:
     """Regress the targets on the policy's own windows; also how well held-out signs are told apart (AUC)."""
-    windows = material.windows
+    windows = round_data.windows
     own = windows.policy & (windows.mask[:, : version.shape.execute].min(axis=1) > 0)
-    if not (own & ~material.held_out).any():
+    if not (own & ~round_data.held_out).any():
         raise LearningProblem("No policy window is there to learn a score from; collect rollouts of the policy first.")
     about = Score(candidates=settings.candidates, frequencies=settings.score_frequencies)
-    rows = score_rows(version, about, windows.state, windows.chunk)
-    shown = np.flatnonzero(own & ~material.held_out)
+    rows = score_inputs(version, about, windows.state, windows.chunk)
+    shown = np.flatnonzero(own & ~round_data.held_out)
     network = SmallNetwork((rows.shape[1], settings.score_hidden, settings.score_hidden, 1), seed)
     first = settings.score_learning_rate
     optimizer = AveragedAdam(
@@ -120,7 +120,7 @@ def train_score(
         guess = network(torch.from_numpy(rows[drawn])).squeeze(-1)
         optimizer.minimise(nn.functional.mse_loss(guess, torch.from_numpy(aims[drawn])), step)
     optimizer.use_average()
-    judged_on = np.flatnonzero(own & material.held_out)
+    judged_on = np.flatnonzero(own & round_data.held_out)
     with torch.no_grad():
         guess = network(torch.from_numpy(rows[judged_on])).squeeze(-1).numpy()
-    return network, {"score_auc": ranking(guess, aims[judged_on] > 0), "score_windows": float(len(shown))}
+    return network, {"score_auc": auc(guess, aims[judged_on] > 0), "score_windows": float(len(shown))}

@@ -70,7 +70,7 @@ class HabcSettings(RoundSettings):
         if not 0 < self.target_follow <= 1 or not 0 <= self.label_smoothing < 0.5:
             raise ValueError("target_follow must be in (0, 1], label_smoothing in [0, 0.5).")
 
-    def leave_alone(self, names: str, why: str) -> None:
+    def require_default(self, names: str, why: str) -> None:
         """ValueError for the first setting of `names` (spaces between) that is not at its default: nobody reads it."""
         for item in fields(self):
             if item.name in names.split() and getattr(self, item.name) != item.default:

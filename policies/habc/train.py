@@ -16,25 +16,25 @@ from policies.flow_training import AuxiliaryTraining, TrainingSchedule
 from policies.habc.critic import (
     Critics,
     CriticShape,
-    Passed,
-    Soundness,
+    DivergenceCheck,
+    ForwardPass,
     Transitions,
     advantages,
     advantages_of,
-    check_efficiency,
-    efficiency_slopes,
+    as_tensor,
+    check_divergence,
+    efficiency_gradient,
     efficiency_targets,
-    rows_of,
-    viability_slopes,
+    viability_gradient,
 )
-from policies.habc.segments import Part, Windows, in_efficiency, labels
+from policies.habc.segments import Part, Windows, efficiency_mask, viability_labels
 from policies.habc.settings import HabcSettings
 from policies.habc.weights import Advantages, GateForm, gate
 from policies.normalise import Scale
 from policies.optimizer import AveragedAdam, CosineSchedule, TensorTable, read_checkpoint, write_checkpoint
 
 
-class Marks:
+class CriticTargets:
     """What each of M rows may teach: the N windows, then the last states that are labelled too.
 
     One packed table (M, 2 features + 5), so that a minibatch is gathered at once.
@@ -42,7 +42,7 @@ class Marks:
 
     def __init__(self, rows: Transitions, label: FloatArray, weight: FloatArray, timed: FloatArray) -> None:
         """`label` in [0, 1] and its `weight`, 0 where there is none; `timed` 1 for the efficiency head; all (M,)."""
-        columns = (rows.cost, rows.ends, rows_of(label), rows_of(weight), rows_of(timed))
+        columns = (rows.cost, rows.ends, as_tensor(label), as_tensor(weight), as_tensor(timed))
         self._table = torch.cat((rows.features, rows.later, torch.stack(columns, dim=1)), dim=1)
         self._wide = rows.features.shape[1]
         self.labelled, self.timed = np.flatnonzero(weight > 0), np.flatnonzero(timed > 0)
@@ -57,13 +57,13 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class CriticData:
     """All that the critics see of the windows."""
 
     windows: Windows
     every: Transitions
     """All N windows, in order."""
-    marks: Marks
+    marks: CriticTargets
     successes: int
     """Successful policy episodes."""
 
@@ -83,15 +83,15 @@ def label_weights(windows: Windows, settings: HabcSettings, kappa: float) -> Flo
     return weights.astype(np.float32)
 
 
-def evidence_of(windows: Windows, settings: HabcSettings, scale: Scale, kappa: float, shown: MaskArray) -> Evidence:
+def critic_data(windows: Windows, settings: HabcSettings, scale: Scale, kappa: float, shown: MaskArray) -> CriticData:
     """Rows for both heads; the heads learn only from windows in `shown` (N,), the rest is held out."""
     every = transitions(windows, settings, scale)
-    label = labels(windows, settings.partition)
+    label = viability_labels(windows, settings.partition)
     use = (label >= 0) & shown
     # Policy windows before an intervention are in successful episodes too, but they are a person's success.
-    autonomous = windows.success & np.isin(windows.part, (Part.AUTONOMOUS, Part.SUFFIX))
+    autonomous = windows.success & np.isin(windows.part, (Part.AUTONOMOUS, Part.AFTER_INTERVENTION))
     successes = len(np.unique(windows.episode[autonomous]))
-    timed = in_efficiency(windows, settings.partition)
+    timed = efficiency_mask(windows, settings.partition)
     if successes < settings.few_successes:
         timed |= windows.success & windows.demonstration
     last = np.flatnonzero(use & windows.ends & (windows.cost == 0) & settings.label_ends)
@@ -105,25 +105,28 @@ def evidence_of(windows: Windows, settings: HabcSettings, scale: Scale, kappa: f
     smooth = label.clip(settings.label_smoothing, 1 - settings.label_smoothing)
     weight = label_weights(windows, settings, kappa) * use
     counted = np.append(timed & shown, np.zeros(len(last)))
-    return Evidence(
-        windows=windows, every=every, marks=Marks(taught, smooth[rows], weight[rows], counted), successes=successes
+    return CriticData(
+        windows=windows,
+        every=every,
+        marks=CriticTargets(taught, smooth[rows], weight[rows], counted),
+        successes=successes,
     )
 
 
 def transitions(windows: Windows, settings: HabcSettings, scale: Scale) -> Transitions:
     """All windows as the critics see them."""
-    return seen((windows.state, windows.later_state), windows.cost, windows.ends, settings, scale)
+    return seen((windows.state, windows.next_state), windows.cost, windows.ends, settings, scale)
 
 
 def seen(
     states: tuple[FloatArray, FloatArray], cost: FloatArray, ends: MaskArray, settings: HabcSettings, scale: Scale
 ) -> Transitions:
     """Decisions as the critics see them, from the states (n, state_dim) there and where the difference ends."""
-    now, later = (fourier(rows_of(scale.forward(state)), settings.critic_frequencies) for state in states)
-    return Transitions(features=now, later=later, cost=rows_of(cost), ends=rows_of(ends.astype(np.float32)))
+    now, later = (fourier(as_tensor(scale.forward(state)), settings.critic_frequencies) for state in states)
+    return Transitions(features=now, later=later, cost=as_tensor(cost), ends=as_tensor(ends.astype(np.float32)))
 
 
-def critics_for(windows: Windows, settings: HabcSettings, seed: int) -> Critics:
+def new_critics(windows: Windows, settings: HabcSettings, seed: int) -> Critics:
     """Fresh critics for these windows."""
     longest = float(windows.length.max()) * settings.stride / settings.execute
     shape = CriticShape(
@@ -141,9 +144,9 @@ def critics_for(windows: Windows, settings: HabcSettings, seed: int) -> Critics:
 class CriticTraining(AuxiliaryTraining):
     """Trains critics, before the actor or beside it; as an `Extra` it lies in the actor's checkpoint."""
 
-    def __init__(self, critics: Critics, evidence: Evidence, settings: HabcSettings, seed: int) -> None:
+    def __init__(self, critics: Critics, data: CriticData, settings: HabcSettings, seed: int) -> None:
         """Nothing is trained yet; the gates are all 1."""
-        self.critics, self.evidence, self.settings = critics, evidence, settings
+        self.critics, self.data, self.settings = critics, data, settings
         self._seed = seed
         first = settings.critic_learning_rate
         falling = CosineSchedule(
@@ -155,45 +158,45 @@ class CriticTraining(AuxiliaryTraining):
         self._done = 0
         self._drawn = self._draw(np.random.default_rng((seed, 7)))
         """(critic_steps, 2, critic_batch), rows of the marks for both heads."""
-        self.gates = np.ones(len(evidence.windows), np.float32)
+        self.gates = np.ones(len(data.windows), np.float32)
         self.form: GateForm = settings.gate
 
     def learn(self) -> None:
         """One gradient step of both heads, each on a minibatch of its own."""
-        rows, (label, weight, timed) = self.evidence.marks.at(self._drawn[self._done])
+        rows, (label, weight, timed) = self.data.marks.at(self._drawn[self._done])
         counted = rows.at(1)
         with torch.inference_mode():
             aim = (self.critics if self.settings.target_follow == 1 else self._target).efficiency(counted.later)
-            passed = self.critics(rows.features)
-            value = self.critics.in_decisions(passed.said[1])
+            forward_pass = self.critics(rows.features)
+            value = self.critics.in_decisions(forward_pass.said[1])
             self._step(
-                passed,
-                viability_slopes(passed.said[0], label[0], weight[0]),
-                efficiency_slopes(value, efficiency_targets(counted, aim), self._unit, timed[1]),
+                forward_pass,
+                viability_gradient(forward_pass.said[0], label[0], weight[0]),
+                efficiency_gradient(value, efficiency_targets(counted, aim), self._unit, timed[1]),
             )
 
-    def learn_from(self, drawn: IntArray) -> FloatArray:
+    def step_on(self, drawn: IntArray) -> FloatArray:
         """One gradient step on the actor's own minibatch; its gates (B,) by the critics as they were before."""
-        rows, (label, weight, timed) = self.evidence.marks.at(torch.from_numpy(drawn))
+        rows, (label, weight, timed) = self.data.marks.at(torch.from_numpy(drawn))
         with torch.inference_mode():
-            passed = self.critics(rows.features[None])
-            now = (passed.said[0], self.critics.in_decisions(passed.said[1]))
+            forward_pass = self.critics(rows.features[None])
+            now = (forward_pass.said[0], self.critics.in_decisions(forward_pass.said[1]))
             later = self.critics.both_heads(rows.later)
             aim = later[1] if self.settings.target_follow == 1 else self._target.efficiency(rows.later)
             said = advantages_of(self.critics.shape, rows, now, later)
             self._step(
-                passed,
-                viability_slopes(now[0], label, weight),
-                efficiency_slopes(now[1], efficiency_targets(rows, aim), self._unit, timed),
+                forward_pass,
+                viability_gradient(now[0], label, weight),
+                efficiency_gradient(now[1], efficiency_targets(rows, aim), self._unit, timed),
             )
         return gate(self._scaled(said), self.form)
 
-    def _step(self, passed: Passed, viability: Tensor, efficiency: Tensor) -> None:
-        slopes = torch.stack((viability, efficiency * self.critics.rate(passed.said[1])))
-        self._optimizer.apply_gradients(self.critics.gradients(passed, slopes), self._done)
+    def _step(self, forward_pass: ForwardPass, viability: Tensor, efficiency: Tensor) -> None:
+        slopes = torch.stack((viability, efficiency * self.critics.rate(forward_pass.said[1])))
+        self._optimizer.apply_gradients(self.critics.gradients(forward_pass, slopes), self._done)
         self._done += 1
 
-    def refresh(self) -> Advantages:
+    def update_gates(self) -> Advantages:
         """Compute the gates of all windows from the critics as they are now."""
         scaled = self._scaled(self.advantages())
         self.gates = gate(scaled, self.form)
@@ -206,12 +209,12 @@ class CriticTraining(AuxiliaryTraining):
 
     def advantages(self) -> Advantages:
         """What the critics say about all windows now."""
-        return advantages(self.critics, self.evidence.every)
+        return advantages(self.critics, self.data.every)
 
-    def soundness(self) -> Soundness | None:
+    def divergence_check(self) -> DivergenceCheck | None:
         """The divergence guard; None when V_e had nothing to learn from."""
-        timed = self.evidence.marks.timed
-        return check_efficiency(self.critics, self.evidence.every.at(timed)) if len(timed) else None
+        timed = self.data.marks.timed
+        return check_divergence(self.critics, self.data.every.at(timed)) if len(timed) else None
 
     def tensors(self) -> TensorTable:
         """State for a checkpoint."""
@@ -233,14 +236,14 @@ class CriticTraining(AuxiliaryTraining):
 
     def _scaled(self, said: Advantages) -> Advantages:
         """A_e counts less while few successes have taught it."""
-        n = self.evidence.successes
+        n = self.data.successes
         trust = self.settings.efficiency_gain * n / (n + self.settings.shrink) if n else 0.0
-        return said if trust == 1 else replace(said, efficiency_gain=said.efficiency_gain * np.float32(trust))
+        return said if trust == 1 else replace(said, efficiency_advantage=said.efficiency_advantage * np.float32(trust))
 
     def _draw(self, random: np.random.Generator) -> Tensor:
         steps, size = self.settings.critic_steps, self.settings.critic_batch
         drawn = np.zeros((steps, 2, size), np.int64)
-        for head, teaching in enumerate((self.evidence.marks.labelled, self.evidence.marks.timed)):
+        for head, teaching in enumerate((self.data.marks.labelled, self.data.marks.timed)):
             if len(teaching):
                 drawn[:, head] = teaching[random.integers(len(teaching), size=(steps, size))]
         return torch.from_numpy(drawn)
@@ -250,7 +253,7 @@ class CriticTraining(AuxiliaryTraining):
         return self.critics.shape.horizon_decisions if self.settings.efficiency_unit == "horizon" else 1.0
 
 
-def head_start(training: CriticTraining, schedule: TrainingSchedule) -> None:
+def pretrain_critics(training: CriticTraining, schedule: TrainingSchedule) -> None:
     """Train the critics `critic_steps` steps, or take up the result of a run before."""
     path = schedule.checkpoint.with_name("critics.safetensors")
     if (found := read_checkpoint(path, schedule.job)) is not None:

@@ -19,9 +19,9 @@ class Advantages:
 
     viability: FloatArray
     """p_v, probability of success, in [0, 1]."""
-    viability_gain: FloatArray
+    viability_advantage: FloatArray
     """A_v, in logits."""
-    efficiency_gain: FloatArray
+    efficiency_advantage: FloatArray
     """A_e, in decisions saved."""
 
 
@@ -32,7 +32,7 @@ def gate(advantages: Advantages, form: GateForm = "soft") -> FloatArray:
     Other forms are arms of the benchmark: `viability` drops A_e, `fixed` mixes half and half, `hard` keeps or
     drops, `off` is filtered behaviour cloning.
     """
-    p, gain, speed = advantages.viability, advantages.viability_gain, advantages.efficiency_gain
+    p, gain, speed = advantages.viability, advantages.viability_advantage, advantages.efficiency_advantage
     match form:
         case "soft":
             argument = (1 - p) * gain + p * speed
@@ -60,7 +60,7 @@ class WeightRule:
 
 def actor_weights(windows: Windows, gates: FloatArray, rule: WeightRule) -> FloatArray:
     """Weights (N,) before normalisation: 1 for people, the gate for the policy's successes, 0 for the rest."""
-    own = np.isin(windows.part, (Part.AUTONOMOUS, Part.SUFFIX))
+    own = np.isin(windows.part, (Part.AUTONOMOUS, Part.AFTER_INTERVENTION))
     if not rule.partition:
         own = windows.policy
     weights = np.where(own & windows.success, gates, 0)
@@ -77,7 +77,7 @@ def normalised(weights: FloatArray, demonstration: MaskArray) -> FloatArray:
     return np.where(counted, weights / mean, weights).astype(np.float32)
 
 
-def effective_share(weights: FloatArray) -> float:
+def effective_sample_share(weights: FloatArray) -> float:
     """Effective sample size over the number of weights above 0 (Kish), in (0, 1]; 0 when there are none."""
     counted = weights[weights > 0].astype(np.float64)
     return float(counted.sum() ** 2 / (np.square(counted).sum() * len(counted))) if len(counted) else 0.0

@@ -16,7 +16,7 @@ from policies.habc.settings import HabcSettings
 from policies.recap import RecapSettings
 from policies.training_data import read_episode
 
-ACTORS: dict[str, type[RoundSettings]] = {"clone": CloneSettings, "habc": HabcSettings, "recap": RecapSettings}
+ACTOR_SETTINGS: dict[str, type[RoundSettings]] = {"clone": CloneSettings, "habc": HabcSettings, "recap": RecapSettings}
 LITERAL = {"cooling", "window_rounds", "demonstration_decay"}
 """What habc_paper has as the paper has it."""
 
@@ -39,7 +39,7 @@ def test_habc_on_push_t_is_the_recipe_of_the_campaign() -> None:
 def test_all_actors_of_a_task_have_one_size_and_one_training(task: str, arm: str) -> None:
     plan = Plan.of(task, 0.5)
     recipe, ours = plan.recipe(arm), parse(HabcSettings, plan.recipe("habc_plus").settings, "habc_plus")
-    theirs = parse(ACTORS[recipe.learner], recipe.settings, arm)
+    theirs = parse(ACTOR_SETTINGS[recipe.learner], recipe.settings, arm)
     own = {*ARMS[arm].changes, *(LITERAL if recipe.name == "habc_paper" else ())}
     shared = [item.name for item in fields(RoundSettings) if item.name not in own]
     assert {name: getattr(theirs, name) for name in shared} == {name: getattr(ours, name) for name in shared}

@@ -21,7 +21,7 @@ from policies.clone import Clone
 from policies.gaussian_policy import GaussianVersion
 from policies.habc.segments import WindowSpec, cut
 from policies.normalise import Scale
-from policies.recap import RecapSettings, indicator, rewards, value_gains
+from policies.recap import RecapSettings, indicator, rewards, value_advantages
 from policies.replay import replay_of
 from policies.residual_learner import ResidualTd3
 from policies.sequence import SequenceSettings
@@ -108,7 +108,7 @@ def test_recaps_value_tells_failures_from_successes() -> None:
     # Whether an episode succeeds hangs on nothing that can be seen: only its last decisions bring the news.
     episodes = [replace(driven(seed, expert=False, round_=1), success=seed % 2 == 0) for seed in range(100, 140)]
     windows = cut(episodes, WindowSpec(horizon=8, execute=4, stride=4, multi_step=4))
-    gain = value_gains(windows, settings, Scale.of(windows.state), 0)
+    gain = value_advantages(windows, settings, Scale.of(windows.state), 0)
     assert gain[windows.success & windows.ends].mean() > 20 + gain[~windows.success & windows.ends].mean()
     assert gain[windows.success].mean() > gain[~windows.success].mean()
     kept = indicator(windows, gain, 0.4)
@@ -228,7 +228,7 @@ def test_the_replay_holds_every_decision_with_its_maker() -> None:
     assert replay.ends.sum() == 2
     assert replay.reward.sum() == sum(item.success for item in episodes)
     np.testing.assert_array_equal(replay.state[0], episodes[0].arrays.state[0])
-    np.testing.assert_array_equal(replay.later_state[0], episodes[0].arrays.state[4])
+    np.testing.assert_array_equal(replay.next_state[0], episodes[0].arrays.state[4])
     np.testing.assert_array_equal(replay.action[0], episodes[0].arrays.action[:4])
     second = replay.person[replay.episode == 1]
     assert replay.person[replay.episode == 0].all()

@@ -36,7 +36,7 @@ from enpire.types import (
     Start,
 )
 from enpire.wire.messages import Parcel
-from policies.habc.segments import Part, WindowSpec, cut, in_efficiency, labels
+from policies.habc.segments import Part, WindowSpec, cut, efficiency_mask, viability_labels
 from policies.training_data import RecordedEpisode
 from robot_drivers.mujoco_robot import open_rig
 from sim.operator import OperatorBehaviour, SimulatedOperator
@@ -172,21 +172,21 @@ def test_the_learner_routes_the_segments_as_the_method_says() -> None:
             order_id=parcel.episode.order.order_id, round=1, success=success, supervised=True, arrays=found
         )
         windows = cut([recorded], how)
-        label, efficient = labels(windows), in_efficiency(windows)
+        label, efficient = viability_labels(windows), efficiency_mask(windows)
         touched = bool((found.source == SOURCE_HUMAN).any())
         for part in Part:
             rows = windows.part == part
             if not rows.any():
                 continue
             seen.add(part)
-            if part in (Part.BEFORE, Part.INTERVENTION):
+            if part in (Part.BEFORE_INTERVENTION, Part.INTERVENTION):
                 assert touched
                 assert (label[rows] == -1).all()
-            if part in (Part.SUFFIX, Part.AUTONOMOUS):
+            if part in (Part.AFTER_INTERVENTION, Part.AUTONOMOUS):
                 assert (label[rows] == success).all()
-            if part == Part.BEFORE:
+            if part == Part.BEFORE_INTERVENTION:
                 assert not efficient[rows].any()
-    assert seen >= {Part.AUTONOMOUS, Part.BEFORE, Part.INTERVENTION, Part.SUFFIX}
+    assert seen >= {Part.AUTONOMOUS, Part.BEFORE_INTERVENTION, Part.INTERVENTION, Part.AFTER_INTERVENTION}
 
 
 def test_a_station_file_calls_the_operator(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class Chain:
         places = np.eye(self.states + 1, dtype=np.float32)
         windows = Windows(
             state=places[here],
-            later_state=places[later],
+            next_state=places[later],
             cost=np.where(ends, 0, 1).astype(np.float32),
             ends=ends,
             chunk=np.zeros((len(here), 1, 1), np.float32),

@@ -16,13 +16,13 @@ from policies.habc.critic import (
     Critics,
     CriticShape,
     Transitions,
-    efficiency_slopes,
+    efficiency_gradient,
     efficiency_targets,
-    viability_slopes,
+    viability_gradient,
 )
-from policies.habc.segments import Part, WindowSpec, cut, interception, labels
+from policies.habc.segments import Part, WindowSpec, cut, interception_rate, viability_labels
 from policies.habc.settings import HabcSettings
-from policies.habc.train import CriticTraining, critics_for, evidence_of, label_weights
+from policies.habc.train import CriticTraining, critic_data, label_weights, new_critics
 from policies.normalise import Scale
 from tests.policies.habc.chain import GOOD, SLOW, Chain
 from tests.policies.recorded import episode
@@ -50,8 +50,8 @@ def trained(chain: Chain, seed: int, episodes: int, **settings: object) -> tuple
     windows, action = chain.windows(episodes, seed)
     width = chain.states + 1
     scale = Scale(mean=np.zeros(width, np.float32), spread=np.ones(width, np.float32))
-    evidence = evidence_of(windows, chosen, scale, 0.0, np.ones(len(windows), np.bool_))
-    training = CriticTraining(critics_for(windows, chosen, seed), evidence, chosen, seed)
+    data = critic_data(windows, chosen, scale, 0.0, np.ones(len(windows), np.bool_))
+    training = CriticTraining(new_critics(windows, chosen, seed), data, chosen, seed)
     while training.done < chosen.critic_steps:
         training.learn()
     return training, action
@@ -73,14 +73,14 @@ def test_both_heads_find_the_exact_values_of_the_chain() -> None:
 
 
 def _check_the_step_of_weighted_cloning(chain: Chain, training: CriticTraining, action: np.ndarray) -> None:
-    said = training.refresh()
-    windows = training.evidence.windows
+    said = training.update_gates()
+    windows = training.data.windows
     success = windows.success
     slow = success & (action == SLOW) & (windows.state[:, 0] == 1)
-    assert said.efficiency_gain[slow].mean() == pytest.approx(-1, abs=0.1)
+    assert said.efficiency_advantage[slow].mean() == pytest.approx(-1, abs=0.1)
     good = success & (action == GOOD)
-    trust = training.evidence.successes / (training.evidence.successes + training.settings.shrink)
-    assert said.efficiency_gain[good].mean() / trust == pytest.approx(chain.slow / (1 - chain.slow), abs=0.1)
+    trust = training.data.successes / (training.data.successes + training.settings.shrink)
+    assert said.efficiency_advantage[good].mean() / trust == pytest.approx(chain.slow / (1 - chain.slow), abs=0.1)
     for place in range(chain.states):
         here = success & (windows.state[:, place] == 1)
         g_good, g_slow = (float(training.gates[here & (action == kind)].mean()) for kind in (GOOD, SLOW))
@@ -94,7 +94,7 @@ def _check_the_step_of_weighted_cloning(chain: Chain, training: CriticTraining, 
 def test_the_literal_efficiency_loss_trips_the_guard() -> None:
     long = Chain(states=30, good=0.5, slow=0.49, bad=0.01)
     literal, _ = trained(long, 1, 600, critic_steps=300, target_follow=1.0, **LITERAL)
-    state = literal.soundness()
+    state = literal.divergence_check()
     assert state is not None
     assert not state.sound
 
@@ -102,7 +102,7 @@ def test_the_literal_efficiency_loss_trips_the_guard() -> None:
 def test_the_scaled_loss_with_a_target_network_passes_the_guard() -> None:
     long = Chain(states=30, good=0.5, slow=0.49, bad=0.01)
     scaled, _ = trained(long, 1, 600, critic_steps=600, multi_step=1, target_follow=0.1)
-    state = scaled.soundness()
+    state = scaled.divergence_check()
     assert state is not None
     assert state.sound, state
 
@@ -131,7 +131,7 @@ def test_labels_make_up_for_interception_and_length() -> None:
     np.testing.assert_array_equal(corrected[windows.success], plain[windows.success])
     np.testing.assert_allclose(plain, 1 / windows.length)
     # A failure after a person has handed back is no failure that nobody touched: it stands for itself alone.
-    handed_back = replace(windows, part=np.full(len(windows), int(Part.SUFFIX)))
+    handed_back = replace(windows, part=np.full(len(windows), int(Part.AFTER_INTERVENTION)))
     np.testing.assert_array_equal(label_weights(handed_back, settings, 0.5), plain)
 
 
@@ -139,10 +139,10 @@ def test_a_persons_success_is_not_counted_as_the_policys() -> None:
     windows, _ = Chain().windows(40, 3)
     scale = Scale(mean=np.zeros(9, np.float32), spread=np.ones(9, np.float32))
     shown = np.ones(len(windows), np.bool_)
-    alone = evidence_of(windows, HabcSettings(), scale, 0.0, shown)
-    helped = replace(windows, part=np.full(len(windows), int(Part.BEFORE)))
+    alone = critic_data(windows, HabcSettings(), scale, 0.0, shown)
+    helped = replace(windows, part=np.full(len(windows), int(Part.BEFORE_INTERVENTION)))
     assert alone.successes == len(np.unique(windows.episode[windows.success])) > 0
-    assert evidence_of(helped, HabcSettings(), scale, 0.0, shown).successes == 0
+    assert critic_data(helped, HabcSettings(), scale, 0.0, shown).successes == 0
 
 
 def test_interception_biases_the_logit_by_its_logarithm_and_the_weights_undo_it() -> None:
@@ -150,8 +150,8 @@ def test_interception_biases_the_logit_by_its_logarithm_and_the_weights_undo_it(
     alone, helped = [SOURCE_POLICY] * 16, [SOURCE_POLICY] * 8 + [SOURCE_HUMAN] * 8
     episodes = [episode(alone, True, seed=i) for i in range(36)] + [episode(alone, False, seed=i) for i in range(32)]
     episodes += [episode(helped, True, seed=i) for i in range(32)]
-    windows, kappa = cut(episodes, WindowSpec()), interception(episodes)
-    label = labels(windows)
+    windows, kappa = cut(episodes, WindowSpec()), interception_rate(episodes)
+    label = viability_labels(windows)
 
     def logit(settings: HabcSettings) -> float:
         # The weighted cross-entropy is least where p_v is the weighted share of successes.
@@ -174,14 +174,14 @@ def test_gradients_by_hand_are_those_of_autograd(shared: bool, bounded: bool, ow
     rows = torch.randn((own_rows, 32, 25), generator=draw)
     label, weight, counted = (torch.rand(32, generator=draw) for _ in range(3))
     counted, target = counted.round(), 10 * torch.randn(32, generator=draw)
-    passed = critics(rows)
-    logits, value = passed.said[0], critics.in_decisions(passed.said[1])
+    forward_pass = critics(rows)
+    logits, value = forward_pass.said[0], critics.in_decisions(forward_pass.said[1])
     told = nn.functional.binary_cross_entropy_with_logits(logits, label, weight, reduction="sum") / weight.sum()
     losses = nn.functional.huber_loss(value / unit, target / unit, delta=1.0, reduction="none")
     (told + (losses * counted).sum() / counted.sum()).backward()
     with torch.no_grad():
-        up = efficiency_slopes(value, target, unit, counted) * critics.rate(passed.said[1])
-        found = critics.gradients(passed, torch.stack((viability_slopes(logits, label, weight), up)))
+        up = efficiency_gradient(value, target, unit, counted) * critics.rate(forward_pass.said[1])
+        found = critics.gradients(forward_pass, torch.stack((viability_gradient(logits, label, weight), up)))
     for mine, parameter in zip(found, critics.parameters(), strict=True):
         assert parameter.grad is not None
         torch.testing.assert_close(mine.view_as(parameter), parameter.grad)

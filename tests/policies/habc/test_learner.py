@@ -23,11 +23,11 @@ from enpire.store.arrays import unpack
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, EarlyStop, Observation
 from policies import flow_policy, viability_policy
 from policies.clone import Clone, initial_training_state
-from policies.habc.diagnostics import held_out_brier, ranking, reliability
-from policies.habc.learner import Habc, WeightTable, critic_training, gather
+from policies.habc.diagnostics import auc, calibration_error, held_out_brier
+from policies.habc.learner import Habc, WindowWeights, collect_round_data, critic_training
 from policies.habc.segments import WindowSpec, cut
 from policies.habc.settings import HabcSettings
-from policies.habc.train import head_start, label_weights
+from policies.habc.train import label_weights, pretrain_critics
 from policies.habc.weights import Advantages, WeightRule
 from policies.training_data import read_episodes
 from tests.policies.recorded import driven, episode, write
@@ -208,12 +208,12 @@ def test_a_trained_actor_is_kept_when_critics_beside_it_diverge(fresh_job: Calla
 def test_gates_count_when_the_share_of_warm_steps_is_done(fresh_job: Callable[..., ImprovementJob]) -> None:
     job = fresh_job(warmup_share=0.083, least_steps=600, most_steps=600)
     settings = parse(HabcSettings, job.recipe["settings"], "test")
-    material = gather(read_episodes(job.episodes), settings)
-    actor = initial_training_state(job, settings, material.episodes)
-    training, _ = critic_training(job, settings, material, actor.scales[0])
+    round_data = collect_round_data(read_episodes(job.episodes), settings)
+    actor = initial_training_state(job, settings, round_data.episodes)
+    training, _ = critic_training(job, settings, round_data, actor.scales[0])
     training.gates[:] = 0.5
-    table = WeightTable(material.windows, training, WeightRule(), job.round)
-    rows = np.flatnonzero(material.windows.policy & material.windows.success)
+    table = WindowWeights(round_data.windows, training, WeightRule(), job.round)
+    rows = np.flatnonzero(round_data.windows.policy & round_data.windows.success)
     assert table.warm == 50
     assert (table.weights(49, rows) == 1).all()
     assert (table.weights(50, rows) == 0.5).all()
@@ -221,8 +221,8 @@ def test_gates_count_when_the_share_of_warm_steps_is_done(fresh_job: Callable[..
 
 def test_the_ranking_counts_ties_half() -> None:
     scores = np.array([0.1, 0.2, 0.2, 0.9], np.float32)
-    assert ranking(scores, np.array([False, False, True, True])) == pytest.approx(0.875)
-    assert np.isnan(ranking(scores, np.ones(4, np.bool_)))
+    assert auc(scores, np.array([False, False, True, True])) == pytest.approx(0.875)
+    assert np.isnan(auc(scores, np.ones(4, np.bool_)))
 
 
 def test_reliability_is_the_gap_on_the_newest_held_out_episodes() -> None:
@@ -232,14 +232,14 @@ def test_reliability_is_the_gap_on_the_newest_held_out_episodes() -> None:
 
     def said(p: np.ndarray) -> Advantages:
         rows = p.astype(np.float32)
-        return Advantages(viability=rows, viability_gain=0 * rows, efficiency_gain=0 * rows)
+        return Advantages(viability=rows, viability_advantage=0 * rows, efficiency_advantage=0 * rows)
 
     newest = held & (windows.round == 2)
     share = windows.success[newest].mean()
     level = np.where(newest, share, 0.0)
-    assert reliability(windows, said(level), held, partition=True) == pytest.approx(0, abs=1e-6)
-    assert reliability(windows, said(level + 0.1), held, partition=True) == pytest.approx(0.1, abs=1e-6)
-    assert np.isnan(reliability(windows, said(level), windows.round == 1, partition=True))
+    assert calibration_error(windows, said(level), held, partition=True) == pytest.approx(0, abs=1e-6)
+    assert calibration_error(windows, said(level + 0.1), held, partition=True) == pytest.approx(0.1, abs=1e-6)
+    assert np.isnan(calibration_error(windows, said(level), windows.round == 1, partition=True))
 
 
 def test_a_right_p_v_is_reliable_under_supervision() -> None:
@@ -247,18 +247,20 @@ def test_a_right_p_v_is_reliable_under_supervision() -> None:
     helped = [SOURCE_POLICY] * 20 + [SOURCE_HUMAN] * 20
     kinds: list[tuple[list[int], bool]] = [([SOURCE_POLICY] * 24, True)] * 36
     kinds += [([SOURCE_POLICY] * 40, False)] * 32 + [(helped, True)] * 32
-    material = gather([episode(source, won, seed=i) for i, (source, won) in enumerate(kinds)], HabcSettings())
-    assert material.kappa == 0.5
-    counts = label_weights(material.windows, HabcSettings(), material.kappa)
+    round_data = collect_round_data(
+        [episode(source, won, seed=i) for i, (source, won) in enumerate(kinds)], HabcSettings()
+    )
+    assert round_data.kappa == 0.5
+    counts = label_weights(round_data.windows, HabcSettings(), round_data.kappa)
 
     def said(p: float) -> Advantages:
         rows = np.full(len(counts), p, np.float32)
-        return Advantages(viability=rows, viability_gain=0 * rows, efficiency_gain=0 * rows)
+        return Advantages(viability=rows, viability_advantage=0 * rows, efficiency_advantage=0 * rows)
 
     right, biased = said(0.36), said(0.36 / 0.68)
-    assert reliability(material.windows, right, counts, partition=True) == pytest.approx(0, abs=1e-6)
-    assert reliability(material.windows, biased, counts, partition=True) == pytest.approx(0.36 / 0.68 - 0.36)
-    brier = [held_out_brier(material.windows, item, counts, partition=True) for item in (right, biased)]
+    assert calibration_error(round_data.windows, right, counts, partition=True) == pytest.approx(0, abs=1e-6)
+    assert calibration_error(round_data.windows, biased, counts, partition=True) == pytest.approx(0.36 / 0.68 - 0.36)
+    brier = [held_out_brier(round_data.windows, item, counts, partition=True) for item in (right, biased)]
     assert brier[0] == pytest.approx(0.36 * 0.64)
     assert brier[1] > brier[0]
 
@@ -317,10 +319,10 @@ def test_the_version_says_how_likely_success_is_and_acts_as_its_actor_alone(
             policy.begin(int(lane), 3)
     np.testing.assert_array_equal(foreseeing.act(seen, lanes), alone.act(seen, lanes))
     settings = parse(HabcSettings, job.recipe["settings"], "test")
-    material = gather(read_episodes(job.episodes), settings)
-    actor = initial_training_state(job, settings, material.episodes)
-    training, schedule = critic_training(job, settings, material, actor.scales[0])
-    head_start(training, schedule)
+    round_data = collect_round_data(read_episodes(job.episodes), settings)
+    actor = initial_training_state(job, settings, round_data.episodes)
+    training, schedule = critic_training(job, settings, round_data, actor.scales[0])
+    pretrain_critics(training, schedule)
     rows = torch.from_numpy(actor.scales[0].forward(state))
     with torch.no_grad():
         logits = training.critics.viability(training.critics.features(rows)).clamp(-6, 6)
@@ -335,10 +337,10 @@ def test_what_people_did_never_ages_and_counts_for_kappa_while_it_is_fresh() -> 
         for round_ in rounds
         for sources in (lone, helped)
     ]
-    material = gather(episodes, HabcSettings(window_rounds=1))
-    assert set(material.windows.round.tolist()) == set(rounds)
-    assert set(material.windows.round[material.windows.policy].tolist()) == {4}
-    assert material.kappa == 0.5
+    round_data = collect_round_data(episodes, HabcSettings(window_rounds=1))
+    assert set(round_data.windows.round.tolist()) == set(rounds)
+    assert set(round_data.windows.round[round_data.windows.policy].tolist()) == {4}
+    assert round_data.kappa == 0.5
 
 
 def test_a_flagged_rollout_of_the_control_arm_stands_for_those_that_were_stopped(tmp_path: Path) -> None:

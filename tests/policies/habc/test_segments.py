@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from enpire.errors import LearningProblem
 from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY, SOURCE_RESET
-from policies.habc.segments import Part, Windows, WindowSpec, cut, fresh, in_efficiency, interception, labels
+from policies.habc.segments import (
+    Part,
+    Windows,
+    WindowSpec,
+    cut,
+    efficiency_mask,
+    interception_rate,
+    recent_windows,
+    viability_labels,
+)
 from tests.policies.recorded import episode
 
 CONTROL = st.lists(
@@ -38,7 +47,7 @@ def test_no_label_leaks_across_an_intervention(spans: list[tuple[int, int]], suc
         windows = cut([episode(sources, success)], HOW)
     except LearningProblem:
         return
-    label = labels(windows)
+    label = viability_labels(windows)
     human = np.array(sources) == SOURCE_HUMAN
     last = int(np.flatnonzero(human)[-1]) if human.any() else -1
     for begin, said in zip(begins(windows, sources, HOW), label, strict=True):
@@ -58,7 +67,9 @@ def test_flipping_the_outcome_changes_labels_only_where_the_policy_was_alone(spa
         good, bad = (cut([episode(sources, y)], HOW) for y in (True, False))
     except LearningProblem:
         return
-    np.testing.assert_array_equal(labels(good) != labels(bad), np.isin(good.part, (Part.AUTONOMOUS, Part.SUFFIX)))
+    np.testing.assert_array_equal(
+        viability_labels(good) != viability_labels(bad), np.isin(good.part, (Part.AUTONOMOUS, Part.AFTER_INTERVENTION))
+    )
     for item in fields(Windows):
         if item.name != "success":
             np.testing.assert_array_equal(getattr(good, item.name), getattr(bad, item.name))
@@ -79,11 +90,11 @@ def test_nine_human_steps_are_dropped_and_ten_kept() -> None:
 
 def test_demonstrations_and_interventions_are_never_labelled() -> None:
     taught = cut([episode([SOURCE_EXPERT] * 20, True)], HOW)
-    assert (labels(taught) == -1).all()
-    assert not in_efficiency(taught).any()
+    assert (viability_labels(taught) == -1).all()
+    assert not efficiency_mask(taught).any()
     helped = cut([episode([SOURCE_HUMAN] * 20, True)], HOW)
-    assert (labels(helped) == -1).all()
-    assert in_efficiency(helped).all()
+    assert (viability_labels(helped) == -1).all()
+    assert efficiency_mask(helped).all()
 
 
 def test_frames_of_a_reset_are_dropped() -> None:
@@ -97,8 +108,8 @@ def test_costs_count_the_decisions_that_are_left() -> None:
     assert windows.cost.tolist() == [2, 2, 2, 1, 0]
     assert windows.ends.tolist() == [False, False, False, True, True]
     arrays = episode([SOURCE_POLICY] * 18, True).arrays
-    np.testing.assert_array_equal(windows.later_state[0], arrays.state[8])
-    np.testing.assert_array_equal(windows.later_state[-1], arrays.state[18])
+    np.testing.assert_array_equal(windows.next_state[0], arrays.state[8])
+    np.testing.assert_array_equal(windows.next_state[-1], arrays.state[18])
     np.testing.assert_array_equal(windows.mask[-1], [1, 1, 0, 0, 0, 0, 0, 0])
     np.testing.assert_array_equal(windows.chunk[1], arrays.action[4:12])
 
@@ -114,15 +125,15 @@ def test_old_policy_windows_are_dropped_and_peoples_never() -> None:
         ],
         WindowSpec(stride=8),
     )
-    kept = fresh(windows, rounds=2)
+    kept = recent_windows(windows, rounds=2)
     assert kept.part[kept.round == 1].tolist() == [Part.INTERVENTION]
     assert (kept.part == Part.DEMONSTRATION).sum() == 1
     assert (kept.round == 3).any()
-    assert len(fresh(windows, rounds=3)) == len(windows)
+    assert len(recent_windows(windows, rounds=3)) == len(windows)
 
 
 def test_kappa_is_the_share_of_failures_that_people_took_away() -> None:
     lone, helped = [SOURCE_POLICY] * 8, [SOURCE_POLICY] * 4 + [SOURCE_HUMAN] * 4
     episodes = [episode(lone, False, seed=i) for i in range(3)] + [episode(helped, True, seed=9)]
-    assert interception(episodes) == 0.25
-    assert interception(episodes[:3]) == 0
+    assert interception_rate(episodes) == 0.25
+    assert interception_rate(episodes[:3]) == 0

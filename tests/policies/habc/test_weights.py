@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY
 from policies.habc.segments import Part, Windows, WindowSpec, cut
-from policies.habc.weights import Advantages, WeightRule, actor_weights, effective_share, gate, normalised
+from policies.habc.weights import Advantages, WeightRule, actor_weights, effective_sample_share, gate, normalised
 from tests.policies.recorded import episode
 
 HOW = WindowSpec(horizon=8, execute=4, stride=4)
@@ -20,8 +20,8 @@ HOW = WindowSpec(horizon=8, execute=4, stride=4)
 def said(p: float, gain: float, speed: float) -> Advantages:
     return Advantages(
         viability=np.array([p], np.float32),
-        viability_gain=np.array([gain], np.float32),
-        efficiency_gain=np.array([speed], np.float32),
+        viability_advantage=np.array([gain], np.float32),
+        efficiency_advantage=np.array([speed], np.float32),
     )
 
 
@@ -79,11 +79,11 @@ def test_the_table_of_weights() -> None:
     windows = mixed()
     gates = np.random.default_rng(0).uniform(0.1, 1.9, len(windows)).astype(np.float32)
     weights = actor_weights(windows, gates, WeightRule())
-    own = np.isin(windows.part, (Part.AUTONOMOUS, Part.SUFFIX))
+    own = np.isin(windows.part, (Part.AUTONOMOUS, Part.AFTER_INTERVENTION))
     assert (weights[windows.demonstration] == 1).all()
     np.testing.assert_array_equal(weights[own & windows.success], gates[own & windows.success])
     assert (weights[own & ~windows.success] == 0).all()
-    assert (weights[windows.part == Part.BEFORE] == 0).all()
+    assert (weights[windows.part == Part.BEFORE_INTERVENTION] == 0).all()
     assert (weights[windows.part == Part.INTERVENTION] == 1).all()
     assert set(windows.part) == set(Part)
 
@@ -100,7 +100,7 @@ def test_naive_labels_let_the_frames_before_an_intervention_count() -> None:
     windows = mixed()
     gates = np.full(len(windows), 0.5, np.float32)
     naive = actor_weights(windows, gates, WeightRule(partition=False))
-    before = (windows.part == Part.BEFORE) & windows.success
+    before = (windows.part == Part.BEFORE_INTERVENTION) & windows.success
     assert (naive[before] == 0.5).all()
 
 
@@ -127,7 +127,7 @@ def test_weights_of_one_pass_through_to_the_bit() -> None:
 
 
 def test_the_effective_share() -> None:
-    assert effective_share(np.ones(5, np.float32)) == pytest.approx(1)
-    assert effective_share(np.array([1, 1e-6], np.float32)) == pytest.approx(0.5, abs=1e-3)
-    assert effective_share(np.zeros(3, np.float32)) == 0
+    assert effective_sample_share(np.ones(5, np.float32)) == pytest.approx(1)
+    assert effective_sample_share(np.array([1, 1e-6], np.float32)) == pytest.approx(0.5, abs=1e-3)
+    assert effective_sample_share(np.zeros(3, np.float32)) == 0
     assert replace(said(0.5, 0, 0)).viability[0] == 0.5
