@@ -180,7 +180,7 @@ class World:
     def _cut(self, how: Callable[[], None]) -> bool:
         how()
         time.sleep(self.draw.choice((0.2, 1.0, 4.0, 8.0)))
-        self.relay.find()
+        self.relay.restore()
         return True
 
     def _hang(self) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from robot_drivers.guard_client import Control, start_guard  # noqa: E402
+from robot_drivers.guard_client import GuardControl, start_guard  # noqa: E402
 from robot_drivers.guard_settings import GuardSettings  # noqa: E402
 from robot_drivers.resume_code import keep  # noqa: E402
 
@@ -45,19 +45,19 @@ def until(true: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
-def drive(hand: Control, log: Path) -> None:
+def drive(control: GuardControl, log: Path) -> None:
     """Resume, and wait until the arm moves."""
     log.write_text("")
-    hand.resume("the benchmark", CODE)
+    control.resume("the benchmark", CODE)
     until(lambda: len(stamps(log, "act")) >= 4)
 
 
-def one_stop(hand: Control, runner: int, log: Path) -> tuple[float, float, int]:
+def one_stop(control: GuardControl, runner: int, log: Path) -> tuple[float, float, int]:
     """Hang the runner and stop at once: ms to zero velocity, ms to the answer, commands after it."""
-    drive(hand, log)
+    drive(control, log)
     os.kill(runner, signal.SIGSTOP)
     asked_ns = time.monotonic_ns()
-    hand.stop("the benchmark says stop")
+    control.stop("the benchmark says stop")
     answered_ns = time.monotonic_ns()
     still_ns = min(stamp for stamp in stamps(log, "still") if stamp > asked_ns)
     late = sum(stamp > answered_ns for stamp in stamps(log, "act"))
@@ -67,14 +67,14 @@ def one_stop(hand: Control, runner: int, log: Path) -> tuple[float, float, int]:
     return (still_ns - asked_ns) / 1e6, (answered_ns - asked_ns) / 1e6, late
 
 
-def one_watchdog(hand: Control, runner: int, log: Path) -> float:
+def one_watchdog(control: GuardControl, runner: int, log: Path) -> float:
     """Hang the runner and say nothing: ms from its last command to zero velocity."""
-    drive(hand, log)
+    drive(control, log)
     os.kill(runner, signal.SIGSTOP)
-    until(lambda: not hand.status()["armed"])
+    until(lambda: not control.status()["armed"])
     last_ns = stamps(log, "act")[-1]
     still_ns = min(stamp for stamp in stamps(log, "still") if stamp > last_ns)
-    hand.stop("end of the trial")
+    control.stop("end of the trial")
     os.kill(runner, signal.SIGCONT)
     return (still_ns - last_ns) / 1e6
 
@@ -96,10 +96,10 @@ def measure(trials: int) -> None:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         runner = subprocess.Popen([sys.executable, str(RUNNER), str(settings.folder)], env=environment)
         try:
-            with Control(settings.card) as hand:
-                until(lambda: hand.status()["runner"])
-                stops = [one_stop(hand, runner.pid, log) for _ in range(trials)]
-                silent = [one_watchdog(hand, runner.pid, log) for _ in range(trials)]
+            with GuardControl(settings.card) as control:
+                until(lambda: control.status()["runner"])
+                stops = [one_stop(control, runner.pid, log) for _ in range(trials)]
+                silent = [one_watchdog(control, runner.pid, log) for _ in range(trials)]
         finally:
             os.kill(runner.pid, signal.SIGCONT)
             runner.kill()

@@ -32,6 +32,7 @@ from benchmarks.machine import describe
 from enpire import plugins
 from enpire.campaign.campaign import read_campaign
 from enpire.fleet.local import station_files
+from enpire.fleet.station_processes import StationProcesses
 from enpire.gate.intervals import wilson
 from enpire.home import Home, open_home
 from enpire.requests import operator_commands
@@ -41,7 +42,7 @@ from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.types import TaskSpec
 from sim.faults import known_faults
-from sim.lost_network import LossyStations
+from sim.lost_network import LossyNetwork
 from sim.tasks import bag_rig, gpu_rig, ziptie_rig
 from tests.chaos.harness import free_port
 
@@ -165,7 +166,8 @@ class Lab:
     def __init__(self, campaign: Path, home: Home) -> None:
         self.home, self.log, plan = home.root, campaign.parent / "log.txt", read_campaign(campaign)
         (file,) = station_files(replace(plan, stations=replace(plan.stations, count=1)), home)
-        self._stations = LossyStations([file], plan.stations.bind, home.stations / "logs", print)
+        self._network = LossyNetwork(plan.stations.bind, print)
+        self._stations = StationProcesses([file], self._network.address, home.stations / "logs", print, self._network)
         command = [sys.executable, "-m", "enpire.cli", "run", str(campaign), "--headless", "--home", str(home.root)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -180,7 +182,7 @@ class Lab:
     @property
     def lost(self) -> int:
         """How often the network was lost."""
-        return self._stations.lost
+        return self._network.lost
 
     def close(self) -> None:
         """End it; an interrupted campaign is kept, to go on."""

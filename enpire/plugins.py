@@ -71,13 +71,19 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "inspections": {
         "task": "sim.task_check.suite:check_task",
         "task_checks": "sim.task_check.suite:count_checks",
-        "robot": "robot_drivers.conformance:check_named",
+        "driver_file": "robot_drivers.conformance:check_file",
+        "rig": "robot_drivers.conformance:check_rig",
         "robot_checks": "robot_drivers.conformance:count_checks",
         "verifier": "sim.verifiers.grading:report",
         "earlier_digest": "sim.verifiers.earlier_digests:earlier_digest",
         "thresholds": "sim.verifiers.fitting:fit",
         "classifier": "sim.verifiers.fitting:fit_classifier",
         "stop": "robot_drivers.stop_latency:measure",
+    },
+    "robots": {
+        "serve": "robot_drivers.serving:serve",
+        "guard": "robot_drivers.guard_client:GuardControl",
+        "resume_code": "robot_drivers.resume_code:make",
     },
     "replays": {"mujoco": "sim.replay:replay"},
     "films": {"mujoco": "sim.replay:frames"},
@@ -88,8 +94,9 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "hosts": {
         "local": "enpire.fleet.local:start_local",
         "ray": "enpire.fleet.on_ray:start_on_ray",
-        "lossy": "sim.lost_network:start_lossy",
+        "lossy": "enpire.fleet.local:start_lossy",
     },
+    "networks": {"lossy": "sim.lost_network:LossyNetwork"},
 }
 """group -> name -> "module:attribute"."""
 RENAMED_GROUPS: Mapping[str, str] = {"bridges": "faces"}
@@ -158,7 +165,7 @@ def load(group: str, name: str) -> object:
         raise UnknownName(f"There is no {group.rstrip('s')} called {name!r}; there are: {listed}.")
     module, _, attribute = address.partition(":")
     if address == name:
-        _look_here()
+        look_here()
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as missing:
@@ -207,8 +214,8 @@ def make(group: str, name: str, *arguments: object) -> object:
         raise UsageError(f"{name!r} of {group} cannot be made: {_said(problem)}") from problem
 
 
-def _look_here() -> None:
-    """Find modules in the current folder, last: an installed command does not, other than `python -m`."""
+def look_here() -> None:
+    """Find modules in the current folder, after all others, as `python -m` does; an installed command does not."""
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)

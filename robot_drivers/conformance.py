@@ -9,21 +9,17 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
-from enpire import plugins
 from enpire.conformance import CheckResult, ConformanceReport, run_check
 from enpire.errors import RobotProblem
-from enpire.interfaces import Rig, Task
-from enpire.station.robot_session import open_robot
-from enpire.station.station_file import read_station
+from enpire.interfaces import Rig
 from enpire.types import Start, TaskSpec
 from robot_drivers import conformance_motion, conformance_spec, conformance_stop
 from robot_drivers.conformance_bench import Bench, RobotUnderTest
 from robot_drivers.driver_file import load_robot
-from robot_drivers.guard_client import Control, GuardedClient, open_guarded
+from robot_drivers.guard_client import GuardControl, GuardedClient, open_guarded
 from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.resume_code import make
 
@@ -53,37 +49,39 @@ def check(robot: RobotUnderTest, on_result: OnResult = lambda result: None) -> C
     return ConformanceReport(subject=robot.name, results=tuple(results), notes=(timing,), took_s=took_s)
 
 
-def check_file(
-    path: Path,
-    options: Mapping[str, object] | None = None,
+def check_rig(
+    name: str,
+    open_rig: Callable[[], Rig],
+    start: Callable[[int], Start],
+    realtime: bool,
     on_result: OnResult = lambda result: None,
-    settings: GuardSettings | None = None,
+) -> ConformanceReport:
+    """Check a rig as a station opens it. THE ROBOT MOVES.
+
+    Args:
+        name: how the report names the robot.
+        open_rig: opens the rig; it is called again after the rig was closed.
+        start: gives the start of an index.
+        realtime: whether time passes by itself (hardware), not with each action (simulation).
+        on_result: gets each result when it is known.
+    """
+    return check(RobotUnderTest(name=name, open=open_rig, start=start, realtime=realtime), on_result)
+
+
+def check_file(
+    path: Path, on_result: OnResult = lambda result: None, settings: GuardSettings | None = None
 ) -> ConformanceReport:
     """Check the robot of a driver file behind its guard, as a station runs it. THE ROBOT MOVES.
 
     Args:
         path: the driver file.
-        options: the arguments of its `robot(**options)`, and `envelope`.
         on_result: gets each result when it is known.
         settings: of the guard. Without them the guard has a folder of its own and a watchdog of three periods.
     """
     with tempfile.TemporaryDirectory(prefix="enpire-check-") as folder:
-        used = settings or GuardSettings(driver=str(path), folder=Path(folder), options=options or {})
+        used = settings or GuardSettings(driver=str(path), folder=Path(folder))
         spec = load_robot(path, {key: value for key, value in used.options.items() if key != "envelope"}).spec
         return check(guarded_robot(used, spec), on_result)
-
-
-def check_named(named: str, on_result: OnResult = lambda result: None) -> ConformanceReport:
-    """Check the robot of a driver file (`check_file`), or of a station file as the station opens it. IT MOVES."""
-    if named.endswith(".py"):
-        return check_file(Path(named), on_result=on_result)
-    file = read_station(named)
-    task = cast("Task", plugins.make("tasks", file.task))
-    robot = RobotUnderTest(
-        name=file.name, open=lambda: open_robot(file, task), start=lambda index: task.start("train", index, b""),
-        realtime=file.pace == "realtime",
-    )  # fmt: skip
-    return check(robot, on_result)
 
 
 def guarded_robot(settings: GuardSettings, spec: TaskSpec) -> RobotUnderTest:
@@ -94,9 +92,9 @@ def guarded_robot(settings: GuardSettings, spec: TaskSpec) -> RobotUnderTest:
     code = make(settings.folder) if settings.person_to_resume else ""
 
     def resume(rig: Rig) -> None:
-        with Control(settings.card) as hand:
-            if hand.status()["latched"]:
-                hand.resume("the operator who runs the conformance checks", code)
+        with GuardControl(settings.card) as control:
+            if control.status()["latched"]:
+                control.resume("the operator who runs the conformance checks", code)
 
     def opened() -> GuardedClient:
         rig = open_guarded(settings)

@@ -1,4 +1,4 @@
-"""Loads a laboratory's driver file: one Python file with a function `robot(**options) -> Robot`."""
+"""Loads the driver file of a laboratory: one Python file with a function `robot(**options) -> Robot`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from typing import cast
 
 from enpire.errors import EnpireError, FileProblem
 from enpire.interfaces import Robot
+from enpire.plugins import look_here
 
 MEMBERS = ("spec", "connect", "observe", "act", "stop", "close")
 
 
 def load_robot(path: Path, options: Mapping[str, object]) -> Robot:
-    """The robot that a driver file makes; it is not connected yet.
+    """Make the robot of a driver file; it is not connected yet. The file may import modules of the current folder.
 
     Raises:
-        FileProblem: there is no such file, it has no function `robot`, or what that returns is no Robot.
+        FileProblem: the file does not exist or fails, has no function `robot`, or this function returns no Robot.
+        EnpireError: raised by the driver file itself.
     """
     if not path.is_file():
         raise FileProblem(f"The driver file {path} does not exist; check the path.")
+    look_here()
     try:
         make = runpy.run_path(str(path)).get("robot")
     except SyntaxError as problem:
@@ -28,7 +31,7 @@ def load_robot(path: Path, options: Mapping[str, object]) -> Robot:
     except EnpireError:
         raise
     except Exception as problem:
-        raise FileProblem(f"The driver file {path} fails: {type(problem).__name__}: {problem}.") from problem
+        raise FileProblem(f"The driver file {path} fails with {type(problem).__name__}: {problem}.") from problem
     if not callable(make):
         raise FileProblem(f"The driver file {path} needs a function robot(**options) that returns the robot.")
     try:
@@ -36,7 +39,5 @@ def load_robot(path: Path, options: Mapping[str, object]) -> Robot:
     except TypeError as problem:
         raise FileProblem(f"The driver file {path} cannot make a robot of {dict(options)}: {problem}.") from problem
     if missing := [name for name in MEMBERS if not hasattr(made, name)]:
-        raise FileProblem(
-            f"What robot() of {path} returns has no {', '.join(missing)}; a robot needs {', '.join(MEMBERS)}."
-        )
+        raise FileProblem(f"The robot of {path} has no {', '.join(missing)}; a robot needs {', '.join(MEMBERS)}.")
     return cast("Robot", made)

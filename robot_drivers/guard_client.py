@@ -42,7 +42,7 @@ STARTING_S = 60.0
 ANSWER_S = 10.0
 
 
-class Control:
+class GuardControl:
     """One connection to a guard, from any process of this machine: status, stop, resume, quit."""
 
     def __init__(self, card: Path) -> None:
@@ -91,7 +91,7 @@ class Control:
         """Hang up."""
         self._socket.close()
 
-    def __enter__(self) -> Control:
+    def __enter__(self) -> GuardControl:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -107,8 +107,8 @@ class GuardedClient:
         self._sequence = 0
         self._process = process
         self._closed = False
-        self._talk = Control(settings.card)
-        self._brake = Control(settings.card)
+        self._talk = GuardControl(settings.card)
+        self._brake = GuardControl(settings.card)
         try:
             self._talk.ask("hello", lease=lease)
             answer = self._ask("spec")
@@ -169,7 +169,7 @@ class GuardedClient:
         self._brake.resume("the simulation")
 
     def status(self) -> Message:
-        """What the guard says of itself (see `Control.status`)."""
+        """What the guard says of itself (see `GuardControl.status`)."""
         return self._brake.status()
 
     def close(self) -> None:
@@ -280,7 +280,7 @@ def _answers(card: Path) -> bool:
     if not card.exists():
         return False
     try:
-        with Control(card) as control:
+        with GuardControl(card) as control:
             control.status()
     except RobotProblem:
         return False

@@ -1,19 +1,18 @@
-"""`enpire robot serve`: the robot of this computer, behind its guard, for a station at another computer."""
+"""`enpire robot serve`: the robot of this computer, behind its guard, for a station on another computer."""
 
 from __future__ import annotations
 
 import platform
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import cast
+from typing import Literal, Protocol, cast
 
 from enpire import plugins
 from enpire.errors import UsageError
 from enpire.home import Home
 from enpire.interfaces import Task
-from enpire.station.station_file import read_station
 from enpire.wire.curve_keys import server_keys
 from enpire.wire.zmq_link import stays_here
 from robot_drivers.guard_client import GuardedClient, open_guarded
@@ -21,28 +20,72 @@ from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.served_robot import RigServer
 
 SIMULATED = ("mujoco", "fake")
-"""Drivers of robots that nobody has to look at before they move again."""
+"""Drivers of simulated robots: no operator needs to look at them before they move again."""
 _FAST_S = 10.0
-"""Patience of the guard of a simulation that waits for nobody."""
+"""Watchdog time of the guard of a simulation that runs as fast as it can [s]."""
 
 
-def serve(named: str, bind: str, home: Home, say: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM; then the robot is stopped and let go.
+class RobotSettings(Protocol):
+    """What a station file says about its robot (`enpire.station.station_file.StationFile`)."""
+
+    @property
+    def name(self) -> str:
+        """Name of the station."""
+        ...
+
+    @property
+    def task(self) -> str:
+        """Name of the task plug-in."""
+        ...
+
+    @property
+    def driver(self) -> str:
+        """Name of the driver plug-in."""
+        ...
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        """Options of the driver."""
+        ...
+
+    @property
+    def driver_options(self) -> Mapping[str, object]:
+        """The options, with the task's name for a guard."""
+        ...
+
+    @property
+    def lanes(self) -> int:
+        """Number of robots that move in step."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Seed of a simulated robot."""
+        ...
+
+    @property
+    def pace(self) -> Literal["fast", "realtime"]:
+        """Whether a simulation runs as fast as it can, or at the rate of the task."""
+        ...
+
+
+def serve(robot: Path | RobotSettings, bind: str, home: Home, say: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM; then stop the robot and release it.
 
     Args:
-        named: station file or its name, or driver file ending in .py.
-        bind: tcp://ADDRESS:PORT; encrypted unless it stays on this machine.
-        home: has the keys of the stations that may come, and the guard's folder where the station file names none.
-        say: where one line about what happened goes.
+        robot: path of a driver file, or the settings of a station.
+        bind: tcp://ADDRESS:PORT; encrypted unless it is on the loopback interface.
+        home: contains the keys of the stations that may connect, and the guard's folder if the settings name none.
+        say: gets one line about each event.
 
     Raises:
-        EnpireError: the robot, its guard or the address cannot be had, or the guard is gone.
+        EnpireError: the robot, its guard or the address is not available, or the guard ended.
     """
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _, __: ended.set())
     keys = None if stays_here(bind) else home.keys
-    rig = open_served(named, home.stations)
+    rig = open_served(robot, home.stations)
     try:
         server = RigServer(rig, bind, keys, say, person_to_resume=rig.settings.person_to_resume)
         reached = server.address.replace("//0.0.0.0:", f"//{platform.node()}:")
@@ -57,22 +100,23 @@ def serve(named: str, bind: str, home: Home, say: Callable[[str], None]) -> None
         rig.close()
 
 
-def open_served(named: str, folder: Path) -> GuardedClient:
-    """The robot of a station file or a driver file behind its guard, in a folder below `folder` unless it names one."""
-    if named.endswith(".py"):
-        path = Path(named).resolve()
+def open_served(robot: Path | RobotSettings, folder: Path) -> GuardedClient:
+    """The robot behind its guard; the guard's folder is below `folder` unless the settings name one."""
+    if isinstance(robot, Path):
+        path = robot.resolve()
         return open_guarded(GuardSettings(driver=str(path), folder=folder / f"{path.stem}.guard"))
-    file = read_station(named)
-    if "guard" not in file.options:
-        simulated = file.driver in SIMULATED
+    if "guard" not in robot.options:
         settings = GuardSettings(
-            driver=file.driver, folder=folder / f"{file.name}.guard", task=file.task, lanes=file.lanes, seed=file.seed,
-            options=file.options, pace=file.pace, person_to_resume=not simulated,
-            watchdog_s=_FAST_S if file.pace == "fast" else 0.0,
+            driver=robot.driver, folder=folder / f"{robot.name}.guard", task=robot.task, lanes=robot.lanes,
+            seed=robot.seed, options=robot.options, pace=robot.pace, person_to_resume=robot.driver not in SIMULATED,
+            watchdog_s=_FAST_S if robot.pace == "fast" else 0.0,
         )  # fmt: skip
         return open_guarded(settings)
-    task = cast("Task", plugins.make("tasks", file.task))
-    rig = plugins.make("drivers", file.driver, task, file.lanes, file.seed, file.driver_options)
+    task = cast("Task", plugins.make("tasks", robot.task))
+    rig = plugins.make("drivers", robot.driver, task, robot.lanes, robot.seed, robot.driver_options)
     if not isinstance(rig, GuardedClient):
-        raise UsageError(f"The driver {file.driver} of {named} is no guard, though its options name one.")
+        raise UsageError(
+            f"The options of station {robot.name} name a guard, but its driver {robot.driver} opens none; use the"
+            " driver robot_drivers.guard_client:open_rig, or remove `guard`."
+        )
     return rig

@@ -1,4 +1,4 @@
-"""`enpire robot list | check | serve | status | stop | resume | code`: drivers, the kit, a robot's guard."""
+"""`enpire robot list | check | serve | status | stop | resume | code`: drivers, their checks, the guard of a robot."""
 
 from __future__ import annotations
 
@@ -14,20 +14,26 @@ import typer
 from enpire.commands.options import AsJson, Home, answer, table, tell
 
 if TYPE_CHECKING:
+    from enpire.commands.conformance import OnResult
     from enpire.conformance import ConformanceReport
+    from enpire.interfaces import Task
+    from enpire.types import Start
 
-Card = Annotated[Path, typer.Argument(help="The guard's card: `guard.json` in the folder that its station file names.")]
+Card = Annotated[Path, typer.Argument(help="The guard's file `guard.json`, in the folder that the station file names.")]
+Robot = Annotated[
+    str, typer.Argument(help="Station file (or its name), or driver file (.py).", metavar="STATION_OR_DRIVER")
+]
 
 
-class Hand(Protocol):
-    """A person's hand on a guard."""
+class GuardControl(Protocol):
+    """A connection to the guard of a robot."""
 
     def status(self) -> Mapping[str, object]:
-        """What the guard says of itself."""
+        """The state of the guard."""
         ...
 
     def stop(self, cause: str) -> None:
-        """Stop and latch."""
+        """Stop the robot and latch it."""
         ...
 
     def resume(self, person: str, code: str) -> None:
@@ -41,8 +47,8 @@ def add_to(app: typer.Typer) -> None:
         help="Robots: list the drivers, check one, serve one; status, stop, resume, code.", no_args_is_help=True
     )
     group.command("list")(list_drivers)
-    for verb in (check, serve, status, stop, resume, code):
-        group.command()(verb)
+    for subcommand in (check, serve, status, stop, resume, code):
+        group.command()(subcommand)
     app.add_typer(group, name="robot")
 
 
@@ -55,70 +61,91 @@ def list_drivers(as_json: AsJson = False) -> None:
     answer(parts, as_json=as_json, text=table(("driver", "what it is"), rows))
 
 
-def check(
-    file: Annotated[str, typer.Argument(help="Driver file (docs/robots.md), or station file.")],
-    as_json: AsJson = False,
-) -> None:
-    """Check the robot of a driver file, behind its guard, or of a station file. THE ROBOT MOVES."""
-    from enpire.commands.conformance import OnResult, finish, run_checks
+def check(robot: Robot, as_json: AsJson = False) -> None:
+    """Check a robot against the rules that stations rely on; exit code 1 when it breaks one. THE ROBOT MOVES.
+
+    The robot of a driver file runs behind a guard, the robot of a station file as the station opens it.
+    """
+    from enpire.commands.conformance import finish, run_checks
     from enpire.plugins import load
 
-    checked = cast("Callable[[str, OnResult], ConformanceReport]", load("inspections", "robot"))
     total = cast("Callable[[], int]", load("inspections", "robot_checks"))()
-    report = run_checks("checks", total, partial(checked, file), verbose=True, as_json=as_json)
-    finish([report], as_json=as_json)
+    run = _driver_checks(Path(robot)) if robot.endswith(".py") else _station_checks(robot)
+    finish([run_checks("checks", total, run, verbose=True, as_json=as_json)], as_json=as_json)
 
 
 def serve(
-    robot: Annotated[
-        str, typer.Argument(help="Station file (or its name), or driver file (.py).", metavar="STATION_OR_DRIVER")
-    ],
+    robot: Robot,
     bind: Annotated[
-        str, typer.Option(help="Where its station asks, tcp://ADDRESS:PORT; encrypted unless it stays on this machine.")
+        str,
+        typer.Option(help="Where the station connects, tcp://ADDRESS:PORT; encrypted unless it is on this computer."),
     ] = "tcp://127.0.0.1:7200",
     home: Home = None,
 ) -> None:
-    """Let a station at another computer move this robot, behind its guard here (docs/robots.md)."""
+    """Let a station on another computer move this robot, behind its guard here (docs/robots.md)."""
     from enpire.home import open_home
     from enpire.plugins import load
+    from enpire.station.station_file import read_station
 
-    run = cast("Callable[..., None]", load("robots", "robot_drivers.serving:serve"))
-    run(robot, bind, open_home(home), tell)
+    run = cast("Callable[..., None]", load("robots", "serve"))
+    run(Path(robot) if robot.endswith(".py") else read_station(robot), bind, open_home(home), tell)
 
 
 def status(card: Card, as_json: AsJson = False) -> None:
-    """What a robot's guard says of itself."""
-    with _hand(card) as hand:
-        said = hand.status()
-    answer(said, as_json=as_json, text=table(("what", "is"), [(name, str(value)) for name, value in said.items()]))
+    """Show the state of a robot's guard."""
+    with _connect(card) as guard:
+        state = guard.status()
+    answer(state, as_json=as_json, text=table(("field", "value"), [(name, str(item)) for name, item in state.items()]))
 
 
 def stop(card: Card) -> None:
-    """Stop one robot at its guard, and latch it; answered when the latch is durable."""
-    with _hand(card) as hand:
-        hand.stop(f"{getpass.getuser()} at the command line")
-    typer.echo("The robot is stopped, and stays so until `enpire robot resume`.")
+    """Stop one robot at its guard and latch it; returns when the latch is on disk."""
+    with _connect(card) as guard:
+        guard.stop(f"{getpass.getuser()} at the command line")
+    typer.echo("The robot is stopped until `enpire robot resume`.")
 
 
 def resume(card: Card) -> None:
-    """Allow a stopped robot to move again; asks for its code. Look at it first."""
-    with _hand(card) as hand:
-        said = typer.prompt("The robot's code (none in simulation)", default="", show_default=False, hide_input=True)
-        hand.resume(getpass.getuser(), said)
+    """Allow a stopped robot to move again; asks for its code. Look at the robot first."""
+    with _connect(card) as guard:
+        typed = typer.prompt("The robot's code (none in simulation)", default="", show_default=False, hide_input=True)
+        guard.resume(getpass.getuser(), typed)
     typer.echo("The robot may move again.")
 
 
 def code(
     folder: Annotated[Path, typer.Argument(help="The folder of the robot's guard, as its station file says.")],
 ) -> None:
-    """Make the code with which people resume a real robot. Keep it away from the robot's computer."""
+    """Make the code with which an operator resumes a real robot. Keep it away from the robot's computer."""
     from enpire.plugins import load
 
-    typer.echo(cast("Callable[[Path], str]", load("robots", "robot_drivers.resume_code:make"))(folder))
+    typer.echo(cast("Callable[[Path], str]", load("robots", "resume_code"))(folder))
 
 
-def _hand(card: Path) -> AbstractContextManager[Hand]:
+def _driver_checks(path: Path) -> Callable[[OnResult], ConformanceReport]:
+    """The checks of the robot of a driver file, behind a guard."""
     from enpire.plugins import load
 
-    open_hand = load("robots", "robot_drivers.guard_client:Control")
-    return cast("Callable[[Path], AbstractContextManager[Hand]]", open_hand)(card)
+    return partial(cast("Callable[[Path, OnResult], ConformanceReport]", load("inspections", "driver_file")), path)
+
+
+def _station_checks(named: str) -> Callable[[OnResult], ConformanceReport]:
+    """The checks of the robot of a station file, opened as the station opens it."""
+    from enpire import plugins
+    from enpire.station.robot_session import open_robot
+    from enpire.station.station_file import read_station
+
+    file = read_station(named)
+    task = cast("Task", plugins.make("tasks", file.task))
+    check_rig = cast("Callable[..., ConformanceReport]", plugins.load("inspections", "rig"))
+
+    def start(index: int) -> Start:
+        return task.start("train", index, b"")
+
+    return partial(check_rig, file.name, partial(open_robot, file, task), start, file.pace == "realtime")
+
+
+def _connect(card: Path) -> AbstractContextManager[GuardControl]:
+    from enpire.plugins import load
+
+    return cast("Callable[[Path], AbstractContextManager[GuardControl]]", load("robots", "guard"))(card)

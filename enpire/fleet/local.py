@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
+from enpire import plugins
 from enpire.campaign.campaign import Campaign
-from enpire.fleet.station_processes import StationProcesses
+from enpire.fleet.station_processes import Network, StationProcesses
 from enpire.home import Home
 from enpire.station.station_file import StationFile
 from enpire.wire.listening_address import local_address, station_key
@@ -44,6 +46,15 @@ def start_local(campaign: Campaign, home: Home, address: str, say: Callable[[str
     """Start the campaign's stations as processes of this machine; `stop()` ends them within two seconds."""
     files = [with_key(file, address, home) for file in station_files(campaign, home)]
     stations = StationProcesses(files, local_address(address), home.stations / "logs", say)
+    stations.start()
+    return stations
+
+
+def start_lossy(campaign: Campaign, home: Home, address: str, say: Callable[[str], None]) -> StationProcesses:
+    """Start the stations as `start_local` does, behind a network that is lost from time to time."""
+    files = [with_key(file, address, home) for file in station_files(campaign, home)]
+    network = cast("Network", plugins.make("networks", "lossy", local_address(address), say))
+    stations = StationProcesses(files, network.address, home.stations / "logs", say, network)
     stations.start()
     return stations
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Protocol
 
 from enpire.processes.child_process import (
     ChildProcess,
@@ -37,6 +38,22 @@ class _Berth:
     restart_at_s: float = 0.0
 
 
+class Network(Protocol):
+    """A network between the stations and the orchestrator, as a plug-in of the group `networks` makes it.
+
+    The plug-in is called with the orchestrator's address and a function that prints one sentence.
+    """
+
+    address: str
+    """Where the stations connect."""
+
+    def supervise(self) -> None:
+        """Do what is due; called several times a second."""
+
+    def close(self) -> None:
+        """End it. Allowed twice."""
+
+
 class StationProcesses:
     """Station processes under one roof; none outlives this process, even when it is killed.
 
@@ -45,6 +62,7 @@ class StationProcesses:
         address: of the orchestrator.
         logs: folder for `<station>.log` and the station files that the processes read; made when missing.
         say: where one sentence goes when a station died.
+        network: lies between the stations and the orchestrator; `address` is then the network's.
     """
 
     learner = "enpire.processes.learner_process"
@@ -53,9 +71,11 @@ class StationProcesses:
     """What that process finds in its environment beside this one's."""
 
     def __init__(
-        self, files: Sequence[StationFile], address: str, logs: Path, say: Callable[[str], None] = print
-    ) -> None:
+        self, files: Sequence[StationFile], address: str, logs: Path, say: Callable[[str], None] = print,
+        network: Network | None = None,
+    ) -> None:  # fmt: skip
         self._files, self._address, self._logs, self._say = tuple(files), address, logs, say
+        self._network = network
         self._running: dict[str, _Berth] = {}
 
     def start(self) -> None:
@@ -66,6 +86,8 @@ class StationProcesses:
 
     def supervise(self) -> None:
         """Restart what died, later and later if it dies again; call it now and then."""
+        if self._network is not None:
+            self._network.supervise()
         now = time.monotonic()
         for running in self._running.values():
             code = running.process.poll()
@@ -103,6 +125,8 @@ class StationProcesses:
             except subprocess.TimeoutExpired:
                 end_process(process, 0.0)
         self._running.clear()
+        if self._network is not None:
+            self._network.close()
 
     def _launch(self, file: StationFile) -> ChildProcess:
         return start_station(file, self._address, self._logs)

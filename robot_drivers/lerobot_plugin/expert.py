@@ -1,4 +1,4 @@
-"""A task's scripted expert as a teleoperator of LeRobot: it watches the robot that is connected in this process."""
+"""The scripted expert of a task as a teleoperator of LeRobot: it acts on what the robot of this process observed."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 from lerobot.teleoperators import Teleoperator
 from lerobot.utils.errors import DeviceNotConnectedError
 
-from enpire.policy_calls import LoadedPolicy
-from enpire.station.chunks import Chunks
-from enpire.types import SOURCE_EXPERT, FloatArray
+from enpire.interfaces import Policy
+from enpire.policy_calls import policy_seed
+from enpire.types import FloatArray
 from robot_drivers.lerobot_plugin.config_task import EnpireExpertConfig
-from robot_drivers.lerobot_plugin.task_robot import EnpireTask, on_stage
+from robot_drivers.lerobot_plugin.task_robot import EnpireTask, connected
 
 _LANE = np.zeros(1, np.int64)
 
 
 class EnpireExpert(Teleoperator):
-    """Commands what the expert would; begins anew whenever the scene is placed."""
+    """Gives the expert's actions; the expert begins a new rollout whenever the scene is placed."""
 
     config_class = EnpireExpertConfig
     name = "enpire_expert"
@@ -27,32 +27,34 @@ class EnpireExpert(Teleoperator):
         super().__init__(config)
         self.config = config
         self._connected = False
-        self._watched: EnpireTask | None = None
-        self._chunks: Chunks | None = None
+        self._robot: EnpireTask | None = None
+        self._expert: Policy | None = None
         self._begun = -1
+        self._chunk: list[FloatArray] = []
+        """The actions (action_dim,) of the newest chunk that are left."""
 
     @property
     def action_features(self) -> dict[str, type]:
-        """The robot's."""
-        return on_stage[-1].action_features if on_stage else {}
+        """The actions of the connected robot."""
+        return connected[-1].action_features if connected else {}
 
     @property
     def feedback_features(self) -> dict[str, type]:
-        """None."""
+        """It takes no feedback."""
         return {}
 
     @property
     def is_connected(self) -> bool:
-        """Whether it was told to begin."""
+        """Whether `connect` was called."""
         return self._connected
 
     @property
     def is_calibrated(self) -> bool:
-        """A script needs none."""
+        """Always: a script has nothing to calibrate."""
         return True
 
     def connect(self, calibrate: bool = True) -> None:
-        """Begin."""
+        """Nothing to open."""
         self._connected = True
 
     def calibrate(self) -> None:
@@ -62,31 +64,31 @@ class EnpireExpert(Teleoperator):
         """Nothing to do."""
 
     def get_action(self) -> dict[str, Any]:
-        """The expert's command for what the robot saw last."""
-        robot = on_stage[-1] if on_stage else None
+        """The expert's action for the robot's newest observation: action name -> value in the unit of the spec."""
+        robot = connected[-1] if connected else None
         if robot is None or robot.seen is None:
-            raise DeviceNotConnectedError("The expert watches an enpire_task robot; connect one and read it first.")
-        chunks = self._chunks_for(robot)
-        if why := chunks.decide(robot.seen, _LANE):
-            raise RuntimeError(f"The expert gave no command: {why[0]}.")
-        commands: FloatArray = chunks.next(_LANE)[0]
-        return {item.name: float(commands[0, i]) for i, item in enumerate(robot.task.spec.action)}
+            raise DeviceNotConnectedError("The expert needs an enpire_task robot; connect one and read it first.")
+        expert = self._expert_for(robot)
+        if not self._chunk:
+            chunk = expert.act(robot.seen, _LANE)[0]
+            if not np.isfinite(chunk).all():
+                raise RuntimeError(f"The expert of {robot.task.spec.name} returned a value that is not finite.")
+            self._chunk = list(chunk[: expert.execute])
+        action = self._chunk.pop(0)
+        return {item.name: float(action[i]) for i, item in enumerate(robot.task.spec.action)}
 
     def send_feedback(self, feedback: dict[str, Any]) -> None:
-        """It feels nothing."""
+        """Nothing to do: it takes no feedback."""
 
     def disconnect(self) -> None:
-        """End."""
+        """Nothing to close."""
         self._connected = False
 
-    def _chunks_for(self, robot: EnpireTask) -> Chunks:
-        if self._chunks is None or self._watched is not robot:
-            self._chunks, self._watched, self._begun = Chunks(1, robot.task.spec.action_dim), robot, -1
+    def _expert_for(self, robot: EnpireTask) -> Policy:
+        """The expert of the robot's task, begun for its newest start."""
+        if self._expert is None or self._robot is not robot:
+            self._expert, self._robot, self._begun = robot.task.expert(self.config.seed), robot, -1
         if self._begun != robot.starts:
-            expert = LoadedPolicy(
-                policy_id="scripted:expert", policy=robot.task.expert(self.config.seed), source=SOURCE_EXPERT
-            )
-            if why := self._chunks.begin(0, expert, robot.starts):
-                raise RuntimeError(f"The expert could not begin: {why}.")
-            self._begun = robot.starts
-        return self._chunks
+            self._expert.begin(0, policy_seed(robot.starts))
+            self._begun, self._chunk = robot.starts, []
+        return self._expert

@@ -1,4 +1,4 @@
-"""A simulated task as a robot of LeRobot: the same rig in the same envelope that a station moves."""
+"""A simulated task as a robot of LeRobot: the same rig, in the same envelope, as on a station."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from enpire.types import ImageArray, Observation
 from robot_drivers.lerobot_plugin.config_task import EnpireTaskConfig
 from robot_drivers.mujoco_robot import open_rig
 
-on_stage: list[EnpireTask] = []
-"""The connected robots of this process, newest last: whom an expert watches."""
+connected: list[EnpireTask] = []
+"""The connected robots of this process, newest last; the expert acts on the newest."""
 
 
 class EnpireTask(Robot):
-    """One lane of a task's rig. Names are those of the task's spec; units are in the names."""
+    """One lane of a task's rig. Names and units are those of the task's spec."""
 
     config_class = EnpireTaskConfig
     name = "enpire_task"
@@ -33,18 +33,18 @@ class EnpireTask(Robot):
         self._placed = self._sent = 0
         names = self.task.spec.cameras if config.pictures else ()
         self.cameras = {camera: self._look(camera) for camera in names}
-        """camera -> (height, width, 3); LeRobot's commands count them."""
+        """camera -> (height, width, 3) of its images."""
         self.seen: Observation | None = None
         """The newest observation."""
 
     @property
     def observation_features(self) -> dict[str, type | tuple[int, int, int]]:
-        """Numbers by their names, pictures by (height, width, 3)."""
+        """State name -> float, camera -> (height, width, 3)."""
         return {**{item.name: float for item in self.task.spec.state}, **self.cameras}
 
     @property
     def action_features(self) -> dict[str, type]:
-        """Commands by their names."""
+        """Action name -> float."""
         return {item.name: float for item in self.task.spec.action}
 
     @property
@@ -54,21 +54,21 @@ class EnpireTask(Robot):
 
     @property
     def is_calibrated(self) -> bool:
-        """A simulation needs none."""
+        """Always: a simulation has nothing to calibrate."""
         return True
 
     @property
     def starts(self) -> int:
-        """How many times the scene was placed."""
+        """How often the scene was placed at a start."""
         return self._placed
 
     def connect(self, calibrate: bool = True) -> None:
-        """Begin the simulation at its first start."""
+        """Start the simulation at its first start."""
         if self._rig is not None:
             raise DeviceAlreadyConnectedError(f"{self} is already connected.")
         self._rig = open_rig(self.task, 1, self.config.seed, {})
         self._place()
-        on_stage.append(self)
+        connected.append(self)
 
     def calibrate(self) -> None:
         """Nothing to do."""
@@ -77,7 +77,7 @@ class EnpireTask(Robot):
         """Nothing to do."""
 
     def get_observation(self) -> dict[str, Any]:
-        """What the sensors say now."""
+        """State name -> value in the unit of the spec, and camera -> (height, width, 3) uint8."""
         rig = self._open()
         if 0 < self.config.episode_s <= self._sent * self.task.spec.period_s:
             self._place()
@@ -86,10 +86,10 @@ class EnpireTask(Robot):
         return {**numbers, **(self._pictures(rig) if self.cameras else {})}
 
     def send_action(self, action: dict[str, Any]) -> dict[str, Any]:
-        """One period; returns what was sent after the limits."""
+        """Advance by one period; returns the action that was sent after limits, in the units of the spec."""
         rig, names = self._open(), [item.name for item in self.task.spec.action]
-        wish = np.array([[float(action[name]) for name in names]], np.float32)
-        sent = rig.act(wish, np.ones(1, np.bool_))[0]
+        requested = np.array([[float(action[name]) for name in names]], np.float32)
+        sent = rig.act(requested, np.ones(1, np.bool_))[0]
         self._sent += 1
         return {name: float(value) for name, value in zip(names, sent, strict=True)}
 
@@ -97,10 +97,10 @@ class EnpireTask(Robot):
         """End the simulation."""
         self._open().close()
         self._rig = None
-        on_stage.remove(self)
+        connected.remove(self)
 
     def _look(self, camera: str) -> tuple[int, int, int]:
-        """The size of a camera's pictures, before anything is connected."""
+        """(height, width, 3) of the images of a camera; the robot need not be connected."""
         rig = self._rig or open_rig(self.task, 1, self.config.seed, {})
         height, width, depth = rig.look(0)[camera].shape
         if self._rig is None:

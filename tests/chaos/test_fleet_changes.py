@@ -153,7 +153,7 @@ def test_a_station_without_network_goes_on_where_it_was(lab: Lab, how: str) -> N
         for away_s in (0.5, 3.0, 9.0):
             getattr(relay, how)()
             time.sleep(away_s)
-            relay.find()
+            relay.restore()
             lab.works("alpha")
         lab.nothing_is_lost()
     finally:

@@ -18,7 +18,7 @@ from enpire.interfaces import ImprovementJob
 from enpire.processes.child_process import end_process
 from enpire.processes.training_process import TrainingProcess
 from enpire.steps.agent_process import AgentProcess
-from robot_drivers.guard_client import Control, start_guard
+from robot_drivers.guard_client import GuardControl, start_guard
 from robot_drivers.guard_settings import GuardSettings
 from tests.agent_loop.pretend_lab import Running
 from tests.chaos.harness import until
@@ -111,7 +111,7 @@ def test_the_learner_goes_first_and_goes_on_the_guard_never(little_memory: Path,
             assert again.process.wait(60) == 0
             assert again.metrics() == {"loss": 0.5}
             assert [process.poll() for process in (guard, station, other)] == [None] * 3
-        with Control(settings.card) as control:
+        with GuardControl(settings.card) as control:
             assert control.status()
     finally:
         for process in running:

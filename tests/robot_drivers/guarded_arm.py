@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from enpire.types import Start
-from robot_drivers.guard_client import Control, GuardedClient, open_guarded
+from robot_drivers.guard_client import GuardControl, GuardedClient, open_guarded
 from robot_drivers.guard_settings import GuardSettings
 
 ONE = np.ones(1, np.bool_)
@@ -29,13 +29,13 @@ CODE = "Ada's code"
 
 
 def resume(settings: GuardSettings) -> None:
-    with Control(settings.card) as hand:
-        hand.resume("Ada", CODE)
+    with GuardControl(settings.card) as control:
+        control.resume("Ada", CODE)
 
 
 def address_of(settings: GuardSettings) -> str:
-    with Control(settings.card) as hand:
-        return hand.address
+    with GuardControl(settings.card) as control:
+        return control.address
 
 
 def lines(log: Path, word: str) -> list[int]:

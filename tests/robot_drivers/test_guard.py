@@ -13,7 +13,7 @@ import pytest
 from enpire.errors import EnvelopeViolation, FileProblem, RobotProblem, UsageError
 from enpire.files import plain
 from robot_drivers.guard import main
-from robot_drivers.guard_client import Control, open_guarded, open_rig
+from robot_drivers.guard_client import GuardControl, open_guarded, open_rig
 from robot_drivers.guard_settings import GuardSettings
 from tests.fakes.reach_task import ReachTask
 from tests.robot_drivers.guarded_arm import HOME, ONE, PATIENT_S, acts, lines, resume, slow, until
@@ -57,7 +57,7 @@ def test_a_card_that_is_none_is_one_sentence_and_the_next_guard_writes_a_new_one
     settings.folder.mkdir(exist_ok=True)
     settings.card.write_text(content)
     with pytest.raises(RobotProblem, match="No guard answers at .*guard.json.* Start the station of that robot"):
-        Control(settings.card)
+        GuardControl(settings.card)
     open_guarded(settings).close()
 
 
@@ -133,7 +133,7 @@ def test_pictures_beside_motion_neither_trip_nor_hide_a_dead_runner(settings):
 
 def test_what_the_driver_still_does_for_a_lost_runner_moves_nothing_for_the_next(settings):
     rig = slow(settings, observe_s=3.0)
-    with ThreadPoolExecutor(1) as threads, Control(settings.card) as runner:
+    with ThreadPoolExecutor(1) as threads, GuardControl(settings.card) as runner:
         late = threads.submit(rig.act, np.ones((1, 2), np.float32), ONE)
         until(lambda: rig.status()["tripped"], "the watchdog")
         runner.ask("hello", lease=1)

@@ -14,7 +14,7 @@ from enpire.plugins import make
 from enpire.station.robot_session import open_robot
 from enpire.station.station_file import read_station
 from enpire.verifiers import VerifierPlan, judged_by
-from robot_drivers.guard_client import Control, open_guarded, open_rig
+from robot_drivers.guard_client import GuardControl, open_guarded, open_rig
 from robot_drivers.guard_settings import GuardSettings
 from tests.fakes.reach_task import ReachTask
 
@@ -51,8 +51,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_driver_file_and_a_folder_are_found(lab: Path) -> None:
     settings = GuardSettings(driver="arm.py", folder=Path("robot"), person_to_resume=False)
     rig = open_guarded(settings)
-    with Control(lab / "robot" / "guard.json") as hand:
-        assert Path(hand.address).is_absolute()
+    with GuardControl(lab / "robot" / "guard.json") as control:
+        assert Path(control.address).is_absolute()
     rig.close()
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from enpire.errors import RobotProblem
-from robot_drivers.guard_client import Control, start_guard
+from robot_drivers.guard_client import GuardControl, start_guard
 from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.latch import Latch
 from robot_drivers.resume_code import keep
@@ -48,7 +48,7 @@ def settings(tmp_path) -> GuardSettings:
 
 
 @contextmanager
-def guard_and_runner(settings: GuardSettings) -> Iterator[tuple[Control, subprocess.Popen[bytes]]]:
+def guard_and_runner(settings: GuardSettings) -> Iterator[tuple[GuardControl, subprocess.Popen[bytes]]]:
     guard = start_guard(settings)
     runner = subprocess.Popen(
         [sys.executable, str(RUNNER), str(settings.folder)],
@@ -56,8 +56,8 @@ def guard_and_runner(settings: GuardSettings) -> Iterator[tuple[Control, subproc
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
     )
     try:
-        with Control(settings.card) as hand:
-            yield hand, runner
+        with GuardControl(settings.card) as control:
+            yield control, runner
     finally:
         runner.kill()
         runner.wait()
@@ -65,39 +65,41 @@ def guard_and_runner(settings: GuardSettings) -> Iterator[tuple[Control, subproc
         guard.communicate()
 
 
-def driving(hand: Control, log: Path) -> None:
+def driving(control: GuardControl, log: Path) -> None:
     """Resume, and wait until the arm is being driven."""
     before = len(lines(log, "act"))
-    hand.resume("Ada", CODE)
+    control.resume("Ada", CODE)
     until(lambda: len(lines(log, "act")) >= before + 3, "commands")
 
 
 def test_a_hung_runner_is_noticed_and_what_it_sends_later_does_not_pass(settings):
     log = Path(str(settings.options["log"]))
-    with guard_and_runner(settings) as (hand, runner):
-        driving(hand, log)
+    with guard_and_runner(settings) as (control, runner):
+        driving(control, log)
         os.kill(runner.pid, signal.SIGSTOP)
-        until(lambda: hand.status()["tripped"], "the watchdog")
-        assert "No fresh command" in str(hand.status()["tripped"])
+        until(lambda: control.status()["tripped"], "the watchdog")
+        assert "No fresh command" in str(control.status()["tripped"])
         still, last = lines(log, "still")[-1], lines(log, "act")[-1]
         assert still > last
-        hand.stop("Ada said stop while the runner hung.")
+        control.stop("Ada said stop while the runner hung.")
         assert Latch(settings.latch).read().latched
         passed = len(lines(log, "act"))
         os.kill(runner.pid, signal.SIGCONT)
-        until(lambda: sum(dict(hand.status()["dropped"]).values()) > 0 or runner.poll() is not None, "a late command")  # type: ignore[call-overload]
+        until(
+            lambda: sum(dict(control.status()["dropped"]).values()) > 0 or runner.poll() is not None, "a late command"
+        )  # type: ignore[call-overload]
         assert len(lines(log, "act")) == passed
 
 
 def test_a_killed_runner_latches_the_robot(settings):
     log = Path(str(settings.options["log"]))
-    with guard_and_runner(settings) as (hand, runner):
-        driving(hand, log)
+    with guard_and_runner(settings) as (control, runner):
+        driving(control, log)
         runner.kill()
-        until(lambda: "runner is gone" in str(hand.status()["latched"]), "the latch")
+        until(lambda: "runner is gone" in str(control.status()["latched"]), "the latch")
         assert Latch(settings.latch).read().latched
         assert lines(log, "still")[-1] > lines(log, "act")[-1]
-        assert not hand.status()["runner"]  # the guard lives on and holds the robot
+        assert not control.status()["runner"]  # the guard lives on and holds the robot
 
 
 def kill_guards(settings: GuardSettings, rounds: int) -> None:
@@ -106,14 +108,14 @@ def kill_guards(settings: GuardSettings, rounds: int) -> None:
     log = Path(str(settings.options["log"]))
     for _ in range(rounds):
         guard = start_guard(settings)
-        with Control(settings.card) as hand:
-            assert hand.status()["latched"]
+        with GuardControl(settings.card) as control:
+            assert control.status()["latched"]
             assert Latch(settings.latch).read().latched
-            hand.resume("Ada", CODE)
+            control.resume("Ada", CODE)
             killer = subprocess.Popen(["sh", "-c", f"sleep {chance.uniform(0.0, 0.03):.4f}; kill -9 {guard.pid}"])
             answered = False
             try:
-                hand.stop("a stop at a random moment")
+                control.stop("a stop at a random moment")
                 answered = True
             except RobotProblem:
                 answered = False
@@ -122,9 +124,9 @@ def kill_guards(settings: GuardSettings, rounds: int) -> None:
         if answered:
             assert Latch(settings.latch).read().cause == "a stop at a random moment"
     again = start_guard(settings)
-    with Control(settings.card) as hand:
-        assert hand.status()["latched"]
-        hand.quit()
+    with GuardControl(settings.card) as control:
+        assert control.status()["latched"]
+        control.quit()
     again.communicate()
     assert not lines(log, "act")
 

@@ -21,7 +21,7 @@ from enpire.errors import RobotProblem
 from enpire.files import plain
 from enpire.wire.rpc import array_out, encode
 from robot_drivers import resume_code
-from robot_drivers.guard_client import Control, GuardedClient, open_guarded, start_guard
+from robot_drivers.guard_client import GuardControl, GuardedClient, open_guarded, start_guard
 from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.latch import Latch
 from robot_drivers.streams import exchange
@@ -68,29 +68,29 @@ def test_a_stop_is_durable_when_it_is_answered_and_nothing_passes_after(rig, set
 def test_only_a_person_with_a_name_resumes_and_never_the_runner(rig, settings):
     rig.stop()
     nonce = Latch(settings.latch).read().nonce
-    with Control(settings.card) as hand:
+    with GuardControl(settings.card) as control:
         for nobody in ("", "  "):
             with pytest.raises(RobotProblem, match="Say who resumes"):
-                hand.ask("resume", nonce=nonce, person=nobody)
+                control.ask("resume", nonce=nonce, person=nobody)
         found = "".join(path.read_text() for path in settings.folder.glob("*.json"))
         for guess in ("", *re.findall(r"\w{8,}", found)):
             with pytest.raises(RobotProblem, match="not this robot's code"):
-                hand.ask("resume", nonce=nonce, person="Ada", key=guess)
+                control.ask("resume", nonce=nonce, person="Ada", key=guess)
         with pytest.raises(RobotProblem, match="not this robot's code"):
-            hand.resume("Ada", "no code")
-        assert hand.status()["latched"]
+            control.resume("Ada", "no code")
+        assert control.status()["latched"]
     assert Latch(settings.latch).read().latched
 
 
 def test_a_code_that_is_made_while_the_guard_runs_opens_nothing_yet(rig, settings):
     rig.stop()
     code = resume_code.make(settings.folder)
-    with Control(settings.card) as hand, pytest.raises(RobotProblem, match="not this robot's code"):
-        hand.resume("Mallory", code)
+    with GuardControl(settings.card) as control, pytest.raises(RobotProblem, match="not this robot's code"):
+        control.resume("Mallory", code)
     rig.close()
     again = open_guarded(settings)
-    with Control(settings.card) as hand:
-        hand.resume("Ada", f" {code.upper()} ".replace("-", " "))
+    with GuardControl(settings.card) as control:
+        control.resume("Ada", f" {code.upper()} ".replace("-", " "))
     again.place(0, HOME)
     again.close()
 
@@ -110,8 +110,8 @@ def test_who_resumes_a_robot_that_moves_changes_nothing(rig, settings):
 @pytest.mark.parametrize("cause", [{}, {"cause": ""}, {"cause": "x" * 5000}, {"cause": 3}])
 def test_a_stop_holds_whatever_its_cause_looks_like(rig, settings, cause):
     rig.act(np.zeros((1, 2), np.float32), ONE)
-    with Control(settings.card) as hand:
-        assert hand.ask("stop", **cause).text("latched")
+    with GuardControl(settings.card) as control:
+        assert control.ask("stop", **cause).text("latched")
     assert Latch(settings.latch).read().latched
     with pytest.raises(RobotProblem, match="latched"):
         rig.act(np.zeros((1, 2), np.float32), ONE)
@@ -138,14 +138,14 @@ def test_a_file_that_says_open_does_not_unlatch_the_guard(rig, settings):
     rig.stop()
     latch = Latch(settings.latch)
     latch.open(latch.read().nonce, "somebody who wrote the file by hand")
-    with Control(settings.card) as hand:
+    with GuardControl(settings.card) as control:
         key = resume_code.read(settings.folder).key(CODE)
         with pytest.raises(RobotProblem, match="said open while the robot was latched"):
-            hand.ask("resume", nonce="made up", person="Mallory", key=key)
+            control.ask("resume", nonce="made up", person="Mallory", key=key)
         assert latch.read().latched
         with pytest.raises(RobotProblem, match="latched"):
             rig.place(0, HOME)
-        hand.resume("Ada", CODE)
+        control.resume("Ada", CODE)
     rig.place(0, HOME)
 
 
@@ -187,16 +187,16 @@ def test_a_flood_delays_no_stop(settings, who):
         exchange(flooder, encode({"verb": "hello", "lease": 0}), PATIENT_S)
     log = Path(str(settings.options["log"]))
     took_ms: list[float] = []
-    with Control(settings.card) as hand:
+    with GuardControl(settings.card) as control:
         for trial in range(7):
             if who == "the runner, driving":
-                hand.resume("Ada", CODE)
+                control.resume("Ada", CODE)
                 ticket = {"sequence": 0, "lease": 0, "stamp_ns": time.monotonic_ns()}
                 exchange(flooder, encode({"verb": "place", "lane": 0, "start": plain(HOME), **ticket}), PATIENT_S)
                 exchange(flooder, burst(1 + 1000 * trial, 1)[4:], PATIENT_S)
             flooder.sendall(burst(2 + 1000 * trial, FLOOD))
             asked_ns = time.monotonic_ns()
-            hand.stop("in a flood")
+            control.stop("in a flood")
             answered_ns = time.monotonic_ns()
             took_ms.append((answered_ns - asked_ns) / 1e6)
             for _ in range(FLOOD):
@@ -269,8 +269,8 @@ def test_too_many_peers_are_refused_and_the_guard_goes_on(settings, descriptors)
     resource.prlimit(int(str(rig.status()["pid"])), resource.RLIMIT_NOFILE, (4096, 4096))
     for peer in peers:
         peer.close()
-    with Control(settings.card) as hand:
-        hand.stop("Ada stops it all the same")
+    with GuardControl(settings.card) as control:
+        control.stop("Ada stops it all the same")
     assert Latch(settings.latch).read().cause == "Ada stops it all the same"
     rig.close()
 

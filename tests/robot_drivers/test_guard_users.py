@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from enpire.errors import RobotProblem
-from robot_drivers.guard_client import Control, GuardedClient, open_guarded, start_guard
+from robot_drivers.guard_client import GuardControl, GuardedClient, open_guarded, start_guard
 from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.resume_code import keep
 from tests.robot_drivers.guarded_arm import CODE, HOME, resume
@@ -58,15 +58,15 @@ def test_a_runner_of_another_user_drives_and_can_neither_resume_nor_end_its_guar
             for file in own.folder.iterdir():
                 with pytest.raises(PermissionError):
                     file.unlink()
-            with Control(own.card) as hand, pytest.raises(RobotProblem, match="not this robot's code"):
-                hand.resume("Mallory", "a guess")
+            with GuardControl(own.card) as control, pytest.raises(RobotProblem, match="not this robot's code"):
+                control.resume("Mallory", "a guess")
 
         resume(own)
         assert as_nobody(drive) == 0
         assert as_nobody(escape) == 0
-        with Control(own.card) as hand:
-            assert hand.status()["latched"] == "The runner asked for a stop."
-            hand.quit()
+        with GuardControl(own.card) as control:
+            assert control.status()["latched"] == "The runner asked for a stop."
+            control.quit()
         guard.communicate()
         assert as_nobody(lambda: told_that_none_starts(own)) == 0
 

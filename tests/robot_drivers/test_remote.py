@@ -150,7 +150,7 @@ def test_what_was_given_up_is_never_carried_out_and_a_stop_always_is():
         for asks in (lambda: rig.act(ZERO, ALL), rig.stop):
             with pytest.raises(RobotProblem, match="did not answer"):
                 asks()
-        relay.find()
+        relay.restore()
         until(lambda: counting.stops == 1 and server.dropped == 1)
         assert counting.commands == 0
         with pytest.raises(RobotProblem, match="open it anew"):
@@ -264,7 +264,7 @@ def test_a_dead_robot_holds_its_station_up_for_a_second_at_a_time(tmp_path):
             assert "did not answer" in keeper.alarm
         assert not keeper.stopped_by
         assert not robot.stopped
-        relay.find()
+        relay.restore()
 
         def looked(true: Callable[[], object]) -> bool:
             keeper.look()

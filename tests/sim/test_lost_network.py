@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from enpire.fleet.station_processes import StationProcesses
 from enpire.wire.arrivals import Delivered
 from sim import lost_network
 from sim.lost_network import Relay
@@ -41,7 +42,7 @@ def test_episodes_of_a_lost_network_arrive_when_it_is_back(harness: FleetHarness
     harness.until(lambda: _spooled(home) > kept)
     assert arrived < 16
     assert harness.processes[0].poll() is None
-    relay.find()
+    relay.restore()
     delivered = harness.until_all([*first, *second])
     outcomes = Counter(arrival.episode.outcome for arrival in delivered.values())
     assert outcomes["success"] >= 14
@@ -57,14 +58,15 @@ def test_stations_whose_network_is_lost_again_and_again_end_every_order_once(
     monkeypatch.setattr(lost_network, "LOST_S", (0.5, 1.0))
     policy, said = harness.policy("p"), list[str]()
     file = point_station(harness.root / "stations", lanes=2, options={"period_s": 0.01})
-    stations = lost_network.LossyStations([file], harness.bind, harness.root / "logs", said.append, every_s=1.0)
+    network = lost_network.LossyNetwork(harness.bind, said.append, every_s=1.0)
+    stations = StationProcesses([file], network.address, harness.root / "logs", said.append, network)
     stations.start()
     try:
         lease = harness.join()
         orders = [point_order(policy, index, lease=lease) for index in range(24)]
         harness.fleet.send("alpha", orders)
         harness.until(harness.delivered)
-        harness.until(lambda: stations.supervise() or stations.lost >= 2)
+        harness.until(lambda: stations.supervise() or network.lost >= 2)
         harness.until(lambda: stations.supervise() or len(harness.delivered()) == len(orders))
     finally:
         stations.stop()

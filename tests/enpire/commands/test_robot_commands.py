@@ -9,7 +9,7 @@ from pathlib import Path
 
 from enpire.datasets.lerobot_import import import_dataset
 from enpire.queries.campaigns import open_records
-from robot_drivers.guard_client import Control, start_guard
+from robot_drivers.guard_client import GuardControl, start_guard
 from robot_drivers.guard_settings import GuardSettings
 from tests.enpire.datasets.test_episode_images import recorded
 
@@ -47,9 +47,9 @@ def test_a_person_makes_a_code_and_resumes_the_robot_with_it(tmp_path: Path) -> 
         assert "not this robot's code" in wrong.stderr
         right = enpire("robot", "resume", str(settings.card), said=made.stdout)
         assert "The robot may move again." in right.stdout
-        with Control(settings.card) as hand:
-            assert not hand.status()["latched"]
-            hand.quit()
+        with GuardControl(settings.card) as control:
+            assert not control.status()["latched"]
+            control.quit()
     finally:
         guard.terminate()
         guard.communicate()

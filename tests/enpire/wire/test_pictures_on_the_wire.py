@@ -102,7 +102,7 @@ def test_a_wire_that_is_cut_in_the_middle_goes_on_where_it_was(lab: Lab, monkeyp
             relay.lose()
             joined = len(lab.joined())
             lab.until(lambda: lab.stations[0].uplink.lease == 0)
-            relay.find()
+            relay.restore()
             lab.until(lambda joined=joined: len(lab.joined()) > joined and lab.stations[0].uplink.lease)
         lab.whole(order_id)
     finally:
