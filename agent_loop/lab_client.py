@@ -13,7 +13,7 @@ from enpire.errors import EnpireError, UsageError
 from enpire.queries import campaigns
 from enpire.queries.models import CampaignView
 from enpire.requests import agent_requests
-from enpire.requests.agent_requests import Sender, Verb
+from enpire.requests.agent_requests import RequestKind, Sender
 from enpire.types import Event
 
 PATIENCE_S = 30.0
@@ -60,7 +60,7 @@ class LabClient:
             )
         return ideas.recipe_in_force(ideas.declared)
 
-    def wish(self, verb: Verb, said: Mapping[str, object]) -> Event:
+    def wish(self, kind: RequestKind, said: Mapping[str, object]) -> Event:
         """Ask the loop for something; the event that answers.
 
         Raises:
@@ -71,7 +71,7 @@ class LabClient:
         with campaigns.open_records(self.home) as records:
             tail = records.reading.tail(1)
             after = tail[-1].seq if tail else 0
-            wish_id = agent_requests.leave(self.home / "inbox", self.sender, verb, said)
+            wish_id = agent_requests.leave(self.home / "inbox", self.sender, kind, said)
             deadline = time.monotonic() + PATIENCE_S
             while time.monotonic() < deadline:
                 answers = _answers(records, after, self.sender.campaign_id, wish_id)
@@ -82,11 +82,11 @@ class LabClient:
             f"The loop did not answer within {PATIENCE_S:.0f} s; is the campaign paused or busy? Try again."
         )
 
-    def tell(self, verb: Verb, said: Mapping[str, object]) -> bool:
+    def tell(self, kind: RequestKind, said: Mapping[str, object]) -> bool:
         """Leave a wish without waiting for its event; False when no campaign runs here."""
         if not campaigns.is_driven(self.home):
             return False
-        agent_requests.leave(self.home / "inbox", self.sender, verb, said)
+        agent_requests.leave(self.home / "inbox", self.sender, kind, said)
         return True
 
     def over(self) -> bool:

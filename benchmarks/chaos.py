@@ -150,7 +150,7 @@ class World:
 
     def end(self) -> int:
         """End the campaign in good order; the orchestrator's exit code."""
-        operator_commands.leave(self.home / "inbox", "end campaign", by="benchmarks.chaos")
+        operator_commands.leave(self.home / "inbox", "end campaign", operator="benchmarks.chaos")
         until(lambda: not self.orchestrator.alive, "the end of the campaign", PATIENCE_S)
         assert self.orchestrator.process is not None
         return int(self.orchestrator.process.returncode)

@@ -203,9 +203,9 @@ def _watch(lab: Lab, spec: TaskSpec, hours: float, answered: int) -> None:
         # The same alarm again is no new event: a lab that stands still is one whose call was not yet answered.
         if now.alarms > answered or time.monotonic() - moved_s > STALLED_S:
             answered, moved_s = now.alarms, time.monotonic()
-            operator_commands.leave(lab.home / "inbox", "resume", by="the benchmark's person")
+            operator_commands.leave(lab.home / "inbox", "resume", operator="the benchmark's person")
         time.sleep(LOOK_S)
-    operator_commands.leave(lab.home / "inbox", "end campaign", by="the benchmark")
+    operator_commands.leave(lab.home / "inbox", "end campaign", operator="the benchmark")
     lab.process.wait(REST_S)
 
 

@@ -18,7 +18,7 @@ from enpire.campaign.state import CampaignState
 from enpire.home import Home
 from enpire.interfaces import ImprovementJob, Ledger, Progress, Task
 from enpire.processes.training_process import TrainingProcess
-from enpire.requests.operator_commands import Command
+from enpire.requests.operator_commands import CommandInbox, OperatorCommand
 from enpire.scheduling.lockstep import Lockstep
 from enpire.scheduling.scheduler import Scheduler
 from enpire.store.episodes import FolderStore
@@ -131,12 +131,20 @@ class Lab:
     """Called once a turn of the loop: whoever watches is shown the lab."""
     wanted: str = ""
     """Why the campaign shall stop, when somebody or a signal asked for it."""
+    waits_for_space: bool = False
+    """Whether the loop waits for space on the disk of the home (steps/hold.py)."""
+    log: Callable[[str], None] = lambda line: None
+    """Prints one line for the operator."""
     for_good: bool = False
     """Whether `wanted` ends the campaign; otherwise only this session of it."""
     scheduler: Scheduler = field(init=False)
     secret: bytes = field(init=False, repr=False)
     """The laboratory's secret, read once: every start is keyed by it."""
-    pending_commands: dict[str, tuple[Command, float]] = field(default_factory=dict[str, tuple[Command, float]])
+    inbox: CommandInbox = field(init=False)
+    """What operators ask for. The session puts the one here that the page of this process shares."""
+    pending_commands: dict[str, tuple[OperatorCommand, float]] = field(
+        default_factory=dict[str, tuple[OperatorCommand, float]]
+    )
     """Commands that were accepted and are not yet seen to be effective, by id; since when."""
     agent_lanes: list[AgentLane] = field(default_factory=list[AgentLane])
     timer_s: dict[str, float] = field(default_factory=dict[str, float])
@@ -149,6 +157,7 @@ class Lab:
         self.complaints = LogLimiter(self.clock, "refused episodes")
         seed = f"{self.campaign.seed} {self.state.campaign_id} {sum(self.state.outcomes.values())}"
         self.secret = self.home.secret()
+        self.inbox = CommandInbox(self.home.inbox)
         kind = Lockstep if self.campaign.rounds.lockstep else Scheduler
         self.scheduler = kind(self.campaign, self.start, random.Random(seed))
 

@@ -8,15 +8,18 @@ ledger stands.
 
 from __future__ import annotations
 
+from enpire.errors import EnpireError
 from enpire.lab import Lab
 from enpire.steps.deploy import deploy
 from enpire.steps.dispatch import dispatch
 from enpire.steps.ending import Ending, ending, wind_up
 from enpire.steps.evaluate import evaluate
 from enpire.steps.evolve import evolve
-from enpire.steps.handle_commands import heed
+from enpire.steps.handle_commands import handle_commands
+from enpire.steps.hold import hold
 from enpire.steps.improve import improve
 from enpire.steps.record import record
+from enpire.store.durable import shortage
 
 
 def run(lab: Lab) -> Ending:
@@ -25,13 +28,19 @@ def run(lab: Lab) -> Ending:
         while (end := ending(lab)) is None:
             turn(lab)
         return end
+    except (EnpireError, OSError) as problem:
+        if (short := shortage(problem)) is not None:
+            hold(lab, short)
+            if lab.wanted and (end := ending(lab)) is not None:
+                return end
+        raise
     finally:
         wind_up(lab)
 
 
 def turn(lab: Lab) -> None:
     """One turn of the loop: some twenty a second; nothing in it waits for a robot, a learner or an agent."""
-    heed(lab)  # what did people ask for?
+    handle_commands(lab)  # what operators asked for
     dispatch(lab)  # every free robot gets its next order
     record(lab)  # every episode that arrived is kept, once
     improve(lab)  # enough new episodes: a learner makes a candidate

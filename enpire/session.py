@@ -1,268 +1,185 @@
-"""Every verb the outside may say: the one door for the command line, the pages and the agents.
+"""One run of a campaign in this process: open the home, connect the fleet, run the loop, wait for disk space.
 
-What people wish goes through the inbox of the home (`command`), whoever they are and wherever they sit; the loop
-writes it to the ledger before it acts. What people read comes from the ledger alone (`enpire.queries.campaigns`).
+Start at `run_campaign`. Every session ends; the campaign goes on in the next one, from its events.
 """
 
 from __future__ import annotations
 
-import shutil
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol, cast
 
-from enpire import __version__
-from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.campaign import Campaign, read_campaign
-from enpire.campaign.recipe import read_recipe, require_learner
+from enpire.campaign.recipe import read_recipe
 from enpire.campaign.state import CampaignState
-from enpire.errors import EnpireError, NothingOpens, StorageFull, UsageError
-from enpire.files import canonical, parse, plain
+from enpire.errors import EnpireError, NothingOpens, StorageFull
 from enpire.gate.gate import DISK_FULL, NOTHING_OPENS
-from enpire.home import Home, open_home
-from enpire.ids import mint
-from enpire.interfaces import Ledger, Task, Verifier
+from enpire.home import Home
+from enpire.interfaces import Ledger, Task
 from enpire.interventions import require_operator
 from enpire.lab import Lab
 from enpire.loop import run
 from enpire.monitor.lab_snapshot import LabSnapshot
 from enpire.plugins import load, make
 from enpire.processes.training_process import TrainingProcess
-from enpire.requests import operator_commands
+from enpire.requests.operator_commands import CommandInbox
 from enpire.steps.agent_process import require_agents
+from enpire.steps.begin import begin_or_resume, require_recipes
 from enpire.steps.deploy import swap
 from enpire.steps.ending import INTERRUPTED, Ending
-from enpire.steps.handle_commands import refused_before
-from enpire.steps.record import unfinished as unfinished_episode
+from enpire.steps.hold import has_space
 from enpire.steps.take_snapshot import snapshot
 from enpire.store import durable, versions
 from enpire.store.episodes import FolderStore
-from enpire.store.ledger import SqliteLedger, open_to_read
+from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.store.reconcile import compare
 from enpire.store.records import episode_body
-from enpire.verifiers import earlier_digests, open_verifier
 from enpire.wire.arrivals import Fleet
 from enpire.wire.live_images import HasPreviews, ShowsPreviews
 
-__all__ = ["Ending", "View", "command", "open_home", "run_campaign"]
-
-
-ROOM_BYTES = 64 * 2**20
-"""Free space that a campaign waits for after its disk was full."""
 PARTS_KEPT_S = 14 * 86400.0
-"""So long the first parts of an episode's pictures wait for the rest of them."""
+"""How long the first parts of an episode's images are kept for the rest of them, in seconds."""
 
 
-class View(Protocol):
-    """Somebody who watches: the terminal, the page's live object."""
+class LabObserver(Protocol):
+    """Sees a running lab: the terminal, the page, the live file. Called from the loop's thread."""
 
     def update(self, snapshot: LabSnapshot) -> None:
-        """The lab as it is now; called about ten times a second from the loop's thread."""
+        """The lab as it is now; about ten times a second."""
 
     def note(self, kind: str, body: Mapping[str, object]) -> None:
-        """An event that is durable."""
+        """An event, after it is durable."""
+
+
+class AddressedFleet(Fleet, Protocol):
+    """A fleet that stations reach at an address."""
+
+    address: str
+
+    def close(self) -> None:
+        """Close the sockets; stations notice and hold."""
+
+
+class StationHost(Protocol):
+    """The stations that this campaign started, on this machine or a cluster, and how its learner is started there."""
+
+    learner: str
+    environment: Mapping[str, str]
+
+    def supervise(self) -> None:
+        """Restart the processes that ended."""
+
+    def stop(self) -> None:
+        """End every process; returns when they have ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
-    """What a caller may choose beside the campaign file."""
+class RunOptions:
+    """What the caller chooses besides the campaign file."""
 
     seed: int | None = None
-    on: str = "local"
-    """Where the campaign's own stations and its learner run: local, ray."""
-    views: tuple[View, ...] = ()
+    """In place of the file's seed."""
+    host: str = "local"
+    """Plug-in name of the host of the campaign's own stations and learner: local, ray."""
+    observers: tuple[LabObserver, ...] = ()
+    inbox: CommandInbox | None = None
+    """The inbox that the page of this process shares; None where no page runs here."""
 
 
-def command(home: Home, verb: str, target: str = "", by: str = "operator", campaign_id: str = "") -> str:
-    """Leave a wish for the loop; returns the command's id, under which the ledger says what became of it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """What every session of one run has in common."""
 
-    With a campaign_id, only that campaign carries it out.
-    """
-    return operator_commands.leave(home.inbox, verb, target, by, campaign_id=campaign_id)
+    campaign: Campaign
+    home: Home
+    ledger: Ledger
+    inbox: CommandInbox
+    options: RunOptions = field(default_factory=RunOptions)
+
+    def begin(self, after: str = "") -> CampaignState:
+        return begin_or_resume(self.ledger, self.campaign, self.home, self.inbox, after)
 
 
-def run_campaign(name_or_path: str | Path, home: Home, choices: Choices | None = None) -> Ending:
-    """Run a campaign to its end, or go on with it where it stood.
+def run_campaign(name_or_path: str | Path, home: Home, options: RunOptions | None = None) -> Ending:
+    """Run a campaign until it ends or is interrupted; an unfinished one is resumed.
 
     Raises:
-        UsageError: the home holds an unfinished campaign of that name whose file said something else.
+        UsageError: the home holds an unfinished campaign of that name that began with another file.
+        EnpireError: a part that the campaign names is missing, or the home or the ledger cannot be used.
     """
-    chosen = choices or Choices()
+    chosen = options or RunOptions()
     campaign = read_campaign(name_or_path)
     if chosen.seed is not None:
         campaign = replace(campaign, seed=chosen.seed)
-    # What is unknown or missing is said before anything is written.
+    # Missing parts are reported before anything is written.
     load("tasks", campaign.task)
-    load("hosts", chosen.on)
-    _require_recipes(campaign, home)
+    load("hosts", chosen.host)
+    require_recipes(campaign, home)
     require_agents(campaign)
     if campaign.stations.operator:
         require_operator(campaign.stations.operator, campaign.stations.operator_options)
     ledger = SqliteLedger(home.ledger)
+    inbox = chosen.inbox or CommandInbox(home.inbox)
     try:
-        state = _begun(ledger, campaign, home)
-        while True:
-            try:
-                return _session(campaign, home, ledger, state, chosen)
-            except (EnpireError, OSError) as problem:
-                short = durable.shortage(problem)
-                if short is None:
-                    raise
-                _say(f"{short} The robots hold until then.")
-                after = NOTHING_OPENS if isinstance(short, NothingOpens) else DISK_FULL
-            state = _when_there_is_space(ledger, campaign, home, after)
+        return _sessions(_Run(campaign=campaign, home=home, ledger=ledger, inbox=inbox, options=chosen))
     finally:
         ledger.close()
+        for command_id, why in inbox.unrecorded().items():
+            _log(f"The command {command_id} was not recorded: {why}")
 
 
-def end_interrupted(home: Home, by: str) -> str:
-    """End the campaign that was interrupted in this home, without its goal; returns its id.
-
-    What a station may still hold of it ends as unknown, as at the end of any campaign.
-
-    Raises:
-        UsageError: no campaign of this home is unfinished.
-    """
-    ledger = SqliteLedger(home.ledger)
-    try:
-        open_ones = _unended(ledger)
-        if not open_ones:
-            raise UsageError(f"No campaign of {home.root} is unfinished, so there is none to end.")
-        campaign_id = max(open_ones)
-        orders = Reading(ledger.database).open_orders(campaign_id)
-        lost = [episode_body(unfinished_episode(order, "unknown", "the campaign ended first")) for order in orders]
-        ended = ("campaign ended", {"campaign_id": campaign_id, "reached": False, "reason": f"ended by {by}"})
-        ledger.append([*([("orders ended", {"campaign_id": campaign_id, "episodes": lost})] if lost else []), ended])
-    finally:
-        ledger.close()
-    return campaign_id
+def _sessions(this: _Run) -> Ending:
+    """One session after the other, until one ends for another reason than a disk without space."""
+    state = this.begin()
+    while True:
+        try:
+            return _session(this, state)
+        except (EnpireError, OSError) as problem:
+            short = durable.shortage(problem)
+            if short is None:
+                raise
+            if not has_space(this.home):
+                _log(f"{short} The robots hold until then.")
+            after = NOTHING_OPENS if isinstance(short, NothingOpens) else DISK_FULL
+        state = _begin_when_there_is_space(this, after)
 
 
-def _session(campaign: Campaign, home: Home, ledger: Ledger, state: CampaignState, chosen: Choices) -> Ending:
-    with _connected(campaign, home, state, chosen.on) as (fleet, crew):
-        lab = _lab(campaign, home, ledger, state, fleet)
-        lab.train = partial(TrainingProcess.begin, module=crew.learner, environment=crew.environment)
-        lab.tick = partial(_tick, lab, crew, chosen.views)
-        lab.watchers.extend(view.note for view in chosen.views)
-        for view in chosen.views:
-            if isinstance(view, ShowsPreviews) and isinstance(fleet, HasPreviews):
-                view.set_previews(fleet.previews)
+def _session(this: _Run, state: CampaignState) -> Ending:
+    with _connected(this, state) as (fleet, host):
+        lab = open_lab(this.campaign, this.home, this.ledger, state, fleet)
+        lab.inbox = this.inbox
+        lab.log = _log
+        lab.train = partial(TrainingProcess.begin, module=host.learner, environment=host.environment)
+        lab.tick = partial(_tick, lab, host, this.options.observers)
+        lab.watchers.extend(observer.note for observer in this.options.observers)
+        for observer in this.options.observers:
+            if isinstance(observer, ShowsPreviews) and isinstance(fleet, HasPreviews):
+                observer.set_previews(fleet.previews)
         with _interruptible(lab):
             return run(lab)
 
 
-def _when_there_is_space(ledger: Ledger, campaign: Campaign, home: Home, after: str) -> CampaignState:
-    """Wait for what was short; then the campaign goes on from its events, exactly as after a crash."""
+def _begin_when_there_is_space(this: _Run, after: str) -> CampaignState:
+    """Resume the campaign from its events, as after a crash, as soon as the disk takes them."""
     while True:
         time.sleep(1.0)
-        if shutil.disk_usage(home.root).free >= ROOM_BYTES:
+        if has_space(this.home):
             try:
-                return _begun(ledger, campaign, home, after)
+                return this.begin(after)
             except StorageFull:
                 continue
 
 
-def _begun(ledger: Ledger, campaign: Campaign, home: Home, after: str = "") -> CampaignState:
-    """The state of the campaign: a new one, or the unfinished one of the same name, with `after` what it goes on."""
-    found = unfinished(ledger, campaign)
-    if found is None:
-        campaign_id = mint()
-        body = {
-            "campaign_id": campaign_id, "name": campaign.name, "task": campaign.task, "campaign": plain(campaign),
-            "goal": plain(campaign.goal), "seed": campaign.seed, "home": str(home.root), "code": __version__,
-            "verifier": _verifier(campaign).digest,
-        }  # fmt: skip
-        ledger.append([("campaign started", body), *refused_before(home.inbox, campaign_id)])
-        return rebuilt(ledger, campaign_id)
-    state = rebuilt(ledger, found)
-    verifier = require_same_verifier(campaign, state.verifier)
-    body = {"campaign_id": found, "code": __version__, "after": after} | ({"verifier": verifier} if verifier else {})
-    ledger.append([("campaign resumed", body)])
-    return rebuilt(ledger, found)
-
-
-def _require_recipes(campaign: Campaign, home: Home) -> None:
-    """Ask the learners of a campaign that is to begin; one that goes on keeps the recipes that it began with."""
-    goes_on = False
-    if home.ledger.exists():
-        with closing(open_to_read(home.ledger)) as ledger:
-            goes_on = unfinished(ledger, campaign) is not None
-    for recipe in map(read_recipe, (campaign.recipe, campaign.base.recipe)):
-        if goes_on:
-            load("learners", recipe.learner)
-        else:
-            require_learner(recipe)
-
-
-def _verifier(campaign: Campaign) -> Verifier:
-    task = cast("Task", make("tasks", campaign.task))
-    return open_verifier(task, campaign.verifiers)
-
-
-def require_same_verifier(campaign: Campaign, recorded: str) -> str:
-    """Check that the campaign's verifier judges as the recorded one did.
-
-    Returns:
-        The digest of the verifier as it is now; empty where none was recorded.
-
-    Raises:
-        UsageError: it is another verifier.
-    """
-    if not recorded:
-        return ""
-    verifier = _verifier(campaign)
-    if recorded != verifier.digest and recorded not in earlier_digests(verifier):
-        raise UsageError(
-            f"The verifier of the campaign {campaign.name!r} was {recorded[:12]} at its begin and is "
-            f"{verifier.digest[:12]} now, and verdicts of two verifiers cannot be compared: put the old one back, or "
-            "end the campaign (enpire campaign stop) and begin another."
-        )
-    return verifier.digest
-
-
-def unfinished(ledger: Ledger, campaign: Campaign) -> str | None:
-    """The id of the campaign of this name that has not ended; UsageError names each field that differs."""
-    for campaign_id, body in _unended(ledger).items():
-        if body["name"] == campaign.name:
-            now, then = (cast("Mapping[str, object]", plain(item)) for item in (campaign, _as_begun(body)))
-            differing = [key for key in now if canonical(now[key]) != canonical(then[key])]
-            if differing:
-                told = "; ".join(f"{key} was {then[key]!r} and is {now[key]!r}" for key in sorted(differing))
-                raise UsageError(
-                    f"The unfinished campaign {campaign.name!r} in this home differs from the file: {told}. "
-                    "Put the file back to go on with it, end it (enpire campaign stop), or choose another --home."
-                )
-            return campaign_id
-    return None
-
-
-def _unended(ledger: Ledger) -> dict[str, Mapping[str, object]]:
-    """The campaigns that have not ended, with their first events, oldest first."""
-    started: dict[str, Mapping[str, object]] = {}
-    for event in ledger.events(kinds=("campaign started", "campaign ended")):
-        campaign_id = str(event.body["campaign_id"])
-        if event.kind == "campaign started":
-            started[campaign_id] = event.body
-        else:
-            started.pop(campaign_id, None)
-    return started
-
-
-def _as_begun(body: Mapping[str, object]) -> Campaign:
-    """The campaign file as its first event holds it; what its ENPIRE did not know yet has the default of now."""
-    where = f"The campaign {body['name']!r}, begun by ENPIRE {body.get('code', 'of an unknown version')}"
-    return parse(Campaign, body["campaign"], where)
-
-
-def _lab(campaign: Campaign, home: Home, ledger: Ledger, state: CampaignState, fleet: Fleet) -> Lab:
+def open_lab(campaign: Campaign, home: Home, ledger: Ledger, state: CampaignState, fleet: Fleet) -> Lab:
+    """The lab of a campaign, after its ledger and its episode store were compared."""
     task = cast("Task", make("tasks", campaign.task))
     lab = Lab(
         campaign=campaign, recipe=read_recipe(campaign.recipe), base_recipe=read_recipe(campaign.base.recipe),
@@ -277,12 +194,12 @@ def _lab(campaign: Campaign, home: Home, ledger: Ledger, state: CampaignState, f
 
 
 def _reconcile(lab: Lab) -> None:
-    """What a crash left between files and ledger: recorded episodes get their row, other differences are told."""
+    """Record the episodes whose files were written before a crash and whose row was not; report other differences."""
     lab.store.sweep()
     if not isinstance(lab.ledger, SqliteLedger):
         return
     reading = Reading(lab.ledger.database)
-    _sweep_pictures(lab.home.incoming, reading)
+    sweep_images(lab.home.incoming, reading)
     differences = compare(reading, lab.store)
     if differences.none:
         return
@@ -293,11 +210,11 @@ def _reconcile(lab: Lab) -> None:
             lab.write((kind, {"episodes": mine}))
     if differences.unordered or differences.missing or differences.altered:
         lab.write(("store differs", {"sentence": differences.sentence()}))
-        _say(differences.sentence())
+        _log(differences.sentence())
 
 
-def _sweep_pictures(incoming: Path, reading: Reading) -> None:
-    """Remove what came of the pictures of orders that need them no more: ended, never given, long not heard of."""
+def sweep_images(incoming: Path, reading: Reading) -> None:
+    """Remove the received images of orders that ended or were never issued, and images older than PARTS_KEPT_S."""
     oldest_s = time.time() - PARTS_KEPT_S
     for path in incoming.iterdir() if incoming.is_dir() else ():
         row = reading.order(path.name)
@@ -306,64 +223,43 @@ def _sweep_pictures(incoming: Path, reading: Reading) -> None:
             path.unlink()
 
 
-def _tick(lab: Lab, crew: Crew, views: tuple[View, ...]) -> None:
-    """What belongs to every turn of the loop beside its steps: stations that died rise, whoever watches sees."""
+def _tick(lab: Lab, host: StationHost, observers: tuple[LabObserver, ...]) -> None:
+    """Once in each turn of the loop: restart stations that ended, show the lab to the observers."""
     if lab.due("supervision", 0.5):
-        crew.supervise()
-    if views and lab.due("views", 0.1):
+        host.supervise()
+    if observers and lab.due("observers", 0.1):
         now = snapshot(lab)
-        for view in views:
-            view.update(now)
+        for observer in observers:
+            observer.update(now)
 
 
 @contextmanager
-def _connected(campaign: Campaign, home: Home, state: CampaignState, on: str) -> Generator[tuple[Fleet, Crew]]:
-    """The fleet's socket and the stations that this campaign starts itself."""
+def _connected(this: _Run, state: CampaignState) -> Generator[tuple[Fleet, StationHost]]:
+    """The fleet's socket, and the stations that this campaign starts itself."""
+    campaign, home = this.campaign, this.home
     open_fleet = cast("Callable[..., AddressedFleet]", load("transports", "zmq"))
-    start = cast("Callable[..., Crew]", load("hosts", on))
+    start = cast("Callable[..., StationHost]", load("hosts", this.options.host))
     door = cast("Callable[..., object]", load("doors", "zmq"))(campaign.stations.bind, home.keys)
     fleet = open_fleet(door, home.versions, home.incoming, first_lease=state.lease + 1)
     if not campaign.stations.count or door != campaign.stations.bind:
-        _say(f"Stations connect to {fleet.address} ({'plain' if door == campaign.stations.bind else 'with keys'}).")
+        _log(f"Stations connect to {fleet.address} ({'plain' if door == campaign.stations.bind else 'with keys'}).")
     try:
-        crew = start(campaign, home, fleet.address, _say)
+        host = start(campaign, home, fleet.address, _log)
         try:
-            yield fleet, crew
+            yield fleet, host
         finally:
-            crew.stop()
+            host.stop()
     finally:
         fleet.close()
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     print(line, file=sys.stderr)
-
-
-class AddressedFleet(Fleet, Protocol):
-    """A fleet that stations reach at an address."""
-
-    address: str
-
-    def close(self) -> None:
-        """Close the sockets; stations notice and hold."""
-
-
-class Crew(Protocol):
-    """Stations that the campaign started and must stop, and how its learner is started beside them."""
-
-    learner: str
-    environment: Mapping[str, str]
-
-    def supervise(self) -> None:
-        """Start again what died."""
-
-    def stop(self) -> None:
-        """End every process; returns when they have ended."""
 
 
 @contextmanager
 def _interruptible(lab: Lab) -> Generator[None]:
-    """Ctrl-C and SIGTERM end the session in good order; a second Ctrl-C ends it at once."""
+    """Ctrl-C and SIGTERM end the session in good order; a second Ctrl-C ends the process at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

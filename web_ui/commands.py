@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from enpire.errors import UnknownName, UsageError
-from enpire.monitor.live_lab import FATES
+from enpire.monitor.live_lab import STATE_OF_EVENT
 from enpire.types import Event
 from web_ui.documents import CommandDocument
 from web_ui.live import CommandState, LiveLab, Verb
@@ -137,6 +137,6 @@ def _as_told(event: Event, before: CommandDocument | None) -> CommandDocument:
     )
     requested_ms = before.requested_ms if before else event.stamp_ns // 1_000_000
     return CommandDocument(
-        id=str(event.body["command_id"]), verb=verb, target=station, by=by, reason=reason, state=FATES[event.kind],
-        requested_ms=requested_ms, why=why,
+        id=str(event.body["command_id"]), verb=verb, target=station, by=by, reason=reason,
+        state=STATE_OF_EVENT[event.kind], requested_ms=requested_ms, why=why,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from enpire.errors import EnpireError
 from enpire.monitor.lab_snapshot import LabSnapshot, StationLine
-from enpire.monitor.live_lab import FATES
+from enpire.monitor.live_lab import STATE_OF_EVENT
 from web_ui.archive import Archive
 from web_ui.commands import CommandTracker
 from web_ui.documents import (
@@ -150,7 +150,9 @@ class Hub:
         if not campaign_id:
             return
         try:
-            events = await asyncio.to_thread(self._archive.events, after, campaign_id, COMMANDS_READ, tuple(FATES))
+            events = await asyncio.to_thread(
+                self._archive.events, after, campaign_id, COMMANDS_READ, tuple(STATE_OF_EVENT)
+            )
         except EnpireError:
             return  # who asks for the campaign or its episodes is told why; the next look tries again
         self._told = campaign_id, events[-1].seq if events else after

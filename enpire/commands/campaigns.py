@@ -66,7 +66,7 @@ def stop(home: Home = None) -> None:
         order(folder, "campaign stop", "end campaign")
         return
     from enpire.home import open_home
-    from enpire.session import end_interrupted
+    from enpire.service.running import end_interrupted
 
     tell(f"Ended: campaign {end_interrupted(open_home(folder), getpass.getuser())}; nothing was running.")
 
@@ -89,9 +89,9 @@ def report(
 def _held(home: Path) -> str:
     """Which stations stay still although the campaign goes on; empty when none does."""
     from enpire.campaign.state import Holds
-    from enpire.monitor.live_lab import AT_STATIONS
     from enpire.monitor.terminal import held_text
     from enpire.queries import campaigns
+    from enpire.requests.operator_commands import AT_STATIONS
 
     holds = Holds()
     with campaigns.open_records(home) as records:

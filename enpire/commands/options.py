@@ -68,7 +68,7 @@ def order(home: Path, said: str, verb: str, target: str = "") -> None:
     `said` is how a person types it. UsageError when the campaign refuses it, or when none runs: left lying, the command
     would hit the next one.
     """
-    from enpire.monitor.live_lab import FATES
+    from enpire.monitor.live_lab import STATE_OF_EVENT
     from enpire.queries.campaigns import events_after, is_driven, last_events, latest_begun, open_records
     from enpire.requests import operator_commands
 
@@ -85,8 +85,8 @@ def order(home: Path, said: str, verb: str, target: str = "") -> None:
             time.sleep(0.05)
             for event in events_after(records, seq):
                 seq = event.seq
-                if event.body.get("command_id") == command_id and event.kind in FATES:
-                    fate = FATES[event.kind]
+                if event.body.get("command_id") == command_id and event.kind in STATE_OF_EVENT:
+                    fate = STATE_OF_EVENT[event.kind]
                     if fate == "refused":
                         raise UsageError(f"`enpire {said}` was refused: {event.body['why']}.")
     told = fate or f"requested; no answer within {ANSWERED_S:.0f} s"

@@ -19,7 +19,7 @@ from enpire.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
     from enpire.home import Home as Folder
-    from enpire.session import View
+    from enpire.session import LabObserver
 
 DEMO = "pin_insertion"
 GOAL_MISSED = 3
@@ -99,13 +99,13 @@ def serve(
 ) -> None:
     """Serve the pages and the API over a home, beside the campaign that runs in it, if one does; Ctrl-C ends it."""
     from enpire.home import open_home
-    from enpire.monitor.live_file import Beside
-    from enpire.monitor.live_lab import Watched
+    from enpire.monitor.live_file import LiveFileReader
+    from enpire.monitor.live_lab import LiveLab
 
     folder = open_home(home)
     _bring_up_to_date(folder)
-    live = Watched(folder)
-    with Beside(folder, live), _served(folder, live, Listening(host, port, tuple(name or ()))):
+    live = LiveLab(folder)
+    with LiveFileReader(folder, live), _served(folder, live, Listening(host, port, tuple(name or ()))):
         while True:
             time.sleep(3600)
 
@@ -182,20 +182,22 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
     from enpire.campaign.campaign import read_campaign
     from enpire.doctor import examine, require_ready
     from enpire.home import open_home
-    from enpire.monitor.live_file import Told
-    from enpire.monitor.live_lab import Watched
+    from enpire.monitor.live_file import LiveFileWriter
+    from enpire.monitor.live_lab import LiveLab
     from enpire.monitor.terminal import TerminalView
     from enpire.report.report import write_report
-    from enpire.session import Choices, run_campaign
+    from enpire.requests.operator_commands import CommandInbox
+    from enpire.session import RunOptions, run_campaign
 
     plan, folder = read_campaign(name), open_home(home)
     require_ready(examine(folder.root))
-    live = Watched(folder)
+    inbox = CommandInbox(folder.inbox)
+    live = LiveLab(folder, inbox)
     with _served(folder, live, Listening(), show=True) if pages else nullcontext():
         view = TerminalView(plan.name, plan.goal.success, plan.budget.wall_s, folder.root)
-        views: tuple[View, ...] = (view, live, Told(folder))
+        observers: tuple[LabObserver, ...] = (view, live, LiveFileWriter(folder))
         try:
-            ending = run_campaign(name, folder, Choices(seed=seed, on=on, views=views))
+            ending = run_campaign(name, folder, RunOptions(seed=seed, host=on, observers=observers, inbox=inbox))
         finally:
             view.close()
     if ending.over:
@@ -218,13 +220,13 @@ def _as_typed() -> str:
 def _require_unfinished(name: str, home: Path | None) -> None:
     from enpire.campaign.campaign import read_campaign
     from enpire.commands.options import existing_home
-    from enpire.session import unfinished
+    from enpire.steps.begin import find_unfinished
     from enpire.store.ledger import open_to_read
 
     plan, folder = read_campaign(name), existing_home(home)
     ledger = open_to_read(folder / "ledger.db")
     try:
-        found = unfinished(ledger, plan)
+        found = find_unfinished(ledger, plan)
     finally:
         ledger.close()
     if found is None:

@@ -19,7 +19,7 @@ from enpire.errors import EnpireError, FileProblem
 from enpire.files import parse, plain
 from enpire.home import Home
 from enpire.monitor.lab_snapshot import LabSnapshot
-from enpire.monitor.live_lab import FATES, Watched
+from enpire.monitor.live_lab import STATE_OF_EVENT, LiveLab
 from enpire.queries import campaigns
 
 WRITE_EVERY_S = 0.25
@@ -41,7 +41,7 @@ def _now(home: Home) -> Path:
     return home.root / "now.json"
 
 
-class Told:
+class LiveFileWriter:
     """The loop's side: a `View` that keeps the newest snapshot in one file of the home."""
 
     def __init__(self, home: Home) -> None:
@@ -66,10 +66,10 @@ class Told:
         """Events are read from the ledger."""
 
 
-class Beside:
+class LiveFileReader:
     """The reader's side: while entered, a thread feeds `watched` with the lab that another process runs here."""
 
-    def __init__(self, home: Home, watched: Watched) -> None:
+    def __init__(self, home: Home, watched: LiveLab) -> None:
         """No lab runs, until one is seen."""
         self._home = home
         self._watched = watched
@@ -167,7 +167,9 @@ class Beside:
             seq = newest[0].seq if newest else 0
             if not self._read:
                 self._read = seq
-            events = list(records.ledger.events(after=self._read, kinds=tuple(FATES))) if seq > self._read else []
+            events = (
+                list(records.ledger.events(after=self._read, kinds=tuple(STATE_OF_EVENT))) if seq > self._read else []
+            )
         for event in events:
             self._watched.note(event.kind, event.body)
         self._read = max(seq, events[-1].seq if events else 0)

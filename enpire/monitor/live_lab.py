@@ -1,4 +1,4 @@
-"""A running lab for the threads that watch it: the newest snapshot, and one door for commands."""
+"""The live object of the web server: the newest snapshot of a running lab, and the way for commands into it."""
 
 from __future__ import annotations
 
@@ -12,46 +12,54 @@ from enpire.home import Home
 from enpire.monitor.lab_snapshot import LabSnapshot
 from enpire.requests import operator_commands
 from enpire.requests.labels import write_label
+from enpire.requests.operator_commands import AT_STATIONS, CommandInbox, OperatorCommand
 from enpire.wire.live_images import Preview, Previews
 
-AT_STATIONS = ("pause", "resume", "stop")
 CommandState = Literal["requested", "accepted", "effective", "refused"]
-FATES: Mapping[str, CommandState] = {
+STATE_OF_EVENT: Mapping[str, CommandState] = {
     "command accepted": "accepted", "command effective": "effective", "command refused": "refused",
 }  # fmt: skip
-"""What an event says of its command."""
+"""Event kind -> the state that it gives its command."""
+LABEL = "judge "
+"""Commands that begin so label an episode."""
 
 
-class Watched:
-    """A `View` that the loop updates and any thread may ask. The web server's live object."""
+class LiveLab:
+    """A `LabObserver` that the loop updates; any thread may read it and leave commands."""
 
-    def __init__(self, home: Home) -> None:
-        """Nothing has been seen yet."""
+    def __init__(self, home: Home, inbox: CommandInbox | None = None) -> None:
+        """Watch a home.
+
+        Args:
+            home: of the lab.
+            inbox: the loop's own, where the loop runs in this process: a stop then reaches it in memory.
+        """
         self._home = home
+        self._inbox = inbox
         self._snapshot: LabSnapshot | None = LabSnapshot(home=str(home.root))
-        self._commands: dict[str, CommandState] = {}
+        self._states: dict[str, CommandState] = {}
         self._refusals: dict[str, str] = {}
         self._guard = threading.Lock()
         self._previews: Previews | None = None
 
     def update(self, snapshot: LabSnapshot | None) -> None:
-        """The lab as it is now, None while none runs; from the loop's thread, or whoever follows the loop."""
+        """Take the newest snapshot, None while no lab runs; from the loop's thread, or from a `LiveFileReader`."""
         self._snapshot = snapshot
 
     def set_previews(self, previews: Previews) -> None:
-        """Where live pictures are had from now on."""
+        """Take live images from here from now on."""
         self._previews = previews
 
     def picture(self, station: str, camera: str) -> Preview:
-        """The newest live picture, at once; asking again within three seconds keeps them coming."""
+        """The newest live image, at once; the stream stops three seconds after the last call."""
         previews = self._previews
-        return previews.look(station, camera) if previews is not None else Preview(why="No station shows pictures now.")
+        return previews.look(station, camera) if previews is not None else Preview(why="No station sends live images.")
 
     def note(self, kind: str, body: Mapping[str, object]) -> None:
-        """Follow what becomes of commands; from the same thread."""
-        if kind in FATES:
+        """Take an event that changes the state of a command; from the same thread as `update`."""
+        if kind in STATE_OF_EVENT:
             with self._guard:
-                self._commands[str(body["command_id"])] = FATES[kind]
+                self._states[str(body["command_id"])] = STATE_OF_EVENT[kind]
                 if kind == "command refused":
                     self._refusals[str(body["command_id"])] = str(body["why"])
 
@@ -59,41 +67,58 @@ class Watched:
         """The newest snapshot, at once; None while no lab runs."""
         return self._snapshot
 
-    def command(self, verb: str, target: str, by: str, key: str, reason: str = "") -> str:
-        """Leave a command for the loop; the same key again is the same command. Labels are taken when no lab runs, too.
+    def command(self, kind: str, target: str, operator: str, key: str, reason: str = "") -> str:
+        """Leave a command for the loop; returns its id. The same key again is the same command.
+
+        A label is written at once where no lab runs.
 
         Raises:
-            UsageError: no lab runs, so nobody would carry it out; or the home has no such episode to judge.
-            UnknownName: no station has that name (an empty name means every one).
+            UsageError: no lab runs that could carry it out, or the home has no such episode to label.
+            UnknownName: no station has that name (an empty name means every station).
+            EnpireError: the disk refused the command; never for a stop or a pause of a loop in this process.
         """
         now = self._snapshot
-        command_id = hashlib.sha256(f"{verb} {target} {by} {key}".encode()).hexdigest()[:26]
-        if now is None and verb.startswith("judge "):
-            if command_id not in self._commands:
-                write_label(self._home, target, verb.removeprefix("judge "), by)
-                self._commands[command_id] = "effective"
+        command_id = hashlib.sha256(f"{kind} {target} {operator} {key}".encode()).hexdigest()[:26]
+        if now is None and kind.startswith(LABEL):
+            if command_id not in self._states:
+                write_label(self._home, target, kind.removeprefix(LABEL), operator)
+                self._states[command_id] = "effective"
             return command_id
         if now is None:
-            raise UsageError(f"No campaign runs in {self._home.root}, so nobody would carry out {verb!r}: start one.")
+            raise UsageError(f"No campaign runs in {self._home.root}, so {kind!r} cannot be carried out: start one.")
         names = [line.name for line in now.stations]
-        if verb in AT_STATIONS and target and target not in names:
+        if kind in AT_STATIONS and target and target not in names:
             raise UnknownName(f"There is no station {target!r} here; there are: {', '.join(names) or 'none yet'}.")
-        operator_commands.leave(self._home.inbox, verb, target, by, command_id, reason, now.campaign_id)
+        self._leave(
+            OperatorCommand(
+                command_id=command_id, kind=kind, target=target, operator=operator, reason=reason,
+                campaign_id=now.campaign_id,
+            )
+        )  # fmt: skip
         with self._guard:
-            self._commands.setdefault(command_id, "requested")
+            self._states.setdefault(command_id, "requested")
         return command_id
 
     def command_state(self, command_id: str) -> CommandState:
-        """How far a command is; UnknownName for an id that was never given."""
+        """The state of a command; UnknownName for an id that was never returned."""
         with self._guard:
-            state = self._commands.get(command_id)
+            state = self._states.get(command_id)
         if state is None:
             raise UnknownName(f"There is no command {command_id!r} in this session.")
         return state
 
     def why(self, command_id: str) -> str:
-        """Why a command was refused, or what it still waits for; empty otherwise."""
+        """Why a command was refused, is not recorded, or is late at its stations; empty otherwise."""
         with self._guard:
             refused = self._refusals.get(command_id, "")
+        unrecorded = self._inbox.unrecorded().get(command_id, "") if self._inbox is not None else ""
+        if unrecorded:
+            return f"It is sent to the stations, but the disk cannot record it yet: {unrecorded}"
         now = self._snapshot
         return refused or (now.waited_for.get(command_id, "") if now is not None else "")
+
+    def _leave(self, command: OperatorCommand) -> None:
+        if self._inbox is not None:
+            self._inbox.leave(command)
+        else:
+            operator_commands.leave_command(self._home.inbox, command)

@@ -1,102 +1,188 @@
-"""Commands from other processes and threads to the loop: one durable file each, read once, in order."""
+"""Commands of operators to the loop of one home.
+
+A command is a durable file in the home's inbox, so that any process can leave one and none is lost in a crash. Where
+the page and the loop are one process, they share one `CommandInbox`: a stop or a pause is first handed over in memory
+and then written, so that it reaches the stations also when the disk refuses.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
-from enpire.errors import FileProblem
+from enpire.errors import EnpireError, FileProblem
 from enpire.files import parse, plain
 from enpire.ids import mint
+from enpire.requests.file_queue import LARGEST, FileQueue, Unreadable
 from enpire.store import durable
 
-LARGEST = 16 * 1024
-"""Bytes of one command."""
+URGENT = ("stop", "pause")
+"""Commands that are handed over in memory before they are written."""
+AT_STATIONS = ("pause", "resume", "stop")
+"""Commands that stations carry out."""
+MOST = 1000
+"""Commands that are read at one time."""
+_STORED: Mapping[str, str] = {"kind": "verb", "operator": "by"}
+"""Field -> its key in the file, where they differ."""
+_FIELDS: Mapping[str, str] = {key: name for name, key in _STORED.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """One wish of a person."""
+class OperatorCommand:
+    """One command of an operator."""
 
     command_id: str
-    verb: str
+    """Letters and digits. The same id again is the same command, carried out once."""
+    kind: str
     """pause, resume, stop (stations); pause campaign, continue campaign, end campaign; promote, rollback;
     judge success, judge failure, judge unsafe."""
     target: str = ""
     """A station's name (empty: all), a policy version, or an episode."""
-    by: str = "operator"
+    operator: str = "operator"
+    """Name of the person."""
     reason: str = ""
-    """Why, in the person's words; kept in the ledger."""
+    """In the operator's own words; kept in the ledger."""
     campaign_id: str = ""
-    """The campaign that the person saw, which alone carries it out; empty where nobody knew."""
+    """The campaign that the operator saw; no other carries it out. Empty: any."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spoilt:
-    """A file that is no command; it was set aside."""
+class CommandInbox:
+    """The commands that wait in one home. Any thread may leave one; the loop's thread takes them."""
 
-    command_id: str
-    """What the file was called."""
-    why: str
+    def __init__(self, folder: Path) -> None:
+        self._files = _queue(folder)
+        self._guard = threading.Lock()
+        self._handed_over: dict[str, OperatorCommand] = {}
+        """Left in this process and not removed yet."""
+        self._removed: set[str] = set()
+        """Ids of those that were handed over and are handled: a file of theirs that appears later is no new command."""
+        self._unrecorded: dict[str, str] = {}
+        """Id of a command that waits and has no file -> the problem of the disk."""
+
+    def leave(self, command: OperatorCommand) -> str:
+        """Leave a command; returns its id. It is durable when this returns, except for an urgent one (`unrecorded`).
+
+        Raises:
+            EnpireError: the command is too large, or is not urgent and the disk refused it.
+        """
+        command_id, data = command.command_id, _encoded(command)
+        urgent = command.kind in URGENT
+        if urgent:
+            with self._guard:
+                if command_id in self._removed or command_id in self._handed_over or self._files.knows(command_id):
+                    return command_id
+                self._handed_over[command_id] = command
+        try:
+            self._files.leave(command_id, data)
+        except (EnpireError, OSError) as problem:
+            if not urgent:
+                raise
+            with self._guard:
+                if command_id in self._handed_over:
+                    self._unrecorded[command_id] = str(problem)
+        with self._guard:
+            if command_id in self._removed:  # the loop was faster than the disk
+                self._files.remove(command_id)
+        return command_id
+
+    def waiting(self) -> Iterator[OperatorCommand | Unreadable]:
+        """The commands that wait, urgent ones of this process first, the others from the oldest on."""
+        with self._guard:
+            handed_over = list(self._handed_over.values())
+        yield from handed_over
+        known = {command.command_id for command in handed_over}
+        for item in self._files.waiting(_read, MOST):
+            if isinstance(item, Unreadable):
+                yield item
+            elif item[0] in self._removed:
+                self._files.remove(item[0])
+            elif item[0] not in known:
+                yield item[1]
+
+    def handed_over(self) -> list[OperatorCommand]:
+        """The urgent commands of this process that wait; reads no disk."""
+        with self._guard:
+            return list(self._handed_over.values())
+
+    def remove(self, command: OperatorCommand) -> None:
+        """Take a command out of the queue after the ledger has it; the same id is never carried out again."""
+        command_id = command.command_id
+        with self._guard:
+            in_memory = self._handed_over.pop(command_id, None) is not None
+            never_written = self._unrecorded.pop(command_id, None) is not None
+            if in_memory:
+                self._removed.add(command_id)
+            if not never_written:
+                self._files.remove(command_id)
+        if never_written:
+            self._archive(command)
+
+    def unrecorded(self) -> Mapping[str, str]:
+        """Id of each command that waits and could not be written -> why not."""
+        with self._guard:
+            return dict(self._unrecorded)
+
+    def _archive(self, command: OperatorCommand) -> None:
+        """Keep a handled command among those that are done, so that a later process knows its id."""
+        try:
+            durable.make_folder(self._files.done)
+            durable.write(self._files.done / f"{command.command_id}.json", _encoded(command))
+        except (EnpireError, OSError):
+            return  # the ledger has it; only a repeated click in a later process would be a second command
 
 
 def leave(  # noqa: PLR0913 - a command's own fields
-    folder: Path, verb: str, target: str = "", by: str = "operator", command_id: str = "", reason: str = "",
+    folder: Path, kind: str, target: str = "", operator: str = "operator", command_id: str = "", reason: str = "",
     campaign_id: str = "",
 ) -> str:  # fmt: skip
-    """Leave a command for the loop; returns its id. The same id again is the same command, carried out once."""
-    command = Command(
-        command_id=command_id or mint(), verb=verb, target=target, by=by, reason=reason, campaign_id=campaign_id
-    )
-    if not command.command_id.isalnum():
-        raise FileProblem(f"The command id {command.command_id!r} must consist of letters and digits.")
-    data = json.dumps(plain(command)).encode()
-    if len(data) > LARGEST:
-        raise FileProblem(f"The command {verb[:40]!r} has {len(data)} bytes; at most {LARGEST} are taken: shorten it.")
-    waiting, carried = folder / f"{command.command_id}.json", folder / "done" / f"{command.command_id}.json"
-    if not waiting.exists() and not carried.exists():
-        durable.write(waiting, data)
+    """Leave a command, as `leave_command`; returns its id."""
+    command = OperatorCommand(
+        command_id=command_id or mint(), kind=kind, target=target, operator=operator, reason=reason,
+        campaign_id=campaign_id,
+    )  # fmt: skip
+    leave_command(folder, command)
     return command.command_id
 
 
-def waiting(folder: Path) -> Iterator[Command | Spoilt]:
-    """Commands that nobody carried out yet, oldest first; a file that is none is set aside and told of once."""
-    for path in sorted(folder.glob("*.json"), key=lambda path: path.lstat().st_mtime_ns):
-        try:
-            yield _read(path)
-        except FileProblem as problem:
-            _away(path, "bad")
-            yield Spoilt(command_id=_printable(path.stem), why=_printable(str(problem)))
+def leave_command(folder: Path, command: OperatorCommand) -> None:
+    """Leave a command for a loop in another process; it is durable when this returns.
+
+    Raises:
+        EnpireError: the command is too large, or the disk refused it.
+    """
+    _queue(folder).leave(command.command_id, _encoded(command))
 
 
-def done(folder: Path, command: Command) -> None:
-    """Put a command away, so that the same id is never carried out again."""
-    _away(folder / f"{command.command_id}.json", "done")
+def waiting(folder: Path) -> Iterator[OperatorCommand | Unreadable]:
+    """The commands in a folder that wait, from the oldest on."""
+    return CommandInbox(folder).waiting()
 
 
-def _read(path: Path) -> Command:
-    try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
-        content = json.loads(data) if len(data) <= LARGEST else None
-    except (OSError, ValueError, RecursionError) as problem:
-        if durable.is_spent():
-            raise durable.spent(path) from problem  # it is no less a command
-        raise FileProblem(f"The command {path.name} cannot be read and was set aside: {problem}.") from problem
-    command = parse(Command, content, f"The command {path.name} was set aside; it")
-    if command.command_id != path.stem:
-        raise FileProblem(f"The command {path.name} was set aside: it says that its id is {command.command_id[:40]!r}.")
+def _queue(folder: Path) -> FileQueue:
+    return FileQueue(folder=folder, done=folder / "done", bad=folder / "bad", noun="command")
+
+
+def _encoded(command: OperatorCommand) -> bytes:
+    if not command.command_id.isalnum():
+        raise FileProblem(f"The command id {command.command_id!r} must consist of letters and digits.")
+    fields = cast("Mapping[str, object]", plain(command))
+    data = json.dumps({_STORED.get(name, name): value for name, value in fields.items()}).encode()
+    if len(data) > LARGEST:
+        raise FileProblem(
+            f"The command {command.kind[:40]!r} has {len(data)} bytes; at most {LARGEST} are allowed: shorten it."
+        )
+    return data
+
+
+def _read(name: str, content: object) -> OperatorCommand:
+    if isinstance(content, dict):
+        stored = cast("Mapping[str, object]", content)
+        content = {_FIELDS.get(key, key): value for key, value in stored.items()}
+    command = parse(OperatorCommand, content, f"The command {name}.json was set aside; it")
+    if command.command_id != name:
+        raise FileProblem(f"The command {name}.json was set aside: its id is {command.command_id[:40]!r}.")
     return command
-
-
-def _printable(text: str) -> str:
-    """Without the halves of characters that a file's name may have."""
-    return text.encode(errors="replace").decode()
-
-
-def _away(path: Path, where: str) -> None:
-    target = path.parent / where
-    target.mkdir(exist_ok=True)
-    path.replace(target / path.name)

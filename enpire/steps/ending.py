@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enpire.lab import Lab
-from enpire.steps.handle_commands import heed_stops
+from enpire.steps.handle_commands import handle_stops
 from enpire.steps.improve import PATIENCE
 from enpire.steps.record import end_orders, record, robot_time
 
@@ -76,8 +76,10 @@ def wind_up(lab: Lab) -> None:
         lab.learner.end()
     for lane in lab.agent_lanes:
         lane.end()
+    if lab.waits_for_space:
+        return  # an operator ended the session, and the disk takes nothing
     began_s = lab.clock()
-    heed_stops(lab)
+    handle_stops(lab)
     while lab.state.open and lab.clock() - began_s < _patience_s(lab):
         record(lab)
         lab.tick()

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from enpire.campaign.experiments import Edge, Experiment, Ideas, verdict
 from enpire.campaign.recipe import Recipe, changed
-from enpire.errors import EnpireError, FileProblem, UsageError
+from enpire.errors import EnpireError, UsageError
 from enpire.files import parse, plain
 from enpire.ids import mint
 from enpire.lab import Entry, Lab
 from enpire.requests import agent_requests
-from enpire.requests.agent_requests import Verb, Wish
+from enpire.requests.agent_requests import AgentRequest, RequestKind
+from enpire.requests.file_queue import Unreadable
 from enpire.steps.agent_process import lanes_of
 from enpire.types import Hypothesis
 
@@ -79,31 +80,31 @@ class Spent:
 
 @dataclass(slots=True)
 class _Reply:
-    """The events that answer one wish."""
+    """The events that answer one request."""
 
-    wish: Wish
+    request: AgentRequest
     entries: list[Entry] = field(default_factory=list[Entry])
 
     def say(self, kind: str, **body: object) -> None:
-        """Add one event, signed with the wish."""
-        signed = {"wish_id": self.wish.wish_id, "author": self.wish.author, "lane": self.wish.lane}
+        """Add one event with the request's id, author and lane."""
+        signed = {"wish_id": self.request.request_id, "author": self.request.author, "lane": self.request.lane}
         self.entries.append((kind, {**signed, **body}))
 
 
 def evolve(lab: Lab) -> None:
-    """Decide what gates decided, answer what agents wish, keep their processes running."""
+    """Decide the experiments whose gates decided, answer agents' requests, keep agents' processes running."""
     _decide(lab)
     if not lab.due("agents", 0.1):
         return
     if lab.recipe.space and lab.state.ideas.declared != lab.recipe:
         lab.write(("recipe declared", {"recipe": plain(lab.recipe), "recipe_hash": lab.recipe.hash}))
-    for wish in agent_requests.waiting(lab.home.inbox):
-        if isinstance(wish, FileProblem):
-            lab.write(("wish refused", {"why": str(wish)}))
+    for request in agent_requests.waiting(lab.home.inbox):
+        if isinstance(request, Unreadable):
+            lab.write(("wish refused", {"why": request.why}))
             continue
-        if wish.wish_id not in lab.state.ideas.answered:
-            lab.write(*_answer(lab, wish))
-        agent_requests.done(lab.home.inbox, wish)
+        if request.request_id not in lab.state.ideas.answered:
+            lab.write(*_answer(lab, request))
+        agent_requests.remove(lab.home.inbox, request)
     if lab.campaign.agents and not lab.agent_lanes:
         lab.agent_lanes.extend(lanes_of(lab))
     for lane in lab.agent_lanes:
@@ -116,25 +117,25 @@ def _decide(lab: Lab) -> None:
             lab.write(("experiment decided", verdict(experiment, experiment.gate)))
 
 
-def _answer(lab: Lab, wish: Wish) -> Sequence[Entry]:
-    """The events of one wish: what was asked for, or why not."""
-    reply = _Reply(wish)
+def _answer(lab: Lab, request: AgentRequest) -> Sequence[Entry]:
+    """The events that answer one request: what was asked for, or the refusal."""
+    reply = _Reply(request)
     try:
-        if wish.campaign_id != lab.state.campaign_id:
-            raise UsageError(f"Campaign {wish.campaign_id} is not the one that runs ({lab.state.campaign_id}).")
-        _ANSWERS[wish.verb](lab, reply)
+        if request.campaign_id != lab.state.campaign_id:
+            raise UsageError(f"Campaign {request.campaign_id} is not the one that runs ({lab.state.campaign_id}).")
+        _ANSWERS[request.kind](lab, reply)
     except EnpireError as problem:
         reply.entries.clear()
-        reply.say("wish refused", verb=wish.verb, why=str(problem))
+        reply.say("wish refused", verb=request.kind, why=str(problem))
     except Exception as mistake:  # noqa: BLE001  whatever an agent says, the loop goes on and the ledger tells why
         reply.entries.clear()
-        reply.say("wish refused", verb=wish.verb, why=f"It cannot be judged ({type(mistake).__name__}): {mistake}.")
+        reply.say("wish refused", verb=request.kind, why=f"It cannot be judged ({type(mistake).__name__}): {mistake}.")
     return reply.entries
 
 
 def _hypothesis(lab: Lab, reply: _Reply) -> None:
-    claim = parse(Claim, reply.wish.said, "The hypothesis")
-    _at_work(lab.state.ideas, reply.wish.lane)
+    claim = parse(Claim, reply.request.content, "The hypothesis")
+    _at_work(lab.state.ideas, reply.request.lane)
     for name in ("statement", "falsifier", "regime", "effect"):
         _short(getattr(claim, name), name)
     if not claim.statement.strip() or not claim.falsifier.strip():
@@ -145,16 +146,16 @@ def _hypothesis(lab: Lab, reply: _Reply) -> None:
             raise UsageError(f"There is no hypothesis {cited!r} to cite; list_experiments names those there are.")
     said = {
         "hypothesis_id": mint(), "statement": claim.statement, "falsifier": claim.falsifier, "regime": claim.regime,
-        "kind": claim.kind, "author": reply.wish.author, "lane": reply.wish.lane, "parents": list(claim.parents),
+        "kind": claim.kind, "author": reply.request.author, "lane": reply.request.lane, "parents": list(claim.parents),
     }  # fmt: skip
     parse(Hypothesis, said, "The hypothesis")
     reply.say("hypothesis proposed", hypothesis=said, effect=claim.effect, edges=plain(claim.edges))
 
 
 def _experiment(lab: Lab, reply: _Reply) -> None:
-    submission = parse(Submission, reply.wish.said, "The submission")
+    submission = parse(Submission, reply.request.content, "The submission")
     ideas = lab.state.ideas
-    _at_work(ideas, reply.wish.lane)
+    _at_work(ideas, reply.request.lane)
     if submission.hypothesis_id not in ideas.ideas:
         raise UsageError(f"There is no hypothesis {submission.hypothesis_id!r}; propose it first.")
     experiment_id = mint()
@@ -163,7 +164,7 @@ def _experiment(lab: Lab, reply: _Reply) -> None:
     force = ideas.recipe_in_force(lab.recipe)
     try:
         recipe = changed(force, submission.changes, f"{lab.recipe.name}+{experiment_id[-6:]}")
-        _room(ideas, reply.wish.lane)
+        _room(ideas, reply.request.lane)
         _new(ideas, recipe, lab.state.champion)
     except UsageError as problem:
         reply.say("experiment submitted", **submitted)
@@ -195,9 +196,9 @@ def _new(ideas: Ideas, recipe: Recipe, champion: str) -> None:
 
 
 def _adopt(lab: Lab, reply: _Reply) -> None:
-    adoption = parse(Adoption, reply.wish.said, "The adoption")
+    adoption = parse(Adoption, reply.request.content, "The adoption")
     experiment = _known(lab, adoption.experiment_id)
-    if experiment.lane == reply.wish.lane:
+    if experiment.lane == reply.request.lane:
         raise UsageError(f"Experiment {experiment.experiment_id} is your own; adopt those of other lanes.")
     if not experiment.recipe:
         raise UsageError(f"Experiment {experiment.experiment_id} was refused, so there is nothing to adopt.")
@@ -205,7 +206,7 @@ def _adopt(lab: Lab, reply: _Reply) -> None:
 
 
 def _finding(lab: Lab, reply: _Reply) -> None:
-    note = parse(Note, reply.wish.said, "The finding")
+    note = parse(Note, reply.request.content, "The finding")
     _short(note.text, "text")
     if not note.text.strip():
         raise UsageError("A finding needs a text.")
@@ -217,10 +218,10 @@ def _finding(lab: Lab, reply: _Reply) -> None:
 
 def _give_up(lab: Lab, reply: _Reply) -> None:
     """An honest way out, which counts for nobody: what is queued is cancelled, what runs is decided all the same."""
-    note = parse(Note, reply.wish.said, "What is given up")
+    note = parse(Note, reply.request.content, "What is given up")
     _short(note.text, "reason")
     reply.say("given up", about=note.about, reason=note.text)
-    ideas, lane = lab.state.ideas, reply.wish.lane
+    ideas, lane = lab.state.ideas, reply.request.lane
     mine = ideas.undecided(lane)
     if note.about in ideas.ideas:
         mine = [item for item in mine if item.hypothesis_id == note.about]
@@ -236,29 +237,29 @@ def _give_up(lab: Lab, reply: _Reply) -> None:
 
 def _finish(lab: Lab, reply: _Reply) -> None:
     """A lane that ended its work proposes nothing more, and is not started again."""
-    note = parse(Note, reply.wish.said, "The summary")
+    note = parse(Note, reply.request.content, "The summary")
     _short(note.text, "summary")
     if not note.text.strip():
         raise UsageError("A summary needs a text: what was tried, what worked, what did not.")
-    if mine := lab.state.ideas.undecided(reply.wish.lane):
+    if mine := lab.state.ideas.undecided(reply.request.lane):
         raise UsageError(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it, or give it up.")
     reply.say("lane finished", text=note.text)
 
 
 def _brief(lab: Lab, reply: _Reply) -> None:
-    read = parse(Read, reply.wish.said, "The brief")
+    read = parse(Read, reply.request.content, "The brief")
     reply.say("brief read", sha256=read.sha256, size=read.size)
 
 
 def _tokens(lab: Lab, reply: _Reply) -> None:
-    spent = parse(Spent, reply.wish.said, "The tokens")
+    spent = parse(Spent, reply.request.content, "The tokens")
     if min(spent.fresh, spent.cached, spent.output) < 0:
         raise UsageError("Tokens that were spent cannot be negative.")
     reply.say("tokens spent", fresh=spent.fresh, cached=spent.cached, output=spent.output, model=spent.model)
 
 
 def _turn(lab: Lab, reply: _Reply) -> None:
-    note = parse(Note, reply.wish.said, "The turn")
+    note = parse(Note, reply.request.content, "The turn")
     reply.say("agent turned", text=note.text[:LONGEST])
 
 
@@ -274,7 +275,7 @@ def _short(text: str, name: str) -> None:
         raise UsageError(f"The {name} has {len(text)} characters; at most {LONGEST} are taken.")
 
 
-_ANSWERS: Mapping[Verb, Callable[[Lab, _Reply], None]] = {
+_ANSWERS: Mapping[RequestKind, Callable[[Lab, _Reply], None]] = {
     "hypothesis": _hypothesis,
     "experiment": _experiment,
     "adopt": _adopt,

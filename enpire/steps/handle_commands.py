@@ -1,97 +1,106 @@
-"""What people ask for: pause, resume, stop, promote, roll back. Read from the inbox, written to the ledger first.
+"""Commands of operators: pause, resume, stop, promote, roll back, label. The ledger has each before it is carried out.
 
-A stop alone goes out, and is said to hold, before it is written down: a robot may always stand still, and the file in
-the inbox stays until the ledger has it.
+A stop is the exception: it is sent to the stations, and reported as effective, before it is written. It stays in the
+inbox until the ledger has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 
 from enpire.campaign.state import JUDGED
 from enpire.errors import FileProblem
 from enpire.gate.verifier_audit import BY, drift
 from enpire.lab import Entry, Lab
-from enpire.requests import operator_commands
-from enpire.requests.operator_commands import Command, Spoilt
+from enpire.requests.file_queue import Unreadable
+from enpire.requests.operator_commands import AT_STATIONS, URGENT, CommandInbox, OperatorCommand
 from enpire.steps.deploy import roll_back, swap
 from enpire.store import versions
 from enpire.store.records import PERSON_JUDGED
 
 PATIENCE_S = 1.0
-"""After so long a command that stations have not obeyed says which ones."""
+"""A command that has waited for stations for so long says which ones, in seconds."""
 
 
-def heed(lab: Lab) -> None:
-    """Carry out every command in the inbox, once, in the order of arrival."""
+def handle_commands(lab: Lab) -> None:
+    """Carry out every command in the inbox once, in the order of arrival; stops that wait in memory come first."""
     see_effects(lab)
-    if not lab.due("inbox", 0.03):
+    if not lab.inbox.handed_over() and not lab.due("inbox", 0.03):
         return
-    for command in operator_commands.waiting(lab.home.inbox):
-        if isinstance(command, Spoilt):
-            lab.write(_set_aside(command))
+    for command in lab.inbox.waiting():
+        if isinstance(command, Unreadable):
+            lab.write(set_aside(command))
         else:
-            _heed_one(lab, command)
-    _mind_the_verifier(lab)
+            _handle(lab, command)
+    _pause_for_the_verifier(lab)
 
 
-def heed_stops(lab: Lab) -> None:
-    """Send stops to the stations, and see what became of commands; what else was asked for waits."""
+def handle_stops(lab: Lab) -> None:
+    """Send stops to the stations and check which commands are effective; other commands wait."""
     see_effects(lab)
-    for command in operator_commands.waiting(lab.home.inbox):
-        if isinstance(command, Command) and command.verb == "stop":
-            _heed_one(lab, command)
+    handle_urgent(lab, ("stop",))
 
 
-def refused_before(folder: Path, campaign_id: str) -> list[Entry]:
-    """Put away what was left before a campaign began: the events that refuse it, for the campaign's begin."""
+def handle_urgent(lab: Lab, kinds: Sequence[str] = URGENT) -> None:
+    """Carry out the waiting commands of some kinds."""
+    for command in lab.inbox.waiting():
+        if isinstance(command, OperatorCommand) and command.kind in kinds:
+            _handle(lab, command)
+
+
+def refused_before(inbox: CommandInbox, campaign_id: str) -> list[Entry]:
+    """Remove the commands that were left before a campaign began; the events that refuse them."""
     entries: list[Entry] = []
-    for command in list(operator_commands.waiting(folder)):
-        if isinstance(command, Spoilt):
-            entries.append(_set_aside(command))
+    asked_now = {command.command_id for command in inbox.handed_over()}
+    for command in list(inbox.waiting()):
+        if isinstance(command, Unreadable):
+            entries.append(set_aside(command))
             continue
-        operator_commands.done(folder, command)
+        if command.command_id in asked_now:  # on the page of this process: it is meant
+            continue
+        inbox.remove(command)
         body = _body(command)
         why = "it was left before this campaign began: ask again if it is still meant"
         entries += [("command requested", body), ("command refused", {**body, "why": why})]
     return [(kind, {"campaign_id": campaign_id, **body}) for kind, body in entries]
 
 
-def _heed_one(lab: Lab, command: Command) -> None:
+def _handle(lab: Lab, command: OperatorCommand) -> None:
     body = _body(command)
-    refusal = _why_not(lab, command)
+    refusal = refusal_of(lab, command)
     if refusal:
         lab.write(("command requested", body), ("command refused", {**body, "why": refusal}))
     else:
-        if command.verb == "stop":
-            _to_stations(lab, command)  # nobody waits for a disk to stop a robot
+        if command.kind == "stop":
+            send(lab, command)  # before the disk is asked
         lab.write(("command requested", body), ("command accepted", body))
-        if command.verb != "stop":
-            _CARRY_OUT[command.verb](lab, command)
+        if command.kind != "stop":
+            _CARRY_OUT[command.kind](lab, command)
         lab.pending_commands[command.command_id] = command, lab.clock()
-    operator_commands.done(lab.home.inbox, command)
+    lab.inbox.remove(command)
 
 
-def _set_aside(spoilt: Spoilt) -> Entry:
-    body = {"command_id": spoilt.command_id, "verb": "an unreadable file", "station": "", "by": "somebody"}
-    return "command refused", {**body, "why": spoilt.why}
+def set_aside(file: Unreadable) -> Entry:
+    """The event about a file that was not a command."""
+    body = {"command_id": file.name, "verb": "an unreadable file", "station": "", "by": "unknown"}
+    return "command refused", {**body, "why": file.why}
 
 
-def _why_not(lab: Lab, command: Command) -> str:
-    if command.verb not in _CARRY_OUT:
-        return f"there is no verb {command.verb!r}; there are {', '.join(_CARRY_OUT)}"
+def refusal_of(lab: Lab, command: OperatorCommand) -> str:
+    """Why a command is refused; empty when it is not."""
+    if command.kind not in _CARRY_OUT:
+        return f"there is no command {command.kind!r}; there are {', '.join(_CARRY_OUT)}"
     if command.campaign_id and command.campaign_id != lab.state.campaign_id:
         return f"it was for campaign {command.campaign_id}, and {lab.state.campaign_id} is the one that runs"
-    if command.verb in _AT_STATIONS and command.target and command.target not in lab.stations:
+    if command.kind in AT_STATIONS and command.target and not _knows_station(lab, command):
         return f"there is no station {command.target!r} here; there are {', '.join(lab.stations) or 'none'}"
-    if command.verb == "resume" and not lab.stations:
-        return f"no station has joined yet, so there is none to {command.verb}"
-    if command.verb == "promote":
+    if command.kind == "resume" and not lab.stations:
+        return f"no station has joined yet, so there is none to {command.kind}"
+    if command.kind == "promote":
         return _why_not_promoted(lab, command.target)
-    if command.verb in _JUDGE and lab.state.ended.get(command.target) not in JUDGED:
+    if command.kind in _JUDGE and lab.state.ended.get(command.target) not in JUDGED:
         return f"{command.target!r} is no episode of this campaign that ended with a verdict"
-    if command.verb == "rollback" and not _earlier(lab):
+    if command.kind == "rollback" and not _earlier(lab):
         return "there is no earlier champion to go back to"
     return ""
 
@@ -112,31 +121,39 @@ def _why_not_promoted(lab: Lab, policy_id: str) -> str:
     return f"the version {policy_id!r} was neither made in this campaign nor named as its base"
 
 
-def _to_stations(lab: Lab, command: Command) -> None:
+def _knows_station(lab: Lab, command: OperatorCommand) -> bool:
+    """Whether the named station is here; a stop or pause may also name one that joined earlier and holds it later."""
+    if command.target in lab.stations or command.kind not in URGENT:
+        return command.target in lab.stations
+    return any(event.body["station"] == command.target for event in lab.ledger.events(kinds=("station joined",)))
+
+
+def send(lab: Lab, command: OperatorCommand) -> None:
+    """Send a command to the stations that it names."""
     for name in [command.target] if command.target else list(lab.stations):
-        lab.fleet.control(name, command.verb, command.by)
+        lab.fleet.control(name, command.kind, command.operator)
 
 
-def _pause(lab: Lab, command: Command) -> None:
-    lab.write(("campaign paused", {"by": command.by, "why": ""}))
+def _pause(lab: Lab, command: OperatorCommand) -> None:
+    lab.write(("campaign paused", {"by": command.operator, "why": ""}))
 
 
-def _continue(lab: Lab, command: Command) -> None:
-    lab.write(("campaign continued", {"by": command.by}))
+def _continue(lab: Lab, command: OperatorCommand) -> None:
+    lab.write(("campaign continued", {"by": command.operator}))
 
 
-def _end(lab: Lab, command: Command) -> None:
-    lab.wanted, lab.for_good = f"{command.by} stopped the campaign", True
+def _end(lab: Lab, command: OperatorCommand) -> None:
+    lab.wanted, lab.for_good = f"{command.operator} stopped the campaign", True
 
 
-def _judge(lab: Lab, command: Command) -> None:
-    """A person's verdict stands beside the verifier's; it never changes it."""
-    outcome = command.verb.removeprefix("judge ")
-    lab.write((PERSON_JUDGED, {"order_id": command.target, "outcome": outcome, "by": command.by}))
+def _judge(lab: Lab, command: OperatorCommand) -> None:
+    """An operator's label is kept next to the verdict; it does not change the verdict."""
+    outcome = command.kind.removeprefix("judge ")
+    lab.write((PERSON_JUDGED, {"order_id": command.target, "outcome": outcome, "by": command.operator}))
 
 
-def _mind_the_verifier(lab: Lab) -> None:
-    """Pause when too many of the verifier's successes may be none, and more are known than a person accepted."""
+def _pause_for_the_verifier(lab: Lab) -> None:
+    """Pause when labels show too many false successes, and more than an operator has accepted."""
     state = lab.state
     if state.paused or not state.labels:
         return
@@ -146,36 +163,35 @@ def _mind_the_verifier(lab: Lab) -> None:
         lab.write(("campaign paused", {"by": BY, "why": now.sentence, **figures}))
 
 
-def _promote(lab: Lab, command: Command) -> None:
-    swap(lab, command.target, f"promoted by {command.by}{_because(command)}")
+def _promote(lab: Lab, command: OperatorCommand) -> None:
+    swap(lab, command.target, f"promoted by {command.operator}{_because(command)}")
 
 
-def _roll_back(lab: Lab, command: Command) -> None:
-    roll_back(lab, _earlier(lab)[-1], f"rolled back by {command.by}{_because(command)}")
+def _roll_back(lab: Lab, command: OperatorCommand) -> None:
+    roll_back(lab, _earlier(lab)[-1], f"rolled back by {command.operator}{_because(command)}")
 
 
 def _earlier(lab: Lab) -> list[str]:
-    """The champions before this one first was it: going back twice goes back two steps."""
+    """The champions before the current one was first deployed: rolling back twice goes back two versions."""
     champions = lab.state.champions
     return champions[: champions.index(lab.state.champion)] if champions else []
 
 
-def _because(command: Command) -> str:
+def _because(command: OperatorCommand) -> str:
     return f": {command.reason}" if command.reason else ""
 
 
-def _body(command: Command) -> dict[str, object]:
-    """What the ledger says of a command; `station` names whatever it concerns."""
-    said = {"command_id": command.command_id, "verb": command.verb, "station": command.target, "by": command.by}
-    return {**said, **({"reason": command.reason} if command.reason else {})}
+def _body(command: OperatorCommand) -> dict[str, object]:
+    """A command as the ledger stores it; `station` holds the target of every kind."""
+    body = {"command_id": command.command_id, "verb": command.kind, "station": command.target, "by": command.operator}
+    return {**body, **({"reason": command.reason} if command.reason else {})}
 
 
-_AT_STATIONS = ("pause", "resume", "stop")
 _JUDGE = ("judge success", "judge failure", "judge unsafe")
-_CARRY_OUT: Mapping[str, Callable[[Lab, Command], None]] = {
-    "pause": _to_stations,
-    "resume": _to_stations,
-    "stop": _to_stations,
+_CARRY_OUT: Mapping[str, Callable[[Lab, OperatorCommand], None]] = {
+    "pause": send,
+    "resume": send,
+    "stop": send,
     "pause campaign": _pause,
     "continue campaign": _continue,
     "end campaign": _end,
@@ -186,50 +202,60 @@ _CARRY_OUT: Mapping[str, Callable[[Lab, Command], None]] = {
 
 
 def see_effects(lab: Lab) -> None:
-    """A command at stations is effective when every station that it names says so in its beat."""
+    """Record each command as effective once every station that it names reports so in its heartbeat."""
     for command, _ in list(lab.pending_commands.values()):
-        if not _still_to_obey(lab, command) and (lab.stations or command.verb not in _AT_STATIONS):
-            if command.verb == "stop":
-                lab.tell("command effective", _body(command))  # nobody waits for a disk to hear that a robot holds
+        if is_effective(lab, command):
+            if command.kind == "stop":
+                report_effect(lab, command)  # before the disk is asked
             lab.write(("command effective", _body(command)))
             del lab.pending_commands[command.command_id]
 
 
+def is_effective(lab: Lab, command: OperatorCommand) -> bool:
+    """Whether every station that a command names reports its effect."""
+    return not _still_to_obey(lab, command) and (bool(lab.stations) or command.kind not in AT_STATIONS)
+
+
+def report_effect(lab: Lab, command: OperatorCommand) -> None:
+    """Tell the observers that a command is effective; the ledger gets it later."""
+    lab.tell("command effective", _body(command))
+
+
 def hold_again(lab: Lab, station: str) -> None:
-    """A station that is there (again) hears what people ask of it: words to one that was away were lost."""
+    """Send a station that joined the stop or pause that holds it, and resumes that it missed while it was away."""
     holds = lab.state.holds.at(station)
-    for verb, by in holds.items():
-        lab.fleet.control(station, verb, by)
-        lab.write(("station held", {"station": station, "verb": verb, "by": by}))
+    for kind, by in holds.items():
+        lab.fleet.control(station, kind, by)
+        lab.write(("station held", {"station": station, "verb": kind, "by": by}))
     waiting = [command for command, _ in lab.pending_commands.values() if command.target in ("", station)]
-    if not holds and (resumed := [command for command in waiting if command.verb == "resume"]):
-        lab.fleet.control(station, "resume", resumed[-1].by)
+    if not holds and (resumed := [command for command in waiting if command.kind == "resume"]):
+        lab.fleet.control(station, "resume", resumed[-1].operator)
 
 
 def waited_for(lab: Lab) -> Mapping[str, str]:
-    """Commands that stations should have obeyed by now: id -> which ones have not, in a sentence."""
+    """Id of each command that is late at its stations -> which stations have not obeyed, as a sentence."""
     found: dict[str, str] = {}
     for command, since_s in lab.pending_commands.values():
         late = _still_to_obey(lab, command)
-        if not lab.stations and command.verb in _AT_STATIONS:
-            found[command.command_id] = "no station has joined yet; it holds whichever joins"
+        if not lab.stations and command.kind in AT_STATIONS:
+            found[command.command_id] = "no station has joined yet; each station that joins will hold"
         if late and lab.clock() > since_s + PATIENCE_S:
-            away = [name for name in late if lab.stations[name].away_since_s is not None]
-            told = f"; not heard from: {', '.join(away)}, told again when back" if away else ""
-            found[command.command_id] = f"not done yet by {', '.join(late)}{told}"
+            away = [name for name in late if name not in lab.stations or lab.stations[name].away_since_s is not None]
+            missing = f"; not connected: {', '.join(away)}, the command is sent again when they join" if away else ""
+            found[command.command_id] = f"not done yet by {', '.join(late)}{missing}"
     return found
 
 
-def _still_to_obey(lab: Lab, command: Command) -> list[str]:
-    """Stations that a command names and that do not say yet that it holds."""
-    if command.verb not in _AT_STATIONS:
+def _still_to_obey(lab: Lab, command: OperatorCommand) -> list[str]:
+    """Stations that a command names and that do not report its effect yet."""
+    if command.kind not in AT_STATIONS:
         return []
     named = [command.target] if command.target else list(lab.stations)
-    return [name for name in named if not _obeys(lab, name, command.verb)]
+    return [name for name in named if not _obeys(lab, name, command.kind)]
 
 
-def _obeys(lab: Lab, station: str, verb: str) -> bool:
-    beat = lab.stations[station].last_beat
+def _obeys(lab: Lab, station: str, kind: str) -> bool:
+    beat = lab.stations[station].last_beat if station in lab.stations else None
     if beat is None:
         return False
-    return {"stop": beat.stopped, "pause": beat.paused, "resume": not beat.stopped and not beat.paused}[verb]
+    return {"stop": beat.stopped, "pause": beat.paused, "resume": not beat.stopped and not beat.paused}[kind]

@@ -9,8 +9,8 @@ from dataclasses import replace
 from enpire.errors import FileProblem
 from enpire.gate.gate import PROCESS_ENDED
 from enpire.lab import Entry, Lab, StationSeat
-from enpire.requests import operator_commands
-from enpire.steps.handle_commands import heed_stops, hold_again
+from enpire.requests.operator_commands import OperatorCommand
+from enpire.steps.handle_commands import handle_stops, hold_again
 from enpire.store.arrays import unpack
 from enpire.store.episodes import FolderStore, Recording, same_files
 from enpire.store.ledger import SqliteLedger
@@ -18,7 +18,7 @@ from enpire.store.pictures import Pictures
 from enpire.store.reading import Reading
 from enpire.store.records import episode_body
 from enpire.types import Episode, Order, OutcomeKind, TaskSpec
-from enpire.wire.arrivals import Announced, Delivered, Fleet, Heartbeat, Joined, Left, Refused
+from enpire.wire.arrivals import Announced, Arrival, Delivered, Fleet, Heartbeat, Joined, Left, Refused
 
 POLL_S = 0.05
 DIFFERS = "what its station delivered answers an order that differs from the one in the ledger"
@@ -31,7 +31,14 @@ SILENT_S = 30.0
 
 def record(lab: Lab) -> None:
     """Read what the fleet says and make it durable."""
-    arrivals = [*lab.fleet.poll(POLL_S), *lab.complaints.left_out()]
+    take(lab, [*lab.fleet.poll(POLL_S), *lab.complaints.left_out()])
+    _give_up_the_silent(lab)
+    if lab.due("robot time", 5.0):
+        lab.write(robot_time(lab))
+
+
+def take(lab: Lab, arrivals: Sequence[Arrival]) -> None:
+    """Make what arrived durable."""
     delivered: list[Delivered] = []
     announced: list[Announced] = []
     for arrival in arrivals:
@@ -48,12 +55,9 @@ def record(lab: Lab) -> None:
                 delivered.append(arrival)
             case Announced():
                 announced.append(arrival)
-    heed_stops(lab)  # neither a stop nor the word that it holds waits for the episodes' disk
+    handle_stops(lab)  # a stop does not wait for the episodes to be stored
     _keep(lab, delivered)
     _keep(lab, _fetch(lab, announced))
-    _give_up_the_silent(lab)
-    if lab.due("robot time", 5.0):
-        lab.write(robot_time(lab))
 
 
 def end_orders(lab: Lab, orders: Sequence[Order], outcome: OutcomeKind, cause: str) -> None:
@@ -262,8 +266,7 @@ def _beat(lab: Lab, beat: Heartbeat) -> None:
     seat = lab.stations.get(beat.station)
     if seat is None or beat.lease != seat.lease:
         return
-    if beat.stop_id:  # under its id it is asked for once, however often it is said
-        operator_commands.leave(lab.home.inbox, "stop", beat.station, f"{beat.stop_by} at the station", beat.stop_id)
+    leave_stop(lab, beat)
     entries: list[Entry] = []
     if beat.alarm and (seat.told is None or seat.told.alarm != beat.alarm):
         entries.append(("person needed", {"station": beat.station, "alarm": beat.alarm}))
@@ -277,6 +280,13 @@ def _beat(lab: Lab, beat: Heartbeat) -> None:
     seat.hear(beat, lab.clock(), lab.began_s)
     late = [lab.state.open[order_id] for order_id in beat.overdue if order_id in lab.state.open]
     end_orders(lab, [order for order in late if order.station == beat.station], "unknown", OVERDUE)
+
+
+def leave_stop(lab: Lab, beat: Heartbeat) -> None:
+    """Leave the stop that was asked at the station itself; each heartbeat repeats its id, it is carried out once."""
+    if beat.stop_id:
+        by = f"{beat.stop_by} at the station"
+        lab.inbox.leave(OperatorCommand(command_id=beat.stop_id, kind="stop", target=beat.station, operator=by))
 
 
 def _give_up_the_silent(lab: Lab) -> None:

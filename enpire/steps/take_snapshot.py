@@ -49,6 +49,8 @@ def snapshot(lab: Lab) -> LabSnapshot:
 def phase_text(lab: Lab) -> str:
     """What the lab does now, in words."""
     state = lab.state
+    if lab.waits_for_space:
+        return "waiting for disk space: stations get no new orders"
     if state.paused:
         return f"paused: {state.paused_why}" if state.paused_why else "paused"
     if state.confirmation is not None:

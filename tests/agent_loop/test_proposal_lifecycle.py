@@ -223,7 +223,7 @@ def test_a_number_that_nobody_can_hold_is_set_aside_and_the_loop_goes_on(home: H
         [kept] = home.inbox.glob("agents-bad/*.json")
         assert kept.read_text() == wish
         told = [str(event.body["why"]) for event in lab.ledger.events(kinds=("wish refused",))]
-        assert ["The wish e.json cannot be read" in why for why in told] == [True]
+        assert ["The request e.json cannot be read" in why for why in told] == [True]
 
 
 def test_a_wish_that_breaks_its_reader_is_refused_with_the_reason(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

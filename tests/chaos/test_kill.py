@@ -57,7 +57,7 @@ def test_killed_at_random_moments_nothing_is_lost_and_nothing_counts_twice(
         lab.start()
         seen = len(witness.seen)
         until(lambda: len(witness.seen) > seen + 4, "episodes after an interruption")
-        operator_commands.leave(home / "inbox", "end campaign", by="the test")
+        operator_commands.leave(home / "inbox", "end campaign", operator="the test")
         assert cast("subprocess.Popen[bytes]", lab.process).wait(WAIT_S) == 3, lab.said()[-2000:]
     finally:
         lab.kill_all()

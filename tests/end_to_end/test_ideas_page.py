@@ -13,7 +13,7 @@ from mcp import Client
 from agent_loop.mcp_server import tool_server
 from enpire.home import Home, open_home
 from enpire.loop import run
-from enpire.monitor.live_lab import Watched
+from enpire.monitor.live_lab import LiveLab
 from enpire.queries import campaigns
 from enpire.queries.models import CampaignView, ExperimentView
 from enpire.requests import operator_commands
@@ -43,7 +43,7 @@ def finished(tmp_path: Path) -> Home:
 
     with Running(home, recipe=with_skill(0.5)) as lab:
         lab.beside(lambda: anyio.run(talk))
-        operator_commands.leave(home.inbox, "end campaign", by="ada")
+        operator_commands.leave(home.inbox, "end campaign", operator="ada")
         assert run(lab.lab).over
     return home
 
@@ -51,7 +51,7 @@ def finished(tmp_path: Path) -> Home:
 @pytest.fixture
 def site(finished: Home) -> Iterator[Server]:
     """The pages over its records; nothing runs any more."""
-    live = Watched(finished)
+    live = LiveLab(finished)
     live.update(None)
     server = Server(finished.root, live)
     server.start()

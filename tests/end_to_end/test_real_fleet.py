@@ -58,7 +58,7 @@ def running(folder: Path, home: Path) -> Iterator[str]:
             time.sleep(0.1)
         assert said is not None, log.read_text()
         yield said[1]
-        operator_commands.leave(home / "inbox", "end campaign", by="ada")
+        operator_commands.leave(home / "inbox", "end campaign", operator="ada")
         assert campaign.wait(PATIENCE_MS / 1000) == 3, log.read_text()
     finally:
         if campaign.poll() is None:

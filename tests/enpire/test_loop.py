@@ -154,7 +154,7 @@ def test_the_budget_ends_a_campaign_without_its_goal(home: Home) -> None:
 
 def test_a_campaign_that_a_person_ends_is_over(home: Home) -> None:
     ledger = SqliteLedger(home.ledger)
-    operator_commands.leave(home.inbox, "end campaign", by="anna")
+    operator_commands.leave(home.inbox, "end campaign", operator="anna")
     end = run(lab_of(home, ledger))
     assert end.over
     assert not end.reached
@@ -184,7 +184,7 @@ def test_commands_are_carried_out_once_and_written_down(home: Home) -> None:
     assert fleet.controls.count(("two", "stop", "anna")) == 1
     assert kinds(ledger).count("command requested") == 2
     refused = next(iter(ledger.events(kinds=("command refused",)))).body
-    assert "no verb 'fly'" in str(refused["why"])
+    assert "no command 'fly'" in str(refused["why"])
     assert "command effective" in kinds(ledger)
     ledger.close()
 

@@ -24,8 +24,9 @@ from enpire.interfaces import ImprovementJob
 from enpire.lab import Lab
 from enpire.loop import run
 from enpire.processes.training_process import TrainingProcess
-from enpire.session import _begun, _lab
+from enpire.session import open_lab
 from enpire.station.station import Station
+from enpire.steps.begin import begin_or_resume
 from enpire.store import durable
 from enpire.store.ledger import SqliteLedger
 from enpire.wire.host_services import HostServices
@@ -150,12 +151,12 @@ class Laboratory:
 
     def _session(self, ledger: MortalLedger, *, end_campaign: bool) -> None:
         self._begin(ledger)
-        state = _begun(ledger, self.campaign, self.home)
+        state = begin_or_resume(ledger, self.campaign, self.home)
         orchestrator = self.orchestrator
         host = replace(self.host(orchestrator), helper=lambda: MortalHelper(orchestrator, self))
         fleet = ZmqFleet(ADDRESS, self.home.versions, self.home.incoming, state.lease + 1, host=host)
         try:
-            lab = _lab(self.campaign, self.home, ledger, state, fleet)
+            lab = open_lab(self.campaign, self.home, ledger, state, fleet)
             lab.clock, lab.began_s = self.world.clock, self.world.now_s
             lab.store = MortalStore(self.home.episodes, self.orchestrator, self)
             lab.train = self._train

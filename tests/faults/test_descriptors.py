@@ -68,16 +68,16 @@ def test_what_people_and_agents_ask_for_waits(tmp_path: Path) -> None:
     folder = tmp_path / "inbox"
     folder.mkdir()
     sender = agent_requests.Sender(campaign_id="C", author="search", lane="a")
-    asked = [operator_commands.leave(folder, "stop", by="anna") for _ in range(2)]
+    asked = [operator_commands.leave(folder, "stop", operator="anna") for _ in range(2)]
     wished = [agent_requests.leave(folder, sender, "finding", {}) for _ in range(2)]
     for waiting in (operator_commands.waiting(folder), agent_requests.waiting(folder)):
         next(waiting)
         with nothing_left(), pytest.raises(NothingOpens):
             next(waiting)
     assert {item.command_id for item in operator_commands.waiting(folder)} == set(asked)
-    assert {item.wish_id for item in agent_requests.waiting(folder) if isinstance(item, agent_requests.Wish)} == set(
-        wished
-    )
+    assert {
+        item.request_id for item in agent_requests.waiting(folder) if isinstance(item, agent_requests.AgentRequest)
+    } == set(wished)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from enpire.home import open_home
-from enpire.monitor.live_lab import Watched
+from enpire.monitor.live_lab import LiveLab
 from enpire.queries.campaigns import open_records, unchecked
 from tests.fakes.sample_campaign import CAMPAIGN, record_campaign
 from tests.web_ui.conftest import ADDRESS, PASSWORD, Site
@@ -136,7 +136,7 @@ def test_without_a_lab_a_command_says_so(records_only: TestClient) -> None:
 
 def test_an_episode_is_judged_when_its_campaign_is_over(tmp_path: Path) -> None:
     record_campaign(tmp_path)
-    live = Watched(open_home(tmp_path))
+    live = LiveLab(open_home(tmp_path))
     live.update(None)
     app = create_app(tmp_path, live)
     app.state.accounts.add_user("root", "admin", PASSWORD)

@@ -136,10 +136,12 @@ def test_a_command_waits_in_the_inbox_of_a_campaign_that_is_busy(tmp_path: Path)
     assert result.exit_code == 0, result.stderr
     assert "policy promote bbbbbbbbbbbb: requested; no answer within 2 s" in result.stderr
     (found,) = [
-        command for command in operator_commands.waiting(home.inbox) if isinstance(command, operator_commands.Command)
+        command
+        for command in operator_commands.waiting(home.inbox)
+        if isinstance(command, operator_commands.OperatorCommand)
     ]
-    assert (found.verb, found.target) == ("promote", "b" * 64)
-    assert found.by
+    assert (found.kind, found.target) == ("promote", "b" * 64)
+    assert found.operator
 
 
 def test_a_command_without_a_running_campaign_is_refused_and_left_nowhere(tmp_path: Path) -> None:

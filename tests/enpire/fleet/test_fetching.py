@@ -14,7 +14,7 @@ import pytest
 
 from enpire.home import open_home
 from enpire.lab import Lab
-from enpire.session import _sweep_pictures
+from enpire.session import sweep_images
 from enpire.steps.record import DIFFERS, end_orders, record
 from enpire.store.episodes import PICTURES
 from enpire.store.ledger import SqliteLedger
@@ -129,9 +129,9 @@ def test_at_a_start_only_pictures_that_are_waited_for_stay(lab: Lab) -> None:
         lab.home.incoming.mkdir(exist_ok=True)
         (lab.home.incoming / name).write_bytes(b"half")
     assert isinstance(lab.ledger, SqliteLedger)
-    _sweep_pictures(lab.home.incoming, Reading(lab.ledger.database))
+    sweep_images(lab.home.incoming, Reading(lab.ledger.database))
     assert {path.name for path in lab.home.incoming.iterdir()} == {still.order_id, unknown.order_id}
     long_ago = time.time() - 15 * 86400
     os.utime(lab.home.incoming / unknown.order_id, (long_ago, long_ago))
-    _sweep_pictures(lab.home.incoming, Reading(lab.ledger.database))
+    sweep_images(lab.home.incoming, Reading(lab.ledger.database))
     assert {path.name for path in lab.home.incoming.iterdir()} == {still.order_id}

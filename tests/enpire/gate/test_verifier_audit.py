@@ -19,9 +19,9 @@ from enpire.monitor.terminal import told
 from enpire.queries.campaigns import campaign_view, open_records, unchecked
 from enpire.report.report import render
 from enpire.requests import operator_commands
-from enpire.session import require_same_verifier
+from enpire.steps.begin import require_same_verifier
 from enpire.steps.ending import wind_up
-from enpire.steps.handle_commands import heed
+from enpire.steps.handle_commands import handle_commands
 from enpire.steps.take_snapshot import snapshot
 from enpire.store.ledger import SqliteLedger
 from sim.tasks.push_t import PushT
@@ -95,9 +95,9 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     ledger.close()
 
 
-def heeded(lab: Lab) -> None:
+def handled(lab: Lab) -> None:
     lab.timer_s["inbox"] = -1e9
-    heed(lab)
+    handle_commands(lab)
 
 
 def test_labels_stand_beside_verdicts_and_too_many_wrong_ones_pause_the_campaign(lab: Lab) -> None:
@@ -105,11 +105,11 @@ def test_labels_stand_beside_verdicts_and_too_many_wrong_ones_pause_the_campaign
     judged(lab, "failure", "success", 1)
     operator_commands.leave(lab.home.inbox, "judge failure", "no such episode", "anna")
     before = dict(lab.state.ended)
-    heeded(lab)
+    handled(lab)
     assert not lab.state.paused
     assert list(lab.state.labels.values()).count(("success", "success")) == 3
     judged(lab, "success", "failure", 3)
-    heeded(lab)
+    handled(lab)
     assert lab.state.paused
     assert "Of 6 successes" in lab.state.paused_why
     assert lab.state.ended == before, "a label changes no verdict"
@@ -124,7 +124,7 @@ def test_labels_stand_beside_verdicts_and_too_many_wrong_ones_pause_the_campaign
 
 def test_a_person_may_go_on_until_more_is_known_and_the_report_says_it(lab: Lab) -> None:
     judged(lab, "success", "failure", 3)
-    heeded(lab)
+    handled(lab)
     assert lab.state.paused
     with open_records(lab.home.root) as records:
         view = campaign_view(records, lab.state.campaign_id)
@@ -135,16 +135,16 @@ def test_a_person_may_go_on_until_more_is_known_and_the_report_says_it(lab: Lab)
         assert lab.state.labels.keys().isdisjoint(
             {row.order_id for row in unchecked(records, lab.state.campaign_id, 5)}
         )
-    operator_commands.leave(lab.home.inbox, "continue campaign", by="anna")
-    heeded(lab)
-    heeded(lab)
+    operator_commands.leave(lab.home.inbox, "continue campaign", operator="anna")
+    handled(lab)
+    handled(lab)
     assert not lab.state.paused
     assert rebuilt(lab.ledger, lab.state.campaign_id).wrong_accepted == 3
     judged(lab, "success", "success", 1)
-    heeded(lab)
+    handled(lab)
     assert not lab.state.paused, "nothing worse is known"
     judged(lab, "success", "unsafe", 1)
-    heeded(lab)
+    handled(lab)
     assert lab.state.paused
 
 

@@ -16,8 +16,8 @@ from enpire.lab import Lab
 from enpire.loop import turn
 from enpire.monitor import live_file
 from enpire.monitor.lab_snapshot import LabSnapshot, StationLine
-from enpire.monitor.live_file import SILENT, Beside, Told
-from enpire.monitor.live_lab import Watched
+from enpire.monitor.live_file import SILENT, LiveFileReader, LiveFileWriter
+from enpire.monitor.live_lab import LiveLab
 from enpire.steps.ending import wind_up
 from enpire.steps.take_snapshot import snapshot
 from enpire.store.ledger import SqliteLedger
@@ -30,7 +30,7 @@ class Bench:
 
     home: Home
     lab: Lab
-    live: Watched
+    live: LiveLab
 
     def until(self, true: Callable[[LabSnapshot], object]) -> LabSnapshot:
         """Turn the loop until something is seen from beside it."""
@@ -47,9 +47,9 @@ class Bench:
 def bench(tmp_path: Path) -> Iterator[Bench]:
     home = open_home(tmp_path / "home")
     ledger = SqliteLedger(home.ledger)
-    lab, told, live = lab_of(home, ledger), Told(home), Watched(home)
+    lab, told, live = lab_of(home, ledger), LiveFileWriter(home), LiveLab(home)
     lab.tick = lambda: told.update(snapshot(lab))
-    with Beside(home, live):
+    with LiveFileReader(home, live):
         yield Bench(home, lab, live)
         wind_up(lab)
         ledger.close()
@@ -75,13 +75,13 @@ def test_commands_from_beside_are_followed_until_they_are_effective(bench: Bench
 
 def test_pictures_are_not_promised_and_nothing_runs_once_the_loop_is_gone(tmp_path: Path) -> None:
     home = open_home(tmp_path / "home")
-    live = Watched(home)
+    live = LiveLab(home)
     ledger = SqliteLedger(home.ledger)
     lab = lab_of(home, ledger)
-    reader = Beside(home, live)
+    reader = LiveFileReader(home, live)
     reader.look()
     line = StationLine(name="one", phase="rollout", cameras=("front",))
-    Told(home).update(LabSnapshot(campaign_id="C1", stations=(line,), champion="c" * 64))
+    LiveFileWriter(home).update(LabSnapshot(campaign_id="C1", stations=(line,), champion="c" * 64))
     reader.look()
     seen = live.snapshot()
     assert seen is not None
@@ -96,7 +96,7 @@ def test_pictures_are_not_promised_and_nothing_runs_once_the_loop_is_gone(tmp_pa
     assert not list(home.inbox.glob("*.json"))
 
 
-def again(reader: Beside) -> None:
+def again(reader: LiveFileReader) -> None:
     """Look, and ask at once whether a loop runs."""
     reader._asked_s = -1e9  # pyright: ignore[reportPrivateUsage]
     reader.look()
@@ -105,10 +105,10 @@ def again(reader: Beside) -> None:
 def test_a_silent_loop_is_not_shown_as_it_was_earlier(tmp_path: Path) -> None:
     home = open_home(tmp_path / "home")
     (home.root / "looked_at").touch()
-    Told(home).update(LabSnapshot(campaign_id="C0", phase_text="what an earlier campaign did"))
+    LiveFileWriter(home).update(LabSnapshot(campaign_id="C0", phase_text="what an earlier campaign did"))
     assert (home.root / "now.json").is_file()
-    live = Watched(home)
-    reader = Beside(home, live)
+    live = LiveLab(home)
+    reader = LiveFileReader(home, live)
     reader.look()
     assert live.snapshot() is None, "there is no ledger yet"
     ledger = SqliteLedger(home.ledger)
@@ -122,8 +122,8 @@ def test_a_silent_loop_is_not_shown_as_it_was_earlier(tmp_path: Path) -> None:
     again(reader)
     assert live.snapshot() is silent, "the same object says that nothing moves"
     ledger.append([("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "x"})])
-    fresh = Watched(home)
-    Beside(home, fresh).look()
+    fresh = LiveLab(home)
+    LiveFileReader(home, fresh).look()
     assert fresh.snapshot() is None, "the campaign has ended, whatever still holds the ledger"
     ledger.close()
 
@@ -133,8 +133,8 @@ def test_a_state_that_cannot_be_read_is_said_in_a_sentence(tmp_path: Path, conte
     home = open_home(tmp_path / "home")
     ledger = SqliteLedger(home.ledger)
     lab_of(home, ledger)
-    live = Watched(home)
-    reader = Beside(home, live)
+    live = LiveLab(home)
+    reader = LiveFileReader(home, live)
     reader.look()
     (home.root / "now.json").write_bytes(content)
     reader.look()
@@ -148,24 +148,24 @@ def test_a_state_that_cannot_be_read_is_said_in_a_sentence(tmp_path: Path, conte
 
 def test_nothing_is_written_while_nobody_looks_or_where_it_cannot_be(tmp_path: Path) -> None:
     home = open_home(tmp_path / "home")
-    Told(home).update(LabSnapshot())
+    LiveFileWriter(home).update(LabSnapshot())
     looked = home.root / "looked_at"
     looked.touch()
     long_ago = time.time() - 2 * live_file.LOOKED_S
     os.utime(looked, (long_ago, long_ago))
-    Told(home).update(LabSnapshot())
+    LiveFileWriter(home).update(LabSnapshot())
     assert not (home.root / "now.json").exists()
     looked.touch()
     (home.root / "now.json").mkdir()
-    Told(home).update(LabSnapshot(phase_text="a folder is in the way"))
+    LiveFileWriter(home).update(LabSnapshot(phase_text="a folder is in the way"))
 
 
 def test_a_broken_ledger_is_said_and_read_again_once_it_is_whole(tmp_path: Path) -> None:
     home = open_home(tmp_path / "home")
     home.ledger.write_bytes(b"this is no database, however long it is" * 40)
-    live = Watched(home)
+    live = LiveLab(home)
     (home.root / "ledger.lock").touch()
-    with Beside(home, live):
+    with LiveFileReader(home, live):
         deadline = time.monotonic() + 30
         while (seen := live.snapshot()) is None and time.monotonic() < deadline:
             time.sleep(0.02)

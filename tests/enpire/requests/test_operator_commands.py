@@ -18,10 +18,10 @@ from enpire.home import open_home
 from enpire.lab import Lab
 from enpire.loop import turn
 from enpire.requests import operator_commands
-from enpire.session import _begun
 from enpire.steps import record
+from enpire.steps.begin import begin_or_resume
 from enpire.steps.ending import wind_up
-from enpire.steps.handle_commands import heed, heed_stops, see_effects, waited_for
+from enpire.steps.handle_commands import handle_commands, handle_stops, see_effects, waited_for
 from enpire.store.ledger import SqliteLedger
 from enpire.wire.arrivals import Joined
 from tests.enpire.test_loop import CAMPAIGN, lab_of
@@ -38,9 +38,9 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     ledger.close()
 
 
-def heeded(lab: Lab) -> None:
+def handled(lab: Lab) -> None:
     lab.timer_s["inbox"] = -1e9
-    heed(lab)
+    handle_commands(lab)
 
 
 def refusals(lab: Lab) -> list[str]:
@@ -57,8 +57,8 @@ def test_a_file_that_is_no_command_is_set_aside_in_a_sentence_and_the_next_is_ca
     (lab.home.inbox / "A1.json").write_bytes(content)
     (lab.home.inbox / "nowhere.json").symlink_to(lab.home.inbox / "nothing")
     (lab.home.inbox / os.fsdecode(b"half \xff.json")).write_bytes(b"{}")
-    operator_commands.leave(lab.home.inbox, "pause campaign", by="anna")
-    heeded(lab)
+    operator_commands.leave(lab.home.inbox, "pause campaign", operator="anna")
+    handled(lab)
     assert (lab.home.inbox / "bad" / "A1.json").read_bytes() == content
     assert not list(lab.home.inbox.glob("*.json"))
     (why,) = (why for why in refusals(lab) if "A1" in why)
@@ -70,25 +70,27 @@ def test_a_file_that_is_no_command_is_set_aside_in_a_sentence_and_the_next_is_ca
 
 
 def test_a_command_for_another_campaign_is_refused_and_one_for_this_is_carried_out(lab: Lab) -> None:
-    operator_commands.leave(lab.home.inbox, "end campaign", by="anna", campaign_id="another")
-    operator_commands.leave(lab.home.inbox, "pause campaign", by="anna", campaign_id=lab.state.campaign_id)
-    heeded(lab)
+    operator_commands.leave(lab.home.inbox, "end campaign", operator="anna", campaign_id="another")
+    operator_commands.leave(lab.home.inbox, "pause campaign", operator="anna", campaign_id=lab.state.campaign_id)
+    handled(lab)
     assert not lab.wanted
     assert lab.state.paused
     (why,) = refusals(lab)
     assert "it was for campaign another" in why
 
 
-def test_what_was_left_before_a_campaign_began_is_refused_and_after_an_interruption_it_is_heeded(
+def test_what_was_left_before_a_campaign_began_is_refused_and_after_an_interruption_it_is_carried_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enpire.session._verifier", lambda campaign: SimpleNamespace(digest=""))  # the coin has none
+    monkeypatch.setattr(
+        "enpire.steps.begin._verifier", lambda campaign: SimpleNamespace(digest="")
+    )  # the coin has none
     home = open_home(tmp_path / "home")
-    operator_commands.leave(home.inbox, "end campaign", by="anna")
+    operator_commands.leave(home.inbox, "end campaign", operator="anna")
     (home.inbox / "spoilt.json").write_text("{")
     ledger = SqliteLedger(home.ledger)
     campaign = parse(Campaign, plain(CAMPAIGN), "the campaign")
-    began = _begun(ledger, campaign, home)
+    began = begin_or_resume(ledger, campaign, home)
     assert [event.kind for event in ledger.events()] == [
         "campaign started", "command requested", "command refused", "command refused"
     ]  # fmt: skip
@@ -96,12 +98,12 @@ def test_what_was_left_before_a_campaign_began_is_refused_and_after_an_interrupt
     assert {body["campaign_id"] for body in refused} == {began.campaign_id}
     assert any("left before this campaign began" in str(body["why"]) for body in refused)
     lab = lab_of(home, ledger)
-    heeded(lab)
+    handled(lab)
     assert not lab.wanted
-    operator_commands.leave(home.inbox, "end campaign", by="anna", campaign_id=began.campaign_id)
-    assert _begun(ledger, campaign, home).campaign_id == began.campaign_id
+    operator_commands.leave(home.inbox, "end campaign", operator="anna", campaign_id=began.campaign_id)
+    assert begin_or_resume(ledger, campaign, home).campaign_id == began.campaign_id
     lab = lab_of(home, ledger)
-    heeded(lab)
+    handled(lab)
     assert lab.for_good
     ledger.close()
 
@@ -121,13 +123,13 @@ def test_a_stop_during_the_wind_up_goes_to_the_stations_and_nothing_else_does(la
 
 
 def test_a_stop_before_any_station_has_joined_holds_whichever_joins(lab: Lab) -> None:
-    operator_commands.leave(lab.home.inbox, "resume", by="anna")
-    heeded(lab)
+    operator_commands.leave(lab.home.inbox, "resume", operator="anna")
+    handled(lab)
     (why,) = refusals(lab)
     assert "no station has joined" in why
-    stop = operator_commands.leave(lab.home.inbox, "stop", by="anna")
-    heeded(lab)
-    heeded(lab)
+    stop = operator_commands.leave(lab.home.inbox, "stop", operator="anna")
+    handled(lab)
+    handled(lab)
     assert "no station has joined" in waited_for(lab)[stop]
     assert not list(lab.ledger.events(kinds=("command effective",)))
     turn(lab)
@@ -147,13 +149,13 @@ def test_only_a_version_of_this_campaign_can_be_promoted(lab: Lab) -> None:
     (lab.home.versions / empty).mkdir()
     for target in (".", "..", "a", "A" * 64, empty, "e" * 64, foreign):
         operator_commands.leave(lab.home.inbox, "promote", target, "anna")
-        heeded(lab)
+        handled(lab)
     told = refusals(lab)
     assert [why.split(" ")[0] for why in told] == ["a"] * 4 + ["there"] * 2 + ["the"]
     assert not lab.state.champion
     for target in (base, made):
         operator_commands.leave(lab.home.inbox, "promote", target, "anna", reason="it is gentler")
-        heeded(lab)
+        handled(lab)
         assert lab.state.champion == target
 
 
@@ -184,25 +186,25 @@ def test_what_is_asked_of_a_station_that_is_away_is_asked_again_when_it_is_back(
     fleet.away = "two"
     lab.stations["two"].away_since_s = now_s
     stop = asked("stop")
-    heeded(lab)
+    handled(lab)
     see_effects(lab)
     assert stop in lab.pending_commands
     now_s += 2.0
     assert "two" in waited_for(lab)[stop]
-    assert "not heard from: two" in waited_for(lab)[stop]
+    assert "not connected: two" in waited_for(lab)[stop]
     assert comes_back("two") == ["stop"]
     assert comes_back("three") == ["stop"]  # another process of its name, say: the stop still holds
     assert rebuilt(ledger, "C1").holds.at("four") == {"stop": "anna"}  # and after a crash of the orchestrator
     fleet.away = "two"
     asked("resume")
-    heeded(lab)
+    handled(lab)
     assert comes_back("two") == ["resume"]
     for verb, station, back in (
         ("pause", "one", ["pause"]), ("stop", "", ["pause", "stop"]), ("resume", "one", ["resume"]),
     ):  # fmt: skip
         fleet.away = "one"
         asked(verb, station)
-        heeded(lab)
+        handled(lab)
         assert comes_back("one") == back
     assert lab.state.holds.at("one") == {}
     assert lab.state.holds.at("two") == {"stop": "anna"}
@@ -212,15 +214,17 @@ def test_what_is_asked_of_a_station_that_is_away_is_asked_again_when_it_is_back(
 def test_a_stop_holds_in_the_next_campaign_too_until_somebody_resumes(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enpire.session._verifier", lambda campaign: SimpleNamespace(digest=""))  # the coin has none
+    monkeypatch.setattr(
+        "enpire.steps.begin._verifier", lambda campaign: SimpleNamespace(digest="")
+    )  # the coin has none
     turn(lab)
     for verb, station in (("stop", "two"), ("pause", "three"), ("stop", "four"), ("resume", "four")):
         operator_commands.leave(lab.home.inbox, verb, station, "anna")
-        heeded(lab)
+        handled(lab)
     lab.write(("campaign ended", {"reached": False, "reason": "spent"}))
     wind_up(lab)
     fleet = FakeFleet(lab.home.versions, lease=9)
-    begun = _begun(lab.ledger, replace(CAMPAIGN, name="next"), lab.home)
+    begun = begin_or_resume(lab.ledger, replace(CAMPAIGN, name="next"), lab.home)
     later = replace(lab, state=begun, fleet=fleet, stations={}, timer_s={}, pending_commands={})
     given: list[str] = []
     later.watchers = [lambda kind, body: given.extend(stations_of(body) if kind == "order issued" else [])]
@@ -230,7 +234,7 @@ def test_a_stop_holds_in_the_next_campaign_too_until_somebody_resumes(
     said = [word for word in fleet.controls if word[1] != "deploy"]
     assert said == [("two", "stop", "anna"), ("three", "pause", "anna")]
     operator_commands.leave(lab.home.inbox, "resume", "two", "berta")
-    heeded(later)
+    handled(later)
     turn(later)
     turn(later)
     assert set(given) == {"one", "two", "four"}
@@ -247,7 +251,7 @@ def test_a_stop_that_a_station_was_told_itself_holds_like_one_of_a_person(lab: L
         [known] = [seat.last_beat for seat in lab.stations.values() if seat.name == "two"]
         assert known is not None
         record._beat(lab, replace(known, stopped=bool(stop_id), stop_id=stop_id, stop_by="a node on ROS 2"))
-        heed_stops(lab)
+        handle_stops(lab)
 
     for _ in range(3):
         hears("S1")
@@ -256,7 +260,7 @@ def test_a_stop_that_a_station_was_told_itself_holds_like_one_of_a_person(lab: L
     record._joined(lab, Joined(station="two", lanes=4, lease=9, running=(), spooled=()))  # its process began anew
     assert fleet.controls.count(("two", "stop", by)) == 2
     operator_commands.leave(lab.home.inbox, "resume", "two", "anna")
-    heeded(lab)
+    handled(lab)
     record._beat(lab, replace(FakeFleet._beat(fleet, "two", 0), lease=9))
     hears("S1")  # said before it heard of that
     assert lab.state.holds.at("two") == {}
@@ -278,8 +282,8 @@ def deployed(lab: Lab, *versions: str) -> None:
 def test_going_back_twice_goes_back_two_steps(lab: Lab) -> None:
     deployed(lab, "a", "b", "c")
     for wanted in ("b", "a", "a"):
-        operator_commands.leave(lab.home.inbox, "rollback", by="anna", reason="it shakes")
-        heeded(lab)
+        operator_commands.leave(lab.home.inbox, "rollback", operator="anna", reason="it shakes")
+        handled(lab)
         assert lab.state.champion == wanted
     assert "no earlier champion" in refusals(lab)[-1]
 

@@ -13,7 +13,8 @@ from enpire.campaign.campaign import Budget, Campaign, Goal, read_campaign
 from enpire.errors import FileProblem, UsageError
 from enpire.files import plain
 from enpire.home import open_home
-from enpire.session import run_campaign, unfinished
+from enpire.session import run_campaign
+from enpire.steps.begin import find_unfinished
 from enpire.store.ledger import SqliteLedger
 
 CAMPAIGN = Campaign(name="coin", task="coin", recipe="poor", budget=Budget(rounds=7))
@@ -41,31 +42,31 @@ def test_a_campaign_goes_on_although_fields_were_added_since_it_began(ledger: Sq
         del old[part][later]
     del old["agents"]
     begin(ledger, old)
-    assert unfinished(ledger, CAMPAIGN) == "C1"
+    assert find_unfinished(ledger, CAMPAIGN) == "C1"
 
 
 def test_what_was_changed_is_named_and_refused_and_nothing_else_is_named(ledger: SqliteLedger) -> None:
     old = written()
     del old["agents"], old["goal"]["attempt_chance"]
     begin(ledger, old)
-    with pytest.raises(UsageError, match=r"differs from the file: seed was 0 and is 4\. Put"):
-        unfinished(ledger, replace(CAMPAIGN, seed=4))
+    with pytest.raises(UsageError, match=r"differs from the file: seed was 0 and is 4\. Restore"):
+        find_unfinished(ledger, replace(CAMPAIGN, seed=4))
     with pytest.raises(UsageError, match=r"goal was .*0\.97.* and is .*0\.5") as refused:
-        unfinished(ledger, replace(CAMPAIGN, goal=Goal(success=0.5)))
+        find_unfinished(ledger, replace(CAMPAIGN, goal=Goal(success=0.5)))
     assert "agents" not in str(refused.value)
 
 
 def test_a_field_that_is_not_known_any_more_is_said(ledger: SqliteLedger) -> None:
     begin(ledger, {**written(), "moon": "full"})
     with pytest.raises(FileProblem, match=r"'coin', begun by ENPIRE 0\.0\.1 has the unknown key 'moon'"):
-        unfinished(ledger, CAMPAIGN)
+        find_unfinished(ledger, CAMPAIGN)
 
 
 def test_an_ended_campaign_or_another_name_is_not_gone_on_with(ledger: SqliteLedger) -> None:
     begin(ledger, written())
-    assert unfinished(ledger, replace(CAMPAIGN, name="dice")) is None
+    assert find_unfinished(ledger, replace(CAMPAIGN, name="dice")) is None
     ledger.append([("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
-    assert unfinished(ledger, CAMPAIGN) is None
+    assert find_unfinished(ledger, CAMPAIGN) is None
 
 
 def test_recipes_are_checked_when_a_campaign_begins_and_not_when_it_goes_on(tmp_path: Path) -> None:
@@ -78,5 +79,5 @@ def test_recipes_are_checked_when_a_campaign_begins_and_not_when_it_goes_on(tmp_
     body = {"campaign_id": "C1", "name": "coin", "campaign": written(read_campaign(file)), "verifier": "another"}
     ledger.append([("campaign started", body)])
     ledger.close()
-    with pytest.raises(UsageError, match="The verifier of the campaign 'coin' was another at its begin"):
+    with pytest.raises(UsageError, match="The campaign 'coin' began with the verifier another"):
         run_campaign(file, home)

@@ -1,0 +1,147 @@
+"""A queue of requests in a folder: one durable JSON file each, left by any process, taken by one.
+
+The authors of the files are not trusted. A file that is a link, a pipe, too large or not JSON is moved aside and
+reported once; it is never followed and never blocks the reader. One look returns at most `most` files, so that a flood
+of them does not hold up the loop.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from enpire.errors import FileProblem
+from enpire.files import LARGEST_WHOLE, canonical
+from enpire.ids import mint
+from enpire.store import durable
+
+LARGEST = 16 * 1024
+"""Most bytes of one request."""
+LONGEST_WHOLE = 20
+"""Most characters of a whole number, with its sign."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A file that is not a request; it was moved aside."""
+
+    name: str
+    """Its file name without the suffix."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileQueue:
+    """The requests in one folder."""
+
+    folder: Path
+    done: Path
+    """Where handled requests go."""
+    bad: Path
+    """Where files go that are not requests."""
+    noun: str
+    """What one request is called in sentences: command, request."""
+    renames: bool = False
+    """Whether files get new names when they are moved: their author may have prepared the old name there."""
+
+    def leave(self, request_id: str, data: bytes) -> None:
+        """Write a request; it is durable when this returns. An id that waits or was handled is not written again.
+
+        Raises:
+            EnpireError: the disk refused.
+        """
+        if not self.knows(request_id):
+            durable.make_folder(self.folder)
+            durable.write(self._path(request_id), data)
+
+    def knows(self, request_id: str) -> bool:
+        """Whether a request of this id waits or was handled."""
+        path = self._path(request_id)
+        return path.exists() or (self.done / path.name).exists()
+
+    def waiting[Request](
+        self, read: Callable[[str, object], Request], most: int
+    ) -> Iterator[tuple[str, Request] | Unreadable]:
+        """The oldest requests as (id, what `read` made of id and JSON value); a file that is none is moved aside.
+
+        Args:
+            read: raises FileProblem for a value that is not a request.
+            most: how many files are read at most.
+
+        Raises:
+            NothingOpens: this process has too many files open to read one.
+        """
+        for path in self._oldest(most):
+            try:
+                yield path.stem, read(path.stem, self._content(path))
+            except FileProblem as problem:
+                self._move(path, self.bad)
+                yield Unreadable(name=_printable(path.stem), why=_printable(str(problem)))
+
+    def remove(self, request_id: str) -> None:
+        """Move a handled request to `done`; nothing happens when its file is gone."""
+        self._move(self._path(request_id), self.done)
+
+    def _path(self, request_id: str) -> Path:
+        return self.folder / f"{request_id}.json"
+
+    def _oldest(self, most: int) -> list[Path]:
+        stamped: list[tuple[int, Path]] = []
+        for path in self.folder.glob("*.json"):
+            try:
+                stamped.append((path.lstat().st_mtime_ns, path))
+            except FileNotFoundError:
+                continue  # its author removed it
+        return [path for _, path in sorted(stamped)[:most]]
+
+    def _content(self, path: Path) -> object:
+        try:
+            # A link leads to another file, and a pipe would block: open neither.
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise FileProblem(
+                        f"The {self.noun} {path.name} is not a regular file; it was set aside in {self.bad.name}."
+                    )
+                data = file.read(LARGEST + 1)
+            if len(data) > LARGEST:
+                raise ValueError(f"it has more than {LARGEST} bytes")
+            return decoded(data)
+        except (OSError, ValueError, RecursionError) as problem:
+            if durable.is_spent():
+                raise durable.spent(path) from problem  # the file may still be a request
+            raise FileProblem(
+                f"The {self.noun} {path.name} cannot be read and was set aside in {self.bad.name}: {problem}."
+            ) from problem
+
+    def _move(self, path: Path, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            path.rename(folder / (f"{mint()}.json" if self.renames else path.name))
+        except FileNotFoundError:
+            return  # its author removed it
+
+
+def decoded(data: bytes) -> object:
+    """A JSON value that the ledger can hold: finite numbers, integers of 64 bits, valid characters.
+
+    Raises:
+        ValueError, RecursionError: it is something else.
+    """
+    content: object = json.loads(data, parse_int=_whole)
+    canonical(content).encode()
+    return content
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > LONGEST_WHOLE or not -LARGEST_WHOLE <= int(digits) <= LARGEST_WHOLE:
+        raise ValueError(f"an integer of {len(digits)} digits is too large")
+    return int(digits)
+
+
+def _printable(text: str) -> str:
+    """The text without halves of characters, which a file name may contain."""
+    return text.encode(errors="replace").decode()

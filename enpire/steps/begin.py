@@ -1,0 +1,152 @@
+"""A campaign begins, or resumes where its events end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from typing import cast
+
+from enpire import __version__
+from enpire.campaign.apply_events import rebuilt
+from enpire.campaign.campaign import Campaign
+from enpire.campaign.recipe import read_recipe, require_learner
+from enpire.campaign.state import CampaignState
+from enpire.errors import UsageError
+from enpire.files import canonical, parse, plain
+from enpire.home import Home
+from enpire.ids import mint
+from enpire.interfaces import Ledger, Task, Verifier
+from enpire.plugins import load, make
+from enpire.requests.operator_commands import URGENT, CommandInbox, OperatorCommand
+from enpire.steps.handle_commands import refused_before
+from enpire.store.ledger import open_to_read
+from enpire.verifiers import earlier_digests, open_verifier
+
+
+def begin_or_resume(
+    ledger: Ledger, campaign: Campaign, home: Home, inbox: CommandInbox | None = None, after: str = ""
+) -> CampaignState:
+    """The state of a new campaign, or of the unfinished one of the same name.
+
+    Args:
+        ledger: opened for writing.
+        campaign: as its file says.
+        home: the home of the ledger.
+        inbox: the commands that wait in this home.
+        after: why the last session ended, where it did not end in good order: a cause of `enpire.gate.gate`.
+
+    Raises:
+        UsageError: the unfinished campaign began with another file or another verifier.
+    """
+    commands = inbox or CommandInbox(home.inbox)
+    found = find_unfinished(ledger, campaign)
+    if found is None:
+        campaign_id = mint()
+        body = {
+            "campaign_id": campaign_id, "name": campaign.name, "task": campaign.task, "campaign": plain(campaign),
+            "goal": plain(campaign.goal), "seed": campaign.seed, "home": str(home.root), "code": __version__,
+            "verifier": _verifier(campaign).digest,
+        }  # fmt: skip
+        ledger.append([("campaign started", body), *refused_before(commands, campaign_id)])
+        return rebuilt(ledger, campaign_id)
+    state = rebuilt(ledger, found)
+    verifier = require_same_verifier(campaign, state.verifier)
+    body = {"campaign_id": found, "code": __version__, "after": after} | ({"verifier": verifier} if verifier else {})
+    ledger.append([("campaign resumed", body)])
+    _remove_recorded(ledger, commands)
+    return rebuilt(ledger, found)
+
+
+def require_recipes(campaign: Campaign, home: Home) -> None:
+    """Ask the learners to check the recipes of a campaign that is to begin; a resumed one keeps its recipes.
+
+    Raises:
+        EnpireError: a learner is missing, or refuses its recipe.
+    """
+    resumes = False
+    if home.ledger.exists():
+        with closing(open_to_read(home.ledger)) as ledger:
+            resumes = find_unfinished(ledger, campaign) is not None
+    for recipe in map(read_recipe, (campaign.recipe, campaign.base.recipe)):
+        if resumes:
+            load("learners", recipe.learner)
+        else:
+            require_learner(recipe)
+
+
+def require_same_verifier(campaign: Campaign, recorded: str) -> str:
+    """Check that the campaign's verifier judges as the recorded one did.
+
+    Returns:
+        The digest of the verifier as it is now; empty where none was recorded.
+
+    Raises:
+        UsageError: it is another verifier.
+    """
+    if not recorded:
+        return ""
+    verifier = _verifier(campaign)
+    if recorded != verifier.digest and recorded not in earlier_digests(verifier):
+        raise UsageError(
+            f"The campaign {campaign.name!r} began with the verifier {recorded[:12]}; the verifier is now "
+            f"{verifier.digest[:12]}, and verdicts of two verifiers cannot be compared. Restore the earlier verifier, "
+            "or end the campaign (enpire campaign stop) and start a new one."
+        )
+    return verifier.digest
+
+
+def find_unfinished(ledger: Ledger, campaign: Campaign) -> str | None:
+    """The id of the campaign of this name that has not ended; None when there is none.
+
+    Raises:
+        UsageError: it began with another file; names each field that differs.
+    """
+    for campaign_id, body in unended(ledger).items():
+        if body["name"] == campaign.name:
+            now, then = (cast("Mapping[str, object]", plain(item)) for item in (campaign, _as_begun(body)))
+            differing = [key for key in now if canonical(now[key]) != canonical(then[key])]
+            if differing:
+                changes = "; ".join(f"{key} was {then[key]!r} and is {now[key]!r}" for key in sorted(differing))
+                raise UsageError(
+                    f"The unfinished campaign {campaign.name!r} in this home differs from the file: {changes}. "
+                    "Restore the file to resume the campaign, end it (enpire campaign stop), or choose another --home."
+                )
+            return campaign_id
+    return None
+
+
+def unended(ledger: Ledger) -> dict[str, Mapping[str, object]]:
+    """The campaigns that have not ended: id -> body of the first event, oldest first."""
+    started: dict[str, Mapping[str, object]] = {}
+    for event in ledger.events(kinds=("campaign started", "campaign ended")):
+        campaign_id = str(event.body["campaign_id"])
+        if event.kind == "campaign started":
+            started[campaign_id] = event.body
+        else:
+            started.pop(campaign_id, None)
+    return started
+
+
+def _remove_recorded(ledger: Ledger, inbox: CommandInbox) -> None:
+    """Remove each stop and pause that the ledger has: the process ended before it could remove the file.
+
+    The ledger holds the stations. Any other command is carried out again, because its effect may be missing.
+    """
+    waiting = [item for item in inbox.waiting() if isinstance(item, OperatorCommand) and item.kind in URGENT]
+    if not waiting:
+        return
+    recorded = {event.body["command_id"] for event in ledger.events(kinds=("command accepted",))}
+    for command in waiting:
+        if command.command_id in recorded:
+            inbox.remove(command)
+
+
+def _as_begun(body: Mapping[str, object]) -> Campaign:
+    """The campaign file in a campaign's first event; a field that its ENPIRE did not have gets today's default."""
+    where = f"The campaign {body['name']!r}, begun by ENPIRE {body.get('code', 'of an unknown version')}"
+    return parse(Campaign, body["campaign"], where)
+
+
+def _verifier(campaign: Campaign) -> Verifier:
+    task = cast("Task", make("tasks", campaign.task))
+    return open_verifier(task, campaign.verifiers)
