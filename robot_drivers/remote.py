@@ -115,7 +115,7 @@ class RemoteRig:
         if self._brake.closed:
             raise RobotProblem(self._lost)
         self._stopped = True
-        self._brake.ask("stop", lease=self._lease)
+        self._brake.call("stop", lease=self._lease)
 
     def resume(self) -> None:
         """Allow motion again after a stop of this end, where the robot at the other end needs no person."""
@@ -138,7 +138,7 @@ class RemoteRig:
             raise RobotProblem(self._lost)
         until_ns = time.monotonic_ns() + self._ahead_ns + self._answer_ns
         try:
-            answer = line.ask(verb, lease=self._lease, until_ns=until_ns, **content)
+            answer = line.call(verb, lease=self._lease, until_ns=until_ns, **content)
         except RobotSilent as problem:
             self._lost = f"{problem} The robot was lost; open it anew."
             raise

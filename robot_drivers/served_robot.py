@@ -76,7 +76,7 @@ class RigServer:
         limit_costs(self._router)
         self._router.setsockopt(zmq.MAXMSGSIZE, HEARD_MAX)
         if self._authenticator is not None:
-            self._authenticator.guard(self._router)
+            self._authenticator.encrypt(self._router)
         try:
             self.address = listen(self._router, address)
         except TransportProblem:
@@ -114,7 +114,7 @@ class RigServer:
         if (
             self._authenticator is not None
             and self._authenticator.socket in ready
-            and (refused := self._authenticator.answer())
+            and (refused := self._authenticator.decide())
         ):
             self._say(refused)
         if self._router in ready:

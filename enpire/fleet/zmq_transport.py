@@ -121,7 +121,7 @@ class ZmqFleet:
         self._socket = self._context.socket(zmq.ROUTER)
         self._authenticator = None if isinstance(bind, str) else KeyAuthenticator(self._context, bind.keys)
         if self._authenticator is not None:
-            self._authenticator.guard(self._socket)
+            self._authenticator.encrypt(self._socket)
         limit_costs(self._socket, unread=_UNREAD)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
@@ -134,7 +134,7 @@ class ZmqFleet:
             ) from problem
         self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
         self.previews = PreviewReceiver(
-            self._context, address, self._authenticator.guard if self._authenticator else None
+            self._context, address, self._authenticator.encrypt if self._authenticator else None
         )
 
     def poll(self, timeout_s: float) -> Sequence[Arrival]:
@@ -254,7 +254,7 @@ class ZmqFleet:
         for _ in range(_AT_DOOR):
             if self._authenticator is None or not self._authenticator.socket.poll(0):
                 break
-            if why := self._authenticator.answer():
+            if why := self._authenticator.decide():
                 self._waiting.extend(self._log_limiter.add("unknown", why))
 
     def _key_name(self, parts: list[zmq.Frame]) -> str:

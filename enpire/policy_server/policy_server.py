@@ -84,7 +84,7 @@ class PolicyServer:
         self._router = self._context.socket(zmq.ROUTER)
         limit_costs(self._router, LARGEST, _UNREAD)
         if self._authenticator is not None:
-            self._authenticator.guard(self._router)
+            self._authenticator.encrypt(self._router)
         try:
             self.address = listen(self._router, address)
         except TransportProblem:
@@ -110,7 +110,7 @@ class PolicyServer:
         if (
             self._authenticator is not None
             and self._authenticator.socket in ready
-            and (refused := self._authenticator.answer())
+            and (refused := self._authenticator.decide())
         ):
             self._say(refused)
         if self._wake_in.fileno() in ready:

@@ -62,7 +62,7 @@ class PolicyServerLink:
             PolicyProblem: it cannot load the version.
         """
         until_s = time.monotonic() + LOADING_S
-        while (answer := self._prepare.ask("open", policy_id=policy_id)).text("state") != "ready":
+        while (answer := self._prepare.call("open", policy_id=policy_id)).text("state") != "ready":
             if answer.text("state") == "missing":
                 self._hand_over(versions.pack(folder), policy_id)
             if time.monotonic() > until_s:
@@ -75,7 +75,7 @@ class PolicyServerLink:
 
     def decide(self, verb: str, policy_id: str, **content: object) -> Fields:
         """One question to a version, and its answer."""
-        return self._decide.ask(verb, client=self._client, policy_id=policy_id, **content)
+        return self._decide.call(verb, client=self._client, policy_id=policy_id, **content)
 
     def close(self) -> None:
         """Hang up."""
@@ -88,7 +88,7 @@ class PolicyServerLink:
         have = 0
         while have < parts:
             data = packed.read(have * PART, PART)
-            answer = self._prepare.ask("part", policy_id=policy_id, part=have, parts=parts, data=data)
+            answer = self._prepare.call("part", policy_id=policy_id, part=have, parts=parts, data=data)
             have = answer.whole("have", 0, parts)
 
 

@@ -1,4 +1,4 @@
-"""What the fleet tells the lab: a station joined, left, beats, delivered an episode; and the Fleet Protocol itself."""
+"""What the fleet reports to the lab: a station joined, left, sent a heartbeat or an episode. And the Fleet Protocol."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Protocol
 from enpire.types import Episode, Order, Phase
 
 MOST_LANES = 1024
-"""Lanes of one station; each is given orders."""
+"""Largest number of lanes of one station."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """A station said hello. Its open orders that are in neither list are lost and must be ended as aborted."""
+    """A station said hello. Its open orders that are in neither list are lost; end them as aborted."""
 
     station: str
     lanes: int
     lease: int
-    """The fence token that this hello was given; it only rises."""
+    """The fence token given to this hello; every new one is higher."""
     running: tuple[str, ...]
-    """Ids of orders that it still works on (after a reconnect)."""
+    """Ids of orders that it still works on, after a reconnect."""
     spooled: tuple[str, ...]
-    """Ids of episodes that lie in its spool and will be delivered."""
+    """Ids of episodes in its spool, which it will deliver."""
     facts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Task, driver, pace, versions of its software."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """A station said goodbye, or was not heard for the time-out."""
+    """A station said goodbye, or sent nothing for the time-out."""
 
     station: str
     cause: str
@@ -39,60 +39,60 @@ class Left:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A sign of life, about twice a second."""
+    """State of a station, sent about twice a second."""
 
     station: str
     lease: int
     phase: Phase
-    """What most lanes do."""
+    """The phase that most lanes are in."""
     seconds: Mapping[Phase, float]
-    """Robot-time stack since the station's process began: wall seconds by phase, mean over its lanes. Every moment of
-    every lane is in exactly one phase, so the values add up to the station's age."""
+    """Wall seconds by phase since the station's process began, mean over its lanes. Each lane is in exactly one phase
+    at any time, so the values add up to the age of the process."""
     queued: int
-    """Orders it holds that have not begun."""
+    """Orders that it holds and has not begun."""
     running: int
     deployed: str
-    """Hash of the champion that it has loaded and answers to run."""
+    """Hash of the champion that it has loaded."""
     stopped: bool = False
     paused: bool = False
     alarm: str = ""
-    """One sentence when it needs a person."""
+    """One sentence when the station needs an operator; empty otherwise."""
     stop_id: str = ""
-    """Letters and digits: of the stop that somebody asked of the station itself and that holds; empty without one."""
+    """Id (letters and digits) of the active stop that was requested at the station itself; empty without one."""
     stop_by: str = ""
-    """Who asked."""
+    """Who requested that stop."""
     overdue: tuple[str, ...] = ()
-    """Ids of orders that are at work for longer than any may take, so that nobody should wait for them."""
+    """Ids of orders that run longer than any order may take; the lab need not wait for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announced:
-    """An episode with pictures lies at its station. It is delivered, with them, after `Fleet.fetch`."""
+    """An episode with camera images is ready at its station. `Fleet.fetch` gets it."""
 
     station: str
     lease: int
     episode: Episode
-    """Without arrays; they are in the file."""
+    """Without arrays; these are in `arrays_file`."""
     arrays_file: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """An episode arrived. It is durable at the station, which deletes it only after `Fleet.acknowledge`."""
+    """An episode arrived. The station keeps its copy until `Fleet.acknowledge`."""
 
     station: str
     lease: int
     episode: Episode
-    """Without arrays; they are in the file."""
+    """Without arrays; these are in `arrays_file`."""
     arrays_file: bytes
     """The bytes whose sha256 is `episode.sha256`; empty when nothing was recorded."""
     pictures: Path | None = None
-    """The file whose sha256 is `episode.pictures_sha256`, whole and durable here, for the episode store to take."""
+    """The complete, durable file whose sha256 is `episode.pictures_sha256`; the episode store takes it from there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A peer or a message that was not let in: wrong key, garbage, old schema."""
+    """A peer or a message that was refused: wrong key, unreadable bytes, old schema."""
 
     peer: str
     why: str
@@ -102,30 +102,30 @@ Arrival = Joined | Left | Heartbeat | Announced | Delivered | Refused
 
 
 class Incoming(Protocol):
-    """What stations say, and what becomes of the episodes that they deliver."""
+    """Messages from stations, and what happens to the episodes that they deliver."""
 
     def poll(self, timeout_s: float) -> Sequence[Arrival]:
         """Everything that arrived, waiting at most `timeout_s` for the first."""
         ...
 
     def fetch(self, announced: Announced) -> None:
-        """Get the pictures of an episode; it is delivered when they are here. Asking twice changes nothing."""
+        """Get the images of an episode; it is delivered when they are complete. A second call changes nothing."""
 
     def acknowledge(self, station: str, order_ids: Sequence[str]) -> None:
-        """The episodes are durable here: the station may delete them."""
+        """Tell the station that these episodes are durable here, so that it may delete them."""
 
     def refuse(self, station: str, order_ids: Sequence[str], why: str) -> None:
-        """The episodes are not kept here: the station keeps them, and offers them again when it starts anew."""
+        """Tell the station that these episodes are not kept here; it offers them again after its next start."""
 
 
 class Fleet(Incoming, Protocol):
-    """All stations, as the lab sees them. Implemented over ZeroMQ, and in one process for the tests."""
+    """All stations, as the lab sees them. Implemented over ZeroMQ, and in one process for tests."""
 
     def send(self, station: str, orders: Sequence[Order]) -> None:
-        """Give orders. They are in the ledger already."""
+        """Send orders, which must be in the ledger already."""
 
     def release(self, station: str, order_ids: Sequence[str]) -> None:
-        """Drop these orders if they have not begun; each is delivered back as aborted, cause `released`."""
+        """Release orders that have not begun; each comes back as an aborted episode with the cause `released`."""
 
     def control(self, station: str, control: str, argument: str = "") -> None:
-        """`pause`, `resume`, `stop`, `deploy` (argument: policy id), `leave`."""
+        """Send `pause`, `resume`, `stop` (argument: by whom), `deploy` (argument: policy id) or `leave`."""

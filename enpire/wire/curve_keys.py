@@ -1,8 +1,8 @@
-"""Keys of the fleet: who may speak to the orchestrator from another machine, and how that is checked.
+"""CURVE keys of the fleet: which stations may connect to the orchestrator from other machines, and how that is checked.
 
-Every station has a key pair of its own. The orchestrator lets in only keys that lie in its `allowed` folder, each
-under its station's name, and a station may only use the name of its key. Nobody is let in when the check itself
-cannot be done: ZeroMQ asks the `KeyAuthenticator` for every connection and refuses without its answer.
+Every station has its own key pair. The orchestrator accepts only the public keys in its `allowed` folder; each file is
+named after its station, and a station may use only the name of its key. ZeroMQ asks the `KeyAuthenticator` about every
+connection and refuses the connection if it gets no reply.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PRIVATE = 0o077
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyPair:
-    """A CURVE key pair, each half 40 letters (Z85)."""
+    """A CURVE key pair, 40 characters (Z85) for each key."""
 
     public: bytes
     secret: bytes
@@ -43,7 +43,7 @@ class EncryptedBind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StationKeys:
-    """What a station needs to speak to an orchestrator on another machine."""
+    """The keys that a station needs to connect to an orchestrator on another machine."""
 
     pair: KeyPair
     server: bytes
@@ -51,7 +51,7 @@ class StationKeys:
 
 
 def server_keys(folder: Path) -> KeyPair:
-    """The orchestrator's own pair, made at the first call; the secret half is readable by its owner only."""
+    """The orchestrator's own key pair, created at the first call in a file that only its owner can read."""
     path = folder / "server.secret"
     if not path.is_file():
         durable.make_folder(folder / "allowed")
@@ -60,71 +60,78 @@ def server_keys(folder: Path) -> KeyPair:
 
 
 def enroll(folder: Path, station: str) -> Path:
-    """Let a station in: its new public key goes to `allowed`; the file with its pair is returned, to be carried to it.
+    """Create a station's key pair and allow its public key; returns the file with the pair, to copy to the station.
 
-    UsageError when the name cannot be one or is enrolled already; delete its file in `allowed` to bar it.
+    Delete the station's file in `allowed` to refuse it again.
+
+    Raises:
+        UsageError: the name is invalid or enrolled already.
     """
     if not is_identifier(station):
-        raise UsageError(f"{station!r} cannot be the name of a station: letters, digits and . - _ : only.")
-    card = folder / "allowed" / f"{station}.public"
-    if card.exists():
-        raise UsageError(f"The station {station} is enrolled already; delete {card} to bar its old key first.")
-    durable.make_folder(card.parent)
+        raise UsageError(f"{station!r} cannot be the name of a station; use letters, digits and . - _ : only.")
+    key_file = folder / "allowed" / f"{station}.public"
+    if key_file.exists():
+        raise UsageError(f"The station {station} is enrolled already; delete {key_file} to refuse its old key.")
+    durable.make_folder(key_file.parent)
     pair, path = _new_pair(), folder / f"{station}.secret"
     write_pair(path, pair)
-    durable.write(card, pair.public + b"\n")
+    durable.write(key_file, pair.public + b"\n")
     return path
 
 
 def station_keys(key_file: Path, server_key: str) -> StationKeys:
-    """What a station file says about keys, checked."""
+    """The keys named in a station file, checked."""
     return StationKeys(pair=read_pair(key_file), server=_checked(server_key.encode(), "server_key of the station file"))
 
 
 def read_pair(path: Path) -> KeyPair:
-    """A pair from its file; FileProblem when others may read it or it is not one."""
+    """Read a key pair.
+
+    Raises:
+        FileProblem: the file is missing, is no key pair, or can be read by other users.
+    """
     try:
         lines = path.read_bytes().split()
         mode = path.stat().st_mode
     except OSError as problem:
         raise FileProblem(f"The key file {path} cannot be read: {problem.strerror}.") from problem
     if mode & _PRIVATE:
-        raise FileProblem(f"The key file {path} may be read by others; allow only its owner: chmod 600 {path}.")
+        raise FileProblem(f"The key file {path} can be read by other users; run chmod 600 {path}.")
     if len(lines) != 2:
         raise FileProblem(f"The key file {path} must hold two lines, the public and the secret key.")
     return KeyPair(public=_checked(lines[0], str(path)), secret=_checked(lines[1], str(path)))
 
 
 def allowed(folder: Path) -> Mapping[bytes, str]:
-    """Raw public key -> name of the station that it belongs to, read anew so that enrolling needs no restart."""
+    """Raw public key (32 bytes) -> name of its station. The folder is read now: enrolling needs no restart."""
     found: dict[bytes, str] = {}
-    for card in sorted((folder / "allowed").glob("*.public")):
+    for file in sorted((folder / "allowed").glob("*.public")):
         try:
-            found[z85.decode(_checked(card.read_bytes().strip(), str(card)))] = card.stem
+            found[z85.decode(_checked(file.read_bytes().strip(), str(file)))] = file.stem
         except (FileProblem, OSError):
-            continue  # a damaged card lets nobody in
+            continue  # a damaged key file allows no station
     return found
 
 
 def _stamps(folder: Path) -> frozenset[tuple[str, int, int, int, int]]:
-    """What changes when a card comes, goes or is written anew."""
+    """File attributes of the allowed keys; they change when a key is added, removed or rewritten."""
     with os.scandir(folder / "allowed") as entries:
         found = [(entry.name, entry.stat()) for entry in entries]
     return frozenset((name, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns) for name, at in found)
 
 
 class KeyAuthenticator:
-    """Answers ZeroMQ's question (ZAP, RFC 27) whether a key may come in. Poll its `socket` and call `answer`."""
+    """Decides for ZeroMQ (ZAP, RFC 27) which keys may connect. Poll its `socket` and call `decide`."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], folder: Path) -> None:
         self._folder = folder
         self._stamps: object = None
-        self._cards: Mapping[bytes, str] = {}
+        self._keys: Mapping[bytes, str] = {}
         self.socket = context.socket(zmq.REP)
         self.socket.bind(_ZAP)
 
-    def guard(self, router: zmq.Socket[bytes]) -> None:
-        """Encrypt a socket before it is bound; without this doorkeeper it lets in nobody."""
+    def encrypt(self, router: zmq.Socket[bytes]) -> None:
+        """Encrypt a socket before it is bound; from then on it accepts only connections that `decide` accepts."""
         pair = server_keys(self._folder)
         router.setsockopt(zmq.CURVE_SERVER, 1)
         router.setsockopt(zmq.CURVE_PUBLICKEY, pair.public)
@@ -132,8 +139,8 @@ class KeyAuthenticator:
         router.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
         router.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
 
-    def answer(self) -> str:
-        """Decide on one connection that waits; the refusal for the log, empty when it was let in."""
+    def decide(self) -> str:
+        """Accept or refuse one waiting connection; returns the reason of a refusal, empty if accepted."""
         frames = self.socket.recv_multipart(zmq.NOBLOCK)
         sequence = frames[1] if len(frames) > 1 else b""
         name = ""
@@ -141,18 +148,18 @@ class KeyAuthenticator:
             name = self._allowed().get(frames[6], "")
         code, text = (b"200", b"OK") if name else (b"400", b"not enrolled")
         self.socket.send_multipart([b"1.0", sequence, code, text, name.encode(), b""])
-        where = frames[3].decode(errors="replace") if len(frames) > 3 else "somewhere"
+        where = frames[3].decode(errors="replace") if len(frames) > 3 else "an unknown address"
         return "" if name else f"A connection from {where} has a key that is not enrolled."
 
     def _allowed(self) -> Mapping[bytes, str]:
-        """The cards as they are now; read only when one has changed."""
+        """The allowed keys, read again only when a file has changed."""
         try:
             stamps = _stamps(self._folder)
         except OSError:
-            return allowed(self._folder)  # it changes at this moment, or is not there
+            return allowed(self._folder)  # the folder is changing now, or is missing
         if stamps != self._stamps:
-            self._stamps, self._cards = stamps, allowed(self._folder)
-        return self._cards
+            self._stamps, self._keys = stamps, allowed(self._folder)
+        return self._keys
 
 
 def encrypt(dealer: zmq.Socket[bytes], keys: StationKeys) -> None:
@@ -168,8 +175,8 @@ def _new_pair() -> KeyPair:
 
 
 def write_pair(path: Path, pair: KeyPair) -> None:
-    """Keep a pair where only its owner may read it."""
-    # Private before the secret is in it: an empty file with the right mode first, then the content in its place.
+    """Write a key pair to a file that only its owner can read."""
+    # The file is private before it holds the secret: it is written empty, its mode is set, then it is filled.
     durable.write(path, b"")
     path.chmod(0o600)
     with path.open("r+b") as file:
@@ -181,7 +188,7 @@ def _checked(key: bytes, where: str) -> bytes:
     try:
         raw = z85.decode(key)
     except (ValueError, KeyError, IndexError) as problem:
-        raise FileProblem(f"{where} is not a key: a key is 40 letters (Z85).") from problem
+        raise FileProblem(f"{where} is not a key; a key has 40 characters (Z85).") from problem
     if len(raw) != 32:
-        raise FileProblem(f"{where} is not a key: a key is 40 letters (Z85).")
+        raise FileProblem(f"{where} is not a key; a key has 40 characters (Z85).")
     return key

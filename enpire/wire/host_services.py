@@ -1,4 +1,4 @@
-"""What a fleet or a station has of the machine that it runs on. A simulation of many machines gives another."""
+"""Clock, sockets and helper threads of the machine that a fleet or station runs on. A simulation replaces them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def _helper() -> Executor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostServices:
-    """A clock, sockets, and a helper beside the control loop."""
+    """Clock, sockets, and helper threads next to the control loop."""
 
     clock: Callable[[], float] = time.monotonic
-    """Monotonic seconds: all deadlines and durations go by it, none by the wall clock."""
+    """Monotonic seconds, used for all deadlines and durations; the wall clock is used for none."""
     sockets: Callable[[], zmq.Context[zmq.Socket[bytes]]] = _sockets
-    """Makes the ZeroMQ context of whoever asks."""
+    """Makes a ZeroMQ context for the caller."""
     helper: Callable[[], Executor] = _helper
-    """Makes a thread for what takes long: loading policies, reading and writing pictures."""
+    """Makes an executor with one thread for slow work: loading policies, reading and writing images."""
 
 
 THIS_HOST = HostServices()
-"""This machine."""
+"""The clock, sockets and threads of this machine."""

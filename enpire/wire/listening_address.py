@@ -1,4 +1,4 @@
-"""Where the orchestrator listens, who has to show a key there, and how its own stations get one."""
+"""Where the orchestrator listens, whether peers need a key there, and how its own stations get one."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from enpire.wire.zmq_link import stays_here
 
 
 def listening_address(bind: str, keys: Path) -> str | EncryptedBind:
-    """Plain on the loopback; an address that leaves this machine is encrypted, and only enrolled keys come in.
+    """The address itself if it is local; otherwise an encrypted address that accepts only enrolled keys.
 
     Args:
-        bind: as the campaign file says it, tcp://ADDRESS:PORT.
-        keys: folder of the laboratory's keys.
+        bind: from the campaign file, tcp://ADDRESS:PORT.
+        keys: folder of the lab's keys.
     """
     return bind if stays_here(bind) else EncryptedBind(address=bind, keys=keys)
 
 
 def station_key(address: str, keys: Path, station: str) -> tuple[Path | None, str]:
-    """(key file, server key) of a station that the campaign starts itself; nothing where the address is plain."""
+    """(key file, server key) of a station that the campaign starts itself; (None, "") where no encryption is used."""
     if stays_here(address):
         return None, ""
     key_file = keys / f"{station}.secret"
@@ -27,5 +27,5 @@ def station_key(address: str, keys: Path, station: str) -> tuple[Path | None, st
 
 
 def local_address(address: str) -> str:
-    """The address at which a process of this machine reaches an orchestrator that listens everywhere."""
+    """The address by which a process on this machine reaches an orchestrator that listens on all interfaces."""
     return address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")

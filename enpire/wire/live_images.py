@@ -1,4 +1,4 @@
-"""How a robot is looked at while it moves: exposed on the control path in a moment, developed and shown elsewhere."""
+"""Live images of a moving robot: captured briefly in the control loop, then rendered and shown in other threads."""
 
 from __future__ import annotations
 
@@ -10,49 +10,50 @@ from enpire.errors import MissingExtra
 from enpire.types import ImageArray
 
 RenderImages = Callable[[Sequence[str]], Mapping[str, ImageArray]]
-"""Camera names -> pictures; may take milliseconds, in any thread. EnpireError says why there is none."""
+"""Camera names -> images, uint8 (height, width, 3). May take milliseconds, in any thread. Raises EnpireError if there
+is no image."""
 
 
 @runtime_checkable
 class HasLiveImages(Protocol):
-    """A rig that can be looked at while it moves."""
+    """A rig that gives live images while it moves."""
 
     def capture_live(self, lane: int) -> RenderImages:
-        """Copy what the pictures of one lane need, quickly; the function that is returned makes them, elsewhere."""
+        """Copy quickly what the images of one lane need; the returned function renders them in another thread."""
         ...
 
 
 def no_live_images(cameras: Sequence[str]) -> Mapping[str, ImageArray]:
-    """The pictures of a rig that has none."""
-    raise MissingExtra("The driver of this station gives no live pictures.")
+    """Raise MissingExtra: the driver of this rig gives no live images."""
+    raise MissingExtra("The driver of this station gives no live images; write a driver with `capture_live`.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """The newest picture of a camera, or why there is none; both are empty until the station has answered."""
+    """The newest image of a camera, or why there is none. Both are empty until the station has replied."""
 
     jpeg: bytes = b""
     why: str = ""
 
 
 class Previews(Protocol):
-    """Where live pictures are had."""
+    """The source of live images."""
 
     def look(self, station: str, camera: str) -> Preview:
-        """The newest picture; asking is looking, so ask again within three seconds."""
+        """The newest image. A station stops sending images of a camera three seconds after the last call."""
         ...
 
 
 @runtime_checkable
 class HasPreviews(Protocol):
-    """A fleet that has live pictures."""
+    """A fleet that gives live images."""
 
     previews: Previews
 
 
 @runtime_checkable
 class ShowsPreviews(Protocol):
-    """Somebody who watches and can show live pictures."""
+    """A view of the lab that can show live images."""
 
     def set_previews(self, previews: Previews) -> None:
-        """Where they are had in this session."""
+        """Show the images of this source from now on."""

@@ -1,4 +1,4 @@
-"""What others can cause in the ledger without limit: a few rows a minute, and how many were left out."""
+"""Limits the rows that peers can cause in the ledger: a few per minute, and a count of the rows left out."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from enpire.wire.arrivals import Refused
 
 PERIOD_S = 60.0
 MOST = 50
-"""Rows in a period, whoever causes them."""
+"""Rows in one period, from all peers together."""
 _OTHERS = "others"
 
 
 class LogLimiter:
-    """Lets one row pass for each peer and reason, fifty in all, and says after a minute how many more there were.
+    """Lets one row per peer and reason pass, at most fifty per minute, and counts the others.
 
     Args:
         clock: monotonic seconds.
-        what: what is left out, for the sentence.
+        what: noun for the rows, used in the sentence about those left out.
     """
 
     def __init__(self, clock: Callable[[], float], what: str) -> None:
@@ -27,11 +27,11 @@ class LogLimiter:
         self._left_out: dict[str, int] = {}
 
     def add(self, peer: str, why: str) -> Sequence[Refused]:
-        """The refusal to report now; nothing when it is left out."""
+        """The refusal to report now; empty if it is left out."""
         return (Refused(peer=peer, why=why),) if self.passes(peer, why) else ()
 
     def passes(self, peer: str, why: str) -> bool:
-        """Whether this is to be written now; it is counted otherwise."""
+        """Whether to write this row now; otherwise it is counted."""
         if (peer, why) not in self._passed and len(self._passed) < MOST:
             self._passed.add((peer, why))
             return True
@@ -40,14 +40,14 @@ class LogLimiter:
         return False
 
     def left_out(self) -> Sequence[Refused]:
-        """How many were left out, once their minute is over. Ask in every turn."""
+        """One refusal per peer with the number of rows left out, once their minute is over. Call it in every turn."""
         if self._clock() - self._began_s < PERIOD_S:
             return ()
-        told = [
+        reports = [
             Refused(peer=peer, why=f"{count} more {self._what} within {PERIOD_S:.0f} s were not written down.")
             for peer, count in self._left_out.items()
         ]
         self._began_s = self._clock()
         self._passed.clear()
         self._left_out.clear()
-        return told
+        return reports

@@ -1,9 +1,8 @@
-"""What stations and the orchestrator say to each other: msgpack, a schema number, one frozen dataclass per message.
+"""Messages between stations and the orchestrator: msgpack, a schema number, one frozen dataclass per message.
 
-Nothing is trusted: `decode` checks a digest before it parses, and turns any bytes into a message or raises
-TransportProblem with a sentence, and nothing else. An envelope carries the sender's lease (the fence token that the
-orchestrator gave with its welcome) and a sequence number, with which a station notices that messages were lost,
-repeated or reordered on the way.
+`decode` trusts no input: it checks a digest before it parses, and for any bytes returns a message or raises
+TransportProblem. An envelope carries the sender's lease (the fence token from the orchestrator's welcome) and a
+sequence number, from which a station detects lost, repeated and reordered messages.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from enpire.wire.arrivals import MOST_LANES, Heartbeat
 
 SCHEMA = 1
 LARGEST = 16 * 2**20
-"""Bytes of a message, the arrays of an episode above all; who sends a longer one is cut off."""
+"""Largest message in bytes; the arrays of an episode take most of it. A peer that sends more is disconnected."""
 LARGEST_PICTURES = 2 * 2**30
-"""Bytes of the pictures of one episode, which travel in parts."""
+"""Largest file of camera images of one episode in bytes; it is sent in parts."""
 _HELD = 100_000
-"""Orders that a station may list as running, or as waiting in its spool."""
+"""Most orders that a station may list as running, or as spooled."""
 _DIGEST = 8
 PART = 4 * 2**20
-"""Bytes of one part of a policy's files; at most so many of an episode's pictures."""
+"""Bytes of one part of a policy's files, and largest part of an episode's images."""
 _HEARTBEAT_NAME = "Beat"
 _KEYS: Mapping[str, str] = {"control": "verb"}
 """Fields whose key in a message is not the name of the field."""
@@ -42,11 +41,11 @@ CONTROLS: tuple[Control, ...] = ("pause", "resume", "stop", "deploy", "leave")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """Station: here I am (again), and this is what I still hold."""
+    """Station: I am connected, and I still hold these orders."""
 
     station: str
     greeting: int
-    """Number of this hello; the welcome repeats it, so that an older welcome is not mistaken for the answer."""
+    """Number of this hello. The welcome repeats it, so that the station ignores a welcome to an older hello."""
     lanes: int
     running: tuple[str, ...]
     spooled: tuple[str, ...]
@@ -55,7 +54,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parcel:
-    """Station: an episode that is durable in my spool."""
+    """Station: an episode that is durable in my spool. Spools on disk hold messages of this type."""
 
     episode: Episode
     arrays_file: bytes
@@ -71,19 +70,19 @@ class WantPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PicturesPart:
-    """Station: some bytes of the pictures of an episode in my spool."""
+    """Station: some bytes of the image file of an episode in my spool."""
 
     order_id: str
     offset: int
     total: int
     """Bytes of the whole file."""
     data: bytes
-    """Empty only at its end."""
+    """Empty only at the end of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goodbye:
-    """Station: I leave."""
+    """Station: I am leaving."""
 
     cause: str
 
@@ -96,12 +95,12 @@ class Welcome:
     heartbeat_s: float
     silent_s: float
     preview_port: int = 0
-    """Where live pictures are taken; 0 for nowhere."""
+    """Port for live images; 0 if the orchestrator takes none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """Orchestrator: do these."""
+    """Orchestrator: execute these orders."""
 
     orders: tuple[Order, ...]
 
@@ -115,7 +114,7 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuse:
-    """Orchestrator: these episodes are none of mine. They stay with you."""
+    """Orchestrator: these episodes belong to no campaign of mine. Keep them."""
 
     order_ids: tuple[str, ...]
     why: str
@@ -123,17 +122,17 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantPictures:
-    """Orchestrator: send me the bytes from here on of the pictures of an episode that you announced."""
+    """Orchestrator: send me a range of bytes of the image file of an episode that you announced."""
 
     order_id: str
     offset: int
     size: int
-    """At most so many bytes, in one part."""
+    """Most bytes to send, in one part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Orchestrator: give these back if they have not begun."""
+    """Orchestrator: release these orders if they have not begun."""
 
     order_ids: tuple[str, ...]
 
@@ -158,7 +157,7 @@ class PolicyPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyMissing:
-    """Orchestrator: I cannot give that policy."""
+    """Orchestrator: I cannot send that policy."""
 
     policy_id: str
     why: str
@@ -166,7 +165,7 @@ class PolicyMissing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alive:
-    """Orchestrator: I heard your beat."""
+    """Orchestrator: I received your heartbeat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +191,7 @@ _NAMES: Mapping[type, str] = {Heartbeat: _HEARTBEAT_NAME, ControlMessage: "Comma
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """A message with the lease it was said under and its place in the sender's sequence."""
+    """A message with the sender's lease and its number in the sender's sequence."""
 
     message: Message
     lease: int = 0
@@ -200,7 +199,11 @@ class Envelope:
 
 
 def encode(message: Message, lease: int = 0, number: int = 0) -> bytes:
-    """The bytes of a message; TransportProblem when it is larger than `LARGEST` or holds what cannot be sent."""
+    """The bytes of a message.
+
+    Raises:
+        TransportProblem: it is larger than `LARGEST`, or holds a value that msgpack cannot write.
+    """
     kind = _wire_name(type(message))
     try:
         content = {_KEYS.get(item.name, item.name): _plain(getattr(message, item.name)) for item in fields(message)}
@@ -209,7 +212,7 @@ def encode(message: Message, lease: int = 0, number: int = 0) -> bytes:
     except (OverflowError, TypeError, ValueError) as problem:
         raise TransportProblem(f"A {kind} message cannot be written: {problem}.") from problem
     if len(packed) > LARGEST - _DIGEST:
-        raise TransportProblem(f"A {kind} message is larger than the {LARGEST} bytes that may be sent.")
+        raise TransportProblem(f"A {kind} message has {len(packed)} bytes; at most {LARGEST - _DIGEST} may be sent.")
     return seal(packed)
 
 
@@ -218,7 +221,7 @@ def _wire_name(message_type: type) -> str:
 
 
 def seal(content: bytes) -> bytes:
-    """Put the digest before a message, so that damage is seen before it is read (a key, not this, shows who spoke)."""
+    """Put a digest before a message, so that damage is found before parsing. It does not authenticate the sender."""
     return _digest(content) + content
 
 
@@ -227,12 +230,16 @@ def _digest(content: bytes | memoryview) -> bytes:
 
 
 def decode(data: bytes | memoryview) -> Envelope:
-    """The envelope in these bytes. TransportProblem, and nothing else, for whatever is not one."""
+    """The envelope in these bytes.
+
+    Raises:
+        TransportProblem: the bytes are not a message of this schema. No other error is raised, whatever the bytes are.
+    """
     if len(data) > LARGEST:
         raise TransportProblem(f"A message of {len(data)} bytes is refused; at most {LARGEST} are allowed.")
-    packed = memoryview(data)[_DIGEST:]  # parts of pictures are large: no copies
+    packed = memoryview(data)[_DIGEST:]  # no copy: image parts are large
     if _digest(packed) != data[:_DIGEST]:
-        raise TransportProblem(f"A message of {len(data)} bytes is garbage, or was damaged on the way.")
+        raise TransportProblem(f"A message of {len(data)} bytes is damaged, or is no message of this system.")
     try:
         content = cast(object, msgpack.unpackb(packed, raw=False, strict_map_key=True))  # pyright: ignore[reportUnknownMemberType]
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as problem:
@@ -242,7 +249,8 @@ def decode(data: bytes | memoryview) -> Envelope:
     items = cast("list[object]", content)
     if not items or items[0] != SCHEMA or isinstance(items[0], bool):
         raise TransportProblem(
-            f"A message has schema {str(items[:1])[:20]}, this side speaks {SCHEMA}; run the same version on both."
+            f"A message has schema {str(items[:1])[:20]}; this side uses {SCHEMA}. "
+            "Run the same version of ENPIRE on both sides."
         )
     if len(items) != 5:
         raise TransportProblem(f"A message has {len(items)} items; it must have 5.")
@@ -256,7 +264,7 @@ def decode(data: bytes | memoryview) -> Envelope:
 
 
 def is_heartbeat(data: bytes | memoryview) -> bool:
-    """Whether these bytes begin as a beat does: of several in a row only the last one matters. Reads nothing else."""
+    """Whether these bytes begin like a heartbeat. Only the last of several heartbeats matters; this parses none."""
     return data[_DIGEST : _DIGEST + len(_HEARTBEAT)] == _HEARTBEAT
 
 

@@ -1,7 +1,7 @@
-"""Questions and answers over one socket: msgpack with a schema number, arrays as (dtype, shape, bytes), never pickle.
+"""Remote calls over one socket: msgpack with a schema number, arrays as (dtype, shape, bytes), never pickle.
 
-`RpcClient` asks, one question at a time; whoever serves answers with the same number. What a robot is asked is in
-`robot_drivers.rig_messages`, what a policy server is asked in `enpire.policy_server.policy_server`.
+`RpcClient` sends one call at a time; the server replies with the same number. The calls of a robot are in
+`robot_drivers.rig_messages`, those of a policy server in `enpire.policy_server.policy_server`.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 LARGEST = 32 * 2**20
-"""Bytes of one message; a longer one is refused before it is read."""
+"""Largest message in bytes; a longer one is refused before it is parsed."""
 DTYPES = frozenset({"float32", "bool", "uint8", "int64"})
-_TELLING = (EnvelopeViolation, RobotProblem, PolicyProblem, TransportProblem, UsageError)
+_SENT_ERRORS = (EnvelopeViolation, RobotProblem, PolicyProblem, TransportProblem, UsageError)
 
 Message = dict[str, object]
 
 
 class RpcClient:
-    """One DEALER socket: ask, and wait for the answer with the same number. Any thread, one at a time.
+    """One DEALER socket: send a call and wait for the reply with the same number. Any thread, one call at a time.
 
     Args:
         address: tcp://HOST:PORT.
-        keys: for another machine.
-        answer_s: how long an answer may take, and how long whoever says that it works on it may be silent.
-        whom: who is asked, for the sentences.
-        silence: what is raised when no answer comes.
+        keys: needed for another machine.
+        reply_s: how long to wait for a reply, and between two messages that report that the server is working on it.
+        server: name of the server in error sentences.
+        no_reply: error raised when no reply comes.
     """
 
     def __init__(
-        self, address: str, keys: StationKeys | None, answer_s: float, whom: str, silence: type[EnpireError]
+        self, address: str, keys: StationKeys | None, reply_s: float, server: str, no_reply: type[EnpireError]
     ) -> None:
         import zmq
 
@@ -65,57 +65,61 @@ class RpcClient:
 
             encrypt(self._socket, keys)
         self._socket.connect(address)
-        self._whom, self._answer_s, self._silence = f"{whom} at {address}", answer_s, silence
+        self._server, self._reply_s, self._no_reply = f"{server} at {address}", reply_s, no_reply
         self._lock = threading.Lock()
         self._sequence = 0
         self.closed = False
 
-    def ask(self, verb: str, **content: object) -> Fields:
-        """What is answered; an error at the other end is raised at this one."""
+    def call(self, method: str, **content: object) -> Fields:
+        """The reply to a call. An error raised by the server is raised again here."""
         import zmq
 
         with self._lock:
             if self.closed:
-                raise self._silence(f"The connection to {self._whom} is closed; open it again.")
+                raise self._no_reply(f"The connection to {self._server} is closed; open it again.")
             self._sequence += 1
-            question = encode({"verb": verb, "sequence": self._sequence, **content})
-            if len(question) > LARGEST:
-                raise TransportProblem(f"A question of {len(question)} bytes is too large; at most {LARGEST} are read.")
-            with suppress(zmq.Again):  # who was refused has nobody to send to: no answer comes
-                self._socket.send(question, zmq.NOBLOCK)
-            return check_reply(self._answer())
+            call = encode({"verb": method, "sequence": self._sequence, **content})
+            if len(call) > LARGEST:
+                raise TransportProblem(f"A call of {len(call)} bytes is too large; at most {LARGEST} are read.")
+            with suppress(zmq.Again):  # a refused client has no connection: no reply comes
+                self._socket.send(call, zmq.NOBLOCK)
+            return check_reply(self._reply())
 
     def close(self) -> None:
-        """Hang up. Allowed twice."""
+        """Close the connection. Allowed twice."""
         with self._lock:
             if not self.closed:
                 self.closed = True
                 self._socket.close()
                 self._context.term()
 
-    def _answer(self) -> Fields:
-        until_s = time.monotonic() + self._answer_s
+    def _reply(self) -> Fields:
+        until_s = time.monotonic() + self._reply_s
         while (left_s := until_s - time.monotonic()) > 0:
             if not self._socket.poll(max(1, round(1e3 * left_s))):
                 break
-            answer = decode(self._socket.recv())
-            if answer.whole("sequence") == self._sequence:
-                if "working" not in answer:
-                    return answer
-                until_s = time.monotonic() + self._answer_s
-            # The late answer to a question that was given up: nobody waits for it any more.
-        raise self._silence(
-            f"{self._whom[0].upper()}{self._whom[1:]} did not answer within {self._answer_s:.1f} s; is it running?"
+            reply = decode(self._socket.recv())
+            if reply.whole("sequence") == self._sequence:
+                if "working" not in reply:
+                    return reply
+                until_s = time.monotonic() + self._reply_s
+            # Any other number is a late reply to an earlier call that was given up.
+        raise self._no_reply(
+            f"{self._server[0].upper()}{self._server[1:]} did not answer within {self._reply_s:.1f} s; is it running?"
         )
 
 
 def encode(message: Mapping[str, object]) -> bytes:
-    """A message as bytes, with the schema number."""
+    """The bytes of a message, with the schema number."""
     return cast("bytes", msgpack.packb({"schema": SCHEMA, **message}))  # pyright: ignore[reportUnknownMemberType]
 
 
 def decode(frame: bytes) -> Fields:
-    """Bytes as a message; TransportProblem for whatever is not one."""
+    """The message in these bytes.
+
+    Raises:
+        TransportProblem: the bytes are too many, not msgpack, or of another schema.
+    """
     if len(frame) > LARGEST:
         raise TransportProblem(f"A message of {len(frame)} bytes was refused; at most {LARGEST} are allowed.")
     try:
@@ -124,17 +128,24 @@ def decode(frame: bytes) -> Fields:
         raise TransportProblem(f"A message is not msgpack: {problem}.") from problem
     message = Fields(content, "A message")
     if message.whole("schema") != SCHEMA:
-        raise TransportProblem(f"A message has schema {message.whole('schema')}, this side speaks {SCHEMA}; update it.")
+        raise TransportProblem(
+            f"A message has schema {message.whole('schema')}, this side uses {SCHEMA}; "
+            "run the same version of ENPIRE on both sides."
+        )
     return message
 
 
 def array_out(values: npt.NDArray[np.generic]) -> Message:
-    """An array for a message."""
+    """An array of any shape as message content."""
     return {"dtype": str(values.dtype), "shape": list(values.shape), "data": np.ascontiguousarray(values).tobytes()}
 
 
 def array_in(message: Fields, name: str) -> npt.NDArray[np.generic]:
-    """An array of a message, its own copy; TransportProblem when size and shape disagree."""
+    """A copy of an array in a message; at most four dimensions, dtype one of `DTYPES`.
+
+    Raises:
+        TransportProblem: size, shape or dtype do not fit.
+    """
     item = Fields(message.get(name), f"The array {name!r}")
     dtype = np.dtype(item.choice("dtype", sorted(DTYPES)))
     shape = item.wholes("shape")
@@ -147,45 +158,49 @@ def array_in(message: Fields, name: str) -> npt.NDArray[np.generic]:
 
 
 def floats_in(message: Fields, name: str) -> FloatArray:
-    """A float32 array of a message."""
+    """An array in a message as float32, any shape."""
     return array_in(message, name).astype(np.float32, copy=False)
 
 
 def mask_in(message: Fields, name: str) -> MaskArray:
-    """A boolean array of a message."""
+    """An array in a message as bool, any shape."""
     return array_in(message, name).astype(np.bool_, copy=False)
 
 
 def observation_out(observation: Observation) -> Message:
-    """An observation for a message."""
+    """An observation as message content."""
     images = {camera: array_out(picture) for camera, picture in observation.images.items()}
     return {"stamp_ns": observation.stamp_ns, "state": array_out(observation.state), "images": images}
 
 
 def observation_in(message: Fields) -> Observation:
-    """An observation out of a message."""
+    """The observation in a message."""
     return Observation(
         stamp_ns=message.whole("stamp_ns"), state=floats_in(message, "state"), images=pictures_in(message)
     )
 
 
 def pictures_in(message: Fields) -> Mapping[str, ImageArray]:
-    """The pictures under `images` of a message."""
+    """Camera -> image, uint8 (height, width, 3) or (n, height, width, 3), from the key `images` of a message."""
     content = message.mapping("images")
     listed = Fields(content, "The pictures")
     return {camera: array_in(listed, camera).astype(np.uint8, copy=False) for camera in content}
 
 
 def error_out(error: EnpireError) -> Message:
-    """An error for a message: its class and its sentence."""
-    kind = next((item for item in _TELLING if isinstance(error, item)), TransportProblem)
+    """An error as message content: its class and its sentence."""
+    kind = next((item for item in _SENT_ERRORS if isinstance(error, item)), TransportProblem)
     return {"error": kind.__name__, "text": str(error)}
 
 
 def check_reply(message: Fields) -> Fields:
-    """The answer itself, or the error that it carries, raised again at this side."""
+    """The reply, unless it carries an error.
+
+    Raises:
+        EnpireError: the error in the reply, as the server raised it.
+    """
     content = message.get("error")
     if content == "":
         return message
-    known = {item.__name__: item for item in _TELLING}
+    known = {item.__name__: item for item in _SENT_ERRORS}
     raise known.get(str(content), TransportProblem)(message.text("text"))

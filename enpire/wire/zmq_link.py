@@ -1,4 +1,4 @@
-"""A station's end of the wire, and what both ends do so that no peer costs more than a little memory and time."""
+"""The station's socket, and the limits that both ends set so that a peer can cost only a little memory and time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from enpire.wire.messages import LARGEST, Envelope, Message, decode, encode
 
 LINGER_MS = 500
 _AT_ONCE = 512
-"""Messages that one `receive` takes at most."""
+"""Most messages that one `receive` takes."""
 
 
 class StationLink:
-    """A station's end: one DEALER socket that never blocks and never queues for an orchestrator that is away."""
+    """The station's DEALER socket. It never blocks, and never queues messages while the orchestrator is away."""
 
     def __init__(
         self, address: str, name: str, keys: StationKeys | None = None, host: HostServices = THIS_HOST
@@ -32,11 +32,11 @@ class StationLink:
         self._socket = self._open()
 
     def send(self, message: Message, lease: int = 0, number: int = 0) -> bool:
-        """Say it if the orchestrator is there and takes it; False otherwise."""
+        """Send a message; False if the orchestrator is away or its queue is full."""
         return self.post(encode(message, lease, number))
 
     def post(self, data: bytes) -> bool:
-        """`send` of a message that is encoded already."""
+        """Send an encoded message, as `send` does."""
         try:
             self._socket.send(data, zmq.NOBLOCK)
         except zmq.Again:
@@ -44,28 +44,28 @@ class StationLink:
         return True
 
     def receive(self, timeout_s: float) -> Sequence[Envelope]:
-        """What the orchestrator said, waiting at most `timeout_s`; what cannot be understood is dropped."""
-        heard: list[Envelope] = []
+        """Messages from the orchestrator, waiting at most `timeout_s` for the first. Drops unreadable messages."""
+        received: list[Envelope] = []
         if not self._socket.poll(max(0, int(timeout_s * 1000))):
-            return heard
-        while len(heard) < _AT_ONCE:
+            return received
+        while len(received) < _AT_ONCE:
             try:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK)
-                heard.append(decode(frames[-1]))
+                received.append(decode(frames[-1]))
             except zmq.Again:
                 break
             except TransportProblem:
-                # The gap in the numbers that it leaves makes the station say hello again.
+                # The station sees the gap in the sequence numbers and says hello again.
                 continue
-        return heard
+        return received
 
     def restart(self) -> None:
-        """Drop the connection with all that waits in it, and connect anew."""
+        """Drop the connection with all its queued messages, and connect again."""
         self._socket.close(linger=0)
         self._socket = self._open()
 
     def close(self) -> None:
-        """Give the last words half a second to leave. Allowed twice."""
+        """Close after waiting at most 0.5 s for the last messages to be sent. Allowed twice."""
         self._context.destroy(linger=LINGER_MS)
 
     def _open(self) -> zmq.Socket[bytes]:
@@ -88,21 +88,29 @@ class StationLink:
 
 
 def stays_here(address: str) -> bool:
-    """Whether what is said at an address stays on this machine: loopback and local sockets."""
+    """Whether an address is local to this machine: loopback, ipc or inproc."""
     parts = urlsplit(address)
     return parts.scheme in ("ipc", "inproc") or (parts.hostname or "") in ("127.0.0.1", "localhost", "::1")
 
 
 def check_plain(address: str) -> None:
-    """TransportProblem unless an address may be used without encryption: loopback and local sockets only."""
+    """Allow an address without encryption.
+
+    Raises:
+        TransportProblem: other machines can reach the address.
+    """
     if not stays_here(address):
         raise TransportProblem(
-            f"{address!r} leaves this machine, and that needs encryption: give keys, or use tcp://127.0.0.1:PORT."
+            f"{address!r} is not local to this machine, so it needs encryption: give keys, or use tcp://127.0.0.1:PORT."
         )
 
 
 def listen(socket: zmq.Socket[bytes], address: str) -> str:
-    """Bind a socket; the address that it has now, port included. TransportProblem when that cannot be."""
+    """Bind a socket; its address with the real port.
+
+    Raises:
+        TransportProblem: the address is in use or invalid.
+    """
     try:
         socket.bind(address)
     except zmq.ZMQError as problem:
@@ -111,12 +119,12 @@ def listen(socket: zmq.Socket[bytes], address: str) -> str:
 
 
 def limit_costs(socket: zmq.Socket[bytes], largest: int = LARGEST, unread: int = 1000) -> None:
-    """What keeps a hostile or dead peer from costing more than a little memory and time.
+    """Limit the memory and time that a hostile or dead peer can cost.
 
     Args:
         socket: before it is bound or connected.
-        largest: bytes of one message; who sends a longer one is cut off.
-        unread: messages of one peer that may wait here.
+        largest: most bytes of one message; a peer that sends more is disconnected.
+        unread: most unread messages of one peer.
     """
     socket.setsockopt(zmq.LINGER, LINGER_MS)
     socket.setsockopt(zmq.MAXMSGSIZE, largest)

@@ -288,7 +288,7 @@ def patient(server: RigServer) -> dict[str, object]:
 def say_stop(address: str) -> None:
     """As somebody without a lease."""
     line = RpcClient(address, None, 10.0, "the robot", RobotProblem)
-    line.ask("stop")
+    line.call("stop")
     line.close()
 
 
@@ -318,7 +318,7 @@ def test_with_keys_only_the_enrolled_come_in(tmp_path, capsys):
         line = RpcClient(server.address, None, 0.3, "the robot", RobotProblem)
         time.sleep(1.0)  # it is refused before it asks
         with pytest.raises(RobotProblem, match="did not answer"):
-            line.ask("stop")
+            line.call("stop")
         line.close()
     assert "has a key that is not enrolled" in capsys.readouterr().out
 

@@ -116,7 +116,7 @@ def test_a_card_counts_from_the_moment_it_is_there_until_it_is_gone(keys: Path) 
 
     def comes_in(public: bytes) -> str:
         asking.send_multipart([b"1.0", b"1", b"enpire", b"192.0.2.1", b"", b"CURVE", z85.decode(public)])
-        refused = authenticator.answer()
+        refused = authenticator.decide()
         answer = asking.recv_multipart()
         assert (answer[2] == b"200") is not bool(refused)
         return answer[4].decode()

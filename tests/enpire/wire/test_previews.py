@@ -70,7 +70,7 @@ def until(true: Callable[[], object], turn: Callable[[], None]) -> None:
 def test_pictures_come_while_somebody_looks_and_only_then(
     receiver: PreviewReceiver, camera: PreviewCamera, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(previews, "LOOKED_S", 0.4)
+    monkeypatch.setattr(previews, "SUBSCRIBED_S", 0.4)
     arm = Arm()
 
     def turn() -> None:
@@ -108,13 +108,13 @@ def test_a_key_shows_only_its_own_station(tmp_path: Path, name: str) -> None:
     key_file = enroll(tmp_path, "sim-1")
     context = zmq.Context()
     authenticator = KeyAuthenticator(context, tmp_path)
-    receiver = PreviewReceiver(context, ADDRESS, authenticator.guard)
+    receiver = PreviewReceiver(context, ADDRESS, authenticator.encrypt)
     keys = station_keys(key_file, server_keys(tmp_path).public.decode())
     camera, arm = PreviewCamera(name, ADDRESS, keys), Arm()
 
     def turn() -> None:
         while authenticator.socket.poll(0):
-            assert not authenticator.answer()
+            assert not authenticator.decide()
         camera.serve(receiver.port, arm.capture_live)
         receiver.look(name, "top")
 
