@@ -70,7 +70,7 @@ class StationFile:
     reset_limit_s: float = 60.0
     """A reset by the robot that takes longer has failed."""
     server_key: str = ""
-    """Public key of the orchestrator (40 letters, Z85); needed when it is not on this machine."""
+    """Public key of the orchestrator (40 characters, Z85); needed when it is not on this machine."""
     key_file: Path | None = None
     """This station's secret key, made by `enpire station enroll`."""
 

@@ -75,7 +75,7 @@ def test_keys_are_made_once_and_readable_by_the_owner_only(keys: Path) -> None:
         read_pair(path)
     path.chmod(0o600)
     path.write_text("short\nkeys\n")
-    with pytest.raises(FileProblem, match="40 letters"):
+    with pytest.raises(FileProblem, match="40 characters"):
         read_pair(path)
 
 

@@ -95,7 +95,7 @@ def test_pictures_come_while_somebody_looks_and_only_then(
 
 def test_a_robot_that_is_not_to_be_looked_at_says_why(receiver: PreviewReceiver, camera: PreviewCamera) -> None:
     until(lambda: receiver.look("sim-1", "top").why, lambda: camera.serve(receiver.port, lambda: no_live_images))
-    assert "gives no live pictures" in receiver.look("sim-1", "top").why
+    assert "gives no live images" in receiver.look("sim-1", "top").why
 
     def broken() -> RenderImages:
         raise RobotProblem("The arm is away.")
