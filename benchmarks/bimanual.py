@@ -26,7 +26,7 @@ from enpire.types import FloatArray, Start
 from sim import cameras
 from sim.bimanual.kinematics import READY, from_angles, quaternion_of
 from sim.bimanual.rig import JOINTS, BimanualRig
-from sim.bimanual.station import SUBSTEPS
+from sim.bimanual.station_model import SUBSTEPS
 from sim.tasks.gpu_insertion import GpuInsertion
 from sim.tasks.gpu_rig import CARD_QPOS
 
@@ -122,7 +122,7 @@ def pictures(task: ExpertTask, repeats: int) -> None:
     rig = cast(BimanualRig, task.rig(2, 0))
     for lane in range(2):
         rig.place(lane, task.start("train", lane, b""))
-    if why := cameras.why():
+    if why := cameras.why_no_images():
         print(f"pictures  {why}")
         return
     pairs = [rig.scene.materialise(lane) for lane in range(2)]

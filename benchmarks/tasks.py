@@ -23,7 +23,7 @@ from enpire.gate.intervals import wilson
 from enpire.interfaces import Evidence, Policy, Rig, Task
 from enpire.types import Start
 from sim.rollouts import GradedRollout, roll_out
-from sim.verifiers.examples import Clumsy
+from sim.verifiers.examples import NoisyExpert
 from sim.verifiers.grading import report
 
 SECRET = b"the benchmark's own secret"
@@ -91,7 +91,7 @@ def resets(task: Task, count: int, clumsy: bool = False) -> None:
         if not len(tried):
             continue
         rig = task.rig(len(tried), station)
-        hand = Clumsy(task.expert(0), task.spec) if clumsy and station % 2 else task.expert(0)
+        hand = NoisyExpert(task.expert(0), task.spec) if clumsy and station % 2 else task.expert(0)
         roll_out(task, rig, hand, [task.start("train", index, b"") for index in tried])
         rig.teleport = False  # pyright: ignore[reportAttributeAccessIssue]
         goals = [task.start("train", count + index, b"") for index in tried]

@@ -47,7 +47,7 @@ class Bounds:
     unit: str
     low: float
     high: float
-    sight: float = 0.0
+    sensor_std: float = 0.0
     """Standard deviation, in the unit, of a number that a camera estimates: light, a camera that was moved and things
     in its way disturb it. 0 for what the robot's own body senses."""
 

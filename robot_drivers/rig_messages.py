@@ -19,6 +19,10 @@ BOUNDLESS = 1e30
 """Stands for an infinite bound on the wire: the reader of files refuses numbers that are not finite."""
 
 
+_SENSOR_STD = "sight"
+"""Key of `Bounds.sensor_std` in a message; rigs of earlier versions use it too."""
+
+
 class MonitoredRig(Rig, Protocol):
     """A rig that knows which lanes left the envelope, and whose stop holds until it is resumed."""
 
@@ -49,15 +53,23 @@ def spec_out(spec: TaskSpec) -> Message:
     for bounds in (*content["state"], *content["action"]):
         bounds["low"] = max(bounds["low"], -BOUNDLESS)
         bounds["high"] = min(bounds["high"], BOUNDLESS)
+        bounds[_SENSOR_STD] = bounds.pop("sensor_std")
     return content
 
 
 def spec_in(content: object) -> TaskSpec:
     """A spec out of a message."""
     try:
-        return parse(TaskSpec, content, "The spec of the robot behind the wire")
+        return parse(TaskSpec, _as_fields(content), "The spec of the robot behind the wire")
     except FileProblem as problem:
         raise TransportProblem(str(problem)) from problem
+
+
+def _as_fields(content: object) -> object:
+    """The message with the key `sight` of each number renamed to the field `sensor_std`."""
+    if isinstance(content, dict):
+        return {("sensor_std" if key == _SENSOR_STD else key): _as_fields(value) for key, value in content.items()}
+    return [_as_fields(item) for item in content] if isinstance(content, list | tuple) else content
 
 
 def answer(rig: MonitoredRig, verb: str, message: Fields) -> Message:

@@ -23,8 +23,8 @@ class Limits:
     """state name -> (low, high) that the measured state may take, instead of the spec's bounds and `margin`; what is
     in N or Nm keeps within `force_n` and `torque_nm`, too.
 
-    What a camera estimates (`Bounds.sight`) is judged only where it is named here: a thing that was dropped is no robot
-    out of bounds.
+    Camera estimates (`Bounds.sensor_std`) are judged only where they are named here: an object that was dropped is no
+    robot out of bounds.
     """
     force_n: float = float("inf")
     """Largest magnitude of every state number whose unit is N."""
@@ -173,7 +173,7 @@ def _state_bounds(spec: TaskSpec, limits: Limits) -> tuple[FloatArray, FloatArra
 def _allowed(item: Bounds, limits: Limits) -> tuple[float, float]:
     if item.name in limits.workspace:
         low, high = limits.workspace[item.name]
-    elif item.sight:
+    elif item.sensor_std:
         return -np.inf, np.inf
     else:
         span = item.high - item.low

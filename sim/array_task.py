@@ -176,8 +176,8 @@ class ArrayRig:
     def truth(self, lane: int) -> Truth:
         """Success of the world itself, without noise and bias."""
         world = self._world[lane]
-        figures = {name: float(value) for name, value in zip(self.spec.start_names, world, strict=True)}
-        return Truth(success=bool(self._task.ask("success", 0, world[None])[0]), figures=figures)
+        metrics = {name: float(value) for name, value in zip(self.spec.start_names, world, strict=True)}
+        return Truth(success=bool(self._task.ask("success", 0, world[None])[0]), metrics=metrics)
 
     def snapshot(self, lane: int) -> tuple[Rows, Rows, int]:
         """Copy one lane, exactly."""

@@ -51,14 +51,14 @@ def _choice() -> tuple[str, str]:
     return "", f"No pictures: no GL library for headless rendering is installed; `apt install {package}` brings one."
 
 
-def why() -> str:
+def why_no_images() -> str:
     """Why this machine makes no pictures, in one line; empty when it does."""
     platform, reason = _choice()
     return reason or _darkroom().submit(_open, platform).result()[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class ImageDisturbance:
     """What makes pictures worse: verifiers must see through it."""
 
     light: float = 1.0
@@ -76,16 +76,16 @@ class Trouble:
     half the picture. None: nothing."""
 
 
-CLEAR = Trouble()
+UNDISTURBED = ImageDisturbance()
 
 
 def render(
-    model: mujoco.MjModel, data: mujoco.MjData, names: Sequence[str], trouble: Trouble = CLEAR
+    model: mujoco.MjModel, data: mujoco.MjData, names: Sequence[str], disturbance: ImageDisturbance = UNDISTURBED
 ) -> Mapping[str, ImageArray]:
-    """camera -> (224, 224, 3) RGB, row 0 on top, of one row with its kinematics computed; empty when `why()`."""
-    if why():
+    """camera -> (224, 224, 3) RGB, row 0 on top, of one row with its kinematics computed; empty without a renderer."""
+    if why_no_images():
         return {}
-    return _darkroom().submit(_draw, model, data, tuple(names), trouble).result()
+    return _darkroom().submit(_draw, model, data, tuple(names), disturbance).result()
 
 
 @functools.cache
@@ -95,13 +95,13 @@ def _darkroom() -> ThreadPoolExecutor:
 
 
 def _draw(
-    model: mujoco.MjModel, data: mujoco.MjData, names: Sequence[str], trouble: Trouble
+    model: mujoco.MjModel, data: mujoco.MjData, names: Sequence[str], disturbance: ImageDisturbance
 ) -> Mapping[str, ImageArray]:
     context = _open(_choice()[0])[0]
     assert context is not None
     context.make_current()
     studio = _studio(model)
-    return {name: studio.shoot(model, data, name, trouble) for name in names}
+    return {name: studio.shoot(model, data, name, disturbance) for name in names}
 
 
 _STUDIOS: OrderedDict[tuple[bytes, bytes, int], _Studio] = OrderedDict()
@@ -148,13 +148,13 @@ class _Studio:
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
         self._frame = mujoco.MjrRect(0, 0, WIDTH, HEIGHT)
 
-    def shoot(self, model: mujoco.MjModel, data: mujoco.MjData, name: str, trouble: Trouble) -> ImageArray:
+    def shoot(self, model: mujoco.MjModel, data: mujoco.MjData, name: str, disturbance: ImageDisturbance) -> ImageArray:
         """One picture from one named camera."""
         self._camera.fixedcamid = model.camera(name).id
         everything = mujoco.mjtCatBit.mjCAT_ALL
         mujoco.mjv_updateScene(model, data, self._option, None, self._camera, everything, self._scene)
-        if trouble is not CLEAR:
-            self._worsen(trouble)
+        if disturbance is not UNDISTURBED:
+            self._worsen(disturbance)
         # Every studio draws into a buffer of its own: another one may have drawn since.
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
         mujoco.mjr_render(self._frame, self._scene, self._context)
@@ -162,22 +162,22 @@ class _Studio:
         mujoco.mjr_readPixels(picture, None, self._frame, self._context)
         return np.ascontiguousarray(picture[::-1])
 
-    def _worsen(self, trouble: Trouble) -> None:
+    def _worsen(self, disturbance: ImageDisturbance) -> None:
         """Change the lights, move the camera, hang something before it; only in this scene, which is updated anew."""
         for light in self._scene.lights[: self._scene.nlight]:
             for part in (light.ambient, light.diffuse, light.specular):
-                part[:] = np.clip(trouble.light * np.array(trouble.tint) * part, 0.0, 1.0)
+                part[:] = np.clip(disturbance.light * np.array(disturbance.tint) * part, 0.0, 1.0)
             if not light.headlight:
                 high = abs(float(light.pos[2] / light.dir[2])) if light.dir[2] else 1.0
-                way = high * np.asarray(light.dir) - trouble.lamp_m
-                light.pos[:] = np.asarray(light.pos) + trouble.lamp_m
+                way = high * np.asarray(light.dir) - disturbance.lamp_m
+                light.pos[:] = np.asarray(light.pos) + disturbance.lamp_m
                 light.dir[:] = way / np.linalg.norm(way)
-        turn = Rotation.from_rotvec(trouble.turned_rad)
+        turn = Rotation.from_rotvec(disturbance.turned_rad)
         for eye in self._scene.camera:
-            eye.pos[:] = np.asarray(eye.pos) + trouble.offset_m
+            eye.pos[:] = np.asarray(eye.pos) + disturbance.offset_m
             eye.forward[:], eye.up[:] = turn.apply(eye.forward), turn.apply(eye.up)
-        if trouble.cover is not None:
-            self._hang(*trouble.cover)
+        if disturbance.cover is not None:
+            self._hang(*disturbance.cover)
 
     def _hang(self, right: float, up: float, half: float) -> None:
         eye, other = self._scene.camera

@@ -30,7 +30,7 @@ KINDS: Mapping[str, str] = {
 }
 """Fault -> what it does."""
 
-WORLDLY = frozenset({"slipping_gripper", "jammed", "calibration_drift"})
+PHYSICAL = frozenset({"slipping_gripper", "jammed", "calibration_drift"})
 """Faults that the simulation of a task must know; the others befall any."""
 DROPPED = 0.33
 DELAY_TICKS = 3
@@ -41,7 +41,7 @@ class Disturbable(Protocol):
     """A rig whose world can be disturbed."""
 
     faults: frozenset[str]
-    """What of `WORLDLY` it knows."""
+    """What of `PHYSICAL` it knows."""
 
     def disturb(self, lane: int, kind: str, rng: np.random.Generator) -> None:
         """Let a fault of the world happen in one lane; UsageError when it knows no such fault."""
@@ -49,7 +49,7 @@ class Disturbable(Protocol):
 
 
 @dataclass(slots=True)
-class _Luck:
+class _LaneFaults:
     """What is going to happen in one lane's episode."""
 
     strikes_at: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -89,7 +89,7 @@ def read_faults(text: str) -> Mapping[str, float]:
 
 def known_faults(rig: Rig) -> frozenset[str]:
     """The faults that can befall a simulated rig."""
-    return (frozenset(KINDS) - WORLDLY) | (rig.faults if isinstance(rig, Disturbable) else frozenset())
+    return (frozenset(KINDS) - PHYSICAL) | (rig.faults if isinstance(rig, Disturbable) else frozenset())
 
 
 class FaultyRig:
@@ -123,7 +123,7 @@ class FaultyRig:
         """(action_dim,): what holding still keeps of the last command; a speed becomes 0."""
         self._seed = seed
         self._drawn: np.random.Generator | None = None
-        self._luck = [_Luck() for _ in range(rig.lanes)]
+        self._luck = [_LaneFaults() for _ in range(rig.lanes)]
         self._dark = False
         self.struck: dict[str, int] = dict.fromkeys(faults, 0)
         """Fault -> episodes that it has befallen so far."""
@@ -145,7 +145,7 @@ class FaultyRig:
             self._drawn = np.random.Generator(np.random.PCG64([self._seed, start.seed, 41]))
         struck = {kind for kind, share in self._faults.items() if self._rng.random() < share}
         latest = max(2, self.spec.limit_ticks // 8)
-        self._luck[lane] = _Luck({kind: int(self._rng.integers(1, latest)) for kind in sorted(struck)})
+        self._luck[lane] = _LaneFaults({kind: int(self._rng.integers(1, latest)) for kind in sorted(struck)})
         if "calibration_drift" in struck:
             self._disturb(lane, "calibration_drift")
         self._rig.place(lane, start)

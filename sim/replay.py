@@ -18,7 +18,7 @@ from sim import cameras
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
+class Replay:
     """What came of it."""
 
     pictures: Mapping[int, Mapping[str, ImageArray]]
@@ -29,7 +29,7 @@ class Replayed:
     """Why there are no pictures; empty when there are."""
 
 
-def replay(task: Task, seed: int, episode: Episode, moments: int = 6) -> Replayed:
+def replay(task: Task, seed: int, episode: Episode, moments: int = 6) -> Replay:
     """Run the recorded commands again on a station with the same seed.
 
     Args:
@@ -46,7 +46,7 @@ def replay(task: Task, seed: int, episode: Episode, moments: int = 6) -> Replaye
         difference = max(difference, apart)
         if tick in wanted:
             pictures |= {tick: seen} if (seen := rig.look(0)) else {}
-    return Replayed(pictures=pictures, largest_difference=difference, why="" if pictures else cameras.why())
+    return Replay(pictures=pictures, largest_difference=difference, why="" if pictures else cameras.why_no_images())
 
 
 def frames(task: Task, seed: int, episode: Episode) -> Iterator[Mapping[str, ImageArray]]:
@@ -62,7 +62,7 @@ def frames(task: Task, seed: int, episode: Episode) -> Iterator[Mapping[str, Ima
             f"The sensors of episode {episode.order.order_id} say something else when it runs again (by {apart:.2g}), "
             "so pictures of it would show something else, too."
         )
-    if why := cameras.why():
+    if why := cameras.why_no_images():
         raise UsageError(why)
     last = _ticks(episode)
     return (rig.look(0) for tick, rig, _ in _again(task, seed, episode) if tick < last)

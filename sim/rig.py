@@ -132,13 +132,13 @@ class SimRig(ABC):
         self._after(rows)
         return self._sent.copy()
 
-    def look(self, lane: int, trouble: cameras.Trouble = cameras.CLEAR) -> Mapping[str, ImageArray]:
-        """camera -> picture of one lane; empty where this machine cannot render (`sim.cameras.why` says why)."""
+    def look(self, lane: int, disturbance: cameras.ImageDisturbance = cameras.UNDISTURBED) -> Mapping[str, ImageArray]:
+        """camera -> image (224, 224, 3) uint8 of one lane; empty where this machine cannot render."""
         self._check_open()
-        if cameras.why():
+        if cameras.why_no_images():
             return {}
         model, data = self.scene.materialise(lane)
-        return cameras.render(model, data, self.spec.cameras, trouble)
+        return cameras.render(model, data, self.spec.cameras, disturbance)
 
     def capture_live(self, lane: int) -> Callable[[Sequence[str]], Mapping[str, ImageArray]]:
         """Copy one lane as it is now; the function that is returned draws the cameras named, in any thread."""
@@ -146,7 +146,7 @@ class SimRig(ABC):
         model, data = self.scene.materialise(lane)
 
         def develop(names: Sequence[str]) -> Mapping[str, ImageArray]:
-            if reason := cameras.why():
+            if reason := cameras.why_no_images():
                 raise RobotProblem(reason)
             return cameras.render(model, data, [name for name in names if name in self.spec.cameras])
 

@@ -12,7 +12,7 @@ class Truth:
     """What the simulator knows of one lane. It grades verifiers; no policy, verifier or agent ever sees it."""
 
     success: bool
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
 
 
 @runtime_checkable

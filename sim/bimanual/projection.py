@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from enpire.types import ImageArray
 from sim.bimanual.kinematics import TOOL_M, Rows, Side, reach
-from sim.bimanual.station import TOP_AXES, TOP_FOVY_DEG, TOP_M, WRIST_AXES, WRIST_FOVY_DEG, WRIST_M
+from sim.bimanual.station_model import TOP_AXES, TOP_FOVY_DEG, TOP_M, WRIST_AXES, WRIST_FOVY_DEG, WRIST_M
 
 
 def top_pixels(points_m: Rows, size: int) -> Rows:

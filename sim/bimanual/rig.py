@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from enpire.types import Bounds, FloatArray, TaskSpec
 from sim.bimanual.kinematics import JOINTS, PARKED, RANGES_RAD, SIDES, Rows, Side, solve
-from sim.bimanual.station import FINGER_REACH_M, GRIPPER_KG, SUBSTEPS, Station
+from sim.bimanual.station_model import FINGER_REACH_M, GRIPPER_KG, SUBSTEPS, StationPhysics
 from sim.rig import LaneArray, SimRig
 from sim.scene import Scene
 
@@ -86,7 +86,7 @@ _SCALE = np.tile([*[1.0] * JOINTS, 0.5e-3], 2)
 class BimanualRig(SimRig):
     """Lanes of a bimanual scene. Joints of a row: left arm and its two fingers, right arm and its fingers, the rest."""
 
-    def __init__(self, spec: TaskSpec, scene: Scene, station: Station, noise_width: int) -> None:
+    def __init__(self, spec: TaskSpec, scene: Scene, station: StationPhysics, noise_width: int) -> None:
         """Wrap a scene of `station.scene_xml`; `noise_width` counts the task's own noise numbers.
 
         Those stand behind the first `SENSOR_NOISE` ones.

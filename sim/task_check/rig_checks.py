@@ -243,7 +243,7 @@ def _no_pictures() -> bool:
         from sim import cameras
     except ImportError:
         return True
-    return bool(cameras.why())
+    return bool(cameras.why_no_images())
 
 
 def _not_finite(bench: Bench, value: float) -> None:

@@ -30,7 +30,7 @@ _JAM_N = 14.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
+class PlaceGoal:
     """Where a thing shall come to stand."""
 
     goal_m: Rows
@@ -66,7 +66,7 @@ class Carry:
         thing = THINGS[self.thing]
         return thing.length_mm if self.crosswise else thing.width_mm
 
-    def step(self, world: World, hand: Hand, errand: Errand) -> str:
+    def step(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
         """One period: `going`, `done`, or `lost`."""
         before = self.phase
         if not errand.opened and before not in ("look", "over", "bring") and _over_bag(world, hand):
@@ -79,7 +79,7 @@ class Carry:
         self.phase = after
         return "lost" if self.ticks > PATIENCE_TICKS else "going"
 
-    def look(self, world: World, hand: Hand, errand: Errand) -> str:
+    def look(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
         """Out of the cameras' way, until one sees the thing."""
         self._open(hand)
         if world.seen_s[self.thing] > 0.0:
@@ -88,14 +88,14 @@ class Carry:
         retreat(hand, HOME["right"])
         return "look"
 
-    def over(self, world: World, hand: Hand, errand: Errand) -> str:
+    def over(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
         """Above the thing, the fingers open and turned to its faces."""
         self.yaw_rad = self._towards(world.turns_rad[self.thing], self.yaw_rad)
         ready = self._open(hand)
         there = travel(hand, world.places_m[self.thing], downward("right", self.yaw_rad)) < 0.006
         return "down" if there and ready else "over"
 
-    def down(self, world: World, hand: Hand, errand: Errand) -> str:
+    def down(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
         """Around the thing, the pads clear of what it stands on."""
         self.yaw_rad = self._towards(world.turns_rad[self.thing], self.yaw_rad)
         place = world.places_m[self.thing]
@@ -107,37 +107,37 @@ class Carry:
             return "lost"
         return "grip" if _descend(hand, goal, downward("right", self.yaw_rad)) < 0.004 else "down"
 
-    def grip(self, world: World, hand: Hand, errand: Errand) -> str:
+    def grip(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
         """Close the fingers until they hold it."""
         self.firm = self.firm + 1 if hand.squeeze(FIRM_N) else 0
         if hand.opening_mm < self.width_mm - 6.0:
             return "lost"
         return "lift" if self.firm > 3 else "grip"
 
-    def lift(self, world: World, hand: Hand, errand: Errand) -> str:
+    def lift(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
         """Straight up."""
         goal = np.array([hand.at_m[0], hand.at_m[1], TRAVEL_M])
         there = hand.go(goal, downward("right", self.yaw_rad), BRISK_M_S) < 0.025
         return self._kept(hand, "bring" if there else "lift")
 
-    def bring(self, world: World, hand: Hand, errand: Errand) -> str:
+    def bring(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
         """Over the goal, or beside it until the bag is open."""
         goal = errand.goal_m if errand.opened else errand.goal_m + _WAITING_M
         there = travel(hand, goal, downward("right", self._goal_yaw(errand))) < 0.005
         return self._kept(hand, "lower" if there and errand.opened else "bring")
 
-    def lower(self, world: World, hand: Hand, errand: Errand) -> str:
+    def lower(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
         """Down until it nearly stands, or stands on something."""
         goal = errand.goal_m + np.array([0.0, 0.0, self.above_m + 0.003])
         there = _descend(hand, goal, downward("right", self._goal_yaw(errand))) < 0.004
         return self._kept(hand, "let_go" if there or world.pressed_n > _JAM_N else "lower")
 
-    def let_go(self, world: World, hand: Hand, errand: Errand) -> str:
+    def let_go(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
         """Open the fingers."""
         self._open(hand)
         return "rise" if hand.opening_mm > self.width_mm + _SPARE_MM - 4.0 else "let_go"
 
-    def rise(self, world: World, hand: Hand, errand: Errand) -> str:
+    def rise(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
         """Straight up."""
         goal = np.array([hand.at_m[0], hand.at_m[1], TRAVEL_M])
         return "done" if hand.go(goal, hand.turn, BRISK_M_S) < 0.04 else "rise"
@@ -164,7 +164,7 @@ class Carry:
         gone = hand.opening_mm < self.width_mm - 6.0 or hand.pads_n > -HELD_N
         return "lost" if gone else after
 
-    def _goal_yaw(self, errand: Errand) -> float:
+    def _goal_yaw(self, errand: PlaceGoal) -> float:
         return self._towards(errand.turn_rad, _EASY_RAD)
 
     def _towards(self, turn_rad: float, near_rad: float) -> float:
@@ -173,7 +173,7 @@ class Carry:
         return near_rad + float(wrapped(np.array(across_rad - near_rad), np.pi))
 
 
-_PHASES: Mapping[str, Callable[[Carry, World, Hand, Errand], str]] = {
+_PHASES: Mapping[str, Callable[[Carry, World, Hand, PlaceGoal], str]] = {
     "look": Carry.look, "over": Carry.over, "down": Carry.down, "grip": Carry.grip, "lift": Carry.lift,
     "bring": Carry.bring, "lower": Carry.lower, "let_go": Carry.let_go, "rise": Carry.rise,
 }  # fmt: skip

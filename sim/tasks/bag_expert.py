@@ -13,7 +13,7 @@ import numpy as np
 from sim.bimanual.demonstrator import ArmBehaviour, ArmEpisode, Demonstrator
 from sim.bimanual.hands import Hand
 from sim.bimanual.kinematics import Rows
-from sim.tasks.bag_carry import Carry, Errand
+from sim.tasks.bag_carry import Carry, PlaceGoal
 from sim.tasks.bag_flap import Opener
 from sim.tasks.bag_rig import HOME, TIPPED_RAD
 from sim.tasks.bag_scene import FLOOR_M, SLOTS_M, THINGS
@@ -59,6 +59,6 @@ class BagExpert(Demonstrator):
             episode.slip_m = episode.rng.normal(0.0, 1.0, 2) * self._behaviour.aim_m
         thing = episode.carry.thing
         goal = world.at(episode.slip_m[0], SLOTS_M[thing] + episode.slip_m[1], FLOOR_M + THINGS[thing].half_m)
-        errand = Errand(goal_m=goal, turn_rad=float(world.bag[2]), opened=opened)
+        errand = PlaceGoal(goal_m=goal, turn_rad=float(world.bag[2]), opened=opened)
         if episode.carry.step(world, right, errand) != "going":
             episode.carry = None

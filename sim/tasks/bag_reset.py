@@ -11,7 +11,7 @@ from enpire.types import FloatArray, IntArray, MaskArray, Start
 from sim.bimanual.hands import Hand, Hands
 from sim.bimanual.kinematics import Rows
 from sim.bimanual.rig import ACTION
-from sim.tasks.bag_carry import Carry, Errand
+from sim.tasks.bag_carry import Carry, PlaceGoal
 from sim.tasks.bag_flap import Opener, Shift
 from sim.tasks.bag_rig import HOME, TIPPED_RAD, wrapped
 from sim.tasks.bag_scene import THINGS
@@ -42,11 +42,11 @@ class _Work:
     lost: int = 0
     """Carries from the bag that failed since it was moved."""
 
-    def errand(self, thing: int, opened: bool = True) -> Errand:
+    def errand(self, thing: int, opened: bool = True) -> PlaceGoal:
         """Where a thing belongs."""
         at = 1e-3 * self.goal[_GOALS[thing]]
         turn_rad = float(self.goal[_GOALS[thing].stop]) if thing != 1 else 0.0
-        return Errand(goal_m=np.array([*at, THINGS[thing].half_m]), turn_rad=turn_rad, opened=opened)
+        return PlaceGoal(goal_m=np.array([*at, THINGS[thing].half_m]), turn_rad=turn_rad, opened=opened)
 
     def off(self, thing: int) -> bool:
         """Whether a thing is not where it belongs."""

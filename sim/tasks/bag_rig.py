@@ -15,8 +15,8 @@ import numpy.typing as npt
 from enpire.types import Bounds, Start, TaskSpec
 from sim.bimanual.kinematics import JOINTS, SIDES, Rows
 from sim.bimanual.rig import ARMS, ARMS_STATE, SENSOR_NOISE, BimanualRig
-from sim.bimanual.sight import behind_balls, behind_boxes, in_picture, into
-from sim.bimanual.station import FINGER_REACH_M, draw_station
+from sim.bimanual.station_model import FINGER_REACH_M, draw_station_physics
+from sim.bimanual.visibility import behind_balls, behind_boxes, in_picture, into
 from sim.rig import LaneArray
 from sim.scene import Scene
 from sim.tasks.bag_scene import FLAP_HALF_M, FLOOR_M, INNER_M, RIM_M, THINGS, bag_scene_xml, walls
@@ -59,22 +59,22 @@ def _thing_state(name: str) -> tuple[Bounds, ...]:
     limits = {"x": (-500.0, 500.0), "y": (-300.0, 700.0), "z": (-50.0, 450.0)}
     return (
         *(
-            Bounds(name=f"{name}_{view}_{axis}_mm", unit="mm", low=low, high=high, sight=_PLACE_MM)
+            Bounds(name=f"{name}_{view}_{axis}_mm", unit="mm", low=low, high=high, sensor_std=_PLACE_MM)
             for view in VIEWS
             for axis, (low, high) in limits.items()
         ),
         *(Bounds(name=f"{name}_{view}_seen_s", unit="s", low=0.0, high=_LONGEST_S) for view in VIEWS),
-        Bounds(name=f"{name}_turn_rad", unit="rad", low=-1.8, high=1.8, sight=_TURN_RAD),
+        Bounds(name=f"{name}_turn_rad", unit="rad", low=-1.8, high=1.8, sensor_std=_TURN_RAD),
     )
 
 
 STATE = (
     *ARMS,
-    Bounds(name="bag_x_mm", unit="mm", low=-500.0, high=500.0, sight=_BAG_NOISE[0]),
-    Bounds(name="bag_y_mm", unit="mm", low=-300.0, high=700.0, sight=_BAG_NOISE[1]),
-    Bounds(name="bag_yaw_rad", unit="rad", low=-3.3, high=3.3, sight=_BAG_NOISE[2]),
-    Bounds(name="bag_tilt_rad", unit="rad", low=-0.1, high=3.3, sight=_BAG_NOISE[3]),
-    Bounds(name="flap_rad", unit="rad", low=-0.3, high=2.5, sight=_BAG_NOISE[4]),
+    Bounds(name="bag_x_mm", unit="mm", low=-500.0, high=500.0, sensor_std=_BAG_NOISE[0]),
+    Bounds(name="bag_y_mm", unit="mm", low=-300.0, high=700.0, sensor_std=_BAG_NOISE[1]),
+    Bounds(name="bag_yaw_rad", unit="rad", low=-3.3, high=3.3, sensor_std=_BAG_NOISE[2]),
+    Bounds(name="bag_tilt_rad", unit="rad", low=-0.1, high=3.3, sensor_std=_BAG_NOISE[3]),
+    Bounds(name="flap_rad", unit="rad", low=-0.3, high=2.5, sensor_std=_BAG_NOISE[4]),
     *(bound for thing in THINGS for bound in _thing_state(thing.name)),
     Bounds(name="time_left", unit="1", low=0.0, high=1.0),
 )
@@ -123,7 +123,7 @@ class BagRig(BimanualRig):
 
     def __init__(self, spec: TaskSpec, lanes: int, seed: int) -> None:
         """Build the scene of one station; `seed` draws the station's own physics and the errors of its cameras."""
-        station = replace(draw_station(seed), torques_nm=GENTLE_NM)
+        station = replace(draw_station_physics(seed), torques_nm=GENTLE_NM)
         super().__init__(spec, Scene(bag_scene_xml(station), lanes), station, noise_width=_NOISE)
         rng = np.random.Generator(np.random.PCG64([seed, 29]))
         self._camera_bias = rng.normal(0.0, 0.6, (2, 1, 3))
@@ -294,7 +294,7 @@ class BagRig(BimanualRig):
         away = bool((np.abs(hand[:2]) > 1e3 * np.array(INNER_M)).any() or hand[2] > 1e3 * RIM_M + _CLEAR_MM)
         tilt, peak_n = float(bag[3]), float(self.peak_n[lane])
         packed = int(inside.sum())
-        figures = {
+        metrics = {
             "packed": float(packed),
             "tilt_rad": tilt,
             "peak_n": peak_n,
@@ -302,7 +302,7 @@ class BagRig(BimanualRig):
             "away": float(away),
         }
         success = packed == 3 and away and not held and tilt < TIPPED_RAD and peak_n <= GENTLE_N
-        return Truth(success=success, figures=figures)
+        return Truth(success=success, metrics=metrics)
 
     def _tool(self, lane: int) -> Rows:
         """The point between the pads of the right gripper (3,), in m."""

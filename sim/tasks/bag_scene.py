@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.bimanual.kinematics import Rows
-from sim.bimanual.station import Station, scene_xml
+from sim.bimanual.station_model import StationPhysics, scene_xml
 
 INNER_M = (0.052, 0.085)
 """Half the inside of the bag, in x and y."""
@@ -68,7 +68,7 @@ def walls() -> tuple[Rows, Rows]:
     return np.array(middles), np.array(halves)
 
 
-def bag_scene_xml(station: Station) -> str:
+def bag_scene_xml(station: StationPhysics) -> str:
     """MJCF of the scene for one station."""
     things = "".join(
         f'<body name="{thing.name}" pos="0.1 {0.2 + 0.1 * number} {thing.half_m}">'
@@ -81,7 +81,7 @@ def bag_scene_xml(station: Station) -> str:
     return scene_xml("bag_packing", station, _bag(station) + things)
 
 
-def _bag(station: Station) -> str:
+def _bag(station: StationPhysics) -> str:
     mass = BAG_KG * station.load
     x, y = INNER_M[0] + 2 * WALL_HALF_M, INNER_M[1] + 2 * WALL_HALF_M
     cloth = 'type="box" contype="0" conaffinity="5" rgba=".75 .6 .4 1"'

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from enpire.types import Bounds, Start, TaskSpec
 from sim.bimanual.kinematics import JOINTS, PARKED, READY, Rows, angles_of, from_angles, quaternion_of, turning
 from sim.bimanual.rig import ARMS_STATE, SENSOR_NOISE, BimanualRig, arms_state
-from sim.bimanual.station import draw_station
+from sim.bimanual.station_model import draw_station_physics
 from sim.rig import LaneArray
 from sim.scene import Scene
 from sim.tasks.gpu_scene import BODY_HALF_M, FINGER_REACH_M, GRASP_M, SLOT_M, card_scene_xml
@@ -27,11 +27,11 @@ _NOISE = (0.1, 0.1, 0.1, 0.003, 0.003, 0.002)
 STATE = (
     *arms_state(FINGER_REACH_M),
     *(
-        Bounds(name=f"card_{axis}_mm", unit="mm", low=-400.0, high=400.0, sight=_NOISE[i])
+        Bounds(name=f"card_{axis}_mm", unit="mm", low=-400.0, high=400.0, sensor_std=_NOISE[i])
         for i, axis in enumerate("xyz")
     ),
     *(
-        Bounds(name=f"card_{name}_rad", unit="rad", low=-3.2, high=3.2, sight=_NOISE[3 + i])
+        Bounds(name=f"card_{name}_rad", unit="rad", low=-3.2, high=3.2, sensor_std=_NOISE[3 + i])
         for i, name in enumerate(("roll", "pitch", "yaw"))
     ),
     Bounds(name="time_left", unit="1", low=0.0, high=1.0),
@@ -58,7 +58,7 @@ class GpuRig(BimanualRig):
 
     def __init__(self, spec: TaskSpec, lanes: int, seed: int) -> None:
         """Build the scene of one station; `seed` draws the station's own physics."""
-        station = replace(draw_station(seed), finger_reach_m=FINGER_REACH_M)
+        station = replace(draw_station_physics(seed), finger_reach_m=FINGER_REACH_M)
         super().__init__(spec, Scene(card_scene_xml(station), lanes), station, noise_width=6)
         self._bias = np.array([*station.bias_mm, 0.0, 0.0, 0.0])
         self._goal = np.zeros((lanes, 6))
@@ -115,5 +115,5 @@ class GpuRig(BimanualRig):
         seated = higher_mm <= -SEATED_MM and abs(float(card[3])) <= UPRIGHT_RAD
         seated &= abs(float(card[0])) < 2.0 and abs(float(card[1])) < 2.0
         peak_n = float(self.peak_n[lane])
-        figures = {"depth_mm": -higher_mm, "roll_rad": float(card[3]), "peak_n": peak_n}
-        return Truth(success=seated and peak_n <= GENTLE_N, figures=figures)
+        metrics = {"depth_mm": -higher_mm, "roll_rad": float(card[3]), "peak_n": peak_n}
+        return Truth(success=seated and peak_n <= GENTLE_N, metrics=metrics)

@@ -5,7 +5,7 @@ Lengths are metres. The card's origin is the middle of its lower edge, the slot'
 
 from __future__ import annotations
 
-from sim.bimanual.station import Station, scene_xml
+from sim.bimanual.station_model import StationPhysics, scene_xml
 
 SLOT_M = (0.0, 0.32, 0.08)
 DEPTH_M = 0.008
@@ -20,7 +20,7 @@ _RADIUS_M, _HALF_M = 0.0008, 0.04
 _GAP_HALF_M, _END_M = 0.0012, 0.0405
 
 
-def card_scene_xml(station: Station) -> str:
+def card_scene_xml(station: StationPhysics) -> str:
     """MJCF of the scene for one station."""
     mass = CARD_KG * station.load
     x, y, z = SLOT_M

@@ -13,8 +13,8 @@ from sim.bimanual.rig import force_of, joints_of
 from sim.bimanual.servo import reach_of
 from sim.tasks.gpu_rig import ANGLES, CARD, GENTLE_N
 from sim.tasks.gpu_scene import DEPTH_M, SLOT_M
+from sim.verifiers.camera_estimates import dead_estimate, fresh_rows
 from sim.verifiers.frozen import digest_of
-from sim.verifiers.sight import clear_rows, unseen
 
 _HALF_MM, _FLOOR_MM = 40.0, 1e3 * DEPTH_M
 _NOISE_MM = 0.15
@@ -72,9 +72,9 @@ class GpuVerifier:
         limit, state = self.thresholds, evidence.arrays.state.astype(np.float64)
         if float(np.linalg.norm(state[:, force_of("right")], axis=1).max()) >= limit.unsafe_n:
             return Verdict(kind="unsafe", confidence=1.0, source="verifier")
-        rows = clear_rows(evidence.arrays.state[:, CARD.start : ANGLES.stop])[-limit.samples :]
+        rows = fresh_rows(evidence.arrays.state[:, CARD.start : ANGLES.stop])[-limit.samples :]
         if not len(rows):
-            return unseen("the card")
+            return dead_estimate("the card")
         last = self._at_the_end(state, rows)
         depth_mm = -float(last[2]) - _HALF_MM * abs(float(last[4]))
         aside, roll = float(np.abs(last[:2]).max()), abs(float(last[3]))

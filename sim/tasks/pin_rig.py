@@ -10,7 +10,7 @@ import numpy.typing as npt
 from enpire.types import Bounds, FloatArray, Start, TaskSpec
 from sim.rig import LaneArray, SimRig, Truth
 from sim.scene import Scene
-from sim.tasks.pin_scene import PIN_LENGTH_M, SUBSTEPS, draw_station, scene_xml
+from sim.tasks.pin_scene import PIN_LENGTH_M, SUBSTEPS, draw_station_physics, scene_xml
 
 SPEED_MM_S = 20.0
 """Fastest command along one axis."""
@@ -25,9 +25,9 @@ _TIP_MM, _TILT_RAD = 0.08, 0.004
 """How finely the cameras see."""
 
 STATE = (
-    *(Bounds(name=f"tip_{axis}_mm", unit="mm", low=-25.0, high=25.0, sight=_TIP_MM) for axis in "xy"),
-    Bounds(name="tip_z_mm", unit="mm", low=-15.0, high=45.0, sight=_TIP_MM),
-    *(Bounds(name=f"tilt_{axis}_rad", unit="rad", low=-0.4, high=0.4, sight=_TILT_RAD) for axis in "xy"),
+    *(Bounds(name=f"tip_{axis}_mm", unit="mm", low=-25.0, high=25.0, sensor_std=_TIP_MM) for axis in "xy"),
+    Bounds(name="tip_z_mm", unit="mm", low=-15.0, high=45.0, sensor_std=_TIP_MM),
+    *(Bounds(name=f"tilt_{axis}_rad", unit="rad", low=-0.4, high=0.4, sensor_std=_TILT_RAD) for axis in "xy"),
     *(Bounds(name=f"velocity_{axis}_mm_s", unit="mm/s", low=-SPEED_MM_S, high=SPEED_MM_S) for axis in "xyz"),
     *(Bounds(name=f"force_{axis}_n", unit="N", low=-25.0, high=25.0) for axis in "xyz"),
     Bounds(name="time_left", unit="1", low=0.0, high=1.0),
@@ -60,7 +60,7 @@ class PinRig(SimRig):
 
     def __init__(self, spec: TaskSpec, lanes: int, seed: int, sensing: Sensing) -> None:
         """Build the scene of one station; `seed` draws the station's own physics."""
-        self.station = draw_station(seed)
+        self.station = draw_station_physics(seed)
         scene = Scene(scene_xml(self.station), lanes, edited=("qpos_spring", "body_pos"))
         super().__init__(spec, scene, SUBSTEPS, noise_width=8, latency_substeps=self.station.latency_substeps)
         self._sensing = sensing
@@ -197,4 +197,4 @@ class PinRig(SimRig):
         sinking = 1e3 * abs(float(self.scene.qvel[lane, 2]))
         seated = float(tip[2]) <= -SEATED_MM and float(np.abs(tip[:2]).max()) <= WITHIN_MM
         seated &= tilt <= UPRIGHT_RAD and sinking <= RESTING_MM_S
-        return Truth(success=seated, figures={"depth_mm": -float(tip[2]), "tilt_rad": tilt, "sinking_mm_s": sinking})
+        return Truth(success=seated, metrics={"depth_mm": -float(tip[2]), "tilt_rad": tilt, "sinking_mm_s": sinking})

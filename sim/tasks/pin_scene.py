@@ -23,7 +23,7 @@ _SOFTER = 0.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Station:
+class StationPhysics:
     """What makes this station's robot unlike its siblings; drawn once from the rig's seed."""
 
     friction: float
@@ -38,10 +38,10 @@ class Station:
     """Constant error of the sensed tip position."""
 
 
-def draw_station(seed: int) -> Station:
+def draw_station_physics(seed: int) -> StationPhysics:
     """The differences of one station, from its seed."""
     rng = np.random.Generator(np.random.PCG64([seed, 7]))
-    return Station(
+    return StationPhysics(
         friction=float(rng.uniform(0.7, 0.9)),
         mass_kg=float(rng.uniform(0.36, 0.44)),
         gravity_compensation=float(rng.uniform(0.995, 1.005)),
@@ -51,7 +51,7 @@ def draw_station(seed: int) -> Station:
     )
 
 
-def scene_xml(station: Station) -> str:
+def scene_xml(station: StationPhysics) -> str:
     """MJCF of the scene for one station."""
     return f"""
 <mujoco model="pin_insertion">

@@ -9,8 +9,8 @@ import numpy as np
 from enpire.interfaces import Evidence
 from enpire.types import FloatArray, IntArray, MaskArray, Verdict
 from sim.tasks.pin_rig import FORCE, TILT, TIP, VELOCITY
+from sim.verifiers.camera_estimates import dead_estimate, fresh_rows
 from sim.verifiers.frozen import digest_of
-from sim.verifiers.sight import clear_rows, unseen
 
 _PERIOD_S, _FLOOR_MM = 1.0 / 30.0, 8.0
 _STOPPED = 0.6
@@ -73,9 +73,9 @@ class PinVerifier:
         force = np.abs(state[:, FORCE]).max()
         if force >= limit.unsafe_n:
             return Verdict(kind="unsafe", confidence=1.0, source="verifier")
-        rows = clear_rows(state[:, : TILT.stop])[-limit.samples :]
+        rows = fresh_rows(state[:, : TILT.stop])[-limit.samples :]
         if not len(rows):
-            return unseen("the pin")
+            return dead_estimate("the pin")
         depth_mm, touching = self._depth_mm(state, rows), float(state[-1, FORCE][2]) >= limit.touching_n
         seen = state[rows]
         aside_mm, mean_tilt = float(np.abs(np.median(seen[:, TIP][:, :2], axis=0)).max()), seen[:, TILT].mean(axis=0)

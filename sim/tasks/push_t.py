@@ -25,8 +25,8 @@ from sim.tasks.push_t_rig import (
     STATE,
     PushTRig,
 )
+from sim.verifiers.camera_estimates import dead_estimate, fresh_rows
 from sim.verifiers.frozen import digest_of
-from sim.verifiers.sight import clear_rows, unseen
 
 Rows = npt.NDArray[np.float64]
 
@@ -129,10 +129,10 @@ class PushTVerifier:
     def judge(self, evidence: Evidence) -> Verdict:
         """The verdict on one rollout, from its last recorded states."""
         state = evidence.arrays.state
-        rows = clear_rows(state[:, BLOCK.start : ANGLE.stop])
+        rows = fresh_rows(state[:, BLOCK.start : ANGLE.stop])
         rows = rows[_angled(state[rows])][-self.samples :]
         if not len(rows):
-            return unseen("the T")
+            return dead_estimate("the T")
         block_mm, angle_rad = self._pose(state, rows)
         away = float(np.hypot(*block_mm))
         turned = abs(float(np.arctan2(np.sin(angle_rad), np.cos(angle_rad))))

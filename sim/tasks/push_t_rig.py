@@ -30,16 +30,16 @@ PUSHER, BLOCK, ANGLE, VELOCITY, LEFT, ON_BLOCK = slice(0, 2), slice(2, 4), slice
 """Where the sensors' numbers stand in a state row; the angle as its cosine and sine. ON_BLOCK is the sensed pusher as
 seen from the sensed block, in the block's own axes: which face the pusher is at, however the block lies."""
 
-_POSITION_NOISE_MM, _ANGLE_NOISE = 0.5, 0.006
+_BLOCK_STD_MM, _ANGLE_STD = 0.5, 0.006
 
 STATE = (
     *(Bounds(name=f"pusher_{axis}_mm", unit="mm", low=-300.0, high=300.0) for axis in "xy"),
-    *(Bounds(name=f"block_{axis}_mm", unit="mm", low=-400.0, high=400.0, sight=_POSITION_NOISE_MM) for axis in "xy"),
-    *(Bounds(name=f"block_{name}", unit="1", low=-1.2, high=1.2, sight=_ANGLE_NOISE) for name in ("cos", "sin")),
+    *(Bounds(name=f"block_{axis}_mm", unit="mm", low=-400.0, high=400.0, sensor_std=_BLOCK_STD_MM) for axis in "xy"),
+    *(Bounds(name=f"block_{name}", unit="1", low=-1.2, high=1.2, sensor_std=_ANGLE_STD) for name in ("cos", "sin")),
     *(Bounds(name=f"velocity_{axis}_mm_s", unit="mm/s", low=-SPEED_MM_S, high=SPEED_MM_S) for axis in "xy"),
     Bounds(name="time_left", unit="1", low=0.0, high=1.0),
     *(
-        Bounds(name=f"pusher_on_block_{axis}_mm", unit="mm", low=-1000.0, high=1000.0, sight=_POSITION_NOISE_MM)
+        Bounds(name=f"pusher_on_block_{axis}_mm", unit="mm", low=-1000.0, high=1000.0, sensor_std=_BLOCK_STD_MM)
         for axis in "xy"
     ),
 )
@@ -54,7 +54,7 @@ _ARMED_MM, _ARMED_RAD = 12.0, 0.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class TablePhysics:
     """What makes this station unlike its siblings."""
 
     drag_n_s_m: float
@@ -66,11 +66,11 @@ class Table:
     """Constant error of the sensed block position."""
 
 
-def draw_table(seed: int) -> Table:
+def draw_table_physics(seed: int) -> TablePhysics:
     """The differences of one station, from its seed."""
     rng = np.random.Generator(np.random.PCG64([seed, 11]))
     bias_x, bias_y = (float(v) for v in rng.normal(0.0, 0.4, 2))
-    return Table(
+    return TablePhysics(
         drag_n_s_m=float(rng.uniform(6.0, 10.0)),
         grip=float(rng.uniform(0.1, 0.3)),
         latency_substeps=int(rng.integers(0, 5)),
@@ -78,7 +78,7 @@ def draw_table(seed: int) -> Table:
     )
 
 
-def scene_xml(table: Table) -> str:
+def scene_xml(table: TablePhysics) -> str:
     """MJCF of the scene for one station."""
     drag, turn = table.drag_n_s_m, table.drag_n_s_m * (TURN_MM * 1e-3) ** 2
     return f"""
@@ -136,7 +136,7 @@ class PushTRig(SimRig):
 
     def __init__(self, spec: TaskSpec, lanes: int, seed: int) -> None:
         """Build the scene of one station; `seed` draws its friction, latency and bias."""
-        self.table = draw_table(seed)
+        self.table = draw_table_physics(seed)
         scene = Scene(scene_xml(self.table), lanes, edited=("dof_damping",))
         super().__init__(spec, scene, _SUBSTEPS, noise_width=6, latency_substeps=self.table.latency_substeps)
         self._bias_mm = np.array(self.table.bias_mm)
@@ -166,9 +166,9 @@ class PushTRig(SimRig):
     def _sense(self, noise: LaneArray) -> LaneArray:
         row, joints = self._row, self.scene.qpos
         row[:, PUSHER] = 1e3 * joints[:, 3:5] + 0.2 * noise[:, 0:2]
-        row[:, BLOCK] = 1e3 * joints[:, 0:2] + self._bias_mm + _POSITION_NOISE_MM * noise[:, 2:4]
-        row[:, 4] = np.cos(joints[:, 2]) + _ANGLE_NOISE * noise[:, 4]
-        row[:, 5] = np.sin(joints[:, 2]) + _ANGLE_NOISE * noise[:, 5]
+        row[:, BLOCK] = 1e3 * joints[:, 0:2] + self._bias_mm + _BLOCK_STD_MM * noise[:, 2:4]
+        row[:, 4] = np.cos(joints[:, 2]) + _ANGLE_STD * noise[:, 4]
+        row[:, 5] = np.sin(joints[:, 2]) + _ANGLE_STD * noise[:, 5]
         row[:, VELOCITY] = self._sent
         row[:, LEFT] = np.maximum(0.0, 1.0 - self._ticks / self.spec.limit_ticks)
         (cosine, sine), (aside, ahead) = row[:, ANGLE].T, (row[:, PUSHER] - row[:, BLOCK]).T
@@ -190,4 +190,4 @@ class PushTRig(SimRig):
         x, y, angle = (float(v) for v in self.scene.qpos[lane, :3])
         away_mm, turned = 1e3 * float(np.hypot(x, y)), abs(float(np.arctan2(np.sin(angle), np.cos(angle))))
         there = away_mm <= NEAR_MM and turned <= NEAR_RAD
-        return Truth(success=there, figures={"away_mm": away_mm, "turned_rad": turned})
+        return Truth(success=there, metrics={"away_mm": away_mm, "turned_rad": turned})

@@ -13,7 +13,7 @@ from sim.bimanual.hands import Hands
 from sim.bimanual.kinematics import reach
 from sim.bimanual.rig import ACTION, joints_of
 from sim.starts import Sampler
-from sim.tasks.ziptie_expert import VARIED, ZiptieExpert, aligned, holds, read_scene
+from sim.tasks.ziptie_expert import VARIED, ZiptieExpert, aligned, holds, read_cutter_state
 from sim.tasks.ziptie_reset import ZiptieReset
 from sim.tasks.ziptie_rig import CUTTER, SEAT_M, SEATED_MM, START_NAMES, STATE, TAIL, YAW, ZiptieRig
 from sim.tasks.ziptie_scene import CUT_AT_M, MOUTH_M
@@ -72,7 +72,7 @@ class ZiptieCutting:
         hands = Hands(sensed)
         marks = np.zeros((len(sensed), 3), dtype=np.bool_)
         for row in range(len(sensed)):
-            scene, hand = read_scene(sensed[row]), hands.of(row, "right")
+            scene, hand = read_cutter_state(sensed[row]), hands.of(row, "right")
             grasped = holds(scene, hand)
             marks[row] = grasped, grasped and aligned(scene), scene.fallen
         return marks

@@ -37,7 +37,7 @@ _ASIDE_M = np.array([0.085, -0.045, 0.0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class CutterState:
     """What one lane's sensors say of cutter and tail, in metres and radians."""
 
     cutter_m: Rows
@@ -68,9 +68,9 @@ class Scene:
         return np.array([cosine * off[0] + sine * off[1], cosine * off[1] - sine * off[0], off[2]])
 
 
-def read_scene(state: Rows) -> Scene:
+def read_cutter_state(state: Rows) -> CutterState:
     """One state row (state_dim,)."""
-    return Scene(
+    return CutterState(
         cutter_m=1e-3 * state[CUTTER], turned=state[TURNED], tail_m=1e-3 * state[TAIL], tail_yaw=float(state[YAW])
     )
 
@@ -80,7 +80,7 @@ def half_turned(angle_rad: float) -> float:
     return angle_rad - np.pi * round(angle_rad / np.pi)
 
 
-def aligned(scene: Scene, aim_m: Rows | float = 0.0, slack: float = 1.0) -> bool:
+def aligned(scene: CutterState, aim_m: Rows | float = 0.0, slack: float = 1.0) -> bool:
     """Whether the blades stand over the tail, or around it, so that they may go down or close."""
     across, along, up = scene.off() - aim_m
     widened = slack if up > 0.012 else 2.0 * slack
@@ -93,13 +93,13 @@ def upright(yaw_rad: float) -> Rows:
     return turning(2, np.array([half_turned(yaw_rad)]))[0] @ GRIP_TURN
 
 
-def holds(scene: Scene, hand: Hand) -> bool:
+def holds(scene: CutterState, hand: Hand) -> bool:
     """Whether the gripper holds the cutter: the spring presses, and the cutter is where the pads are."""
     pressed = hand.pads_n <= -HELD_N and SHUT_MM - 3.5 < hand.opening_mm < OPEN_MM - 0.8
     return pressed and float(np.abs(hand.at_m - scene.cutter_m).max()) < 0.02
 
 
-def carry(scene: Scene, hand: Hand, at_m: Rows, yaw_rad: float, speed_m_s: float = 0.25) -> float:
+def carry(scene: CutterState, hand: Hand, at_m: Rows, yaw_rad: float, speed_m_s: float = 0.25) -> float:
     """Move the gripper so that the cutter in it gets to a place, upright; how far the gripper has to go, in m.
 
     The two halves of the cutter are alike, so the nearer of two directions is as good.
@@ -109,7 +109,7 @@ def carry(scene: Scene, hand: Hand, at_m: Rows, yaw_rad: float, speed_m_s: float
     return hand.go(hand.at_m + at_m - scene.cutter_m, turned[0] @ turned[1].T @ hand.turn, speed_m_s)
 
 
-def fetch(scene: Scene, hand: Hand, aim_m: Rows, slack: float = 1.0) -> bool:
+def fetch(scene: CutterState, hand: Hand, aim_m: Rows, slack: float = 1.0) -> bool:
     """Reach for an upright cutter: above it, down, and close the pads on its handles.
 
     Returns whether the gripper came down on the handles, and goes up again.
@@ -132,7 +132,7 @@ def fetch(scene: Scene, hand: Hand, aim_m: Rows, slack: float = 1.0) -> bool:
     return False
 
 
-def lift(scene: Scene, hand: Hand) -> None:
+def lift(scene: CutterState, hand: Hand) -> None:
     """Pull the cutter straight up, out of its holder."""
     keep(hand)
     carry(scene, hand, np.array([scene.cutter_m[0], scene.cutter_m[1], TRAVEL_M + 0.03]), float(scene.turned[2]))
@@ -148,7 +148,7 @@ class ZiptieExpert(Demonstrator):
 
     def _decide(self, episode: ArmEpisode, state: Rows, left: Hand, right: Hand) -> None:
         left.go_joints(WATCHING)
-        scene = read_scene(state)
+        scene = read_cutter_state(state)
         if not holds(scene, right):
             if not scene.fallen and fetch(scene, right, episode.aim_m * (1.0, 1.0, 0.0), episode.slack):
                 episode.aim_m, episode.slack = (
@@ -165,7 +165,7 @@ class ZiptieExpert(Demonstrator):
             _cut(scene, right, episode, travel_m)
 
 
-def _withdraw(scene: Scene, hand: Hand, travel_m: float) -> None:
+def _withdraw(scene: CutterState, hand: Hand, travel_m: float) -> None:
     """With shut blades up and aside, so that the cameras see the tail; if it is still there, they open."""
     off = scene.off()
     if off[2] < CLEAR_M - 0.008 and np.hypot(off[0], off[1]) < 0.04:
@@ -181,7 +181,7 @@ def _withdraw(scene: Scene, hand: Hand, travel_m: float) -> None:
         hand.squeeze(_SHUT_N)
 
 
-def _cut(scene: Scene, hand: Hand, episode: ArmEpisode, travel_m: float) -> None:
+def _cut(scene: CutterState, hand: Hand, episode: ArmEpisode, travel_m: float) -> None:
     """Over the tail, down until it lies between the blades, and close them."""
     aim_m = episode.aim_m * (1.0, 1.0, 0.0)
     up, good = float(scene.off()[2]), aligned(scene, aim_m, episode.slack)

@@ -17,7 +17,18 @@ from enpire.types import FloatArray, IntArray, MaskArray, Start
 from sim.bimanual.hands import Hand, Hands
 from sim.bimanual.kinematics import READY, Rows, from_angles, reach
 from sim.bimanual.rig import GRIP_MM_S
-from sim.tasks.ziptie_expert import HOLD_MM, TOUCH_N, Scene, carry, fetch, half_turned, holds, keep, read_scene, upright
+from sim.tasks.ziptie_expert import (
+    HOLD_MM,
+    TOUCH_N,
+    CutterState,
+    carry,
+    fetch,
+    half_turned,
+    holds,
+    keep,
+    read_cutter_state,
+    upright,
+)
 from sim.tasks.ziptie_rig import SEAT_M, SEATED_MM, WATCHING, WATCHING_MM
 from sim.tasks.ziptie_scene import OPEN_MM
 
@@ -51,7 +62,7 @@ class ZiptieReset:
     def __init__(self) -> None:
         """No lane is being reset."""
         self._work: dict[int, _Work] = {}
-        self._phases: dict[str, Callable[[_Work, Scene, Hand], str]] = {
+        self._phases: dict[str, Callable[[_Work, CutterState, Hand], str]] = {
             "look": _look, "open": _open, "raise": _raise, "over": _over, "lower": _lower, "release": _release,
             "clear": _clear, "hover": _hover, "done": _hover, "unwind": _unwind, "fetch": _fetch, "pick": _pick,
             "swing": _swing,
@@ -69,7 +80,7 @@ class ZiptieReset:
         for row, lane in enumerate(int(lane) for lane in lanes):
             work, left = self._work[lane], hands.of(row, "left")
             watching = left.go_joints(WATCHING) < 0.05 and left.open_to(WATCHING_MM)
-            after = self._phases[work.phase](work, read_scene(sensed[row]), hands.of(row, "right"))
+            after = self._phases[work.phase](work, read_cutter_state(sensed[row]), hands.of(row, "right"))
             work.ticks = work.ticks + 1 if after == work.phase else 0
             work.rested = work.rested + 1 if after == work.phase == "hover" and watching else 0
             work.phase = after
@@ -79,7 +90,7 @@ class ZiptieReset:
         return commands, done
 
 
-def _look(work: _Work, scene: Scene, hand: Hand) -> str:
+def _look(work: _Work, scene: CutterState, hand: Hand) -> str:
     """What there is to do: a cutter in the hand goes back, one that hangs in its holder is left alone."""
     lean = float(np.abs(scene.turned[:2]).max())
     if holds(scene, hand):
@@ -94,12 +105,12 @@ def _look(work: _Work, scene: Scene, hand: Hand) -> str:
     return "look" if work.ticks < _FALL_TICKS else "clear"
 
 
-def _frame(scene: Scene) -> Rows:
+def _frame(scene: CutterState) -> Rows:
     """The cutter's axes (3, 3)."""
     return from_angles(scene.turned[None])[0]
 
 
-def _fetch(work: _Work, scene: Scene, hand: Hand) -> str:
+def _fetch(work: _Work, scene: CutterState, hand: Hand) -> str:
     """A cutter that stands, but not as it should, is taken like one in its holder."""
     fetch(scene, hand, np.zeros(3))
     if holds(scene, hand):
@@ -107,7 +118,7 @@ def _fetch(work: _Work, scene: Scene, hand: Hand) -> str:
     return "fetch" if work.ticks < _PATIENCE_TICKS else "unwind"
 
 
-def _pick(work: _Work, scene: Scene, hand: Hand) -> str:
+def _pick(work: _Work, scene: CutterState, hand: Hand) -> str:
     """A cutter that lies on one of its sides is taken from above, as it can be hung up later."""
     if holds(scene, hand):
         return "swing"
@@ -126,7 +137,7 @@ def _pick(work: _Work, scene: Scene, hand: Hand) -> str:
     return "pick" if work.ticks < 2 * _PATIENCE_TICKS else "unwind"
 
 
-def _swing(work: _Work, scene: Scene, hand: Hand) -> str:
+def _swing(work: _Work, scene: CutterState, hand: Hand) -> str:
     """Up, and round until the gripper is level and the cutter in it hangs nearly upright."""
     _grip(scene, hand)
     if hand.at_m[2] < _SWING_M and hand.turn[2, 0] < -0.8:
@@ -136,25 +147,25 @@ def _swing(work: _Work, scene: Scene, hand: Hand) -> str:
     return "over" if there or work.ticks > 2 * _PATIENCE_TICKS else "swing"
 
 
-def _levels(scene: Scene) -> Rows:
+def _levels(scene: CutterState) -> Rows:
     """The gripper's axes (4, 3, 3) around the cutter as it is now, in which it is level when that is upright."""
     turns = reach("right", _SIDEWAYS).turn
     return _frame(scene) @ np.concatenate([turns, _ROUND[:, None] * turns])
 
 
-def _from_above(scene: Scene) -> Rows:
+def _from_above(scene: CutterState) -> Rows:
     """The one (3, 3) of those that points down now."""
     turns = _levels(scene)
     return turns[int(np.argmin(turns[:, 2, 0]))]
 
 
-def _sideways(scene: Scene, hand: Hand) -> list[float]:
+def _sideways(scene: CutterState, hand: Hand) -> list[float]:
     """The posture in which the cutter, as it is held, hangs most nearly upright in its holder's direction."""
     alike = [float(np.trace(turn.T @ hand.turn)) for turn in _levels(scene)]
     return _SIDEWAYS[int(np.argmax(alike)) % len(_SIDEWAYS)].tolist()
 
 
-def _grip(scene: Scene, hand: Hand) -> None:
+def _grip(scene: CutterState, hand: Hand) -> None:
     """Hold the cutter: by its handles as for cutting, or across them, where the spring does not help."""
     if abs(float(hand.turn[:, 1] @ _frame(scene)[:, 0])) > 0.7:
         keep(hand)
@@ -162,13 +173,13 @@ def _grip(scene: Scene, hand: Hand) -> None:
         hand.squeeze(18.0)
 
 
-def _open(work: _Work, scene: Scene, hand: Hand) -> str:
+def _open(work: _Work, scene: CutterState, hand: Hand) -> str:
     """Blades that are shut, perhaps around a tail, come apart first."""
     keep(hand)
     return "raise" if hand.opening_mm > HOLD_MM - 2.0 or work.ticks > _PATIENCE_TICKS else "open"
 
 
-def _raise(work: _Work, scene: Scene, hand: Hand) -> str:
+def _raise(work: _Work, scene: CutterState, hand: Hand) -> str:
     """Straight up, over everything."""
     _grip(scene, hand)
     up = np.array([*scene.cutter_m[:2], SEAT_M[2] + _OVER_M[2]])
@@ -177,7 +188,7 @@ def _raise(work: _Work, scene: Scene, hand: Hand) -> str:
     return "over" if high or work.ticks > _PATIENCE_TICKS else "raise"
 
 
-def _over(work: _Work, scene: Scene, hand: Hand) -> str:
+def _over(work: _Work, scene: CutterState, hand: Hand) -> str:
     _grip(scene, hand)
     carry(scene, hand, SEAT_M + _OVER_M, 0.0)
     near = float(np.abs(scene.cutter_m - SEAT_M - _OVER_M)[:2].max()) < 0.0015
@@ -187,7 +198,7 @@ def _over(work: _Work, scene: Scene, hand: Hand) -> str:
     return "lower" if near else "over"
 
 
-def _lower(work: _Work, scene: Scene, hand: Hand) -> str:
+def _lower(work: _Work, scene: CutterState, hand: Hand) -> str:
     _grip(scene, hand)
     goal = SEAT_M - (0.0, 0.0, 0.001)
     carry(scene, hand, np.array([*goal[:2], max(goal[2], scene.cutter_m[2] - 0.03)]), 0.0, 0.12)
@@ -196,12 +207,12 @@ def _lower(work: _Work, scene: Scene, hand: Hand) -> str:
     return "release" if scene.cutter_m[2] < SEAT_M[2] + 0.0012 else "lower"
 
 
-def _release(work: _Work, scene: Scene, hand: Hand) -> str:
+def _release(work: _Work, scene: CutterState, hand: Hand) -> str:
     hand.open_to(_WIDE_MM)
     return "clear" if hand.opening_mm > OPEN_MM + 7.0 else "release"
 
 
-def _clear(work: _Work, scene: Scene, hand: Hand) -> str:
+def _clear(work: _Work, scene: CutterState, hand: Hand) -> str:
     """The open gripper leaves the cutter upwards."""
     hand.open_to(_WIDE_MM)
     if holds(scene, hand):
@@ -213,7 +224,7 @@ def _clear(work: _Work, scene: Scene, hand: Hand) -> str:
     return "hover" if hand.turn[2, 0] < -0.8 else "unwind"
 
 
-def _hover(work: _Work, scene: Scene, hand: Hand) -> str:
+def _hover(work: _Work, scene: CutterState, hand: Hand) -> str:
     """To the start, and rest there."""
     hand.open_to(_WIDE_MM)
     off_m = hand.go(work.goal_m, upright(0.0))
@@ -224,7 +235,7 @@ def _hover(work: _Work, scene: Scene, hand: Hand) -> str:
     return "hover" if work.ticks < _PATIENCE_TICKS else "unwind"
 
 
-def _unwind(work: _Work, scene: Scene, hand: Hand) -> str:
+def _unwind(work: _Work, scene: CutterState, hand: Hand) -> str:
     """An arm that came to a joint's limit begins again from a good posture."""
     if holds(scene, hand):
         _grip(scene, hand)

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from enpire.types import Bounds, Start, TaskSpec
 from sim.bimanual.kinematics import JOINTS, READY, SIDES, TOOL_M, Rows, angles_of, from_angles, quaternion_of, reach
 from sim.bimanual.rig import ARMS, ARMS_STATE, SENSOR_NOISE, SIDE_ACTION, BimanualRig
-from sim.bimanual.sight import behind_balls
-from sim.bimanual.station import FINGER_REACH_M, TOP_M, draw_station
+from sim.bimanual.station_model import FINGER_REACH_M, TOP_M, draw_station_physics
+from sim.bimanual.visibility import behind_balls
 from sim.rig import LaneArray
 from sim.scene import Scene
 from sim.tasks.ziptie_scene import (
@@ -26,7 +26,7 @@ from sim.tasks.ziptie_scene import (
     STRIP_BITS,
     TAIL_M,
     TIP_M,
-    draw_ties,
+    draw_tie_physics,
     ziptie_scene_xml,
 )
 from sim.truth import Truth
@@ -40,20 +40,20 @@ TAIL = slice(ARMS_STATE + 6, ARMS_STATE + 9)
 YAW = ARMS_STATE + 9
 """Direction (rad) of the tail, seen from above; 0 along -y."""
 
-_SIGHT = (0.2, 0.2, 0.2, 0.004, 0.004, 0.004, 0.2, 0.2, 0.2, 0.006)
+_SENSOR_STD = (0.2, 0.2, 0.2, 0.004, 0.004, 0.004, 0.2, 0.2, 0.2, 0.006)
 STATE = (
     *ARMS,
-    Bounds(name="cutter_x_mm", unit="mm", low=-500.0, high=500.0, sight=_SIGHT[0]),
-    Bounds(name="cutter_y_mm", unit="mm", low=-300.0, high=700.0, sight=_SIGHT[1]),
-    Bounds(name="cutter_z_mm", unit="mm", low=-50.0, high=450.0, sight=_SIGHT[2]),
+    Bounds(name="cutter_x_mm", unit="mm", low=-500.0, high=500.0, sensor_std=_SENSOR_STD[0]),
+    Bounds(name="cutter_y_mm", unit="mm", low=-300.0, high=700.0, sensor_std=_SENSOR_STD[1]),
+    Bounds(name="cutter_z_mm", unit="mm", low=-50.0, high=450.0, sensor_std=_SENSOR_STD[2]),
     *(
-        Bounds(name=f"cutter_{name}_rad", unit="rad", low=-3.2, high=3.2, sight=_SIGHT[3])
+        Bounds(name=f"cutter_{name}_rad", unit="rad", low=-3.2, high=3.2, sensor_std=_SENSOR_STD[3])
         for name in ("roll", "pitch", "yaw")
     ),
-    Bounds(name="tail_x_mm", unit="mm", low=-500.0, high=500.0, sight=_SIGHT[6]),
-    Bounds(name="tail_y_mm", unit="mm", low=-300.0, high=700.0, sight=_SIGHT[7]),
-    Bounds(name="tail_z_mm", unit="mm", low=-50.0, high=450.0, sight=_SIGHT[8]),
-    Bounds(name="tail_yaw_rad", unit="rad", low=-3.2, high=3.2, sight=_SIGHT[9]),
+    Bounds(name="tail_x_mm", unit="mm", low=-500.0, high=500.0, sensor_std=_SENSOR_STD[6]),
+    Bounds(name="tail_y_mm", unit="mm", low=-300.0, high=700.0, sensor_std=_SENSOR_STD[7]),
+    Bounds(name="tail_z_mm", unit="mm", low=-50.0, high=450.0, sensor_std=_SENSOR_STD[8]),
+    Bounds(name="tail_yaw_rad", unit="rad", low=-3.2, high=3.2, sensor_std=_SENSOR_STD[9]),
     Bounds(name="time_left", unit="1", low=0.0, high=1.0),
 )
 START_NAMES = ("tail_x_mm", "tail_y_mm", "tail_z_mm", "tail_yaw_rad", "hand_x_mm", "hand_y_mm", "hand_z_mm")
@@ -86,9 +86,9 @@ class ZiptieRig(BimanualRig):
 
     def __init__(self, spec: TaskSpec, lanes: int, seed: int) -> None:
         """Build the scene of one station; `seed` draws its physics, its ties and the errors of its cameras."""
-        station, self.ties = replace(draw_station(seed), torques_nm=GENTLE_NM), draw_ties(seed)
+        station, self.ties = replace(draw_station_physics(seed), torques_nm=GENTLE_NM), draw_tie_physics(seed)
         scene = Scene(ziptie_scene_xml(station, self.ties), lanes, edited=("geom_conaffinity",))
-        super().__init__(spec, scene, station, noise_width=len(_SIGHT))
+        super().__init__(spec, scene, station, noise_width=len(_SENSOR_STD))
         bias = np.array(station.bias_mm) * 5.0
         self._bias = np.array([*bias, 0.0, 0.0, 0.0, *bias, 0.0])
         self._goal = np.zeros((lanes, len(START_NAMES)))
@@ -167,7 +167,7 @@ class ZiptieRig(BimanualRig):
         row = self.sense_arms(noise)
         row[:, CUTTER.start : TURNED.stop] = self.cutter()
         row[:, TAIL.start : YAW + 1] = self._seen
-        row[:, CUTTER.start : YAW + 1] += self._bias + np.array(_SIGHT) * noise[:, SENSOR_NOISE:]
+        row[:, CUTTER.start : YAW + 1] += self._bias + np.array(_SENSOR_STD) * noise[:, SENSOR_NOISE:]
         return row
 
     def _after(self, rows: npt.NDArray[np.intp]) -> None:
@@ -228,5 +228,5 @@ class ZiptieRig(BimanualRig):
 
     def _truth(self, lane: int) -> Truth:
         severed, peak_n = self._held[lane, -1] == 0.0, float(self.peak_n[lane])
-        figures = {"severed": float(severed), "peak_n": peak_n, "cutter_z_mm": float(self.cutter()[lane, 2])}
-        return Truth(success=bool(severed) and peak_n <= GENTLE_N, figures=figures)
+        metrics = {"severed": float(severed), "peak_n": peak_n, "cutter_z_mm": float(self.cutter()[lane, 2])}
+        return Truth(success=bool(severed) and peak_n <= GENTLE_N, metrics=metrics)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.bimanual.kinematics import turning
-from sim.bimanual.station import Station, scene_xml
+from sim.bimanual.station_model import StationPhysics, scene_xml
 
 HOLDER_M = (0.10, 0.27, 0.075)
 """The middle of the holder's rim."""
@@ -44,7 +44,7 @@ _HOLE_M = (0.0155, 0.005)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ties:
+class TiePhysics:
     """What makes the cutter and the ties of one station unlike those of its siblings."""
 
     toughness_n: float
@@ -53,13 +53,13 @@ class Ties:
     """Factor on the cutter's spring."""
 
 
-def draw_ties(seed: int) -> Ties:
+def draw_tie_physics(seed: int) -> TiePhysics:
     """The differences of one station, from its seed."""
     rng = np.random.Generator(np.random.PCG64([seed, 23]))
-    return Ties(toughness_n=float(rng.uniform(9.0, 13.0)), spring=float(rng.uniform(0.9, 1.1)))
+    return TiePhysics(toughness_n=float(rng.uniform(9.0, 13.0)), spring=float(rng.uniform(0.9, 1.1)))
 
 
-def ziptie_scene_xml(station: Station, ties: Ties) -> str:
+def ziptie_scene_xml(station: StationPhysics, ties: TiePhysics) -> str:
     """MJCF of the scene for one station."""
     width, length, thick = TAIL_M
     x, y, z = MOUTH_M
@@ -94,7 +94,7 @@ def _holder() -> str:
     </body>"""
 
 
-def _cutter(station: Station, ties: Ties) -> str:
+def _cutter(station: StationPhysics, ties: TiePhysics) -> str:
     """Two halves on a slide; the spring pushes them apart with more than nothing when they are open."""
     x, y, z = HOLDER_M
     travel = GAP_M - CLOSED_M
@@ -111,7 +111,7 @@ def _cutter(station: Station, ties: Ties) -> str:
     </body>"""
 
 
-def _half(sign: int, name: str, station: Station) -> str:
+def _half(sign: int, name: str, station: StationPhysics) -> str:
     mass = 0.5 * CUTTER_KG * station.load
     handle, blade = (" ".join(str(v) for v in size) for size in (_HANDLE_M, _BLADE_M))
     out = 5e-4 * OPEN_MM - _HANDLE_M[0]

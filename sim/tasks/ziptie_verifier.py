@@ -23,8 +23,8 @@ from sim.bimanual.rig import force_of, joints_of, opening_of
 from sim.bimanual.servo import reach_of
 from sim.tasks.ziptie_rig import GENTLE_N, TAIL, YAW
 from sim.tasks.ziptie_scene import CUT_AT_M, MOUTH_M, SHUT_MM, TAIL_M
+from sim.verifiers.camera_estimates import alive
 from sim.verifiers.frozen import digest_of
-from sim.verifiers.sight import alive
 
 _TOP_PX, _WRIST_PX = (8, 1), (12, 12)
 """How far a camera that was moved shifts its picture across the tail; along it, half of the tail is room enough."""

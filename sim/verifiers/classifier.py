@@ -43,7 +43,7 @@ class ClassifierOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class ClassifierInfo:
     """What the network was made for."""
 
     task: str
@@ -54,7 +54,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schooling:
+class TrainingSettings:
     """How the network is trained."""
 
     epochs: int = 25
@@ -72,7 +72,7 @@ class Classifier:
 
     needs_images = pictures_alone = True
 
-    def __init__(self, task: Task, facts: Facts, weights: Mapping[str, FloatArray]) -> None:
+    def __init__(self, task: Task, facts: ClassifierInfo, weights: Mapping[str, FloatArray]) -> None:
         """Look through `weights`, one set a camera."""
         self._own, self.facts, self._weights = task.verifier(), facts, dict(weights)
         self._nets: dict[str, nn.Module] = {}
@@ -143,7 +143,9 @@ def open_verifier(task: Task, options: Mapping[str, object]) -> Classifier:
     """
     folder = Path(parse(ClassifierOptions, options, "The options of the verifier classifier").folder)
     try:
-        facts = parse(Facts, json.loads((folder / _FOLDER_FILES[0]).read_text("utf-8")), f"The classifier in {folder}")
+        facts = parse(
+            ClassifierInfo, json.loads((folder / _FOLDER_FILES[0]).read_text("utf-8")), f"The classifier in {folder}"
+        )
         with (folder / _FOLDER_FILES[1]).open("rb") as packed, np.load(packed, allow_pickle=False) as file:
             weights = {name: cast(FloatArray, file[name]) for name in file.files}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as problem:
@@ -153,7 +155,7 @@ def open_verifier(task: Task, options: Mapping[str, object]) -> Classifier:
     return Classifier(task, facts, weights)
 
 
-def train(task: Task, examples: Sequence[Example], schooling: Schooling | None = None) -> Classifier:
+def train(task: Task, examples: Sequence[Example], settings: TrainingSettings | None = None) -> Classifier:
     """Train one on labelled pictures; the threshold is chosen on a fifth of them that training does not see.
 
     Raises:
@@ -176,13 +178,13 @@ def train(task: Task, examples: Sequence[Example], schooling: Schooling | None =
     weights: dict[str, FloatArray] = {}
     for camera in cameras:
         views = np.stack([small(example.evidence.images[camera]) for example in examples])
-        learnt = _train_view(views[~kept], truth[~kept], schooling or Schooling())
+        learnt = _train_view(views[~kept], truth[~kept], settings or TrainingSettings())
         weights |= {f"{camera}/{name}": value for name, value in learnt.items()}
-    facts = Facts(task=task.spec.name, cameras=cameras, threshold=0.5, examples=len(examples))
+    facts = ClassifierInfo(task=task.spec.name, cameras=cameras, threshold=0.5, examples=len(examples))
     tried = Classifier(task, facts, weights)
     least = tried.probabilities([example.evidence.images for example, one in zip(examples, kept, strict=True) if one])
     threshold = _threshold(least.min(axis=1), truth[kept])
-    return Classifier(task, Facts(**{**asdict(facts), "threshold": threshold}), weights)
+    return Classifier(task, ClassifierInfo(**{**asdict(facts), "threshold": threshold}), weights)
 
 
 def small(picture: ImageArray) -> FloatArray:
@@ -209,29 +211,31 @@ def network() -> nn.Module:
     )  # fmt: skip
 
 
-def canonical_bytes(facts: Facts) -> bytes:
+def canonical_bytes(facts: ClassifierInfo) -> bytes:
     """The facts as JSON, always the same."""
     return json.dumps(asdict(facts), sort_keys=True).encode()
 
 
-def _train_view(views: FloatArray, truth: npt.NDArray[np.bool_], schooling: Schooling) -> Mapping[str, FloatArray]:
+def _train_view(
+    views: FloatArray, truth: npt.NDArray[np.bool_], settings: TrainingSettings
+) -> Mapping[str, FloatArray]:
     import torch
     from torch import nn
 
     _alone()
-    rng = np.random.default_rng(schooling.seed)
+    rng = np.random.default_rng(settings.seed)
     with torch.random.fork_rng():
-        torch.manual_seed(schooling.seed)
+        torch.manual_seed(settings.seed)
         net = network()
     labels, balance = torch.from_numpy(truth.astype(np.float32)), float((~truth).sum() / truth.sum())
     loss_of = nn.BCEWithLogitsLoss(pos_weight=torch.tensor(balance))
-    steps = schooling.epochs * -(-len(views) // schooling.batch)
-    optimiser = torch.optim.AdamW(net.parameters(), lr=schooling.rate, weight_decay=1e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, schooling.rate, total_steps=steps)
-    for _ in range(schooling.epochs):
-        for rows in np.array_split(rng.permutation(len(views)), -(-len(views) // schooling.batch)):
+    steps = settings.epochs * -(-len(views) // settings.batch)
+    optimiser = torch.optim.AdamW(net.parameters(), lr=settings.rate, weight_decay=1e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, settings.rate, total_steps=steps)
+    for _ in range(settings.epochs):
+        for rows in np.array_split(rng.permutation(len(views)), -(-len(views) // settings.batch)):
             optimiser.zero_grad()
-            loss_of(net(_varied(views[rows], rng, schooling)), labels[torch.from_numpy(rows)]).backward()
+            loss_of(net(_varied(views[rows], rng, settings)), labels[torch.from_numpy(rows)]).backward()
             optimiser.step()
             schedule.step()
     return {name: value.detach().numpy().copy() for name, value in net.state_dict().items()}
@@ -244,14 +248,14 @@ def _alone() -> None:
     torch.set_num_threads(1)
 
 
-def _varied(views: FloatArray, rng: np.random.Generator, schooling: Schooling) -> torch.Tensor:
+def _varied(views: FloatArray, rng: np.random.Generator, settings: TrainingSettings) -> torch.Tensor:
     """Pictures moved and lit a little differently."""
     import torch
 
-    reach = schooling.shift
+    reach = settings.shift
     moved = [
         np.roll(view, rng.integers(-reach, reach, 2, endpoint=True), axis=(1, 2))
-        * (1.0 + schooling.light * rng.uniform(-1.0, 1.0))
+        * (1.0 + settings.light * rng.uniform(-1.0, 1.0))
         for view in views
     ]
     return torch.from_numpy(np.stack(moved).astype(np.float32))

@@ -76,7 +76,7 @@ class Disturbance:
         """What befalls the cameras of a task, for a terminal."""
         hidden = (
             f"; {100 * self.covered:.0f} % covered for {self.covered_ticks[0]} to {self.covered_ticks[1]} periods"
-            if any(item.sight > 0.0 for item in spec.state)
+            if any(item.sensor_std > 0.0 for item in spec.state)
             else ""
         )
         return (
@@ -86,13 +86,13 @@ class Disturbance:
     def on(self, example: Example, spec: TaskSpec, rng: np.random.Generator) -> Example:
         """The same rollout, seen worse."""
         state = example.evidence.arrays.state.astype(np.float64)
-        sight = np.array([item.sight for item in spec.state])
-        seen = sight > 0.0
+        sensor_std = np.array([item.sensor_std for item in spec.state])
+        seen = sensor_std > 0.0
         if not seen.any():
-            sight = np.array([0.0005 * (item.high - item.low) for item in spec.state])
+            sensor_std = np.array([0.0005 * (item.high - item.low) for item in spec.state])
         dim = float(rng.uniform(1.0, self.light))
-        state += sight * np.sqrt(dim * dim - 1.0) * rng.normal(0.0, 1.0, state.shape)
-        state += sight * self.moved * rng.normal(0.0, 1.0, len(sight))
+        state += sensor_std * np.sqrt(dim * dim - 1.0) * rng.normal(0.0, 1.0, state.shape)
+        state += sensor_std * self.moved * rng.normal(0.0, 1.0, len(sensor_std))
         hidden, first = rng.random() < self.covered, len(state) - int(rng.integers(1, 2 * self.covered_ticks[1]))
         last = first + int(rng.integers(*self.covered_ticks, endpoint=True))
         if hidden and first > 0:
@@ -101,7 +101,7 @@ class Disturbance:
         return replace(example, evidence=replace(example.evidence, arrays=arrays))
 
 
-class Clumsy:
+class NoisyExpert:
     """An expert whose hand is knocked about: what a half-trained policy does, and what verifiers must see through."""
 
     def __init__(self, expert: Policy, spec: TaskSpec) -> None:
@@ -127,7 +127,7 @@ class Clumsy:
         return chunk
 
 
-class Misled(Clumsy):
+class BiasedExpert(NoisyExpert):
     """An expert that sees the scene some way off, and gives up at some time: near misses, and work left half done."""
 
     _OFF, _UNTIL = 15.0, (0.1, 1.2)
@@ -137,8 +137,8 @@ class Misled(Clumsy):
         """Draw how far off it sees, and when it gives up."""
         super().begin(lane, seed)
         rng = np.random.Generator(np.random.PCG64([seed, 22]))
-        sight = np.array([item.sight for item in self._spec.state])
-        self._off[lane] = self._OFF * float(rng.uniform(0.0, 1.0)) * sight * rng.normal(0.0, 1.0, len(sight))
+        sensor_std = np.array([item.sensor_std for item in self._spec.state])
+        self._off[lane] = self._OFF * float(rng.uniform(0.0, 1.0)) * sensor_std * rng.normal(0.0, 1.0, len(sensor_std))
         self._left[lane] = round(float(rng.uniform(*self._UNTIL)) * self._spec.limit_ticks / self.execute)
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
@@ -174,13 +174,15 @@ def simulated(
     made: list[Example] = []
     for rolled, images in _rollouts(task, count, draw or grading(), pictures):
         if pictures and not images:
-            raise FileProblem(f"Pictures of {task.spec.name} are needed. {cameras.why() or 'Its rig makes none.'}")
+            raise FileProblem(
+                f"Pictures of {task.spec.name} are needed. {cameras.why_no_images() or 'Its rig makes none.'}"
+            )
         made.append(Example(evidence=Evidence(arrays=rolled.arrays, images=images), success=rolled.truth.success))
         say(len(made), count)
     return made
 
 
-def drawn_trouble(rng: np.random.Generator, extent_m: float) -> cameras.Trouble:
+def draw_image_disturbance(rng: np.random.Generator, extent_m: float) -> cameras.ImageDisturbance:
     """Light, place of the camera and cover of one episode; the camera's place varies by 1 % of the scene's extent."""
     x, y, z = (float(v) for v in rng.normal(0.0, 0.01 * extent_m, 3))
     right, up, half = float(rng.uniform(-0.8, 0.8)), float(rng.uniform(-0.8, 0.8)), float(rng.uniform(0.1, 0.3))
@@ -189,7 +191,7 @@ def drawn_trouble(rng: np.random.Generator, extent_m: float) -> cameras.Trouble:
     red, green, blue = (float(v) for v in rng.uniform(0.9, 1.1, 3))
     aside, ahead, above = (float(v) for v in extent_m * rng.uniform(-0.5, 0.5, 3))
     one, two, three = (float(v) for v in rng.normal(0.0, _TURNED_RAD, 3))
-    return cameras.Trouble(
+    return cameras.ImageDisturbance(
         light=brightness,
         tint=(red, green, blue),
         lamp_m=(aside, ahead, above),
@@ -253,8 +255,8 @@ def _rollouts(
     clean = getattr(task, "clean_expert", None)
     best: Policy = clean() if callable(clean) else task.expert(1)  # pyright: ignore[reportAssignmentType]
     hands: tuple[Policy, ...] = (
-        task.expert(0), Clumsy(best, task.spec), Misled(best, task.spec), Clumsy(task.expert(2), task.spec), best,
-        Misled(task.expert(3), task.spec),
+        task.expert(0), NoisyExpert(best, task.spec), BiasedExpert(best, task.spec),
+        NoisyExpert(task.expert(2), task.spec), best, BiasedExpert(task.expert(3), task.spec),
     )  # fmt: skip
     done = 0
     while done < count:
@@ -272,4 +274,4 @@ def _looked(rig: Rig, lane: int, rolled: GradedRollout) -> Mapping[str, ImageArr
     if not isinstance(rig, SimRig):
         return rig.look(lane)
     rng = np.random.Generator(np.random.PCG64([rolled.start.seed, 23]))
-    return rig.look(lane, drawn_trouble(rng, float(rig.scene.model.stat.extent)))
+    return rig.look(lane, draw_image_disturbance(rng, float(rig.scene.model.stat.extent)))

@@ -152,8 +152,8 @@ def _camera_line(spec: TaskSpec, disturbed: Sequence[Grade]) -> str:
         return "it judges by pictures alone: no number was disturbed"
     largest: dict[str, float] = {}
     for item in spec.state:
-        if item.sight:
-            largest[item.unit] = max(largest.get(item.unit, 0.0), item.sight)
+        if item.sensor_std:
+            largest[item.unit] = max(largest.get(item.unit, 0.0), item.sensor_std)
     sigma = (
         ", ".join(f"{size:g} {unit}".removesuffix(" 1") for unit, size in largest.items())
         or "0.05 % of each number's range"

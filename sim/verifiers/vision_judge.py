@@ -24,8 +24,8 @@ from enpire.errors import EnpireError, UsageError
 from enpire.files import parse
 from enpire.interfaces import Evidence, Task
 from enpire.types import FloatArray, ImageArray, IntArray, MaskArray, Verdict
-from sim.verifiers.account import Account
 from sim.verifiers.frozen import digest_of
+from sim.verifiers.token_budget import TokenBudget
 
 if TYPE_CHECKING:
     from anthropic import Anthropic, AnthropicError
@@ -110,14 +110,14 @@ class VisionJudge:
         self._own, self._options = task.verifier(), asked
         self._question = asked.question or task.spec.instruction
         self._client: Anthropic | None = None
-        self.account = Account(asked.tokens)
+        self.account = TokenBudget(asked.tokens)
         # Neither the budget nor the patience changes what a verdict means: both may be raised in a running campaign.
         told = (self._own.digest, asked.model, asked.answer_tokens, self._question)
         self.digest = digest_of(type(self), thresholds=told)
 
     def spend_from(self, account: Path) -> None:
         """Add up what is spent in a file, with all others that name it."""
-        self.account = Account(self._options.tokens, account)
+        self.account = TokenBudget(self._options.tokens, account)
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
         """Which lanes look done to the task's own verifier."""
@@ -128,7 +128,7 @@ class VisionJudge:
 
         Raises:
             JudgeProblem: no pictures, no model, or no verdict in its answer.
-            BudgetSpent: the question might cost more than is left.
+            BudgetExceeded: the question might cost more than is left.
         """
         if not evidence.images:
             raise JudgeProblem("The judge of pictures got none: does the station have cameras?")

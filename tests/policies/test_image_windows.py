@@ -36,7 +36,7 @@ def test_windows_see_what_a_camera_would_have_seen(tmp_path: Path) -> None:
         ImageWindows(job, windows, episodes).collect(["top"], lambda _: None)
     seed = read_campaign("pin_insertion").seed * 1000 + 1
     job = replace(job, station_seeds={"sim-1": seed})
-    if why := cameras.why():
+    if why := cameras.why_no_images():
         with pytest.raises(UsageError, match="No pictures"):
             ImageWindows(job, windows, episodes).collect(["top"], lambda _: None)
         pytest.skip(why)

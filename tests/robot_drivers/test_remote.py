@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from robot_drivers.conformance_bench import RobotUnderTest
 from robot_drivers.fake_robot import FAKE_SPEC
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.remote import RemoteRig, open_rig
+from robot_drivers.rig_messages import spec_in, spec_out
 from robot_drivers.safety import Envelope
 from robot_drivers.served_robot import SILENT_S, RigServer
 from sim.lost_network import Relay
@@ -346,3 +348,11 @@ def test_wrong_options_are_refused(options):
 def test_a_robot_that_does_not_fit_is_refused():
     with serving(lanes=2) as server, pytest.raises(UsageError, match="2 lanes"):
         open_rig(None, 3, 0, {"address": server.address})
+
+
+def test_a_spec_keeps_the_key_of_earlier_versions_on_the_wire() -> None:
+    estimated = replace(FAKE_SPEC.state[0], sensor_std=0.25)
+    spec = replace(FAKE_SPEC, state=(estimated, *FAKE_SPEC.state[1:]))
+    message = spec_out(spec)
+    assert message["state"][0]["sight"] == 0.25  # type: ignore[index]
+    assert spec_in(message) == spec

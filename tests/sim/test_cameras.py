@@ -17,7 +17,7 @@ from sim.tasks.push_t import PushT
 ROOT = Path(__file__).parents[2]
 SAY = (
     "from sim import cameras; from sim.tasks.pin_insertion import PinInsertion; t = PinInsertion(); r = t.rig(1, 0); "
-    "r.place(0, t.start('train', 0, b'')); print(len(r.look(0)), cameras.why())"
+    "r.place(0, t.start('train', 0, b'')); print(len(r.look(0)), cameras.why_no_images())"
 )
 
 
@@ -42,8 +42,8 @@ def test_without_a_library_the_line_names_the_debian_package() -> None:
 
 
 def test_pictures_show_the_lane_that_was_asked(pin: PinInsertion) -> None:
-    if cameras.why():
-        pytest.skip(cameras.why())
+    if cameras.why_no_images():
+        pytest.skip(cameras.why_no_images())
     rig = pin.rig(2, 0)
     for lane in range(2):
         rig.place(lane, pin.start("train", lane, b""))
@@ -58,8 +58,8 @@ def test_pictures_show_the_lane_that_was_asked(pin: PinInsertion) -> None:
 
 
 def test_scenes_that_are_drawn_in_turn_keep_their_own_pictures(pin: PinInsertion) -> None:
-    if cameras.why():
-        pytest.skip(cameras.why())
+    if cameras.why_no_images():
+        pytest.skip(cameras.why_no_images())
     rigs = [pin.rig(1, 0), PushT().rig(1, 0), pin.rig(1, 0)]
     for rig, task in zip(rigs, (pin, PushT(), pin), strict=True):
         rig.place(0, task.start("train", 0, b""))
@@ -69,17 +69,17 @@ def test_scenes_that_are_drawn_in_turn_keep_their_own_pictures(pin: PinInsertion
 
 
 def test_pictures_get_worse_as_it_is_said(pin: PinInsertion) -> None:
-    if cameras.why():
-        pytest.skip(cameras.why())
+    if cameras.why_no_images():
+        pytest.skip(cameras.why_no_images())
     rig = pin.rig(1, 0)
     rig.place(0, pin.start("train", 0, b""))
     clear = rig.look(0)["top"].astype(float)
-    dark = rig.look(0, cameras.Trouble(light=0.4))["top"].astype(float)
-    moved = rig.look(0, cameras.Trouble(offset_m=(0.005, 0.0, 0.0)))["top"].astype(float)
-    turned = rig.look(0, cameras.Trouble(turned_rad=(0.0, 0.0, 0.05)))["top"].astype(float)
-    warm = rig.look(0, cameras.Trouble(tint=(1.1, 1.0, 0.8)))["top"].astype(float)
-    lit = rig.look(0, cameras.Trouble(lamp_m=(0.3, 0.0, 0.0)))["top"].astype(float)
-    covered = rig.look(0, cameras.Trouble(cover=(0.0, 0.0, 0.5)))["top"].astype(float)
+    dark = rig.look(0, cameras.ImageDisturbance(light=0.4))["top"].astype(float)
+    moved = rig.look(0, cameras.ImageDisturbance(offset_m=(0.005, 0.0, 0.0)))["top"].astype(float)
+    turned = rig.look(0, cameras.ImageDisturbance(turned_rad=(0.0, 0.0, 0.05)))["top"].astype(float)
+    warm = rig.look(0, cameras.ImageDisturbance(tint=(1.1, 1.0, 0.8)))["top"].astype(float)
+    lit = rig.look(0, cameras.ImageDisturbance(lamp_m=(0.3, 0.0, 0.0)))["top"].astype(float)
+    covered = rig.look(0, cameras.ImageDisturbance(cover=(0.0, 0.0, 0.5)))["top"].astype(float)
     assert dark.mean() < 0.8 * clear.mean()
     assert np.abs(moved - clear).mean() > 2.0
     assert np.abs(turned - clear).mean() > 2.0

@@ -25,7 +25,7 @@ from enpire.wire.messages import Parcel
 from robot_drivers.mujoco_robot import open_rig
 from sim import cameras
 from sim.array_task import ArrayRig
-from sim.faults import DELAY_TICKS, KINDS, WORLDLY, Disturbable, FaultyRig, read_faults
+from sim.faults import DELAY_TICKS, KINDS, PHYSICAL, Disturbable, FaultyRig, read_faults
 from sim.replay import replay
 from sim.rollouts import roll_out
 from sim.tasks.gpu_insertion import GpuInsertion
@@ -121,7 +121,7 @@ def test_every_shipped_task_knows_the_faults_that_it_names(name: str) -> None:
     assert len(rig.faults) >= 2
     for kind in rig.faults:
         rig.disturb(0, kind, np.random.default_rng(0))
-    for kind in ("earthquake", *(WORLDLY - rig.faults)):
+    for kind in ("earthquake", *(PHYSICAL - rig.faults)):
         with pytest.raises(UsageError, match=kind):
             rig.disturb(0, kind, np.random.default_rng(0))
     rig.close()
@@ -208,7 +208,7 @@ def test_a_frozen_camera_makes_episodes_invalid(tmp_path: Path) -> None:
     assert all("Camera top" in parcel.episode.cause for parcel in ended.values())
 
 
-@pytest.mark.skipif(bool(cameras.why()), reason="needs pictures")
+@pytest.mark.skipif(bool(cameras.why_no_images()), reason="needs pictures")
 def test_frozen_cameras_of_a_shipped_task_make_recorded_episodes_invalid(tmp_path: Path) -> None:
     """Its pictures are drawn when somebody looks: what the station records is what its watch over the cameras sees."""
     file = StationFile(
@@ -222,7 +222,7 @@ def test_frozen_cameras_of_a_shipped_task_make_recorded_episodes_invalid(tmp_pat
     assert all("Camera side, top of pin_insertion" in parcel.episode.cause for parcel in ended.values())
 
 
-@pytest.mark.skipif(bool(cameras.why()), reason="needs pictures")
+@pytest.mark.skipif(bool(cameras.why_no_images()), reason="needs pictures")
 def test_a_frozen_camera_shows_what_it_saw_when_it_froze() -> None:
     rig = FaultyRig(PIN.rig(1, 0), {"frozen_camera": 1.0}, 0)
     rig.place(0, PIN.start("train", 0, b""))
@@ -239,7 +239,7 @@ def test_a_frozen_camera_shows_what_it_saw_when_it_froze() -> None:
     assert np.array_equal(rig.look(0)["top"], first)
 
 
-@pytest.mark.skipif(bool(cameras.why()), reason="needs pictures")
+@pytest.mark.skipif(bool(cameras.why_no_images()), reason="needs pictures")
 @pytest.mark.parametrize("task", [PIN, PushT(), GPU], ids=lambda task: task.spec.name)
 def test_cameras_that_work_are_not_called_frozen(task: Task) -> None:
     """Also of a hand that hesitates, and where a wrist camera sees an arm that rests."""
@@ -286,7 +286,7 @@ def test_a_jammed_pin_is_a_failure_and_not_a_success() -> None:
     tried = roll_out(PIN, rig, PIN.clean_expert(), [PIN.start("train", index, b"") for index in range(6)])
     assert rig.struck["jammed"] == 6
     assert all(item.verdict.kind == "failure" and not item.truth.success for item in tried)
-    assert all(3.5 < item.truth.figures["depth_mm"] < 7.0 for item in tried)
+    assert all(3.5 < item.truth.metrics["depth_mm"] < 7.0 for item in tried)
     rig.teleport = True
     free = PIN.rig(6, 2)
     tried = roll_out(PIN, free, PIN.clean_expert(), [PIN.start("train", index, b"") for index in range(6)])

@@ -11,9 +11,9 @@ import pytest
 
 from enpire.errors import UsageError
 from sim.scene import Scene
-from sim.tasks.pin_scene import draw_station, scene_xml
+from sim.tasks.pin_scene import draw_station_physics, scene_xml
 
-XML = scene_xml(draw_station(0))
+XML = scene_xml(draw_station_physics(0))
 
 
 def pressed(scene: Scene, row: int, aside_m: float) -> None:

@@ -122,7 +122,7 @@ def test_frames_are_what_a_camera_would_have_seen_bit_for_bit(tmp_path: Path) ->
     home = open_home(tmp_path)
     ledger = recorded(home, "sim-1")
     episode = FolderStore(home.episodes).get("E1")
-    if why := cameras.why():
+    if why := cameras.why_no_images():
         with pytest.raises(UsageError, match="No pictures"):
             frames(home, ledger, episode)
         pytest.skip(why)
@@ -153,7 +153,7 @@ def test_act_of_lerobot_learns_from_the_pictures_and_they_come_back(tmp_path: Pa
     from policies.lerobot_policy import load as load_lerobot
     from sim import cameras
 
-    if why := cameras.why():
+    if why := cameras.why_no_images():
         pytest.skip(why)
     home = open_home(tmp_path / "home")
     recorded(home, "sim-1").close()

@@ -23,7 +23,7 @@ from tests.policies.tiny_act import write_act
 from tests.sim.task_check.reach import Reach
 
 MODULE = "tests.enpire.offline.test_rollouts"
-RENDERS = pytest.mark.skipif(bool(cameras.why()), reason="this machine renders no images")
+RENDERS = pytest.mark.skipif(bool(cameras.why_no_images()), reason="this machine renders no images")
 
 
 class ShortPushT(PushT):

@@ -17,12 +17,12 @@ from sim.bimanual.kinematics import (
     rotation_between,
     solve,
 )
-from sim.bimanual.station import TOOL_M, draw_station, scene_xml
+from sim.bimanual.station_model import TOOL_M, draw_station_physics, scene_xml
 
 
 @pytest.mark.parametrize("side", SIDES)
 def test_a_gripper_is_where_mujoco_says(side: Side) -> None:
-    model = mujoco.MjModel.from_xml_string(scene_xml("bare", draw_station(1), ""))  # type: ignore[attr-defined]
+    model = mujoco.MjModel.from_xml_string(scene_xml("bare", draw_station_physics(1), ""))  # type: ignore[attr-defined]
     data = mujoco.MjData(model)  # type: ignore[attr-defined]
     joints = np.random.default_rng(2).uniform(-1.0, 1.0, (5, 6))
     now = reach(side, joints)

@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.bimanual.kinematics import READY, Rows
 from sim.bimanual.projection import cut_out, share_at, top_pixels, wrist_pixels
-from sim.bimanual.station import TOP_FOVY_DEG, WRIST_FOVY_DEG, draw_station, scene_xml
+from sim.bimanual.station_model import TOP_FOVY_DEG, WRIST_FOVY_DEG, draw_station_physics, scene_xml
 from sim.scene import Scene
 
 POINTS = np.array([[0.02, 0.3, 0.05], [-0.1, 0.35, 0.1], [0.05, 0.25, 0.0]])
@@ -22,7 +22,7 @@ def by_mujoco(scene: Scene, camera: str, fovy_deg: float) -> Rows:
 
 
 def test_pixels_are_where_the_cameras_of_mujoco_see_the_points() -> None:
-    scene = Scene(scene_xml("empty", draw_station(0), ""), 1)
+    scene = Scene(scene_xml("empty", draw_station_physics(0), ""), 1)
     scene.qpos[0, :6] = READY["left"]
     np.testing.assert_allclose(top_pixels(POINTS, 224), by_mujoco(scene, "top", TOP_FOVY_DEG), atol=0.1)
     wrist = wrist_pixels("left", np.array(READY["left"]), POINTS, 224)

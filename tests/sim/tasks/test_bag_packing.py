@@ -160,7 +160,7 @@ def test_the_truth_knows_a_tipped_bag_and_the_reset_leaves_it_to_a_person(bag: B
     rig.scene.qpos[0, 16:23] = [-0.2, 0.3, 0.06, np.sqrt(0.5), np.sqrt(0.5), 0.0, 0.0]
     state = hold(rig, 20)
     assert state[TILT] > 1.0
-    assert rig.truth(0).figures["tilt_rad"] > 1.0
+    assert rig.truth(0).metrics["tilt_rad"] > 1.0
     skill.begin(0, bag.start("train", 3, b""))
     rig.teleport = False
     commands = np.zeros((1, len(ACTION)), np.float32)

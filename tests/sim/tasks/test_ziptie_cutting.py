@@ -22,7 +22,7 @@ from sim.tasks.ziptie_rig import GENTLE_N, SEAT_M, TAIL, ZiptieRig
 from sim.tasks.ziptie_scene import MOUTH_M
 
 SECRET = b"a secret of the tests"
-PICTURES = pytest.mark.skipif(bool(cameras.why()), reason="this machine makes no pictures")
+PICTURES = pytest.mark.skipif(bool(cameras.why_no_images()), reason="this machine makes no pictures")
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_hand_that_comes_down_on_the_handles_feels_it_and_tries_again_with_mor
         rig.act(chunk[:, tick % expert.execute], np.ones(1, np.bool_))
         if rig.truth(0).success:
             break
-    assert 12.0 < rig.truth(0).figures["peak_n"] < 0.7 * GENTLE_N
+    assert 12.0 < rig.truth(0).metrics["peak_n"] < 0.7 * GENTLE_N
     assert rig.truth(0).success
 
 
@@ -136,10 +136,10 @@ def test_a_worse_light_a_moved_camera_and_a_cover_change_no_verdict(ziptie: Zipt
     rig = ziptie.rig(1, 5)
     tried = roll_out(ziptie, rig, ziptie.clean_expert(), [ziptie.start("train", 4, b"")])[0]
     for trouble in (
-        cameras.Trouble(light=0.5),
-        cameras.Trouble(light=1.3, offset_m=(0.008, -0.006, 0.004)),
-        cameras.Trouble(offset_m=(-0.008, 0.006, 0.0)),
-        cameras.Trouble(cover=(0.0, 0.2, 0.3)),
+        cameras.ImageDisturbance(light=0.5),
+        cameras.ImageDisturbance(light=1.3, offset_m=(0.008, -0.006, 0.004)),
+        cameras.ImageDisturbance(offset_m=(-0.008, 0.006, 0.0)),
+        cameras.ImageDisturbance(cover=(0.0, 0.2, 0.3)),
     ):
         assert judged(ziptie, tried, rig.look(0, trouble)) == "success"
 
@@ -162,10 +162,10 @@ def test_a_cut_can_be_taken_back_and_done_again_bit_for_bit(ziptie: ZiptieCuttin
     before = rig.snapshot(0)
     for _ in range(2):
         rig.restore(0, before)
-        assert rig.truth(0).figures["severed"] == 0.0
+        assert rig.truth(0).metrics["severed"] == 0.0
         for action in sent[half:]:
             rig.act(action[None], np.ones(1, np.bool_))
-        assert rig.truth(0).figures["severed"] == 1.0
+        assert rig.truth(0).metrics["severed"] == 1.0
         ends.append(rig.observe().state.copy())
     assert np.array_equal(ends[0], ends[1])
 
@@ -191,7 +191,7 @@ def test_a_tie_that_is_too_tough_is_not_cut(ziptie: ZiptieCutting) -> None:
     rig.disturb(0, "jammed", np.random.default_rng(0))
     for action in sent:
         rig.act(action[None], np.ones(1, np.bool_))
-    assert rig.truth(0).figures["severed"] == 0.0
+    assert rig.truth(0).metrics["severed"] == 0.0
 
 
 def test_a_lane_is_the_same_alone_and_beside_others_bit_for_bit(ziptie: ZiptieCutting) -> None:
@@ -230,12 +230,12 @@ def reset(ziptie: ZiptieCutting, rig: ZiptieRig, goals: list[Start], longest_tic
 def test_the_robot_puts_the_cutter_back_and_finds_a_new_tail(ziptie: ZiptieCutting) -> None:
     rig = ziptie.rig(3, 4)
     roll_out(ziptie, rig, ziptie.clean_expert(), [ziptie.start("train", index, b"") for index in range(3)])
-    assert all(rig.truth(lane).figures["severed"] for lane in range(3))
+    assert all(rig.truth(lane).metrics["severed"] for lane in range(3))
     goals = [ziptie.start("train", 100 + lane, b"") for lane in range(3)]
     assert reset(ziptie, rig, goals, 300) < 200
     state = rig.observe().state
     assert all(ziptie.start_error(state[lane], goal)[1] for lane, goal in enumerate(goals))
-    assert not any(rig.truth(lane).figures["severed"] for lane in range(3))
+    assert not any(rig.truth(lane).metrics["severed"] for lane in range(3))
     assert (state[:, -1] > 0.9).all(), "the clock starts at the start"
 
 

@@ -17,7 +17,7 @@ from enpire.types import EpisodeArrays
 from enpire.verifiers import OWN, VerifierPlan
 from sim.tasks.pin_insertion import PinInsertion
 from sim.tasks.push_t import PushT
-from sim.verifiers.classifier import Classifier, Facts, Schooling, network, open_verifier, small, train
+from sim.verifiers.classifier import Classifier, ClassifierInfo, TrainingSettings, network, open_verifier, small, train
 from sim.verifiers.examples import Example, sorted_by_hand
 from sim.verifiers.grading import report
 
@@ -44,7 +44,7 @@ def pictured(rng: np.random.Generator, *, success: bool) -> Example:
 def test_it_learns_to_tell_pictures_apart_and_is_the_same_when_read_back(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     examples = [pictured(rng, success=index % 3 != 0) for index in range(60)]
-    made = train(PushT(), examples, Schooling(epochs=6))
+    made = train(PushT(), examples, TrainingSettings(epochs=6))
     fresh = [pictured(rng, success=index % 2 == 0) for index in range(20)]
     said = [made.judge(example.evidence).kind == "success" for example in fresh]
     assert said == [example.success for example in fresh]
@@ -79,7 +79,7 @@ def test_examples_in_any_order_are_enough_from_ten_of_each_on_and_pictures_may_b
     rng = np.random.default_rng(0)
     examples = [shrunk(pictured(rng, success=index % 5 == 0)) for index in range(5 * each)]
     found = [one for one in examples if one.success] + [one for one in examples if not one.success][:each]
-    made = train(PushT(), found, Schooling(epochs=1))
+    made = train(PushT(), found, TrainingSettings(epochs=1))
     assert np.isfinite(made.probabilities([one.evidence.images for one in found])).all()
 
 
@@ -98,7 +98,7 @@ def test_the_whole_picture_is_seen_whatever_its_size() -> None:
 
 
 def test_weights_that_are_broken_or_of_another_network_are_refused(tmp_path: Path) -> None:
-    facts = Facts(task="push_t", cameras=("top",), threshold=0.5, examples=0)
+    facts = ClassifierInfo(task="push_t", cameras=("top",), threshold=0.5, examples=0)
     Classifier(PushT(), facts, {"top/0.weight": np.zeros((2, 2), np.float32)}).write(tmp_path)
     images = {"top": np.zeros((224, 224, 3), np.uint8)}
     with pytest.raises(FileProblem, match="weights of the classifier of push_t do not fit its network for top"):
@@ -111,7 +111,7 @@ def test_weights_that_are_broken_or_of_another_network_are_refused(tmp_path: Pat
 
 
 def test_a_classifier_is_not_said_to_bear_disturbed_numbers(tmp_path: Path) -> None:
-    facts = Facts(task="push_t", cameras=("top",), threshold=0.5, examples=0)
+    facts = ClassifierInfo(task="push_t", cameras=("top",), threshold=0.5, examples=0)
     state = {f"top/{name}": value.numpy() for name, value in network().state_dict().items()}
     Classifier(PushT(), facts, state).write(tmp_path / "seen")
     for kind in ("success", "failure"):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sim.tasks.push_t import PushT
-from sim.verifiers.classifier import Classifier, Facts
+from sim.verifiers.classifier import Classifier, ClassifierInfo
 
 ROOT = Path(__file__).resolve().parents[3]
 TASKS = ("pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting", "bag_packing")
@@ -48,7 +48,9 @@ def edit(path: Path, old: str, new: str) -> None:
 def test_an_edited_judge_has_another_digest(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "sim", tmp_path / "sim", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "tests/sim/task_check/reach.py", tmp_path / "reach.py")
-    Classifier(PushT(), Facts(task="push_t", cameras=(), threshold=0.5, examples=0), {}).write(tmp_path / "seen")
+    Classifier(PushT(), ClassifierInfo(task="push_t", cameras=(), threshold=0.5, examples=0), {}).write(
+        tmp_path / "seen"
+    )
     names = (*TASKS, *BESIDE, "reach:Reach")
     before = digests(tmp_path, *names)
     assert len(before) == len(names)
@@ -62,7 +64,7 @@ def test_an_edited_judge_has_another_digest(tmp_path: Path) -> None:
     edit(tmp_path / "reach.py", "< 0.03", "< 0.3")
     after = digests(tmp_path, *names)
     assert not set(judged) & set(after), "the two beside the task's own ask that when a rollout is finished"
-    edit(tmp_path / "sim/verifiers/sight.py", "== seen[:-1]", "!= seen[:-1]")
+    edit(tmp_path / "sim/verifiers/camera_estimates.py", "== seen[:-1]", "!= seen[:-1]")
     changed = [name for name, one, other in zip(names, after, digests(tmp_path, *names), strict=True) if one != other]
     assert changed == ["pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting", *BESIDE]
 

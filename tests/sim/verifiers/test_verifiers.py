@@ -18,10 +18,10 @@ from enpire.verifiers import BUDGET_MS, OWN, VerifierPlan, open_verifier
 from sim.rollouts import roll_out
 from sim.tasks.pin_insertion import PinInsertion
 from sim.tasks.push_t import PushT
-from sim.verifiers.examples import Disturbance, Example, Misled, simulated, sorted_by_hand
+from sim.verifiers.camera_estimates import fresh_rows
+from sim.verifiers.examples import BiasedExpert, Disturbance, Example, simulated, sorted_by_hand
 from sim.verifiers.fitting import FACTORS, cost, fit, search
 from sim.verifiers.grading import MOVED, RECALL, grade, report
-from sim.verifiers.sight import clear_rows
 from tests.sim.task_check.reach import Reach
 
 REACH = "tests.sim.task_check.reach:Reach"
@@ -149,14 +149,14 @@ def test_what_is_covered_stands_still_and_the_body_goes_on() -> None:
     clean = Example(evidence=Evidence(arrays=arrays, images={}), success=True)
     hidden = Disturbance(light=1.0, moved=0.0, covered=1.0, covered_ticks=(5, 5)).on(clean, spec, rng)
     state = hidden.evidence.arrays.state
-    assert 60 - 5 <= len(clear_rows(state[:, :5])) < 60
+    assert 60 - 5 <= len(fresh_rows(state[:, :5])) < 60
     assert np.array_equal(state[:, 5:], moving[:, 5:])
-    assert len(clear_rows(moving[:, :5])) == 60
+    assert len(fresh_rows(moving[:, :5])) == 60
 
 
 def test_a_misled_hand_misses_and_gives_up() -> None:
     task = PinInsertion()
-    hand = Misled(task.clean_expert(), task.spec)
+    hand = BiasedExpert(task.clean_expert(), task.spec)
     rig = task.rig(12, 0)
     ends = roll_out(task, rig, hand, [task.start("train", index, b"") for index in range(12)])
     assert 0 < sum(end.truth.success for end in ends) < 12

@@ -19,7 +19,7 @@ from enpire.types import EpisodeArrays
 from enpire.verifiers import OWN, VerifierPlan, is_slow, open_verifier
 from sim.tasks.push_t import PushT
 from sim.verifiers import vision_judge
-from sim.verifiers.account import BudgetSpent
+from sim.verifiers.token_budget import BudgetExceeded
 from sim.verifiers.vision_judge import KEY, JudgeProblem, VisionJudge
 
 
@@ -152,7 +152,7 @@ def test_no_question_is_asked_that_could_cost_more_than_is_left(model: Recording
     asked.judge(seen())
     asked.judge(seen())
     assert asked.account.spent == 2000
-    with pytest.raises(BudgetSpent, match="Of the budget of 3000 tokens 1000 are left.* cost 1245: raise `tokens`"):
+    with pytest.raises(BudgetExceeded, match="Of the budget of 3000 tokens 1000 are left.* cost 1245: raise `tokens`"):
         asked.judge(seen())
     assert len(model.asked) == 2
 
@@ -166,7 +166,7 @@ def test_stations_that_share_an_account_spend_its_budget_once_and_a_restart_does
     for _ in range(2):
         assert open_verifier(PushT(), plans, account).judge(seen()).kind == "success"
     assert account.read_text() == "2000\n"
-    with pytest.raises(BudgetSpent, match="mine.tokens holds what was spent, remove it"):
+    with pytest.raises(BudgetExceeded, match="mine.tokens holds what was spent, remove it"):
         open_verifier(PushT(), plans, account).judge(seen())
     raised = [plans[0], VerifierPlan(name="anthropic", options={"model": "a-model", "tokens": 9000})]
     more = open_verifier(PushT(), raised, account)

@@ -12,14 +12,14 @@ from enpire.types import EpisodeArrays, FloatArray
 from sim.tasks.pin_insertion import PinInsertion
 from sim.tasks.push_t import PushT
 from sim.tasks.ziptie_cutting import ZiptieCutting
-from sim.verifiers.sight import clear_rows
+from sim.verifiers.camera_estimates import fresh_rows
 
 TASKS = ("pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting", "bag_packing")
 
 
 def held(task: Task, command: npt.NDArray[np.float64], periods: int) -> FloatArray:
     """States (periods, state_dim) of one lane with the same command all the time, as cameras that are dead see them."""
-    rig, seen = task.rig(1, 1), np.array([item.sight > 0.0 for item in task.spec.state])
+    rig, seen = task.rig(1, 1), np.array([item.sensor_std > 0.0 for item in task.spec.state])
     rig.place(0, task.start("train", 1, b""))
     states: list[FloatArray] = []
     for _ in range(periods):
@@ -76,4 +76,4 @@ def test_what_died_at_the_end_was_seen_before() -> None:
     seen = np.random.default_rng(0).normal(0.0, 1.0, (6, 3)).astype(np.float32)
     seen[4:] = 0.0
     seen[2] = seen[1]
-    assert clear_rows(seen).tolist() == [0, 1, 3]
+    assert fresh_rows(seen).tolist() == [0, 1, 3]

@@ -34,7 +34,7 @@ _FINGER_KG = 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Station:
+class StationPhysics:
     """What makes this station unlike its siblings; drawn once from the rig's seed."""
 
     grip: float
@@ -56,11 +56,11 @@ class Station:
     """Largest torque of each joint of an arm; a task may ask for arms that give way sooner."""
 
 
-def draw_station(seed: int) -> Station:
+def draw_station_physics(seed: int) -> StationPhysics:
     """The differences of one station, from its seed."""
     rng = np.random.Generator(np.random.PCG64([seed, 17]))
     bias_x, bias_y, bias_z = (float(v) for v in rng.normal(0.0, 0.03, 3))
-    return Station(
+    return StationPhysics(
         grip=float(rng.uniform(1.0, 1.3)),
         friction=float(rng.uniform(0.25, 0.4)),
         stiffness=float(rng.uniform(0.9, 1.1)),
@@ -71,7 +71,7 @@ def draw_station(seed: int) -> Station:
     )
 
 
-def scene_xml(name: str, station: Station, bodies: str, constraints: str = "", sensors: str = "") -> str:
+def scene_xml(name: str, station: StationPhysics, bodies: str, constraints: str = "", sensors: str = "") -> str:
     """MJCF of a task's scene: the station with the task's own `bodies`, equality `constraints` and `sensors`.
 
     Collision bits: 1 what pads may grip, 2 edges that meet fixtures, 4 pads. Table: takes 1, 2 and 4.
@@ -110,7 +110,7 @@ def scene_xml(name: str, station: Station, bodies: str, constraints: str = "", s
 </mujoco>"""
 
 
-def _arm(side: Side, station: Station) -> str:
+def _arm(side: Side, station: StationPhysics) -> str:
     """One arm: a chain of links drawn as capsules, then the gripper."""
     x, y, _ = BASES_M[side]
     comp = f'gravcomp="{station.gravity_compensation!r}"'
@@ -165,7 +165,7 @@ def _camera(name: str, at_m: tuple[float, ...], axes: tuple[float, ...], fovy_de
     return f'<camera name="{name}" pos="{at}" xyaxes="{turned}" fovy="{fovy_deg}"/>'
 
 
-def _servos(side: Side, station: Station) -> str:
+def _servos(side: Side, station: StationPhysics) -> str:
     """Speed commands that integrate to a set point, which a PD servo follows; the gripper's is one finger, coupled."""
     arms = "".join(
         f'<intvelocity joint="{side}_{joint}" kp="{station.stiffness * _STIFF_NM_RAD[joint]!r}" '

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.bimanual.sight import behind_balls, behind_boxes, in_picture, into
+from sim.bimanual.visibility import behind_balls, behind_boxes, in_picture, into
 
 EYE = np.array([[0.0, 0.0, 1.0]])
 POINTS = np.array([[[0.0, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, 0.0, 2.0]]])

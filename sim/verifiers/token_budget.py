@@ -11,11 +11,11 @@ from enpire.errors import EnpireError, FileProblem
 from enpire.store import durable
 
 
-class BudgetSpent(EnpireError):
+class BudgetExceeded(EnpireError):
     """What is asked for is more than is left."""
 
 
-class Account:
+class TokenBudget:
     """Tokens spent so far; without a file those of this process alone."""
 
     def __init__(self, most: int, path: Path | None = None) -> None:
@@ -34,12 +34,12 @@ class Account:
         return int(text)
 
     def take(self, tokens: int) -> None:
-        """Spend tokens before they are used; BudgetSpent when so many are not left."""
+        """Spend tokens before they are used; BudgetExceeded when so many are not left."""
         with self._alone():
             spent = self.spent
             if spent + tokens > self._most:
                 where = f"; {self._path} holds what was spent, remove it to begin anew" if self._path else ""
-                raise BudgetSpent(
+                raise BudgetExceeded(
                     f"Of the budget of {self._most} tokens {self._most - spent} are left, and the next question may "
                     f"cost {tokens}: raise `tokens` of the verifier{where}."
                 )

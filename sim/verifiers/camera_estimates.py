@@ -11,7 +11,7 @@ import numpy.typing as npt
 from enpire.types import FloatArray, MaskArray, Verdict
 
 
-def clear_rows(seen: FloatArray) -> npt.NDArray[np.intp]:
+def fresh_rows(seen: FloatArray) -> npt.NDArray[np.intp]:
     """Rows of `seen` (T, k), the numbers of one camera estimate, in which it is fresh; row 0 counts as fresh.
 
     Sensor noise makes two fresh estimates differ; a tracker that lost its object gives the last one again.
@@ -26,7 +26,7 @@ def alive(seen: npt.NDArray[np.floating]) -> MaskArray:
     return (seen != 0.0).any(axis=1)
 
 
-def unseen(what: str) -> Verdict:
+def dead_estimate(what: str) -> Verdict:
     """The verdict on a rollout of which no camera saw what matters."""
     return Verdict(
         kind="failure", confidence=0.5, source="verifier", reason=f"The cameras' estimate of {what} is dead."
