@@ -1,4 +1,4 @@
-"""What an agent is made with."""
+"""What an agent receives when it is created."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DONE = "done: "
-"""A turn that says this first was the agent's last."""
+"""A turn that returns text with this prefix was the agent's last turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentContext:
-    """One lane, as its agent sees it beside the tools."""
+    """The agent session, as its agent sees it. The tools are given with each turn."""
 
     seed: int
     lane: str
+    """Name of the agent session."""
     work: Path
-    """Folder for its own notes."""
+    """Folder for the agent's own files."""
     spent: Callable[[Mapping[str, object]], object]
-    """Tells the lab what a call of a language model cost: fresh, cached, output, model."""
+    """Reports the tokens of one call of a language model: fresh, cached, output, model."""

@@ -1,4 +1,4 @@
-"""What the tools of agents take: one dataclass each, which is also its JSON schema."""
+"""Arguments of the agents' tools: one dataclass each, from which the JSON schema is made."""
 
 from __future__ import annotations
 
@@ -12,118 +12,122 @@ from typing import Annotated, Literal, cast
 from enpire.campaign.experiments import EdgeKind
 
 WAIT_S = 60.0
-"""The longest that `wait` waits."""
+"""Longest time of one call of `wait`, in seconds."""
 Kind = Literal["draft", "improve", "debug", "ablate", "merge", "simplify"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nothing:
+class NoArguments:
     """A tool without arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExperimentName:
-    """Arguments that name an experiment."""
+class ExperimentId:
+    """Arguments of get_experiment and adopt."""
 
     experiment_id: Annotated[str, "Id of an experiment, from list_experiments."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class RecipeComparison:
     """Arguments of get_diff."""
 
     experiment_id: Annotated[str, "Id of an experiment, from list_experiments."]
-    against: Annotated[str, "experiment_id of another; empty: the campaign's own recipe; in_force: the one now."] = ""
+    against: Annotated[
+        str, "Another experiment_id; empty: the campaign's own recipe; in_force: the recipe that is used now."
+    ] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindingsWanted:
+class ConclusionQuery:
     """Arguments of query_findings."""
 
-    words: Annotated[str, "What to look for; the newest when left out."] = ""
-    about: Annotated[str, "experiment_id or hypothesis_id; all when left out."] = ""
-    lane: Annotated[str, "Whose; all when left out."] = ""
+    words: Annotated[str, "Words to search for. Without words: the newest findings."] = ""
+    about: Annotated[str, "Only findings about this experiment_id or hypothesis_id."] = ""
+    lane: Annotated[str, "Only findings of this agent session."] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class NotesQuery:
     """Arguments of search_notes."""
 
-    words: Annotated[str, "What to look for."]
+    words: Annotated[str, "Words to search for."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Farewell:
+class FinalSummary:
     """Arguments of finish."""
 
-    summary: Annotated[str, "What you tried, what worked and what did not, for people and for later campaigns."]
+    summary: Annotated[str, "What you tried, what worked and what did not. Operators and later campaigns read it."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeName:
-    """Arguments that name an episode."""
+class EpisodeId:
+    """Arguments of get_episode."""
 
-    episode_id: Annotated[str, "Id of an episode of the train split, such as those of the brief's failures_to_look_at."]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProposedEdge:
-    """A line from the new hypothesis to an older one."""
-
-    kind: Annotated[EdgeKind, "What the line means."]
-    to: Annotated[str, "hypothesis_id of the older one."]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """Arguments of propose_hypothesis."""
-
-    statement: Annotated[str, "The claim, one sentence."]
-    falsifier: Annotated[str, "What observation would show that it is wrong."]
-    regime: Annotated[str, "heuristic, behaviour cloning, offline RL, online RL, off-to-on, or infrastructure."]
-    kind: Annotated[Kind, "What sort of step this is."]
-    effect: Annotated[str, "The effect you expect, with its size."] = ""
-    parents: Annotated[tuple[str, ...], "hypothesis_ids that this one grew from."] = ()
-    edges: Annotated[tuple[ProposedEdge, ...], "Lines to other hypotheses."] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """Arguments of submit_candidate."""
-
-    hypothesis_id: Annotated[str, "The hypothesis that this tests."]
-    changes: Annotated[
-        Mapping[str, bool | int | float | str],
-        "Settings of the recipe in force to change: name -> new value, inside the brief's space.",
+    episode_id: Annotated[
+        str, "Id of an episode of the train split, for example from failures_to_look_at in the brief."
     ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ProposedEdge:
+    """An edge of the idea tree from the new hypothesis to an older one."""
+
+    kind: Annotated[EdgeKind, "Meaning of the edge."]
+    to: Annotated[str, "hypothesis_id of the older hypothesis."]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewHypothesis:
+    """Arguments of propose_hypothesis."""
+
+    statement: Annotated[str, "The claim, in one sentence."]
+    falsifier: Annotated[str, "The observation that would show that the claim is wrong."]
+    regime: Annotated[str, "heuristic, behaviour cloning, offline RL, online RL, off-to-on, or infrastructure."]
+    kind: Annotated[Kind, "Type of the change."]
+    effect: Annotated[str, "The effect that you expect, with its size."] = ""
+    parents: Annotated[tuple[str, ...], "hypothesis_ids that this hypothesis builds on."] = ()
+    edges: Annotated[tuple[ProposedEdge, ...], "Edges to other hypotheses."] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewCandidate:
+    """Arguments of submit_candidate."""
+
+    hypothesis_id: Annotated[str, "The hypothesis that the candidate tests."]
+    changes: Annotated[
+        Mapping[str, bool | int | float | str],
+        "Settings to change in the recipe in force: name -> new value, inside `space` of the brief.",
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewConclusion:
     """Arguments of post_finding."""
 
-    text: Annotated[str, "What you learned, for the other agents and the people of the lab."]
-    about: Annotated[str, "experiment_id or hypothesis_id, where it is about one."] = ""
+    text: Annotated[str, "Your conclusion. Other agents and the operators read it."]
+    about: Annotated[str, "experiment_id or hypothesis_id that the conclusion is about; may be empty."] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surrender:
+class GivingUp:
     """Arguments of give_up."""
 
-    reason: Annotated[str, "Why; an honest reason counts against nobody."]
-    about: Annotated[str, "experiment_id or hypothesis_id; empty for the whole line of work."] = ""
+    reason: Annotated[str, "Why you give up. Giving up is not scored."]
+    about: Annotated[str, "experiment_id or hypothesis_id; empty: the whole agent session."] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
+class WaitTime:
     """Arguments of wait."""
 
-    seconds: Annotated[float, f"How long at most, up to {WAIT_S:.0f}."] = 30.0
-    after: Annotated[int, "Event number that the last wait answered; 0 for now."] = 0
+    seconds: Annotated[float, f"Longest time to wait, in seconds, at most {WAIT_S:.0f}."] = 30.0
+    after: Annotated[int, "`after` of the last answer of wait; 0: from now on."] = 0
 
 
 def object_schema(cls: type) -> dict[str, object]:
-    """JSON schema of a dataclass of arguments, with the description of every field."""
+    """The JSON schema of a dataclass of arguments, with a description of every field."""
     hints = typing.get_type_hints(cls, include_extras=True)
     properties: dict[str, object] = {}
     required: list[str] = []

@@ -1,4 +1,7 @@
-"""What an agent is told before it thinks: at most 64 KiB, nothing of hidden starts, the same for the same records."""
+"""The brief: the document that an agent reads at the start of each turn.
+
+It has at most 64 KiB, contains nothing about hidden starts, and is the same for the same records.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +19,27 @@ from enpire.queries.models import CampaignView, Success
 from enpire.store.reading import Page
 
 LARGEST = 64 * 1024
-"""Bytes of a brief."""
+"""Most bytes of a brief."""
 RULES = (
-    "You propose changes of the recipe; the lab decides. State a hypothesis with a falsifier (propose_hypothesis), "
-    "then submit a candidate (submit_candidate): settings inside the search space, one undecided experiment per lane. "
-    "It is trained from the champion and compared with it on hidden start states; the answer is keep, revert or "
-    "inconclusive, with an interval. While the campaign is paused, what you submit waits. Nothing you do sets a "
-    "verdict, a seed, a score or a budget, and nothing moves a robot. Tell your peers what you learned (post_finding); "
-    "when nothing is left to try, finish with a summary. Giving up with a reason (give_up) counts against nobody."
+    "You propose changes to the recipe. The lab decides. First state a hypothesis with a falsifier "
+    "(propose_hypothesis). Then submit a candidate (submit_candidate): new values for settings inside the search "
+    "space. Each agent session (`lane`) may have one undecided experiment. The lab trains the candidate from the "
+    "champion and compares both on hidden start states. The decision is keep, revert or inconclusive, with an "
+    "interval. While the campaign is paused, a submitted candidate waits. No tool sets a verdict, a seed, a score or "
+    "a budget, and no tool moves a robot. Post your conclusions for the other agents (post_finding). When nothing is "
+    "left to try, finish with a summary. You may give up with a reason (give_up); giving up is not scored."
 )
-CARDS, FINDINGS, FAILURES, ROUNDS = 60, 40, 8, 12
+EXPERIMENTS, CONCLUSIONS, FAILURES, ROUNDS = 60, 40, 8, 12
+"""Most entries of each list, the newest."""
 SUMMARY = 400
-"""Characters of what a lane said when it finished."""
+"""Most characters of the summary of an agent session that finished."""
 
 
-def brief(client: LabClient) -> dict[str, object]:
-    """The brief of a lane now."""
+def make_brief(client: LabClient) -> dict[str, object]:
+    """The brief of an agent session now."""
     ideas, view = client.ideas(), client.campaign()
     recipe = client.recipe(ideas)
-    told: dict[str, object] = {
+    document: dict[str, object] = {
         "rules": RULES,
         "campaign": {
             "id": view.id,
@@ -51,46 +56,46 @@ def brief(client: LabClient) -> dict[str, object]:
         "campaign_settings": plain(ideas.declared.settings) if ideas.declared else {},
         "space": plain(recipe.space),
         "rounds": [_round(item) for item in cast("list[Mapping[str, object]]", plain(view.rounds))[-ROUNDS:]],
-        "experiments": [card(item) for item in list(ideas.experiments.values())[-CARDS:]],
-        "findings": [plain(item) for item in ideas.findings[-FINDINGS:]],
+        "experiments": [experiment_summary(item) for item in list(ideas.experiments.values())[-EXPERIMENTS:]],
+        "findings": [plain(item) for item in ideas.findings[-CONCLUSIONS:]],
         "failures_to_look_at": failures(client),
         "lanes_that_finished": {lane: how[:SUMMARY] for lane, how in ideas.finished.items()},
-        "left": left(client, view, ideas),
+        "left": remaining(client, view, ideas),
     }
-    return fitted(told)
+    return shortened(document)
 
 
-def fitted(told: dict[str, object]) -> dict[str, object]:
-    """The brief with its oldest cards, findings and rounds left out until it fits."""
-    size = len(canonical(told).encode())
+def shortened(document: dict[str, object]) -> dict[str, object]:
+    """The brief without its oldest experiments, conclusions and rounds, so that it fits."""
+    size = len(canonical(document).encode())
     while size > LARGEST:
-        lists = [item for key in ("experiments", "findings", "rounds") if (item := cast("list[object]", told[key]))]
+        lists = [item for key in ("experiments", "findings", "rounds") if (item := cast("list[object]", document[key]))]
         if not lists:
             break
         size -= len(canonical(max(lists, key=len).pop(0)).encode()) + 1
-    return told
+    return document
 
 
-def digest(told: Mapping[str, object]) -> tuple[str, int]:
-    """sha256 and bytes of a brief in canonical form."""
-    data = canonical(told).encode()
+def digest(document: Mapping[str, object]) -> tuple[str, int]:
+    """sha256 and size in bytes of a brief in canonical form."""
+    data = canonical(document).encode()
     return hashlib.sha256(data).hexdigest(), len(data)
 
 
-def card(experiment: Experiment) -> dict[str, object]:
-    """One experiment in short; figures of the hidden gate are coarse."""
+def experiment_summary(experiment: Experiment) -> dict[str, object]:
+    """One experiment; the results of its gate are rounded to one point."""
     shown = cast("dict[str, object]", plain(experiment_view(experiment)))
     for name in ("delta", "low", "high"):
         if shown[name] is not None:
             shown[name] = round(cast("float", shown[name]), 2)
     del shown["policy_id"], shown["gate_id"]
-    told = {"hypothesis_id": experiment.hypothesis_id, "author": experiment.author, "lane": experiment.lane}
+    source = {"hypothesis_id": experiment.hypothesis_id, "author": experiment.author, "lane": experiment.lane}
     settings = plain(mapping(experiment.recipe, "settings"))
-    return {"experiment_id": shown.pop("id"), **told, **shown, "settings": settings}
+    return {"experiment_id": shown.pop("id"), **source, **shown, "settings": settings}
 
 
 def failures(client: LabClient) -> list[dict[str, object]]:
-    """The newest failures on training starts."""
+    """The newest failures of data collection on training starts."""
     with campaigns.open_records(client.home) as records:
         page = Page(campaign_id=client.sender.campaign_id, purpose="collect", outcome="failure", limit=FAILURES)
         rows = records.reading.episodes(page)
@@ -101,8 +106,8 @@ def failures(client: LabClient) -> list[dict[str, object]]:
     ]
 
 
-def left(client: LabClient, view: CampaignView, ideas: Ideas) -> dict[str, object]:
-    """What may still be spent; None where there is no limit."""
+def remaining(client: LabClient, view: CampaignView, ideas: Ideas) -> dict[str, object]:
+    """What remains of the budget; None where there is no limit."""
     budget = mapping(mapping(client.started(), "campaign"), "budget")
     wall_s, robot_s = number(budget, "wall_s"), number(budget, "robot_s")
     spent = max((item.round for item in view.rounds), default=0)
@@ -128,4 +133,5 @@ def _round(item: Mapping[str, object]) -> dict[str, object]:
     return {
         "round": item["round"], "collection_success": collection.get("success"), "n": collection.get("n"),
         "gate": gate.get("decision"), "reason": gate.get("reason"), "metrics": learner.get("figures"),
+        "figures": learner.get("figures"),  # older name of metrics, which agents may read
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""One episode of the train split as an agent sees it: key frames where there are, and series of few points."""
+"""One episode of the train split as an agent sees it: thinned series and, where recorded, a few camera images."""
 
 from __future__ import annotations
 
@@ -15,27 +15,30 @@ from enpire.store.pictures import media_type, shown
 from enpire.types import FloatArray
 
 POINTS = 48
-"""Frames that a series is thinned to."""
+"""Most frames of a series."""
 PICTURES = 4
+"""Most camera images of an episode."""
 LARGEST_PICTURE = 200_000
-"""Bytes."""
+"""Bytes of one camera image."""
 
 
 def episode_summary(client: LabClient, episode_id: str) -> dict[str, object]:
-    """The episode of an id.
+    """The episode with this id.
 
     Raises:
         UnknownName: this campaign has no such episode.
-        UsageError: it ran on a hidden start, which no agent sees.
+        UsageError: it ran on a hidden start, which agents must not see.
     """
     with campaigns.open_records(client.home) as records:
         view = campaigns.episode(records, episode_id)
     line = view.episode
     if line.campaign_id != client.sender.campaign_id:
-        raise UnknownName(f"There is no episode {episode_id!r} in this campaign.")
+        raise UnknownName(
+            f"There is no episode {episode_id!r} in this campaign; failures_to_look_at of the brief names some."
+        )
     if view.start_split != "train":
         raise UsageError(f"Episode {episode_id} ran on a hidden start; agents see episodes of the train split only.")
-    told: dict[str, object] = {
+    summary: dict[str, object] = {
         "episode_id": line.order_id, "outcome": line.outcome, "cause": line.cause, "purpose": line.purpose,
         "round": line.round, "policy_id": line.policy_id, "ticks": line.ticks, "confidence": line.confidence,
         "commands_clipped": view.clipped,
@@ -45,15 +48,15 @@ def episode_summary(client: LabClient, episode_id: str) -> dict[str, object]:
         arrays = unpack(recording.read_bytes())
         kept = np.unique(np.linspace(0, len(arrays.action) - 1, POINTS).round().astype(np.int64))
         kept = kept[kept >= 0]
-        told["frames"] = kept.tolist()
-        told["state"], told["action"] = _columns(arrays.state[kept]), _columns(arrays.action[kept])
-        told["source"] = arrays.source[kept].tolist()
-    told["pictures"] = _pictures(Path(view.folder), view.pictures)
-    return told
+        summary["frames"] = kept.tolist()
+        summary["state"], summary["action"] = _columns(arrays.state[kept]), _columns(arrays.action[kept])
+        summary["source"] = arrays.source[kept].tolist()
+    summary["pictures"] = _pictures(Path(view.folder), view.pictures)
+    return summary
 
 
 def _columns(rows: FloatArray) -> list[list[float]]:
-    """One list for each dimension, in the order of the task's spec."""
+    """One list per dimension, in the order of the task's spec; `rows` is (frames, dimensions)."""
     return [[float(f"{value:.4g}") for value in column] for column in rows.T.tolist()]
 
 

@@ -1,4 +1,4 @@
-"""Where an agent meets the lab: it reads the ledger, and leaves wishes that the loop answers with events."""
+"""An agent's connection to the lab: it reads the ledger and leaves requests, which the loop answers with events."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from enpire.requests import agent_requests
 from enpire.requests.agent_requests import RequestKind, Sender
 from enpire.types import Event
 
-PATIENCE_S = 30.0
-"""How long a wish may wait for its answer."""
+TIMEOUT_S = 30.0
+"""Longest time to wait for the answer to a request, in seconds."""
 POLL_S = 0.1
 
 
 class RequestRefused(EnpireError):
-    """The loop refused what an agent asked for; the text says why."""
+    """The loop refused a request of an agent; the text says why."""
 
 
 @dataclass(slots=True)
 class LabClient:
-    """One agent lane's place in one campaign. Any thread may use it: every question opens the ledger anew."""
+    """One agent session in one campaign. Any thread may use it: every query opens the ledger anew."""
 
     home: Path
     sender: Sender
 
     def ideas(self) -> Ideas:
-        """Everything that was proposed so far."""
+        """All hypotheses, experiments and conclusions so far."""
         ideas, after = Ideas(), 0
         with campaigns.open_records(self.home) as records:
             while page := records.reading.events(after, self.sender.campaign_id, KINDS):
@@ -43,66 +43,69 @@ class LabClient:
         return ideas
 
     def campaign(self) -> CampaignView:
-        """Where the campaign stands."""
+        """The state of the campaign."""
         with campaigns.open_records(self.home) as records:
             return campaigns.campaign_view(records, self.sender.campaign_id)
 
     def started(self) -> Mapping[str, object]:
-        """The event that began the campaign: its file, its goal."""
+        """The body of the event `campaign started`: the campaign file and its goal."""
         with campaigns.open_records(self.home) as records:
             return campaigns.history(records, self.sender.campaign_id, ("campaign started",)).started
 
     def recipe(self, ideas: Ideas) -> Recipe:
-        """The recipe in force, with its search space; UsageError when the campaign's recipe declares none."""
+        """The recipe in force, with its search space.
+
+        Raises:
+            UsageError: the campaign's recipe declares no search space.
+        """
         if ideas.declared is None:
             raise UsageError(
-                "This campaign's recipe declares no `space`, so agents can change nothing; add one to the recipe file."
+                "This campaign's recipe declares no `space`, so agents cannot change any setting; "
+                "add `space` to the recipe file."
             )
         return ideas.recipe_in_force(ideas.declared)
 
-    def wish(self, kind: RequestKind, said: Mapping[str, object]) -> Event:
-        """Ask the loop for something; the event that answers.
+    def request(self, kind: RequestKind, content: Mapping[str, object]) -> Event:
+        """Send a request to the loop and wait for the event that answers it.
 
         Raises:
-            RequestRefused: the loop says no, in one sentence.
+            RequestRefused: the loop refused the request; one sentence says why.
             UsageError: no campaign runs here, or the loop did not answer in time.
         """
         self._require_loop()
         with campaigns.open_records(self.home) as records:
             tail = records.reading.tail(1)
             after = tail[-1].seq if tail else 0
-            wish_id = agent_requests.leave(self.home / "inbox", self.sender, kind, said)
-            deadline = time.monotonic() + PATIENCE_S
+            request_id = agent_requests.leave(self.home / "inbox", self.sender, kind, content)
+            deadline = time.monotonic() + TIMEOUT_S
             while time.monotonic() < deadline:
-                answers = _answers(records, after, self.sender.campaign_id, wish_id)
+                answers = _answers(records, after, self.sender.campaign_id, request_id)
                 if answers:
                     return _accepted(answers)
                 time.sleep(POLL_S)
-        raise UsageError(
-            f"The loop did not answer within {PATIENCE_S:.0f} s; is the campaign paused or busy? Try again."
-        )
+        raise UsageError(f"The loop did not answer within {TIMEOUT_S:.0f} s. It may be busy; send the request again.")
 
-    def tell(self, kind: RequestKind, said: Mapping[str, object]) -> bool:
-        """Leave a wish without waiting for its event; False when no campaign runs here."""
+    def send(self, kind: RequestKind, content: Mapping[str, object]) -> bool:
+        """Send a request without waiting for its event; False when no campaign runs here."""
         if not campaigns.is_driven(self.home):
             return False
-        agent_requests.leave(self.home / "inbox", self.sender, kind, said)
+        agent_requests.leave(self.home / "inbox", self.sender, kind, content)
         return True
 
-    def over(self) -> bool:
-        """Whether the campaign has ended, or nobody drives it."""
+    def is_over(self) -> bool:
+        """Whether the campaign has ended, or no orchestrator runs it."""
         with campaigns.open_records(self.home) as records:
             past = campaigns.history(records, self.sender.campaign_id, campaigns.MARKS)
         return past.ended is not None or not campaigns.is_driven(self.home)
 
     def newest(self) -> int:
-        """The seq of the last event that concerns agents."""
+        """The `seq` of the last event that concerns agents."""
         with campaigns.open_records(self.home) as records:
             return _newest(records, 0, self.sender.campaign_id)
 
-    def wait(self, after: int, patience_s: float) -> int:
-        """Wait until something that concerns agents happens after an event; the seq of the newest such event."""
-        deadline = time.monotonic() + patience_s
+    def wait(self, after: int, timeout_s: float) -> int:
+        """Wait for an event that concerns agents and is newer than `after`; returns the `seq` of the newest one."""
+        deadline = time.monotonic() + timeout_s
         with campaigns.open_records(self.home) as records:
             while (newest := _newest(records, after, self.sender.campaign_id)) == after:
                 if time.monotonic() >= deadline or not campaigns.is_driven(self.home):
@@ -115,20 +118,20 @@ class LabClient:
             raise UsageError(f"No campaign runs in {self.home}; `enpire run` starts or resumes one.")
 
 
-STIRRING = tuple(kind for kind in KINDS if kind not in {"brief read", "agent turned", "tokens spent", "wish refused"})
-"""Kinds that may change an agent's mind."""
+RELEVANT = tuple(kind for kind in KINDS if kind not in {"brief read", "agent turned", "tokens spent", "wish refused"})
+"""Kinds of events that may change what an agent does next."""
 
 
 def _newest(records: campaigns.Records, after: int, campaign_id: str) -> int:
     newest = after
-    while page := records.reading.events(newest, campaign_id, STIRRING):
+    while page := records.reading.events(newest, campaign_id, RELEVANT):
         newest = page[-1].seq
     return newest
 
 
-def _answers(records: campaigns.Records, after: int, campaign_id: str, wish_id: str) -> list[Event]:
+def _answers(records: campaigns.Records, after: int, campaign_id: str, request_id: str) -> list[Event]:
     page = records.reading.events(after, campaign_id, KINDS)
-    return [event for event in page if event.body.get("wish_id") == wish_id]
+    return [event for event in page if event.body.get("wish_id") == request_id]
 
 
 def _accepted(answers: list[Event]) -> Event:

@@ -1,4 +1,4 @@
-"""The tools of agents as an MCP server: over stdio for one local client, over HTTP with a bearer token for others."""
+"""The agents' tools as an MCP server: over stdio for one local client, or over HTTP with a bearer token."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from enpire.queries import campaigns
 from enpire.requests.agent_requests import Sender
 
 LARGEST_REQUEST = 256 * 1024
-"""Bytes of one request."""
+"""Most bytes of one request."""
 INSTRUCTIONS = (
-    "A robot laboratory improves a policy in a closed loop. Read get_brief first. You propose changes of the recipe; "
-    "the lab trains the candidate and compares it with the champion on hidden start states."
+    "A robot laboratory improves a policy in a closed loop. Call get_brief first. You propose changes to the recipe. "
+    "The lab trains the candidate and compares it with the champion on hidden start states."
 )
 REFUSAL = {
     "type": "about:blank", "title": "Sign in first", "status": 401,
     "detail": "The bearer token is missing or wrong: send the one in ENPIRE_MCP_TOKEN, or in the home's mcp_token.",
 }  # fmt: skip
-"""What a request without the token is told (RFC 9457)."""
+"""Answer to a request without the token (RFC 9457)."""
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -40,7 +40,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def open_client(home: Path, campaign: str = "", lane: str = "mcp", author: str = "mcp") -> LabClient:
-    """A lane in a campaign of this home, the latest when none is named.
+    """A client for an agent session in a campaign of this home; the latest campaign when none is named.
 
     Raises:
         UnknownName: there is no such campaign.
@@ -51,7 +51,7 @@ def open_client(home: Path, campaign: str = "", lane: str = "mcp", author: str =
 
 
 def tool_server(client: LabClient) -> Server[Any]:
-    """The MCP server of one lane."""
+    """The MCP server of one agent session."""
 
     async def list_tools(
         context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
@@ -69,7 +69,7 @@ def tool_server(client: LabClient) -> Server[Any]:
 
 
 def serve_stdio(client: LabClient) -> None:
-    """Serve one client on stdin and stdout until it hangs up."""
+    """Serve one client on stdin and stdout until it disconnects."""
 
     async def run() -> None:
         server = tool_server(client)
@@ -80,7 +80,7 @@ def serve_stdio(client: LabClient) -> None:
 
 
 def http_app(client: LabClient, token: str) -> App:
-    """The server as an ASGI app under /mcp; a request without the token is answered 401 before anything is read."""
+    """The server as an ASGI app under /mcp. A request without the token is answered 401 before its body is read."""
     app = tool_server(client).streamable_http_app(max_request_body_size=LARGEST_REQUEST)
     return guarded(cast("App", app), token)
 
@@ -91,10 +91,10 @@ def serve_http(client: LabClient, host: str, port: int, token: str) -> None:
 
 
 def guarded(app: App, token: str) -> App:
-    """An app behind a bearer token."""
+    """The app, behind a bearer token."""
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not _knows(scope, token):
+        if scope["type"] == "http" and not _has_token(scope, token):
             body = json.dumps(REFUSAL).encode()
             headers = [(b"content-type", b"application/problem+json"), (b"www-authenticate", b"Bearer")]
             await send({"type": "http.response.start", "status": 401, "headers": headers})
@@ -105,14 +105,14 @@ def guarded(app: App, token: str) -> App:
     return guard
 
 
-def _knows(scope: Scope, token: str) -> bool:
+def _has_token(scope: Scope, token: str) -> bool:
     given = dict(cast("list[tuple[bytes, bytes]]", scope["headers"])).get(b"authorization", b"")
     return hmac.compare_digest(given, f"Bearer {token}".encode())
 
 
 def _described(tool: tools.Tool) -> types.Tool:
     return types.Tool(
-        name=tool.name, description=tool.says, input_schema=tool.schema(),
+        name=tool.name, description=tool.description, input_schema=tool.schema(),
         annotations=types.ToolAnnotations(read_only_hint=not tool.writes, destructive_hint=False),
     )  # fmt: skip
 
@@ -123,7 +123,7 @@ def _called(client: LabClient, name: str, arguments: Mapping[str, object]) -> ty
     except EnpireError as problem:
         return types.CallToolResult(content=[types.TextContent(text=str(problem))], is_error=True)
     pictures = cast("list[Mapping[str, str]]", answer.get("pictures", []))
-    if pictures:  # they follow as pictures, in this order
+    if pictures:  # the images follow as image content, in this order
         answer["pictures"] = [item["name"] for item in pictures]
     content: list[types.ContentBlock] = [types.TextContent(text=json.dumps(answer, ensure_ascii=False))]
     content += [types.ImageContent(data=item["base64"], mime_type=item["media_type"]) for item in pictures]

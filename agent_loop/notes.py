@@ -1,7 +1,7 @@
-"""What the lab wrote down: findings of agents, in this campaign and in earlier ones, and its own folder of notes.
+"""Search in conclusions of agents, of this campaign and earlier ones, and in the lab's folder of notes.
 
-A search names words; what has the rarest of them comes first (BM25, by SQLite's full-text index, made for each
-question: there are hundreds of texts and not millions).
+Results are ranked by BM25 with SQLite's full-text index. The index is built for each query: there are hundreds of
+texts, not millions.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from enpire.queries import campaigns
 
 SUFFIXES = (".md", ".txt")
 LARGEST_FILE, LARGEST_FOLDER = 2 * 2**20, 64 * 2**20
-"""Bytes that are read of one file, and of all."""
+"""Most bytes that are read of one file, and of all files."""
 LONGEST = 1500
-"""Characters of one passage."""
+"""Most characters of one passage."""
 MOST = 20
-"""Passages or findings of one answer."""
+"""Most passages or conclusions of one answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +33,19 @@ class Passage:
 
     file: str
     line: int
-    """Where it begins, counted from 1."""
+    """Line of its beginning, from 1."""
     text: str
 
 
 def ranked(texts: Sequence[str], words: str, most: int) -> list[int]:
-    """Indices of the texts that hold any of the words, the best first."""
+    """Indices of the texts that contain any of the words, best match first.
+
+    Raises:
+        UsageError: `words` contains no word.
+    """
     wanted = list(dict.fromkeys(re.findall(r"\w+", words.lower())))
     if not wanted:
-        raise UsageError("Say at least one word to look for.")
+        raise UsageError("`words` contains no word; give at least one.")
     with closing(sqlite3.connect(":memory:")) as database:
         database.execute("CREATE VIRTUAL TABLE texts USING fts5(text, tokenize = 'porter unicode61')")
         database.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", enumerate(texts))
@@ -50,8 +54,11 @@ def ranked(texts: Sequence[str], words: str, most: int) -> list[int]:
         return [int(row[0]) for row in found]
 
 
-def findings(client: LabClient, words: str, about: str, lane: str) -> list[dict[str, object]]:
-    """Findings of this home's campaigns of the same task, the newest campaign first; those that fit, at most MOST."""
+def conclusions(client: LabClient, words: str, about: str, lane: str) -> list[dict[str, object]]:
+    """Conclusions of this home's campaigns of the same task, newest campaign first, at most MOST.
+
+    Empty arguments filter nothing: `words` to search for, `about` an experiment or hypothesis, `lane` an agent session.
+    """
     with campaigns.open_records(client.home) as records:
         lines = campaigns.campaigns(records)
         task = next(line.task for line in lines if line.id == client.sender.campaign_id)
@@ -60,23 +67,23 @@ def findings(client: LabClient, words: str, about: str, lane: str) -> list[dict[
             for line in lines if line.task == task
             for event in reversed(records.reading.events(0, line.id, ("finding posted",)))
         ]  # fmt: skip
-    told = [
+    found = [
         {name: event.get(name, "") for name in ("campaign", "finding_id", "author", "lane", "about", "text")}
         for event in events if about in ("", event.get("about")) and lane in ("", event.get("lane"))
     ]  # fmt: skip
     if not words.strip():
-        return told[:MOST]
-    return [told[index] for index in ranked([str(item["text"]) for item in told], words, MOST)]
+        return found[:MOST]
+    return [found[index] for index in ranked([str(item["text"]) for item in found], words, MOST)]
 
 
 def passages(home: Home, words: str) -> list[Passage]:
-    """Paragraphs of the notes folder that hold the words.
+    """Paragraphs of the notes folder that contain any of the words, best match first, at most MOST.
 
     Raises:
-        UsageError: there is no folder of notes; the sentence says where it would lie.
+        UsageError: the home has no folder of notes.
     """
     if not home.notes.is_dir():
-        raise UsageError(f"This lab keeps no notes; people may put {' and '.join(SUFFIXES)} files into {home.notes}.")
+        raise UsageError(f"This lab has no notes; operators may put {' and '.join(SUFFIXES)} files into {home.notes}.")
     found = list(_paragraphs(home.notes))
     return [found[index] for index in ranked([item.text for item in found], words, MOST)]
 

@@ -25,54 +25,56 @@ from enpire.processes.child_process import die_with_parent
 from enpire.requests.agent_requests import Sender
 
 IDLE_S = 2.0
-"""Least time from the beginning of one turn to the next."""
-PROBLEMS = 3
-"""Turns in a row that may fail before the lane ends."""
+"""Shortest time from the start of one turn to the start of the next, in seconds."""
+MOST_FAILURES = 3
+"""Failed turns in a row after which the session ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSession:
-    """Who works for which campaign."""
+    """Which agent works in which campaign, as session.json says."""
 
     home: Path
     campaign_id: str
     lane: str
+    """Name of the session."""
     agent: str
     """Plug-in name."""
     work: Path
-    """Folder for its own notes."""
+    """Folder for the agent's own files."""
     seed: int = 0
     options: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
 
 
-def run_session(session: AgentSession, say: Callable[[str], None] = print) -> int:
-    """Let the agent take turns until the campaign is over, or it has nothing left to do; the exit code."""
+def run_session(session: AgentSession, show: Callable[[str], None] = print) -> int:
+    """Give the agent turns until the campaign is over or the agent is done; returns the exit code."""
     client = LabClient(session.home, Sender(campaign_id=session.campaign_id, author=session.agent, lane=session.lane))
     make = cast("Callable[[AgentContext, Mapping[str, object]], Agent]", load("agents", session.agent))
-    place = AgentContext(
-        seed=session.seed, lane=session.lane, work=session.work, spent=lambda said: client.tell("tokens", dict(said))
+    context = AgentContext(
+        seed=session.seed, lane=session.lane, work=session.work,
+        spent=lambda tokens: client.send("tokens", dict(tokens)),
     )  # fmt: skip
-    agent, tools, failed = make(place, session.options), in_process(client), 0
-    while not client.over():
+    agent, tools, failed = make(context, session.options), in_process(client), 0
+    while not client.is_over():
         began = time.monotonic()
         try:
-            told = agent.turn(tools, tools["get_brief"]())
+            report = agent.turn(tools, tools["get_brief"]())
             failed = 0
         except EnpireError as problem:
-            told, failed = f"the turn failed: {problem}", failed + 1
-        if told:
-            say(told)
-            client.tell("turn", {"text": told})
-        if failed >= PROBLEMS:
+            report, failed = f"the turn failed: {problem}", failed + 1
+        if report:
+            show(report)
+            client.send("turn", {"text": report})
+        if failed >= MOST_FAILURES:
             return 1
-        if told.startswith(DONE) or session.lane in client.ideas().finished:
+        if report.startswith(DONE) or session.lane in client.ideas().finished:
             return 0
         time.sleep(max(0.0, IDLE_S - (time.monotonic() - began)))
     return 0
 
 
 def main(arguments: list[str]) -> int:
-    """Run the lane of a folder."""
+    """Run the agent session of a folder."""
     folder = Path(arguments[0])
     if "--die-with-parent" in arguments:
         die_with_parent()

@@ -1,6 +1,6 @@
-"""The tools of agents: one registry, shown in process, as Anthropic tool schemas, and as an MCP server.
+"""The agents' tools: one registry for use in process, as Anthropic tool schemas and as an MCP server.
 
-No tool sets a verdict, a seed, a score or a budget, and none moves a robot: there is simply no such verb.
+No tool sets a verdict, a seed, a score or a budget, and no tool moves a robot.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from agent_loop import brief as briefs
 from agent_loop import notes
 from agent_loop.arguments import (
     WAIT_S,
-    Candidate,
-    Comparison,
-    EpisodeName,
-    ExperimentName,
-    Farewell,
-    FindingsWanted,
-    Nothing,
-    Pause,
-    Proposal,
-    Surrender,
-    Told,
-    Words,
+    ConclusionQuery,
+    EpisodeId,
+    ExperimentId,
+    FinalSummary,
+    GivingUp,
+    NewCandidate,
+    NewConclusion,
+    NewHypothesis,
+    NoArguments,
+    NotesQuery,
+    RecipeComparison,
+    WaitTime,
     object_schema,
 )
 from agent_loop.episode_summary import episode_summary
@@ -40,11 +40,11 @@ from enpire.types import Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """One thing that an agent may do."""
+    """One tool."""
 
     name: str
-    says: str
-    """What it does, for whoever chooses among tools."""
+    description: str
+    """What the tool does, for the agent that chooses among tools."""
     arguments: type
     run: Callable[[LabClient, Any], dict[str, object]]
     writes: bool
@@ -55,10 +55,10 @@ class Tool:
 
 
 def call(client: LabClient, name: str, arguments: Mapping[str, object]) -> dict[str, object]:
-    """Call a tool by name, as one lane.
+    """Call a tool by name for one agent session.
 
     Raises:
-        EnpireError: the tool does not exist, its arguments do not fit, or the lab refuses; one sentence.
+        EnpireError: the tool does not exist, its arguments are invalid, or the lab refuses; one sentence.
     """
     tool = BY_NAME.get(name)
     if tool is None:
@@ -77,43 +77,47 @@ def in_process(client: LabClient) -> Mapping[str, Callable[..., dict[str, object
 
 def anthropic_schemas() -> list[dict[str, object]]:
     """The tools as the Messages API takes them."""
-    return [{"name": tool.name, "description": tool.says, "input_schema": tool.schema()} for tool in TOOLS]
+    return [{"name": tool.name, "description": tool.description, "input_schema": tool.schema()} for tool in TOOLS]
 
 
-def _get_brief(client: LabClient, _: Nothing) -> dict[str, object]:
-    told = briefs.brief(client)
-    sha256, size = briefs.digest(told)
-    recorded = client.tell("brief", {"sha256": sha256, "size": size})
-    return {**told, "sha256": sha256, "recorded": recorded}
+def _get_brief(client: LabClient, _: NoArguments) -> dict[str, object]:
+    document = briefs.make_brief(client)
+    sha256, size = briefs.digest(document)
+    recorded = client.send("brief", {"sha256": sha256, "size": size})
+    return {**document, "sha256": sha256, "recorded": recorded}
 
 
-def _list_experiments(client: LabClient, _: Nothing) -> dict[str, object]:
+def _list_experiments(client: LabClient, _: NoArguments) -> dict[str, object]:
     ideas = client.ideas()
     return {
         "hypotheses": [plain(item) for item in ideas.ideas.values()],
-        "experiments": [briefs.card(item) for item in ideas.experiments.values()],
+        "experiments": [briefs.experiment_summary(item) for item in ideas.experiments.values()],
         "findings": [plain(item) for item in ideas.findings],
     }
 
 
-def _get_experiment(client: LabClient, which: ExperimentName) -> dict[str, object]:
+def _get_experiment(client: LabClient, which: ExperimentId) -> dict[str, object]:
     ideas = client.ideas()
     experiment = ideas.experiments.get(which.experiment_id)
     if experiment is None:
-        raise UnknownName(f"There is no experiment {which.experiment_id!r}; list_experiments names those there are.")
+        raise UnknownName(f"There is no experiment {which.experiment_id!r}; list_experiments returns all of them.")
     about = {experiment.experiment_id, experiment.hypothesis_id}
     idea = ideas.ideas.get(experiment.hypothesis_id)
     return {
-        **briefs.card(experiment), "recipe": plain(experiment.recipe), "training_metrics": plain(experiment.metrics),
-        "hypothesis": plain(idea), "findings": [plain(item) for item in ideas.findings if item.about in about],
-    }  # fmt: skip
+        **briefs.experiment_summary(experiment),
+        "recipe": plain(experiment.recipe),
+        "training_metrics": plain(experiment.metrics),
+        "training_figures": plain(experiment.metrics),  # older name, which agents may read
+        "hypothesis": plain(idea),
+        "findings": [plain(item) for item in ideas.findings if item.about in about],
+    }
 
 
-def _get_episode(client: LabClient, which: EpisodeName) -> dict[str, object]:
+def _get_episode(client: LabClient, which: EpisodeId) -> dict[str, object]:
     return episode_summary(client, which.episode_id)
 
 
-def _get_diff(client: LabClient, which: Comparison) -> dict[str, object]:
+def _get_diff(client: LabClient, which: RecipeComparison) -> dict[str, object]:
     ideas = client.ideas()
     if which.against in ("", "in_force"):
         other = client.recipe(ideas) if which.against else ideas.declared
@@ -135,90 +139,128 @@ def _get_diff(client: LabClient, which: Comparison) -> dict[str, object]:
 def _settings(ideas: Ideas, experiment_id: str) -> dict[str, object]:
     experiment = ideas.experiments.get(experiment_id)
     if experiment is None:
-        raise UnknownName(f"There is no experiment {experiment_id!r}; list_experiments names those there are.")
+        raise UnknownName(f"There is no experiment {experiment_id!r}; list_experiments returns all of them.")
     if not experiment.recipe:
-        raise UsageError(f"Experiment {experiment_id} was refused, so there is no recipe to compare: {experiment.why}")
+        raise UsageError(f"Experiment {experiment_id} was refused, so it has no recipe to compare: {experiment.why}")
     return dict(mapping(experiment.recipe, "settings"))
 
 
-def _query_findings(client: LabClient, wanted: FindingsWanted) -> dict[str, object]:
-    return {"findings": notes.findings(client, wanted.words, wanted.about, wanted.lane)}
+def _query_findings(client: LabClient, query: ConclusionQuery) -> dict[str, object]:
+    return {"findings": notes.conclusions(client, query.words, query.about, query.lane)}
 
 
-def _search_notes(client: LabClient, wanted: Words) -> dict[str, object]:
-    return {"passages": [plain(item) for item in notes.passages(Home(client.home), wanted.words)]}
+def _search_notes(client: LabClient, query: NotesQuery) -> dict[str, object]:
+    return {"passages": [plain(item) for item in notes.passages(Home(client.home), query.words)]}
 
 
-def _finish(client: LabClient, farewell: Farewell) -> dict[str, object]:
-    event = client.wish("finish", {"text": farewell.summary})
+def _finish(client: LabClient, final: FinalSummary) -> dict[str, object]:
+    event = client.request("finish", {"text": final.summary})
     return {"noted": event.kind == "lane finished", "over": True}
 
 
-def _propose(client: LabClient, proposal: Proposal) -> dict[str, object]:
-    event = client.wish("hypothesis", _plain(proposal))
+def _propose(client: LabClient, new: NewHypothesis) -> dict[str, object]:
+    event = client.request("hypothesis", _plain(new))
     return {"hypothesis_id": cast("Mapping[str, object]", event.body["hypothesis"])["hypothesis_id"]}
 
 
-def _submit(client: LabClient, candidate: Candidate) -> dict[str, object]:
-    event = client.wish("experiment", _plain(candidate))
+def _submit(client: LabClient, new: NewCandidate) -> dict[str, object]:
+    event = client.request("experiment", _plain(new))
     return {"experiment_id": event.body["experiment_id"], "recipe_hash": event.body["recipe_hash"], "phase": "queued"}
 
 
-def _adopt(client: LabClient, which: ExperimentName) -> dict[str, object]:
-    client.wish("adopt", _plain(which))
+def _adopt(client: LabClient, which: ExperimentId) -> dict[str, object]:
+    client.request("adopt", _plain(which))
     experiment = client.ideas().experiments[which.experiment_id]
     return {"hypothesis_id": experiment.hypothesis_id, "changes": plain(experiment.changes)}
 
 
-def _post(client: LabClient, told: Told) -> dict[str, object]:
-    return {"finding_id": client.wish("finding", _plain(told)).body["finding_id"]}
+def _post(client: LabClient, new: NewConclusion) -> dict[str, object]:
+    return {"finding_id": client.request("finding", _plain(new)).body["finding_id"]}
 
 
-def _give_up(client: LabClient, surrender: Surrender) -> dict[str, object]:
-    event: Event = client.wish("give up", {"text": surrender.reason, "about": surrender.about})
+def _give_up(client: LabClient, given_up: GivingUp) -> dict[str, object]:
+    event: Event = client.request("give up", {"text": given_up.reason, "about": given_up.about})
     return {"noted": event.kind == "given up", "scored": "neutral"}
 
 
-def _wait(client: LabClient, pause: Pause) -> dict[str, object]:
+def _wait(client: LabClient, time: WaitTime) -> dict[str, object]:
     newest = client.newest()
-    if not 0 <= pause.after <= newest:
-        raise UsageError(f"`after` is the number that the last wait answered, from 0 to {newest}; 0 is now.")
-    began = pause.after or newest
-    newest = client.wait(began, min(max(0.0, pause.seconds), WAIT_S))
-    mine = [briefs.card(item) for item in client.ideas().experiments.values() if item.lane == client.sender.lane]
-    return {"something_happened": newest > began, "after": newest, "over": client.over(), "your_experiments": mine[-3:]}
+    if not 0 <= time.after <= newest:
+        raise UsageError(
+            f"`after` must be the `after` of an earlier answer of wait, from 0 to {newest}; 0 means from now on."
+        )
+    began = time.after or newest
+    newest = client.wait(began, min(max(0.0, time.seconds), WAIT_S))
+    mine = [
+        briefs.experiment_summary(item)
+        for item in client.ideas().experiments.values()
+        if item.lane == client.sender.lane
+    ]
+    return {
+        "something_happened": newest > began,
+        "after": newest,
+        "over": client.is_over(),
+        "your_experiments": mine[-3:],
+    }
 
 
 TOOLS: tuple[Tool, ...] = (
-    Tool(name="get_brief", says="Goal, champion, recipe, search space, what was tried, what is left. Read it first.",
-         arguments=Nothing, run=_get_brief, writes=False),
-    Tool(name="list_experiments", says="All hypotheses, experiments and findings of the campaign.",
-         arguments=Nothing, run=_list_experiments, writes=False),
-    Tool(name="get_experiment", says="One experiment with its recipe, training metrics and coarse gate result.",
-         arguments=ExperimentName, run=_get_experiment, writes=False),
-    Tool(name="get_diff", says="Which settings of an experiment's recipe differ from another's: from what, to what.",
-         arguments=Comparison, run=_get_diff, writes=False),
-    Tool(name="get_episode", says="One episode of the train split: outcome, thinned series, key frames.",
-         arguments=EpisodeName, run=_get_episode, writes=False),
-    Tool(name="query_findings", says="What agents found out, in this campaign and in earlier ones of the same task.",
-         arguments=FindingsWanted, run=_query_findings, writes=False),
-    Tool(name="search_notes", says="Passages of the lab's own papers and notes.",
-         arguments=Words, run=_search_notes, writes=False),
-    Tool(name="propose_hypothesis", says="State one falsifiable claim about a change of the recipe.",
-         arguments=Proposal, run=_propose, writes=True),
-    Tool(name="submit_candidate", says="Test a hypothesis: settings of the recipe to change, inside the search space.",
-         arguments=Candidate, run=_submit, writes=True),
-    Tool(name="adopt", says="Build on an experiment of another lane; answers with its changes.",
-         arguments=ExperimentName, run=_adopt, writes=True),
-    Tool(name="post_finding", says="Tell the other agents and the people what you learned.",
-         arguments=Told, run=_post, writes=True),
-    Tool(name="give_up", says="An honest way out, which counts against nobody: of a queued experiment, which is then "
-         "cancelled, of a hypothesis, or of your whole line of work, which then ends.",
-         arguments=Surrender, run=_give_up, writes=True),
-    Tool(name="finish", says="End your line of work for good with a summary, once your experiments are decided.",
-         arguments=Farewell, run=_finish, writes=True),
-    Tool(name="wait", says="Wait until an experiment moves on or somebody posts something.",
-         arguments=Pause, run=_wait, writes=False),
+    Tool(
+        name="get_brief", arguments=NoArguments, run=_get_brief, writes=False,
+        description="Goal, champion, recipe, search space, experiments and remaining budget. Call it first.",
+    ),
+    Tool(
+        name="list_experiments", arguments=NoArguments, run=_list_experiments, writes=False,
+        description="All hypotheses, experiments and findings of the campaign.",
+    ),
+    Tool(
+        name="get_experiment", arguments=ExperimentId, run=_get_experiment, writes=False,
+        description="One experiment: its recipe, its training metrics and its gate result, rounded to one point.",
+    ),
+    Tool(
+        name="get_diff", arguments=RecipeComparison, run=_get_diff, writes=False,
+        description="The settings in which two recipes differ, with both values.",
+    ),
+    Tool(
+        name="get_episode", arguments=EpisodeId, run=_get_episode, writes=False,
+        description="One episode of the train split: outcome, thinned series and camera images.",
+    ),
+    Tool(
+        name="query_findings", arguments=ConclusionQuery, run=_query_findings, writes=False,
+        description="Findings: conclusions of agents, of this campaign and earlier ones of the same task.",
+    ),
+    Tool(
+        name="search_notes", arguments=NotesQuery, run=_search_notes, writes=False,
+        description="Passages from the lab's papers and notes.",
+    ),
+    Tool(
+        name="propose_hypothesis", arguments=NewHypothesis, run=_propose, writes=True,
+        description="State one falsifiable claim about a change to the recipe.",
+    ),
+    Tool(
+        name="submit_candidate", arguments=NewCandidate, run=_submit, writes=True,
+        description="Test a hypothesis: new values for settings of the recipe, inside the search space.",
+    ),
+    Tool(
+        name="adopt", arguments=ExperimentId, run=_adopt, writes=True,
+        description="Build on an experiment of another agent session; returns its changes.",
+    ),
+    Tool(
+        name="post_finding", arguments=NewConclusion, run=_post, writes=True,
+        description="Post a finding: a conclusion for the other agents and the operators.",
+    ),
+    Tool(
+        name="give_up", arguments=GivingUp, run=_give_up, writes=True,
+        description="Give up a queued experiment (it is cancelled), a hypothesis, or your session (ends). Not scored.",
+    ),
+    Tool(
+        name="finish", arguments=FinalSummary, run=_finish, writes=True,
+        description="End your session for good with a summary, once your experiments are decided.",
+    ),
+    Tool(
+        name="wait", arguments=WaitTime, run=_wait, writes=False,
+        description="Wait until an experiment changes its phase or an agent posts a finding.",
+    ),
 )  # fmt: skip
 BY_NAME: Mapping[str, Tool] = {tool.name: tool for tool in TOOLS}
 

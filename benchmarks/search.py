@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from agent_loop.agent_context import AgentContext
 from agent_loop.agents.search import Search
-from agent_loop.brief import brief
+from agent_loop.brief import make_brief
 from agent_loop.lab_client import LabClient
 from benchmarks.machine import describe
 from enpire.campaign.experiments import KINDS, Ideas
@@ -139,7 +139,7 @@ def asked_again(seed: int, home: Path) -> tuple[int, int]:
         elif event.kind == "experiment submitted":
             submitted += 1
             asked: dict[str, Any] = {}
-            facts = brief(Past(home, sender, event.seq - 1))
+            facts = make_brief(Past(home, sender, event.seq - 1))
             cast("dict[str, object]", facts["left"])["rounds"] = 1
             place = AgentContext(seed=seed * 1000, lane=LANE, work=home, spent=lambda said: None)
             Search(place, {}).turn(_recording(asked), facts)

@@ -1,4 +1,4 @@
-"""Structured changes of a recipe: perturb, ablate, recombine, switch. Pure functions of a random stream."""
+"""Operators that change a recipe: perturb, ablate, recombine, switch. Pure functions of a random stream."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from random import Random
 from enpire.campaign.search_space import Axis, Choice, Plain, Range
 
 LEAST_STEP, STEP = 0.1, 0.25
-"""The shortest step, and the standard deviation of what is added to it, as shares of an axis."""
+"""Shortest step, and standard deviation of the length added to it, as shares of an axis."""
 
 TRIES = 16
-"""Draws after which a step goes to an end of its axis instead."""
+"""Draws after which a step goes to an end of the axis."""
 
 Settings = Mapping[str, object]
 Changes = dict[str, Plain]
@@ -21,7 +21,7 @@ Changes = dict[str, Plain]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """An experiment that was decided, as the operators see it."""
+    """A decided experiment, as the operators use it."""
 
     hypothesis_id: str
     experiment_id: str
@@ -33,13 +33,13 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What the ledger says."""
+    """Search space, recipes and decided experiments, as recorded in the ledger."""
 
     space: Mapping[str, Axis]
     settings: Settings
-    """Of the recipe in force."""
+    """Settings of the recipe in force."""
     original: Settings
-    """Of the campaign's recipe."""
+    """Settings of the campaign's own recipe."""
     tried: Sequence[Tried] = ()
 
 
@@ -53,11 +53,11 @@ class Step:
     why: str
     parents: tuple[str, ...] = ()
     adopted: str = ""
-    """experiment_id of another lane that it builds on."""
+    """experiment_id of another agent session that the step builds on; empty if none."""
 
 
 def perturb(known: Known, draw: Random) -> Step | None:
-    """Move one setting or two by a step."""
+    """Move one or two settings by a step."""
     if not known.space:
         return None
     names = draw.sample(sorted(known.space), k=min(len(known.space), draw.choice((1, 1, 2))))
@@ -67,7 +67,7 @@ def perturb(known: Known, draw: Random) -> Step | None:
 
 
 def ablate(known: Known, draw: Random) -> Step | None:
-    """Put one setting that was changed back to what the campaign's recipe says."""
+    """Set one changed setting back to its value in the campaign's own recipe."""
     differing = [
         name for name, axis in sorted(known.space.items())
         if known.settings[name] != known.original[name] and axis.holds(known.original[name])
@@ -83,13 +83,13 @@ def ablate(known: Known, draw: Random) -> Step | None:
 
 
 def recombine(known: Known, draw: Random) -> Step | None:
-    """Join the changes of the two most promising experiments that were not kept, the better one on top."""
-    hopeful = sorted(
+    """Combine the changes of the two best experiments that were not kept; the better one wins conflicts."""
+    promising = sorted(
         (item for item in known.tried if item.decision != "keep" and item.delta > 0), key=lambda one: one.delta
     )
-    if len(hopeful) < 2:
+    if len(promising) < 2:
         return None
-    second, first = hopeful[-2], hopeful[-1]
+    second, first = promising[-2], promising[-1]
     parents = (first.hypothesis_id, second.hypothesis_id)
     return Step(
         operator="recombine", kind="merge", changes={**second.changes, **first.changes}, parents=parents,
@@ -98,7 +98,7 @@ def recombine(known: Known, draw: Random) -> Step | None:
 
 
 def switch(known: Known, draw: Random) -> Step | None:
-    """Draw half of the settings anew, wherever they stand."""
+    """Draw new values for half of the settings, anywhere on their axes."""
     if not known.space:
         return None
     names = draw.sample(sorted(known.space), k=math.ceil(len(known.space) / 2))
@@ -110,7 +110,7 @@ OPERATORS = (perturb, switch, ablate, recombine)
 
 
 def moved(axis: Axis, value: object, draw: Random) -> Plain:
-    """A neighbour of a value; always another value where the axis has one."""
+    """A value near `value`; a different one wherever the axis has one."""
     if isinstance(axis, Choice):
         others = [option for option in axis.options if option != value]
         return draw.choice(others or list(axis.options))
@@ -125,7 +125,7 @@ def moved(axis: Axis, value: object, draw: Random) -> Plain:
 
 
 def anywhere(axis: Axis, draw: Random) -> Plain:
-    """Any value of an axis."""
+    """A random value of an axis."""
     if isinstance(axis, Choice):
         return draw.choice(axis.options)
     return _value(axis, draw.random())

@@ -1,4 +1,4 @@
-"""`search`: a seeded agent that needs no key. All that it knows is in the ledger, so it can be killed at any time."""
+"""`search`: a seeded agent that needs no key. All of its state is in the ledger, so it can be killed at any time."""
 
 from __future__ import annotations
 
@@ -15,65 +15,66 @@ from enpire.campaign.search_space import axes
 from enpire.errors import UsageError
 from enpire.files import canonical, parse
 
-Card = Mapping[str, object]
+Entry = Mapping[str, object]
+"""One experiment of the brief, or the answer of a tool."""
 TRIES = 64
-"""Draws before it says that everything near was tried."""
+"""Draws after which the agent stops because all nearby recipes were tried."""
 STUCK = 3
-"""Reverts in a row after which it switches to another regime."""
+"""Experiments in a row that were not kept, after which it switches to another regime."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
-    """What a campaign file may say; nothing so far."""
+    """Options of the agent in a campaign file: none."""
 
 
 class Search:
-    """Perturbs, ablates, recombines, switches regime: the same way for the same seed and the same history."""
+    """Perturbs, ablates, recombines, switches regime; deterministic for a seed and a history."""
 
-    def __init__(self, place: AgentContext, options: Mapping[str, object]) -> None:
+    def __init__(self, context: AgentContext, options: Mapping[str, object]) -> None:
         parse(SearchOptions, options, "The options of the agent search")
-        self._place = place
+        self._context = context
 
     def turn(self, tools: Mapping[str, Callable[..., object]], brief: Mapping[str, object]) -> str:
-        """Wait for the experiment of this lane, report on it, or submit the next one."""
-        cards = cast("list[Card]", brief["experiments"])
-        mine = [card for card in cards if card["lane"] == self._place.lane]
-        if any(card["phase"] not in ("decided", "invalid", "cancelled") for card in mine):
+        """Wait for the experiment of this session, post its result, or submit the next one."""
+        entries = cast("list[Entry]", brief["experiments"])
+        mine = [entry for entry in entries if entry["lane"] == self._context.lane]
+        if any(entry["phase"] not in ("decided", "invalid", "cancelled") for entry in mine):
             tools["wait"](seconds=20.0)
             return ""
         self._report(tools, brief, mine)
         if not cast("Mapping[str, object]", brief["left"])["rounds"]:
             return DONE + "no round is left"
-        step = propose(known_from(brief), self._stream(len(mine)), seen(cards), struggling(mine))
+        step = propose(known_of(brief), self._stream(len(mine)), seen(entries), struggling(mine))
         if step is None:
-            return DONE + "everything near the recipe in force was tried"
+            return DONE + "all recipes near the one in force were tried"
         return self._submit(tools, brief, step)
 
     def _stream(self, experiments: int) -> Random:
-        return Random(f"{self._place.seed} {self._place.lane} {experiments}")
+        return Random(f"{self._context.seed} {self._context.lane} {experiments}")
 
     def _report(
-        self, tools: Mapping[str, Callable[..., object]], brief: Mapping[str, object], mine: list[Card]
+        self, tools: Mapping[str, Callable[..., object]], brief: Mapping[str, object], mine: list[Entry]
     ) -> None:
-        """One finding about the last experiment that was decided."""
-        told = {cast("Card", finding)["about"] for finding in cast("list[object]", brief["findings"])}
-        decided = [card for card in mine if card["phase"] == "decided"]
-        if decided and decided[-1]["experiment_id"] not in told:
+        """Post one conclusion about the last decided experiment."""
+        posted = {cast("Entry", one)["about"] for one in cast("list[object]", brief["findings"])}
+        decided = [entry for entry in mine if entry["phase"] == "decided"]
+        if decided and decided[-1]["experiment_id"] not in posted:
             last = decided[-1]
             text = f"{canonical(last['changes'])}: {last['decision']}, {last['delta']} [{last['low']}, {last['high']}]"
             tools["post_finding"](text=text, about=last["experiment_id"])
 
     def _submit(self, tools: Mapping[str, Callable[..., object]], brief: Mapping[str, object], step: Step) -> str:
-        peers = {card["experiment_id"] for card in cast("list[Card]", brief["experiments"])
-                 if card["lane"] != self._place.lane}  # fmt: skip
+        peers = {entry["experiment_id"] for entry in cast("list[Entry]", brief["experiments"])
+                 if entry["lane"] != self._context.lane}  # fmt: skip
         if step.adopted in peers:
             tools["adopt"](experiment_id=step.adopted)
-        settings = cast("Mapping[str, object]", cast("Card", brief["recipe"])["settings"])
+        settings = cast("Mapping[str, object]", cast("Entry", brief["recipe"])["settings"])
         change = ", ".join(f"{name} from {settings[name]} to {value}" for name, value in sorted(step.changes.items()))
-        made = cast("Card", tools["propose_hypothesis"](
+        made = cast("Entry", tools["propose_hypothesis"](
             statement=f"{step.operator}: {change} makes a better candidate",
             falsifier="The gate on hidden starts does not promote the candidate.",
-            regime=regime(str(cast("Card", brief["recipe"])["learner"])), kind=step.kind,
+            regime=regime(str(cast("Entry", brief["recipe"])["learner"])), kind=step.kind,
             effect=step.why, parents=list(step.parents),
         ))  # fmt: skip
         try:
@@ -84,7 +85,7 @@ class Search:
 
 
 def propose(known: Known, draw: Random, tried: set[str], stuck: bool) -> Step | None:
-    """The next step that nobody tried; None when none is found."""
+    """The next step that was not tried before; None when none is found."""
     for _ in range(TRIES):
         operator = switch if stuck and draw.random() < 0.5 else draw.choices(OPERATORS, (6, 2, 1, 2))[0]
         step = operator(known, draw)
@@ -96,8 +97,8 @@ def propose(known: Known, draw: Random, tried: set[str], stuck: bool) -> Step | 
     return None
 
 
-def known_from(brief: Mapping[str, object]) -> Known:
-    """What the brief says, for the operators."""
+def known_of(brief: Mapping[str, object]) -> Known:
+    """The operators' input, from a brief."""
     written = cast("Mapping[str, object]", brief["recipe"])
     recipe = parse(
         Recipe, {key: written[key] for key in ("name", "learner", "settings")} | {"space": brief["space"]},
@@ -105,32 +106,32 @@ def known_from(brief: Mapping[str, object]) -> Known:
     )  # fmt: skip
     if not recipe.space:
         raise UsageError("The recipe declares no search space, so there is nothing to search.")
-    decided = [card for card in cast("list[Card]", brief["experiments"]) if card["phase"] == "decided"]
+    decided = [entry for entry in cast("list[Entry]", brief["experiments"]) if entry["phase"] == "decided"]
     return Known(
         space=axes(recipe.space), settings=recipe.settings,
-        original=cast("Mapping[str, object]", brief["campaign_settings"]), tried=[_tried(card) for card in decided],
+        original=cast("Mapping[str, object]", brief["campaign_settings"]), tried=[_tried(entry) for entry in decided],
     )  # fmt: skip
 
 
-def seen(cards: Sequence[Card]) -> set[str]:
-    """Whole settings that were tried or are waiting."""
-    return {canonical(card["settings"]) for card in cards if card.get("settings")}
+def seen(entries: Sequence[Entry]) -> set[str]:
+    """Settings of all experiments that were tried or are queued, in canonical form."""
+    return {canonical(entry["settings"]) for entry in entries if entry.get("settings")}
 
 
-def struggling(mine: Sequence[Card]) -> bool:
-    """Whether the last experiments of this lane all came to nothing."""
-    last = [card for card in mine if card["phase"] in ("decided", "invalid")][-STUCK:]
-    return len(last) == STUCK and all(card["decision"] != "keep" for card in last)
+def struggling(mine: Sequence[Entry]) -> bool:
+    """Whether none of the last STUCK experiments of this session was kept."""
+    last = [entry for entry in mine if entry["phase"] in ("decided", "invalid")][-STUCK:]
+    return len(last) == STUCK and all(entry["decision"] != "keep" for entry in last)
 
 
 def regime(learner: str) -> str:
-    """The regime that a learner belongs to."""
+    """The regime of a learner."""
     return {"clone": "behaviour cloning", "habc": "offline RL"}.get(learner, "offline RL")
 
 
-def _tried(card: Card) -> Tried:
+def _tried(entry: Entry) -> Tried:
     return Tried(
-        hypothesis_id=str(card["hypothesis_id"]), experiment_id=str(card["experiment_id"]), lane=str(card["lane"]),
-        changes=cast("Mapping[str, bool | int | float | str]", card["changes"]), decision=str(card["decision"]),
-        delta=float(cast("float", card["delta"])),
+        hypothesis_id=str(entry["hypothesis_id"]), experiment_id=str(entry["experiment_id"]), lane=str(entry["lane"]),
+        changes=cast("Mapping[str, bool | int | float | str]", entry["changes"]), decision=str(entry["decision"]),
+        delta=float(cast("float", entry["delta"])),
     )  # fmt: skip

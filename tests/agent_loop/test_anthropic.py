@@ -124,7 +124,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again_and_its_tokens_count(
 
 def test_a_model_that_never_ends_an_answer_is_a_problem_of_the_turn(recording: Recording, tmp_path: Path) -> None:
     recording.spoilt = dict.fromkeys(range(9), "nonsense")
-    with pytest.raises(ModelProblem, match="a-model gave no whole answer: "):
+    with pytest.raises(ModelProblem, match="a-model gave no complete answer: "):
         agent(tmp_path, []).turn({}, BRIEF)
     assert len(recording.asked) == 3
 
@@ -135,7 +135,7 @@ def test_answers_that_make_no_sense_go_back_to_the_model(recording: Recording, t
     recording.answers = [[words(""), wrong], [listed], [words("")]]
     (tmp_path / "home").mkdir()
     tools = in_process(LabClient(tmp_path / "home", Sender(campaign_id="C", author="a", lane="a")))
-    assert agent(tmp_path, []).turn(tools, BRIEF) == "the model ended its turn without a word"
+    assert agent(tmp_path, []).turn(tools, BRIEF) == "the model ended its turn without text"
     second, third = recording.asked[1]["messages"], recording.asked[2]["messages"]
     assert second[1]["content"] == [wrong], "the API takes no empty words back"
     assert "unknown key 'tool_name'" in second[2]["content"][0]["content"]

@@ -141,7 +141,7 @@ def test_what_cannot_be_answered_is_said_in_a_sentence(tmp_path: Path) -> None:
 
     no_episode, no_notes, nobody = anyio.run(talk)
     assert "There is no episode 'none'" in no_episode
-    assert "This lab keeps no notes" in no_notes
+    assert "This lab has no notes" in no_notes
     assert "No campaign runs" in nobody
 
 

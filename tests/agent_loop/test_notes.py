@@ -59,10 +59,10 @@ def test_passages_of_the_notes_are_named_by_file_and_line(client: LabClient) -> 
 
 
 def test_without_notes_or_words_it_says_so(client: LabClient) -> None:
-    with pytest.raises(UsageError, match=r"keeps no notes; people may put \.md and \.txt files into .*notes"):
+    with pytest.raises(UsageError, match=r"has no notes; operators may put \.md and \.txt files into .*notes"):
         tools.call(client, "search_notes", {"words": "x"})
     (client.home / "notes").mkdir()
-    with pytest.raises(UsageError, match="at least one word"):
+    with pytest.raises(UsageError, match="contains no word; give at least one"):
         tools.call(client, "search_notes", {"words": '" OR *'[0:1]})
     assert tools.call(client, "search_notes", {"words": 'near"(quote) OR *'}) == {"passages": []}
 

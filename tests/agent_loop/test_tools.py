@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from agent_loop import tools
-from agent_loop.brief import LARGEST, digest, fitted
+from agent_loop.brief import LARGEST, digest, shortened
 from agent_loop.lab_client import LabClient
 from agent_loop.mcp_server import open_client
 from enpire.errors import EnpireError, FileProblem, UnknownName, UsageError
@@ -56,7 +56,7 @@ def test_wrong_arguments_are_refused_in_a_sentence(client: LabClient) -> None:
 def test_numbers_without_bound_are_refused_in_a_sentence(client: LabClient) -> None:
     huge = 10**400
     for after in (10**30, -1, huge):
-        with pytest.raises(UsageError, match="the number that the last wait answered, from 0 to"):
+        with pytest.raises(UsageError, match="the `after` of an earlier answer of wait, from 0 to"):
             tools.call(client, "wait", {"seconds": 0.0, "after": after})
     with pytest.raises(FileProblem, match="must be a finite number, not a whole number of 1329 bits"):
         tools.call(client, "wait", {"seconds": huge})
@@ -117,7 +117,7 @@ def test_a_brief_that_is_too_long_loses_its_oldest_cards() -> None:
         "findings": [],
         "rounds": [],
     }
-    short = fitted(long)
+    short = shortened(long)
     assert digest(short)[1] <= LARGEST
     assert short["experiments"][-1]["n"] == 199  # pyright: ignore[reportIndexIssue]
 
