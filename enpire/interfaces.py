@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from enpire.types import (
-    Episode,
     EpisodeArrays,
     Event,
     FloatArray,
@@ -275,26 +274,6 @@ class ChecksRecipe(Learner, Protocol):
 
     def check(self, recipe: Mapping[str, object]) -> None:
         """FileProblem for a recipe (as in `ImprovementJob`) with settings that it does not know or allow."""
-        ...
-
-
-class EpisodeStore(Protocol):
-    """Keeps arrays and pictures, one folder per episode, written atomically."""
-
-    def put(self, episode: Episode, arrays_file: bytes) -> Path:
-        """Make one episode durable; putting the same id again is a no-op. StorageFull when the disk refuses."""
-        ...
-
-    def get(self, order_id: str) -> Episode:
-        """The episode with its arrays; its bytes are checked against the hash."""
-        ...
-
-    def folder(self, order_id: str, campaign_id: str = "") -> Path:
-        """Where an episode lies (or, when its campaign is named, would lie)."""
-        ...
-
-    def ids(self) -> Iterator[str]:
-        """Every complete episode on the disk."""
         ...
 
 

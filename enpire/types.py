@@ -236,20 +236,6 @@ class OrderResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyVersion:
-    """Weights with their lineage. `policy_id` is the sha256 of the files."""
-
-    policy_id: str
-    kind: str
-    """Name of the policy plug-in that loads it."""
-    parent: str
-    """policy_id of the version it was trained from; empty for a base."""
-    recipe_hash: str
-    data_hash: str
-    round: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """One line of the lab's history. `hash` covers all other fields and the hash before it."""
 
@@ -275,16 +261,6 @@ class Interval:
     def rate(self) -> float:
         """Successes per trial; nan without trials."""
         return self.successes / self.n if self.n else float("nan")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseSpan:
-    """A stretch of one station's time in one phase, on the station's monotonic clock."""
-
-    station: str
-    phase: Phase
-    began_s: float
-    ended_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ that was killed stands, after its events are folded again, exactly where its las
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -120,13 +119,6 @@ class EarlyStops:
     """Rollouts that ended early."""
     flagged: Count = field(default_factory=Count)
     """Rollouts of the control arm that would have ended early; its successes are false alarms."""
-    went_on_ticks: int = 0
-    """Commands that these went on for."""
-
-    @property
-    def saved_ticks(self) -> float:
-        """Commands that the early stops saved, by what the control arm went on for; nan before it flagged one."""
-        return self.stopped * self.went_on_ticks / self.flagged.n if self.flagged.n else math.nan
 
     @property
     def refuted(self) -> bool:
@@ -142,7 +134,6 @@ class EarlyStops:
             return True
         if not order.early_stop.armed and episode.outcome in JUDGED:
             self.flagged.add(episode.outcome == "success")
-            self.went_on_ticks += episode.ticks - episode.hopeless_at
         return False
 
 

@@ -194,7 +194,7 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
     inbox = CommandInbox(folder.inbox)
     live = LiveLab(folder, inbox)
     with _served(folder, live, Listening(), show=True) if pages else nullcontext():
-        view = TerminalView(plan.name, plan.goal.success, plan.budget.wall_s, folder.root)
+        view = TerminalView(plan.name, plan.goal.success, folder.root)
         observers: tuple[LabObserver, ...] = (view, live, LiveFileWriter(folder))
         try:
             ending = run_campaign(name, folder, RunOptions(seed=seed, host=on, observers=observers, inbox=inbox))

@@ -105,10 +105,6 @@ class StationProcesses:
             elif now >= running.restart_at_s:
                 running.process, running.started_s, running.restart_at_s = self._launch(running.file), now, 0.0
 
-    def pids(self) -> dict[str, int]:
-        """Process ids of the stations that run now."""
-        return {name: it.process.pid for name, it in self._running.items() if it.process.poll() is None}
-
     def log(self, name: str) -> Path:
         """Where a station's output goes."""
         return self._logs / f"{name}.log"

@@ -25,11 +25,10 @@ QUIET_S = 10.0
 class TerminalView:
     """Draws the lab for the person who started it; a `View` of `enpire.session`."""
 
-    def __init__(self, campaign_name: str, goal: float, budget_s: float, home: Path, out: TextIO | None = None) -> None:
+    def __init__(self, campaign_name: str, goal: float, home: Path, out: TextIO | None = None) -> None:
         """Draw on `out` (stderr when left out, so that stdout stays free); lines only when it is not a terminal."""
         self._out = out or sys.stderr
         self._title = f"{campaign_name}: to {goal:.1%} confirmed success"
-        self._budget_s = budget_s
         self._home = home
         self._began_s = time.monotonic()
         self._drawn_s = self._said_s = 0.0

@@ -9,8 +9,6 @@ from typing import ClassVar, cast
 from enpire.campaign import experiments
 from enpire.types import Event
 
-BULK = ("order issued", "orders ended")
-"""Kinds that carry orders and episodes: a view never reads them one by one."""
 KINDS = (
     "campaign started", "campaign resumed", "campaign paused", "campaign continued", "campaign ended",
     "station joined", "station left", "episode refused", "learner started", "learner ended", "learner failed",
@@ -135,14 +133,6 @@ class History:
         if handler is not None:
             handler(self, event.body)
         self.ideas.apply(event.kind, event.body)
-
-    def robot_seconds(self) -> dict[str, float]:
-        """Seconds by phase, summed over stations."""
-        total: dict[str, float] = {}
-        for station in self.stations.values():
-            for phase, seconds in station.seconds().items():
-                total[phase] = total.get(phase, 0.0) + seconds
-        return total
 
     def robot_s(self) -> float:
         """Robot seconds: time of every lane of every station that was there, whatever it did."""

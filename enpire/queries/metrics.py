@@ -53,8 +53,3 @@ def robot_time(stations: Mapping[str, PhaseSeconds], wall_s: float) -> RobotTime
         there_s += lived_s - seconds.get("offline", 0.0)
     mru = min(1.0, moving_s / (wall_s * len(stations))) if stations else 0.0
     return RobotTime(mru=mru, seconds=totals, robot_h=there_s / 3600)
-
-
-def per_minute(tokens: int, wall_s: float) -> float:
-    """Tokens per minute (MTU); 0 before any time passed."""
-    return tokens * 60 / wall_s if wall_s > 0 else 0.0

@@ -60,12 +60,6 @@ class SqliteLedger:
             raise
 
     @property
-    def journal_mode(self) -> str:
-        """How SQLite keeps a commit whole: `wal`, or `truncate` where the loaded SQLite is too old for WAL."""
-        with connection.sentences(self.path):
-            return str(run(self._db, "PRAGMA journal_mode").fetchone()[0])
-
-    @property
     def database(self) -> sqlite3.Connection:
         """The connection, for reading in the writer's own thread (`Reading(ledger.database)`)."""
         return self._db

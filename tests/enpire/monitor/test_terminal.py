@@ -66,7 +66,7 @@ def test_an_empty_lab_can_be_drawn() -> None:
 
 def test_a_terminal_is_drawn_in_place_and_left_standing() -> None:
     out = Terminal()
-    view = TerminalView("pin_insertion", 0.97, 240.0, Path("/lab"), out)
+    view = TerminalView("pin_insertion", 0.97, Path("/lab"), out)
     view.update(a_snapshot())
     view.note("station joined", {"station": "cell-1", "lanes": 16})
     view.close()
@@ -77,7 +77,7 @@ def test_a_terminal_is_drawn_in_place_and_left_standing() -> None:
 
 def test_without_a_terminal_every_notable_event_is_one_plain_line() -> None:
     out = io.StringIO()
-    view = TerminalView("pin_insertion", 0.97, 240.0, Path("/lab"), out)
+    view = TerminalView("pin_insertion", 0.97, Path("/lab"), out)
     view.note("station joined", {"station": "cell-1", "lanes": 16})
     view.note("order issued", {"orders": [1, 2]})
     view.note("learner progressed", {"job": "j"})

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,8 @@ from enpire.gate.intervals import wilson
 from enpire.queries import campaigns
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Page
+from enpire.store.records import episode_body
+from enpire.types import EarlyStop, Episode, OutcomeKind
 from tests.fakes.sample_campaign import BASE, SECOND, THIRD, begin, record_campaign
 
 
@@ -178,6 +180,27 @@ def test_a_resumed_campaign_adds_its_sessions(tmp_path: Path) -> None:
     assert view.wall_s == 25.0
     assert view.mru == pytest.approx(0.9)
     assert (view.time_to_goal_s, view.robot_h_to_goal) == (None, None), "censored until a confirmation passes"
+
+
+def test_early_stops_saved_what_the_control_arm_took_after_the_same_moment(tmp_path: Path) -> None:
+    record = begin(tmp_path)
+    before = EarlyStop(below=0.1, control=0.2, armed=False)
+    ends: tuple[tuple[bool, OutcomeKind], ...]
+    ends = (True, "aborted"), (True, "aborted"), (True, "aborted"), (False, "failure"), (False, "success")
+    for armed, outcome in ends:
+        order = record.order("collect", BASE, 1, early_stop=replace(before, armed=armed))
+        ended = Episode(
+            order=order, outcome=outcome, cause="", confidence=1.0, ran_policy_id=BASE, ticks=60, began_s=0.0,
+            ended_s=6.0, hopeless_at=20,
+        )  # fmt: skip
+        record.tell("orders ended", episodes=[episode_body(ended)])
+    record.flush()
+    with campaigns.open_records(tmp_path) as records:
+        stops = campaigns.campaign_view(records, record.campaign_id).early_stops
+    assert stops is not None
+    assert stops.stopped == 3
+    assert (stops.false_alarms.successes, stops.false_alarms.n) == (1, 2)
+    assert stops.saved_robot_s == pytest.approx(3 * 4.0)
 
 
 def test_two_campaigns_of_one_home_stay_apart(tmp_path: Path) -> None:

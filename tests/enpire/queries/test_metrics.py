@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enpire.errors import UsageError
-from enpire.queries.metrics import per_minute, robot_time
+from enpire.queries.metrics import robot_time
 from enpire.types import PHASES, Phase
 
 
@@ -45,8 +45,3 @@ def test_a_station_cannot_work_longer_than_the_campaign() -> None:
 
 def test_no_station_is_no_utilisation() -> None:
     assert robot_time({}, wall_s=10.0).mru == 0.0
-
-
-def test_tokens_per_minute() -> None:
-    assert per_minute(900, 30.0) == pytest.approx(1800)
-    assert per_minute(900, 0.0) == 0.0

@@ -285,10 +285,11 @@ def test_a_zombie_with_the_same_name_ends_itself(harness: FleetHarness, tmp_path
 
 def test_no_station_outlives_a_killed_parent(harness: FleetHarness, tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from enpire.fleet.station_processes import StationProcesses\n"
+        "import os, sys, time; from pathlib import Path; from enpire.fleet.station_processes import StationProcesses\n"
+        "from tests.chaos.harness import children\n"
         "from tests.fakes.point_task import point_station\n"
         "root = Path(sys.argv[1]); local = StationProcesses([point_station(root)], sys.argv[2], root / 'logs')\n"
-        "local.start(); print(local.pids()['alpha'], flush=True); time.sleep(600)\n"
+        "local.start(); print(*children(os.getpid(), 'alpha.yaml'), flush=True); time.sleep(600)\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path), harness.bind]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment()) as parent:

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from enpire.errors import FileProblem, StorageFull, UnknownName
-from enpire.interfaces import EpisodeStore
 from enpire.store.episodes import ARRAYS, FACTS, PICTURES, FolderStore, Recording
 from enpire.types import Order
 from tests.enpire.store.store_samples import a_recording, an_episode, an_order
@@ -24,7 +23,7 @@ from tests.enpire.store.test_durable import a_full_disk
 
 
 def test_an_episode_comes_back_as_it_was_put(tmp_path: Path) -> None:
-    store: EpisodeStore = FolderStore(tmp_path)
+    store = FolderStore(tmp_path)
     order = an_order()
     episode, data = a_recording(order)
     folder = store.put(episode, data)
