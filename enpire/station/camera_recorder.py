@@ -1,7 +1,7 @@
-"""What the cameras of a station see at every command: compressed and written beside the control loop.
+"""Records camera images at every command: compressed and written in a thread next to the control loop.
 
-A lane's pictures go into one file per episode (`enpire.store.pictures`), which is durable before the episode is. The
-control loop only hands arrays over. What cannot be kept ends the episode: nothing could be learned from it.
+A lane's images go into one file per episode (`enpire.store.pictures`), which is durable before the episode is. The
+control loop only hands arrays over. An episode whose images cannot be kept ends: nothing could be learned from it.
 """
 
 from __future__ import annotations
@@ -22,55 +22,59 @@ from enpire.wire.host_services import THIS_HOST
 from enpire.wire.messages import Parcel
 
 MOST_WAITING = 256 * 2**20
-"""Bytes of pictures that may wait for the compressor: 145 of two cameras of 640 x 480, five seconds at 30 Hz."""
+"""Most bytes of images that may wait for compression: 145 pairs of 640 x 480 images, 5 s at 30 Hz."""
 Cameras = tuple[str, ...] | Literal["all"]
 End = tuple[OutcomeKind, str]
-"""How an episode ends whose pictures cannot be kept, and why."""
+"""Outcome and cause of an episode whose images cannot be kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingRule:
-    """What a station records."""
+    """Which camera images a station records."""
 
     cameras: Cameras = ()
-    """Of every episode."""
-    looked_at: bool = False
-    """Also all that a policy is shown: for robots whose episodes cannot run again."""
+    """Cameras to record in every episode."""
+    policy_images: bool = False
+    """Also record every image that a policy uses: for robots whose episodes cannot be replayed."""
     waits: bool = False
-    """Pictures that come too fast hold up a simulation; a robot's control loop waits for nobody."""
+    """Whether to wait for the compressor when images come too fast: in simulations only, never on a robot."""
 
     def check(self, there: Sequence[str]) -> None:
-        """UsageError when a camera shall be recorded that is not among those that give pictures."""
+        """Check the cameras against those that give images.
+
+        Raises:
+            UsageError: a camera to record gives no images.
+        """
         wanted = self.cameras if self.cameras != "all" else () if there else ("all",)
         if missing := [camera for camera in wanted if camera not in there]:
             raise UsageError(
-                f"The station shall record {missing[0]!r}, but its robot gives pictures of "
-                f"{', '.join(there) or 'no camera'}; correct `record`, or see to the cameras (a simulation needs a GL "
-                "library, `enpire doctor` says which)."
+                f"The station file asks to record {missing[0]!r}, but the robot gives images of "
+                f"{', '.join(there) or 'no camera'}; correct `record`, or check the cameras (a simulation needs a GL "
+                "library; run `enpire doctor`)."
             )
 
 
 class _ImageFile:
-    """The pictures of one episode, written by the worker."""
+    """The image file of one episode, written by the worker thread."""
 
     def __init__(self, path: Path, worker: Executor) -> None:
         self._path, self._worker = path, worker
         self._writer: PicturesWriter | None = None
         self.failed: EnpireError | None = None
-        """Why these pictures cannot be kept."""
+        """Why these images cannot be kept."""
         self.latest: tuple[int, Seen] | None = None
-        """The newest instant, which is not handed over yet: a robot that holds still is seen again."""
+        """Tick and images of the newest frame, not handed over yet: while a robot holds, its frame is replaced."""
 
     def hand_over(self, tick: int, seen: Seen) -> Future[None]:
-        """Let the pictures of one instant be compressed and written."""
+        """Compress and write the images of one tick in the worker thread."""
         return self._worker.submit(self._write, tick, seen)
 
     def finish(self) -> Future[str]:
-        """Make the file durable when all is written; its sha256."""
+        """Make the file durable after the last write; returns its sha256."""
         return self._worker.submit(self._finish)
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """Remove the file."""
         self._worker.submit(self._discard)
 
     def _write(self, tick: int, seen: Seen) -> None:
@@ -87,7 +91,7 @@ class _ImageFile:
     def _finish(self) -> str:
         if self.failed is not None:
             raise self.failed
-        assert self._writer is not None  # a film begins with its first picture
+        assert self._writer is not None  # a file is opened with its first image
         try:
             return self._writer.finish()
         finally:
@@ -99,12 +103,12 @@ class _ImageFile:
 
 
 class CameraRecorder:
-    """The films of a station's lanes.
+    """Records the camera images of a station's lanes.
 
     Args:
-        rule: what is recorded.
-        place: order_id -> where the file must lie when its episode is announced.
-        worker: makes the thread that compresses and writes.
+        rule: which cameras are recorded.
+        place: order_id -> path of the file when its episode is announced.
+        worker: makes the executor that compresses and writes.
     """
 
     def __init__(
@@ -118,30 +122,36 @@ class CameraRecorder:
         self._files: dict[int, _ImageFile] = {}
         self._now: dict[int, Seen] = {}
         self._waiting: deque[tuple[Future[None], int]] = deque()
-        self._developing: dict[str, Future[str]] = {}
+        self._finishing: dict[str, Future[str]] = {}
         self.largest = 0
-        """Bytes of the largest file so far: what the next episode may take."""
+        """Bytes of the largest file so far: an estimate for the next episode."""
 
     def look_with(self, look: Callable[[int], Seen]) -> None:
-        """How a lane is looked at whose observations have no pictures."""
+        """Set how to get the images of a lane whose observations carry none."""
         self._look = look
 
     def begin(self, lane: int, order_id: str, policy: Policy) -> None:
-        """A new episode in this lane; whether it is recorded, the rule and its policy say."""
-        looks = self._rule.looked_at and isinstance(policy, Sees) and policy.needs_images
+        """Begin an episode in this lane; the rule and the policy decide which cameras are recorded."""
+        looks = self._rule.policy_images and isinstance(policy, Sees) and policy.needs_images
         cameras = "all" if looks else self._rule.cameras
         self._now.pop(lane, None)
         if cameras:
             self._wanted[lane] = order_id, cameras
 
     def look(self, lane: int) -> Seen:
-        """camera -> picture of one lane now; the very ones that are recorded, where they are."""
+        """Camera -> image, uint8 (height, width, 3), of one lane now; the recorded images where there are any."""
         return self._now[lane] if lane in self._now else self._look(lane)
 
-    def expose(self, observation: Observation, lanes: IntArray, ticks: IntArray) -> Mapping[int, End]:
-        """Record what these lanes (n,) see before their next command, after `ticks` (n,) commands.
+    def record(self, observation: Observation, lanes: IntArray, ticks: IntArray) -> Mapping[int, End]:
+        """Record the images of these lanes before their next command.
 
-        `observation` has one row for every lane of the rig. Returns lane -> how its episode ends, where it must.
+        Args:
+            observation: one row for every lane of the rig.
+            lanes: int64 (n,), the lanes that roll out.
+            ticks: int64 (n,), commands that each lane has had.
+
+        Returns:
+            lane -> how its episode ends, where images cannot be kept.
         """
         self._now = {
             lane: {camera: images[lane] for camera, images in observation.images.items()} or self._look(lane)
@@ -152,28 +162,28 @@ class CameraRecorder:
         return {lane: end for lane in self._now if (end := self._record(lane, at[lane])) is not None}
 
     def end(self, lane: int, ticks: int) -> None:
-        """The episode of this lane ended with so many commands in its record; of one without, nothing is kept."""
+        """The episode of this lane ended with `ticks` recorded commands; with 0 its images are removed."""
         order_id, _ = self._wanted.pop(lane, ("", ()))
-        film = self._files.pop(lane, None)
+        file = self._files.pop(lane, None)
         self._now.pop(lane, None)
-        if film is None:
+        if file is None:
             return
         if not ticks:
-            film.discard()
+            file.discard()
             return
-        if film.latest is not None and film.latest[0] <= ticks:
-            film.hand_over(*film.latest)
-        self._developing[order_id] = film.finish()
+        if file.latest is not None and file.latest[0] <= ticks:
+            file.hand_over(*file.latest)
+        self._finishing[order_id] = file.finish()
 
-    def developed(self, parcel: Parcel, *, wait: bool = False) -> Parcel | None:
-        """The parcel of an episode when its pictures are durable or lost, None before (or waits)."""
+    def completed(self, parcel: Parcel, *, wait: bool = False) -> Parcel | None:
+        """The parcel of an episode once its images are durable or lost; None before, unless `wait`."""
         order_id = parcel.episode.order.order_id
-        future = self._developing.get(order_id)
+        future = self._finishing.get(order_id)
         if future is None:
             return parcel
         if not (wait or future.done()):
             return None
-        del self._developing[order_id]
+        del self._finishing[order_id]
         try:
             digest = future.result()
         except EnpireError as problem:
@@ -184,9 +194,9 @@ class CameraRecorder:
         return replace(parcel, episode=replace(parcel.episode, pictures_sha256=digest))
 
     def close(self) -> None:
-        """End the worker when all that was handed over is written. What did not end is discarded."""
-        for film in self._files.values():
-            film.discard()
+        """Finish writing and end the worker thread. Files of running episodes are removed."""
+        for file in self._files.values():
+            file.discard()
         if self._worker is not None:
             self._worker.shutdown(wait=True)
 
@@ -197,22 +207,22 @@ class CameraRecorder:
         missing = [name for name in wanted if name not in shown]
         if missing or not wanted:
             return _lost(f"camera {missing[0]} gave none" if missing else "no camera gave any")
-        film = self._files.get(lane)
-        if film is None:
+        file = self._files.get(lane)
+        if file is None:
             self._worker = self._worker or self._new_worker()
-            film = self._files[lane] = _ImageFile(self._place(order_id), self._worker)
-        if film.failed is not None:
-            return _end(film.failed)
-        if film.latest is not None and film.latest[0] < tick:
+            file = self._files[lane] = _ImageFile(self._place(order_id), self._worker)
+        if file.failed is not None:
+            return _end(file.failed)
+        if file.latest is not None and file.latest[0] < tick:
             if not self._has_room():
                 return _lost("this computer cannot compress them as fast as they come; record fewer cameras")
-            then, seen = film.latest
-            self._waiting.append((film.hand_over(then, seen), sum(image.nbytes for image in seen.values())))
-        film.latest = tick, {name: shown[name] for name in wanted}
+            then, seen = file.latest
+            self._waiting.append((file.hand_over(then, seen), sum(image.nbytes for image in seen.values())))
+        file.latest = tick, {name: shown[name] for name in wanted}
         return None
 
     def _has_room(self) -> bool:
-        """Whether more pictures may wait, now or, where the rule says so, after a while."""
+        """Whether more images may wait for compression; waits for room first where the rule says so."""
         while self._waiting and (self._waiting[0][0].done() or (self._rule.waits and self._is_full())):
             self._waiting.popleft()[0].result()
         return not self._is_full()
@@ -222,7 +232,7 @@ class CameraRecorder:
 
 
 def _end(problem: EnpireError) -> End:
-    """A disk without space is nobody's fault, and a trial that it cut off is given again."""
+    """A full disk aborts the episode, so that its trial is reissued; other problems make it invalid."""
     return ("aborted", DISK_FULL) if isinstance(problem, StorageFull) else _lost(str(problem))
 
 

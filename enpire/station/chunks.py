@@ -1,4 +1,4 @@
-"""Action chunks: each policy version decides in one call for all the lanes that have used up their last chunk."""
+"""Action chunks: each policy version decides in one call for all lanes that have used up their last chunk."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PLUGIN_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, EnpireError, ImportError, LookupError, MemoryError, NameError,
     OSError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
-"""What a policy's own code may raise: it costs the episodes of that policy, never the station."""
+"""Errors that the code of a policy may raise. They end episodes of that policy, never the station."""
 
 
 class Chunks:
-    """What is left of the last decision in each lane."""
+    """The unused actions of the last decision in each lane."""
 
     def __init__(self, lanes: int, action_dim: int) -> None:
         self._actions = np.zeros((lanes, 1, action_dim), np.float32)
@@ -30,33 +30,33 @@ class Chunks:
         self._length = np.zeros(lanes, np.int64)
         self._decision = np.zeros(lanes, np.int32)
         self.look: Callable[[int], Mapping[str, ImageArray]] = lambda _: {}
-        """camera -> picture of one lane now, for policies that look at pictures which the rig does not always make."""
+        """Lane -> camera images now, for policies that need images which the rig's observations do not carry."""
 
     def begin(self, lane: int, policy: LoadedPolicy, seed: int) -> str:
-        """A new episode in this lane; why the policy cannot, or nothing."""
+        """Begin an episode in this lane; returns why the policy cannot, or an empty text."""
         self._policies[lane] = policy
         self._used[lane] = self._length[lane] = 0
         self._decision[lane] = -1
         try:
             self._open(policy.policy, lane, policy_seed(seed))
         except PLUGIN_ERRORS as problem:
-            return f"policy failed to begin: {_said(problem)}"
+            return f"policy failed to begin: {_describe(problem)}"
         return ""
 
     def drop(self, lanes: IntArray) -> None:
-        """Forget what is left of these lanes' chunks: somebody else moved the robot, so a new decision is due."""
+        """Drop the rest of these lanes' chunks: an operator moved the robot, so a new decision is due."""
         self._used[lanes] = self._length[lanes] = 0
 
     def ready(self, lanes: IntArray) -> MaskArray:
-        """Which of these lanes (n,) have a command for this period."""
+        """Which of these lanes, int64 (n,), have a command for this period: bool (n,)."""
         return self._used[lanes] < self._length[lanes]
 
     def decide(self, observation: Observation, lanes: IntArray) -> Mapping[int, str]:
-        """Fetch new chunks where the old ones are used up.
+        """Decide new chunks for the lanes whose chunks are used up.
 
         Args:
             observation: one row for every lane of the rig.
-            lanes: (n,), the lanes that roll out.
+            lanes: int64 (n,), the lanes that roll out.
 
         Returns:
             lane -> why there is no action for it.
@@ -71,13 +71,13 @@ class Chunks:
         return failed
 
     def next(self, lanes: IntArray) -> tuple[FloatArray, npt.NDArray[np.int32]]:
-        """(actions (n, action_dim), decision that each belongs to (n,)); counts them as used."""
+        """Take the next action of each lane: (float32 (n, action_dim), int32 (n,) number of the decision)."""
         actions = self._actions[lanes, self._used[lanes]]
         self._used[lanes] += 1
         return actions, self._decision[lanes]
 
     def _open(self, policy: Policy, lane: int, seed: int) -> None:
-        """Tell a policy that an episode begins."""
+        """Begin an episode at the policy."""
         policy.begin(lane, seed)
 
     def _ask(self, observation: Observation, lanes: IntArray) -> Mapping[int, str]:
@@ -85,7 +85,7 @@ class Chunks:
         if loaded is None:
             return {int(lane): "no policy was given" for lane in lanes}
         policy, rows = loaded.policy, with_images(loaded.policy, observation, lanes, self.look)
-        answer = asked(lambda: policy.act(rows, lanes), (len(lanes), policy.horizon, self._actions.shape[2]))
+        answer = call_policy(lambda: policy.act(rows, lanes), (len(lanes), policy.horizon, self._actions.shape[2]))
         if isinstance(answer, str):
             return {int(lane): answer for lane in lanes}
         self._store(answer, lanes, loaded.policy.execute)
@@ -103,20 +103,20 @@ class Chunks:
         self._decision[lanes] += 1
 
 
-def asked(act: Callable[[], FloatArray], wanted: tuple[int, int, int]) -> FloatArray | str:
-    """A policy's chunks, of the wanted shape (n, horizon, action_dim), or one clause about why there are none."""
+def call_policy(act: Callable[[], FloatArray], wanted: tuple[int, int, int]) -> FloatArray | str:
+    """The policy's chunks, float32 of the wanted shape (n, horizon, action_dim), or one clause why there are none."""
     try:
         answer = np.asarray(act(), np.float32)
     except PLUGIN_ERRORS as problem:
-        return f"policy failed: {_said(problem)}"
+        return f"policy failed: {_describe(problem)}"
     return answer if answer.shape == wanted else f"policy returned chunks of shape {answer.shape}, not {wanted}"
 
 
 def finite_rows(answer: FloatArray) -> MaskArray:
-    """Which chunks (n,) of an answer (n, horizon, action_dim) hold numbers that a robot may follow."""
+    """Which chunks of an answer (n, horizon, action_dim) are finite: bool (n,)."""
     return np.asarray(np.isfinite(answer).all(axis=(1, 2)), np.bool_)
 
 
-def _said(problem: Exception) -> str:
+def _describe(problem: Exception) -> str:
     text = " ".join(str(problem).split())
     return f"{type(problem).__name__}: {text}"[:500]

@@ -1,7 +1,7 @@
-"""Rollouts that look hopeless: the policy is asked now and then, and an order may say that such a rollout ends.
+"""Ends rollouts that the policy predicts to fail, where the order allows it.
 
 Only orders with `early_stop` are watched, and only policies that predict success (`enpire.interfaces.PredictsSuccess`).
-An order of the control arm is flagged and runs on, so that the ledger shows what the early stops cost and save.
+A rollout of the control arm is flagged but runs to its end, so that the ledger shows the cost and gain of early stops.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from enpire.station.chunks import PLUGIN_ERRORS
 from enpire.types import EarlyStop, IntArray, Observation, Order
 
 LOOK_TICKS, LOOKS = 4, 8
-"""A rollout is looked at every so many commands; so many hopeless looks in a row are enough."""
+"""The viability is read every `LOOK_TICKS` commands; `LOOKS` low values in a row predict failure."""
 
 
 class ViabilityMonitor:
-    """What the policies of all lanes said about their rollouts."""
+    """The viability that the policies report for the rollouts of all lanes."""
 
     def __init__(self, lanes: int) -> None:
         self._policies: list[PredictsSuccess | None] = [None] * lanes
         self._rules: list[EarlyStop | None] = [None] * lanes
         self._looks = np.zeros(lanes, np.int64)
         self.hopeless_at: IntArray = np.full(lanes, -1, np.int64)
-        """(lanes,): tick at which the rollout was called hopeless; -1: never."""
+        """int64 (lanes,): tick at which failure was predicted; -1: never."""
 
     def begin(self, lane: int, order: Order, policy: LoadedPolicy) -> None:
         """A new episode in this lane."""
@@ -36,12 +36,12 @@ class ViabilityMonitor:
         self._rules[lane], self._looks[lane], self.hopeless_at[lane] = order.early_stop, 0, -1
 
     def look(self, observation: Observation, lanes: IntArray, ticks: IntArray) -> Mapping[int, str]:
-        """Ask about the rollouts that are due; lane -> why it ends, for those that may.
+        """Read the viability of the rollouts that are due; returns lane -> why it ends, for those that end.
 
         Args:
             observation: one row for every lane of the rig.
-            lanes: (n,), those that roll out.
-            ticks: (n,), commands that each has sent.
+            lanes: int64 (n,), the lanes that roll out.
+            ticks: int64 (n,), commands that each lane has sent.
         """
         due = lanes[(ticks % LOOK_TICKS == 0) & (self.hopeless_at[lanes] < 0)]
         groups: dict[int, list[int]] = {}
@@ -60,10 +60,10 @@ class ViabilityMonitor:
     def _ask(self, observation: Observation, lanes: IntArray) -> list[float]:
         policy = self._policies[int(lanes[0])]
         try:
-            said = policy.viability(rows_of(observation, lanes), lanes) if policy is not None else ()
-            return [float(value) for value in said]
+            values = policy.viability(rows_of(observation, lanes), lanes) if policy is not None else ()
+            return [float(value) for value in values]
         except PLUGIN_ERRORS:
-            # A critic that fails stops nobody: the rollouts go on to their own ends.
+            # A critic that fails ends no rollout: these run to their own ends.
             for lane in lanes:
                 self._policies[int(lane)] = None
             return [1.0] * len(lanes)
@@ -76,4 +76,4 @@ class ViabilityMonitor:
         if self._looks[lane] < LOOKS:
             return ""
         self.hopeless_at[lane] = tick
-        return f"hopeless: its viability stayed under {rule.below:g}" if rule.armed else ""
+        return f"predicted failure: its viability stayed under {rule.below:g}" if rule.armed else ""

@@ -1,4 +1,4 @@
-"""One lane of a station: the order that it works on; and what a rig may have beyond `enpire.interfaces.Rig`."""
+"""One lane of a station and its order; and the optional parts of a rig beyond `enpire.interfaces.Rig`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from enpire.types import SOURCE_POLICY, MaskArray, Order, Verdict
 
 @runtime_checkable
 class Guarded(Protocol):
-    """What a rig inside a safety envelope also has: which lanes left it since they were placed, and why."""
+    """A rig inside a safety envelope: which lanes left the envelope since they were placed, and why."""
 
     violated: MaskArray
     offences: list[str]
@@ -19,20 +19,20 @@ class Guarded(Protocol):
 
 @runtime_checkable
 class MonitorsSensors(Protocol):
-    """What a rig that watches its sensors also has."""
+    """A rig that checks whether its sensors still deliver new values."""
 
     @property
     def stale(self) -> str:
-        """One sentence when a sensor stood still since the last `place`; empty otherwise."""
+        """One sentence when a sensor has repeated its value since the last `place`; empty otherwise."""
         ...
 
 
 @runtime_checkable
 class Simulated(Protocol):
-    """What a rig also has where nobody can walk up to the robot."""
+    """A simulated rig, whose scene no operator can tidy."""
 
     def lay_out(self, lane: int) -> None:
-        """Do what a called person does at a real one: put a lane's things in order, ready for a reset."""
+        """Put the objects of a lane in order, ready for a reset, as an operator does at a real robot."""
         ...
 
 
@@ -47,12 +47,12 @@ class Lane:
     source: int = SOURCE_POLICY
     began_s: float = 0.0
     checked: bool = False
-    """Whether the reset check was passed."""
+    """Whether the start check was passed."""
     reset_ticks: int = 0
     reset_attempts: int = 0
     failed_resets: int = 0
-    """One after the other, over all orders."""
+    """Failed resets in a row, over all orders."""
     achieved: tuple[float, ...] = ()
     clipped: int = 0
     verdict: Future[Verdict] | None = None
-    """Of a slow verifier, while the lane is `judging`: its robot holds still, the others go on."""
+    """Pending verdict of a slow verifier, while the lane is `judging`: its robot holds, the other lanes continue."""

@@ -1,7 +1,7 @@
 """The lanes of a station, moved in step: free → resetting → rolling (→ verify) → free, each lane on its own.
 
-`Lanes` holds one rig. A period is `sense`, `reset`, `verify`, `decide`, `act`, in this order; `take_ended` hands over
-the episodes that came to an end. No lane's episode depends on what its neighbours do.
+`Lanes` holds one rig. A period is `sense`, `reset`, `verify`, `decide`, `act`, in this order; `take_ended` returns the
+episodes that ended. No lane's episode depends on the other lanes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from enpire.station.chunks import PLUGIN_ERRORS, Chunks
 from enpire.station.command_blending import CommandBlender
 from enpire.station.early_stopping import ViabilityMonitor
 from enpire.station.lane import Guarded, Lane, MonitorsSensors, Simulated
-from enpire.station.recording import Recording, retry_ticks
+from enpire.station.recording import FrameRecorder, retry_ticks
 from enpire.station.robot_time import RobotTime
 from enpire.store import arrays as arrays_file
 from enpire.types import (
@@ -42,25 +42,25 @@ from enpire.verifiers import checked, is_slow
 from enpire.wire.messages import Parcel
 
 TRIES = 3
-"""Resets that may fail one after the other in a lane before a person is called."""
+"""Resets that may fail in a row in one lane before the station calls an operator."""
 _SAME = 1e-6
-"""A command that differs by less from the wish was not clipped, only rounded."""
+"""A sent command that differs by less than this from the requested one was rounded, not clipped."""
 
 
 class Lanes:
-    """One rig, its lanes and all that happens in them within a period.
+    """One rig, its lanes, and the steps of one period.
 
     Args:
         task: gives the reset, the reset check and the verifier.
         rig: the robots, at rest.
-        reset_limit_ticks: a reset by the robot that takes more periods has failed; 0: the rig is placed at once.
+        reset_limit_ticks: a reset by the robot that takes more periods has failed; 0: `place` sets the start at once.
         operator: may take over in supervised episodes.
-        chunks: makes, for (lanes, action_dim), what asks the policies: while the robots wait, or while they move.
+        chunks: (lanes, action_dim) -> the object that runs inference, while the robots wait or while they move.
         clock: monotonic seconds.
-        filming: keeps what the cameras see.
+        camera_recorder: records the camera images.
     """
 
-    def __init__(  # noqa: PLR0913 - what moves, who moves it, who watches, and the time it takes
+    def __init__(  # noqa: PLR0913 - rig, task, operator, inference, clock and recorder are independent
         self,
         task: Task,
         rig: Rig,
@@ -76,18 +76,18 @@ class Lanes:
         self._held: MaskArray = np.zeros(count, np.bool_)
         self._blender = CommandBlender(count, spec)
         self._guarded = rig if isinstance(rig, Guarded) else None
-        self._watchful = rig if isinstance(rig, MonitorsSensors) else None
+        self._sensors = rig if isinstance(rig, MonitorsSensors) else None
         self._lanes = [Lane(index) for index in range(count)]
         self._skill: Skill | None = task.reset_skill() if reset_limit_ticks else None
         self._reset_limit_ticks = reset_limit_ticks
         self._verifier = task.verifier()
-        self._beside = ThreadPoolExecutor(1, "verifier") if is_slow(self._verifier) else None
+        self._verifier_thread = ThreadPoolExecutor(1, "verifier") if is_slow(self._verifier) else None
         self._new_chunks, self._chunks = chunks, chunks(count, spec.action_dim)
         self._camera_recorder = filming or CameraRecorder()
         self._camera_recorder.look_with(rig.look)
         self._chunks.look = self._camera_recorder.look
         self._viability = ViabilityMonitor(count)
-        self._recording = Recording(count, spec)
+        self._recording = FrameRecorder(count, spec)
         self._observation = Observation(stamp_ns=0, state=np.zeros((count, spec.state_dim), np.float32))
         self._command = np.zeros((count, spec.action_dim), np.float32)
         self._moving: MaskArray = np.zeros(count, np.bool_)
@@ -95,7 +95,7 @@ class Lanes:
         self._ended: list[Parcel] = []
 
     def on(self, rig: Rig, operator: Intervener | None = None) -> Lanes:
-        """The same lanes on a rig that was opened anew: robot time, episodes that nobody took and who thinks stay."""
+        """The same lanes on a reopened rig; robot time, ended episodes and running inference are kept."""
         limit, chunks = self._reset_limit_ticks, self._new_chunks
         fresh = Lanes(self._task, rig, limit, operator, chunks, self._clock, self._camera_recorder)
         fresh.time, fresh._ended, fresh._chunks = self.time, self._ended, self._chunks
@@ -103,12 +103,12 @@ class Lanes:
 
     @property
     def busy(self) -> bool:
-        """Whether any lane moves, or waits for its verdict."""
+        """Whether any lane moves or waits for its verdict."""
         return any(lane.stage in ("resetting", "rolling", "judging") for lane in self._lanes)
 
     @property
     def alarm(self) -> str:
-        """Why a person is needed; empty when nobody is."""
+        """Why an operator is needed; empty if none is."""
         stuck = [str(lane.index) for lane in self._lanes if lane.stage == "stuck"]
         return f"The reset of lane {', '.join(stuck)} failed {TRIES} times; look at it and resume." if stuck else ""
 
@@ -122,7 +122,7 @@ class Lanes:
         return [lane.order.order_id for lane in self._lanes if lane.order is not None and lane.began_s < latest_s]
 
     def ended(self) -> Sequence[Order]:
-        """The orders whose episodes nobody has taken yet."""
+        """Orders of ended episodes that `take_ended` has not returned yet."""
         return [parcel.episode.order for parcel in self._ended]
 
     def free(self) -> Sequence[int]:
@@ -130,12 +130,12 @@ class Lanes:
         return [lane.index for lane in self._lanes if lane.stage == "free"]
 
     def take_ended(self) -> Sequence[Parcel]:
-        """The episodes that came to an end since the last call."""
+        """The episodes that ended since the last call."""
         ended, self._ended = self._ended, []
         return ended
 
     def begin(self, index: int, order: Order, policy: LoadedPolicy) -> None:
-        """Start an order in a free lane: from here on it ends in exactly one episode."""
+        """Start an order in a free lane. From now on it ends in exactly one episode."""
         lane = self._lanes[index] = Lane(
             index, "resetting", order, policy.policy_id, policy.source, self._clock(),
             failed_resets=self._lanes[index].failed_resets,
@@ -158,7 +158,7 @@ class Lanes:
         self._sensed = True
 
     def reset(self) -> None:
-        """One period of the resets by the robot, and the check of every reset that says it is done."""
+        """One period of the resets by the robot, and the start check of every reset that is done."""
         self._moving[:] = False
         resetting = [lane for lane in self._lanes if lane.stage == "resetting"]
         if not resetting:
@@ -176,7 +176,7 @@ class Lanes:
                 self._check_reset(lane, in_time=bool(done))
 
     def verify(self) -> None:
-        """Record what the rolling lanes sense; judge those that are finished, out of time or out of the envelope."""
+        """Record the sensors of rolling lanes; judge those that are finished, out of time or outside the envelope."""
         self._take_verdicts()
         rolling = self._rolling()
         if not rolling:
@@ -185,10 +185,10 @@ class Lanes:
         self._recording.sensed(rows, self._observation.state[rows])
         ticks = np.zeros(len(self._lanes), np.int64)
         ticks[rows] = self._recording.ticks[rows]
-        for index, (outcome, why) in self._camera_recorder.expose(self._observation, rows, ticks[rows]).items():
+        for index, (outcome, why) in self._camera_recorder.record(self._observation, rows, ticks[rows]).items():
             self._end(self._lanes[index], outcome, why)
         finished = self._verifier.finished(self._observation.state, ticks) | (ticks >= self._rig.spec.limit_ticks)
-        stale = self._watchful.stale if self._watchful is not None else ""
+        stale = self._sensors.stale if self._sensors is not None else ""
         for lane in self._rolling():
             if self._guarded is not None and self._guarded.violated[lane.index]:
                 self._end(lane, "unsafe", self._guarded.offences[lane.index], confidence=1.0)
@@ -198,7 +198,7 @@ class Lanes:
                 self._judge(lane)
 
     def decide(self) -> None:
-        """Give every rolling lane its next command; one without a usable policy answer ends, and its robot holds."""
+        """Give every rolling lane its next command. A lane without a usable action ends, and its robot holds."""
         rolling = self._rolling()
         if not rolling:
             return
@@ -212,7 +212,7 @@ class Lanes:
         self._moving[rows] = self._held[rows] | self._chunks.ready(rows)
 
     def act(self) -> None:
-        """Send the period's commands to all moving lanes at once and record what was sent."""
+        """Send the commands of this period to all moving lanes at once, and record the sent ones."""
         rolling = [lane for lane in self._rolling() if self._moving[lane.index]]
         rows = _indices(rolling)
         chunk = np.full(len(rows), -1, np.int32)
@@ -237,14 +237,14 @@ class Lanes:
         self._recording.sent(rows, sent[rows], source, chunk)
 
     def abort(self, cause: str) -> None:
-        """End everything that runs. The frame after the last sensing is left out of the recording."""
+        """End every running order. A command sent after the last sensing is left out of the recording."""
         for lane in self._lanes:
             if lane.order is not None:
                 self._end(lane, "aborted", cause)
         self._moving[:] = False
 
     def unstick(self) -> None:
-        """A person looked at the lanes whose reset failed, and put their things in order: they may go on."""
+        """Free the stuck lanes: an operator has prepared their scenes for a reset."""
         for lane in self._lanes:
             if lane.stage == "stuck":
                 if isinstance(self._rig, Simulated):
@@ -256,13 +256,14 @@ class Lanes:
         return [lane for lane in self._lanes if lane.stage == "rolling"]
 
     def _left_to_policies(self, rolling: Sequence[Lane]) -> IntArray:
-        """Ask the operator which supervised lanes a person holds now; the lanes that are left to their policies."""
+        """Ask the operator which supervised lanes are intervened in now; returns the other lanes (n,)."""
         rows = _indices(rolling)
         self._held[:] = False
         if self._operator is not None:
-            watched = _indices(lane for lane in rolling if lane.order is not None and lane.order.supervised)
-            if len(watched):
-                self._held[watched] = self._operator.watch(self._observation, watched, self._recording.ticks[watched])
+            supervised = _indices(lane for lane in rolling if lane.order is not None and lane.order.supervised)
+            if len(supervised):
+                ticks = self._recording.ticks[supervised]
+                self._held[supervised] = self._operator.watch(self._observation, supervised, ticks)
                 self._chunks.drop(np.flatnonzero(self._held))
         return rows[~self._held[rows]]
 
@@ -296,14 +297,14 @@ class Lanes:
         self.time.switch([lane.index], "verify")
         images: Mapping[str, ImageArray] = self._camera_recorder.look(lane.index) if self._verifier.needs_images else {}
         evidence = Evidence(arrays=self._recording.arrays(lane.index, last_state=True), images=images)
-        if self._beside is not None:
-            lane.stage, lane.verdict = "judging", self._beside.submit(self._verifier.judge, evidence)
+        if self._verifier_thread is not None:
+            lane.stage, lane.verdict = "judging", self._verifier_thread.submit(self._verifier.judge, evidence)
             self._moving[lane.index] = False
         else:
             self._settle(lane, lambda: self._verifier.judge(evidence))
 
     def _take_verdicts(self) -> None:
-        """End the lanes whose slow verdict has come."""
+        """End the lanes whose slow verifier has returned its verdict."""
         for lane in self._lanes:
             if lane.stage == "judging" and lane.verdict is not None and lane.verdict.done():
                 self._settle(lane, lane.verdict.result)
@@ -347,7 +348,7 @@ class Lanes:
             return self._send_one_by_one()
 
     def _send_one_by_one(self) -> FloatArray:
-        """Nothing moved, because one lane's command is not allowed: find it, and move the others."""
+        """One lane's command is not allowed, so no lane moved: end that lane, and move the others one by one."""
         sent = self._command.copy()
         for index in cast("list[int]", np.flatnonzero(self._moving).tolist()):
             alone = np.zeros_like(self._moving)

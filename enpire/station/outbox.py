@@ -1,4 +1,4 @@
-"""Episodes that ended here and are not durable yet: the way from the robot into the spool."""
+"""Ended episodes that are not durable yet, on their way from the robot into the spool."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from enpire.types import Episode, Order, without_record
 from enpire.wire.messages import Parcel
 
 _SPACE_AGAIN_S = 2.0
-"""How long after a refused write, or a look at the free space, the disk is asked again."""
+"""Time between two checks of the disk, after a refused write or a check of the free space."""
 
 
 class Outbox:
-    """Holds what the disk refused until it takes it.
+    """Holds ended episodes until the spool has written them.
 
     Args:
         spool: where episodes become durable.
         clock: monotonic seconds.
-        say: where one line about a refused write goes.
+        say: prints one line about a refused write.
         filming: knows when the pictures of an episode are durable.
-        lanes: of the station: so many episodes may be under way at once.
+        lanes: of the station, so the most episodes that run at once.
     """
 
     def __init__(
@@ -32,14 +32,14 @@ class Outbox:
     ) -> None:  # fmt: skip
         self._spool, self._clock, self._say = spool, clock, say
         self._camera_recorder, self._lanes = filming or CameraRecorder(), lanes
-        self._filmed: list[Parcel] = []
-        """Episodes whose pictures are still being written."""
+        self._recorded: list[Parcel] = []
+        """Episodes whose images are still being written."""
         self._waiting: deque[Parcel] = deque()
         self._checked_s, self._room = -1e9, True
 
     def add(self, parcels: Iterable[Parcel]) -> None:
-        """Take episodes that ended."""
-        self._filmed.extend(parcels)
+        """Add ended episodes."""
+        self._recorded.extend(parcels)
 
     def refuse(self, order: Order, cause: str) -> None:
         """End an order that never began."""
@@ -51,12 +51,13 @@ class Outbox:
         self._waiting.append(Parcel(episode=episode, arrays_file=b""))
 
     def spool(self, *, to_the_last: bool = False) -> Sequence[Episode]:
-        """Make durable what waits here; the episodes that are now. A refusal is said, and tried again later.
+        """Write the waiting episodes to the spool; returns those that are durable now.
 
-        Episodes whose pictures are still being written come later, unless it shall be done `to_the_last`.
+        A refused write is printed and tried again later. Episodes whose images are still being written are left for a
+        later call, unless `to_the_last` is set.
         """
-        ended = [(parcel, self._camera_recorder.developed(parcel, wait=to_the_last)) for parcel in self._filmed]
-        self._filmed = [parcel for parcel, whole in ended if whole is None]
+        ended = [(parcel, self._camera_recorder.completed(parcel, wait=to_the_last)) for parcel in self._recorded]
+        self._recorded = [parcel for parcel, whole in ended if whole is None]
         self._waiting.extend(whole for _, whole in ended if whole is not None)
         durable: list[Episode] = []
         if not self._room and self._clock() - self._checked_s < _SPACE_AGAIN_S:
@@ -77,11 +78,11 @@ class Outbox:
         return durable
 
     def order_ids(self) -> Sequence[str]:
-        """Whose episodes are not durable yet."""
-        return [parcel.episode.order.order_id for parcel in (*self._filmed, *self._waiting)]
+        """Ids of the orders whose episodes are not durable yet."""
+        return [parcel.episode.order.order_id for parcel in (*self._recorded, *self._waiting)]
 
     def room(self) -> bool:
-        """Whether the disk has space for the episodes of new orders; looks at most every two seconds."""
+        """Whether the disk has space for the episodes of new orders; checked at most every two seconds."""
         now = self._clock()
         if now - self._checked_s > _SPACE_AGAIN_S:
             self._checked_s = now

@@ -1,4 +1,4 @@
-"""The rate of a station: as fast as it can, or the task's rate on a monotonic clock."""
+"""The rate of a station: as fast as possible, or the task's rate on a monotonic clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Pace:
-    """Keeps periods apart. With `period_s` 0 nothing waits (a simulation in its own time)."""
+    """Keeps the period between commands. With `period_s` 0 it never waits, for a fast simulation."""
 
     def __init__(self, period_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._period_s, self._clock = period_s, clock
@@ -16,11 +16,11 @@ class Pace:
         """Periods that began more than one period late."""
 
     def spare_s(self) -> float:
-        """Seconds that may be spent on something else before the next period."""
+        """Seconds left for other work before the next period."""
         return max(0.0, self._next_s - self._clock() - 0.001) if self._period_s else 0.0
 
     def keep(self, *, resting: bool) -> None:
-        """Wait for the next period; a late one is counted, never made up for by hurrying.
+        """Wait for the next period. A late period is counted; later periods are not shortened to catch up.
 
         Args:
             resting: nothing moved in the period before, so there is no rate to keep yet.

@@ -1,6 +1,6 @@
-"""Policy versions at a station: fetched by hash, checked, loaded beside the control loop, kept for the next time.
+"""Policy versions at a station: fetched by hash, checked, loaded next to the control loop, kept on disk.
 
-Where a policy server thinks for the station, `make` asks it to load the version instead.
+Where a policy server runs inference for the station, `make` asks it to load the version instead.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from enpire.wire.messages import PolicyMissing, PolicyPart, WantPolicy
 
 EXPERT = "scripted:expert"
 _LOADED, _KEPT = 4, 16
-"""Versions held ready in memory, and on the disk."""
+"""Most versions kept in memory, and on disk."""
 _ASK_AGAIN_S = 3.0
 _REFUSED_S = 30.0
-"""How long a version that could not be had is not asked for again."""
-_KNOCK_S = 2.0
-"""How often a policy server that is away is tried again."""
+"""How long a version that could not be fetched or loaded is refused before the next try."""
+_RETRY_S = 2.0
+"""How often a policy server that is away is called again."""
 
 
 @runtime_checkable
 class Reconnectable(Protocol):
-    """A policy that lives elsewhere."""
+    """A policy that another process runs."""
 
     @property
     def lost(self) -> bool:
-        """Whether it has to be made anew before another episode begins."""
+        """Whether it must be made again before the next episode begins."""
         ...
 
 
 @dataclass(slots=True)
 class _Fetch:
-    """A version on its way here."""
+    """A version that is being fetched."""
 
     have: int = 0
-    """Parts of it that are in the file."""
+    """Parts that are in the file."""
     asked_s: float = -1e9
 
 
@@ -57,19 +57,19 @@ class _Fetch:
 class _Refusal:
     why: str
     fetched: bool
-    """True when the files arrived and the policy itself is at fault."""
+    """True when the files arrived and the policy itself is faulty."""
     until_s: float
 
 
 class PolicyCache:
-    """Gives policies by hash. `find` never waits: it starts what is missing and is asked again later.
+    """Gives policies by hash. `find` never waits: it starts the fetch or the load, and the caller tries again later.
 
     Args:
         folder: the station's cache of versions; made when missing.
         task: gives the expert.
         seed: of the expert.
-        host: its clock and its helping hand.
-        make: (folder whose hash was checked, policy_id) -> the policy; PeerSilent while whoever makes it is away.
+        host: clock and helper threads.
+        make: (folder whose hash was checked, policy_id) -> the policy; PeerSilent while the policy server is away.
     """
 
     def __init__(
@@ -86,11 +86,15 @@ class PolicyCache:
         self._refused: dict[str, _Refusal] = {}
         self._clock, self._loader = host.clock, host.helper()
         self._make = make or load_version
-        self._away, self._missed, self._knock_s = "", "", -1e9
-        """Why policies cannot be made now, which one was wanted, and when that is tried again."""
+        self._away, self._missed, self._retry_s = "", "", -1e9
+        """Why policies cannot be made now, which one was requested, and when to try again."""
 
     def find(self, policy_id: str) -> LoadedPolicy | None:
-        """The policy if it is ready; None while it is on its way. PolicyProblem when it cannot be had or loaded."""
+        """The policy if it is ready; None while it is fetched or loaded.
+
+        Raises:
+            PolicyProblem: it cannot be fetched or loaded.
+        """
         ready = self._loaded.get(policy_id)
         if ready is not None and isinstance(ready.policy, Reconnectable) and ready.policy.lost:
             del self._loaded[policy_id]
@@ -104,17 +108,17 @@ class PolicyCache:
             return self._finish(policy_id)
         if policy_id == EXPERT:
             self._start(policy_id, self._expert)
-        elif self._away and self._clock() < self._knock_s:
+        elif self._away and self._clock() < self._retry_s:
             return None
         elif (self._folder / policy_id).is_dir():
-            self._start(policy_id, lambda: self._made(policy_id))
+            self._start(policy_id, lambda: self._load(policy_id))
         else:
             self._fetching.setdefault(policy_id, _Fetch())
         return None
 
     @property
     def alarm(self) -> str:
-        """One sentence when a version cannot be fetched; a version that is broken in itself is no alarm."""
+        """One sentence when a version cannot be fetched; empty otherwise, also when a fetched version is faulty."""
         now = self._clock()
         for refusal in self._refused.values():
             if now < refusal.until_s and not refusal.fetched:
@@ -122,18 +126,18 @@ class PolicyCache:
         return self._away
 
     def look(self) -> None:
-        """Try again what could not be made because its maker was away: nobody may ask for it any more."""
-        if self._away and (self._missed in self._loading or self._clock() >= self._knock_s):
+        """Try again to make a policy that failed because the policy server was away, even if no order needs it now."""
+        if self._away and (self._missed in self._loading or self._clock() >= self._retry_s):
             with contextlib.suppress(PolicyProblem):
                 self.find(self._missed)
 
     def ask_again(self) -> None:
-        """Whatever was asked for may be lost: the orchestrator is another one now, or the wire was."""
+        """Request the missing parts again: after a reconnect, earlier requests may be lost."""
         for fetch in self._fetching.values():
             fetch.asked_s = -1e9
 
-    def next_wish(self) -> WantPolicy | None:
-        """What to ask of the orchestrator now, if anything."""
+    def next_request(self) -> WantPolicy | None:
+        """The part to request from the orchestrator now; None if none is due."""
         now = self._clock()
         for policy_id, fetch in self._fetching.items():
             if now - fetch.asked_s > _ASK_AGAIN_S:
@@ -142,7 +146,7 @@ class PolicyCache:
         return None
 
     def arrived(self, part: PolicyPart) -> None:
-        """Take one part; with the last one the hash is checked before anything is kept."""
+        """Take one part; with the last one, check the hash before the version is kept."""
         fetch = self._fetching.get(part.policy_id)
         if fetch is None or part.part != fetch.have:
             return
@@ -160,12 +164,13 @@ class PolicyCache:
             self._start(part.policy_id, lambda: self._keep(part.policy_id, packed))
 
     def missing(self, answer: PolicyMissing) -> None:
-        """It cannot be had."""
+        """Note that the orchestrator cannot send a version."""
         if self._fetching.pop(answer.policy_id, None) is not None:
-            self._refuse(answer.policy_id, f"policy {answer.policy_id[:12]} cannot be had: {answer.why}", fetched=False)
+            why = f"policy {answer.policy_id[:12]} cannot be fetched: {answer.why}"
+            self._refuse(answer.policy_id, why, fetched=False)
 
     def close(self) -> None:
-        """End the loader."""
+        """End the loader thread."""
         self._loader.shutdown(wait=True, cancel_futures=True)
 
     def _start(self, policy_id: str, work: Callable[[], LoadedPolicy]) -> None:
@@ -179,7 +184,7 @@ class PolicyCache:
         try:
             loaded = future.result()
         except PeerSilent as problem:
-            self._away, self._missed, self._knock_s = str(problem), policy_id, self._clock() + _KNOCK_S
+            self._away, self._missed, self._retry_s = str(problem), policy_id, self._clock() + _RETRY_S
             return None
         except PLUGIN_ERRORS as problem:
             text = f"policy {policy_id[:12]} refused: {' '.join(str(problem).split())}"[:1000]
@@ -201,9 +206,9 @@ class PolicyCache:
     def _keep(self, policy_id: str, packed: Path) -> LoadedPolicy:
         versions.keep(packed, policy_id, self._folder)
         self._forget_old()
-        return self._made(policy_id)
+        return self._load(policy_id)
 
-    def _made(self, policy_id: str) -> LoadedPolicy:
+    def _load(self, policy_id: str) -> LoadedPolicy:
         check_version(self._folder / policy_id, policy_id)
         return _checked(policy_id, self._make(self._folder / policy_id, policy_id), SOURCE_POLICY)
 
@@ -214,7 +219,11 @@ class PolicyCache:
 
 
 def check_version(folder: Path, policy_id: str) -> None:
-    """PolicyProblem when a folder's files are not those of the hash, which removes them."""
+    """Check that a folder holds the files of this hash; a folder with other files is removed.
+
+    Raises:
+        PolicyProblem: the files have another hash.
+    """
     try:
         found = versions.identify(folder)
     except EnpireError:
@@ -225,7 +234,7 @@ def check_version(folder: Path, policy_id: str) -> None:
 
 
 def load_version(folder: Path, policy_id: str) -> Policy:
-    """The policy of a folder whose hash was checked."""
+    """Load the policy of a folder whose hash was checked."""
     return cast(Callable[[Path], Policy], plugins.load("policies", str(versions.manifest(folder)["kind"])))(folder)
 
 

@@ -1,4 +1,4 @@
-"""A station's end of the live pictures (see `previews.py`): it exposes in the station's turn, develops in a thread."""
+"""The station's end of live images (see `wire/previews.py`): captured in the station's turn, rendered in a thread."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from enpire.wire.live_images import RenderImages
 from enpire.wire.previews import END, TURN_S
 
 PERIOD_S = 0.5
-"""Between two pictures of a station."""
+"""Time between two images of a station."""
 QUALITY = 80
 
 
 class PreviewCamera:
-    """Call `serve` in every turn of the station's loop; while nobody looks that costs a comparison.
+    """Call `serve` in every turn of the station's loop; without a subscription it costs one comparison.
 
     Args:
         station: its name.
-        address: of the orchestrator; the port for pictures comes with its welcome.
-        keys: None on the loopback.
+        address: of the orchestrator; the port for images comes with its welcome.
+        keys: None for a local address.
     """
 
     def __init__(self, station: str, address: str, keys: StationKeys | None) -> None:
@@ -37,15 +37,15 @@ class PreviewCamera:
         self._host = urlsplit(address).hostname or "127.0.0.1"
         self._port = 0
         self._due, self._ended = threading.Event(), threading.Event()
-        self._exposed: queue.Queue[RenderImages] = queue.Queue(1)
+        self._captured: queue.Queue[RenderImages] = queue.Queue(1)
         self._thread: threading.Thread | None = None
 
     def serve(self, port: int, capture_live: Callable[[], RenderImages]) -> None:
-        """From the station's own thread: go where the orchestrator listens, and expose when a picture is due.
+        """Connect to the orchestrator's port for images; capture when an image is due. Call it in the station's thread.
 
         Args:
-            port: where the orchestrator takes pictures; 0 when it takes none.
-            capture_live: exposes; what it raises becomes the reason why there is no picture.
+            port: where the orchestrator takes images; 0 when it takes none.
+            capture_live: captures; an EnpireError that it raises is sent as the reason why there is no image.
         """
         if port != self._port:
             self._port = port
@@ -55,9 +55,9 @@ class PreviewCamera:
                 self._thread = threading.Thread(target=self._publish, args=(port, self._ended), name="preview")
                 self._thread.daemon = True
                 self._thread.start()
-        if self._due.is_set() and not self._exposed.full():
+        if self._due.is_set() and not self._captured.full():
             self._due.clear()
-            self._exposed.put_nowait(_exposure(capture_live))
+            self._captured.put_nowait(_capture(capture_live))
 
     def close(self) -> None:
         """End the thread and its socket. Allowed twice."""
@@ -81,23 +81,23 @@ class PreviewCamera:
                 elif wanted and time.monotonic() - taken_s >= PERIOD_S:
                     taken_s = time.monotonic()
                     self._due.set()
-                if wanted and not self._exposed.empty():
-                    for message in preview_messages(self._exposed.get_nowait(), self._station, sorted(wanted)):
-                        socket.send(message)  # never waits: what does not fit is dropped
+                if wanted and not self._captured.empty():
+                    for message in preview_messages(self._captured.get_nowait(), self._station, sorted(wanted)):
+                        socket.send(message)  # never waits: a message that does not fit is dropped
         finally:
             context.destroy(linger=0)
 
 
-def preview_messages(develop: RenderImages, station: str, cameras: Sequence[str]) -> list[bytes]:
-    """The messages of one exposure: a JPEG for each camera, or why there is none."""
+def preview_messages(render: RenderImages, station: str, cameras: Sequence[str]) -> list[bytes]:
+    """The messages of one capture: a JPEG for each camera, or why there is none."""
     try:
-        pictures = develop(cameras)
-        return [_message(station, camera, b"J" + _jpeg(pictures[camera])) for camera in cameras if camera in pictures]
+        images = render(cameras)
+        return [_message(station, camera, b"J" + _jpeg(images[camera])) for camera in cameras if camera in images]
     except EnpireError as problem:
         return [_message(station, camera, b"W" + str(problem).encode()[:300]) for camera in cameras]
 
 
-def _exposure(capture_live: Callable[[], RenderImages]) -> RenderImages:
+def _capture(capture_live: Callable[[], RenderImages]) -> RenderImages:
     """What `capture_live` returns; if it fails, a function that raises the same error when the images are made."""
     try:
         return capture_live()
@@ -114,18 +114,18 @@ def _message(station: str, camera: str, content: bytes) -> bytes:
     return f"{station}/{camera}".encode() + END + content
 
 
-def _follow(wanted: set[str], said: bytes, station: str) -> None:
-    """A subscription (1) or its end (0), as XPUB hands it on; those of other stations are not ours."""
-    name, _, camera = said[1:].removesuffix(END).decode(errors="replace").partition("/")
+def _follow(wanted: set[str], event: bytes, station: str) -> None:
+    """Note a subscription (1) or its end (0) as XPUB reports it; those of other stations are ignored."""
+    name, _, camera = event[1:].removesuffix(END).decode(errors="replace").partition("/")
     if name == station and camera:
-        (wanted.add if said[:1] == b"\1" else wanted.discard)(camera)
+        (wanted.add if event[:1] == b"\1" else wanted.discard)(camera)
 
 
 def _jpeg(image: ImageArray) -> bytes:
     try:
         from PIL import Image
     except ImportError as problem:
-        raise MissingExtra("No live pictures: the station has no Pillow; install the extra `sim`.") from problem
+        raise MissingExtra("No live images: this station has no Pillow; pip install 'enpire[sim]'.") from problem
     buffer = io.BytesIO()
     Image.fromarray(np.ascontiguousarray(image)).save(buffer, "JPEG", quality=QUALITY)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Frames of the running episodes, exactly as sensed and sent."""
+"""Records the frames of running episodes, exactly as sensed and sent."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy.typing as npt
 from enpire.types import EpisodeArrays, FloatArray, IntArray, MaskArray, TaskSpec
 
 
-class Recording:
-    """Room for one episode in each lane, filled period by period for all lanes at once."""
+class FrameRecorder:
+    """Buffers for one episode per lane, filled for all lanes at once in every period."""
 
     def __init__(self, lanes: int, spec: TaskSpec) -> None:
         limit = spec.limit_ticks
@@ -20,18 +20,25 @@ class Recording:
         self._source = np.zeros((lanes, limit), np.uint8)
         self._chunk = np.zeros((lanes, limit), np.int32)
         self.ticks = np.zeros(lanes, np.int64)
-        """(lanes,): commands recorded so far."""
+        """int64 (lanes,): commands recorded so far."""
 
     def begin(self, lane: int) -> None:
         """Forget the lane's last episode."""
         self.ticks[lane] = 0
 
     def sensed(self, lanes: IntArray, state: FloatArray) -> None:
-        """What these lanes (n,) sense before their next command: state (n, state_dim)."""
+        """Record the state before the next command: float32 (n, state_dim), in the task's units, for `lanes` (n,)."""
         self._state[lanes, self.ticks[lanes]] = state
 
     def sent(self, lanes: IntArray, action: FloatArray, source: IntArray, chunk: npt.NDArray[np.int32]) -> None:
-        """What was sent to these lanes (n,): action (n, action_dim), who decided it (n,), in which decision (n,)."""
+        """Record the commands sent to these lanes.
+
+        Args:
+            lanes: int64 (n,).
+            action: float32 (n, action_dim), after limits, in the units of the task.
+            source: int64 (n,), SOURCE_ code of each command.
+            chunk: int32 (n,), number of the decision that each belongs to; -1 for none.
+        """
         now = self.ticks[lanes]
         self._action[lanes, now] = action
         self._source[lanes, now] = source
@@ -39,7 +46,7 @@ class Recording:
         self.ticks[lanes] += 1
 
     def arrays(self, lane: int, *, last_state: bool) -> EpisodeArrays:
-        """A copy of the lane's episode. Without a state after the last command, that command is left out."""
+        """A copy of the lane's episode. If no state was sensed after the last command, that command is left out."""
         ticks = int(self.ticks[lane]) - (0 if last_state else 1)
         return EpisodeArrays(
             state=self._state[lane, : ticks + 1].copy(),

@@ -1,8 +1,8 @@
-"""Policies that are asked over the wire: `enpire policy serve` thinks, on the GPU that several stations share.
+"""Policies whose inference runs at a policy server (`enpire policy serve`), on a GPU that several stations share.
 
-A station fetches and checks the files of a version as always, and hands them to the server when that does not have
-them yet; a version is its hash, so neither side has to trust the other's copy. What the server answers is what the
-policy would have answered here.
+A station fetches and checks the files of a version as usual, and sends them to the server if the server lacks them. A
+version is named by its hash, so neither side needs to trust the other's copy. The server's actions equal those that the
+policy would compute at the station.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from enpire.wire.rpc import RpcClient, array_out, floats_in, observation_out
 from enpire.wire.zmq_link import check_plain, stays_here
 
 PART = 4 * 2**20
-"""Bytes of one part of a version's files; every station cuts alike, so that several may hand over one version."""
+"""Bytes of one part of a version's files; equal at every station, so that several can upload one version together."""
 WAITING_S, OVERLAPPED_S = 2.0, 10.0
-"""How long an answer may take: where the robot stands still for it, and where it moves meanwhile."""
+"""How long inference may take: while the robot waits for it, and while the robot moves."""
 ANSWER_S = 10.0
-"""How long an answer may take that no robot waits for."""
+"""How long a reply may take that no robot waits for."""
 LOADING_S = 600.0
-"""How long a server may take to load a version: a large model comes from a disk."""
+"""How long the server may take to load a version; a large model takes minutes."""
 _ASK_AGAIN_S = 0.1
 
 
 class PolicyServerLink:
-    """A station's connection to a policy server: one line for decisions, one for everything that takes its time.
+    """A station's connection to a policy server: one client for inference, one for slow calls.
 
     Args:
         address: tcp://HOST:PORT.
-        keys: for another machine.
-        decide_s: how long a decision may take.
+        keys: needed for another machine.
+        decide_s: how long inference may take.
 
     Raises:
-        TransportProblem: an address on another machine, without keys.
+        TransportProblem: the address is on another machine, and there are no keys.
     """
 
     def __init__(self, address: str, keys: StationKeys | None = None, decide_s: float = WAITING_S) -> None:
@@ -52,44 +52,44 @@ class PolicyServerLink:
         self._decide = RpcClient(address, keys, decide_s, "the policy server", PeerSilent)
         self._prepare = RpcClient(address, keys, max(decide_s, ANSWER_S), "the policy server", PeerSilent)
         self._client = mint()
-        """Whose lanes: two stations may both have a lane 0."""
+        """Distinguishes the lanes of this station from those of others at the server."""
 
     def make(self, folder: Path, policy_id: str) -> Policy:
-        """The version, ready at the server; its files go there when it lacks them.
+        """Have the server load a version, and upload its files if the server lacks them.
 
         Raises:
-            PeerSilent: the server is away.
-            PolicyProblem: it cannot load the version.
+            PeerSilent: the server does not answer.
+            PolicyProblem: the server cannot load the version.
         """
         until_s = time.monotonic() + LOADING_S
-        while (answer := self._prepare.call("open", policy_id=policy_id)).text("state") != "ready":
-            if answer.text("state") == "missing":
-                self._hand_over(versions.pack(folder), policy_id)
+        while (reply := self._prepare.call("open", policy_id=policy_id)).text("state") != "ready":
+            if reply.text("state") == "missing":
+                self._upload(versions.pack(folder), policy_id)
             if time.monotonic() > until_s:
                 raise PolicyProblem(f"the policy server did not load it within {LOADING_S:.0f} s")
             time.sleep(_ASK_AGAIN_S)
-        kind = _Continuing if answer.flag("continues") else RemotePolicy
-        made = kind(self, policy_id, answer.whole("horizon", 1), answer.whole("execute", 1))
-        made.needs_images = answer.flag("needs_images")
+        kind = _Continuing if reply.flag("continues") else RemotePolicy
+        made = kind(self, policy_id, reply.whole("horizon", 1), reply.whole("execute", 1))
+        made.needs_images = reply.flag("needs_images")
         return made
 
-    def decide(self, verb: str, policy_id: str, **content: object) -> Fields:
-        """One question to a version, and its answer."""
-        return self._decide.call(verb, client=self._client, policy_id=policy_id, **content)
+    def decide(self, method: str, policy_id: str, **content: object) -> Fields:
+        """Call a method of a version (`act` or `act_along`); returns the reply."""
+        return self._decide.call(method, client=self._client, policy_id=policy_id, **content)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         self._decide.close()
         self._prepare.close()
 
-    def _hand_over(self, packed: versions.Packed, policy_id: str) -> None:
-        """Every part that the server does not have; another station may hand over the same version meanwhile."""
+    def _upload(self, packed: versions.Packed, policy_id: str) -> None:
+        """Send every part that the server lacks; another station may upload the same version at the same time."""
         parts = -(-packed.size // PART)
         have = 0
         while have < parts:
             data = packed.read(have * PART, PART)
-            answer = self._prepare.call("part", policy_id=policy_id, part=have, parts=parts, data=data)
-            have = answer.whole("have", 0, parts)
+            reply = self._prepare.call("part", policy_id=policy_id, part=have, parts=parts, data=data)
+            have = reply.whole("have", 0, parts)
 
 
 def policy_server(file: StationFile) -> PolicyServerLink | None:
@@ -102,9 +102,9 @@ def policy_server(file: StationFile) -> PolicyServerLink | None:
 
 
 class RemotePolicy:
-    """A version at a policy server. What fails between two episodes costs none: see `lost`.
+    """A version at a policy server. A failure between two episodes ends none: see `lost`.
 
-    It foresees nothing, also where the version does: that would hold up the control loop for every capture_live.
+    It reports no viability, even if the version can: each value would delay the control loop by one call.
     """
 
     def __init__(self, link: PolicyServerLink, policy_id: str, horizon: int, execute: int) -> None:
@@ -112,25 +112,25 @@ class RemotePolicy:
         self.needs_images = False
         self._link, self._policy_id = link, policy_id
         self._begins: dict[int, int] = {}
-        """Lane -> seed of episodes that the server has not heard of yet."""
+        """Lane -> seed of episodes that the server has not begun yet."""
         self.lost = False
-        """Whether the server failed to answer, or does not know this version any more: it has to be made anew."""
+        """Whether the server failed to answer or has dropped this version: it must be made again."""
 
     def begin(self, lane: int, seed: int) -> None:
-        """A new episode; told to the server together with its first question."""
+        """Begin an episode; the server begins it with the first call."""
         self._begins[lane] = seed
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """Chunks (len(lanes), horizon, action_dim)."""
-        return self._asked("act", observation, lanes)
+        """Action chunks, float32 (len(lanes), horizon, action_dim)."""
+        return self._infer("act", observation, lanes)
 
-    def _asked(self, verb: str, observation: Observation, lanes: IntArray, **more: object) -> FloatArray:
+    def _infer(self, method: str, observation: Observation, lanes: IntArray, **more: object) -> FloatArray:
         named = [int(lane) for lane in lanes]
         begins = [[lane, self._begins[lane]] for lane in named if lane in self._begins]
         rows = observation_out(observation)
         try:
-            answer = self._link.decide(verb, self._policy_id, lanes=named, begins=begins, observation=rows, **more)
-            chunks = floats_in(answer, "answer")
+            reply = self._link.decide(method, self._policy_id, lanes=named, begins=begins, observation=rows, **more)
+            chunks = floats_in(reply, "answer")
         except TransportProblem as problem:
             self.lost = True
             raise PolicyProblem(str(problem)) from problem
@@ -144,5 +144,5 @@ class RemotePolicy:
 
 class _Continuing(RemotePolicy):
     def act_along(self, observation: Observation, lanes: IntArray, left: FloatArray, delay: int) -> FloatArray:
-        """Chunks that begin with what will be sent anyhow (`enpire.interfaces.Continues`)."""
-        return self._asked("act_along", observation, lanes, left=array_out(np.asarray(left, np.float32)), delay=delay)
+        """Action chunks that continue the present ones, float32 (n, horizon, action_dim)."""
+        return self._infer("act_along", observation, lanes, left=array_out(np.asarray(left, np.float32)), delay=delay)

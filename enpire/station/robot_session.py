@@ -1,4 +1,4 @@
-"""The robot of a station: opened, stopped, resumed, and got back after a fault. All that moves goes through it."""
+"""The robot of a station: opened, stopped, resumed, and recovered after a fault. Every motion goes through it."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from enpire.wire.live_images import HasLiveImages, RenderImages, no_live_images
 
 OpenRig = Callable[[Task, int, int, Mapping[str, object]], Rig]
 ITSELF = "the robot"
-"""Who stopped a robot that holds a stop of its own: a button at the robot, its guard."""
+"""Name of the actor when the robot holds its own stop: a button at the robot, or its guard."""
 _GENEROUS, _LEAST_S, _LEAST_FAST_S = 10, 900.0, 3600.0
-"""An order is overdue after so many times what its resets and its rollout may take, and after so long at least; a fast
-simulation may have a slow machine and a large policy."""
+"""An order is overdue after `_GENEROUS` times the limit of its resets and rollout, and not before `_LEAST_S`, or
+`_LEAST_FAST_S` for a fast simulation, which may have a slow machine and a large policy."""
 _RECOVER_S = 2.0
-"""How long after a fault the robot is tried again."""
+"""Time from a fault to the next try to recover."""
 
 
 @runtime_checkable
 class Resumable(Protocol):
-    """A rig whose stop holds until somebody resumes it."""
+    """A rig whose stop is latched until it is resumed."""
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop holds."""
+        """Whether a stop is latched."""
         ...
 
     def resume(self) -> None:
@@ -45,10 +45,10 @@ class Resumable(Protocol):
 
 @runtime_checkable
 class Teleporting(Protocol):
-    """A rig that may be a simulation, where a start state can be had without a reset by the robot."""
+    """A rig that may be a simulation, where `place` can set a start state without a reset by the robot."""
 
     def set_teleport(self, allowed: bool) -> None:
-        """Whether `place` may use that."""
+        """Set whether `place` may teleport."""
         ...
 
 
@@ -58,9 +58,9 @@ class RobotSession:
     Args:
         file: names the driver.
         task: what the robot does.
-        say: where one line about what happened goes.
+        say: prints one line about an event.
         clock: monotonic seconds.
-        filming: keeps what the cameras see.
+        camera_recorder: records the camera images.
 
     Raises:
         EnpireError: the driver cannot be loaded or the robot cannot be reached.
@@ -72,7 +72,7 @@ class RobotSession:
     ) -> None:  # fmt: skip
         self._file, self._task, self._say, self._clock = file, task, say, clock
         self._rig = open_robot(file, task)
-        self._person: Intervener | None = None
+        self._operator_device: Intervener | None = None
         self._reset_limit_ticks = round(file.reset_limit_s * task.spec.rate_hz) if file.reset == "robot" else 0
         if file.record:
             file.recording_rule.check(tuple(self._rig.look(0)))
@@ -80,9 +80,9 @@ class RobotSession:
         self.lanes = Lanes(task, self._rig, limit, self._operator(), self._chunks(), clock, filming)
         self._longest_s = _longest_s(file, task.spec)
         self.stopped_by = ""
-        """Who stopped the robot, which has taken it; empty when nobody did."""
-        self._untold = ""
-        """Who asked for a stop that has not reached the robot; empty when there is none."""
+        """Who stopped the robot, once the robot holds; empty without a stop."""
+        self._pending_stop = ""
+        """Who requested a stop that has not reached the robot yet; empty without one."""
         self._fault, self._recover_at_s = "", 0.0
         self.look()
 
@@ -94,23 +94,23 @@ class RobotSession:
     @property
     def ready(self) -> bool:
         """Whether lanes may begin orders."""
-        return not self.stopped_by and not self._untold and not self._fault
+        return not self.stopped_by and not self._pending_stop and not self._fault
 
     @property
     def alarm(self) -> str:
-        """Why a person is needed; empty when nobody is."""
-        if self._untold:
-            return f"A stop does not reach the robot, and is sent again: use the robot's own stop. {self._fault}"
+        """Why an operator is needed; empty if none is."""
+        if self._pending_stop:
+            return f"A stop does not reach the robot; it is sent again. Use the robot's own stop. {self._fault}"
         if self.stopped_by == ITSELF and not self._fault:
-            return "The robot holds a stop; look at it and resume it."
+            return "The robot holds a stop; check the robot and resume it."
         return self._fault or self.lanes.alarm or self._late()
 
     def overdue(self) -> Sequence[str]:
-        """Orders at work for so long that their reset, or whoever judges them, must hang, however slow the machine."""
+        """Ids of orders that have run for so long that their reset or their verifier must hang."""
         return self.lanes.overdue(self._longest_s)
 
     def move(self, work: Callable[[], None]) -> None:
-        """Do something that moves the robot; when the robot fails, what runs ends as aborted."""
+        """Do work that moves the robot; when the robot fails, every running order ends as aborted."""
         try:
             work()
         except RobotProblem as problem:
@@ -120,15 +120,15 @@ class RobotSession:
                 self._fail(problem)
 
     def stop(self, by: str, cause: str = "") -> None:
-        """Hold still at once; what ran is aborted (for this cause), and nothing moves until `resume`.
+        """Stop at once: running orders are aborted (with this cause), and nothing moves until `resume`.
 
-        A stop that does not reach the robot is sent again whenever one looks.
+        A stop that does not reach the robot is sent again at every `look`.
         """
-        self._untold = by or "the orchestrator"
-        self._tell_stop(cause)
+        self._pending_stop = by or "the orchestrator"
+        self._send_stop(cause)
 
     def resume(self) -> None:
-        """A person looked at it: go on. A real robot may insist that this is done at the robot."""
+        """Resume after an operator has checked the robot. A real robot may allow this only at the robot itself."""
         try:
             if isinstance(self._rig, Resumable) and self._rig.stopped:
                 self._rig.resume()
@@ -136,17 +136,17 @@ class RobotSession:
             self.stopped_by = ITSELF
             self._say(f"not resumed: {problem}")
             return
-        self.stopped_by = self._untold = ""
+        self.stopped_by = self._pending_stop = ""
         self.lanes.unstick()
         if not self._fault:
             self.lanes.time.switch(self.lanes.free(), "wait-order")
 
     def look(self) -> None:
-        """Follow a stop that the robot holds by itself, and its end; try a robot again that failed a while ago."""
+        """Follow the robot's own stop and its end; try to recover a robot that failed."""
         if self._fault and self._clock() > self._recover_at_s:
             self._recover()
-        if self._untold:
-            self._tell_stop()
+        if self._pending_stop:
+            self._send_stop()
             return
         try:
             held = self._held()
@@ -157,27 +157,27 @@ class RobotSession:
             self.stopped_by = ITSELF
             self.lanes.abort(f"stopped by {ITSELF}")
             self._switch_all("stopped")
-            self._say("the robot holds a stop; somebody must look at it and resume it")
+            self._say("the robot holds a stop; an operator must check the robot and resume it")
         elif not held and self.stopped_by == ITSELF:
             self.resume()
 
     def capture_live(self) -> RenderImages:
-        """What the live pictures of the first lane need, copied now."""
+        """Capture what the live images of the first lane need."""
         return self._rig.capture_live(0) if isinstance(self._rig, HasLiveImages) else no_live_images
 
     def close(self) -> None:
-        """Hold still and let the robot go."""
-        for let_go in (self._rig.stop, self._rig.close):
+        """Stop and close the robot."""
+        for close in (self._rig.stop, self._rig.close):
             try:
-                let_go()
+                close()
             except RobotProblem as problem:
-                self._say(f"the robot was not let go as it should: {problem}")
-        if self._person is not None:
-            self._person.close()
+                self._say(f"the robot could not be closed cleanly: {problem}")
+        if self._operator_device is not None:
+            self._operator_device.close()
 
-    def _tell_stop(self, cause: str = "") -> None:
-        """Send the stop that somebody asked for; it holds when the robot has taken it."""
-        by = self._untold
+    def _send_stop(self, cause: str = "") -> None:
+        """Send the requested stop; it holds once the robot has confirmed it."""
+        by = self._pending_stop
         try:
             self._rig.stop()
         except RobotProblem as problem:
@@ -186,17 +186,21 @@ class RobotSession:
                 self._say(f"the stop by {by} did not reach the robot: {problem}")
             self._fault = str(problem)
         else:
-            self.stopped_by, self._untold = by, ""
+            self.stopped_by, self._pending_stop = by, ""
             self._say(f"stopped by {by}")
         self.lanes.abort(cause or f"stopped by {by}")
-        self._switch_all("fault" if self._untold else "stopped")
+        self._switch_all("fault" if self._pending_stop else "stopped")
 
     def _held(self) -> bool:
-        """Whether the robot holds a stop; RobotProblem when it cannot say."""
+        """Whether the robot holds a stop.
+
+        Raises:
+            RobotProblem: the robot does not answer.
+        """
         return isinstance(self._rig, Resumable) and self._rig.stopped
 
     def _fail(self, problem: RobotProblem) -> None:
-        """What runs ends, and the robot is tried again in a while."""
+        """End every running order; `look` tries to recover the robot later."""
         if self._fault:
             return
         self._fault = f"The robot failed: {problem}"
@@ -207,16 +211,16 @@ class RobotSession:
 
     def _late(self) -> str:
         minutes = f"{self._longest_s / 60:.0f} min"
-        why = f"Orders are at work here for more than {minutes}, which none may take (a verifier that hangs?)"
-        return f"{why}: stop and resume the robot, or start the station again." if self.overdue() else ""
+        why = f"Orders have run here for more than {minutes}, longer than any may take (a verifier may hang)"
+        return f"{why}: stop and resume the robot, or restart the station." if self.overdue() else ""
 
     def _recover(self) -> None:
-        """The robot may answer again as it is; otherwise its connection is opened anew."""
+        """Use the robot if it answers again; otherwise open its connection again."""
         self._recover_at_s = self._clock() + _RECOVER_S
         try:
             self._rig.observe()
             self._held()
-            if self._file.operator:  # what a person holds may be what was lost
+            if self._file.operator:  # the operator's device may be what failed
                 self.lanes = self.lanes.on(self._rig, self._operator())
         except RobotProblem:
             self._reopen()
@@ -240,21 +244,25 @@ class RobotSession:
             self.lanes.time.switch(self.lanes.free(), "wait-order")
 
     def _operator(self) -> Intervener | None:
-        """Who may take over; the one before has let go."""
-        before, self._person = self._person, None
+        """Open the operator of the station file, after closing the one before; None without one."""
+        before, self._operator_device = self._operator_device, None
         if before is not None:
             before.close()
         if self._file.operator:
             opened = cast(OpenOperator, plugins.load("operators", self._file.operator))
-            self._person = opened(self._task, self._rig, self._file.seed, self._file.operator_options)
-        return self._person
+            self._operator_device = opened(self._task, self._rig, self._file.seed, self._file.operator_options)
+        return self._operator_device
 
     def _switch_all(self, phase: Phase) -> None:
         self.lanes.time.switch(range(self._rig.lanes), phase)
 
 
 def open_robot(file: StationFile, task: Task) -> Rig:
-    """The robot of a station file; EnpireError when its driver cannot be loaded or it cannot be reached."""
+    """Open the robot of a station file.
+
+    Raises:
+        EnpireError: its driver cannot be loaded, or the robot cannot be reached.
+    """
     rig = cast("Rig", plugins.make("drivers", file.driver, task, file.lanes, file.seed, file.driver_options))
     if isinstance(rig, Teleporting):
         try:
@@ -265,7 +273,7 @@ def open_robot(file: StationFile, task: Task) -> Rig:
     elif hasattr(rig, "teleport"):
         rig.close()
         raise UsageError(
-            f"The driver {file.driver} gives a simulation that cannot be told who resets its scene: give its rig"
+            f"The driver {file.driver} gives a simulation without a choice of who resets its scene: give its rig"
             " `set_teleport`, or wrap it in GuardedRig."
         )
     return rig

@@ -1,9 +1,9 @@
-"""The station's outbox on its own disk: an episode is durable here before anybody hears of it.
+"""The station's outbox on its own disk: an episode is durable here before it is announced.
 
-One file per episode: a line with the sha256 of the rest, then the message that delivers it; beside it, where cameras
-were recorded, the file with their pictures, which travels in parts. Both are deleted only when the orchestrator said
-that the episode is durable there. What it refuses waits in `refused` for the next process; what is damaged is kept in
-`damaged` for a person, and never delivered.
+One file per episode holds a line with the sha256 of the rest, then the message that delivers the episode. Where cameras
+were recorded, a second file holds their images, which are sent in parts. Both are deleted only after the orchestrator
+has acknowledged the episode. An episode that it refuses waits in `refused` for the station's next start; a damaged one
+is kept in `damaged` for the operator, and never delivered.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Spool:
     """The episodes of one station that the orchestrator has not acknowledged, oldest first.
 
     Args:
-        folder: where they lie; made when missing. One process at a time may hold it.
-        free_bytes: below so much free space on its disk `room` is false.
+        folder: of the spool; made when missing. One process at a time may use it.
+        free_bytes: with less free space on its disk, `room` is false.
     """
 
     def __init__(self, folder: Path, free_bytes: int = 256 * 2**20) -> None:
@@ -44,13 +44,13 @@ class Spool:
         except OSError as problem:
             os.close(self._lock)
             raise RobotProblem(
-                f"Another process runs the station that owns {folder}; end it, or give this station another name."
+                f"Another process uses the spool {folder}; end that process, or give this station another name."
             ) from problem
         durable.sweep(folder)
         self.refused, self._damaged = folder / "refused", folder / "damaged"
         try:
             for path in self.refused.glob("*"):
-                path.replace(folder / path.name)  # another orchestrator may take it
+                path.replace(folder / path.name)  # another orchestrator may accept it
             # Ids are time-sortable, so the order of names is the order of minting.
             self._ids = dict.fromkeys(sorted(path.stem for path in folder.glob(f"*{_SUFFIX}")))
             pictures = list(folder.glob(f"*{_PICTURES}"))
@@ -62,7 +62,7 @@ class Spool:
             raise durable.refusal(problem, folder) from problem
 
     def ids(self) -> tuple[str, ...]:
-        """Ids of all episodes that wait here, oldest first."""
+        """Ids of all episodes in the spool, oldest first."""
         return tuple(self._ids)
 
     def __contains__(self, order_id: str) -> bool:
@@ -72,17 +72,19 @@ class Spool:
         return len(self._ids)
 
     def pictures(self, order_id: str) -> Path:
-        """Where the pictures of an episode must lie, whole and synced, before its `put`."""
+        """Path at which the image file of an episode must be complete and synced before its `put`."""
         return self._folder / f"{order_id}{_PICTURES}"
 
     def has_pictures(self, order_id: str) -> bool:
-        """Whether an episode that waits here has pictures."""
+        """Whether an episode in the spool has images."""
         return order_id in self._pictured
 
     def put(self, *parcels: Parcel) -> None:
-        """Make episodes durable with one sync; returns when it is done.
+        """Make episodes durable with one sync; returns when that is done. After an error none is durable.
 
-        StorageFull when the disk refuses, TransportProblem when one cannot be sent or read: then none is durable.
+        Raises:
+            StorageFull: the disk refused the write.
+            TransportProblem: an episode cannot be encoded, or its image file is missing or too large.
         """
         files: dict[str, bytes] = {}
         for parcel in parcels:
@@ -95,7 +97,7 @@ class Spool:
         self._pictured |= {item.episode.order.order_id for item in parcels if item.episode.pictures_sha256}
 
     def get(self, order_id: str) -> Parcel | None:
-        """An episode; None when its file is damaged, which is then set aside for a person to look at."""
+        """An episode; None when its file is damaged, which is then set aside for the operator."""
         path = self._path(order_id)
         content = path.read_bytes() if path.is_file() else b""
         body = content[_LINE:]
@@ -110,7 +112,11 @@ class Spool:
         return None
 
     def part(self, want: WantPictures) -> PicturesPart:
-        """Some bytes of the pictures of an episode. Allowed from any thread; OSError when they cannot be read."""
+        """Some bytes of the image file of an episode. Allowed from any thread.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
         with self.pictures(want.order_id).open("rb") as file:
             total = file.seek(0, os.SEEK_END)
             file.seek(want.offset)
@@ -118,35 +124,39 @@ class Spool:
         return PicturesPart(order_id=want.order_id, offset=want.offset, total=total, data=data)
 
     def set_aside(self, order_id: str) -> None:
-        """Keep a damaged episode for a person to look at; it is not delivered."""
+        """Keep a damaged episode for the operator; it is not delivered."""
         self._move(order_id, self._damaged)
 
     def refuse(self, order_id: str) -> None:
-        """Keep an episode that the orchestrator does not take; it is delivered again by the next process."""
+        """Keep an episode that the orchestrator refused; the station's next process delivers it again."""
         self._move(order_id, self.refused)
 
     def delete(self, order_id: str) -> None:
-        """Forget an episode that is durable elsewhere. After a power cut it may be back: delivering twice is safe."""
+        """Delete an episode that is durable elsewhere. After a power cut it may be back: delivering twice is safe."""
         if self._ids.pop(order_id, "absent") is None:
             self._path(order_id).unlink(missing_ok=True)
             self.pictures(order_id).unlink(missing_ok=True)
             self._pictured.discard(order_id)
 
     def room(self, pictures: int = 0) -> bool:
-        """Whether the disk has space for the episodes of new orders, whose pictures take so many bytes."""
+        """Whether the disk has space for the episodes of new orders, whose images take `pictures` bytes.
+
+        Raises:
+            StorageFull: the free space cannot be read.
+        """
         try:
             return shutil.disk_usage(self._folder).free >= self._free_bytes + pictures
         except OSError as problem:
             raise StorageFull(
-                f"The disk of the spool {self._folder} cannot be asked for space: {problem}."
+                f"The free space of the spool {self._folder} cannot be read: {problem}. Check the disk."
             ) from problem
 
     def close(self) -> None:
-        """Let the folder go."""
+        """Release the folder. Allowed once."""
         os.close(self._lock)
 
     def _move(self, order_id: str, folder: Path) -> None:
-        """Take an episode out of what is delivered, with its pictures: first these, which are nothing without it."""
+        """Move an episode out of the spool. Its images go first: they are useless without it."""
         if self._ids.pop(order_id, "absent") is None:
             durable.make_folder(folder)
             for path in (self.pictures(order_id), self._path(order_id)):
@@ -162,7 +172,7 @@ class Spool:
         size = path.stat().st_size if path.is_file() else 0
         if not 0 < size <= LARGEST_PICTURES:
             raise TransportProblem(
-                f"The pictures of the episode {path.stem} have {size} bytes at {path}; from 1 to {LARGEST_PICTURES} "
+                f"The images of the episode {path.stem} have {size} bytes at {path}; from 1 to {LARGEST_PICTURES} "
                 "can be sent."
             )
 

@@ -2,9 +2,9 @@
 
     take orders → reset → roll out → verify → spool → ship
 
-Orders come from the orchestrator; an episode is durable on this machine before it is announced, and is forgotten
-only when it is durable there. The station never waits for the orchestrator: without it, it finishes what it runs,
-keeps the episodes, and says hello again.
+Orders come from the orchestrator. An episode is durable on this machine before the station announces it, and is deleted
+only when it is durable at the orchestrator. The station never waits for the orchestrator: while that is away, the
+station finishes its running orders, keeps the episodes, and says hello again.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from enpire.wire.messages import ControlMessage, Hello, Message, Orders, PolicyM
 from enpire.wire.zmq_link import StationLink
 
 _IDLE_S = 0.02
-"""How long an idle station listens before it looks around."""
-_LAST_WORDS_S, _HURRY_S = 8.0, 0.8
-"""How long a station that leaves goes on delivering: when the orchestrator told it to, since that last took something;
-when a signal did, in all."""
+"""How long an idle station waits for messages in one turn."""
+_LEAVE_S, _SIGNAL_S = 8.0, 0.8
+"""How long a leaving station continues to deliver: after `leave`, since the orchestrator last took an episode; after a
+signal, in total."""
 _LOOK_S = 0.25
-"""How often the robot's own stop is looked at."""
+"""How often the station checks the robot's own stop."""
 
 
 class Station:
-    """One robot (or several in step) at work.
+    """One robot, or several that move in step.
 
     Args:
-        file: what the station is.
+        file: settings of the station.
         address: of the orchestrator.
-        say: where one line about what happened goes.
-        host: its clock, its sockets, its helping hand.
+        say: prints one line about an event.
+        host: clock, sockets and helper threads.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class Station:
         self._spool = Spool(file.home / "spool", file.min_free_mb * 2**20)
         self._camera_recorder = CameraRecorder(file.recording_rule, self._spool.pictures, host.helper)
         self._outbox = Outbox(self._spool, host.clock, say, self._camera_recorder, file.lanes)
-        self._thinker = policy_server(file)
-        make = self._thinker.make if self._thinker is not None else load_version
+        self._policy_server = policy_server(file)
+        make = self._policy_server.make if self._policy_server is not None else load_version
         self._policy_cache = PolicyCache(file.home / "policies", self._task, file.seed, host, make)
         self._robot = RobotSession(file, self._task, say, host.clock, self._camera_recorder)
         keys = station_keys(file.key_file, file.server_key) if file.key_file and file.server_key else None
@@ -85,26 +85,26 @@ class Station:
         self._champion, self._deployed = "", ""
         self._paused = False
         self._stop_id, self._stop_by = "", ""
-        """The stop that somebody asked of the station itself, until it is resumed."""
+        """The stop that was requested at this station, and by whom; empty after a resume."""
         self._leaving, self._patience_s, self._asked_to_leave_s = "", float("inf"), 0.0
         self._pace = Pace(0.0 if file.pace == "fast" else self._task.spec.period_s, host.clock)
         self._resting = True
         self._looked_s = self._clock()
-        self._asked_under = 0
+        self._asked_lease = 0
 
     def serve(self) -> int:
-        """Work until told to leave; the exit code of the process."""
+        """Work until something asks the station to leave; returns the exit code of the process."""
         while self.stays:
             self.turn()
         return self.leave()
 
     @property
     def stays(self) -> bool:
-        """Whether nothing has told it to leave."""
+        """Whether nothing has asked the station to leave."""
         return not self._leaving and not self._uplink.fenced
 
     def turn(self) -> None:
-        """Everything once; one period of the robot."""
+        """One turn of the station: at most one period of the robot."""
         self.hear()
         self.take_orders()
         self.one_period()
@@ -112,13 +112,13 @@ class Station:
         self.ship()
 
     def hear(self) -> None:
-        """Do what the orchestrator says; while robots move, only what it has said already."""
+        """Handle messages from the orchestrator. While robots move, wait for none."""
         for message in self._uplink.hear(self._spare_s()):
-            self._obey(message)
+            self._handle(message)
         self._bridges.hear(self._stop_here)
 
     def take_orders(self) -> None:
-        """Give waiting orders to free lanes and begin their resets; orders whose policy is not here yet wait."""
+        """Give waiting orders to free lanes and begin their resets. Orders whose policy is not loaded yet wait."""
         if self._paused and self._robot.ready:
             self._lanes.time.switch(self._lanes.free(), "wait-person")
         if self._paused or not self._robot.ready or not self._queue:
@@ -133,52 +133,52 @@ class Station:
                 self._robot.move(lambda lane=lane, order=order, policy=policy: self._lanes.begin(lane, order, policy))
 
     def one_period(self) -> None:
-        """Sense, then whatever each lane is at: a period of its reset, the verdict, or the next command."""
+        """Sense, then do one period of each lane: of its reset, its verdict, or its rollout."""
         if self._lanes.busy:
             self._pace.keep(resting=self._resting)
             self._robot.move(self._period)
         self._resting = not self._lanes.busy
 
     def spool(self, *, to_the_last: bool = False) -> None:
-        """Make the episodes that ended durable here, before anybody hears of them."""
+        """Make ended episodes durable here, before the station announces them."""
         self._outbox.add(self._lanes.take_ended())
         for episode in self._outbox.spool(to_the_last=to_the_last):
             self._bridges.ended(episode)
 
     def ship(self) -> None:
-        """Deliver what is spooled, beat, and ask for policies."""
-        self._look_around()
-        self._uplink.keep_contact(self._beat)
-        self._bridges.show(lambda: self._beat(self._uplink.lease))
-        if self._uplink.lease != self._asked_under:
-            self._asked_under = self._uplink.lease
+        """Deliver spooled episodes, send heartbeats, and request policies."""
+        self._check_regularly()
+        self._uplink.keep_contact(self._heartbeat)
+        self._bridges.show(lambda: self._heartbeat(self._uplink.lease))
+        if self._uplink.lease != self._asked_lease:
+            self._asked_lease = self._uplink.lease
             self._policy_cache.ask_again()
         self._preview.serve(self._uplink.preview_port, self._robot.capture_live)
-        self._uplink.ask(self._policy_cache.next_wish())
+        self._uplink.request(self._policy_cache.next_request())
         self._uplink.ship()
 
-    def ask_to_leave(self, cause: str, patience_s: float = _HURRY_S) -> None:
-        """Leave as soon as the period is over. Allowed in a signal handler, and again to be quicker."""
+    def ask_to_leave(self, cause: str, patience_s: float = _SIGNAL_S) -> None:
+        """Leave after this period. Allowed in a signal handler; a later call may shorten `patience_s`."""
         self._leaving, self._asked_to_leave_s = self._leaving or cause, self._clock()
         self._patience_s = min(self._patience_s, patience_s)
 
     def leave(self) -> int:
-        """Abort what runs, give back what has not begun, keep everything in the spool, say goodbye."""
-        self.rest()
+        """Abort running orders, release those that have not begun, keep every episode in the spool, say goodbye."""
+        self.end_orders()
         while self.deliver():
             pass
-        return self.part()
+        return self.say_goodbye()
 
-    def rest(self) -> None:
-        """The robot holds still; every order ends, and is durable here."""
-        self._robot.stop("the station, which leaves", f"the station left: {self._why_it_leaves}")
-        self._give_back([order.order_id for order in self._queue], "released: the station left")
+    def end_orders(self) -> None:
+        """Stop the robot and end every order; the episodes are durable here afterwards."""
+        self._robot.stop("the station, which leaves", f"the station left: {self._leave_cause}")
+        self._release([order.order_id for order in self._queue], "released: the station left")
         self.spool(to_the_last=True)
 
     def deliver(self) -> bool:
-        """Ship what waits here for a moment; whether there is more, and time for it."""
+        """Deliver spooled episodes once; returns whether more wait and there is time left."""
         since_s = self._asked_to_leave_s
-        if self._patience_s > _HURRY_S:
+        if self._patience_s > _SIGNAL_S:
             since_s = max(since_s, self._uplink.taken_s)
         if not (len(self._spool) and self._uplink.lease and self._clock() - since_s < self._patience_s):
             return False
@@ -186,20 +186,20 @@ class Station:
         self._uplink.hear(0.02)
         return True
 
-    def part(self) -> int:
-        """The last word; the exit code of the process."""
-        self._uplink.say_goodbye(self._why_it_leaves)
+    def say_goodbye(self) -> int:
+        """Say goodbye to the orchestrator; returns the exit code of the process."""
+        self._uplink.say_goodbye(self._leave_cause)
         waiting = f"{len(self._spool)} episodes wait here; late periods: {self._pace.late}"
-        self._say(f"left ({self._why_it_leaves}); {waiting}")
+        self._say(f"left ({self._leave_cause}); {waiting}")
         return 1 if self._uplink.fenced else 0
 
     def close(self) -> None:
-        """Let the robot, the sockets and the spool go. Allowed after a failure."""
+        """Close the robot, the sockets and the spool. Allowed after a failure."""
         self._preview.close()
         self._robot.close()
         self._bridges.close()
-        if self._thinker is not None:
-            self._thinker.close()
+        if self._policy_server is not None:
+            self._policy_server.close()
         self._policy_cache.close()
         self._camera_recorder.close()
         self._uplink.close()
@@ -207,12 +207,12 @@ class Station:
         self._spool.close()
 
     def fail(self, cause: str) -> None:
-        """The last words of a station that failed: the robot holds, its episodes end, and are durable."""
+        """End a station that failed: the robot stops, its episodes end and are durable."""
         self._robot.stop("a failure of the station", cause)
         self.spool(to_the_last=True)
 
     @property
-    def _why_it_leaves(self) -> str:
+    def _leave_cause(self) -> str:
         return self._leaving or "its name was taken by another process"
 
     @property
@@ -227,19 +227,19 @@ class Station:
         self._lanes.act()
 
     def _spare_s(self) -> float:
-        """Seconds for listening: none for a fast simulation at work, up to the next period for a real robot."""
+        """Seconds to wait for messages: 0 for a working fast simulation, until the next period for a real robot."""
         return self._pace.spare_s() if self._lanes.busy else _IDLE_S
 
-    def _obey(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         match message:
             case Orders(orders=orders):
                 self._accept(orders)
             case Release(order_ids=order_ids):
-                self._give_back(order_ids, "released")
+                self._release(order_ids, "released")
             case ControlMessage():
-                self._carry_out(message)
-                # At once: what a stop ended is made durable afterwards, and somebody waits for the word.
-                self._uplink.beat_now(self._beat)
+                self._control(message)
+                # At once: the operator waits for it, and episodes that a stop ended become durable only later.
+                self._uplink.send_heartbeat(self._heartbeat)
             case PolicyPart():
                 self._policy_cache.arrived(message)
             case PolicyMissing():
@@ -247,8 +247,8 @@ class Station:
             case _:
                 self._say(f"ignored a {type(message).__name__} message, which is not for stations")
 
-    def _carry_out(self, command: ControlMessage) -> None:
-        match command:
+    def _control(self, message: ControlMessage) -> None:
+        match message:
             case ControlMessage(control="deploy", argument=policy_id):
                 self._champion = policy_id
             case ControlMessage(control="stop", argument=by):
@@ -259,16 +259,16 @@ class Station:
                 self._paused, self._stop_id, self._stop_by = False, "", ""
                 self._robot.resume()
             case _:
-                self.ask_to_leave("told to", _LAST_WORDS_S)
+                self.ask_to_leave("the orchestrator asked it to", _LEAVE_S)
 
     def _stop_here(self, by: str) -> str:
-        """Somebody stops the robot here; the orchestrator writes it down, so that it holds like any other stop.
+        """Stop the robot on a request at this station. The orchestrator records the stop like any other.
 
-        Returns why the robot may still move, or nothing.
+        Returns why the robot may still move; empty when it holds.
         """
         self._robot.stop(by)
         self._stop_id, self._stop_by = self._stop_id or mint(), by
-        self._uplink.beat_now(self._beat)
+        self._uplink.send_heartbeat(self._heartbeat)
         return "" if self._robot.stopped_by else self._robot.alarm
 
     def _accept(self, orders: Sequence[Order]) -> None:
@@ -284,10 +284,10 @@ class Station:
                 self._queue.append(order)
 
     def _next_ready(self, ready: dict[str, LoadedPolicy | None]) -> Order | None:
-        """Take the oldest order whose policy is ready; those whose policy cannot be had end here.
+        """Take the oldest order whose policy is ready; orders whose policy is refused end here.
 
-        No side of a pair begins before both can: a version that is refused here must not run all its trials elsewhere
-        against those that the other one had here.
+        Neither trial of a pair begins before both versions are ready: if this station refuses one version, both trials
+        must run at another station, so that the versions are compared on the same station.
         """
         for order in list(self._queue):
             pair = [one for one in self._queue if one is order or (one.gate_id and _pair(one) == _pair(order))]
@@ -296,16 +296,16 @@ class Station:
                     if ready.get(one.policy_id) is None:
                         ready[one.policy_id] = self._policy_cache.find(one.policy_id)
                 except PolicyProblem as problem:
-                    self._give_back([one.order_id], f"{REFUSED}: {problem}")
-                    self._give_back([other.order_id for other in pair], "released: its pair cannot run here")
+                    self._release([one.order_id], f"{REFUSED}: {problem}")
+                    self._release([other.order_id for other in pair], "released: its pair cannot run here")
                     break
             if order in self._queue and all(ready[one.policy_id] is not None for one in pair):
                 self._queue.remove(order)
                 return order
         return None
 
-    def _look_around(self) -> None:
-        """What has to be seen to now and then, with or without an orchestrator."""
+    def _check_regularly(self) -> None:
+        """Check the robot and the policies every `_LOOK_S`, with or without an orchestrator."""
         if self._clock() - self._looked_s > _LOOK_S:
             self._looked_s = self._clock()
             self._robot.look()
@@ -322,13 +322,13 @@ class Station:
                 self._deployed = loaded.policy_id
                 self._say(f"runs {loaded.policy_id}")
 
-    def _give_back(self, order_ids: Sequence[str], cause: str) -> None:
+    def _release(self, order_ids: Sequence[str], cause: str) -> None:
         for order in [order for order in self._queue if order.order_id in set(order_ids)]:
             self._queue.remove(order)
             self._outbox.refuse(order, cause)
 
     def _held(self) -> Sequence[str]:
-        """Ids of the orders whose end is not durable yet."""
+        """Ids of the orders whose episode is not durable yet."""
         orders = [*self._lanes.running(), *self._lanes.ended(), *self._queue]
         return [*(order.order_id for order in orders), *self._outbox.order_ids()]
 
@@ -342,7 +342,7 @@ class Station:
             spooled=self._spool.ids(), facts=facts(self._file, self._task.verifier().digest),
         )  # fmt: skip
 
-    def _beat(self, lease: int) -> Heartbeat:
+    def _heartbeat(self, lease: int) -> Heartbeat:
         return Heartbeat(
             station=self._file.name, lease=lease, phase=self._lanes.time.most(), seconds=self._lanes.time.seconds(),
             queued=len(self._queue), running=len(self._lanes.running()), deployed=self._deployed,
@@ -356,13 +356,17 @@ def _pair(order: Order) -> tuple[str, int]:
 
 
 def run(file: StationFile, address: str) -> int:
-    """Run a station until it is told to leave; the exit code of the process. EnpireError when it cannot begin."""
+    """Run a station until it is asked to leave; returns the exit code of the process.
+
+    Raises:
+        EnpireError: the station cannot begin.
+    """
     station = Station(file, address, lambda line: print(f"{file.name}: {line}", flush=True))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: station.ask_to_leave(signal.Signals(received).name))
     try:
         return station.serve()
-    except Exception as problem:  # noqa: BLE001  the last line of defence: whatever it is, the robot stops first
+    except Exception as problem:  # noqa: BLE001  last line of defence: on any error the robot stops first
         print(f"{file.name}: {traceback.format_exc()}", flush=True)
         station.fail(f"the station failed: {type(problem).__name__}: {problem}"[:1000])
         return 1

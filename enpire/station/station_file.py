@@ -1,4 +1,4 @@
-"""What a station file says: which robot, which task, where the orchestrator is."""
+"""The station file: robot, task, address of the orchestrator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OLD_KEYS: Mapping[str, str] = {"faces": "bridges"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StationFile:
-    """One station: robot + cameras + computer + its ability to reset and verify."""
+    """Settings of one station: robot, cameras, reset, verifiers, connection."""
 
     name: str
     task: str
@@ -41,24 +41,24 @@ class StationFile:
     inference: Literal["wait", "overlap"] = "wait"
     """`overlap`: the policy decides the next chunk while the robot carries out the one before; for pace realtime."""
     policy_server: str = ""
-    """Address of an `enpire policy serve` that thinks for this station, tcp://HOST:PORT; empty: it thinks itself."""
+    """Address of an `enpire policy serve` that runs inference, tcp://HOST:PORT; empty: the station runs it."""
     policy_server_key: str = ""
     """Public key of that server; empty where it has the orchestrator's."""
     reset: Literal["teleport", "robot"] = "robot"
-    """Who brings the scene into the start state."""
+    """How the scene gets into the start state: set by the simulation, or by the robot."""
     operator: str = ""
     """Plug-in that may take over in supervised episodes: `lerobot` (a teleoperator of LeRobot), `keyboard` (in the
-    station's terminal); `simulated` stands in for a person. Empty: nobody."""
+    station's terminal); `simulated` replaces a human operator. Empty: no operator."""
     operator_options: Mapping[str, object] = field(default_factory=dict[str, object])
     """For the operator."""
     verifiers: tuple[VerifierPlan, ...] = ()
-    """Who must agree that a rollout was a success; empty: the task's own verifier alone."""
+    """Verifiers that must all confirm a success; empty: the task's own verifier alone."""
     account: Path | None = None
-    """File in which verifiers that cost money add up what they spend; stations that name the same one share a budget.
-    Nothing: one in `home`."""
+    """File in which verifiers that cost money add up their cost; stations with one file share a budget. None: a file in
+    `home`."""
     record: Cameras = ()
-    """Cameras whose pictures are kept with every command of every episode, or `all`. What a policy is shown by a robot
-    that is no simulation of ours is kept in any case."""
+    """Cameras whose images are recorded at every command of every episode, or `all`. Images that a policy uses are
+    always recorded, except with the driver `mujoco`, whose episodes can be replayed."""
     bridges: Mapping[str, Mapping[str, bool | int | float | str]] = field(
         default_factory=dict[str, Mapping[str, bool | int | float | str]]
     )
@@ -75,19 +75,19 @@ class StationFile:
     """This station's secret key, made by `enpire station enroll`."""
 
     def __post_init__(self) -> None:
-        """Refuse what no station could do."""
+        """Refuse settings that no station can have."""
         if not is_identifier(self.name):
             raise ValueError(f"name {self.name!r} must be 1 to 128 letters, digits or . - _ : without a leading dot.")
         if not 1 <= self.lanes <= MOST_LANES:
             raise ValueError(f"lanes must be from 1 to {MOST_LANES}.")
         if self.inference == "overlap" and self.pace == "fast":
-            raise ValueError("inference: overlap needs pace: realtime; a fast simulation waits for its policy anyhow.")
+            raise ValueError("inference: overlap needs pace: realtime; a fast simulation always waits for its policy.")
         if self.seed < 0 or self.min_free_mb < 0 or self.reset_limit_s <= 0:
             raise ValueError("seed and min_free_mb must not be negative, reset_limit_s must be positive.")
 
     @property
     def driver_options(self) -> Mapping[str, object]:
-        """The options as the driver gets them: those of a `guard` name the task, which its process makes anew."""
+        """The options for the driver; those of a `guard` also name the task, which its process makes again."""
         guard = self.options.get("guard")
         if not isinstance(guard, Mapping):
             return self.options
@@ -95,17 +95,21 @@ class StationFile:
 
     @property
     def recording_rule(self) -> RecordingRule:
-        """What is recorded: episodes of simulations can run again with a camera, and so need not be."""
-        return RecordingRule(cameras=self.record, looked_at=self.driver != "mujoco", waits=self.pace == "fast")
+        """Which images are recorded. Simulated episodes can be replayed with a camera, so theirs need not be."""
+        return RecordingRule(cameras=self.record, policy_images=self.driver != "mujoco", waits=self.pace == "fast")
 
 
 def read_station(name_or_path: str | Path) -> StationFile:
-    """A station by name (configs/stations) or path; FileProblem says what is wrong where."""
+    """Read a station file by name (configs/stations) or path.
+
+    Raises:
+        FileProblem: the file is missing, or a key or value is wrong.
+    """
     path = find("stations", name_or_path)
     file = parse(StationFile, _renamed(read_yaml(path), path), f"The station {path}")
     if file.key_file is None:
         return file
-    return replace(file, key_file=path.parent / file.key_file)  # a relative name lies beside the station file
+    return replace(file, key_file=path.parent / file.key_file)  # relative to the station file
 
 
 def _renamed(content: Mapping[str, object], path: Path) -> Mapping[str, object]:
@@ -117,7 +121,7 @@ def _renamed(content: Mapping[str, object], path: Path) -> Mapping[str, object]:
 
 
 def write_station(file: StationFile, path: Path) -> None:
-    """Write a station file that `read_station` reads back the same."""
+    """Write a station file from which `read_station` reads equal settings."""
     import yaml
 
     content = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(file).items()}
@@ -126,7 +130,7 @@ def write_station(file: StationFile, path: Path) -> None:
 
 
 def facts(file: StationFile, verifier: str) -> Mapping[str, str]:
-    """What a station says about itself when it greets; `verifier` is the digest of who judges there."""
+    """Facts about a station for its hello; `verifier` is the digest of its verifier."""
     try:
         software = version("enpire")
     except PackageNotFoundError:

@@ -1,7 +1,7 @@
-"""Between a station and the orchestrator: hello, beats, episodes until acknowledged, and noticing that nobody answers.
+"""The station's connection to the orchestrator: hello, heartbeats, delivery until acknowledged, detection of silence.
 
-The courier never waits for the orchestrator. When it is away, episodes stay in the spool; when it is back, the next
-hello says what runs and what is spooled, and everything not acknowledged is delivered again under the new lease.
+The uplink never waits for the orchestrator. While that is away, episodes stay in the spool; when it is back, the next
+hello lists the running orders and the spool, and every episode not acknowledged is delivered under the new lease.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from enpire.wire.messages import (
 )
 from enpire.wire.zmq_link import StationLink
 
-_GREET_AGAIN_S = 1.0
-_TELL_AGAIN_S = 30.0
-"""So often a person reads that nobody answers."""
+_HELLO_AGAIN_S = 1.0
+_REPORT_AGAIN_S = 30.0
+"""Time between two lines that say that no orchestrator answers."""
 _IN_FLIGHT, _ANNOUNCED = 64, 2
-"""Episodes that are on their way at once: without pictures, and with them."""
+"""Most episodes that wait for an acknowledgement: without images, and with images."""
 _DELIVER_AGAIN_S = 8.0
 _OVERTAKEN_S = 1.0
-"""An episode that was sent so much earlier than one that is acknowledged by now is sent again."""
+"""An episode that was sent this much earlier than an acknowledged one counts as lost and is sent again."""
 
 
 class Uplink:
-    """Speaks for the station under its lease.
+    """Sends and receives for the station under its lease.
 
     Args:
         link: the socket.
-        spool: what is delivered.
-        hello: makes a hello that says what the station holds now.
-        say: where a line goes about an orchestrator that does not answer, or refuses episodes.
-        host: its clock, and the thread that reads pictures beside the control loop.
+        spool: the episodes to deliver.
+        hello: makes a hello with the orders that the station holds now.
+        say: prints one line when the orchestrator does not answer, or refuses episodes.
+        host: clock, and the thread that reads images next to the control loop.
     """
 
     def __init__(
@@ -62,29 +62,29 @@ class Uplink:
         self.lease = 0
         """The fence token; 0 while the station has none."""
         self.fenced = False
-        """Another process took this station's name: stop."""
+        """Another process uses this station's name: this one must stop."""
         self.taken_s = -1e9
-        """When the orchestrator last took or refused an episode, or asked for pictures of one."""
+        """When the orchestrator last took or refused an episode, or requested images."""
         self.preview_port = 0
-        """Where the orchestrator takes live pictures; 0 for nowhere."""
+        """Port at which the orchestrator takes live images; 0 for none."""
         self._greeting, self._greeted_s = 0, -1e9
-        self._tell_s = self._clock() + _GREET_AGAIN_S
-        """When to say that nobody answers."""
+        self._report_s = self._clock() + _HELLO_AGAIN_S
+        """When to print that no orchestrator answers."""
         self._heard_number: int = 0
         self._heard_s = self._clock()
-        self._beat_s = -1e9
+        self._heartbeat_sent_s = -1e9
         self._heartbeat_s, self._silent_s = 0.5, 5.0
         self._in_flight: dict[str, float] = {}
         self._announced: dict[str, float] = {}
-        """Episodes with pictures that are on their way -> when the orchestrator was last told, or asked for a part."""
+        """Announced episodes with images -> when they were last announced, or a part was last requested."""
         self._parts: deque[tuple[str, Future[bytes]]] = deque()
-        """Parts that it asked for."""
+        """Parts of images that the orchestrator requested."""
         self._acknowledged_s = -1e9
-        """When the newest of the acknowledged episodes was sent: older ones without an answer were lost."""
+        """When the newest acknowledged episode was sent: older ones without a reply were lost."""
 
     def hear(self, timeout_s: float) -> Sequence[Message]:
-        """What the orchestrator wants, after the courier took what is meant for itself."""
-        wanted: list[Message] = []
+        """Messages for the station, without those that the uplink handles itself."""
+        messages: list[Message] = []
         for envelope in self._link.receive(timeout_s):
             if self._is_next(envelope):
                 message = envelope.message
@@ -93,31 +93,31 @@ class Uplink:
                 elif isinstance(message, WantPictures):
                     self._read(message)
                 elif not isinstance(message, Welcome | Alive):
-                    wanted.append(message)
-        return wanted
+                    messages.append(message)
+        return messages
 
-    def keep_contact(self, beat: Callable[[int], Heartbeat]) -> None:
-        """Greet, beat, or notice that the orchestrator is gone: whatever is due."""
+    def keep_contact(self, heartbeat: Callable[[int], Heartbeat]) -> None:
+        """Send a hello or a heartbeat if one is due; drop the lease if the orchestrator is silent."""
         now = self._clock()
         if self.lease and now - self._heard_s > self._silent_s:
             self._lose()
         if not self.lease:
-            if now - self._greeted_s > _GREET_AGAIN_S:
+            if now - self._greeted_s > _HELLO_AGAIN_S:
                 self._greet(now)
-            if now >= self._tell_s:
-                self._tell_s = now + _TELL_AGAIN_S
+            if now >= self._report_s:
+                self._report_s = now + _REPORT_AGAIN_S
                 self._say(f"waiting for {self._link.address}, where no orchestrator answers yet")
-        elif now - self._beat_s >= self._heartbeat_s:
-            self.beat_now(beat)
+        elif now - self._heartbeat_sent_s >= self._heartbeat_s:
+            self.send_heartbeat(heartbeat)
 
-    def beat_now(self, beat: Callable[[int], Heartbeat]) -> None:
+    def send_heartbeat(self, heartbeat: Callable[[int], Heartbeat]) -> None:
         """Send a heartbeat now, so that operators see a change at once. Sends no hello: that lists held orders."""
         if self.lease:
-            self._beat_s = self._clock()
-            self._link.send(beat(self.lease), self.lease)
+            self._heartbeat_sent_s = self._clock()
+            self._link.send(heartbeat(self.lease), self.lease)
 
     def ship(self) -> None:
-        """Deliver what lies in the spool, as much as may be on its way at once."""
+        """Deliver episodes from the spool, as many as may be unacknowledged at once."""
         self._ship_parts()
         if not self.lease:
             return
@@ -131,29 +131,29 @@ class Uplink:
                 continue
             parcel = self._spool.get(order_id)
             if parcel is None:
-                # It was announced and cannot be delivered: the next hello no longer lists it, so its order ends.
+                # It was announced and is damaged: the next hello does not list it, so the orchestrator ends its order.
                 self._leave_lease()
                 return
             if not self._link.send(parcel, self.lease):
                 return
             (self._announced if self._spool.has_pictures(order_id) else self._in_flight)[order_id] = now
 
-    def ask(self, wish: WantPolicy | None) -> None:
-        """Ask for a part of a policy's files; asked again later when no answer comes."""
-        if wish is not None and self.lease:
-            self._link.send(wish, self.lease)
+    def request(self, message: WantPolicy | None) -> None:
+        """Request a part of a policy's files; the caller repeats the request if no reply comes."""
+        if message is not None and self.lease:
+            self._link.send(message, self.lease)
 
     def say_goodbye(self, cause: str) -> None:
-        """The last word."""
+        """Tell the orchestrator that the station leaves."""
         if self.lease:
             self._link.send(Goodbye(cause=cause), self.lease)
 
     def close(self) -> None:
-        """Wait for what is being read. Allowed twice."""
+        """Wait for the reading thread and end it. Allowed twice."""
         self._helper.shutdown()
 
     def _is_due(self, order_id: str, now: float) -> bool:
-        """Whether an episode is to be sent, for the first time or again."""
+        """Whether to send an episode now, for the first time or again."""
         if self._spool.has_pictures(order_id):
             sent_s = self._announced.get(order_id)
             return len(self._announced) < _ANNOUNCED if sent_s is None else now - sent_s >= _DELIVER_AGAIN_S
@@ -161,31 +161,31 @@ class Uplink:
         return now - sent_s >= _DELIVER_AGAIN_S or sent_s <= self._acknowledged_s - _OVERTAKEN_S
 
     def _read(self, want: WantPictures) -> None:
-        """Read a part of an episode's pictures, unless it is acknowledged by now."""
+        """Read a part of an episode's images, unless the episode is acknowledged by now."""
         if want.order_id in self._spool:
             self._announced[want.order_id] = self.taken_s = self._clock()
             self._parts.append((want.order_id, self._helper.submit(_sealed, self._spool, want, self.lease)))
 
     def _ship_parts(self) -> None:
-        """Send the parts that were read. One that is lost is asked for again."""
+        """Send the parts that were read. The orchestrator requests a lost part again."""
         while self._parts and self._parts[0][1].done():
             order_id, part = self._parts.popleft()
             try:
                 self._link.post(part.result())
             except OSError as problem:
-                passes = isinstance(durable.refusal(problem, self._spool.pictures(order_id)), NothingOpens)
-                if order_id in self._spool and not passes:
-                    # As with a damaged episode: the next hello no longer lists it, so its order ends.
+                is_passing = isinstance(durable.refusal(problem, self._spool.pictures(order_id)), NothingOpens)
+                if order_id in self._spool and not is_passing:
+                    # As with a damaged episode: the next hello does not list it, so the orchestrator ends its order.
                     self._spool.set_aside(order_id)
                     self._leave_lease()
 
     def _is_next(self, envelope: Envelope) -> bool:
-        """Whether a message is meant for the station as it is now: its lease, and nothing lost before it."""
+        """Whether a message has the present lease and the next number."""
         message = envelope.message
         if isinstance(message, Welcome):
             return self._welcomed(envelope, message)
         if isinstance(message, Rejoin | Fenced):
-            # Said without a lease. Right after a hello a rejoin may still answer what was said before it.
+            # Sent without a lease. Right after a hello, a rejoin may still answer an earlier message.
             self.fenced = self.fenced or isinstance(message, Fenced)
             if self.lease:
                 self._leave_lease()
@@ -205,7 +205,7 @@ class Uplink:
         self.lease, self._heard_number, self._heard_s = envelope.lease, envelope.number, self._clock()
         self._heartbeat_s, self._silent_s = welcome.heartbeat_s, welcome.silent_s
         self.preview_port = welcome.preview_port
-        self._beat_s = -1e9
+        self._heartbeat_sent_s = -1e9
         return True
 
     def _answered(self, message: Acknowledge | Refuse) -> None:
@@ -219,15 +219,15 @@ class Uplink:
             else:
                 self._spool.refuse(order_id)
         if isinstance(message, Refuse):
-            said = f"the orchestrator refused {len(message.order_ids)} of the episodes here ({message.why})"
-            self._say(f"{said}; kept in {self._spool.refused}, and offered again when this station starts anew")
+            line = f"the orchestrator refused {len(message.order_ids)} of the episodes here ({message.why})"
+            self._say(f"{line}; kept in {self._spool.refused}, and offered again at the next start of this station")
 
     def _greet(self, now: float) -> None:
         self._greeted_s = now
         self._greeting += 1
         if not self._link.send(self._hello(self._greeting)):
-            # Nobody is there yet; look again soon.
-            self._greeted_s = now - _GREET_AGAIN_S + 0.1
+            # No orchestrator is connected yet; try again soon.
+            self._greeted_s = now - _HELLO_AGAIN_S + 0.1
 
     def _lose(self) -> None:
         self._leave_lease()

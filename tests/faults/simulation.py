@@ -127,9 +127,9 @@ class Laboratory:
             station.turn()
             if not station.stays:
                 virtual.leaving = True
-                station.rest()
+                station.end_orders()
         elif not station.deliver():
-            station.part()
+            station.say_goodbye()
             raise Killed(virtual.name)
 
     # The orchestrator: as `enpire.session.run_campaign`, with a death in between now and then.

@@ -71,7 +71,7 @@ class DdsRobotNode:
                     TriggerResponse(client=request.client, sequence_number=request.sequence_number, success=True)
                 )
             for command in taken(self._in, Float64MultiArray):
-                self._obey(command)
+                self._handle(command)
             now_s = time.monotonic()
             if now_s >= next_s:
                 next_s = now_s + 1.0 / publish_hz
@@ -79,7 +79,7 @@ class DdsRobotNode:
             time.sleep(0.001)
         self._robot.stop()
 
-    def _obey(self, command: Float64MultiArray) -> None:
+    def _handle(self, command: Float64MultiArray) -> None:
         values = np.array(list(command.data), np.float32)
         if values.shape != (self._robot.spec.action_dim,) or not np.isfinite(values).all():
             self.refused += 1

@@ -59,7 +59,7 @@ def test_ros_tooling_sees_a_station_and_stops_it(tmp_path: Path, domain: int) ->
         assert {pair.key for pair in status.values} >= {"phase", "policy", "running"}
         turns(station, lambda: verdicts.get_matched_publications() and caller.missing() != "no node serves its stop")
         orders = (point_order(policy_id, 1, "cell-7"), point_order(policy_id, 2, "cell-7"))
-        station._obey(Orders(orders=orders))  # pyright: ignore[reportPrivateUsage]
+        station._handle(Orders(orders=orders))  # pyright: ignore[reportPrivateUsage]
         told: list[Any] = []
         turns(station, lambda: told.extend(taken(verdicts, String)) or len(told) == 2)
         said = [json.loads(sample.data) for sample in told]
@@ -71,14 +71,14 @@ def test_ros_tooling_sees_a_station_and_stops_it(tmp_path: Path, domain: int) ->
         heard.clear()
         turns(station, lambda: heard.extend(taken(states, DiagnosticArray)) or any(s.status[0].level for s in heard))
         assert [s.status[0].message for s in heard if s.status[0].level] == ["stopped"]
-        said = station._beat(1)  # pyright: ignore[reportPrivateUsage]
+        said = station._heartbeat(1)  # pyright: ignore[reportPrivateUsage]
         assert (said.stopped, said.stop_by) == (True, "a node on ROS 2")
         asking = threading.Thread(target=caller.stop, args=(20.0,))
         asking.start()
         turns(station, lambda: not asking.is_alive())
-        assert station._beat(1).stop_id == said.stop_id != ""  # pyright: ignore[reportPrivateUsage]
-        station._obey(ControlMessage(control="resume"))  # pyright: ignore[reportPrivateUsage]
-        assert station._beat(1).stop_id == ""  # pyright: ignore[reportPrivateUsage]
+        assert station._heartbeat(1).stop_id == said.stop_id != ""  # pyright: ignore[reportPrivateUsage]
+        station._handle(ControlMessage(control="resume"))  # pyright: ignore[reportPrivateUsage]
+        assert station._heartbeat(1).stop_id == ""  # pyright: ignore[reportPrivateUsage]
     finally:
         station.close()
 

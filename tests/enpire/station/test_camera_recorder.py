@@ -141,12 +141,12 @@ def test_a_simulation_is_looked_at_once_a_period(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("looks", "looked_at", "recorded"), [(True, True, True), (False, True, False), (True, False, False)]
+    ("looks", "policy_images", "recorded"), [(True, True, True), (False, True, False), (True, False, False)]
 )
 def test_what_a_policy_looks_at_is_kept_where_nothing_can_run_again(
-    tmp_path: Path, *, looks: bool, looked_at: bool, recorded: bool
+    tmp_path: Path, *, looks: bool, policy_images: bool, recorded: bool
 ) -> None:
-    bench = Bench(tmp_path, Shooting(PointTask.spec, 2), RecordingRule(looked_at=looked_at))
+    bench = Bench(tmp_path, Shooting(PointTask.spec, 2), RecordingRule(policy_images=policy_images))
     for parcel in bench.run(loaded(Looking() if looks else PointPolicy()), 4):
         assert bool(parcel.episode.pictures_sha256) == recorded
         assert bench.spool.pictures(parcel.episode.order.order_id).is_file() == recorded
@@ -162,9 +162,9 @@ def test_only_the_cameras_that_are_named(tmp_path: Path) -> None:
 
 
 def test_a_station_that_cannot_record_what_it_shall_does_not_begin(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="shall record 'wrist', but its robot gives pictures of top;"):
+    with pytest.raises(UsageError, match="to record 'wrist', but the robot gives images of top;"):
         RecordingRule(cameras=("wrist",)).check(("top",))
-    with pytest.raises(UsageError, match="shall record 'all', but its robot gives pictures of no camera;"):
+    with pytest.raises(UsageError, match="to record 'all', but the robot gives images of no camera;"):
         RobotSession(point_station(tmp_path, record="all"), PointTask(), print)
 
 

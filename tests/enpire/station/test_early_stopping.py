@@ -53,7 +53,7 @@ def ran(policy: PointPolicy, rule: EarlyStop | None) -> Episode:
 
 def test_an_armed_rollout_that_stays_hopeless_ends_and_the_control_arm_runs_on() -> None:
     stopped, control, free = ran(Lost(), ARMED), ran(Lost(), CONTROL), ran(Lost(), None)
-    assert (stopped.outcome, stopped.cause) == ("aborted", "hopeless: its viability stayed under 0.1")
+    assert (stopped.outcome, stopped.cause) == ("aborted", "predicted failure: its viability stayed under 0.1")
     assert stopped.ticks == stopped.hopeless_at == control.hopeless_at == (LOOKS - 1) * LOOK_TICKS
     assert (control.outcome, control.ticks) == (free.outcome, free.ticks) == ("failure", LIMIT)
     assert free.hopeless_at == -1

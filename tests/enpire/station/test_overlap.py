@@ -85,7 +85,7 @@ class Stage:
 
     def settle(self) -> None:
         """Let the thought that is under way end."""
-        question = self.chunks._question  # pyright: ignore[reportPrivateUsage]
+        question = self.chunks._call  # pyright: ignore[reportPrivateUsage]
         if question is not None:
             assert question.ready.wait(5)
 
@@ -130,7 +130,7 @@ def test_it_asks_earlier_the_longer_the_answers_take() -> None:
     stage.settle()
     stage.period()
     stage.policy.may.clear()
-    while stage.chunks._question is None:  # pyright: ignore[reportPrivateUsage]
+    while stage.chunks._call is None:  # pyright: ignore[reportPrivateUsage]
         stage.period()
     time.sleep(2.5 * PERIOD_S)
     stage.policy.may.set()

@@ -47,10 +47,10 @@ def test_a_version_that_the_disk_refuses_is_said_and_asked_for_again(tmp_path: P
     in_the_way.unlink()
     in_the_way.symlink_to(tmp_path / "nowhere" / "at all")
     shelf.arrived(halves[1])
-    assert "cannot be had: Cannot write" in shelf.alarm
+    assert "cannot be fetched: Cannot write" in shelf.alarm
     now_s[0] = 100.0
     assert shelf.find(policy_id) is None
-    assert shelf.next_wish() == WantPolicy(policy_id=policy_id, part=0)
+    assert shelf.next_request() == WantPolicy(policy_id=policy_id, part=0)
     for half in halves:
         shelf.arrived(half)
     assert shelf.find(policy_id) is not None
@@ -89,5 +89,5 @@ def test_damaged_files_of_a_station_are_fetched_again_and_a_server_that_was_away
         shelf.find(policy_id)
     now_s[0] = 100.0
     assert shelf.find(policy_id) is None
-    assert shelf.next_wish() is not None
+    assert shelf.next_request() is not None
     shelf.close()

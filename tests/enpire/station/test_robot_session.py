@@ -87,14 +87,14 @@ def test_a_station_says_stopped_only_when_its_robot_is(tmp_path: Path, deaf: Pat
     station = Station(point_station(tmp_path, options={"deaf": str(deaf)}), "tcp://127.0.0.1:9", print)
     try:
         deaf.touch()
-        station._obey(ControlMessage(control="stop", argument="ann"))
-        beat = station._beat(1)
+        station._handle(ControlMessage(control="stop", argument="ann"))
+        beat = station._heartbeat(1)
         assert not beat.stopped
         assert "does not reach the robot" in beat.alarm
         assert "does not reach the robot" in station._stop_here("bob")
         deaf.unlink()
         assert not station._stop_here("bob")
-        assert station._beat(1).stopped
+        assert station._heartbeat(1).stopped
     finally:
         station.close()
 
@@ -108,7 +108,7 @@ def test_what_a_look_at_the_robot_ends_is_in_the_hello_that_follows(
     monkeypatch.setattr(StationLink, "send", lambda link, message, lease=0: said.append(message) or True)
     station = Station(file, "tcp://127.0.0.1:9", print)
     try:
-        station._obey(Orders(orders=(point_order(policy_id, 1),)))
+        station._handle(Orders(orders=(point_order(policy_id, 1),)))
         while not station._lanes.running():
             station.take_orders()
             station.ship()

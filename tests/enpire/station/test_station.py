@@ -185,7 +185,7 @@ def test_a_policy_that_returns_nan_or_cannot_be_loaded_costs_only_its_own_episod
         episode = found[order.order_id].episode
         if order.policy_id == missing:
             assert episode.outcome == "aborted"
-            assert "cannot be had" in episode.cause
+            assert "cannot be fetched" in episode.cause
         elif order.policy_id == bad and order.start.values[0] > 0.02:
             assert (episode.outcome, episode.cause) == ("aborted", NOT_FINITE)
         elif order.policy_id == broken:
@@ -196,7 +196,7 @@ def test_a_policy_that_returns_nan_or_cannot_be_loaded_costs_only_its_own_episod
             assert "nowhere" in episode.cause
         else:
             assert episode.outcome == "success"
-    harness.until(lambda: (beat := harness.beat()) is not None and "cannot be had" in beat.alarm)
+    harness.until(lambda: (beat := harness.beat()) is not None and "cannot be fetched" in beat.alarm)
 
 
 def test_a_policy_that_was_damaged_is_refused(harness: FleetHarness, tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ def test_options_of_a_driver_may_hold_others_and_cameras_are_named(tmp_path: Pat
         assert read_station(tmp_path / "station.yaml") == file
         assert file.options == options
         assert file.recording_rule.cameras == (record if record == "all" else tuple(record))
-        assert file.recording_rule.looked_at, "it cannot run again"
-    assert not parse(StationFile, {**told, "driver": "mujoco"}, "here").recording_rule.looked_at
+        assert file.recording_rule.policy_images, "it cannot run again"
+    assert not parse(StationFile, {**told, "driver": "mujoco"}, "here").recording_rule.policy_images
     with pytest.raises(FileProblem, match="key 'record' must be a list, not 'front'"):
         parse(StationFile, {**told, "record": "front"}, "here")
 
