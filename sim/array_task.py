@@ -1,7 +1,7 @@
-"""A task in a few lines, without a physics engine: the world of a lane is a row of numbers, the same as its start.
+"""A task in a few lines, without a physics engine: the state of a lane's world is a row of numbers, as its start is.
 
-Derive from `ArrayTask`, say what the world does in one period, how to steer it, and what success looks like to the
-sensors; lanes, noise, limits, reset, expert, verifier and hidden starts come from here. docs/tasks.md shows one.
+Derive from `ArrayTask` and define one period of the world, how to steer it, and what success looks like to the sensors.
+Lanes, noise, limits, reset, expert, verifier and hidden starts come from here. docs/tasks.md shows an example.
 """
 
 from __future__ import annotations
@@ -37,21 +37,25 @@ _NOISE_TICKS = 512
 
 
 class ArrayTask(ABC):
-    """A task over rows of numbers; a subclass fills in three short methods, each over many lanes at once."""
+    """A task over rows of numbers; a subclass defines three short methods, each for many lanes at once."""
 
     spec: ClassVar[TaskSpec]
-    """`state` and `start_names` are the numbers of the world, in the same order."""
+    """`state` and `start_names` list the numbers of the world in the same order."""
     ranges: ClassVar[tuple[tuple[float, float], ...]]
-    """(low, high) of every start value."""
+    """(low, high) of every start value, in the units of the state."""
     goal: ClassVar[tuple[float, ...]]
-    """Where the expert steers to."""
+    """State that the expert steers to."""
     tolerance: ClassVar[tuple[float, ...]]
-    """How near to its start a reset must come."""
+    """How near to its start a reset must come, for each number of the state."""
     noise: ClassVar[float] = 0.0005
-    """Standard deviation of the sensors, as share of each number's range."""
+    """Standard deviation of the sensors, as a share of each number's range."""
 
     def __new__(cls, *_given: object, **_named: object) -> Self:
-        """Make a task; UsageError where its class says what no world of numbers could be."""
+        """Make a task.
+
+        Raises:
+            UsageError: spec, ranges, goal or tolerance do not fit together.
+        """
         made = super().__new__(cls)
         if wrong := _wrong(cls):
             raise UsageError(f"{cls.__name__}: {wrong}")
@@ -59,26 +63,29 @@ class ArrayTask(ABC):
 
     @abstractmethod
     def advance(self, world: Rows, command: Rows) -> Rows:
-        """One period: world (n, k) and commands (n, action_dim) -> the next world (n, k)."""
+        """One period: world (n, k) and commands (n, action_dim) -> the next world (n, k), in the units of the spec."""
 
     @abstractmethod
     def steer(self, state: Rows, goal: Rows) -> Rows:
-        """Commands (n, action_dim) that bring what is sensed (n, k) towards a goal (n, k)."""
+        """Commands (n, action_dim) that move the sensed state (n, k) towards a goal (n, k)."""
 
     @abstractmethod
     def success(self, state: Rows) -> MaskArray:
-        """Which rows (n, k) have done the task."""
+        """Which sensed rows (n, k) show the task done: (n,) bool."""
 
     def ask(self, method: str, width: int, *rows: Rows) -> npt.NDArray[Any]:
-        """What one of the three methods above says of some rows.
+        """Call one of the three methods above and check what it returns.
 
         Args:
             method: its name.
-            width: numbers that it gives for each row; 0: one truth value.
-            rows: what it is called with, (n, any) each.
+            width: numbers that it returns for each row; 0: one truth value.
+            rows: its arguments, (n, any) each.
+
+        Returns:
+            (n, width), or (n,) bool where `width` is 0.
 
         Raises:
-            UsageError: it says something else.
+            UsageError: the method returned another shape or dtype.
         """
         found = np.asarray(getattr(self, method)(*rows))
         wanted = (len(rows[0]), width) if width else (len(rows[0]),)
@@ -94,11 +101,11 @@ class ArrayTask(ABC):
         return ArrayRig(self, lanes, seed)
 
     def start(self, split: Split, index: int, secret: bytes) -> Start:
-        """The index-th start of a split; hidden ones hang on the secret."""
+        """The index-th start of a split; hidden starts depend on the secret."""
         return Sampler(task=self.spec.name, ranges=self.ranges).start(split, index, secret)
 
     def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
-        """(achieved start values, whether each is within `tolerance`)."""
+        """(achieved start values as sensed in state (k,), whether each is within `tolerance`)."""
         near = np.abs(state - np.array(start.values)) <= np.array(self.tolerance)
         return tuple(float(value) for value in state), bool(near.all())
 
@@ -107,7 +114,7 @@ class ArrayTask(ABC):
         return ArrayReset(self)
 
     def verifier(self) -> ArrayVerifier:
-        """Success by the sensors."""
+        """Judges success from the sensors."""
         return ArrayVerifier(self)
 
     def expert(self, seed: int) -> ArrayExpert:
@@ -116,7 +123,7 @@ class ArrayTask(ABC):
 
 
 class ArrayRig:
-    """Rows of numbers as robots."""
+    """A rig whose lanes are rows of numbers."""
 
     def __init__(self, task: ArrayTask, lanes: int, seed: int) -> None:
         self.spec, self.lanes, self.teleport = task.spec, lanes, True
@@ -131,7 +138,7 @@ class ArrayRig:
         self._closed = False
 
     def place(self, lane: int, start: Start) -> None:
-        """Put one lane into a start state, or (without `teleport`) leave it where it is for a reset by the robot."""
+        """Put one lane into a start state, or (without `teleport`) leave it in place for a reset by the robot."""
         if not 0 <= lane < self.lanes:
             raise UsageError(f"Lane {lane} does not exist; this rig has lanes 0 to {self.lanes - 1}.")
         self._noise[lane] = np.random.default_rng(start.seed).standard_normal(self._noise.shape[1:])
@@ -140,7 +147,7 @@ class ArrayRig:
             self._world[lane] = start.values
 
     def observe(self) -> Observation:
-        """The world with noise and the station's bias."""
+        """The world with noise and the station's bias: state (lanes, k) float32."""
         noise = self._noise[np.arange(self.lanes), self._ticks % _NOISE_TICKS]
         sensed = self._world + self._bias + self._task.noise * self._span * noise
         low = np.array([item.low for item in self.spec.state])
@@ -148,7 +155,12 @@ class ArrayRig:
         return Observation(stamp_ns=round(self._periods * 1e9 / self.spec.rate_hz), state=state)
 
     def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
-        """Advance the lanes that move; EnvelopeViolation for commands of a wrong shape or that are not finite."""
+        """Advance the lanes that move; returns the commands (lanes, action_dim) within their limits.
+
+        Raises:
+            EnvelopeViolation: a wrong shape, or a command that is not finite; nothing has moved.
+            RobotProblem: the rig is closed.
+        """
         if self._closed:
             raise RobotProblem(f"This rig of {self.spec.name} is closed; open a new one.")
         wanted = (self.lanes, self.spec.action_dim)
@@ -163,14 +175,14 @@ class ArrayRig:
         return sent
 
     def look(self, lane: int) -> Mapping[str, ImageArray]:
-        """No pictures."""
+        """This world has no cameras."""
         return {}
 
     def stop(self) -> None:
-        """It moves only when it is told to."""
+        """Nothing to do: it moves only in `act`."""
 
     def close(self) -> None:
-        """Let it go. Allowed twice."""
+        """Close the rig. Allowed twice."""
         self._closed = True
 
     def truth(self, lane: int) -> Truth:
@@ -189,10 +201,7 @@ class ArrayRig:
 
 
 class ArrayVerifier:
-    """The task's success rule on the last state, stricter by the sensors' noise.
-
-    Frozen: the digest covers the source of the task.
-    """
+    """The task's success rule on the last state, stricter by the sensors' noise. Its digest covers the task's code."""
 
     needs_images = False
 
@@ -201,7 +210,7 @@ class ArrayVerifier:
         self.digest = digest_of(type(self), type(task))
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
-        """Which lanes look done."""
+        """Which lanes (n,) look done in the state (n, k)."""
         return np.asarray(self._surely(state) & (ticks >= 2), np.bool_)
 
     def judge(self, evidence: Evidence) -> Verdict:
@@ -210,7 +219,7 @@ class ArrayVerifier:
         return Verdict(kind="success" if good else "failure", confidence=0.9, source="verifier")
 
     def _surely(self, state: FloatArray) -> MaskArray:
-        """Success, also if any one sensor were wrong by four standard deviations of its noise."""
+        """Which rows (n, k) are a success, also if any one sensor is wrong by four standard deviations."""
         sure = self._task.ask("success", 0, state)
         for column, item in enumerate(self._task.spec.state):
             for side in (-4.0, 4.0):
@@ -221,7 +230,7 @@ class ArrayVerifier:
 
 
 class ArrayExpert:
-    """Steers towards the goal; each episode draws its own speed from its seed."""
+    """An expert that steers to the goal; each episode draws its own speed from its seed."""
 
     horizon = execute = 4
 
@@ -234,7 +243,11 @@ class ArrayExpert:
         self._speed[lane] = float(np.random.default_rng([self._seed, seed]).uniform(0.4, 1.0))
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """Decide for the lanes named, (len(lanes), 4, action_dim)."""
+        """Decide for the lanes named: (len(lanes), 4, action_dim) float32.
+
+        Raises:
+            PolicyProblem: the state has another shape.
+        """
         wanted = (len(lanes), self._task.spec.state_dim)
         if observation.state.shape != wanted:
             raise PolicyProblem(f"The expert needs a state of shape {wanted}, not {observation.state.shape}.")
@@ -245,7 +258,7 @@ class ArrayExpert:
 
 
 class ArrayReset:
-    """Steers each lane to its start."""
+    """The reset skill: steer each lane to its start."""
 
     def __init__(self, task: ArrayTask) -> None:
         self._task = task
@@ -256,7 +269,7 @@ class ArrayReset:
         self._goal[lane] = start.values
 
     def step(self, state: FloatArray, lanes: IntArray) -> tuple[FloatArray, MaskArray]:
-        """One period: (commands, which lanes are well within the tolerance of their start)."""
+        """One period: (commands (n, action_dim), which lanes (n,) are within half the tolerance of their start)."""
         goal = np.array([self._goal[int(lane)] for lane in lanes], np.float32)
         done: MaskArray = np.all(np.abs(state - goal) <= 0.5 * np.array(self._task.tolerance), axis=1)
         command = self._task.ask("steer", self._task.spec.action_dim, state, goal)
@@ -264,7 +277,7 @@ class ArrayReset:
 
 
 def _wrong(task: type[ArrayTask]) -> str:
-    """What a class of tasks says of itself that cannot be, in a sentence; empty when nothing is wrong."""
+    """The first contradiction in the attributes of a task class, in a sentence; empty when there is none."""
     spec: object = getattr(task, "spec", None)
     if not isinstance(spec, TaskSpec):
         return f"`spec` must be a TaskSpec, not {type(spec).__name__}."

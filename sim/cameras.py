@@ -1,10 +1,10 @@
-"""Pictures without a display, off the control path: no shadows, no reflections, no multisampling, coarse round things.
+"""Headless rendering of camera images: no shadows, reflections or multisampling, and coarse round shapes.
 
-What a model needs on the GL side is made once and kept; a pair of 224 x 224 pictures then takes 2 to 4 ms of one core
+The GL objects of a model are made once and kept. A pair of 224 x 224 images then takes 2 to 4 ms of one core
 (`python -m benchmarks.bimanual` prints it).
 
-The GL library is chosen by what is installed: EGL, else OSMesa; the environment variable MUJOCO_GL (egl, osmesa, or
-disable) decides instead when it is set.
+The GL library is EGL where it is installed, else OSMesa. The environment variable MUJOCO_GL (egl, osmesa or disable)
+overrides the choice.
 """
 
 # MuJoCo ships no type stubs.
@@ -40,7 +40,7 @@ class _Context(Protocol):
 
 @functools.cache
 def _choice() -> tuple[str, str]:
-    """(platform, "") or ("", why there is none)."""
+    """(platform, ""), or ("", why there is none)."""
     asked = os.environ.get("MUJOCO_GL", "").lower().strip()
     if asked in ("disable", "disabled", "off", "false", "0"):
         return "", f"No pictures: the environment variable MUJOCO_GL is {asked!r}; unset it to have pictures."
@@ -52,28 +52,28 @@ def _choice() -> tuple[str, str]:
 
 
 def why_no_images() -> str:
-    """Why this machine makes no pictures, in one line; empty when it does."""
+    """Why this machine renders no images, in one line; empty when it renders them."""
     platform, reason = _choice()
-    return reason or _darkroom().submit(_open, platform).result()[1]
+    return reason or _render_thread().submit(_open, platform).result()[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageDisturbance:
-    """What makes pictures worse: verifiers must see through it."""
+    """Changes of light, camera pose and view that a verifier must cope with."""
 
     light: float = 1.0
     """Factor on the brightness of all lights."""
     tint: tuple[float, float, float] = (1.0, 1.0, 1.0)
     """Factors on red, green and blue of all lights."""
     lamp_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """How far every lamp was moved, in the world; it still shines at the same place. The camera's own light stays."""
+    """Displacement of every lamp, in the world; it still points at the same place. The camera's own light stays."""
     offset_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """How far every camera was moved, in the world."""
+    """Displacement of every camera, in the world."""
     turned_rad: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """By how much every camera was turned, about axes of the world."""
+    """Rotation vector of every camera, about the axes of the world."""
     cover: tuple[float, float, float] | None = None
-    """Something before the camera: its middle, right and up of the line of sight, and its half width, all as shares of
-    half the picture. None: nothing."""
+    """An obstacle before the camera: its middle, right and up of the optical axis, and its half width, all as shares of
+    half the image. None: no obstacle."""
 
 
 UNDISTURBED = ImageDisturbance()
@@ -82,16 +82,19 @@ UNDISTURBED = ImageDisturbance()
 def render(
     model: mujoco.MjModel, data: mujoco.MjData, names: Sequence[str], disturbance: ImageDisturbance = UNDISTURBED
 ) -> Mapping[str, ImageArray]:
-    """camera -> (224, 224, 3) RGB, row 0 on top, of one row with its kinematics computed; empty without a renderer."""
+    """camera -> image (224, 224, 3) uint8 RGB, row 0 on top; empty where this machine renders none.
+
+    `data` must have its kinematics computed.
+    """
     if why_no_images():
         return {}
-    return _darkroom().submit(_draw, model, data, tuple(names), disturbance).result()
+    return _render_thread().submit(_draw, model, data, tuple(names), disturbance).result()
 
 
 @functools.cache
-def _darkroom() -> ThreadPoolExecutor:
-    """A GL context belongs to one thread, so one thread of the process does all the drawing."""
-    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="darkroom")
+def _render_thread() -> ThreadPoolExecutor:
+    """A GL context belongs to one thread, so one thread of the process renders everything."""
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="rendering")
 
 
 def _draw(
@@ -100,28 +103,28 @@ def _draw(
     context = _open(_choice()[0])[0]
     assert context is not None
     context.make_current()
-    studio = _studio(model)
-    return {name: studio.shoot(model, data, name, disturbance) for name in names}
+    renderer = _renderer(model)
+    return {name: renderer.render(model, data, name, disturbance) for name in names}
 
 
-_STUDIOS: OrderedDict[tuple[bytes, bytes, int], _Studio] = OrderedDict()
+_RENDERERS: OrderedDict[tuple[bytes, bytes, int], _Renderer] = OrderedDict()
 _KEPT = 4
 
 
-def _studio(model: mujoco.MjModel) -> _Studio:
-    """The studio for all models with these names and textures: rows of one scene share it. The last few are kept."""
+def _renderer(model: mujoco.MjModel) -> _Renderer:
+    """The renderer for all models with these names and textures: rows of one scene share it. The last four are kept."""
     key = model.names, model.tex_data.tobytes(), model.nmesh
-    if key not in _STUDIOS:
-        _STUDIOS[key] = _Studio(model)
-    _STUDIOS.move_to_end(key)
-    while len(_STUDIOS) > _KEPT:
-        _STUDIOS.popitem(last=False)[1].close()
-    return _STUDIOS[key]
+    if key not in _RENDERERS:
+        _RENDERERS[key] = _Renderer(model)
+    _RENDERERS.move_to_end(key)
+    while len(_RENDERERS) > _KEPT:
+        _RENDERERS.popitem(last=False)[1].close()
+    return _RENDERERS[key]
 
 
 @functools.cache
 def _open(platform: str) -> tuple[_Context | None, str]:
-    """One GL context a process, kept; or the reason why the installed library gives none."""
+    """The GL context of this process, or the reason why the installed library gives none."""
     try:
         module = importlib.import_module(f"mujoco.{platform}")
         return module.GLContext(WIDTH, HEIGHT), ""
@@ -131,8 +134,8 @@ def _open(platform: str) -> tuple[_Context | None, str]:
         return None, f"No pictures: {platform} does not start ({reason}); try `apt install {package} libgl1-mesa-dri`."
 
 
-class _Studio:
-    """MuJoCo's classic renderer for one model and all that differ from it in numbers only, everything dear off."""
+class _Renderer:
+    """MuJoCo's classic renderer, without costly effects, for models that differ from one another in numbers only."""
 
     def __init__(self, model: mujoco.MjModel) -> None:
         quality = model.vis.quality
@@ -148,22 +151,24 @@ class _Studio:
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
         self._frame = mujoco.MjrRect(0, 0, WIDTH, HEIGHT)
 
-    def shoot(self, model: mujoco.MjModel, data: mujoco.MjData, name: str, disturbance: ImageDisturbance) -> ImageArray:
-        """One picture from one named camera."""
+    def render(
+        self, model: mujoco.MjModel, data: mujoco.MjData, name: str, disturbance: ImageDisturbance
+    ) -> ImageArray:
+        """One image (224, 224, 3) uint8 from one named camera."""
         self._camera.fixedcamid = model.camera(name).id
         everything = mujoco.mjtCatBit.mjCAT_ALL
         mujoco.mjv_updateScene(model, data, self._option, None, self._camera, everything, self._scene)
         if disturbance is not UNDISTURBED:
-            self._worsen(disturbance)
-        # Every studio draws into a buffer of its own: another one may have drawn since.
+            self._disturb(disturbance)
+        # Each renderer has a buffer of its own, and another one may have rendered since.
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
         mujoco.mjr_render(self._frame, self._scene, self._context)
         picture = np.empty((HEIGHT, WIDTH, 3), dtype=np.uint8)
         mujoco.mjr_readPixels(picture, None, self._frame, self._context)
         return np.ascontiguousarray(picture[::-1])
 
-    def _worsen(self, disturbance: ImageDisturbance) -> None:
-        """Change the lights, move the camera, hang something before it; only in this scene, which is updated anew."""
+    def _disturb(self, disturbance: ImageDisturbance) -> None:
+        """Change lights and camera pose and add the obstacle, in this scene only, which the next image updates."""
         for light in self._scene.lights[: self._scene.nlight]:
             for part in (light.ambient, light.diffuse, light.specular):
                 part[:] = np.clip(disturbance.light * np.array(disturbance.tint) * part, 0.0, 1.0)
@@ -177,9 +182,9 @@ class _Studio:
             eye.pos[:] = np.asarray(eye.pos) + disturbance.offset_m
             eye.forward[:], eye.up[:] = turn.apply(eye.forward), turn.apply(eye.up)
         if disturbance.cover is not None:
-            self._hang(*disturbance.cover)
+            self._cover(*disturbance.cover)
 
-    def _hang(self, right: float, up: float, half: float) -> None:
+    def _cover(self, right: float, up: float, half: float) -> None:
         eye, other = self._scene.camera
         forward, upward = np.asarray(eye.forward), np.asarray(eye.up)
         near_m = 3.0 * float(eye.frustum_near)

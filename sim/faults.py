@@ -1,7 +1,7 @@
-"""What goes wrong in a laboratory, on purpose: a simulated rig with faults, by the station option `faults`.
+"""Fault injection: a simulated rig with the faults that the station option `faults` names.
 
-`faults: "jammed=0.2 dropped_command=0.1"` gives each fault the probability that it strikes an episode. Faults are the
-station's bad luck, not the start's: the same start may be spared the next time.
+`faults: "jammed=0.2 dropped_command=0.1"` gives each fault its probability per episode. Faults depend on the station,
+not on the start: the next episode from the same start may have none.
 """
 
 from __future__ import annotations
@@ -19,51 +19,56 @@ from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
 from sim.truth import Truth
 
 KINDS: Mapping[str, str] = {
-    "dropped_command": "a third of the commands never arrive, and the one before stays in force",
-    "delayed_command": "commands take effect three periods late, and until the first one does the robot holds still",
-    "frozen_sensor": "the sensors repeat themselves, with the same stamp (rigs of one lane)",
-    "frozen_camera": "the cameras repeat their picture while the state goes on (rigs of one lane)",
+    "dropped_command": "a third of the commands never arrive, and the previous one stays in force",
+    "delayed_command": "commands take effect three periods late; the robot holds still until the first one does",
+    "frozen_sensor": "the sensors repeat their numbers and their stamp (rigs of one lane)",
+    "frozen_camera": "the cameras repeat their image while the state changes (rigs of one lane)",
     "slipping_gripper": "the grasp slips: another offset and tilt",
-    "jammed": "something is in the way, and the motion cannot be completed",
+    "jammed": "an obstacle keeps the robot from completing the motion",
     "calibration_drift": "the sensors' error grows from episode to episode",
-    "lost_power": "the robot does not answer any more, until its connection is opened anew",
+    "lost_power": "the robot does not answer until its connection is opened again",
 }
-"""Fault -> what it does."""
+"""Fault -> its effect."""
 
 PHYSICAL = frozenset({"slipping_gripper", "jammed", "calibration_drift"})
-"""Faults that the simulation of a task must know; the others befall any."""
+"""Faults that the simulation of a task must implement; the others work with every rig."""
 DROPPED = 0.33
+"""Probability that a command is dropped while the fault is active."""
 DELAY_TICKS = 3
 
 
 @runtime_checkable
 class Disturbable(Protocol):
-    """A rig whose world can be disturbed."""
+    """A rig that can simulate physical faults."""
 
     faults: frozenset[str]
-    """What of `PHYSICAL` it knows."""
+    """The faults of `PHYSICAL` that it can simulate."""
 
     def disturb(self, lane: int, kind: str, rng: np.random.Generator) -> None:
-        """Let a fault of the world happen in one lane; UsageError when it knows no such fault."""
+        """Inject a physical fault into one lane.
+
+        Raises:
+            UsageError: it cannot simulate this fault.
+        """
         ...
 
 
 @dataclass(slots=True)
 class _LaneFaults:
-    """What is going to happen in one lane's episode."""
+    """The faults of one lane's episode."""
 
     strikes_at: Mapping[str, int] = field(default_factory=dict[str, int])
     """Fault -> tick at which it begins."""
     tick: int = 0
     late: deque[FloatArray] = field(default_factory=deque[FloatArray])
     before: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
-    """What was sent last; every fault begins after the first command."""
+    """(action_dim,): the previous command as sent; every fault begins after the first command."""
     frozen: Observation | None = None
     pictures: Mapping[str, ImageArray] | None = None
-    """What the cameras saw when they froze."""
+    """camera -> image, from when the cameras froze."""
 
-    def now(self, kind: str) -> bool:
-        """Whether a fault is in force."""
+    def active(self, kind: str) -> bool:
+        """Whether a fault is active."""
         return self.tick >= self.strikes_at.get(kind, 2**31)
 
     def begins(self, kind: str) -> bool:
@@ -72,7 +77,11 @@ class _LaneFaults:
 
 
 def read_faults(text: str) -> Mapping[str, float]:
-    """Read `kind=probability kind=probability`, commas allowed; UsageError says what is not allowed."""
+    """Read `kind=probability kind=probability`, with spaces or commas between.
+
+    Raises:
+        UsageError: an unknown fault, or no probability.
+    """
     found: dict[str, float] = {}
     for word in text.replace(",", " ").split():
         kind, _, share = word.partition("=")
@@ -88,45 +97,45 @@ def read_faults(text: str) -> Mapping[str, float]:
 
 
 def known_faults(rig: Rig) -> frozenset[str]:
-    """The faults that can befall a simulated rig."""
+    """The faults that a simulated rig can have."""
     return (frozenset(KINDS) - PHYSICAL) | (rig.faults if isinstance(rig, Disturbable) else frozenset())
 
 
 class FaultyRig:
-    """A simulated rig that some faults befall. Implements the Rig protocol; what is sent is what arrived.
+    """A simulated rig with faults. Implements the Rig protocol; `act` returns the commands that arrived.
 
     Args:
         rig: the simulation.
-        faults: fault -> probability that it strikes an episode.
-        seed: of the luck.
+        faults: fault -> probability per episode.
+        seed: of the random draws.
 
     Raises:
-        UsageError: a fault does not fit the rig.
+        UsageError: the rig cannot have one of the faults.
     """
 
     def __init__(self, rig: Rig, faults: Mapping[str, float], seed: int) -> None:
         frozen = [kind for kind in ("frozen_sensor", "frozen_camera") if faults.get(kind)]
         if frozen and rig.lanes > 1:
             raise UsageError(
-                f"{', '.join(frozen)} needs a station of one lane, not {rig.lanes}: that a sensor stands still is "
-                "noticed there only, as on real robots."
+                f"{', '.join(frozen)} needs a station of one lane, not {rig.lanes}: only there does the station detect "
+                "a frozen sensor, as on real robots; set `lanes: 1`."
             )
         known = known_faults(rig)
         if unknown := sorted(set(faults) - known):
             raise UsageError(
-                f"The simulation of {rig.spec.name} knows no fault {', '.join(unknown)}; it knows "
+                f"The simulation of {rig.spec.name} has no fault {', '.join(unknown)}; it has "
                 f"{', '.join(kind for kind in KINDS if kind in known)}."
             )
         self.spec, self.lanes = rig.spec, rig.lanes
         self._rig, self._faults = rig, dict(faults)
         self._held = np.array([not item.unit.endswith("/s") for item in rig.spec.action], np.float32)
-        """(action_dim,): what holding still keeps of the last command; a speed becomes 0."""
+        """(action_dim,): factor on the previous command that holds still; 0 for a speed, 1 for a position."""
         self._seed = seed
         self._drawn: np.random.Generator | None = None
-        self._luck = [_LaneFaults() for _ in range(rig.lanes)]
+        self._lane_faults = [_LaneFaults() for _ in range(rig.lanes)]
         self._dark = False
         self.struck: dict[str, int] = dict.fromkeys(faults, 0)
-        """Fault -> episodes that it has befallen so far."""
+        """Fault -> number of episodes that had it."""
 
     @property
     def teleport(self) -> bool:
@@ -138,60 +147,68 @@ class FaultyRig:
         self._rig.teleport = allowed  # pyright: ignore[reportAttributeAccessIssue]
 
     def place(self, lane: int, start: Start) -> None:
-        """Begin an episode and draw what will befall it."""
+        """Begin an episode and draw its faults."""
         self._answer()
         if self._drawn is None:
-            # Seeded by the first start: a rig that is opened anew after a fault has other luck than before.
+            # Seeded by the first start, so that a rig that is opened again after a fault draws other faults.
             self._drawn = np.random.Generator(np.random.PCG64([self._seed, start.seed, 41]))
         struck = {kind for kind, share in self._faults.items() if self._rng.random() < share}
         latest = max(2, self.spec.limit_ticks // 8)
-        self._luck[lane] = _LaneFaults({kind: int(self._rng.integers(1, latest)) for kind in sorted(struck)})
+        self._lane_faults[lane] = _LaneFaults({kind: int(self._rng.integers(1, latest)) for kind in sorted(struck)})
         if "calibration_drift" in struck:
             self._disturb(lane, "calibration_drift")
         self._rig.place(lane, start)
 
     def observe(self) -> Observation:
-        """What the sensors say, or last said."""
+        """The state (lanes, state_dim) as sensed, or as last sensed before the sensors froze."""
         self._answer()
         seen = self._rig.observe()
-        luck = self._luck[0]
-        if luck.now("frozen_sensor") or luck.now("frozen_camera"):
-            if luck.frozen is None:
-                luck.frozen = seen
-            return luck.frozen if luck.now("frozen_sensor") else replace(seen, images=luck.frozen.images)
+        lane_faults = self._lane_faults[0]
+        if lane_faults.active("frozen_sensor") or lane_faults.active("frozen_camera"):
+            if lane_faults.frozen is None:
+                lane_faults.frozen = seen
+            return (
+                lane_faults.frozen
+                if lane_faults.active("frozen_sensor")
+                else replace(seen, images=lane_faults.frozen.images)
+            )
         return seen
 
     def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
-        """Command one period; RobotProblem when the power is lost, before anything moves."""
+        """Command one period, action (lanes, action_dim); returns what arrived.
+
+        Raises:
+            RobotProblem: the power is lost; nothing has moved.
+        """
         self._answer()
         if action.shape != (self.lanes, self.spec.action_dim):
             return self._rig.act(action, moving)
-        wish = action.copy()
+        arriving = action.copy()
         for lane in np.flatnonzero(moving).tolist():
-            wish[lane] = self._arriving(lane, action[lane])
-        sent = self._rig.act(wish, moving)
+            arriving[lane] = self._arriving(lane, action[lane])
+        sent = self._rig.act(arriving, moving)
         for lane in np.flatnonzero(moving).tolist():
-            self._luck[lane].before = sent[lane].copy()
-            self._luck[lane].tick += 1
+            self._lane_faults[lane].before = sent[lane].copy()
+            self._lane_faults[lane].tick += 1
         return sent
 
     def look(self, lane: int) -> Mapping[str, ImageArray]:
-        """camera -> picture of one lane now, or of when its cameras froze."""
-        return self._frozen(lane) if self._luck[lane].now("frozen_camera") else self._rig.look(lane)
+        """camera -> image of one lane now, or from when its cameras froze."""
+        return self._frozen(lane) if self._lane_faults[lane].active("frozen_camera") else self._rig.look(lane)
 
     def capture_live(self, lane: int) -> Callable[[Sequence[str]], Mapping[str, ImageArray]]:
-        """A copy of one lane for its live pictures, or what its cameras saw when they froze."""
-        if self._luck[lane].now("frozen_camera"):
+        """A copy of one lane for its live images, or the images from when its cameras froze."""
+        if self._lane_faults[lane].active("frozen_camera"):
             frozen = self._frozen(lane)
             return lambda names: {name: frozen[name] for name in names if name in frozen}
         return self._rig.capture_live(lane)  # pyright: ignore[reportAttributeAccessIssue]
 
     def truth(self, lane: int) -> Truth:
-        """What the simulator knows."""
+        """Ground truth of one lane."""
         return self._rig.truth(lane)  # pyright: ignore[reportAttributeAccessIssue]
 
     def snapshot(self, lane: int) -> object:
-        """A copy of one lane of the world, without its bad luck."""
+        """A copy of one lane of the simulation, without its faults."""
         return self._rig.snapshot(lane)  # pyright: ignore[reportAttributeAccessIssue]
 
     def stop(self) -> None:
@@ -199,45 +216,47 @@ class FaultyRig:
         self._rig.stop()
 
     def close(self) -> None:
-        """Let the rig go."""
+        """Close the rig."""
         self._rig.close()
 
     @property
     def _rng(self) -> np.random.Generator:
         if self._drawn is None:
-            raise UsageError(f"No lane of {self.spec.name} was placed yet; `place` comes before motion.")
+            raise UsageError(f"No lane of {self.spec.name} was placed yet; call `place` before `act`.")
         return self._drawn
 
     def _answer(self) -> None:
         if self._dark:
-            raise RobotProblem(f"The robot of {self.spec.name} has no power; open its connection anew.")
+            raise RobotProblem(f"The robot of {self.spec.name} has no power; open its connection again.")
 
-    def _arriving(self, lane: int, wish: FloatArray) -> FloatArray:
-        """What reaches the robot of a command; the world's own faults begin here, too."""
-        luck = self._luck[lane]
-        for kind in luck.strikes_at:
-            if luck.begins(kind):
+    def _arriving(self, lane: int, command: FloatArray) -> FloatArray:
+        """The command (action_dim,) that reaches the robot; physical faults begin here, too."""
+        lane_faults = self._lane_faults[lane]
+        for kind in lane_faults.strikes_at:
+            if lane_faults.begins(kind):
                 self.struck[kind] += 1
                 if kind in ("slipping_gripper", "jammed"):
                     self._disturb(lane, kind)
                 elif kind == "frozen_camera":
                     self._frozen(lane)
-        if luck.now("lost_power"):
+        if lane_faults.active("lost_power"):
             self._dark = True
             self._answer()
-        if luck.now("delayed_command"):
-            luck.late.append(wish.copy())
-            wish = luck.late.popleft() if len(luck.late) > DELAY_TICKS else luck.before * self._held
-        if luck.now("dropped_command") and self._rng.random() < DROPPED:
-            wish = luck.before
-        return wish
+        if lane_faults.active("delayed_command"):
+            lane_faults.late.append(command.copy())
+            command = (
+                lane_faults.late.popleft() if len(lane_faults.late) > DELAY_TICKS else lane_faults.before * self._held
+            )
+        if lane_faults.active("dropped_command") and self._rng.random() < DROPPED:
+            command = lane_faults.before
+        return command
 
     def _frozen(self, lane: int) -> Mapping[str, ImageArray]:
-        """What the cameras of a lane saw when they froze."""
-        luck = self._luck[lane]
-        if luck.pictures is None:
-            luck.pictures = self._rig.look(lane)
-        return luck.pictures
+        """camera -> image of a lane from when its cameras froze."""
+        lane_faults = self._lane_faults[lane]
+        if lane_faults.pictures is None:
+            lane_faults.pictures = self._rig.look(lane)
+        return lane_faults.pictures
 
     def _disturb(self, lane: int, kind: str) -> None:
         self._rig.disturb(lane, kind, self._rng)  # pyright: ignore[reportAttributeAccessIssue]

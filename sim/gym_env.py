@@ -1,7 +1,7 @@
 """Every task as a Gymnasium environment: `gymnasium.make("enpire/PinInsertion-v0")` after `import sim.gym_env`.
 
-Actions are scaled to [-1, 1]; the reward is 1 when the task's verifier calls the rollout a success, else 0: the truth
-stays inside the simulator.
+Actions are scaled to [-1, 1]. The reward is 1 when the task's verifier calls the rollout a success, else 0; the ground
+truth stays inside the simulator.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class TaskEnv(gymnasium.Env[FloatArray, FloatArray]):
 
         Args:
             task: name of a task plug-in, or a task.
-            rig_seed: draws the station's own friction, mass and offsets.
-            render_mode: `rgb_array`, or None for no pictures.
+            rig_seed: draws the station's friction, mass and offsets.
+            render_mode: `rgb_array`, or None for no images.
         """
         self.render_mode = render_mode
         self.task = cast("type[Task]", plugins.load("tasks", task))() if isinstance(task, str) else task
@@ -60,7 +60,7 @@ class TaskEnv(gymnasium.Env[FloatArray, FloatArray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, object] | None = None
     ) -> tuple[FloatArray, dict[str, object]]:
-        """Begin at a train start drawn from the seed, or at `options={"index": i}`."""
+        """Begin at a train start drawn from the seed, or at `options={"index": i}`; (state (state_dim,), info)."""
         super().reset(seed=seed)
         index = int(cast(int, (options or {}).get("index", self.np_random.integers(0, 2**31))))
         self._rig.place(0, self.task.start("train", index, b""))
@@ -69,7 +69,13 @@ class TaskEnv(gymnasium.Env[FloatArray, FloatArray]):
         return self._bounded(), {"index": index}
 
     def step(self, action: FloatArray) -> tuple[FloatArray, float, bool, bool, dict[str, object]]:
-        """One period; terminated when the verifier calls the rollout finished, truncated at the limit."""
+        """One period with an action (action_dim,) in [-1, 1].
+
+        Terminated when the verifier calls the rollout finished, truncated at the time limit.
+
+        Raises:
+            UsageError: `reset` was not called, or the action has another shape.
+        """
         if not self._states:
             raise UsageError("The environment has no episode yet; call reset() before step().")
         if np.shape(action) != self._middle.shape:
@@ -95,18 +101,18 @@ class TaskEnv(gymnasium.Env[FloatArray, FloatArray]):
         return self._bounded(), reward, terminated, truncated, info
 
     def _bounded(self) -> FloatArray:
-        """The newest state, within the bounds that a Gymnasium space promises."""
+        """The newest state (state_dim,), clipped to the bounds of the observation space."""
         return np.clip(self._states[-1], self.observation_space.low, self.observation_space.high)  # pyright: ignore[reportAttributeAccessIssue]
 
     def render(self) -> npt.NDArray[np.uint8] | None:  # type: ignore[override]
-        """The first camera's picture; black on a machine without a GL library."""
+        """The first camera's image (224, 224, 3) uint8; black on a machine without a GL library."""
         if self.render_mode is None:
             return None
         pictures = self._rig.look(0)
         return pictures[self.task.spec.cameras[0]] if pictures else np.zeros((224, 224, 3), dtype=np.uint8)
 
     def close(self) -> None:
-        """Let the rig go."""
+        """Close the rig."""
         self._rig.close()
 
     def _arrays(self) -> EpisodeArrays:
@@ -120,7 +126,7 @@ class TaskEnv(gymnasium.Env[FloatArray, FloatArray]):
 
 
 def register() -> None:
-    """Make the environments known to Gymnasium; again is harmless."""
+    """Register the environments with Gymnasium. Allowed twice."""
     for name, task in ENVIRONMENTS.items():
         if name not in gymnasium.registry:
             gymnasium.register(name, entry_point="sim.gym_env:TaskEnv", kwargs={"task": task})

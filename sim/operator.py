@@ -1,8 +1,8 @@
-"""A stand-in for the person who watches a learning robot and takes over when an episode is doomed (habc.md § 4).
+"""A simulated operator, who takes over when an episode is going to fail (habc.md § 4).
 
-It knows what a watching person guesses: from time to time it tries out, in branches of the simulation, how the policy
-would go on from here. When all branches fail it takes over, after a reaction delay; its hand trembles at first; then
-it finishes the task, or hands back once the branches say that the policy will make it.
+From time to time the operator tests in branches of the simulation how the policy would continue. When all branches
+fail, the operator takes over after a reaction delay, with a tremor at first. Then the operator finishes the task, or
+hands back once the branches show that the policy will succeed.
 """
 
 from __future__ import annotations
@@ -43,31 +43,32 @@ class BranchRig(Rig, Protocol):
         """Put a snapshot into a lane."""
 
     def truth(self, lane: int) -> Truth:
-        """Whether the branch did the task."""
+        """Ground truth of the branch."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorBehaviour:
-    """What kind of person watches."""
+    """Behaviour parameters of the operator: the options of `operator_options`."""
 
     look_every_ticks: int = 15
     """Periods between two looks at an episode."""
     branches: int = 5
-    """Continuations that are tried in a look; the episode is doomed when all fail, safe when at most one does."""
+    """Continuations that are tested in a look. The operator takes over when all fail, and may hand back when at most
+    one fails."""
     reaction_ticks: tuple[int, int] = (6, 15)
-    """From seeing that it is doomed to holding the robot: drawn uniformly, 0.2 to 0.5 s at 30 Hz."""
+    """Delay before taking over, drawn uniformly; 6 to 15 periods are 0.2 to 0.5 s at 30 Hz."""
     adaptation_ticks: int = 15
-    """The hand trembles, less and less, for so long."""
+    """Periods over which the tremor fades."""
     tremor: float = 0.15
-    """Standard deviation of the trembling at first, as share of each command's range."""
+    """Standard deviation of the tremor at first, as a share of each command's range."""
     hands_back: float = 0.5
-    """Probability, drawn before the episode, that the person hands back instead of finishing."""
+    """Probability, drawn before the episode, that the operator hands back instead of finishing."""
     least_hold_ticks: int = 20
-    """A person who took over does not let go sooner."""
+    """Least number of periods before the operator hands back."""
 
     def __post_init__(self) -> None:
-        """Refuse what no person could be; one branch would be all and at most one at once."""
+        """Refuse values out of range. One branch would be all branches and at most one branch at the same time."""
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}.")
@@ -87,10 +88,10 @@ class _Watch:
     seed: int
     hands_back: bool
     offset: int
-    """Spreads the looks of lanes that began together."""
+    """Periods by which the looks of lanes that began together differ."""
     takes_over_at: int = -1
     held_since: int = -1
-    """Tick at which the person took over; -1 while the policy holds the robot."""
+    """Tick at which the operator took over; -1 while the policy controls the robot."""
     looked_at: int = -1
     chunk: FloatArray | None = None
     used: int = 0
@@ -100,14 +101,14 @@ class SimulatedOperator:
     """An `enpire.interventions.Intervener` for simulated stations: the plug-in `simulated`.
 
     Args:
-        task: whose expert (`clean_expert` where there is one) the person plays.
+        task: its expert (`clean_expert` where there is one) gives the operator's commands.
         rig: the station's rig; its lanes are copied.
-        seed: of the person, and of the rig.
+        seed: of the operator and of the branches' rig.
         options: the fields of `OperatorBehaviour`.
 
     Raises:
         FileProblem: an unknown option, or a value that is not allowed.
-        UsageError: the station's rig, or the task's, is no simulation that can be copied.
+        UsageError: the station's rig, or the task's, cannot be copied.
     """
 
     options: ClassVar = OperatorBehaviour
@@ -130,7 +131,7 @@ class SimulatedOperator:
         self._ticks: dict[int, int] = {}
 
     def begin(self, lane: int, order: Order, policy: LoadedPolicy) -> None:
-        """Watch an episode; what the person does in it hangs on the start's seed alone."""
+        """Watch an episode; what the operator does in it depends on the start's seed alone."""
         rng = np.random.Generator(np.random.PCG64([self._seed, order.start.seed, 31]))
         self._watches[lane] = _Watch(
             policy=policy,
@@ -141,7 +142,7 @@ class SimulatedOperator:
         )
 
     def watch(self, observation: Observation, lanes: IntArray, ticks: IntArray) -> MaskArray:
-        """Which of the lanes (n,) the person holds in this period."""
+        """Which of the lanes (n,) the operator controls in this period, at ticks (n,): (n,) bool."""
         self._ticks = {int(lane): int(tick) for lane, tick in zip(lanes, ticks, strict=True)}
         due = [lane for lane, tick in self._ticks.items() if self._due(self._watches[lane], tick)]
         if due:
@@ -155,7 +156,7 @@ class SimulatedOperator:
         return np.array([self._watches[int(lane)].held_since >= 0 for lane in lanes], np.bool_)
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """The person's commands (n, action_dim): the expert's, with a hand that trembles at first."""
+        """The operator's commands (n, action_dim) float32: the expert's, with a tremor at first."""
         empty = [lane for lane in map(int, lanes) if self._needs_chunk(self._watches[lane])]
         if empty:
             rows = np.array(empty, np.int64)
@@ -165,7 +166,7 @@ class SimulatedOperator:
         return np.stack([self._command(int(lane)) for lane in lanes]).astype(np.float32)
 
     def close(self) -> None:
-        """The branches' rig is memory alone."""
+        """Nothing to close: the branches' rig is memory alone."""
 
     def _due(self, watch: _Watch, tick: int) -> bool:
         if tick == 0 or (tick + watch.offset) % self._behaviour.look_every_ticks or watch.takes_over_at >= 0:
@@ -188,11 +189,11 @@ class SimulatedOperator:
     def _command(self, lane: int) -> FloatArray:
         watch = self._watches[lane]
         assert watch.chunk is not None
-        wish = watch.chunk[watch.used]
+        command = watch.chunk[watch.used]
         watch.used += 1
         held = self._ticks[lane] - watch.held_since
         unsteady = max(0.0, 1.0 - held / self._behaviour.adaptation_ticks) * self._behaviour.tremor
-        return wish + (unsteady * self._span * watch.rng.standard_normal(len(wish))).astype(np.float32)
+        return command + (unsteady * self._span * watch.rng.standard_normal(len(command))).astype(np.float32)
 
     def success_of_branches(self, now: Mapping[int, int]) -> Mapping[int, float]:
         """lane -> share of the branches from its present state in which the policy succeeds by itself.
@@ -212,9 +213,9 @@ class SimulatedOperator:
         moving = np.arange(rig.lanes) < len(rows)
         ticks = np.zeros(rig.lanes, np.int64)
         ticks[rows] = [now[lane] for lane in lanes for _ in range(branches)]
-        player = _Player(policies, rig, self._task.spec.action_dim)
+        running = _BranchPolicies(policies, rig, self._task.spec.action_dim)
         while moving.any():
-            rig.act(player.commands(rig.observe(), np.flatnonzero(moving)), moving)
+            rig.act(running.commands(rig.observe(), np.flatnonzero(moving)), moving)
             ticks[moving] += 1
             ended = moving & self._verifier.finished(rig.observe().state, ticks)
             done |= ended
@@ -223,8 +224,8 @@ class SimulatedOperator:
         return dict(zip(lanes, good.reshape(-1, branches).mean(axis=1).tolist(), strict=True))
 
 
-class _Player:
-    """Plays each branch's policy; one call for all branches of one policy."""
+class _BranchPolicies:
+    """Runs each branch's policy; one call for all branches of one policy."""
 
     def __init__(self, policies: list[Policy], rig: Rig, action_dim: int) -> None:
         self._policies, self._rig = policies, rig
@@ -232,7 +233,7 @@ class _Player:
         self._chunks: dict[int, tuple[FloatArray, int]] = {}
 
     def commands(self, observation: Observation, rows: IntArray) -> FloatArray:
-        """(lanes, action_dim); only those of `rows` are current."""
+        """(lanes, action_dim) float32; only those of `rows` are current."""
         groups: dict[int, list[int]] = {}
         for row in rows.tolist():
             chunk = self._chunks.get(row)

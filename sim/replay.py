@@ -1,7 +1,7 @@
-"""An episode of a simulated station again: the same start, the same commands, and this time with a camera.
+"""Replays an episode of a simulated station with its start and its commands, to render images afterwards.
 
-Simulated stations never render while they roll out. The commands that were recorded are what was sent, and the
-simulation is exact, so pictures can be taken afterwards; that the sensors say the same again is checked on the way.
+Simulated stations do not render while they roll out. The recorded commands are those that were sent, and the simulation
+is deterministic. The replay compares the sensed states with the recorded ones.
 """
 
 from __future__ import annotations
@@ -19,30 +19,33 @@ from sim import cameras
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What came of it."""
+    """The result of a replay."""
 
     pictures: Mapping[int, Mapping[str, ImageArray]]
-    """tick -> camera -> picture; empty when no picture can be made."""
+    """tick -> camera -> image (224, 224, 3) uint8; empty when no image can be made."""
     largest_difference: float
-    """Between what the sensors said then and now, over all frames and numbers; 0 when the replay is exact."""
+    """Largest difference between a recorded and a replayed number of the state; 0 when the replay is exact."""
     why: str
-    """Why there are no pictures; empty when there are."""
+    """Why there are no images; empty when there are."""
 
 
 def replay(task: Task, seed: int, episode: Episode, moments: int = 6) -> Replay:
-    """Run the recorded commands again on a station with the same seed.
+    """Replay the recorded commands on a rig with the same seed.
 
     Args:
-        task: whose rig runs it.
-        seed: of the station that recorded the episode; it draws friction, mass and offsets.
-        episode: with its arrays; UsageError without.
-        moments: pictures per camera, evenly over the episode, first and last frame included.
+        task: makes the rig.
+        seed: of the station that recorded the episode; it determines friction, mass and offsets.
+        episode: with its arrays.
+        moments: images per camera, evenly over the episode, with the first and the last frame.
+
+    Raises:
+        UsageError: the episode has no recording.
     """
     ticks = _ticks(episode)
     wanted = {round(index * ticks / max(1, moments - 1)) for index in range(moments)}
     pictures: dict[int, Mapping[str, ImageArray]] = {}
     difference = 0.0
-    for tick, rig, apart in _again(task, seed, episode):
+    for tick, rig, apart in _replayed(task, seed, episode):
         difference = max(difference, apart)
         if tick in wanted:
             pictures |= {tick: seen} if (seen := rig.look(0)) else {}
@@ -50,22 +53,22 @@ def replay(task: Task, seed: int, episode: Episode, moments: int = 6) -> Replay:
 
 
 def frames(task: Task, seed: int, episode: Episode) -> Iterator[Mapping[str, ImageArray]]:
-    """camera -> picture (224, 224, 3) before every command: bit for bit what a camera would have seen.
+    """camera -> image (224, 224, 3) uint8 before every command, exactly as a camera would have seen it.
 
     Raises:
-        UsageError: nothing was recorded, this machine makes no pictures, or the sensors say something else this time
-            (somebody or something else moved the world), before the first picture is made.
+        UsageError: nothing was recorded, this machine renders no images, or the replayed states differ from the
+            recorded ones (something else moved the world); raised before the first image is made.
     """
-    apart = max(difference for _, _, difference in _again(task, seed, episode))
+    apart = max(difference for _, _, difference in _replayed(task, seed, episode))
     if apart > 0:
         raise UsageError(
-            f"The sensors of episode {episode.order.order_id} say something else when it runs again (by {apart:.2g}), "
-            "so pictures of it would show something else, too."
+            f"The states of episode {episode.order.order_id} differ by up to {apart:.2g} when it is replayed, so its "
+            "images would show something else: use the images that were recorded with it, or leave it out."
         )
     if why := cameras.why_no_images():
         raise UsageError(why)
     last = _ticks(episode)
-    return (rig.look(0) for tick, rig, _ in _again(task, seed, episode) if tick < last)
+    return (rig.look(0) for tick, rig, _ in _replayed(task, seed, episode) if tick < last)
 
 
 def _ticks(episode: Episode) -> int:
@@ -74,8 +77,8 @@ def _ticks(episode: Episode) -> int:
     return len(episode.arrays.action)
 
 
-def _again(task: Task, seed: int, episode: Episode) -> Iterator[tuple[int, Rig, float]]:
-    """(tick, the rig before its command, how far its sensors are from the recorded ones), the end included."""
+def _replayed(task: Task, seed: int, episode: Episode) -> Iterator[tuple[int, Rig, float]]:
+    """(tick, the rig before its command, largest difference of its state from the recorded one), with the end."""
     ticks, recorded = _ticks(episode), episode.arrays
     assert recorded is not None
     rig = task.rig(1, seed)

@@ -1,4 +1,4 @@
-"""What every simulated rig shares: lanes, limits, sensor noise, clocks, snapshots. A task adds its own physics."""
+"""The base class of simulated rigs: lanes, limits, sensor noise, clocks, snapshots. A task adds its own physics."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sim.scene import RowSnapshot, Scene
 from sim.truth import Truth
 
 NOISE_TICKS = 512
-"""Sensor noise is drawn once a placement and repeats after this many periods (17 s at 30 Hz)."""
+"""Sensor noise is drawn at each placement and repeats after this many periods (17 s at 30 Hz)."""
 
 LaneArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneSnapshot:
-    """Everything that the rest of an episode in one lane depends on."""
+    """Everything that the rest of one lane's episode depends on."""
 
     row: RowSnapshot
     memory: Mapping[str, LaneArray]
@@ -31,24 +31,24 @@ class LaneSnapshot:
 
 
 class SimRig(ABC):
-    """A rig whose lanes are rows of one scene. Implements the Rig protocol; a task fills in the five private verbs.
+    """A rig whose lanes are rows of one scene. Implements the Rig protocol; a task defines the five abstract methods.
 
-    `teleport` says what `place` does: put the lane into the start at once, or leave the arm where it is and prepare the
-    episode for a reset by the robot (the lane's clock then starts when the robot is at the start).
+    With `teleport`, `place` puts the lane into its start at once. Without it, `place` leaves the arm where it is and
+    prepares the episode for a reset by the robot; the lane's clock then starts when the robot is at the start.
     """
 
     faults: frozenset[str] = frozenset()
-    """What `disturb` knows of `sim.faults.KINDS`."""
+    """The kinds of `sim.faults.KINDS` that `disturb` accepts."""
 
     def __init__(self, spec: TaskSpec, scene: Scene, substeps: int, noise_width: int, latency_substeps: int) -> None:
         """Wrap a scene.
 
         Args:
-            spec: the task's contract.
+            spec: of the task.
             scene: one row per lane.
             substeps: physics steps in one control period.
-            noise_width: how many noise numbers (standard normal) the sensors use in a period.
-            latency_substeps: physics steps for which the old command still acts, 0..substeps.
+            noise_width: standard normal numbers that the sensors use in a period.
+            latency_substeps: physics steps for which the previous command still acts, 0 to `substeps`.
         """
         self.spec = spec
         self.lanes = scene.rows
@@ -72,7 +72,7 @@ class SimRig(ABC):
         }  # fmt: skip
 
     def remember(self, **arrays: npt.NDArray[np.generic]) -> None:
-        """Name further per-lane arrays (lanes, ...) that snapshots must carry."""
+        """Register further per-lane arrays (lanes, ...) that snapshots must contain."""
         self._memory.update(arrays)
 
     def place(self, lane: int, start: Start) -> None:
@@ -102,13 +102,23 @@ class SimRig(ABC):
             self.scene.forward(np.array([lane], dtype=np.intp))
 
     def observe(self) -> Observation:
-        """Sense all lanes, beyond the spec's bounds, too: the envelope judges that. Twice gives the same numbers."""
+        """Sense all lanes: state (lanes, state_dim) float32 in the units of the spec, not clipped to its bounds.
+
+        Two calls in one period return the same numbers.
+        """
         self._check_open()
         sensed = self._sense(self._noise[self._all, self._sensed_at]).astype(np.float32)
         return Observation(stamp_ns=round(self._periods * 1e9 / self.spec.rate_hz), state=sensed)
 
     def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
-        """Command one period; returns what was sent, within the limits of the spec.
+        """Command one period.
+
+        Args:
+            action: (lanes, action_dim) in the units of the spec.
+            moving: (lanes,) bool; only these rows advance.
+
+        Returns:
+            (lanes, action_dim) float32 as sent, within the limits of the spec.
 
         Raises:
             EnvelopeViolation: a wrong shape, or a value that is not finite in a row that moves; nothing has moved.
@@ -141,7 +151,7 @@ class SimRig(ABC):
         return cameras.render(model, data, self.spec.cameras, disturbance)
 
     def capture_live(self, lane: int) -> Callable[[Sequence[str]], Mapping[str, ImageArray]]:
-        """Copy one lane as it is now; the function that is returned draws the cameras named, in any thread."""
+        """Copy one lane as it is now; the returned function renders the cameras named, in any thread."""
         self._check_open()
         model, data = self.scene.materialise(lane)
 
@@ -153,11 +163,11 @@ class SimRig(ABC):
         return develop
 
     def stop(self) -> None:
-        """Hold still: the next period begins from standing commands. Allowed from any thread, in any state, twice."""
+        """Hold still: the next period begins with zero commands. Allowed from any thread, in any state, twice."""
         self._holding = True
 
     def close(self) -> None:
-        """Let the rig go. Allowed twice."""
+        """Close the rig. Allowed twice."""
         self._closed = True
 
     def truth(self, lane: int) -> Truth:
@@ -166,16 +176,20 @@ class SimRig(ABC):
         return self._truth(lane)
 
     def disturb(self, lane: int, kind: str, rng: np.random.Generator) -> None:
-        """Let a fault of the world happen in one lane (`sim.faults`); UsageError when this task knows no such fault."""
-        raise UsageError(f"The simulation of {self.spec.name} knows no fault {kind!r}; leave it out.")
+        """Inject a physical fault into one lane (`sim.faults`).
+
+        Raises:
+            UsageError: this task does not simulate the fault.
+        """
+        raise UsageError(f"The simulation of {self.spec.name} has no fault {kind!r}; leave it out.")
 
     def snapshot(self, lane: int) -> LaneSnapshot:
-        """Copy one lane with its noise, clock and commands: restoring it continues bit for bit."""
+        """Copy one lane with its noise, clock and commands; a restored lane continues bit for bit."""
         memory = {name: np.array(values[lane], copy=True) for name, values in self._memory.items()}
         return LaneSnapshot(row=self.scene.snapshot(lane), memory=memory, start=self._starts[lane])
 
     def restore(self, lane: int, snapshot: LaneSnapshot) -> None:
-        """Put a snapshot into a lane (its own or another one of this rig)."""
+        """Copy a snapshot into a lane (its own or another one of this rig)."""
         self.scene.restore(lane, snapshot.row)
         for name, value in snapshot.memory.items():
             self._memory[name][lane] = value
@@ -200,22 +214,22 @@ class SimRig(ABC):
 
     @abstractmethod
     def _prepare(self, lane: int, start: Start, rng: np.random.Generator) -> None:
-        """Set one lane up for a start; `rng` is the episode's own."""
+        """Set one lane up for a start; `rng` belongs to the episode."""
 
     @abstractmethod
     def _sense(self, noise: LaneArray) -> LaneArray:
-        """(lanes, noise_width) standard normal numbers -> (lanes, state_dim)."""
+        """(lanes, noise_width) standard normal numbers -> sensed state (lanes, state_dim)."""
 
     def _before(self, rows: npt.NDArray[np.intp]) -> None:  # noqa: B027 - most tasks need nothing here
-        """What happens at the start of a period, before the robot moves."""
+        """Called at the start of a period, before the robot moves."""
 
     @abstractmethod
     def _command(self, rows: npt.NDArray[np.intp], sent: FloatArray) -> None:
-        """Give the limited commands (lanes, action_dim) of `rows` to the scene's actuators."""
+        """Write the limited commands (lanes, action_dim) of `rows` to the scene's actuators."""
 
     @abstractmethod
     def _after(self, rows: npt.NDArray[np.intp]) -> None:
-        """Read filters and clocks after a period; advances `_ticks` of the lanes whose clock runs."""
+        """Update filters and clocks after a period; advances `_ticks` of the lanes whose clock runs."""
 
     @abstractmethod
     def _truth(self, lane: int) -> Truth:

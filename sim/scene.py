@@ -1,7 +1,7 @@
-"""Many copies of one MuJoCo scene, stepped together; rows are bit-identical whatever their neighbours do.
+"""Many copies of one MuJoCo scene, stepped together. A row is bit-identical whatever the other rows do.
 
-MuJoCo 4.0.0's sparse Newton solver returns wrong accelerations (fixed upstream in 4.0.1), so every scene here runs with
-the dense Jacobian; a scene that asks for another one is refused.
+The sparse Newton solver of MuJoCo 4.0.0 returns wrong accelerations (fixed upstream in 4.0.1), so every scene here must
+use the dense Jacobian.
 """
 
 # MuJoCo ships no type stubs.
@@ -33,15 +33,15 @@ class RowSnapshot:
 
 
 class Scene:
-    """`rows` simulations of one model. Writes to `qpos`, `qvel`, `ctrl` and edited fields count from the next step."""
+    """`rows` simulations of one model. Writes to `qpos`, `qvel`, `ctrl` and edited fields act from the next step."""
 
     def __init__(self, xml: str, rows: int, edited: Sequence[str] = ()) -> None:
         """Compile a scene.
 
         Args:
-            xml: MJCF text; its `option` must say `jacobian="dense"`.
-            rows: how many copies, at least one.
-            edited: model fields that every row may set for itself, such as `qpos_spring`.
+            xml: MJCF text; its `option` element must set `jacobian="dense"`.
+            rows: number of copies, at least one.
+            edited: model fields that each row has a copy of, such as `qpos_spring`.
 
         Raises:
             UsageError: no rows, or a Jacobian that is not dense.
@@ -55,7 +55,7 @@ class Scene:
                 "set it in the scene's option element."
             )
         self.rows = rows
-        # One thread: four stations share two cores, and a second thread brings 1.0-1.6x at best.
+        # One thread: four stations share two cores, and a second thread gives 1.0 to 1.6 times the speed at best.
         self._batch = mujoco.batch.Batch(self.model, rows, nthread=1)
         self._edits = {name: self._batch.expand(name) for name in edited}
         self.qpos = self._batch.bind("qpos")
@@ -73,15 +73,15 @@ class Scene:
         return self._batch.bind("act")
 
     def applied(self) -> RowArray:
-        """The live (rows, nv) forces that something outside the model puts on the joints."""
+        """The live (rows, nv) external forces on the joints, in N or Nm."""
         return self._batch.bind("qfrc_applied")
 
     def equalities(self) -> RowArray:
-        """The live (rows, constraints): 1 where an equality constraint holds, 0 where it has been let go."""
+        """The live (rows, constraints): 1 where an equality constraint is active, 0 where it is not."""
         return self._batch.bind("eq_active")
 
     def mocap(self) -> tuple[RowArray, RowArray]:
-        """The live places (rows, bodies, 3) and quaternions (rows, bodies, 4) of what is moved by hand."""
+        """The live positions (rows, bodies, 3) in m and quaternions (rows, bodies, 4) of the mocap bodies."""
         return self._batch.bind("mocap_pos"), self._batch.bind("mocap_quat")
 
     def edit(self, field: str) -> RowArray:
@@ -89,7 +89,7 @@ class Scene:
         return self._edits[field]
 
     def clear(self, row: int) -> None:
-        """Put one row back into the compiled state, its edits too."""
+        """Reset one row to the compiled state, with its edited fields."""
         self._batch.state[row] = self._fresh[row]
         for name, values in self._edits.items():
             values[row] = self._fresh_edits[name][row]
@@ -106,11 +106,11 @@ class Scene:
             self._batch.step(rows, nstep=count)
         except mujoco.batch.SimulationError as failed:
             raise RobotProblem(
-                f"The simulation of lanes {list(failed.ids)} failed: {failed}; place them anew."
+                f"The simulation of lanes {list(failed.ids)} failed: {failed}; place them again."
             ) from failed
 
     def forward(self, rows: npt.NDArray[np.intp] | None = None) -> None:
-        """Compute the derived fields of some rows for the state as it stands, without moving."""
+        """Compute the derived fields of some rows (None: all) for their present state, without moving."""
         self._batch.forward(rows)
 
     def snapshot(self, row: int) -> RowSnapshot:
@@ -119,13 +119,13 @@ class Scene:
         return RowSnapshot(state=self._batch.state[row].copy(), edits=edits)
 
     def restore(self, row: int, snapshot: RowSnapshot) -> None:
-        """Put a snapshot into a row (its own or another one of the same scene), exactly."""
+        """Copy a snapshot into a row (its own or another one of the same scene), exactly."""
         self._batch.state[row] = snapshot.state
         for name, values in snapshot.edits.items():
             self._edits[name][row] = values
 
     def materialise(self, row: int) -> tuple[mujoco.MjModel, mujoco.MjData]:
-        """One row as an ordinary model and data, kinematics computed, for the renderer or for inspection."""
+        """One row as an ordinary model and data, kinematics computed, for rendering or inspection."""
         model, data = self._batch.get_model(row), self._batch.get_data(row)
         mujoco.mj_forward(model, data)
         return model, data

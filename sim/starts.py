@@ -1,4 +1,4 @@
-"""Which start states there are: train starts are public, holdout and confirm starts hang on a secret."""
+"""Start states: train starts are public; holdout and confirm starts depend on a secret."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _BLIND_SALT = b"enpire hidden starts"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampler:
-    """The start states of one task: uniform in a box, the same on every machine."""
+    """The start states of one task: uniform in a box, equal on every machine."""
 
     task: str
-    """Two tasks never share starts."""
+    """Part of every seed, so that two tasks share no starts."""
     ranges: tuple[tuple[float, float], ...]
-    """(low, high) of every start value."""
+    """(low, high) of every start value, in the units of `TaskSpec.start_names`."""
     least_aside: float = 0.0
-    """Starts whose first two values lie nearer to the origin than this are drawn again."""
+    """Starts whose first two values are nearer to the origin than this are drawn again."""
 
     def start(self, split: Split, index: int, secret: bytes) -> Start:
-        """The index-th start of a split; train starts need no secret, the others are HMAC(secret, task, split, index).
+        """The index-th start of a split. Train starts need no secret; the others are HMAC(secret, task, split, index).
 
         Raises:
             UsageError: a negative index, an unknown split, or a hidden split with a secret under 16 bytes.

@@ -1,4 +1,4 @@
-"""Ground truth: what a simulator knows and nobody else may see. It grades verifiers and experts."""
+"""Ground truth of a simulation. It grades verifiers and experts; no policy, verifier or agent may read it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """What the simulator knows of one lane. It grades verifiers; no policy, verifier or agent ever sees it."""
+    """Ground truth of one lane."""
 
     success: bool
     metrics: Mapping[str, float]
@@ -17,7 +17,7 @@ class Truth:
 
 @runtime_checkable
 class KnowsTruth(Protocol):
-    """What a simulated rig also has."""
+    """A simulated rig that gives its ground truth."""
 
     def truth(self, lane: int) -> Truth:
         """Ground truth of one lane."""

@@ -1,6 +1,6 @@
-"""What both arms of several lanes shall do in one period, lane by lane, and the commands that come of it.
+"""Goals of both arms of several lanes for one period, and the commands that follow from them.
 
-A scripted skill decides for each lane in turn where its grippers shall go; the kinematics are computed once for all.
+A scripted skill sets the goals of each lane in turn; the kinematics are computed once for all lanes.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _GAIN_PER_S, _JOINT_GAIN_PER_S = 6.0, 4.0
 
 @dataclass(slots=True)
 class Hand:
-    """One arm of one lane: where it is, and what it shall do in this period (as it stands: hold still)."""
+    """One arm of one lane: where it is, and its goal in this period; without a goal it holds still."""
 
     at_m: Rows
-    """(3,): the point between the pads."""
+    """(3,) in m: the point between the pads."""
     turn: Rows
     """(3, 3): axes of the tool."""
     joints: Rows
     """(6,) in rad."""
     opening_mm: float
     pads_n: float
-    """Negative when the gripper presses on something."""
+    """Force of the pads in N; negative when the gripper presses on an object."""
     upward_n: float = 0.0
-    """Force that presses the gripper up, as where it came down on something."""
+    """Upward force on the gripper in N, as when it came down on an obstacle."""
     goal_m: Rows | None = None
     goal_turn: Rows | None = None
     goal_joints: Rows | None = None
@@ -40,35 +40,35 @@ class Hand:
     grip_mm_s: float = 0.0
 
     def go(self, at_m: Rows, turn: Rows, speed_m_s: float = 0.25) -> float:
-        """Move straight towards a pose; how far it is, in m, 0.1 rad counting as 10 mm."""
+        """Move straight to a pose, (3,) in m and (3, 3); returns the distance in m, 0.1 rad counted as 10 mm."""
         self.goal_m, self.goal_turn, self.speed_m_s = at_m, turn, speed_m_s
         off_rad = float(np.abs(rotation_between(self.turn[None], turn[None])).max())
         return float(np.sqrt(((at_m - self.at_m) ** 2).sum())) + 0.1 * off_rad
 
     def go_joints(self, joints: Sequence[float]) -> float:
-        """Move in joint space; the largest error (rad)."""
+        """Move in joint space to (6,) in rad; returns the largest error in rad."""
         self.goal_joints = np.array(joints)
         return float(np.abs(self.goal_joints - self.joints).max())
 
     def open_to(self, opening_mm: float) -> bool:
-        """Bring the fingers to an opening; whether they are there."""
+        """Move the fingers to an opening; returns whether it is reached within 3 mm."""
         off_mm = opening_mm - self.opening_mm
         self.grip_mm_s = float(np.clip(8.0 * off_mm, -GRIP_MM_S, GRIP_MM_S))
         return abs(off_mm) < 3.0
 
     def squeeze(self, force_n: float) -> bool:
-        """Close the fingers until both pads press so hard; whether they do."""
+        """Close the fingers until the pads press with `force_n`; returns whether they do."""
         firm = self.pads_n <= -force_n
         self.grip_mm_s = 0.0 if firm else -GRIP_MM_S
         return firm
 
     def holds(self, width_mm: float, force_n: float) -> bool:
-        """Whether the pads press on something about as wide."""
+        """Whether the pads press with at least `force_n` on an object of `width_mm`, within 5 mm."""
         return self.pads_n <= -force_n and abs(self.opening_mm - width_mm) < 5.0
 
 
 class Hands:
-    """Both arms of some lanes; `of` gives one to a skill, `commands` what all of them come to."""
+    """Both arms of some lanes: `of` gives one arm, `commands` gives the commands of all."""
 
     def __init__(self, state: Rows) -> None:
         """Read the arms' part of state rows (n, state_dim)."""
@@ -91,7 +91,7 @@ class Hands:
         return self._hands[row, side]
 
     def commands(self) -> FloatArray:
-        """(n, 14) within the limits; arms that nobody asked for hold still."""
+        """(n, 14) float32 within the limits, in rad/s and mm/s; arms without a goal hold still."""
         now, sent = self._now, np.zeros((len(self._state), len(ACTION)))
         at, turn, speed = now.at_m.copy(), now.turn.copy(), np.zeros(len(now.at_m))
         for (row, side), hand in self._hands.items():
@@ -108,5 +108,5 @@ class Hands:
         return sent.astype(np.float32)
 
     def _row(self, row: int, side: Side) -> int:
-        """Where an arm of the row-th lane stands among the rows of both arms."""
+        """Index of an arm of the row-th lane among the rows of both arms."""
         return SIDES.index(side) * len(self._state) + row

@@ -1,7 +1,7 @@
-"""Where the grippers are for given joints, and which joint speeds move them as wished; many rows at once.
+"""Forward and inverse kinematics of both arms, for many rows at once.
 
-Every product is over stacks of small matrices, one row at a time inside NumPy, so a row's numbers do not depend on how
-many others are computed with it.
+NumPy computes stacks of small matrices one row at a time, so a row's result does not depend on how many others are
+computed with it.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ SIDES: tuple[Side, Side] = ("left", "right")
 
 JOINTS = 6
 OFFSETS_M = ((0.0, 0.0, 0.06), (0.0, 0.0, 0.09), (0.28, 0.0, 0.0), (0.12, 0.0, 0.0), (0.13, 0.0, 0.0), (0.06, 0.0, 0.0))
-"""From each joint's parent frame to its own, the arm stretched out along x; each along one axis."""
+"""Translation from each joint's parent frame to its own, with the arm stretched out along x; each along one axis."""
 _ALONG = tuple((offset.index(max(offset)), max(offset)) for offset in OFFSETS_M)
 AXES = (2, 1, 1, 0, 1, 0)
-"""Which axis of its frame a joint turns about: base yaw, shoulder, elbow, forearm roll, wrist, tool roll."""
+"""Axis of its frame that each joint turns about: base yaw, shoulder, elbow, forearm roll, wrist, tool roll."""
 RANGES_RAD = ((-2.6, 2.6), (-2.0, 0.9), (-0.1, 2.7), (-2.4, 2.4), (-1.9, 1.9), (-3.0, 3.0))
 TOOL_M = 0.11
-"""From the last joint to the point between the finger pads, along x."""
+"""Distance from the last joint to the point between the finger pads, along x."""
 BASES_M = {"left": (-0.34, 0.10, 0.0), "right": (0.34, 0.10, 0.0)}
 TURNED = {"left": 0.0, "right": np.pi}
-"""Yaw of the bases: each arm at zero reaches towards the other."""
+"""Yaw of the bases in rad: at zero, each arm points towards the other."""
 PARKED = {"left": (-1.0, -1.2, 1.9, 0.0, 0.87, 0.0), "right": (1.0, -1.2, 1.9, 0.0, 0.87, 0.0)}
-"""Joints (rad) of an arm that is out of the way."""
+"""Joints (rad) of an arm that is parked."""
 READY = {"left": (0.57, -0.98, 1.04, 0.0, 1.51, 0.57), "right": (-0.57, -0.98, 1.04, 0.0, 1.51, -0.57)}
-"""Joints (rad) over the middle of the table, the gripper down: where solving for a pose begins."""
+"""Joints (rad) with the gripper over the middle of the table, pointing down: first guess when solving for a pose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Where a gripper is."""
+    """Pose and Jacobian of grippers."""
 
     at_m: Rows
-    """(n, 3): the point between the pads."""
+    """(n, 3) in m: the point between the pads."""
     turn: Rows
     """(n, 3, 3): axes of the tool in the world; x points out of the gripper, the fingers move along y."""
     jacobian: Rows
-    """(n, 6, 6): speed of the point (m/s), then turning (rad/s), per joint speed (rad/s)."""
+    """(n, 6, 6): velocity of the point (m/s), then angular velocity (rad/s), per joint speed (rad/s)."""
 
     def of(self, rows: slice | list[int]) -> Reach:
         """Some of the rows."""
@@ -51,7 +51,7 @@ class Reach:
 
 
 def turning(axis: int, angle_rad: Rows) -> Rows:
-    """Rotations about one coordinate axis, (n,) -> (n, 3, 3)."""
+    """Rotation matrices about one coordinate axis: angles (n,) in rad -> (n, 3, 3)."""
     cosine, sine = np.cos(angle_rad), np.sin(angle_rad)
     turned = np.zeros((len(angle_rad), 3, 3))
     one, two = (axis + 1) % 3, (axis + 2) % 3
@@ -62,13 +62,13 @@ def turning(axis: int, angle_rad: Rows) -> Rows:
 
 
 def from_angles(angles_rad: Rows) -> Rows:
-    """Roll, pitch, yaw (n, 3) -> (n, 3, 3), as yaw after pitch after roll."""
+    """Roll, pitch, yaw (n, 3) in rad -> rotation matrices (n, 3, 3): yaw after pitch after roll."""
     roll, pitch, yaw = (turning(axis, angles_rad[:, axis]) for axis in range(3))
     return yaw @ pitch @ roll
 
 
 def angles_of(quaternion: Rows) -> Rows:
-    """Roll, pitch, yaw (n, 3) of unit quaternions (n, 4), w first, as yaw after pitch after roll."""
+    """Roll, pitch, yaw (n, 3) in rad of unit quaternions (n, 4), w first: yaw after pitch after roll."""
     twice = 2.0 * quaternion[:, :, None] * quaternion[:, None]
     w, x, y, z = range(4)
     angles = np.empty((len(quaternion), 3))
@@ -79,7 +79,7 @@ def angles_of(quaternion: Rows) -> Rows:
 
 
 def quaternion_of(angles_rad: Rows) -> Rows:
-    """The unit quaternion (4,) of roll, pitch, yaw (3,)."""
+    """The unit quaternion (4,), w first, of roll, pitch, yaw (3,) in rad."""
     cr, cp, cy = np.cos(0.5 * angles_rad)
     sr, sp, sy = np.sin(0.5 * angles_rad)
     w, x = cr * cp * cy + sr * sp * sy, sr * cp * cy - cr * sp * sy
@@ -88,7 +88,7 @@ def quaternion_of(angles_rad: Rows) -> Rows:
 
 
 def rotation_between(now: Rows, goal: Rows) -> Rows:
-    """The rotation vector (n, 3), in the world, that turns `now` into `goal` (both (n, 3, 3))."""
+    """The rotation vector (n, 3) in rad, in the world, from `now` to `goal` (both (n, 3, 3))."""
     off = goal @ np.swapaxes(now, 1, 2)
     twice_sine = np.stack(
         [off[:, 2, 1] - off[:, 1, 2], off[:, 0, 2] - off[:, 2, 0], off[:, 1, 0] - off[:, 0, 1]], axis=1
@@ -100,7 +100,7 @@ def rotation_between(now: Rows, goal: Rows) -> Rows:
 
 
 def reach(side: Side | tuple[Side, Side], joints: Rows) -> Reach:
-    """Forward kinematics with its Jacobian; joints (n, 6) in rad, of both arms half of the rows each."""
+    """Forward kinematics with the Jacobian; joints (n, 6) in rad, for both arms half of the rows each."""
     count, sides = len(joints), (side,) if isinstance(side, str) else side
     at = np.repeat([BASES_M[one] for one in sides], count // len(sides), axis=0)
     turn = turning(2, np.repeat([TURNED[one] for one in sides], count // len(sides)))
@@ -118,7 +118,7 @@ def reach(side: Side | tuple[Side, Side], joints: Rows) -> Reach:
 
 
 def _cross(one: Rows, other: Rows) -> Rows:
-    """Products of vectors (..., 3), the same as those of `np.cross`, which takes twice as long for so few."""
+    """Cross products of vectors (..., 3). `np.cross` gives the same and takes twice as long for so few."""
     product = np.empty(np.broadcast_shapes(one.shape, other.shape))
     for axis in range(3):
         ahead, behind = (axis + 1) % 3, (axis + 2) % 3
@@ -127,14 +127,17 @@ def _cross(one: Rows, other: Rows) -> Rows:
 
 
 def joint_speeds(jacobian: Rows, twist: Rows, damping: float = 0.02) -> Rows:
-    """Damped least squares: joint speeds (n, 6) for a twist (n, 6) (Nakamura and Hanafusa 1986)."""
+    """Joint speeds (n, 6) in rad/s for a twist (n, 6) in m/s and rad/s.
+
+    Damped least squares (Nakamura and Hanafusa 1986).
+    """
     transposed = np.swapaxes(jacobian, 1, 2)
     square = jacobian @ transposed + damping**2 * np.eye(6)
     return (transposed @ np.linalg.solve(square, twist[:, :, None]))[:, :, 0]
 
 
 def moved(jacobian: Rows, offset_m: Rows) -> Rows:
-    """The Jacobian of a point that is carried along at `offset_m` (n, 3) from the gripper's own point."""
+    """The Jacobian (n, 6, 6) of a point that moves with the gripper, at `offset_m` (n, 3) from the gripper's point."""
     other = jacobian.copy()
     turns = np.swapaxes(jacobian[:, 3:], 1, 2)
     other[:, :3] += np.swapaxes(_cross(turns, offset_m[:, None]), 1, 2)
@@ -142,7 +145,7 @@ def moved(jacobian: Rows, offset_m: Rows) -> Rows:
 
 
 def solve(side: Side, at_m: Rows, turn: Rows, first: Rows, rounds: int = 40) -> Rows:
-    """Joints (n, 6) that bring the gripper to a pose, from first guesses (n, 6), within the joint ranges."""
+    """Inverse kinematics: joints (n, 6) in rad for poses (n, 3) in m and (n, 3, 3), from first guesses (n, 6)."""
     joints, ranges = first.copy(), np.array(RANGES_RAD)
     for _ in range(rounds):
         now = reach(side, joints)

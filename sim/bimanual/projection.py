@@ -1,4 +1,4 @@
-"""Where a place of the world appears in the pictures of the station's cameras, as calibrated; what is seen there."""
+"""Projection of points of the world into the images of the station's calibrated cameras."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sim.bimanual.station_model import TOP_AXES, TOP_FOVY_DEG, TOP_M, WRIST_AXES
 
 
 def top_pixels(points_m: Rows, size: int) -> Rows:
-    """Column and row (n, 2) of points (n, 3) in the top camera's square picture of `size` pixels; nan behind it."""
+    """Column and row (n, 2) of points (n, 3) in m in the top camera's square image of `size` pixels; nan behind it."""
     return _pixels(points_m, np.array(TOP_M), _frame(TOP_AXES), TOP_FOVY_DEG, size)
 
 
 def wrist_pixels(side: Side, joints: Rows, points_m: Rows, size: int) -> Rows:
-    """The same in the picture of a wrist camera, for the arm's joints (6,) in rad."""
+    """The same in the image of a wrist camera, for the arm's joints (6,) in rad."""
     now = reach(side, joints[None])
     link = now.at_m[0] - TOOL_M * now.turn[0, :, 0]
     return _pixels(
@@ -25,7 +25,7 @@ def wrist_pixels(side: Side, joints: Rows, points_m: Rows, size: int) -> Rows:
 
 
 def cut_out(picture: ImageArray, pixels: Rows, margin_px: int) -> tuple[ImageArray, Rows]:
-    """The part of a picture around pixels (n, 2), by a margin, and where they are in it."""
+    """The part of an image (height, width, 3) around pixels (n, 2), with a margin, and the pixels (n, 2) in it."""
     limits = np.array([picture.shape[1], picture.shape[0]])
     seen = pixels[np.asarray(np.isfinite(pixels)).all(axis=1)]
     if not len(seen):
@@ -36,10 +36,10 @@ def cut_out(picture: ImageArray, pixels: Rows, margin_px: int) -> tuple[ImageArr
 
 
 def share_at(mask: npt.NDArray[np.bool_], pixels: Rows, reach_px: tuple[int, int] = (0, 0)) -> float:
-    """Share of the pixels (n, 2) at which a picture's mask (rows, columns) holds; outside of the picture it does not.
+    """Share of the pixels (n, 2) at which an image's mask (rows, columns) is true; outside of the image it is false.
 
-    The largest share over all shifts by up to `reach_px` columns and rows: a camera may stand a little off its
-    calibration.
+    Returns the largest share over all shifts by up to `reach_px` columns and rows, as a camera may have moved a little
+    since its calibration.
     """
     inside = np.asarray(np.isfinite(pixels)).all(axis=1, keepdims=True)
     places = np.where(inside, pixels, -1e6).astype(np.intp)

@@ -1,4 +1,4 @@
-"""What the rigs of all bimanual tasks share: the sensors of two arms, speed commands, and placing arms by teleport."""
+"""The base class of two-arm rigs: the sensors of both arms, speed commands, and teleporting the arms."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from sim.rig import LaneArray, SimRig
 from sim.scene import Scene
 
 JOINT_RAD_S, GRIP_MM_S = 1.0, 60.0
-"""Fastest commands: of a joint, of the opening of a gripper."""
+"""Largest commanded speeds: of a joint, and of the opening of a gripper."""
 SIDE_STATE, SIDE_ACTION = 2 * JOINTS + 5, JOINTS + 1
 ARMS_STATE = 2 * SIDE_STATE
-"""Width of the state that all bimanual tasks share; a task's own numbers follow it."""
+"""Width of the state that all two-arm tasks share; the numbers of the task follow it."""
 SENSOR_NOISE = 6
-"""Noise numbers that the arms' own sensors use in a period."""
+"""Noise numbers that the sensors of both arms use in a period."""
 
 _LEASH_RAD, _LEASH_M = 0.035, 0.027
-"""How far a set point may run ahead of its joint: what a blocked arm would else store up and let go later.
+"""Largest distance of a set point from its joint, so that a blocked arm does not wind up.
 
-An arm that pushes against something gives way before what it holds slips out of the pads.
+An arm that pushes against something yields before the object that it holds slips out of the pads.
 """
 _FORCE_NOISE_N, _FORCE_SMOOTHING = 0.15, 0.35
 _WEIGHT = np.array([0.0, 0.0, GRIPPER_KG * 9.81])
-"""What a free gripper's force sensor feels (N)."""
+"""(3,) in N: what the force sensor of a free gripper measures."""
 
 
 def joints_of(side: Side) -> slice:
-    """Where the joint angles (rad) of an arm stand in a state row."""
+    """Columns of an arm's joint angles (rad) in a state row."""
     first = SIDE_STATE * SIDES.index(side)
     return slice(first, first + JOINTS)
 
 
 def opening_of(side: Side) -> int:
-    """Where the opening (mm) of a gripper stands in a state row; the force (N) of its pads follows it."""
+    """Column of a gripper's opening (mm) in a state row; the force of its pads (N) is the next one."""
     return SIDE_STATE * SIDES.index(side) + 2 * JOINTS
 
 
 def force_of(side: Side) -> slice:
-    """Where the force (N, in the world) on a gripper stands in a state row; what it holds weighs on it, too."""
+    """Columns of the force (N, in the world) on a gripper in a state row, with the weight of what it holds."""
     first = opening_of(side) + 2
     return slice(first, first + 3)
 
 
 def commands_of(side: Side) -> slice:
-    """Where the joint speeds (rad/s) of an arm stand in an action row; the gripper's speed (mm/s) follows them."""
+    """Columns of an arm's joint speeds (rad/s) in an action row; the gripper's speed (mm/s) is the next one."""
     first = SIDE_ACTION * SIDES.index(side)
     return slice(first, first + JOINTS)
 
@@ -73,23 +73,27 @@ def _arm_action(side: Side) -> tuple[Bounds, ...]:
 
 
 def arms_state(finger_reach_m: float = FINGER_REACH_M) -> tuple[Bounds, ...]:
-    """The part of the state that all bimanual tasks share, for grippers whose fingers open so far each."""
+    """The part of the state that all two-arm tasks share; `finger_reach_m` is how far each finger opens."""
     return tuple(bound for side in SIDES for bound in _arm_state(side, finger_reach_m))
 
 
 ARMS = arms_state()
 ACTION = tuple(bound for side in SIDES for bound in _arm_action(side))
 _SCALE = np.tile([*[1.0] * JOINTS, 0.5e-3], 2)
-"""From commands to set-point speeds; each finger does half of the opening."""
+"""(14,): factor from commands to set-point speeds; each finger moves by half of the opening."""
 
 
 class BimanualRig(SimRig):
-    """Lanes of a bimanual scene. Joints of a row: left arm and its two fingers, right arm and its fingers, the rest."""
+    """Lanes of a two-arm scene. Joints of a row: left arm and its two fingers, right arm and its fingers, the rest."""
 
     def __init__(self, spec: TaskSpec, scene: Scene, station: StationPhysics, noise_width: int) -> None:
-        """Wrap a scene of `station.scene_xml`; `noise_width` counts the task's own noise numbers.
+        """Wrap a scene of `station_model.scene_xml`.
 
-        Those stand behind the first `SENSOR_NOISE` ones.
+        Args:
+            spec: of the task.
+            scene: one row per lane.
+            station: the physics of this station.
+            noise_width: noise numbers of the task in a period; they follow the first `SENSOR_NOISE` ones.
         """
         self.station = station
         super().__init__(spec, scene, SUBSTEPS, SENSOR_NOISE + noise_width, station.latency_substeps)
@@ -99,18 +103,18 @@ class BimanualRig(SimRig):
         self._pull = scene.output("actuator_force")
         self._force = np.zeros((self.lanes, 2, 3))
         self.peak_n = np.zeros(self.lanes)
-        """Largest force that a gripper felt in the rollout, without the weight of what it holds. Simulator only."""
+        """(lanes,) in N: largest force on a gripper in the rollout, without the weight of its object. Ground truth."""
         self.running = np.zeros(self.lanes, dtype=np.bool_)
-        """Whether the lane's clock runs: the robot is, or was, at the start."""
+        """(lanes,): whether the lane's clock runs, as the robot has been at the start."""
         self.row = np.zeros((self.lanes, spec.state_dim))
         self.remember(force=self._force, peak=self.peak_n, running=self.running)
         self.measured = np.concatenate([[8 * side + j for j in range(JOINTS + 1)] for side in range(2)])
         """The joint behind each servo: six of the arm and the near finger."""
         self.leash = np.tile([*[_LEASH_RAD] * JOINTS, _LEASH_M], 2)
-        """How far each servo's set point may run ahead of its joint."""
+        """(14,): largest distance of each servo's set point from its joint, in rad or m."""
 
     def pose_arm(self, lane: int, side: Side, joints: Rows, opening_m: float, squeeze_m: float = 0.0) -> None:
-        """Put an arm at joints (6,) with its fingers apart; `squeeze_m` sets the gripper's set point tighter."""
+        """Teleport an arm to joints (6,) in rad and an opening; `squeeze_m` closes the gripper's set point further."""
         first, servo = 8 * SIDES.index(side), SIDE_ACTION * SIDES.index(side)
         self.scene.qpos[lane, first : first + JOINTS] = joints
         self.scene.qpos[lane, first + JOINTS : first + 8] = 0.5 * opening_m
@@ -118,16 +122,16 @@ class BimanualRig(SimRig):
         self.arm_setpoints[lane, servo + JOINTS] = 0.5 * opening_m - squeeze_m
 
     def park(self, lane: int, side: Side) -> None:
-        """Put an arm out of the way, its gripper half open."""
+        """Teleport an arm to its parking pose, its gripper half open."""
         self.pose_arm(lane, side, np.array(PARKED[side]), FINGER_REACH_M)
 
     def pose_gripper(self, lane: int, side: Side, at_m: Rows, turn: Rows, first: Rows) -> Rows:
-        """The joints (6,) for a pose of the gripper, (3,) and (3, 3)."""
+        """The joints (6,) in rad for a pose of the gripper, (3,) in m and (3, 3), from a first guess (6,)."""
         del lane
         return solve(side, at_m[None], turn[None], first[None])[0]
 
     def settle(self, lane: int, side: Side, joints: Rows) -> None:
-        """Let the physics come to rest with what the arm holds, its set point moved until it is at `joints` again."""
+        """Step until the arm rests with what it holds, and move its set point until it is at `joints` (6,) again."""
         first, servo = 8 * SIDES.index(side), SIDE_ACTION * SIDES.index(side)
         row = np.array([lane], dtype=np.intp)
         for steps in (30, 40, 40):
@@ -137,13 +141,13 @@ class BimanualRig(SimRig):
         self.scene.step(row, 30)
 
     def begin_episode(self, lane: int) -> None:
-        """Forget what the force sensors of a lane felt, and stop its clock unless it was teleported."""
+        """Clear the force sensors of a lane, and stop its clock unless it was teleported."""
         self._force[lane] = 0.0
         self.peak_n[lane] = 0.0
         self.running[lane] = self.teleport
 
     def sense_arms(self, noise: LaneArray) -> LaneArray:
-        """Fill the arms' part of the state row and the time that is left; (lanes, state_dim)."""
+        """Fill in the arms' part of the state row and the time that is left: (lanes, state_dim)."""
         row, joints, speeds = self.row, self.scene.qpos, self.scene.qvel
         for index in range(2):
             first, joint = SIDE_STATE * index, 8 * index
@@ -169,7 +173,7 @@ class BimanualRig(SimRig):
     def _after(self, rows: npt.NDArray[np.intp]) -> None:
         frames = self._frames[rows, : len(SIDES)].reshape(len(rows), 2, 3, 3)
         felt = self._felt[rows, :SENSOR_NOISE].reshape(len(rows), 2, 3)
-        # Written out, so that a row's sum does not depend on the others.
+        # Written out, so that a row's sum does not depend on the other rows.
         pull = frames[..., 0] * felt[..., :1] + frames[..., 1] * felt[..., 1:2] + frames[..., 2] * felt[..., 2:]
         noise = self._noise[rows, self._sensed_at[rows], :SENSOR_NOISE].reshape(len(rows), 2, 3)
         before = self._force[rows]
@@ -182,5 +186,5 @@ class BimanualRig(SimRig):
         self._ticks[rows] += running
 
     def _arm_clocks(self, rows: npt.NDArray[np.intp]) -> None:
-        """Start the clocks of lanes whose robot has reached its start; a task says how near that is."""
+        """Start the clocks of lanes whose robot has reached its start; a task defines the tolerance."""
         self.running[rows] = True

@@ -1,7 +1,7 @@
-"""The MJCF of the station: table, two arms, grippers, three cameras, servos. A task adds its bodies.
+"""The MJCF model of a two-arm station: table, arms, grippers, three cameras, servos. A task adds its bodies.
 
-Joints run on a PD servo around a set point at every physics step (240 Hz); the set point is the integral of the
-commanded speed, and gravity is compensated, as in the controller of a real arm. Lengths are metres.
+A PD servo moves each joint to a set point at every physics step (240 Hz). The set point is the integral of the
+commanded speed, and gravity is compensated, as in the controller of a real arm. Lengths are in metres.
 """
 
 from __future__ import annotations
@@ -15,49 +15,49 @@ from sim.bimanual.kinematics import AXES, BASES_M, JOINTS, OFFSETS_M, RANGES_RAD
 SUBSTEPS = 8
 STEP_S = 1.0 / 240.0
 FINGER_REACH_M = 0.026
-"""How far each finger opens."""
+"""Stroke of each finger."""
 SQUEEZE_N = 30.0
 """Largest force of a finger pad: the gripper's torque limit."""
 TORQUES_NM = (40.0, 40.0, 30.0, 12.0, 12.0, 8.0)
 TOP_M, TOP_AXES, TOP_FOVY_DEG = (0.0, 0.12, 0.62), (1.0, 0.0, 0.0, 0.0, 0.95, 0.3), 55.0
-"""The camera over the table: place, its axes to the right and up, and angle of view."""
+"""The camera over the table: position, its axes to the right and up, and its angle of view."""
 WRIST_M, WRIST_AXES, WRIST_FOVY_DEG = (0.01, 0.0, 0.06), (0.0, 1.0, 0.0, -0.35, 0.0, -0.94), 70.0
 """The camera on a wrist, in the frame of the last link."""
 _STIFF_NM_RAD = (500.0, 500.0, 350.0, 90.0, 90.0, 50.0)
 _DAMP_NM_S_RAD = (28.0, 28.0, 17.0, 3.2, 3.2, 1.6)
 _ARMATURE = (0.12, 0.12, 0.08, 0.02, 0.02, 0.01)
 _MASSES_KG = (1.2, 1.0, 0.5, 0.35, 0.3)
-"""Of the links; the last one carries the gripper."""
+"""Masses of the links; the last one carries the gripper."""
 GRIPPER_KG = 0.28
-"""Last link with palm and fingers: what hangs on the wrist's force sensor."""
+"""Mass of the last link with palm and fingers, which the wrist's force sensor carries."""
 _FINGER_KG = 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StationPhysics:
-    """What makes this station unlike its siblings; drawn once from the rig's seed."""
+    """Physical parameters in which simulated stations differ; drawn once from the rig's seed."""
 
     grip: float
-    """Friction of the finger pads."""
+    """Friction coefficient of the finger pads."""
     friction: float
-    """Friction of everything else."""
+    """Friction coefficient of everything else."""
     stiffness: float
-    """Factor on the servos."""
+    """Factor on the stiffness of the servos."""
     load: float
-    """Factor on the mass of what is handled."""
+    """Factor on the mass of the objects."""
     gravity_compensation: float
     latency_substeps: int
-    """Physics steps (of 8 in a period) before a command takes effect."""
+    """Physics steps (240 Hz, 8 in a period) before a command takes effect."""
     bias_mm: tuple[float, float, float]
-    """Constant error of the camera's calibration."""
+    """Constant error of the camera's calibration, per axis."""
     finger_reach_m: float = FINGER_REACH_M
-    """How far each finger opens; a task may ask for wider grippers."""
+    """Stroke of each finger; a task may set a longer one."""
     torques_nm: tuple[float, ...] = TORQUES_NM
-    """Largest torque of each joint of an arm; a task may ask for arms that give way sooner."""
+    """Largest torque of each joint of an arm; a task may set lower limits."""
 
 
 def draw_station_physics(seed: int) -> StationPhysics:
-    """The differences of one station, from its seed."""
+    """The physical parameters of one station, from its seed."""
     rng = np.random.Generator(np.random.PCG64([seed, 17]))
     bias_x, bias_y, bias_z = (float(v) for v in rng.normal(0.0, 0.03, 3))
     return StationPhysics(
@@ -72,9 +72,9 @@ def draw_station_physics(seed: int) -> StationPhysics:
 
 
 def scene_xml(name: str, station: StationPhysics, bodies: str, constraints: str = "", sensors: str = "") -> str:
-    """MJCF of a task's scene: the station with the task's own `bodies`, equality `constraints` and `sensors`.
+    """MJCF of a task's scene: the station with the task's `bodies`, equality `constraints` and `sensors`.
 
-    Collision bits: 1 what pads may grip, 2 edges that meet fixtures, 4 pads. Table: takes 1, 2 and 4.
+    Collision bits: 1 objects that pads may grip, 2 edges that meet fixtures, 4 pads. The table collides with all.
     """
     return f"""
 <mujoco model="{name}">
@@ -166,7 +166,7 @@ def _camera(name: str, at_m: tuple[float, ...], axes: tuple[float, ...], fovy_de
 
 
 def _servos(side: Side, station: StationPhysics) -> str:
-    """Speed commands that integrate to a set point, which a PD servo follows; the gripper's is one finger, coupled."""
+    """Servos of one arm: speed commands integrate to a set point; the two fingers are coupled and have one servo."""
     arms = "".join(
         f'<intvelocity joint="{side}_{joint}" kp="{station.stiffness * _STIFF_NM_RAD[joint]!r}" '
         f'kv="{_DAMP_NM_S_RAD[joint]}" actrange="{RANGES_RAD[joint][0]} {RANGES_RAD[joint][1]}" '

@@ -1,6 +1,6 @@
-"""Which points a camera sees: what stands in the way, and what lies beside the picture. Many rows at once.
+"""Which points a camera sees: the field of view and occlusion, for many rows at once.
 
-A row's numbers do not depend on how many others are computed with it.
+A row's result does not depend on how many others are computed with it.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from sim.bimanual.kinematics import Rows
 
 Mask = npt.NDArray[np.bool_]
 _BEFORE = 0.97
-"""What stands in the last part of the way belongs to the target itself."""
+"""An obstacle in the last 3 % of the way to a point belongs to the target itself."""
 
 
 def into(frame: Rows, vectors: Rows) -> Rows:
-    """Vectors (n, k, 3) of the world in frames (n, 3, 3) whose columns are the axes."""
+    """Vectors (n, k, 3) of the world, expressed in frames (n, 3, 3) whose columns are the axes."""
     return vectors @ frame
 
 
 def in_picture(eye: Rows, frame: Rows, points: Rows, widest: Rows | float) -> Mask:
-    """Whether points (n, k, 3) lie in a square picture; `widest`: tangent of half the angle of view, (n, 1) or one.
+    """Whether points (n, k, 3) in m lie in a square field of view: (n, k) bool.
 
-    The camera stands at `eye` (n, 3) and looks along minus z of `frame` (n, 3, 3), as MuJoCo's cameras do.
+    The camera is at `eye` (n, 3) and looks along minus z of `frame` (n, 3, 3), as MuJoCo's cameras do. `widest` is the
+    tangent of half the angle of view, (n, 1) or one number.
     """
     seen = into(frame, points - eye[:, None])
     depth, aside = -seen[..., 2], np.abs(seen)
@@ -31,9 +32,9 @@ def in_picture(eye: Rows, frame: Rows, points: Rows, widest: Rows | float) -> Ma
 
 
 def behind_boxes(eye: Rows, points: Rows, middles: Rows, halves: Rows) -> Mask:
-    """Whether any of some boxes stands between `eye` (n, 3) and points (n, k, 3), all in one frame.
+    """Whether a box occludes points (n, k, 3) seen from `eye` (n, 3), all in one frame and in m: (n, k) bool.
 
-    Boxes, by their middles and half sizes, are the same for every row, (1, b, 3), or each row has its own, (n, b, 3).
+    Boxes are given by their middles and half sizes: the same for every row, (1, b, 3), or one set per row, (n, b, 3).
     """
     way = _from(eye, points)
     way = np.where(np.abs(way) < 1e-9, 1e-9, way)[:, None]
@@ -46,9 +47,9 @@ def behind_boxes(eye: Rows, points: Rows, middles: Rows, halves: Rows) -> Mask:
 
 
 def behind_balls(eye: Rows, points: Rows, middles: Rows, radii: Rows) -> Mask:
-    """Whether any of the balls (n, b, 3), (b,) stands between `eye` (n, 3) and points (n, k, 3)."""
+    """Whether a ball, middles (n, b, 3) and radii (b,) in m, occludes points (n, k, 3) seen from `eye` (n, 3)."""
     way, off = _from(eye, points), _from(eye, middles)
-    # Of each ball (b, 1, n) and each point (k, n): how far along the way the ball is, and how near to it.
+    # For each ball (b, 1, n) and each point (k, n): how far along the ray the ball is, and how near to it.
     along = _sum(way[:, None] * off[:, :, None])
     length, apart = _sum(way * way), _sum(off * off)[:, None]
     share = np.minimum(np.maximum(along / np.maximum(length, 1e-12), 0.0), _BEFORE)
@@ -57,7 +58,7 @@ def behind_balls(eye: Rows, points: Rows, middles: Rows, radii: Rows) -> Mask:
 
 
 def _from(eye: Rows, places: Rows) -> Rows:
-    """Where places (n, k, 3) are from `eye` (n, 3), as (3, k, n): with the rows last, NumPy is twice as fast."""
+    """Places (n, k, 3) relative to `eye` (n, 3), as (3, k, n): with the rows last, NumPy is twice as fast."""
     return np.subtract(places.T, eye.T[:, None], order="C")
 
 

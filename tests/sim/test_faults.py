@@ -103,11 +103,9 @@ def test_the_option_is_read_or_refused_in_a_sentence() -> None:
 
 
 def test_a_fault_that_the_task_does_not_know_is_refused_when_the_station_is_opened(tmp_path: Path) -> None:
-    with pytest.raises(
-        UsageError, match="push_t knows no fault slipping_gripper; it knows .*jammed, calibration_drift"
-    ):
+    with pytest.raises(UsageError, match="push_t has no fault slipping_gripper; it has .*jammed, calibration_drift"):
         station(PushT(), "push_t", tmp_path, "slipping_gripper=1", 1)
-    with pytest.raises(UsageError, match="reach knows no fault jammed; it knows dropped_command, "):
+    with pytest.raises(UsageError, match="reach has no fault jammed; it has dropped_command, "):
         open_rig(REACH, 1, 0, {"faults": "jammed=0"})
 
 
