@@ -118,7 +118,7 @@ def _trained(replay: Replay, scales: tuple[Scale, Scale], settings: OfflineSetti
         observations=fourier(state.forward(replay.state), settings.frequencies).astype(np.float32),
         actions=action.forward(replay.action).reshape(len(replay), -1).astype(np.float32),
         rewards=replay.reward[:, None],
-        terminals=replay.ends.astype(np.float32),
+        terminals=replay.terminal.astype(np.float32),
     )
     encoder = d3rlpy.models.VectorEncoderFactory([settings.hidden, settings.hidden], activation="swish")
     kind = {"awac": d3rlpy.algos.AWACConfig, "iql": d3rlpy.algos.IQLConfig}[settings.algorithm]

@@ -48,7 +48,7 @@ class BestOfN:
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
         """The best-scored of several chunks for the lanes named, (len(lanes), horizon, action_dim)."""
         count = self._about.candidates
-        proposed = self._flow.candidates(observation, lanes, count)
+        proposed = self._flow.sample(observation, lanes, count)
         state = np.repeat(observation.state.astype(np.float32), count, axis=0)
         rows = score_inputs(self._version, self._about, state, proposed.reshape(-1, *proposed.shape[2:]))
         best = self._network(rows).reshape(len(lanes), count).argmax(axis=1)

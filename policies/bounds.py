@@ -1,4 +1,4 @@
-"""What numbers of a recipe must be, said in one sentence."""
+"""Lower bounds of the numbers in a recipe; a violation is one sentence."""
 
 from __future__ import annotations
 

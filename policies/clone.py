@@ -1,4 +1,4 @@
-"""Behaviour cloning: imitate demonstrations, and in the filtered form the policy's own successes too."""
+"""Behaviour cloning of demonstrations; filtered behaviour cloning also imitates the policy's own successes."""
 
 from __future__ import annotations
 
@@ -38,20 +38,21 @@ from policies.training_data import RecordedEpisode, read_episodes, stacked_actio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundSettings(FlowSettings):
-    """What every learner that works in rounds needs beside the actor's training."""
+    """Settings that every learner of a flow actor shares, in addition to those of its training."""
 
     window_rounds: int = 4
-    """Policy windows this many rounds older than the newest are dropped; people's windows never are."""
+    """Policy windows this many rounds older than the newest are dropped. Human windows are never dropped."""
     demonstration_weight: float = 1.0
-    """How often a demonstration's window is drawn, against 1 for a policy window, before the first round."""
+    """Sampling weight of a demonstration's window in the first round; a policy window has 1."""
     demonstration_decay: float = 0.7
-    """Factor on that weight, round by round."""
+    """Factor on that weight in each later round."""
     cooling: float = 1.0
-    """Factor on the sampling temperature of the parent, round by round."""
+    """Factor on the parent's sampling temperature in each round."""
     least_temperature: float = 0.7
+    """Cooling stops at this temperature."""
 
     def __post_init__(self) -> None:
-        """Say which value is not allowed."""
+        """Refuse values that are not allowed with ValueError."""
         FlowSettings.__post_init__(self)
         at_least(1, self, "window_rounds")
         at_least(0, self, "demonstration_weight demonstration_decay cooling least_temperature")
@@ -59,17 +60,17 @@ class RoundSettings(FlowSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloneSettings(RoundSettings):
-    """What a recipe for cloning may say."""
+    """Settings of a recipe for behaviour cloning."""
 
     data: Literal["demonstrations", "every_demonstration", "successes", "corrections"] = "demonstrations"
-    """`demonstrations`: those that succeeded; `every_demonstration`: the teacher as he is, failures included;
-    `successes`: filtered behaviour cloning, successful demonstrations and successful policy episodes; `corrections`:
-    DAgger-style, demonstrations and what people did when they took over, never the policy's own frames."""
+    """`demonstrations`: the successful ones. `every_demonstration`: also the failed ones. `successes`: filtered behaviour
+    cloning, that is successful demonstrations and successful policy episodes. `corrections`: demonstrations and human
+    interventions, never the policy's own frames (after DAgger, Ross et al., arXiv 1011.0686)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingState:
-    """Where an actor begins: its network, its scales, and the temperature that it will sample with."""
+    """The actor that a run trains: its network, its scales of (state, action) and its sampling temperature."""
 
     network: FlowNetwork
     scales: tuple[Scale, Scale]
@@ -77,12 +78,12 @@ class TrainingState:
 
 
 class Clone:
-    """The learner for recipes of behaviour cloning."""
+    """The learner of behaviour cloning."""
 
     settings: ClassVar = CloneSettings
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
-        """Clone the job's episodes into `job.output`; returns counts and the last loss."""
+        """Clone the job's episodes and write the version; returns the metrics of the run."""
         settings = settings_of(self.settings, job.recipe)
         prepare(job)
         episodes = self._chosen(settings, read_episodes(job.episodes))
@@ -107,7 +108,7 @@ class Clone:
         wanted = [item for item in episodes if _wanted(item, settings.data)]
         if not wanted:
             raise LearningProblem(
-                f"None of the {len(episodes)} episodes may be cloned (data: {settings.data}); collect more."
+                f"None of the {len(episodes)} episodes may be cloned with data: {settings.data}; collect more episodes."
             )
         return wanted
 
@@ -119,7 +120,7 @@ def train_with_weights(
     weights: FloatArray,
     report: Callable[[Progress], None],
 ) -> dict[str, float]:
-    """Train the actor's network in place with one fixed weight for each window (N,); the metrics of the last report."""
+    """Train the actor's network in place with fixed loss weights (N,), one a window; returns the last metrics."""
     metrics: dict[str, float] = {}
     steps = train_actor(actor.network, batches, schedule, lambda _, rows: weights[rows], AuxiliaryTraining())
     for done, metrics in steps:
@@ -128,13 +129,13 @@ def train_with_weights(
 
 
 def prepare(job: ImprovementJob) -> None:
-    """Make torch single-threaded as the job says, and the work folder exist."""
+    """Set torch's number of threads to the job's and make the work folder."""
     torch.set_num_threads(max(1, job.threads))
     durable.make_folder(job.work)
 
 
 def window_spec(settings: FlowSettings, multi_step: int = 1) -> WindowSpec:
-    """How the settings cut windows."""
+    """How windows are cut with these settings; `multi_step`: decisions of a temporal difference."""
     return WindowSpec(horizon=settings.horizon, execute=settings.execute, stride=settings.stride, multi_step=multi_step)
 
 
@@ -149,7 +150,12 @@ def _wanted(item: RecordedEpisode, data: str) -> bool:
 def initial_training_state(
     job: ImprovementJob, settings: RoundSettings, episodes: Sequence[RecordedEpisode]
 ) -> TrainingState:
-    """The parent's network and scales, cooled by one round; without a parent a new network scaled to the data."""
+    """The parent's network and scales with a temperature cooled by one round; without a parent, a new network.
+
+    Raises:
+        LearningProblem: the parent has other sizes than the recipe or the episodes.
+        PolicyProblem: the parent is no flow policy.
+    """
     if job.parent is None:
         source = [item for item in episodes if item.demonstration] or list(episodes)
         state, action = Scale.of(stacked_states(source)), Scale.of(stacked_actions(source))
@@ -160,28 +166,29 @@ def initial_training_state(
     wanted = settings.shape(parent.shape.state_dim, parent.shape.action_dim)
     _check_parent(parent, wanted, episodes)
     network = FlowNetwork(wanted, job.seed)
-    network.take(parent.weights)
+    network.load_weights(parent.weights)
     temperature = max(min(settings.least_temperature, parent.temperature), parent.temperature * settings.cooling)
     return TrainingState(network=network, scales=(parent.state, parent.action), temperature=temperature)
 
 
 def columns_of(task: str, names: Sequence[str]) -> list[int]:
-    """Where the sensed numbers of these names stand in a task's state; LearningProblem says which there are."""
+    """Columns of these names in a task's state; LearningProblem lists the names that the task senses."""
     if not names:
         return []
-    there = [item.name for item in cast("type[Task]", load("tasks", task)).spec.state]
-    if strange := [name for name in names if name not in there]:
+    sensed = [item.name for item in cast("type[Task]", load("tasks", task)).spec.state]
+    if unknown := [name for name in names if name not in sensed]:
         raise LearningProblem(
-            f"The recipe's `unseen` names {strange[0]!r}, which {task} does not sense; it senses {', '.join(there)}."
+            f"The recipe's `unseen` names {unknown[0]!r}, which {task} does not sense; it senses {', '.join(sensed)}. "
+            "Name one of these."
         )
-    return [there.index(name) for name in names]
+    return [sensed.index(name) for name in names]
 
 
 def _check_parent(parent: FlowVersion, wanted: flow_policy.FlowShape, episodes: Sequence[RecordedEpisode]) -> None:
     if parent.shape.widths != wanted.widths or parent.shape.horizon != wanted.horizon:
         raise LearningProblem(
             f"The parent version has the shape {parent.shape}, the recipe asks for {wanted}; use the parent's sizes "
-            "(horizon, hidden, depth, frequencies), or start from a base of the new sizes."
+            "(horizon, hidden, depth, frequencies), or start from a base policy of the new sizes."
         )
     found = (episodes[0].arrays.state.shape[1], episodes[0].arrays.action.shape[1])
     if found != (wanted.state_dim, wanted.action_dim):
@@ -192,17 +199,17 @@ def _check_parent(parent: FlowVersion, wanted: flow_policy.FlowShape, episodes: 
 
 
 def window_sampling_weights(windows: Windows, settings: RoundSettings, round_: int) -> FloatArray:
-    """How often each window is drawn (N,): 1, and for demonstrations their weight, decayed by the rounds.
+    """Sampling weights (N,) float32: 1 for policy and intervention windows, the decayed weight for demonstrations.
 
-    A demonstration's weight acts on the draw and not on the loss: the same expectation, and no gradient step is
-    spent on a window that hardly counts.
+    A demonstration's weight acts on the draw and not on the loss. The expectation is the same, and no gradient step is
+    spent on a window with a small weight.
     """
-    taught = settings.demonstration_weight * settings.demonstration_decay ** max(0, round_ - 1)
-    return np.where(windows.demonstration, np.float32(taught), np.float32(1)).astype(np.float32)
+    weight = settings.demonstration_weight * settings.demonstration_decay ** max(0, round_ - 1)
+    return np.where(windows.demonstration, np.float32(weight), np.float32(1)).astype(np.float32)
 
 
 def training_schedule(job: ImprovementJob, settings: FlowSettings, windows: int) -> TrainingSchedule:
-    """How long to train, and where the checkpoint lies."""
+    """The schedule for this number of windows, with the checkpoint in the job's work folder."""
     return TrainingSchedule(
         settings=settings,
         steps=settings.steps(windows),
@@ -213,7 +220,7 @@ def training_schedule(job: ImprovementJob, settings: FlowSettings, windows: int)
 
 
 def job_digest(job: ImprovementJob) -> str:
-    """Makes a checkpoint of other data, settings or seed unusable."""
+    """A digest of recipe, parent, episodes, round and seed: a checkpoint with another digest is not used."""
     about = {
         "recipe": job.recipe, "parent": str(job.parent), "episodes": [str(item) for item in job.episodes],
         "round": job.round, "seed": job.seed,
@@ -221,9 +228,9 @@ def job_digest(job: ImprovementJob) -> str:
     return hashlib.sha256(canonical(about).encode()).hexdigest()
 
 
-def write_version(version: FlowVersion, output: Path, beside: AddedNetwork | None = None) -> None:
-    """Make the version's folder appear, complete; a folder that is there from a run before must be the same."""
+def write_version(version: FlowVersion, output: Path, added: AddedNetwork | None = None) -> None:
+    """Write a version's folder atomically. A folder that an earlier run wrote must have the same contents."""
     staged = durable.stage_folder(output)
-    flow_policy.save(version, staged, beside)
+    flow_policy.save(version, staged, added)
     durable.sync(staged)
     durable.reveal([(staged, output)])

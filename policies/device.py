@@ -1,4 +1,4 @@
-"""Where and how finely a network is trained: the CPU, or an accelerator in 16 bits when there is one."""
+"""The device and the number format that a network is trained with: the CPU in 32 bits, or a GPU in 16 bits."""
 
 from __future__ import annotations
 
@@ -17,38 +17,40 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A device, and what is done differently there. Weights, gradients and Adam's moments are 32 bits everywhere."""
+    """A torch device and its options. Weights, gradients and Adam's moments are float32 on every device."""
 
     torch_device: torch.device
     bfloat16: bool
-    """Matrix products in bfloat16 (torch's autocast)."""
+    """Compute matrix products in bfloat16 (torch's autocast)."""
     compiled: bool
-    """Losses go through torch.compile first."""
+    """Compile losses with torch.compile."""
 
     @classmethod
     def of(cls, device: DeviceName, precision: Precision, compiled: bool) -> Device:
-        """The place that a recipe asks for; LearningProblem when it asks for a GPU that is not there."""
-        there = torch.cuda.is_available() if device != "cpu" else False
-        if device == "cuda" and not there:
+        """The device that a recipe asks for.
+
+        Raises:
+            LearningProblem: the recipe asks for a GPU and torch sees none.
+        """
+        gpu = torch.cuda.is_available() if device != "cpu" else False
+        if device == "cuda" and not gpu:
             raise LearningProblem(
-                "The recipe asks for device: cuda, but torch sees no GPU here; say auto, or start the learner where "
-                "there is one."
+                "The recipe asks for device: cuda, but torch sees no GPU on this machine; set device: auto, or start "
+                "the learner on a machine with a GPU."
             )
-        # What a GPU before Ampere does with bfloat16 is an emulation, slower than 32 bits.
-        bfloat16 = precision == "bfloat16" or (there and precision == "auto" and torch.cuda.is_bf16_supported(False))
-        return cls(
-            torch_device=torch.device("cuda" if there else "cpu"), bfloat16=bfloat16, compiled=compiled and there
-        )
+        # GPUs before Ampere emulate bfloat16, which is slower than float32.
+        bfloat16 = precision == "bfloat16" or (gpu and precision == "auto" and torch.cuda.is_bf16_supported(False))
+        return cls(torch_device=torch.device("cuda" if gpu else "cpu"), bfloat16=bfloat16, compiled=compiled and gpu)
 
     def autocast(self) -> AbstractContextManager[object]:
-        """Around what may be computed in 16 bits."""
+        """Context in which matrix products may be computed in bfloat16."""
         return torch.autocast(self.torch_device.type, torch.bfloat16) if self.bfloat16 else nullcontext()
 
     def compile[**P, R](self, function: Callable[P, R]) -> Callable[P, R]:
-        """The function, compiled where that is asked for; the compiler (seconds to import) is loaded only then."""
+        """The function, compiled if the recipe asks for it; only then is the compiler imported, which takes seconds."""
         return torch.compile(function) if self.compiled else function
 
     def metrics(self) -> dict[str, float]:
-        """For the round's record; nothing for 32 bits on the CPU."""
-        said = {"on_gpu": float(self.torch_device.type == "cuda"), "bfloat16": float(self.bfloat16)}
-        return said if any(said.values()) else {}
+        """`on_gpu` and `bfloat16` (1 is yes) for the round's metrics; empty for float32 on the CPU."""
+        found = {"on_gpu": float(self.torch_device.type == "cuda"), "bfloat16": float(self.bfloat16)}
+        return found if any(found.values()) else {}

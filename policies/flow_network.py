@@ -1,4 +1,4 @@
-"""The velocity field of the flow policy in torch, for training."""
+"""The velocity field of the flow policy in torch, for training (flow matching, Lipman et al., arXiv 2210.02747)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from policies.flow_policy import TIME_OCTAVES, FlowShape
 
 
 def fourier(rows: Tensor, frequencies: int) -> Tensor:
-    """The same features as `policies.normalise.fourier`, on tensors."""
+    """`policies.normalise.fourier` on tensors: (..., width) -> (..., width * (1 + 2 * frequencies))."""
     parts = [rows]
     for octave in range(frequencies):
         angle = rows * float(np.float32(np.pi * 2**octave))
@@ -23,80 +23,84 @@ def fourier(rows: Tensor, frequencies: int) -> Tensor:
     return torch.cat(parts, dim=-1)
 
 
+def linear_layers(widths: Sequence[int], seed: int, last: float) -> nn.ModuleList:
+    """Linear layers of these widths (input first), drawn from `seed`; the last layer's weights are scaled by `last`."""
+    layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+    generator = torch.Generator().manual_seed(seed)
+    for i, layer in enumerate(layers):
+        assert isinstance(layer, nn.Linear)
+        bound = layer.in_features**-0.5 * (last if i == len(layers) - 1 else 1.0)
+        with torch.no_grad():
+            layer.weight.uniform_(-bound, bound, generator=generator)
+            layer.bias.zero_()
+    return layers
+
+
 class SmallNetwork(nn.Module):
-    """Linear layers with SiLU between them: the torch side of `policies.perceptron.Perceptron`."""
+    """Linear layers with SiLU between them; `policies.perceptron.Perceptron` runs the trained weights in numpy."""
 
     def __init__(self, widths: Sequence[int], seed: int, last: float = 1.0) -> None:
-        """Draw the weights from `seed`; those of the last layer are multiplied by `last`."""
+        """`widths`: input first, output last. `last`: factor on the initial weights of the last layer."""
         super().__init__()
-        self.layer = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
-        generator = torch.Generator().manual_seed(seed)
-        for i, layer in enumerate(self.layer):
-            assert isinstance(layer, nn.Linear)
-            bound = layer.in_features**-0.5 * (last if i == len(self.layer) - 1 else 1.0)
-            with torch.no_grad():
-                layer.weight.uniform_(-bound, bound, generator=generator)
-                layer.bias.zero_()
+        self.layer = linear_layers(widths, seed, last)
 
     def forward(self, row: Tensor) -> Tensor:
-        """(B, widths[0]) -> (B, widths[-1])."""
+        """(B, widths[0]) float32 -> (B, widths[-1])."""
         for layer in self.layer[:-1]:
             row = nn.functional.silu(layer(row))
         return self.layer[-1](row)
 
     def weights(self) -> dict[str, FloatArray]:
-        """A copy of all weights, `<i>.weight` and `<i>.bias`."""
+        """A copy of all weights: `<i>.weight` (out, in) and `<i>.bias` (out,), float32."""
         table = self.state_dict().items()
         return {name.removeprefix("layer."): tensor.detach().numpy().copy() for name, tensor in table}
 
-    def take(self, weights: Mapping[str, FloatArray]) -> None:
-        """Replace all weights by what `weights` gave."""
+    def load_weights(self, weights: Mapping[str, FloatArray]) -> None:
+        """Load weights in the form that `weights` returns."""
         self.load_state_dict({f"layer.{name}": torch.from_numpy(np.array(value)) for name, value in weights.items()})
 
 
 class FlowNetwork(nn.Module):
-    """A multilayer perceptron: (chunk, flow time, state features) -> velocity of the chunk."""
+    """A multilayer perceptron: (noisy chunk, flow time, state features) -> velocity of the chunk."""
 
     def __init__(self, shape: FlowShape, seed: int) -> None:
-        """Draw the first weights from `seed` alone, whatever torch's global generator holds."""
+        """Draw the initial weights from `seed`, not from torch's global generator."""
         super().__init__()
         self.shape = shape
-        widths = shape.widths
-        self.layer = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
-        generator = torch.Generator().manual_seed(seed)
-        for i, layer in enumerate(self.layer):
-            assert isinstance(layer, nn.Linear)
-            bound = layer.in_features**-0.5 * (0.1 if i == len(widths) - 2 else 1.0)
-            with torch.no_grad():
-                layer.weight.uniform_(-bound, bound, generator=generator)
-                layer.bias.zero_()
+        self.layer = linear_layers(shape.widths, seed, 0.1)
 
     def forward(self, chunk: Tensor, time: Tensor, features: Tensor) -> Tensor:
-        """Velocity (B, chunk_dim) of noisy chunks (B, chunk_dim) at flow times (B,), for state features (B, F)."""
+        """Velocity (B, chunk_dim), all float32.
+
+        Args:
+            chunk: (B, chunk_dim), noisy and normalised.
+            time: (B,), flow time in [0, 1].
+            features: (B, state_features).
+        """
         row = torch.cat([chunk, fourier(time[:, None], TIME_OCTAVES), features], dim=-1)
         for layer in self.layer[:-1]:
             row = nn.functional.silu(layer(row))
         return self.layer[-1](row)
 
     def weights(self) -> dict[str, FloatArray]:
-        """A copy of all weights, by the names that the policy's file uses."""
+        """A copy of all weights: `layer.<i>.weight` (out, in) and `layer.<i>.bias` (out,), float32."""
         return {name: tensor.detach().numpy().copy() for name, tensor in self.state_dict().items()}
 
-    def take(self, weights: Mapping[str, FloatArray]) -> None:
-        """Replace all weights."""
+    def load_weights(self, weights: Mapping[str, FloatArray]) -> None:
+        """Load weights in the form that `weights` returns."""
         self.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in weights.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowBatch:
-    """One minibatch of flow matching, normalised."""
+    """One minibatch of flow matching; float32, normalised."""
 
     features: Tensor
     """(B, state_features)."""
     chunk: Tensor
     """(B, chunk_dim), the recorded actions."""
     mask: Tensor
-    """(B, chunk_dim), 1 where a number counts."""
+    """(B, chunk_dim), 1 where the number counts in the loss, else 0."""
     noise: Tensor
     """(B, chunk_dim), standard normal."""
     time: Tensor
@@ -104,9 +108,10 @@ class FlowBatch:
 
 
 def flow_losses(network: FlowNetwork, batch: FlowBatch) -> Tensor:
-    """Squared error of the velocity, per sample (B,), mean over the numbers that the mask counts.
+    """Squared error of the velocity for each sample (B,): the mean over the numbers that the mask counts.
 
-    The path is straight: x_t = (1 - t) noise + t chunk, so that its velocity is chunk - noise.
+    The conditional path is straight, x_t = (1 - t) noise + t chunk, so its velocity is chunk - noise (Lipman et al.,
+    arXiv 2210.02747, eq. 22 and 23 with sigma_min 0).
     """
     time = batch.time[:, None]
     noisy = (1 - time) * batch.noise + time * batch.chunk
@@ -115,5 +120,5 @@ def flow_losses(network: FlowNetwork, batch: FlowBatch) -> Tensor:
 
 
 def weighted_loss(losses: Tensor, weights: Tensor) -> Tensor:
-    """Mean over the batch of weight times loss: linear in every weight. No gradient reaches the weights' makers."""
+    """Mean of weight times loss (both (B,)), a scalar. No gradient flows into the weights."""
     return (weights.detach() * losses).mean()

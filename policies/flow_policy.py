@@ -1,4 +1,4 @@
-"""The flow-matching policy as a station runs it: numpy only, so that no station has to load torch.
+"""The flow-matching policy as a station runs it. It uses numpy only, so that a station need not load torch.
 
 A chunk of actions starts as noise and follows a learned velocity field in a few Euler steps
 (flow matching, Lipman et al., arXiv 2210.02747). Training is in `policies.flow_network`; a test holds both equal.
@@ -21,11 +21,12 @@ from enpire.types import FloatArray, IntArray, Observation
 from policies.normalise import Scale, fourier
 
 BLOCK_ROWS = 8
-"""Matrix products of different heights differ in the last bits: every product has exactly this many rows, so that a
-lane's chunk is the same whichever lanes decide with it."""
+"""Rows of every matrix product. Products with different numbers of rows differ in the last bits; with a fixed number a
+lane's chunk does not depend on which other lanes are in the batch."""
 TIME_OCTAVES = 3
+"""Octaves of the Fourier features of the flow time."""
 KINDS = frozenset({"flow", "best_of_n", "residual", "foreseeing"})
-"""Kinds of versions whose actor is a flow policy: any of them can be the parent of a learner that trains one."""
+"""Kinds of versions whose actor is a flow policy; a learner that trains a flow policy accepts each as a parent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +46,13 @@ class FlowShape:
     euler_steps: int = 10
 
     def __post_init__(self) -> None:
-        """Refuse sizes that no network can have."""
+        """Refuse sizes below their minimum with PolicyProblem."""
         if not 1 <= self.execute <= self.horizon:
             raise PolicyProblem(f"execute is {self.execute}; allowed is 1 to horizon ({self.horizon}).")
         if min(self.state_dim, self.action_dim, self.hidden, self.depth, self.euler_steps) < 1 or self.frequencies < 0:
-            raise PolicyProblem(f"a flow policy needs sizes of at least 1 (frequencies 0), got {self}.")
+            raise PolicyProblem(
+                f"a flow policy needs sizes of at least 1 and frequencies of at least 0; it has {self}."
+            )
 
     @property
     def chunk_dim(self) -> int:
@@ -70,27 +73,31 @@ class FlowShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowVersion:
-    """Everything that a version's folder says."""
+    """The contents of a version's folder."""
 
     shape: FlowShape
     state: Scale
     action: Scale
     temperature: float
-    """Spread of the initial noise at sampling time; 1 is what was trained."""
+    """Standard deviation of the initial noise when sampling; training uses 1."""
     weights: Mapping[str, FloatArray]
-    """`layer.<i>.weight` (out, in) and `layer.<i>.bias` (out,)."""
+    """`layer.<i>.weight` (out, in) and `layer.<i>.bias` (out,), float32."""
 
 
 def time_features(time: FloatArray) -> FloatArray:
-    """Flow time (N,) in [0, 1] -> (N, 1 + 2 * TIME_OCTAVES)."""
+    """Fourier features of flow times (N,) in [0, 1]: (N, 1 + 2 * TIME_OCTAVES) float32."""
     return fourier(time[:, None].astype(np.float32), TIME_OCTAVES)
 
 
 class FlowPolicy:
-    """A policy version, loaded. Rows of a batch never influence each other, to the bit."""
+    """A loaded flow policy. Rows of a batch are independent of each other, bit for bit."""
 
     def __init__(self, version: FlowVersion) -> None:
-        """Check the weights against the shape and fold the constant parts of the first layer."""
+        """Precompute the first layer's terms of the flow time.
+
+        Raises:
+            PolicyProblem: the weights do not have the shape, or are not finite.
+        """
         shape = version.shape
         self.shape = shape
         self.horizon, self.execute = shape.horizon, shape.execute
@@ -109,61 +116,89 @@ class FlowPolicy:
         self._noise[lane] = np.random.default_rng(seed)
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """Chunks for the lanes named: state (len(lanes), state_dim) -> (len(lanes), horizon, action_dim)."""
-        return self.candidates(observation, lanes, 1)[:, 0]
+        """Sample one chunk for each lane.
+
+        Args:
+            observation: `state` (len(lanes), state_dim), units of the robot.
+            lanes: (n,) int.
+
+        Returns:
+            (n, horizon, action_dim) float32, units of the robot.
+
+        Raises:
+            PolicyProblem: the state has another shape, or a lane has not begun an episode.
+        """
+        return self.sample(observation, lanes, 1)[:, 0]
 
     def act_along(self, observation: Observation, lanes: IntArray, left: FloatArray, delay: int) -> FloatArray:
-        """Chunks (len(lanes), horizon, action_dim) whose first `delay` actions are those that are being carried out.
+        """Sample chunks whose first `delay` actions are those that are being executed.
 
-        These are held on their own path from noise to action while the rest flows (inpainting, as in real-time
-        chunking, Black et al., arXiv 2506.07339, without its guidance), so that the rest goes on from them.
+        These actions are held on their own path from noise to action while the others flow, so that the chunk continues
+        them smoothly (inpainting; real-time chunking, Black et al., arXiv 2506.07339, without its guidance term).
+
+        Args:
+            observation: `state` (len(lanes), state_dim), units of the robot.
+            lanes: (n,) int.
+            left: (n, any, action_dim), the rest of the present chunks, units of the robot; nan after their ends.
+            delay: number of these actions that will have been sent when the answer is used.
+
+        Returns:
+            (n, horizon, action_dim) float32, units of the robot.
         """
         shape, count = self.shape, min(max(0, delay), self.horizon, left.shape[1])
-        self._fits(observation, lanes)
-        noise = np.stack([self._draw(int(lane)) for lane in lanes])
-        wanted = np.full((len(lanes), shape.horizon, shape.action_dim), np.nan, np.float32)
-        wanted[:, :count] = self._version.action.forward(left[:, :count])
-        chunks = self.flow(observation.state, noise, wanted.reshape(len(lanes), shape.chunk_dim))
-        return self._version.action.inverse(chunks.reshape(wanted.shape))
+        self._check(observation, lanes)
+        noise = np.stack([self._draw_noise(int(lane)) for lane in lanes])
+        target = np.full((len(lanes), shape.horizon, shape.action_dim), np.nan, np.float32)
+        target[:, :count] = self._version.action.forward(left[:, :count])
+        chunks = self.integrate(observation.state, noise, target.reshape(len(lanes), shape.chunk_dim))
+        return self._version.action.inverse(chunks.reshape(target.shape))
 
-    def candidates(self, observation: Observation, lanes: IntArray, count: int) -> FloatArray:
-        """`count` chunks for each lane named, (len(lanes), count, horizon, action_dim), each from noise of its own."""
-        self._fits(observation, lanes)
+    def sample(self, observation: Observation, lanes: IntArray, count: int) -> FloatArray:
+        """Sample `count` chunks for each lane, each from its own noise: (len(lanes), count, horizon, action_dim)."""
+        self._check(observation, lanes)
         state, shape = observation.state, self.shape
         noise = np.zeros((len(lanes) * count, shape.chunk_dim), np.float32)
         for row in range(len(noise)):
-            noise[row] = self._draw(int(lanes[row // count]))
-        chunks = self.flow(np.repeat(state, count, axis=0), noise)
+            noise[row] = self._draw_noise(int(lanes[row // count]))
+        chunks = self.integrate(np.repeat(state, count, axis=0), noise)
         return self._version.action.inverse(chunks.reshape(len(lanes), count, shape.horizon, shape.action_dim))
 
-    def flow(self, state: FloatArray, noise: FloatArray, wanted: FloatArray | None = None) -> FloatArray:
-        """Carry noise (N, chunk_dim), scaled already, to normalised chunks (N, chunk_dim) for raw states.
+    def integrate(self, state: FloatArray, noise: FloatArray, target: FloatArray | None = None) -> FloatArray:
+        """Integrate the velocity field from noise to chunks.
 
-        Numbers of `wanted` (N, chunk_dim) that are not nan are reached exactly.
+        Args:
+            state: (N, state_dim), units of the robot.
+            noise: (N, chunk_dim) float32, already multiplied by the temperature.
+            target: (N, chunk_dim) float32, normalised; numbers that are not nan are reached exactly.
+
+        Returns:
+            (N, chunk_dim) float32, normalised.
         """
         out = np.empty_like(noise)
         features = fourier(self._version.state.forward(state.astype(np.float32)), self.shape.frequencies)
         for top in range(0, len(noise), BLOCK_ROWS):
             count = min(BLOCK_ROWS, len(noise) - top)
             rows = slice(top, top + count)
-            aim = None if wanted is None else _padded(wanted[rows])
-            out[rows] = self._block(_padded(features[rows]), _padded(noise[rows]), aim)[:count]
+            block = None if target is None else _padded(target[rows])
+            out[rows] = self._block(_padded(features[rows]), _padded(noise[rows]), block)[:count]
         return out
 
-    def _fits(self, observation: Observation, lanes: IntArray) -> None:
+    def _check(self, observation: Observation, lanes: IntArray) -> None:
         wanted = (len(lanes), self.shape.state_dim)
         if observation.state.shape != wanted:
             found = observation.state.shape
-            raise PolicyProblem(f"the flow policy got state of shape {found}; its lanes need {wanted}.")
+            raise PolicyProblem(f"the flow policy got a state of shape {found}; for these lanes it must be {wanted}.")
 
-    def _draw(self, lane: int) -> FloatArray:
+    def _draw_noise(self, lane: int) -> FloatArray:
         if lane not in self._noise:
-            raise PolicyProblem(f"lane {lane} decides before its episode began; call begin(lane, seed) first.")
+            raise PolicyProblem(
+                f"lane {lane} asks for an action before its episode began; call begin(lane, seed) first."
+            )
         row = self._noise[lane].standard_normal(self.shape.chunk_dim)
         return (row * self._version.temperature).astype(np.float32)
 
-    def _block(self, features: FloatArray, noise: FloatArray, wanted: FloatArray | None) -> FloatArray:
-        """Euler steps of exactly BLOCK_ROWS rows."""
+    def _block(self, features: FloatArray, noise: FloatArray, target: FloatArray | None) -> FloatArray:
+        """Euler steps for exactly BLOCK_ROWS rows."""
         steps = self.shape.euler_steps
         state_offset = features @ self._state_weight
         chunk = noise.copy()
@@ -174,27 +209,31 @@ class FlowPolicy:
             weight, bias = self._layers[-1]
             velocity: FloatArray = row @ weight + bias
             chunk += velocity * np.float32(1 / steps)
-            if wanted is not None:
-                flown = np.float32((step + 1) / steps)
-                chunk = np.where(np.isnan(wanted), chunk, (1 - flown) * noise + flown * wanted)
+            if target is not None:
+                time = np.float32((step + 1) / steps)
+                chunk = np.where(np.isnan(target), chunk, (1 - time) * noise + time * target)
         return chunk
 
 
 def load(folder: Path) -> FlowPolicy:
-    """Load a version's folder (policy.json and weights.safetensors); PolicyProblem says what does not fit."""
+    """Load a version's folder (policy.json and weights.safetensors); PolicyProblem if it does not fit."""
     return FlowPolicy(read(folder))
 
 
 def read(folder: Path) -> FlowVersion:
-    """Read the flow policy of a version's folder without building it; of other KINDS, the actor alone."""
+    """Read a version's folder without building the policy; of a kind with an added network, only the flow policy.
+
+    Raises:
+        PolicyProblem: the folder cannot be read, is of another kind, or does not fit.
+    """
     where = str(folder / "policy.json")
     try:
         document = json.loads((folder / "policy.json").read_text(encoding="utf-8"))
         kind = document.get("kind") if isinstance(document, dict) else None
         if kind not in KINDS:
             raise PolicyProblem(
-                f"{where} is of kind {kind!r}, a flow policy of kind {', '.join(sorted(KINDS))}: improve this version "
-                "with a recipe for its own kind, or begin without a parent."
+                f"{where} is of kind {kind!r}; a flow policy is of kind {', '.join(sorted(KINDS))}. Improve this "
+                "version with a recipe for its kind, or start without a parent."
             )
         weights = load_file(folder / "weights.safetensors")
     except (OSError, ValueError, SafetensorError) as error:
@@ -216,40 +255,45 @@ def read(folder: Path) -> FlowVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedNetwork:
-    """What a policy built around a flow policy keeps beside it in the same folder."""
+    """A network that a version has in addition to its flow policy, in the same files."""
 
     kind: str
     """One of KINDS."""
     key: str
-    """Under which policy.json says `about`; tensors are named `<key>.<name>`."""
+    """The key of `about` in policy.json; tensors are named `<key>.<name>`."""
     about: Mapping[str, object]
+    """Settings of the network."""
     weights: Mapping[str, FloatArray]
+    """Name -> float32 array."""
 
 
 def read_added_network(folder: Path, kind: str, key: str) -> tuple[FlowVersion, AddedNetwork]:
-    """A version of that kind: its flow policy and what lies beside it. PolicyProblem when it does not fit."""
+    """Read a version of kind `kind`: its flow policy and its added network. PolicyProblem if it does not fit."""
     version, where = read(folder), folder / "policy.json"
     document = json.loads(where.read_text(encoding="utf-8"))
     if document["kind"] != kind or not isinstance(document.get(key), dict):
-        raise PolicyProblem(f"{where}: a version of kind {kind} says {key}; this one is of kind {document['kind']}.")
+        raise PolicyProblem(
+            f"{where}: a version of kind {kind} has the key {key}; this one is of kind {document['kind']}. Load it as "
+            "that kind."
+        )
     tensors = load_file(folder / "weights.safetensors")
     mine = {name.removeprefix(f"{key}."): value for name, value in tensors.items() if name.startswith(f"{key}.")}
     return version, AddedNetwork(kind=kind, key=key, about=document[key], weights=mine)
 
 
-def save(version: FlowVersion, folder: Path, beside: AddedNetwork | None = None) -> None:
-    """Write policy.json and weights.safetensors into an existing folder; the same version gives the same bytes."""
+def save(version: FlowVersion, folder: Path, added: AddedNetwork | None = None) -> None:
+    """Write policy.json and weights.safetensors into an existing folder; equal versions give equal bytes."""
     document: dict[str, object] = {
-        "kind": beside.kind if beside else "flow",
+        "kind": added.kind if added else "flow",
         "shape": asdict(version.shape),
         "temperature": round(version.temperature, 6),
         "state": version.state.as_json(),
         "action": version.action.as_json(),
     }
     weights = dict(version.weights)
-    if beside:
-        document[beside.key] = dict(beside.about)
-        weights |= {f"{beside.key}.{name}": value for name, value in beside.weights.items()}
+    if added:
+        document[added.key] = dict(added.about)
+        weights |= {f"{added.key}.{name}": value for name, value in added.weights.items()}
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     (folder / "policy.json").write_text(text, encoding="utf-8")
     plain = {name: np.ascontiguousarray(weights[name], dtype=np.float32) for name in sorted(weights)}

@@ -1,4 +1,4 @@
-"""Weighted flow matching on windows: the one training loop of cloning, filtered cloning and HABC."""
+"""Weighted flow matching on windows: the training loop that cloning, filtered cloning, Imit-Recap and HABC share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REPORT_STEPS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowSettings:
-    """What a recipe may say about the actor and its training."""
+    """Settings of the actor and its training."""
 
     horizon: int = 8
     execute: int = 4
@@ -37,34 +37,34 @@ class FlowSettings:
     frequencies: int = 4
     euler_steps: int = 10
     temperature: float = 1.0
-    """Spread of the initial noise that the new version samples with."""
+    """Standard deviation of the initial noise that a version without a parent samples with."""
     batch: int = 256
     passes: float = 9.3
-    """Gradient steps are this many passes over the windows in use."""
+    """Gradient steps, as passes over the windows in use."""
     least_steps: int = 200
     most_steps: int = 6000
     learning_rate: float = 1e-3
     last_learning_rate: float = 1e-5
     average: float = 0.995
-    """Share of the average of the weights that one step keeps; the version gets the average."""
+    """Decay of the moving average of the weights, per step; the version gets the average."""
     stride: int = 2
-    """Frames between the beginnings of two windows."""
+    """Frames between the starts of two windows."""
     early_stop: int = 0
-    """Looks (one every 50 steps) without a new lowest loss on held-out episodes after which training ends; 0: it never
-    does, and nothing is held out."""
+    """Evaluations (one every 50 steps) without a new lowest loss on held-out episodes after which training ends. 0: no
+    episode is held out and training runs to its last step."""
     device: DeviceName = "auto"
-    """Where the actor is trained; `auto` is a GPU when torch sees one. Only the CPU gives the same bytes again."""
+    """Device that trains the actor; `auto` is a GPU if torch sees one. Only `cpu` gives the same bytes every time."""
     precision: Precision = "auto"
-    """Of its matrix products; `auto` is bfloat16 on a GPU, float32 on the CPU."""
+    """Number format of matrix products; `auto` is bfloat16 on a GPU and float32 on the CPU."""
     compile: bool = False
-    """Its loss goes through torch.compile; on a GPU only."""
+    """Compile the loss with torch.compile; only on a GPU."""
     unseen: str = ""
-    """Names of sensed numbers, with spaces between, that a policy without a parent never sees; its children neither.
-    What a demonstration's next command can be guessed from without looking at the scene, such as the last command or
-    the clock, is better hidden (causal confusion in imitation, de Haan et al., arXiv 1905.11979)."""
+    """Names of state numbers, separated by spaces, that are hidden from a policy without a parent and from all its
+    descendants. Hide what predicts a demonstration's next command without the scene, such as the last command or the
+    clock (causal confusion, de Haan et al., arXiv 1905.11979)."""
 
     def __post_init__(self) -> None:
-        """Say which value is not allowed; the file's name is added by whoever parses."""
+        """Refuse values that are not allowed with ValueError; the parser adds the file's name."""
         at_least(1, self, "horizon execute hidden depth euler_steps batch stride least_steps most_steps")
         at_least(0, self, "frequencies temperature last_learning_rate early_stop")
         above_zero(self, "passes learning_rate")
@@ -74,16 +74,16 @@ class FlowSettings:
             raise ValueError(f"average is {self.average}; it must be in [0, 1).")
 
     def steps(self, windows: int) -> int:
-        """Gradient steps for that many windows."""
+        """Gradient steps for this number of windows."""
         return min(self.most_steps, max(self.least_steps, math.ceil(self.passes * windows / self.batch)))
 
     @property
     def compute_device(self) -> Device:
-        """Where the actor is trained. LearningProblem when that is not there."""
+        """The device that trains the actor; LearningProblem if the machine does not have it."""
         return Device.of(self.device, self.precision, self.compile)
 
     def shape(self, state_dim: int, action_dim: int) -> FlowShape:
-        """The network for a task's widths."""
+        """Sizes of the network for a task with these state and action widths."""
         return FlowShape(
             state_dim=state_dim,
             action_dim=action_dim,
@@ -98,26 +98,33 @@ class FlowSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowBatches:
-    """Windows ready for the actor: features computed, numbers normalised."""
+    """The windows of a training run, from which its minibatches are drawn; normalised, features computed."""
 
     features: FloatArray
-    """(N, state_features)."""
+    """(N, state_features) float32."""
     chunk: FloatArray
-    """(N, chunk_dim), normalised."""
+    """(N, chunk_dim) float32, normalised actions; 0 where the mask is 0."""
     mask: FloatArray
-    """(N, chunk_dim)."""
+    """(N, chunk_dim) float32, 1 where the number counts in the loss, else 0."""
     demonstration: MaskArray
-    """(N,)."""
+    """(N,), windows of demonstrations."""
     sampling_weights: FloatArray
-    """(N,), how often a window is drawn relative to others, >= 0."""
+    """(N,) float32, relative probability that a window is drawn, >= 0."""
     episode: IntArray
-    """(N,), which windows are of one episode."""
+    """(N,) int, index of the window's episode."""
 
     @classmethod
     def of(
         cls, windows: Windows, shape: FlowShape, scales: tuple[Scale, Scale], sampling_weights: FloatArray
     ) -> FlowBatches:
-        """Prepare windows with the scales of (state, action)."""
+        """Prepare N windows.
+
+        Args:
+            windows: the windows, in units of the robot.
+            shape: sizes of the actor.
+            scales: of (state, action).
+            sampling_weights: (N,), >= 0.
+        """
         state, action = scales
         chunk = action.forward(windows.chunk) * windows.mask[..., None]
         mask = np.repeat(windows.mask, shape.action_dim, axis=1)
@@ -144,39 +151,40 @@ class FlowBatches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSchedule:
-    """How long an actor trains, from which numbers, and where it keeps its place."""
+    """How long an actor trains, with which settings and seed, and where its checkpoint is."""
 
     settings: FlowSettings
     steps: int
+    """Gradient steps."""
     seed: int
     checkpoint: Path
     job: str
     """Digest of everything that the result depends on."""
 
     @property
-    def cosine(self) -> CosineSchedule:
-        """The learning rate over the steps."""
+    def learning_rate(self) -> CosineSchedule:
+        """The learning rate of each step."""
         return CosineSchedule(
             first=self.settings.learning_rate, last=self.settings.last_learning_rate, steps=self.steps
         )
 
 
 WeightFunction = Callable[[int, IntArray], FloatArray]
-"""(step, rows of the minibatch) -> weights (B,) before normalisation."""
+"""(step, rows (B,) of the minibatch) -> loss weights (B,) before normalisation."""
 
 
 class AuxiliaryTraining:
-    """Something that learns beside the actor and lies in the same checkpoint; this one does nothing."""
+    """A second training that shares the actor's steps and checkpoint. This base class trains nothing."""
 
     def step(self, step: int) -> None:
-        """Before the actor's step."""
+        """Called before each step of the actor."""
 
     def tensors(self) -> TensorTable:
-        """State for the checkpoint."""
+        """The state for the checkpoint."""
         return {}
 
     def restore(self, table: TensorTable) -> None:
-        """Take the state up."""
+        """Restore the state from a checkpoint."""
 
 
 def train_actor(
@@ -186,13 +194,19 @@ def train_actor(
     weight_function: WeightFunction,
     auxiliary: AuxiliaryTraining,
 ) -> Iterator[tuple[int, dict[str, float]]]:
-    """Train in place, yielding (steps done, figures) now and then; at the end the network holds the averaged weights.
+    """Train `network` in place; at the end it holds the averaged weights.
 
-    Every step draws from a generator of its own number, so that a run killed anywhere goes on to the same bytes.
+    Every step seeds its own random generator, so that a killed and resumed run ends with the same bytes.
+
+    Yields:
+        (steps done, metrics) every REPORT_STEPS and at the last step.
+
+    Raises:
+        LearningProblem: no window has a sampling weight above 0, or the loss is not finite.
     """
     settings, device = schedule.settings, schedule.settings.compute_device
     network.to(device.torch_device)
-    optimizer = AveragedAdam(network.parameters(), schedule.cosine, settings.average)
+    optimizer = AveragedAdam(network.parameters(), schedule.learning_rate, settings.average)
     losses_of = device.compile(flow_losses)
     held = held_out(batches.episode, batches.sampling_weights) & bool(settings.early_stop)
     evaluated = evaluation_rows(held, batches.sampling_weights, schedule.seed)
@@ -212,7 +226,7 @@ def train_actor(
     cumulative = np.cumsum(batches.sampling_weights * ~held, dtype=np.float64)
     if not cumulative[-1] > 0:
         raise LearningProblem(
-            "No window may be imitated: there is neither a demonstration nor a success; collect more."
+            "No window may be imitated: there is neither a demonstration nor a success; collect more episodes."
         )
     last = done if stop.ended else schedule.steps
     if done == last:
@@ -226,7 +240,7 @@ def train_actor(
             loss = weighted_loss(losses_of(network, batches.at(rows, random, device)), weights.to(device.torch_device))
         optimizer.minimise(loss, step)
         done = step + 1
-        # Looks and checkpoints fall on steps that are reported, and none of them on a loss that is no number.
+        # Evaluations and checkpoints happen only on reported steps, after the loss was checked to be finite.
         if done % REPORT_STEPS and done < schedule.steps:
             continue
         metrics = {"loss": finite_loss(loss, done), "steps": float(done)}
@@ -242,15 +256,17 @@ def train_actor(
 
 
 def finite_loss(loss: torch.Tensor, done: int) -> float:
-    """The loss as a number; LearningProblem when it is none."""
+    """A scalar loss as a float; LearningProblem if it is not finite."""
     value = float(loss.detach())
     if not math.isfinite(value):
-        raise LearningProblem(f"The policy's loss is {value} after {done} steps; lower learning_rate.")
+        raise LearningProblem(
+            f"The policy's loss is {value} after {done} steps; it must be finite, so lower learning_rate."
+        )
     return value
 
 
 def version_of(network: FlowNetwork, scales: tuple[Scale, Scale], temperature: float) -> FlowVersion:
-    """The network as a version that stations can run."""
+    """The network with its scales of (state, action) as a version that stations run."""
     return FlowVersion(
         shape=network.shape, state=scales[0], action=scales[1], temperature=temperature, weights=network.weights()
     )

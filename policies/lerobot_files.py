@@ -75,8 +75,8 @@ def open_parts(folder: Path) -> Parts:
         raise PolicyProblem(f"{path} cannot be read ({error}); fetch the version again.") from error
     if isinstance(document, dict) and (kind := cast("dict[str, object]", document).get("kind", "lerobot")) != "lerobot":
         raise PolicyProblem(
-            f"{path} is of kind {kind!r}, a LeRobot policy of kind 'lerobot': improve this version with a recipe "
-            "for its own kind, or begin without a parent."
+            f"{path} is of kind {kind!r}; a LeRobot policy is of kind 'lerobot'. Improve this version with a recipe "
+            "for its kind, or start without a parent."
         )
     about = parse(About, document, f"The version {path}")
     for name in ("config.json", _WEIGHTS, _BEFORE, _AFTER):

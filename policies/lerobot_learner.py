@@ -214,7 +214,7 @@ def _train(
     # Small steps would be lost on weights of 16 bits; the products may still be computed in them.
     policy.float().to(device.torch_device)
     policy.config.device = str(device.torch_device)
-    optimizer = AveragedAdam(policy.parameters(), schedule.cosine, settings.average)
+    optimizer = AveragedAdam(policy.parameters(), schedule.learning_rate, settings.average)
     losses_of = device.compile(row_losses if settings.weights == "loss" else _mean_rows)
 
     def held_out_loss() -> float:

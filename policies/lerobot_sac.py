@@ -91,7 +91,7 @@ class LerobotSac:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(job.seed)
             parts, algorithm, since = networks(job, settings, replay)
-            metrics: dict[str, float] = {"decisions": float(len(replay)), "people": float(replay.person.mean())}
+            metrics: dict[str, float] = {"decisions": float(len(replay)), "people": float(replay.human.mean())}
             new = np.array([item.order_id > since and not item.demonstration for item in episodes])
             steps = settings.steps(int(new[replay.episode].sum()))
             for done, seen in _train(algorithm, _Mixer(parts, replay, settings, job.seed), job, steps):
@@ -122,9 +122,9 @@ class _Mixer:
         keys = list(parts.about.inputs)
         self._now, self._later = ({key: table[key] for key in keys} for table in (now, later))
         self._action, self._seed = now[ACTION], seed
-        self._reward, self._ends = torch.from_numpy(replay.reward), torch.from_numpy(replay.ends.astype(np.float32))
-        taught = np.flatnonzero(replay.person)
-        self._pools = taught, np.flatnonzero(~replay.person)
+        self._reward, self._ends = torch.from_numpy(replay.reward), torch.from_numpy(replay.terminal.astype(np.float32))
+        taught = np.flatnonzero(replay.human)
+        self._pools = taught, np.flatnonzero(~replay.human)
         share = settings.people_share if len(taught) and len(self._pools[1]) else float(len(taught) > 0)
         self._counts = round(settings.batch * share), settings.batch - round(settings.batch * share)
 

@@ -1,4 +1,4 @@
-"""Mean and spread of recorded numbers, so that networks see values of order one."""
+"""Normalisation of states and actions by mean and standard deviation, and Fourier features."""
 
 from __future__ import annotations
 
@@ -11,49 +11,53 @@ from enpire.errors import PolicyProblem
 from enpire.types import FloatArray
 
 SMALLEST_SPREAD = 1e-4
-"""A number that never moved in the data keeps this spread: it is centred, not blown up."""
+"""A number with a relative standard deviation below this counts as constant: it is centred and not scaled."""
 UNSEEN_SPREAD = 1e12
-"""So wide that no network can tell a number's values apart."""
+"""A standard deviation so large that every value normalises to 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """An affine change of units, number by number: (value - mean) / spread."""
+    """Normalisation of each number: (value - mean) / spread."""
 
     mean: FloatArray
-    """(width,), in the units of the values."""
+    """(width,) float32, in the units of the values."""
     spread: FloatArray
-    """(width,), standard deviation, > 0."""
+    """(width,) float32, standard deviation in the units of the values, > 0."""
 
     @classmethod
     def of(cls, rows: FloatArray) -> Scale:
-        """Measure the scale of rows (N, width); a number that does not vary gets spread 1."""
+        """Mean and standard deviation of rows (N, width); a number that does not vary gets spread 1."""
         wide = rows.astype(np.float64)
         spread = wide.std(axis=0)
         spread = np.where(spread < SMALLEST_SPREAD * np.maximum(1.0, np.abs(wide).max(axis=0)), 1.0, spread)
         return cls(mean=wide.mean(axis=0).astype(np.float32), spread=spread.astype(np.float32))
 
     def without(self, columns: Sequence[int]) -> Scale:
-        """The scale in which those numbers always come out as 0."""
+        """The scale in which the numbers at these columns always normalise to 0."""
         spread = self.spread.copy()
         spread[list(columns)] = UNSEEN_SPREAD
         return Scale(mean=self.mean, spread=spread)
 
     def forward(self, rows: FloatArray) -> FloatArray:
-        """Units of the robot -> order one; any leading shape, last axis (width,)."""
+        """Normalise: (..., width) in units of the robot -> (..., width), of order one."""
         return (rows - self.mean) / self.spread
 
     def inverse(self, rows: FloatArray) -> FloatArray:
-        """Order one -> units of the robot."""
+        """Undo `forward`: (..., width), normalised -> (..., width) in units of the robot."""
         return rows * self.spread + self.mean
 
     def as_json(self) -> dict[str, list[float]]:
-        """Plain lists, for policy.json."""
+        """Mean and spread as lists, for policy.json."""
         return {"mean": [float(v) for v in self.mean], "spread": [float(v) for v in self.spread]}
 
     @classmethod
     def from_json(cls, document: object, where: str) -> Scale:
-        """Read what `as_json` wrote; PolicyProblem names `where` when it does not fit."""
+        """Read the form that `as_json` writes.
+
+        Raises:
+            PolicyProblem: the document does not fit; the sentence names `where`.
+        """
         if not isinstance(document, Mapping) or set(document) != {"mean", "spread"}:
             raise PolicyProblem(f"{where}: a scale has exactly the keys mean and spread; write the version again.")
         mean, spread = _row(document["mean"], where), _row(document["spread"], where)
@@ -74,7 +78,8 @@ def _row(values: object, where: str) -> FloatArray:
 def fourier(rows: FloatArray, frequencies: int) -> FloatArray:
     """Rows (N, width) with their sines and cosines at pi, 2 pi, 4 pi, ...: (N, width * (1 + 2 * frequencies)).
 
-    A small network cannot draw a step of a few hundredths of its input (the rim of a hole); with four octaves it can.
+    A small network cannot represent a step within a few hundredths of its input, such as the rim of a hole. With four
+    octaves of Fourier features it can (Tancik et al., arXiv 2006.10739).
     """
     parts = [rows]
     for octave in range(frequencies):

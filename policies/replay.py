@@ -1,4 +1,4 @@
-"""Decisions of recorded episodes as reinforcement learning wants them: state, what was sent, reward, next state."""
+"""Decisions of recorded episodes as transitions for reinforcement learning: state, action, reward, next state."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from policies.training_data import RecordedEpisode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """N decisions in order, whoever made them; a step is what is executed of one chunk, not a frame."""
+    """N transitions in order, by the policy, operators and experts. One transition is one decision: `execute` frames."""
 
     state: FloatArray
-    """(N, state_dim)."""
+    """(N, state_dim) float32, units of the robot."""
     action: FloatArray
-    """(N, execute, action_dim), what was sent; the last command is repeated where an episode ended within."""
+    """(N, execute, action_dim) float32, commands sent, units of the robot. The last command of an episode is repeated
+    where the episode ended within the decision."""
     reward: FloatArray
-    """(N,), 1 at the last decision of a success, else 0."""
+    """(N,) float32, 1 at the last decision of a success, else 0."""
     next_state: FloatArray
-    """(N, state_dim), at the next decision or the end."""
-    ends: MaskArray
-    """(N,), last decisions. A time-out is an end too: episodes carry the time that is left in their state."""
-    person: MaskArray
-    """(N,), decisions whose frames a person or the teacher commanded for the most part."""
+    """(N, state_dim) float32, at the next decision or at the end of the episode."""
+    terminal: MaskArray
+    """(N,) bool, last decisions. A time-out is terminal too: the state contains the time that is left."""
+    human: MaskArray
+    """(N,) bool, decisions of which an operator or the expert commanded more than half of the frames."""
     episode: IntArray
-    """(N,)."""
+    """(N,) int, index of the episode."""
 
     def __len__(self) -> int:
         """N."""
@@ -36,19 +37,19 @@ class Replay:
 
 
 def replay_of(episodes: Sequence[RecordedEpisode], execute: int) -> Replay:
-    """The decisions of the episodes, `execute` frames each."""
+    """The transitions of the episodes, one for every `execute` frames."""
     parts = [_decisions(item, execute) for item in episodes]
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    state, action, reward, later, ends, person = columns
+    state, action, reward, next_state, terminal, human = columns
     lengths = [len(part[2]) for part in parts]
     return Replay(
-        state=state, action=action, reward=reward, next_state=later, ends=ends, person=person,
+        state=state, action=action, reward=reward, next_state=next_state, terminal=terminal, human=human,
         episode=np.repeat(np.arange(len(parts)), lengths),
     )  # fmt: skip
 
 
 def recent_episodes(episodes: Sequence[RecordedEpisode], rounds: int) -> list[RecordedEpisode]:
-    """Without the policy's episodes that are `rounds` or more rounds older than the newest."""
+    """Demonstrations, and policy episodes less than `rounds` rounds older than the newest."""
     newest = max((item.round for item in episodes if not item.demonstration), default=0)
     return [item for item in episodes if item.demonstration or item.round > newest - rounds]
 
@@ -57,13 +58,13 @@ def _decisions(episode: RecordedEpisode, execute: int) -> tuple[np.ndarray, ...]
     arrays, ticks = episode.arrays, episode.ticks
     begins = np.arange(0, ticks, execute)
     frames = np.minimum(begins[:, None] + np.arange(execute), ticks - 1)
-    ends = begins + execute >= ticks
-    people = np.isin(arrays.source[frames], (SOURCE_HUMAN, SOURCE_EXPERT)).mean(axis=1) > 0.5  # (n,)
+    terminal = begins + execute >= ticks
+    human = np.isin(arrays.source[frames], (SOURCE_HUMAN, SOURCE_EXPERT)).mean(axis=1) > 0.5  # (n,)
     return (
         arrays.state[begins],
         arrays.action[frames],
-        (ends & episode.success).astype(np.float32),
+        (terminal & episode.success).astype(np.float32),
         arrays.state[np.minimum(begins + execute, ticks)],
-        ends,
-        people,
+        terminal,
+        human,
     )

@@ -107,14 +107,14 @@ class Batches:
 
         def rows(state: FloatArray) -> Tensor:
             noise = random.standard_normal((len(state), shape.chunk_dim)).astype(np.float32) * version.temperature
-            proposed = base.flow(state, noise)[:, : shape.execute * shape.action_dim]
+            proposed = base.integrate(state, noise)[:, : shape.execute * shape.action_dim]
             return torch.from_numpy(correction_inputs(version, about, state, proposed))
 
         self.now, self.later = rows(replay.state), rows(replay.next_state)
         sent = version.action.forward(replay.action).reshape(len(replay), -1)
         self.sent = torch.from_numpy(np.ascontiguousarray(sent, np.float32))
         self.reward = torch.from_numpy(replay.reward)
-        self.goes_on = torch.from_numpy(1 - replay.ends.astype(np.float32))
+        self.goes_on = torch.from_numpy(1 - replay.terminal.astype(np.float32))
 
     def __len__(self) -> int:
         """Decisions."""
@@ -144,7 +144,7 @@ class Pair:
         if {name: value.shape for name, value in beside.weights.items()} == {
             name: value.shape for name, value in self.actor.weights().items()
         }:
-            self.actor.take(beside.weights)
+            self.actor.load_weights(beside.weights)
 
     def added_network(self) -> AddedNetwork:
         """The correction as it lies in a version's folder."""

@@ -1,4 +1,4 @@
-"""From folders of the episode store to what a learner may learn from."""
+"""Reads the episodes that a learner may learn from out of the episode store."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ from enpire.store.episodes import FolderStore
 from enpire.types import SOURCE_EXPERT, Episode, EpisodeArrays
 
 LEARNED_FROM = frozenset({"success", "failure", "unsafe"})
-"""Outcomes with a verdict; aborted, invalid and unknown episodes teach nothing about the policy."""
+"""Outcomes with a verdict. Aborted, invalid and unknown episodes are not learned from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedEpisode:
-    """One episode with a verdict, as a learner sees it."""
+    """One episode with a verdict, as a learner reads it."""
 
     order_id: str
     round: int
+    """Round in which it was recorded."""
     success: bool
     supervised: bool
-    """An operator may have taken over."""
+    """Whether an operator was allowed to take over."""
     arrays: EpisodeArrays
     rollout_weight: float = 1.0
-    """How many rollouts it stands for: hopeless ones of the control arm also for those that were stopped."""
+    """Number of rollouts that it represents: above 1 for an episode of the early-stop control arm whose failure was
+    predicted, because such episodes outside the control arm were stopped."""
 
     @property
     def demonstration(self) -> bool:
-        """True when the task's expert held the robot throughout."""
+        """Whether the task's expert commanded every frame."""
         return bool((self.arrays.source == SOURCE_EXPERT).all())
 
     @property
     def ticks(self) -> int:
-        """Frames."""
+        """Number of frames."""
         return len(self.arrays.action)
 
 
@@ -45,24 +47,25 @@ def read_episodes(folders: Sequence[Path]) -> list[RecordedEpisode]:
     """Episodes with a verdict and at least one frame, in the order given.
 
     Raises:
-        LearningProblem: an episode began from a hidden start, or no episode is left.
+        LearningProblem: an episode began from a hidden start or holds numbers that are not finite, no episode is left,
+            or the episodes have different widths.
         FileProblem: a folder is missing or its files do not fit.
     """
     found = [item for folder in folders if (item := read_episode(folder)) is not None]
     if not found:
         raise LearningProblem(
-            f"None of the {len(folders)} episodes given has a verdict and frames to learn from; collect some first."
+            f"None of the {len(folders)} episodes given has a verdict and frames to learn from; collect episodes first."
         )
     widths = {(item.arrays.state.shape[1], item.arrays.action.shape[1]) for item in found}
     if len(widths) > 1:
         raise LearningProblem(
-            f"The episodes have different state and action widths, {sorted(widths)}; give one task's."
+            f"The episodes have different state and action widths, {sorted(widths)}; give episodes of one task."
         )
     return found
 
 
 def read_episode(folder: Path) -> RecordedEpisode | None:
-    """One episode, or None when it teaches nothing (no verdict, no frames)."""
+    """One episode; None if it has no verdict or no frames. LearningProblem as in `read_episodes`."""
     store = FolderStore(folder.parent.parent)
     facts = store.facts(folder)
     order = facts.order
@@ -89,16 +92,16 @@ def read_episode(folder: Path) -> RecordedEpisode | None:
 
 
 def _rollout_weight(facts: Episode) -> float:
-    """The inverse of the chance that a rollout like it was not stopped early (inverse-propensity weighting)."""
+    """Inverse-propensity weight: 1 over the probability that a rollout with this prediction was not stopped early."""
     rule = facts.order.early_stop
     return 1 / rule.control if rule is not None and facts.hopeless_at >= 0 else 1.0
 
 
 def stacked_states(episodes: Iterable[RecordedEpisode]) -> np.ndarray:
-    """All states before a command, (frames, state_dim)."""
+    """All states before a command: (frames, state_dim) float32, units of the robot."""
     return np.concatenate([item.arrays.state[:-1] for item in episodes])
 
 
 def stacked_actions(episodes: Iterable[RecordedEpisode]) -> np.ndarray:
-    """All commands sent, (frames, action_dim)."""
+    """All commands sent: (frames, action_dim) float32, units of the robot."""
     return np.concatenate([item.arrays.action for item in episodes])

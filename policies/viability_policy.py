@@ -39,7 +39,7 @@ class ViabilityPolicy(FlowPolicy):
 
     def viability(self, observation: Observation, lanes: IntArray) -> FloatArray:
         """p_v (len(lanes),) = sigmoid(z_v), as the critic that trained beside this actor says."""
-        self._fits(observation, lanes)
+        self._check(observation, lanes)
         rows = fourier(self._state.forward(observation.state.astype(np.float32)), self._about.frequencies)
         logits = self._network(rows)[:, 0]
         if self._about.logit_limit:

@@ -50,7 +50,7 @@ def test_numpy_forward_equals_torch() -> None:
         for step in range(SHAPE.euler_steps):
             time = torch.full((13,), step / SHAPE.euler_steps)
             chunk = chunk + network(chunk, time, features) / SHAPE.euler_steps
-    np.testing.assert_allclose(FlowPolicy(made).flow(state, noise), chunk.numpy(), atol=1e-5)
+    np.testing.assert_allclose(FlowPolicy(made).integrate(state, noise), chunk.numpy(), atol=1e-5)
 
 
 def test_fourier_features_agree() -> None:
@@ -117,18 +117,18 @@ def test_problems_are_named(tmp_path: Path) -> None:
     policy = FlowPolicy(version())
     with pytest.raises(PolicyProblem, match="call begin"):
         policy.act(observation(np.zeros((1, 5))), np.array([0]))
-    with pytest.raises(PolicyProblem, match="got state of shape"):
+    with pytest.raises(PolicyProblem, match="got a state of shape"):
         policy.act(observation(np.zeros((2, 5))), np.array([0]))
 
 
 def test_a_version_of_another_kind_is_said_to_be_one(tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text('{"kind": "lerobot"}')
     with pytest.raises(
-        PolicyProblem, match="is of kind 'lerobot', a flow policy of kind .*flow.*recipe for its own kind"
+        PolicyProblem, match="is of kind 'lerobot'; a flow policy is of kind .*flow.*recipe for its kind"
     ):
         flow_policy.read(tmp_path)
     flow_policy.save(version(), tmp_path)
-    with pytest.raises(PolicyProblem, match="is of kind 'flow', a LeRobot policy of kind 'lerobot'.*for its own kind"):
+    with pytest.raises(PolicyProblem, match="is of kind 'flow'; a LeRobot policy is of kind 'lerobot'.*for its kind"):
         open_parts(tmp_path)
 
 

@@ -130,12 +130,12 @@ def test_best_of_n_keeps_the_actor_and_picks_among_its_chunks(first: Improvement
         policy.begin(lane, seed=lane)
         plain.begin(lane, seed=lane)
     chosen = policy.act(seen, np.arange(9))
-    proposed = plain.candidates(seen, np.arange(9), 4)
+    proposed = plain.sample(seen, np.arange(9), 4)
     assert (np.abs(proposed - chosen[:, None]).max(axis=(2, 3)).min(axis=1) == 0).all()
     policy.begin(7, seed=5)
     alone = policy.act(Observation(stamp_ns=0, state=states[5:6]), np.array([7]))
     np.testing.assert_array_equal(alone[0], chosen[5])
-    with pytest.raises(PolicyProblem, match="a version of kind best_of_n says score"):
+    with pytest.raises(PolicyProblem, match="a version of kind best_of_n has the key score"):
         best_of_n.load(first.parent)
 
 
@@ -225,13 +225,13 @@ def test_the_replay_holds_every_decision_with_its_maker() -> None:
     episodes = [driven(3, expert=True), helped(60)]
     replay = replay_of(episodes, 4)
     assert len(replay) == sum(-(-item.ticks // 4) for item in episodes)
-    assert replay.ends.sum() == 2
+    assert replay.terminal.sum() == 2
     assert replay.reward.sum() == sum(item.success for item in episodes)
     np.testing.assert_array_equal(replay.state[0], episodes[0].arrays.state[0])
     np.testing.assert_array_equal(replay.next_state[0], episodes[0].arrays.state[4])
     np.testing.assert_array_equal(replay.action[0], episodes[0].arrays.action[:4])
-    second = replay.person[replay.episode == 1]
-    assert replay.person[replay.episode == 0].all()
+    second = replay.human[replay.episode == 1]
+    assert replay.human[replay.episode == 0].all()
     assert not second[0]
     assert second[-1]
 
