@@ -63,9 +63,9 @@ class CloneSettings(RoundSettings):
     """Settings of a recipe for behaviour cloning."""
 
     data: Literal["demonstrations", "every_demonstration", "successes", "corrections"] = "demonstrations"
-    """`demonstrations`: the successful ones. `every_demonstration`: also the failed ones. `successes`: filtered behaviour
-    cloning, that is successful demonstrations and successful policy episodes. `corrections`: demonstrations and human
-    interventions, never the policy's own frames (after DAgger, Ross et al., arXiv 1011.0686)."""
+    """`demonstrations`: the successful ones. `every_demonstration`: also the failed ones. `successes`: filtered
+    behaviour cloning, that is successful demonstrations and successful policy episodes. `corrections`: demonstrations
+    and human interventions, never the policy's own frames (after DAgger, Ross et al., arXiv 1011.0686)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

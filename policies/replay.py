@@ -13,7 +13,7 @@ from policies.training_data import RecordedEpisode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """N transitions in order, by the policy, operators and experts. One transition is one decision: `execute` frames."""
+    """N transitions in order, by policy, operators and experts. One transition is one decision of `execute` frames."""
 
     state: FloatArray
     """(N, state_dim) float32, units of the robot."""

@@ -1,7 +1,7 @@
-"""Episodes cut into windows: who held the robot, what may be labelled, what may be imitated.
+"""Cuts episodes into windows: who commanded the robot, which windows are labelled, which may be imitated.
 
-A window begins at a decision and holds one action chunk. Which window gets which label follows the partition of
-HABC (arXiv 2606.17043): only what the policy did by itself up to the end of the episode is labelled with its outcome.
+A window starts at a decision and holds one action chunk. Labels follow the partition of HABC (arXiv 2606.17043): only
+windows that the policy executed alone up to the end of the episode are labelled with its outcome.
 """
 
 from __future__ import annotations
@@ -22,105 +22,110 @@ HUMAN_SHARE = 0.2
 
 
 class Part(IntEnum):
-    """What a window is part of."""
+    """The part of the episode that a window belongs to."""
 
     DEMONSTRATION = 0
     AUTONOMOUS = 1
-    """Policy, in an episode that nobody touched."""
+    """Policy, in an episode without an intervention."""
     BEFORE_INTERVENTION = 2
-    """Policy, before or between interventions: somebody changed what came after, so it has no outcome of its own."""
+    """Policy, before or between interventions: an operator changed what came after, so the window has no label."""
     INTERVENTION = 3
+    """Operator, in at least HUMAN_SHARE of the frames."""
     AFTER_INTERVENTION = 4
-    """Policy, after the last intervention, to the end."""
+    """Policy, after the last intervention, up to the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowSpec:
-    """How windows are cut."""
+    """Length and spacing of windows."""
 
     horizon: int = 8
+    """Frames of a window, the length of an action chunk."""
     execute: int = 4
+    """Frames of one decision."""
     stride: int = 4
-    """Frames between the beginnings of two windows."""
+    """Frames between the starts of two windows."""
     multi_step: int = 1
     """Decisions that a temporal difference spans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """N windows, row by row."""
+    """N windows; states and commands in units of the robot."""
 
     state: FloatArray
-    """(N, state_dim), at the decision."""
+    """(N, state_dim) float32, at the decision."""
     next_state: FloatArray
-    """(N, state_dim), `multi_step` decisions later, or at the end of the episode if that comes first."""
+    """(N, state_dim) float32, `multi_step` decisions later, or at the end of the episode if that comes first."""
     cost: FloatArray
-    """(N,), decisions that the temporal difference counts: multi_step, or what was left before the last decision."""
+    """(N,) float32, decisions that the temporal difference counts: `multi_step`, or those before the last decision."""
     ends: MaskArray
-    """(N,), True where the episode ends within the `multi_step` decisions."""
+    """(N,) bool, True where the episode ends within the `multi_step` decisions."""
     chunk: FloatArray
-    """(N, horizon, action_dim), commands sent from here on; 0 where the mask is 0."""
+    """(N, horizon, action_dim) float32, commands sent from the decision on; 0 where the mask is 0."""
     mask: FloatArray
-    """(N, horizon), 1 where the command may be imitated."""
+    """(N, horizon) float32, 1 where the command may be imitated, else 0."""
     part: IntArray
-    """(N,), a `Part`."""
+    """(N,) int, a `Part`."""
     success: MaskArray
-    """(N,), the episode's verdict."""
+    """(N,) bool, the episode's verdict."""
     episode: IntArray
-    """(N,), index of the episode in the list that was cut."""
+    """(N,) int, index of the episode in the list given to `cut`."""
     round: IntArray
-    """(N,), round in which the episode was recorded."""
+    """(N,) int, round in which the episode was recorded."""
     tick: IntArray
-    """(N,), frame of the episode at which the window begins."""
+    """(N,) int, frame of the episode at which the window starts."""
     length: IntArray
-    """(N,), windows that the episode has."""
+    """(N,) int, number of windows of the episode."""
     rollout_weight: FloatArray
-    """(N,), rollouts that the episode stands for."""
+    """(N,) float32, rollouts that the episode represents (`RecordedEpisode.rollout_weight`)."""
 
     def __len__(self) -> int:
         """N."""
         return len(self.part)
 
     def at(self, rows: IntArray | MaskArray) -> Windows:
-        """The windows named by index or mask."""
+        """Some of the windows, by index (M,) or mask (N,)."""
         return Windows(**{item.name: getattr(self, item.name)[rows] for item in fields(Windows)})
 
     @property
     def demonstration(self) -> MaskArray:
-        """(N,), windows of demonstrations."""
+        """(N,) bool, windows of demonstrations."""
         return self.part == Part.DEMONSTRATION
 
     @property
     def policy(self) -> MaskArray:
-        """(N,), windows in which the policy alone held the robot."""
+        """(N,) bool, windows in which only the policy commanded the robot."""
         return (self.part != Part.DEMONSTRATION) & (self.part != Part.INTERVENTION)
 
 
 def viability_labels(windows: Windows, partition: bool = True) -> npt.NDArray[np.int8]:
-    """Viability labels (N,): 1 or 0 for the outcome, -1 for none.
+    """Viability labels (N,) int8: 1 success, 0 failure, -1 no label.
 
-    Without the partition ("naive"), every policy window gets its episode's outcome: an arm of the benchmark.
+    Without the partition ("naive labels", an arm of the benchmark) every policy window gets its episode's outcome.
     """
     labelled = windows.policy if not partition else np.isin(windows.part, (Part.AUTONOMOUS, Part.AFTER_INTERVENTION))
     return np.where(labelled, windows.success, -1).astype(np.int8)
 
 
 def efficiency_mask(windows: Windows, partition: bool = True) -> MaskArray:
-    """Which windows feed the efficiency head (N,): successful ones, except demonstrations and what came `BEFORE`."""
+    """Windows (N,) bool that train the efficiency head: of successful episodes, neither demonstrations nor before an
+    intervention. Without the partition, windows before an intervention count as well.
+    """
     excluded = (Part.DEMONSTRATION, Part.BEFORE_INTERVENTION) if partition else (Part.DEMONSTRATION,)
     return windows.success & ~np.isin(windows.part, excluded)
 
 
-def cut(episodes: Sequence[RecordedEpisode], how: WindowSpec) -> Windows:
-    """All windows of the episodes, in order. LearningProblem when none is left."""
-    pieces = [piece for i, item in enumerate(episodes) if len(piece := _cut_one(item, i, how))]
+def cut(episodes: Sequence[RecordedEpisode], spec: WindowSpec) -> Windows:
+    """All windows of the episodes, in order; LearningProblem if there is none."""
+    pieces = [piece for i, item in enumerate(episodes) if len(piece := _cut_one(item, i, spec))]
     if not pieces:
-        raise LearningProblem(f"The {len(episodes)} episodes hold no window to learn from; collect longer ones.")
+        raise LearningProblem(f"The {len(episodes)} episodes hold no window to learn from; collect longer episodes.")
     return Windows(**{item.name: np.concatenate([getattr(p, item.name) for p in pieces]) for item in fields(Windows)})
 
 
 def recent_windows(windows: Windows, rounds: int) -> Windows:
-    """Without policy windows that are `rounds` or more rounds older than the newest; people's windows never age."""
+    """Human windows, and policy windows less than `rounds` rounds older than the newest."""
     if not windows.policy.any():
         return windows
     newest = int(windows.round[windows.policy].max())
@@ -128,9 +133,9 @@ def recent_windows(windows: Windows, rounds: int) -> Windows:
 
 
 def interception_rate(episodes: Sequence[RecordedEpisode]) -> float:
-    """Kappa: the share of would-be failures that an operator took over, in [0, 1).
+    """Kappa: the share of episodes without success of their own in which an operator intervened, in [0, 1).
 
-    Taken as: every episode with an intervention would have failed without it.
+    Assumes that every episode with an intervention would have failed without it.
     """
     autonomous = [item for item in episodes if not item.demonstration]
     touched = sum(bool((item.arrays.source == SOURCE_HUMAN).any()) for item in autonomous)
@@ -138,27 +143,37 @@ def interception_rate(episodes: Sequence[RecordedEpisode]) -> float:
     return touched / (touched + failed) if touched and failed else 0.0
 
 
-def td_spans(begins: IntArray, ticks: int, how: WindowSpec) -> tuple[IntArray, FloatArray, MaskArray]:
-    """Of decisions at frames `begins` (n,): where the temporal difference ends, its cost, whether the episode ends."""
-    left = -((begins - ticks) // how.execute)  # decisions from here to the end, this one included
-    ends = left <= how.multi_step
-    later = np.minimum(begins + how.multi_step * how.execute, ticks)
-    return later, np.where(ends, left - 1, how.multi_step).astype(np.float32), ends
+def td_spans(begins: IntArray, ticks: int, spec: WindowSpec) -> tuple[IntArray, FloatArray, MaskArray]:
+    """Temporal differences that start at decisions.
+
+    Args:
+        begins: (n,) int, frames of the decisions.
+        ticks: frames of the episode.
+        spec: `execute` and `multi_step` are read.
+
+    Returns:
+        (n,) int frames where they end, (n,) float32 decisions that they count, (n,) bool whether the episode ends
+        within them.
+    """
+    left = -((begins - ticks) // spec.execute)  # decisions from here to the end, this one included
+    ends = left <= spec.multi_step
+    later = np.minimum(begins + spec.multi_step * spec.execute, ticks)
+    return later, np.where(ends, left - 1, spec.multi_step).astype(np.float32), ends
 
 
-def _cut_one(episode: RecordedEpisode, index: int, how: WindowSpec) -> Windows:
+def _cut_one(episode: RecordedEpisode, index: int, spec: WindowSpec) -> Windows:
     arrays = episode.arrays
     ticks = episode.ticks
-    begins = np.arange(0, ticks, how.stride)
-    frames = begins[:, None] + np.arange(how.horizon)  # (n, horizon)
+    begins = np.arange(0, ticks, spec.stride)
+    frames = begins[:, None] + np.arange(spec.horizon)  # (n, horizon)
     inside = frames < ticks
     source = np.where(inside, arrays.source[np.minimum(frames, ticks - 1)], SOURCE_POLICY)
-    part = _parts(arrays, begins, np.where(inside, source, 255), how)
+    part = _parts(arrays, begins, np.where(inside, source, 255), spec)
     keep = part >= 0
     begins, frames, inside, source, part = begins[keep], frames[keep], inside[keep], source[keep], part[keep]
     mask = inside & np.where((part == Part.INTERVENTION)[:, None], source == SOURCE_HUMAN, True)
     chunk = np.where(mask[..., None], arrays.action[np.minimum(frames, ticks - 1)], 0)
-    later, cost, ends = td_spans(begins, ticks, how)
+    later, cost, ends = td_spans(begins, ticks, spec)
     count = len(begins)
     return Windows(
         state=arrays.state[begins],
@@ -177,8 +192,8 @@ def _cut_one(episode: RecordedEpisode, index: int, how: WindowSpec) -> Windows:
     )
 
 
-def _parts(arrays: EpisodeArrays, begins: IntArray, source: IntArray, how: WindowSpec) -> IntArray:
-    """The part of each window (n,), -1 for a window to drop; `source` (n, horizon) holds 255 past the end."""
+def _parts(arrays: EpisodeArrays, begins: IntArray, source: IntArray, spec: WindowSpec) -> IntArray:
+    """The part of each window (n,), -1 for a window to drop; `source` (n, horizon) is 255 past the end."""
     human = (source == SOURCE_HUMAN).sum(axis=1)
     other = ((source != SOURCE_HUMAN) & (source != SOURCE_POLICY) & (source != 255)).any(axis=1)
     touched = np.flatnonzero(arrays.source == SOURCE_HUMAN)
@@ -186,6 +201,6 @@ def _parts(arrays: EpisodeArrays, begins: IntArray, source: IntArray, how: Windo
         policy = np.full(len(begins), int(Part.AUTONOMOUS))
     else:
         policy = np.where(begins < touched[-1], int(Part.BEFORE_INTERVENTION), int(Part.AFTER_INTERVENTION))
-    part = np.where(human == 0, policy, np.where(human >= HUMAN_SHARE * how.horizon, int(Part.INTERVENTION), -1))
-    taught = (source == SOURCE_EXPERT) | (source == 255)
-    return np.where(taught.all(axis=1), int(Part.DEMONSTRATION), np.where(other, -1, part))
+    part = np.where(human == 0, policy, np.where(human >= HUMAN_SHARE * spec.horizon, int(Part.INTERVENTION), -1))
+    expert = (source == SOURCE_EXPERT) | (source == 255)
+    return np.where(expert.all(axis=1), int(Part.DEMONSTRATION), np.where(other, -1, part))

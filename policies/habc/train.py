@@ -168,10 +168,10 @@ class CriticTraining(AuxiliaryTraining):
         with torch.inference_mode():
             aim = (self.critics if self.settings.target_follow == 1 else self._target).efficiency(counted.later)
             forward_pass = self.critics(rows.features)
-            value = self.critics.in_decisions(forward_pass.said[1])
+            value = self.critics.in_decisions(forward_pass.output[1])
             self._step(
                 forward_pass,
-                viability_gradient(forward_pass.said[0], label[0], weight[0]),
+                viability_gradient(forward_pass.output[0], label[0], weight[0]),
                 efficiency_gradient(value, efficiency_targets(counted, aim), self._unit, timed[1]),
             )
 
@@ -180,7 +180,7 @@ class CriticTraining(AuxiliaryTraining):
         rows, (label, weight, timed) = self.data.marks.at(torch.from_numpy(drawn))
         with torch.inference_mode():
             forward_pass = self.critics(rows.features[None])
-            now = (forward_pass.said[0], self.critics.in_decisions(forward_pass.said[1]))
+            now = (forward_pass.output[0], self.critics.in_decisions(forward_pass.output[1]))
             later = self.critics.both_heads(rows.later)
             aim = later[1] if self.settings.target_follow == 1 else self._target.efficiency(rows.later)
             said = advantages_of(self.critics.shape, rows, now, later)
@@ -192,8 +192,8 @@ class CriticTraining(AuxiliaryTraining):
         return gate(self._scaled(said), self.form)
 
     def _step(self, forward_pass: ForwardPass, viability: Tensor, efficiency: Tensor) -> None:
-        slopes = torch.stack((viability, efficiency * self.critics.rate(forward_pass.said[1])))
-        self._optimizer.apply_gradients(self.critics.gradients(forward_pass, slopes), self._done)
+        loss_gradient = torch.stack((viability, efficiency * self.critics.rate(forward_pass.output[1])))
+        self._optimizer.apply_gradients(self.critics.gradients(forward_pass, loss_gradient), self._done)
         self._done += 1
 
     def update_gates(self) -> Advantages:

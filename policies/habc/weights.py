@@ -1,4 +1,4 @@
-"""How much each window counts when the actor imitates it: the table of HABC and its soft gate."""
+"""Loss weights of the windows: HABC's weight table and its soft gate (arXiv 2606.17043)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ GateForm = Literal["soft", "viability", "fixed", "hard", "off"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advantages:
-    """What the critics say about the windows, row by row (N,)."""
+    """The critics' outputs for N windows; float32."""
 
     viability: FloatArray
-    """p_v, probability of success, in [0, 1]."""
+    """(N,), p_v, probability of success, in [0, 1]."""
     viability_advantage: FloatArray
-    """A_v, in logits."""
+    """(N,), A_v, in logits."""
     efficiency_advantage: FloatArray
-    """A_e, in decisions saved."""
+    """(N,), A_e, in decisions saved."""
 
 
 def gate(advantages: Advantages, form: GateForm = "soft") -> FloatArray:
-    """The gate g = 1 + tanh((1 - p_v) A_v + p_v A_e), in (0, 2); eq. of arXiv 2606.17043.
+    """The soft gate g = 1 + tanh((1 - p_v) A_v + p_v A_e) (N,) float32, in (0, 2); arXiv 2606.17043.
 
-    Where failure is near, g asks for what keeps success possible; where success is sure, for what saves time.
-    Other forms are arms of the benchmark: `viability` drops A_e, `fixed` mixes half and half, `hard` keeps or
-    drops, `off` is filtered behaviour cloning.
+    With a low p_v the gate prefers actions that raise the probability of success; with a high p_v, actions that save
+    decisions. The other forms are arms of the benchmark: `viability` uses A_v alone, `fixed` half of each advantage,
+    `hard` 0 or 2 by the sign, `off` is filtered behaviour cloning with 1 everywhere.
     """
     p, gain, speed = advantages.viability, advantages.viability_advantage, advantages.efficiency_advantage
     match form:
@@ -44,22 +44,25 @@ def gate(advantages: Advantages, form: GateForm = "soft") -> FloatArray:
             return np.where((1 - p) * gain + p * speed > 0, np.float32(2), np.float32(0)).astype(np.float32)
         case "off":
             return np.ones_like(p)
-    # float32 rounds tanh to exactly ±1 beyond 9: the limit keeps the gate inside the open interval.
+    # Beyond 9 float32 rounds tanh to exactly 1 or -1; the clip keeps the gate inside the open interval.
     return (1 + np.tanh(argument.clip(-8, 8))).astype(np.float32, copy=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightRule:
-    """The choices that the table leaves to the recipe."""
+    """The options of the weight table."""
 
     reweight_interventions: bool = False
-    """IR: intervention windows count by the gate instead of 1."""
+    """IR: intervention windows have the gate as their weight instead of 1."""
     partition: bool = True
-    """False: policy windows before an intervention count like any other ("naive labels")."""
+    """False: policy windows before an intervention are weighted like the others ("naive labels")."""
 
 
 def actor_weights(windows: Windows, gates: FloatArray, rule: WeightRule) -> FloatArray:
-    """Weights (N,) before normalisation: 1 for people, the gate for the policy's successes, 0 for the rest."""
+    """Loss weights (N,) float32 before normalisation: 1 for human windows, the gate for the policy's successes, else 0.
+
+    `gates`: (N,), in [0, 2].
+    """
     own = np.isin(windows.part, (Part.AUTONOMOUS, Part.AFTER_INTERVENTION))
     if not rule.partition:
         own = windows.policy
@@ -69,7 +72,10 @@ def actor_weights(windows: Windows, gates: FloatArray, rule: WeightRule) -> Floa
 
 
 def normalised(weights: FloatArray, demonstration: MaskArray) -> FloatArray:
-    """Scale the non-demonstration weights above 0 of one minibatch (B,) to mean 1; all others stay as they are."""
+    """Normalise a minibatch's weights (B,): those above 0 get mean 1, except demonstrations, which do not change.
+
+    `demonstration`: (B,) bool.
+    """
     counted = ~demonstration & (weights > 0)
     if not counted.any():
         return weights
@@ -78,6 +84,6 @@ def normalised(weights: FloatArray, demonstration: MaskArray) -> FloatArray:
 
 
 def effective_sample_share(weights: FloatArray) -> float:
-    """Effective sample size over the number of weights above 0 (Kish), in (0, 1]; 0 when there are none."""
+    """Kish's effective sample size of weights (N,), over the number of weights above 0: in (0, 1], or 0 without any."""
     counted = weights[weights > 0].astype(np.float64)
     return float(counted.sum() ** 2 / (np.square(counted).sum() * len(counted))) if len(counted) else 0.0

@@ -175,12 +175,12 @@ def test_gradients_by_hand_are_those_of_autograd(shared: bool, bounded: bool, ow
     label, weight, counted = (torch.rand(32, generator=draw) for _ in range(3))
     counted, target = counted.round(), 10 * torch.randn(32, generator=draw)
     forward_pass = critics(rows)
-    logits, value = forward_pass.said[0], critics.in_decisions(forward_pass.said[1])
+    logits, value = forward_pass.output[0], critics.in_decisions(forward_pass.output[1])
     told = nn.functional.binary_cross_entropy_with_logits(logits, label, weight, reduction="sum") / weight.sum()
     losses = nn.functional.huber_loss(value / unit, target / unit, delta=1.0, reduction="none")
     (told + (losses * counted).sum() / counted.sum()).backward()
     with torch.no_grad():
-        up = efficiency_gradient(value, target, unit, counted) * critics.rate(forward_pass.said[1])
+        up = efficiency_gradient(value, target, unit, counted) * critics.rate(forward_pass.output[1])
         found = critics.gradients(forward_pass, torch.stack((viability_gradient(logits, label, weight), up)))
     for mine, parameter in zip(found, critics.parameters(), strict=True):
         assert parameter.grad is not None
