@@ -187,7 +187,7 @@ def efficiency_targets(rows: Transitions, later_value: Tensor) -> Tensor:
 def efficiency_gradient(value: Tensor, target: Tensor, unit: float, counted: Tensor) -> Tensor:
     """Gradient (B,) of the efficiency loss in V_e: a Huber loss with threshold 1, on values in `unit` decisions.
 
-    `value` and `target` are (B,) in decisions; the loss is the mean over the rows where `counted` (B,) is 1. With `unit`
+    `value` and `target` are (B,) in decisions; the loss is the mean over rows where `counted` (B,) is 1. With `unit`
     1, as in the paper, the gradient of the rare terminal rows is clipped and V_e diverges (`check_divergence`).
     """
     share = counted / (unit**2 * max(float(counted.sum()), 1.0))

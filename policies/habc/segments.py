@@ -109,8 +109,9 @@ def viability_labels(windows: Windows, partition: bool = True) -> npt.NDArray[np
 
 
 def efficiency_mask(windows: Windows, partition: bool = True) -> MaskArray:
-    """Windows (N,) bool that train the efficiency head: of successful episodes, neither demonstrations nor before an
-    intervention. Without the partition, windows before an intervention count as well.
+    """Windows (N,) bool that train the efficiency head: those of successful episodes without demonstrations.
+
+    With the partition, windows before an intervention are left out as well.
     """
     excluded = (Part.DEMONSTRATION, Part.BEFORE_INTERVENTION) if partition else (Part.DEMONSTRATION,)
     return windows.success & ~np.isin(windows.part, excluded)
