@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, cast
 
-from enpire.campaign.experiments import EdgeKind
+from enpire.service.asking import EdgeKind
 
 WAIT_S = 60.0
 """Longest time of one call of `wait`, in seconds."""

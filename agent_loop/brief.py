@@ -10,13 +10,11 @@ from collections.abc import Mapping
 from typing import cast
 
 from agent_loop.lab_client import LabClient
-from enpire.campaign.experiments import Experiment, Ideas
 from enpire.files import canonical, plain
-from enpire.queries import campaigns
-from enpire.queries.campaign_history import mapping, number
-from enpire.queries.hypotheses import experiment_view
 from enpire.queries.models import CampaignView, Success
-from enpire.store.reading import Page
+from enpire.service import reading
+from enpire.service.asking import Experiment, Ideas
+from enpire.service.reading import Page, experiment_view, mapping, number
 
 LARGEST = 64 * 1024
 """Most bytes of a brief."""
@@ -96,7 +94,7 @@ def experiment_summary(experiment: Experiment) -> dict[str, object]:
 
 def failures(client: LabClient) -> list[dict[str, object]]:
     """The newest failures of data collection on training starts."""
-    with campaigns.open_records(client.home) as records:
+    with reading.open_records(client.home) as records:
         page = Page(campaign_id=client.sender.campaign_id, purpose="collect", outcome="failure", limit=FAILURES)
         rows = records.reading.episodes(page)
     return [

@@ -9,9 +9,8 @@ import numpy as np
 
 from agent_loop.lab_client import LabClient
 from enpire.errors import UnknownName, UsageError
-from enpire.queries import campaigns
-from enpire.store.arrays import unpack
-from enpire.store.pictures import media_type, shown
+from enpire.service import reading
+from enpire.service.recordings import media_type, shown, unpack
 from enpire.types import FloatArray
 
 POINTS = 48
@@ -29,8 +28,8 @@ def episode_summary(client: LabClient, episode_id: str) -> dict[str, object]:
         UnknownName: this campaign has no such episode.
         UsageError: it ran on a hidden start, which agents must not see.
     """
-    with campaigns.open_records(client.home) as records:
-        view = campaigns.episode(records, episode_id)
+    with reading.open_records(client.home) as records:
+        view = reading.episode(records, episode_id)
     line = view.episode
     if line.campaign_id != client.sender.campaign_id:
         raise UnknownName(

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from enpire.campaign.experiments import KINDS, Ideas
 from enpire.campaign.recipe import Recipe
 from enpire.errors import EnpireError, UsageError
-from enpire.queries import campaigns
 from enpire.queries.models import CampaignView
-from enpire.requests import agent_requests
-from enpire.requests.agent_requests import RequestKind, Sender
+from enpire.service import reading
+from enpire.service.asking import AGENT_EVENTS, Ideas, RequestKind, Sender, leave_request
 from enpire.types import Event
 
 TIMEOUT_S = 30.0
@@ -35,8 +33,8 @@ class LabClient:
     def ideas(self) -> Ideas:
         """All hypotheses, experiments and conclusions so far."""
         ideas, after = Ideas(), 0
-        with campaigns.open_records(self.home) as records:
-            while page := records.reading.events(after, self.sender.campaign_id, KINDS):
+        with reading.open_records(self.home) as records:
+            while page := records.reading.events(after, self.sender.campaign_id, AGENT_EVENTS):
                 for event in page:
                     ideas.apply(event.kind, event.body)
                 after = page[-1].seq
@@ -44,13 +42,13 @@ class LabClient:
 
     def campaign(self) -> CampaignView:
         """The state of the campaign."""
-        with campaigns.open_records(self.home) as records:
-            return campaigns.campaign_view(records, self.sender.campaign_id)
+        with reading.open_records(self.home) as records:
+            return reading.campaign_view(records, self.sender.campaign_id)
 
     def started(self) -> Mapping[str, object]:
         """The body of the event `campaign started`: the campaign file and its goal."""
-        with campaigns.open_records(self.home) as records:
-            return campaigns.history(records, self.sender.campaign_id, ("campaign started",)).started
+        with reading.open_records(self.home) as records:
+            return reading.history(records, self.sender.campaign_id, ("campaign started",)).started
 
     def recipe(self, ideas: Ideas) -> Recipe:
         """The recipe in force, with its search space.
@@ -73,10 +71,10 @@ class LabClient:
             UsageError: no campaign runs here, or the loop did not answer in time.
         """
         self._require_loop()
-        with campaigns.open_records(self.home) as records:
+        with reading.open_records(self.home) as records:
             tail = records.reading.tail(1)
             after = tail[-1].seq if tail else 0
-            request_id = agent_requests.leave(self.home / "inbox", self.sender, kind, content)
+            request_id = leave_request(self.home / "inbox", self.sender, kind, content)
             deadline = time.monotonic() + TIMEOUT_S
             while time.monotonic() < deadline:
                 answers = _answers(records, after, self.sender.campaign_id, request_id)
@@ -87,50 +85,52 @@ class LabClient:
 
     def send(self, kind: RequestKind, content: Mapping[str, object]) -> bool:
         """Send a request without waiting for its event; False when no campaign runs here."""
-        if not campaigns.is_driven(self.home):
+        if not reading.is_driven(self.home):
             return False
-        agent_requests.leave(self.home / "inbox", self.sender, kind, content)
+        leave_request(self.home / "inbox", self.sender, kind, content)
         return True
 
     def is_over(self) -> bool:
         """Whether the campaign has ended, or no orchestrator runs it."""
-        with campaigns.open_records(self.home) as records:
-            past = campaigns.history(records, self.sender.campaign_id, campaigns.MARKS)
-        return past.ended is not None or not campaigns.is_driven(self.home)
+        with reading.open_records(self.home) as records:
+            past = reading.history(records, self.sender.campaign_id, reading.MARKS)
+        return past.ended is not None or not reading.is_driven(self.home)
 
     def newest(self) -> int:
         """The `seq` of the last event that concerns agents."""
-        with campaigns.open_records(self.home) as records:
+        with reading.open_records(self.home) as records:
             return _newest(records, 0, self.sender.campaign_id)
 
     def wait(self, after: int, timeout_s: float) -> int:
         """Wait for an event that concerns agents and is newer than `after`; returns the `seq` of the newest one."""
         deadline = time.monotonic() + timeout_s
-        with campaigns.open_records(self.home) as records:
+        with reading.open_records(self.home) as records:
             while (newest := _newest(records, after, self.sender.campaign_id)) == after:
-                if time.monotonic() >= deadline or not campaigns.is_driven(self.home):
+                if time.monotonic() >= deadline or not reading.is_driven(self.home):
                     break
                 time.sleep(POLL_S * 2)
         return newest
 
     def _require_loop(self) -> None:
-        if not campaigns.is_driven(self.home):
+        if not reading.is_driven(self.home):
             raise UsageError(f"No campaign runs in {self.home}; `enpire run` starts or resumes one.")
 
 
-RELEVANT = tuple(kind for kind in KINDS if kind not in {"brief read", "agent turned", "tokens spent", "wish refused"})
+RELEVANT = tuple(
+    kind for kind in AGENT_EVENTS if kind not in {"brief read", "agent turned", "tokens spent", "wish refused"}
+)
 """Kinds of events that may change what an agent does next."""
 
 
-def _newest(records: campaigns.Records, after: int, campaign_id: str) -> int:
+def _newest(records: reading.Records, after: int, campaign_id: str) -> int:
     newest = after
     while page := records.reading.events(newest, campaign_id, RELEVANT):
         newest = page[-1].seq
     return newest
 
 
-def _answers(records: campaigns.Records, after: int, campaign_id: str, request_id: str) -> list[Event]:
-    page = records.reading.events(after, campaign_id, KINDS)
+def _answers(records: reading.Records, after: int, campaign_id: str, request_id: str) -> list[Event]:
+    page = records.reading.events(after, campaign_id, AGENT_EVENTS)
     return [event for event in page if event.body.get("wish_id") == request_id]
 
 

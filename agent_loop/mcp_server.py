@@ -19,8 +19,8 @@ from agent_loop import tools
 from agent_loop.lab_client import LabClient
 from enpire import __version__
 from enpire.errors import EnpireError
-from enpire.queries import campaigns
-from enpire.requests.agent_requests import Sender
+from enpire.service import reading
+from enpire.service.asking import Sender
 
 LARGEST_REQUEST = 256 * 1024
 """Most bytes of one request."""
@@ -45,8 +45,8 @@ def open_client(home: Path, campaign: str = "", lane: str = "mcp", author: str =
     Raises:
         UnknownName: there is no such campaign.
     """
-    with campaigns.open_records(home) as records:
-        campaign_id = campaigns.find_campaign(records, campaign)
+    with reading.open_records(home) as records:
+        campaign_id = reading.find_campaign(records, campaign)
     return LabClient(home, Sender(campaign_id=campaign_id, author=author, lane=lane))
 
 

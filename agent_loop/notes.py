@@ -16,7 +16,7 @@ from pathlib import Path
 from agent_loop.lab_client import LabClient
 from enpire.errors import UsageError
 from enpire.home import Home
-from enpire.queries import campaigns
+from enpire.service import reading
 
 SUFFIXES = (".md", ".txt")
 LARGEST_FILE, LARGEST_FOLDER = 2 * 2**20, 64 * 2**20
@@ -59,8 +59,8 @@ def conclusions(client: LabClient, words: str, about: str, lane: str) -> list[di
 
     Empty arguments filter nothing: `words` to search for, `about` an experiment or hypothesis, `lane` an agent session.
     """
-    with campaigns.open_records(client.home) as records:
-        lines = campaigns.campaigns(records)
+    with reading.open_records(client.home) as records:
+        lines = reading.campaigns(records)
         task = next(line.task for line in lines if line.id == client.sender.campaign_id)
         events = [
             {"campaign": line.id, **event.body}

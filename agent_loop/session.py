@@ -21,8 +21,8 @@ from enpire.errors import EnpireError
 from enpire.files import parse
 from enpire.interfaces import Agent
 from enpire.plugins import load
-from enpire.processes.child_process import die_with_parent
-from enpire.requests.agent_requests import Sender
+from enpire.service.asking import Sender
+from enpire.service.processes import die_with_parent
 
 IDLE_S = 2.0
 """Shortest time from the start of one turn to the start of the next, in seconds."""

@@ -30,11 +30,11 @@ from agent_loop.arguments import (
 )
 from agent_loop.episode_summary import episode_summary
 from agent_loop.lab_client import LabClient
-from enpire.campaign.experiments import Ideas
 from enpire.errors import UnknownName, UsageError
 from enpire.files import parse, plain
 from enpire.home import Home
-from enpire.queries.campaign_history import mapping
+from enpire.service.asking import Ideas
+from enpire.service.reading import mapping
 from enpire.types import Event
 
 

@@ -10,11 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from enpire.errors import UnknownName
-from enpire.queries import campaigns
-from enpire.queries.label_impact import Stake, stake
 from enpire.queries.models import CampaignLine, CampaignView, EpisodePage, EpisodeView, VersionView
-from enpire.store.pictures import shown
-from enpire.store.reading import Page
+from enpire.service import reading
+from enpire.service.reading import Page, Stake, stake
+from enpire.service.recordings import shown
 from enpire.types import Event, OutcomeKind
 from web_ui.problems import Problem
 from web_ui.series import Series, read_series
@@ -30,7 +29,7 @@ class Archive:
         """Number of the newest event; 0 without a ledger."""
         if self._is_empty():
             return 0
-        with campaigns.open_records(self._home) as records:
+        with reading.open_records(self._home) as records:
             newest = records.reading.tail(1)
             return newest[0].seq if newest else 0
 
@@ -38,41 +37,41 @@ class Archive:
         """Every campaign, newest first."""
         if self._is_empty():
             return ()
-        with campaigns.open_records(self._home) as records:
-            return campaigns.campaigns(records)
+        with reading.open_records(self._home) as records:
+            return reading.campaigns(records)
 
     def campaign(self, campaign_id: str) -> CampaignView:
         """One campaign; UnknownName when there is none with that id."""
-        with campaigns.open_records(self._home) as records:
-            return campaigns.campaign_view(records, self._known(records, campaign_id))
+        with reading.open_records(self._home) as records:
+            return reading.campaign_view(records, self._known(records, campaign_id))
 
     def versions(self, campaign_id: str) -> tuple[VersionView, ...]:
         """The policy versions of a campaign, oldest first."""
-        with campaigns.open_records(self._home) as records:
-            return campaigns.versions(records, self._known(records, campaign_id))
+        with reading.open_records(self._home) as records:
+            return reading.versions(records, self._known(records, campaign_id))
 
     def episodes(self, page: Page) -> EpisodePage:
         """One page of episodes, newest first; of the latest campaign when none is named."""
         if self._is_empty():
             return EpisodePage(rows=(), next=None)
-        with campaigns.open_records(self._home) as records:
+        with reading.open_records(self._home) as records:
             if not page.campaign_id:
-                known = campaigns.campaigns(records)
+                known = reading.campaigns(records)
                 if not known:
                     return EpisodePage(rows=(), next=None)
                 page = replace(page, campaign_id=known[0].id)
             if page.before and records.reading.order(page.before) is None:
                 raise Problem(400, f"The cursor {page.before[:40]!r} is of another ledger: begin again without it.")
-            return campaigns.episodes(records, page)
+            return reading.episodes(records, page)
 
     def episode(self, order_id: str) -> EpisodeView:
         """One episode, without the path of its folder."""
-        with campaigns.open_records(self._home) as records:
-            return replace(campaigns.episode(records, order_id), folder="")
+        with reading.open_records(self._home) as records:
+            return replace(reading.episode(records, order_id), folder="")
 
     def series(self, order_id: str, points: int) -> Series:
         """What was sensed, sent and thought in one episode, at most `points` frames of it."""
-        with campaigns.open_records(self._home) as records:
+        with reading.open_records(self._home) as records:
             row = records.reading.order(order_id)
         if row is None:
             raise UnknownName(f"There is no episode {order_id[:40]!r}.")
@@ -80,15 +79,15 @@ class Archive:
 
     def stake(self, order_id: str, outcome: OutcomeKind) -> Stake:
         """What would become of the decision that counted an episode, were its verdict another."""
-        with campaigns.open_records(self._home) as records:
+        with reading.open_records(self._home) as records:
             row = records.reading.order(order_id)
             if row is None:
                 raise UnknownName(f"There is no episode {order_id[:40]!r}.")
-            return stake(records.reading, campaigns.history(records, row.order.campaign_id), row, outcome)
+            return stake(records.reading, reading.history(records, row.order.campaign_id), row, outcome)
 
     def picture(self, order_id: str, name: str) -> bytes:
         """One picture, JPEG or PNG; UnknownName when there is none."""
-        with campaigns.open_records(self._home) as records:
+        with reading.open_records(self._home) as records:
             row = records.reading.order(order_id)
         found = shown(self._folder(row.order.campaign_id, order_id)) if row is not None else None
         if found is None or name not in found.names:
@@ -99,10 +98,10 @@ class Archive:
         """Events with a number above `after`, in order; of every kind where none is named."""
         if self._is_empty():
             return []
-        with campaigns.open_records(self._home) as records:
+        with reading.open_records(self._home) as records:
             return records.reading.events(after, campaign_id, kinds, limit)
 
-    def _known(self, records: campaigns.Records, campaign_id: str) -> str:
+    def _known(self, records: reading.Records, campaign_id: str) -> str:
         if not records.reading.events(campaign_id=campaign_id, limit=1):
             raise UnknownName(f"There is no campaign {campaign_id[:40]!r} here.")
         return campaign_id

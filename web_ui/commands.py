@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from enpire.errors import UnknownName, UsageError
-from enpire.monitor.live_lab import STATE_OF_EVENT
+from enpire.service.watching import STATE_OF_EVENT
 from enpire.types import Event
 from web_ui.documents import CommandDocument
 from web_ui.live import CommandState, LiveLab, Verb

@@ -12,8 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from enpire.errors import EnpireError
-from enpire.monitor.lab_snapshot import LabSnapshot, StationLine
-from enpire.monitor.live_lab import STATE_OF_EVENT
+from enpire.service.watching import STATE_OF_EVENT, LabSnapshot, StationLine
 from web_ui.archive import Archive
 from web_ui.commands import CommandTracker
 from web_ui.documents import (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol, runtime_checkable
 
-from enpire.monitor.lab_snapshot import LabSnapshot
-from enpire.wire.live_images import Preview
+from enpire.service.watching import LabSnapshot, Preview
 
 Verb = Literal[
     "pause", "resume", "stop", "pause campaign", "continue campaign", "end campaign", "rollback", "promote",

@@ -22,8 +22,8 @@ import numpy.typing as npt
 from enpire.errors import FileProblem, MissingExtra, UnknownName
 from enpire.interfaces import Task
 from enpire.plugins import load
-from enpire.store.arrays import decision_of, unpack
-from enpire.store.rows import OrderRow
+from enpire.service.reading import OrderRow
+from enpire.service.recordings import decision_of, unpack
 from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY, SOURCE_RESET, Bounds, EpisodeArrays, TaskSpec
 
 SOURCES = {SOURCE_POLICY: "policy", SOURCE_HUMAN: "human", SOURCE_RESET: "reset", SOURCE_EXPERT: "expert"}

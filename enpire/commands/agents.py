@@ -50,23 +50,22 @@ def run(  # noqa: PLR0913 - the options of a verb are its parameters
 ) -> None:
     """Run one lane of an agent in this terminal, beside the campaign that runs in this home."""
     from enpire.plugins import load
-    from enpire.queries import campaigns
-    from enpire.store import durable
+    from enpire.service import reading
+    from enpire.service.processes import write_agent_job
 
     load("agents", name)
     folder = existing_home(home)
-    if not campaigns.is_driven(folder):
+    if not reading.is_driven(folder):
         raise UsageError(f"No campaign runs in {folder}, so an agent has nothing to do; `enpire run` starts one.")
-    with campaigns.open_records(folder) as records:
-        campaign_id = campaigns.find_campaign(records, campaign)
+    with reading.open_records(folder) as records:
+        campaign_id = reading.find_campaign(records, campaign)
     called = lane or f"{name}-hand"
     place = folder / "agents" / campaign_id / called
     job = {
         "home": str(folder), "campaign_id": campaign_id, "lane": called, "agent": name, "seed": seed,
         "options": _options(options), "work": str(place / "work"),
     }  # fmt: skip
-    durable.make_folder(place / "work")
-    durable.write(place / "session.json", json.dumps(job).encode())
+    write_agent_job(place, job)
     process = cast("Callable[[list[str]], int]", load("sessions", "agent_loop.session:main"))
     raise typer.Exit(process([str(place)]))
 

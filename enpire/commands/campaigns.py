@@ -22,20 +22,21 @@ def add_to(app: typer.Typer) -> None:
 
 def list_all(home: Home = None, as_json: AsJson = False) -> None:
     """List the campaigns of this home, newest first."""
-    from enpire.queries import campaigns
+    from enpire.service import reading
 
-    with campaigns.open_records(existing_home(home)) as records:
-        lines = campaigns.campaigns(records)
+    with reading.open_records(existing_home(home)) as records:
+        lines = reading.campaigns(records)
     rows = [(line.id, line.name, line.task, line.state, line.began) for line in lines]
     answer(lines, as_json=as_json, text=table(("id", "name", "task", "state", "began"), rows))
 
 
 def show(campaign: CampaignId = "", home: Home = None, as_json: AsJson = False) -> None:
     """Show where one campaign stands: success with intervals, episodes, robot time, cost."""
-    from enpire.queries import campaigns, texts
+    from enpire.queries import texts
+    from enpire.service import reading
 
-    with campaigns.open_records(existing_home(home)) as records:
-        view = campaigns.campaign_view(records, campaigns.find_campaign(records, campaign))
+    with reading.open_records(existing_home(home)) as records:
+        view = reading.campaign_view(records, reading.find_campaign(records, campaign))
     answer(view, as_json=as_json, text=texts.campaign(view))
 
 
@@ -59,7 +60,7 @@ def resume(
 
 def stop(home: Home = None) -> None:
     """End the running campaign in good order, or one that was interrupted; the state is kept."""
-    from enpire.queries.campaigns import is_driven
+    from enpire.service.reading import is_driven
 
     folder = existing_home(home)
     if is_driven(folder):
@@ -87,19 +88,9 @@ def report(
 
 
 def _held(home: Path) -> str:
-    """Which stations stay still although the campaign goes on; empty when none does."""
-    from enpire.campaign.state import Holds
-    from enpire.monitor.terminal import held_text
-    from enpire.queries import campaigns
-    from enpire.requests.operator_commands import AT_STATIONS
+    """Which stations stay stopped or paused in a campaign that runs; empty when there are none."""
+    from enpire.service import reading
+    from enpire.service.watching import held_text
 
-    holds = Holds()
-    with campaigns.open_records(home) as records:
-        past = campaigns.history(records, campaigns.latest_begun(records), ("station joined", "station left"))
-        for event in records.ledger.events(kinds=("command accepted",)):
-            if (verb := str(event.body["verb"])) in AT_STATIONS:
-                holds.ask(verb, str(event.body["station"]), str(event.body["by"]))
-    found = [holds.at(name) for name, station in past.stations.items() if station.present]
-    return held_text(
-        sum("stop" in held for held in found), sum("stop" not in held and "pause" in held for held in found)
-    )
+    with reading.open_records(home) as records:
+        return held_text(*reading.held_stations(records))

@@ -14,7 +14,7 @@ from enpire.commands.options import AsJson, Home, answer, existing_home, order, 
 from enpire.wording import counted
 
 if TYPE_CHECKING:
-    from enpire.queries.campaigns import Records
+    from enpire.service.reading import Records
 
 LEAST_TO_JUDGE = 6
 """Characters of an id: a slip of the hand must not label an episode."""
@@ -47,18 +47,19 @@ def list_page(  # noqa: PLR0913 - the options of a verb are its parameters
     as_json: AsJson = False,
 ) -> None:
     """List episodes, newest first, one page at a time."""
-    from enpire.queries import campaigns, texts
-    from enpire.store.reading import Page
+    from enpire.queries import texts
+    from enpire.service import reading
+    from enpire.service.reading import Page
 
-    with campaigns.open_records(existing_home(home)) as records:
+    with reading.open_records(existing_home(home)) as records:
         wanted = Page(
-            campaign_id=campaigns.find_campaign(records, campaign),
+            campaign_id=reading.find_campaign(records, campaign),
             outcome=outcome,
             purpose=purpose,
             before=before,
             limit=limit,
         )
-        page = campaigns.episodes(records, wanted)
+        page = reading.episodes(records, wanted)
     rows = [
         (
             item.order_id,
@@ -83,10 +84,11 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one episode: the order, the end, and where its files are."""
-    from enpire.queries import campaigns, texts
+    from enpire.queries import texts
+    from enpire.service import reading
 
-    with campaigns.open_records(existing_home(home)) as records:
-        view = campaigns.episode(records, _find(records, episode))
+    with reading.open_records(existing_home(home)) as records:
+        view = reading.episode(records, _find(records, episode))
     answer(view, as_json=as_json, text=texts.episode(view))
 
 
@@ -97,12 +99,12 @@ def replay(
 ) -> None:
     """Run a simulated episode again, check that its sensors say the same, and take its pictures."""
     from enpire.commands.progress_bar import Bar
-    from enpire.datasets.episode_images import replay_images
     from enpire.home import open_home
-    from enpire.queries import campaigns
+    from enpire.service import reading
+    from enpire.service.datasets import replay_images
 
     folder = open_home(existing_home(home))
-    with campaigns.open_records(folder.root) as records:
+    with reading.open_records(folder.root) as records:
         wanted = _find(records, episode)
         with Bar("running the episode again", folder.episodes):
             made = replay_images(folder, records.ledger, wanted)
@@ -118,10 +120,10 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Name successes of the verifier that nobody has checked, at random; look at them and say what they were."""
-    from enpire.queries import campaigns
+    from enpire.service import reading
 
-    with campaigns.open_records(existing_home(home)) as records:
-        found = campaigns.unchecked(records, campaigns.find_campaign(records, campaign), count)
+    with reading.open_records(existing_home(home)) as records:
+        found = reading.unchecked(records, reading.find_campaign(records, campaign), count)
     rows = [(item.order_id, item.station, f"{item.confidence:.0%}") for item in found]
     text = table(("episode", "station", "the verifier is sure by"), rows)
     if rows:
@@ -139,8 +141,8 @@ def judge(
     """Say what an episode was; the verifier's verdict stays, and yours stands beside it and checks the verifier."""
     from enpire.errors import UsageError
     from enpire.home import open_home
-    from enpire.queries import campaigns
-    from enpire.requests.labels import write_label
+    from enpire.service import reading
+    from enpire.service.asking import write_label
 
     if outcome not in ("success", "failure", "unsafe"):
         raise UsageError(f"An episode cannot be judged as {outcome!r}; say success, failure or unsafe.")
@@ -149,9 +151,9 @@ def judge(
             f"{episode!r} may name an episode by chance; give {LEAST_TO_JUDGE} characters of its id or more."
         )
     folder = existing_home(home)
-    with campaigns.open_records(folder) as records:
+    with reading.open_records(folder) as records:
         wanted = _find(records, episode)
-    if campaigns.is_driven(folder):
+    if reading.is_driven(folder):
         order(folder, f"episodes judge {wanted} {outcome}", f"judge {outcome}", wanted)
         return
     write_label(open_home(folder), wanted, outcome, getpass.getuser())
@@ -170,16 +172,16 @@ def export(  # noqa: PLR0913 - the options of a verb are its parameters
 ) -> None:
     """Write demonstrations and data collection as a LeRobotDataset; hidden starts never leave the lab."""
     from enpire.commands.progress_bar import Bar
-    from enpire.datasets.dataset_export import export_episodes, wanted
     from enpire.errors import UsageError
     from enpire.home import open_home
-    from enpire.queries import campaigns
+    from enpire.service import reading
+    from enpire.service.datasets import export_episodes, wanted
 
     if form != "lerobot":
         raise UsageError(f"Episodes cannot be written as {form!r}; the one format is lerobot.")
     folder = open_home(existing_home(home))
-    with campaigns.open_records(folder.root) as records:
-        chosen = wanted(records, campaigns.find_campaign(records, campaign), limit)
+    with reading.open_records(folder.root) as records:
+        chosen = wanted(records, reading.find_campaign(records, campaign), limit)
     with Bar("loading", target) as bar:
         made = export_episodes(folder, chosen, target, partial(bar.show, "episodes"), cameras)
     print(f"{counted(made.written, 'episode is', 'episodes are')} in {target}.")
@@ -198,9 +200,9 @@ def take(
 ) -> None:
     """Take the episodes of a LeRobotDataset into a campaign that is not running, as demonstrations or rollouts."""
     from enpire.commands.progress_bar import Bar
-    from enpire.datasets.dataset_import import import_episodes
     from enpire.errors import UsageError
     from enpire.home import open_home
+    from enpire.service.datasets import import_episodes
 
     if unsaid not in ("unknown", "success", "failure"):
         raise UsageError(f"--unsaid cannot be {unsaid!r}; say unknown, success or failure.")

@@ -34,7 +34,7 @@ def improve(
 ) -> None:
     """Run one learner on the recorded episodes of a campaign and keep the version that it makes."""
     from enpire.commands.progress_bar import Bar
-    from enpire.offline.train import learn
+    from enpire.service.offline import learn
 
     folder = existing_home(home)
     with Bar("loading", folder / "versions") as bar:
@@ -55,8 +55,8 @@ def gate(  # noqa: PLR0913 - the options of a verb are its parameters
     """Compare two versions from the same fresh starts until the evidence decides; exit code 3 unless promoted."""
     from enpire.commands.progress_bar import Bar
     from enpire.home import open_home
-    from enpire.offline.compare import Comparison, compare
     from enpire.queries import texts
+    from enpire.service.offline import Comparison, compare
 
     asked = Comparison(task=task, champion=champion, candidate=candidate, pairs=pairs, lanes=lanes, seed=seed)
     with Bar("loading") as bar:

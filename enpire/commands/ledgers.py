@@ -24,9 +24,9 @@ def add_to(app: typer.Typer) -> None:
 def verify(home: Home = None, as_json: AsJson = False) -> None:
     """Check the hash chain over every event; names the first bad one."""
     from enpire.commands.progress_bar import Bar
-    from enpire.queries import campaigns
+    from enpire.service import reading
 
-    with campaigns.open_records(existing_home(home)) as records, Bar("events") as bar:
+    with reading.open_records(existing_home(home)) as records, Bar("events") as bar:
         count = records.ledger.verify(partial(bar.show, "events"))
     document = {"events": count, "chain": "intact"}
     answer(document, as_json=as_json, text=f"The chain over {count} events is intact.")
@@ -39,10 +39,11 @@ def tail(
     as_json: AsJson = False,
 ) -> None:
     """Show the last events, one a line (with --json: a list; with --follow: one document a line)."""
-    from enpire.queries import campaigns, texts
+    from enpire.queries import texts
+    from enpire.service import reading
 
-    with campaigns.open_records(existing_home(home)) as records:
-        events = campaigns.last_events(records, number)
+    with reading.open_records(existing_home(home)) as records:
+        events = reading.last_events(records, number)
         if not follow:
             answer(events, as_json=as_json, text="\n".join(map(texts.event, events)))
             return
@@ -52,17 +53,18 @@ def tail(
                 seen = event.seq
                 print(as_document(event, indent=None) if as_json else texts.event(event), flush=True)
             time.sleep(0.5)
-            events = campaigns.events_after(records, seen)
+            events = reading.events_after(records, seen)
 
 
 def recompute(home: Home = None, as_json: AsJson = False) -> None:
     """Take every decision again from the records alone; exit code 1 when one comes out different."""
     from enpire.commands.progress_bar import Bar
-    from enpire.queries import campaigns, texts
-    from enpire.queries.decision_audit import recompute as again
+    from enpire.queries import texts
+    from enpire.service import reading
+    from enpire.service.reading import recompute as again
 
-    with campaigns.open_records(existing_home(home)) as records, Bar("events") as bar:
-        last = campaigns.last_events(records, 1)
+    with reading.open_records(existing_home(home)) as records, Bar("events") as bar:
+        last = reading.last_events(records, 1)
         checks = again(records.ledger, lambda seq: bar.show("events", seq, last[-1].seq))
     rows = [
         ("equal" if check.equal else "DIFFERENT", f"{check.kind} {texts.short(check.subject)}", check.sentence)

@@ -68,9 +68,9 @@ def order(home: Path, said: str, verb: str, target: str = "") -> None:
     `said` is how a person types it. UsageError when the campaign refuses it, or when none runs: left lying, the command
     would hit the next one.
     """
-    from enpire.monitor.live_lab import STATE_OF_EVENT
-    from enpire.queries.campaigns import events_after, is_driven, last_events, latest_begun, open_records
-    from enpire.requests import operator_commands
+    from enpire.service.asking import leave_command
+    from enpire.service.reading import events_after, is_driven, last_events, latest_begun, open_records
+    from enpire.service.watching import STATE_OF_EVENT
 
     if not is_driven(home):
         raise UsageError(
@@ -80,7 +80,7 @@ def order(home: Path, said: str, verb: str, target: str = "") -> None:
     with open_records(home) as records:
         seq = max((event.seq for event in last_events(records, 1)), default=0)
         campaign_id = latest_begun(records)
-        command_id = operator_commands.leave(home / "inbox", verb, target, getpass.getuser(), campaign_id=campaign_id)
+        command_id = leave_command(home / "inbox", verb, target, getpass.getuser(), campaign_id=campaign_id)
         while fate != "effective" and time.monotonic() < deadline:
             time.sleep(0.05)
             for event in events_after(records, seq):

@@ -27,10 +27,11 @@ def add_to(app: typer.Typer) -> None:
 
 def list_all(campaign: CampaignId = "", home: Home = None, as_json: AsJson = False) -> None:
     """List the versions of a campaign, oldest first, with what the hidden starts said about each."""
-    from enpire.queries import campaigns, texts
+    from enpire.queries import texts
+    from enpire.service import reading
 
-    with campaigns.open_records(existing_home(home)) as records:
-        versions = campaigns.versions(records, campaigns.find_campaign(records, campaign))
+    with reading.open_records(existing_home(home)) as records:
+        versions = reading.versions(records, reading.find_campaign(records, campaign))
     rows = [
         (texts.short(item.id), item.state, str(item.round), texts.short(item.parent) or "-", texts.rate(item.hidden))
         for item in versions
@@ -40,20 +41,22 @@ def list_all(campaign: CampaignId = "", home: Home = None, as_json: AsJson = Fal
 
 def show(policy: PolicyId, campaign: Campaign = "", home: Home = None, as_json: AsJson = False) -> None:
     """Show one version: hashes, lineage and evidence."""
-    from enpire.queries import campaigns, texts
+    from enpire.queries import texts
+    from enpire.service import reading
 
-    with campaigns.open_records(existing_home(home)) as records:
-        version = campaigns.find_version(records, campaigns.find_campaign(records, campaign), policy)
+    with reading.open_records(existing_home(home)) as records:
+        version = reading.find_version(records, reading.find_campaign(records, campaign), policy)
     answer(version, as_json=as_json, text=texts.version(version))
 
 
 def promote(policy: PolicyId, campaign: Campaign = "", home: Home = None) -> None:
     """Ask the running campaign to make this version its champion, without a gate; recorded with your name."""
-    from enpire.queries import campaigns, texts
+    from enpire.queries import texts
+    from enpire.service import reading
 
     folder = existing_home(home)
-    with campaigns.open_records(folder) as records:
-        target = campaigns.find_version(records, campaigns.find_campaign(records, campaign), policy).id
+    with reading.open_records(folder) as records:
+        target = reading.find_version(records, reading.find_campaign(records, campaign), policy).id
     order(folder, f"policy promote {texts.short(target)}", "promote", target)
 
 
@@ -69,18 +72,13 @@ def export(
     home: Home = None,
 ) -> None:
     """Copy the files of a version to a new folder, checked against its hash; they are what stations run."""
-    from enpire.errors import FileProblem, UsageError
-    from enpire.queries import campaigns
-    from enpire.store import versions
+    from enpire.service import reading
+    from enpire.service.datasets import copy_version
 
     folder = existing_home(home)
-    with campaigns.open_records(folder) as records:
-        wanted = campaigns.find_version(records, campaigns.find_campaign(records, campaign), policy).id
-    if target.exists():
-        raise UsageError(f"{target} exists already: name a new folder for the version.")
-    versions.copy(folder / "versions" / wanted, target.absolute())
-    if versions.identify(target) != wanted:
-        raise FileProblem(f"The files of {wanted} in {folder / 'versions'} were changed: {target} is not that version.")
+    with reading.open_records(folder) as records:
+        wanted = reading.find_version(records, reading.find_campaign(records, campaign), policy).id
+    copy_version(folder, wanted, target)
     print(f"Version {wanted} is in {target}.")
 
 
@@ -102,20 +100,17 @@ def serve(
     import threading
 
     from enpire.home import open_home
-    from enpire.policy_server.policy_server import PolicyServer
-    from enpire.wire.zmq_link import stays_here
+    from enpire.service.processes import PolicyServerOptions, open_policy_server
 
-    root, ended = open_home(home), threading.Event()
-    keys = None if stays_here(bind) else root.keys
-    server = PolicyServer(root.root / "served", bind, keys, tell, any_kind=any_kind, loaded=loaded)
+    ended = threading.Event()
+    options = PolicyServerOptions(bind=bind, any_kind=any_kind, loaded=loaded)
+    server, public_key = open_policy_server(open_home(home), options, tell)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _, __: ended.set())
-    reached = server.address.replace("//0.0.0.0:", f"//{platform.node()}:")
-    tell(f"Stations ask here: `policy_server: {reached}` in their files. Ctrl-C ends it.")
-    if not stays_here(bind):
-        from enpire.wire.curve_keys import server_keys
-
-        tell(f"Enrolled stations only; `policy_server_key: {server_keys(root.keys).public.decode('ascii')}`.")
+    address = server.address.replace("//0.0.0.0:", f"//{platform.node()}:")
+    tell(f"Write `policy_server: {address}` into the files of the stations. Ctrl-C ends this process.")
+    if public_key:
+        tell(f"Only enrolled stations may connect; write `policy_server_key: {public_key}` into their files, too.")
     try:
         server.run(ended)
     finally:

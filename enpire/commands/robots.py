@@ -85,7 +85,7 @@ def serve(
     """Let a station on another computer move this robot, behind its guard here (docs/robots.md)."""
     from enpire.home import open_home
     from enpire.plugins import load
-    from enpire.station.station_file import read_station
+    from enpire.service.stations import read_station
 
     run = cast("Callable[..., None]", load("robots", "serve"))
     run(Path(robot) if robot.endswith(".py") else read_station(robot), bind, open_home(home), tell)
@@ -132,8 +132,7 @@ def _driver_checks(path: Path) -> Callable[[OnResult], ConformanceReport]:
 def _station_checks(named: str) -> Callable[[OnResult], ConformanceReport]:
     """The checks of the robot of a station file, opened as the station opens it."""
     from enpire import plugins
-    from enpire.station.robot_session import open_robot
-    from enpire.station.station_file import read_station
+    from enpire.service.stations import open_robot, read_station
 
     file = read_station(named)
     task = cast("Task", plugins.make("tasks", file.task))

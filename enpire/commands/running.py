@@ -19,7 +19,7 @@ from enpire.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
     from enpire.home import Home as Folder
-    from enpire.session import LabObserver
+    from enpire.service.running import LabObserver
 
 DEMO = "pin_insertion"
 GOAL_MISSED = 3
@@ -99,24 +99,15 @@ def serve(
 ) -> None:
     """Serve the pages and the API over a home, beside the campaign that runs in it, if one does; Ctrl-C ends it."""
     from enpire.home import open_home
-    from enpire.monitor.live_file import LiveFileReader
-    from enpire.monitor.live_lab import LiveLab
+    from enpire.service.running import migrate_ledger
+    from enpire.service.watching import LiveFileReader, LiveLab
 
     folder = open_home(home)
-    _bring_up_to_date(folder)
+    migrate_ledger(folder)
     live = LiveLab(folder)
     with LiveFileReader(folder, live), _served(folder, live, Listening(host, port, tuple(name or ()))):
         while True:
             time.sleep(3600)
-
-
-def _bring_up_to_date(folder: Folder) -> None:
-    """A ledger that an older version wrote is migrated, unless a campaign holds it: the pages only read."""
-    from enpire.queries import campaigns
-    from enpire.store.ledger import SqliteLedger
-
-    if folder.ledger.is_file() and not campaigns.is_driven(folder.root):
-        SqliteLedger(folder.ledger).close()
 
 
 def station(
@@ -138,43 +129,35 @@ def station(
 
 
 def _enroll(name: str, connect: str, home: Path | None) -> None:
-    """A key pair for a station, and a station file that needs little more than a look."""
+    """Make a key and a station file for a station on another computer; print where they go."""
     from enpire.home import open_home
-    from enpire.station.station_file import StationFile, write_station
-    from enpire.wire.curve_keys import enroll, server_keys
+    from enpire.service.processes import enroll_station
 
     if not name:
-        raise UsageError("Which station? `enpire station enroll NAME`.")
-    root = open_home(home)
-    task, keys = _running_task(root.root) or DEMO, root.keys
-    key_file, server = enroll(keys, name), server_keys(keys).public.decode("ascii")
-    file = StationFile(
-        name=name, task=task, home=Path(f"{name}.enpire"), connect=connect, key_file=Path(key_file.name),
-        server_key=server,
-    )  # fmt: skip
-    path = keys / f"{name}.yaml"
-    write_station(file, path)
-    print(f"Carry {key_file} (chmod 600) and {path} to the station's computer, into one folder.")
-    print(f"Say in {path.name} which task and driver it has{'' if connect else ', and where to connect'}; then there:")
+        raise UsageError("Name the station: `enpire station enroll NAME`.")
+    folder = open_home(home)
+    key_file, path = enroll_station(folder, name, _running_task(folder.root) or DEMO, connect)
+    print(f"Copy {key_file} (chmod 600) and {path} into one folder on the station's computer.")
+    print(f"Set task and driver in {path.name}{'' if connect else ', and the address to connect to'}. Then run there:")
     print(f"enpire station {path.name}")
 
 
 def _running_task(home: Path) -> str:
     """The task of the campaign that runs in this home, which a further station would join; empty when none runs."""
-    from enpire.queries import campaigns
+    from enpire.service import reading
 
-    if not (home / "ledger.db").is_file() or not campaigns.is_driven(home):
+    if not (home / "ledger.db").is_file() or not reading.is_driven(home):
         return ""
-    with campaigns.open_records(home) as records:
-        begun = campaigns.campaigns(records)
+    with reading.open_records(home) as records:
+        begun = reading.campaigns(records)
     return begun[0].task if begun else ""
 
 
 def learner(folder: Annotated[Path, typer.Argument(help="Folder with the job.json of one training run.")]) -> None:
     """Run one learner job in this process; progress and result are written into its folder."""
-    from enpire.processes.learner_process import main
+    from enpire.service.processes import run_training_job
 
-    raise typer.Exit(main([str(folder)]))
+    raise typer.Exit(run_training_job(folder))
 
 
 def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on: str = "local") -> None:
@@ -182,12 +165,10 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
     from enpire.campaign.campaign import read_campaign
     from enpire.doctor import examine, require_ready
     from enpire.home import open_home
-    from enpire.monitor.live_file import LiveFileWriter
-    from enpire.monitor.live_lab import LiveLab
-    from enpire.monitor.terminal import TerminalView
     from enpire.report.report import write_report
-    from enpire.requests.operator_commands import CommandInbox
-    from enpire.session import RunOptions, run_campaign
+    from enpire.service.asking import CommandInbox
+    from enpire.service.running import RunOptions, run_campaign
+    from enpire.service.watching import LiveFileWriter, LiveLab, TerminalView
 
     plan, folder = read_campaign(name), open_home(home)
     require_ready(examine(folder.root))
@@ -220,17 +201,10 @@ def _as_typed() -> str:
 def _require_unfinished(name: str, home: Path | None) -> None:
     from enpire.campaign.campaign import read_campaign
     from enpire.commands.options import existing_home
-    from enpire.steps.begin import find_unfinished
-    from enpire.store.ledger import open_to_read
+    from enpire.home import open_home
+    from enpire.service.running import require_unfinished
 
-    plan, folder = read_campaign(name), existing_home(home)
-    ledger = open_to_read(folder / "ledger.db")
-    try:
-        found = find_unfinished(ledger, plan)
-    finally:
-        ledger.close()
-    if found is None:
-        raise UsageError(f"{folder} holds no unfinished campaign {plan.name!r}; leave --resume out to begin one.")
+    require_unfinished(open_home(existing_home(home)), read_campaign(name))
 
 
 @contextmanager

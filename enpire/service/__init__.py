@@ -1,1 +1,14 @@
-"""The one entrance to ENPIRE for the command line, the web pages and the agents."""
+"""The one entrance to ENPIRE for the command line, the web pages and the agents. They import no other room.
+
+| module | question |
+|---|---|
+| `running` | run a campaign, end an interrupted one, run a station, a learner or a policy server |
+| `asking` | leave a command, label an episode, send an agent's request |
+| `reading` | what is recorded: campaigns, versions, episodes, hypotheses, events |
+| `recordings` | the files of episodes: arrays and camera images, as data sets too |
+| `watching` | what a running lab does now |
+| `offline` | train and compare policies without a fleet |
+
+A module re-exports functions and nouns of the rooms below, and adds the few that combine several rooms. Importing one
+loads no more than its question needs. An import contract in pyproject.toml holds this.
+"""

@@ -1,14 +1,45 @@
-"""Running campaigns, and ending one that was interrupted."""
+"""Run a campaign, end an interrupted one, and prepare a home for the pages."""
 
 from __future__ import annotations
 
+from enpire.campaign.campaign import Campaign
 from enpire.errors import UsageError
 from enpire.home import Home
-from enpire.steps.begin import unended
+from enpire.queries.campaigns import is_driven
+from enpire.session import LabObserver, RunOptions, run_campaign
+from enpire.steps.begin import find_unfinished, unended
+from enpire.steps.ending import Ending
 from enpire.steps.record import unfinished
-from enpire.store.ledger import SqliteLedger
+from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.reading import Reading
 from enpire.store.records import episode_body
+
+__all__ = [
+    "Ending", "LabObserver", "RunOptions", "end_interrupted", "migrate_ledger", "require_unfinished", "run_campaign",
+]  # fmt: skip
+
+
+def require_unfinished(home: Home, campaign: Campaign) -> None:
+    """Check that the home holds an unfinished campaign of this name.
+
+    Raises:
+        UsageError: it holds none, or one that began with another file.
+    """
+    ledger = open_to_read(home.ledger)
+    try:
+        found = find_unfinished(ledger, campaign)
+    finally:
+        ledger.close()
+    if found is None:
+        raise UsageError(
+            f"{home.root} holds no unfinished campaign {campaign.name!r}; leave out --resume to start one."
+        )
+
+
+def migrate_ledger(home: Home) -> None:
+    """Bring the ledger of an older version up to date, unless a campaign runs in the home. The pages only read it."""
+    if home.ledger.is_file() and not is_driven(home.root):
+        SqliteLedger(home.ledger).close()
 
 
 def end_interrupted(home: Home, operator: str) -> str:

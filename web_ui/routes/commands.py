@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from enpire.ids import is_id
-from enpire.store import versions
+from enpire.service.reading import VERSION_ID
 from web_ui.auth import Anybody
 from web_ui.commands import CommandRequest, CommandTracker
 from web_ui.documents import CommandDocument
@@ -77,7 +77,7 @@ def _check(body: Command) -> None:
         raise Problem(400, f"{body.verb!r} needs {wanted}: give its id as `target`.")
     if body.verb not in STATION_VERBS | TARGETED and body.target:
         raise Problem(400, f"{body.verb!r} concerns the whole campaign: leave `target` empty.")
-    if body.verb == "promote" and not versions.ID.fullmatch(body.target):
+    if body.verb == "promote" and not VERSION_ID.fullmatch(body.target):
         raise Problem(422, "The `target` of 'promote' is a policy version: 64 digits, 0 to 9 and a to f.")
     if body.verb.startswith("judge ") and not is_id(body.target):
         raise Problem(422, f"The `target` of {body.verb!r} is an episode's id: 26 capital letters and digits.")

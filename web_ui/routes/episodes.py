@@ -8,10 +8,9 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from enpire.queries.label_impact import Stake
 from enpire.queries.models import EpisodePage, EpisodeView
-from enpire.store.pictures import media_type
-from enpire.store.reading import Page
+from enpire.service.reading import Page, Stake
+from enpire.service.recordings import media_type
 from web_ui.archive import Archive
 from web_ui.auth import Anybody
 from web_ui.openapi import answers, refusals

@@ -22,7 +22,7 @@ from typing import cast
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
-from enpire.wire.live_images import Preview
+from enpire.service.watching import Preview
 from web_ui.auth import find_caller
 from web_ui.documents import Json, delta
 from web_ui.hub import Hub

@@ -1,0 +1,16 @@
+"""What operators and agents may ask of the loop: commands, labels, requests of agents."""
+
+from __future__ import annotations
+
+from enpire.campaign.experiments import KINDS as AGENT_EVENTS
+from enpire.campaign.experiments import EdgeKind, Experiment, Ideas
+from enpire.requests.agent_requests import RequestKind, Sender
+from enpire.requests.agent_requests import leave as leave_request
+from enpire.requests.labels import write_label
+from enpire.requests.operator_commands import AT_STATIONS, CommandInbox, OperatorCommand
+from enpire.requests.operator_commands import leave as leave_command
+
+__all__ = [
+    "AGENT_EVENTS", "AT_STATIONS", "CommandInbox", "EdgeKind", "Experiment", "Ideas", "OperatorCommand", "RequestKind",
+    "Sender", "leave_command", "leave_request", "write_label",
+]  # fmt: skip

@@ -1,0 +1,94 @@
+"""The processes besides the loop: enroll a station, serve policies, run one training job, tie a child to its parent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enpire.home import Home
+from enpire.processes.child_process import die_with_parent
+from enpire.store import durable
+
+if TYPE_CHECKING:
+    from enpire.policy_server.policy_server import PolicyServer
+
+__all__ = [
+    "PolicyServerOptions",
+    "die_with_parent",
+    "enroll_station",
+    "open_policy_server",
+    "run_training_job",
+    "write_agent_job",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyServerOptions:
+    """How a policy server is started."""
+
+    bind: str
+    """tcp://ADDRESS:PORT; encrypted unless it stays on this machine."""
+    any_kind: bool
+    """Whether versions of any kind are loaded, not only those of the built-in kinds."""
+    loaded: int
+    """Most versions in memory."""
+
+
+def write_agent_job(folder: Path, job: Mapping[str, object]) -> None:
+    """Write what the process of an agent session reads: who it is, and where it works."""
+    durable.make_folder(folder / "work")
+    durable.write(folder / "session.json", json.dumps(job).encode())
+
+
+def enroll_station(home: Home, name: str, task: str, connect: str) -> tuple[Path, Path]:
+    """Make a key for a station on another computer; its (key file, station file), to be copied there.
+
+    Args:
+        home: of the orchestrator.
+        name: of the station.
+        task: of the station.
+        connect: address of the orchestrator; empty where the operator fills it in later.
+
+    Raises:
+        EnpireError: the name is taken, or not allowed.
+    """
+    from enpire.station.station_file import StationFile, write_station
+    from enpire.wire.curve_keys import enroll, server_keys
+
+    key_file, server = enroll(home.keys, name), server_keys(home.keys).public.decode("ascii")
+    file = StationFile(
+        name=name, task=task, home=Path(f"{name}.enpire"), connect=connect, key_file=Path(key_file.name),
+        server_key=server,
+    )  # fmt: skip
+    path = home.keys / f"{name}.yaml"
+    write_station(file, path)
+    return key_file, path
+
+
+def open_policy_server(
+    home: Home, options: PolicyServerOptions, log: Callable[[str], None]
+) -> tuple[PolicyServer, str]:
+    """A policy server that listens; with its public key, empty where the connection is not encrypted.
+
+    Raises:
+        EnpireError: it cannot listen there.
+    """
+    from enpire.policy_server.policy_server import PolicyServer
+    from enpire.wire.curve_keys import server_keys
+    from enpire.wire.zmq_link import stays_here
+
+    keys = None if stays_here(options.bind) else home.keys
+    server = PolicyServer(
+        home.root / "served", options.bind, keys, log, any_kind=options.any_kind, loaded=options.loaded
+    )
+    return server, server_keys(keys).public.decode("ascii") if keys is not None else ""
+
+
+def run_training_job(folder: Path) -> int:
+    """Run one training job in this process; its exit code. Progress and result are written into the folder."""
+    from enpire.processes.learner_process import main
+
+    return main([str(folder)])

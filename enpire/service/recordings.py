@@ -1,0 +1,8 @@
+"""The files of one episode: its arrays and its camera images."""
+
+from __future__ import annotations
+
+from enpire.store.arrays import decision_of, unpack
+from enpire.store.pictures import Pictures, media_type, shown
+
+__all__ = ["Pictures", "decision_of", "media_type", "shown", "unpack"]
