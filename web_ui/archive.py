@@ -12,7 +12,8 @@ from pathlib import Path
 from enpire.errors import UnknownName
 from enpire.queries.models import CampaignLine, CampaignView, EpisodePage, EpisodeView, VersionView
 from enpire.service import reading
-from enpire.service.reading import Page, Stake, stake
+from enpire.service.auditing import Stake, stake
+from enpire.service.reading import Page
 from enpire.service.recordings import shown
 from enpire.types import Event, OutcomeKind
 from web_ui.problems import Problem

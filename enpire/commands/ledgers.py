@@ -61,7 +61,7 @@ def recompute(home: Home = None, as_json: AsJson = False) -> None:
     from enpire.commands.progress_bar import Bar
     from enpire.queries import texts
     from enpire.service import reading
-    from enpire.service.reading import recompute as again
+    from enpire.service.auditing import recompute as again
 
     with reading.open_records(existing_home(home)) as records, Bar("events") as bar:
         last = reading.last_events(records, 1)

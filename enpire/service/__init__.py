@@ -2,10 +2,13 @@
 
 | module | question |
 |---|---|
-| `running` | run a campaign, end an interrupted one, run a station, a learner or a policy server |
+| `running` | run a campaign, end an interrupted one |
+| `processes`, `stations` | enroll a station, open its robot, serve policies, run a training job |
 | `asking` | leave a command, label an episode, send an agent's request |
 | `reading` | what is recorded: campaigns, versions, episodes, hypotheses, events |
-| `recordings` | the files of episodes: arrays and camera images, as data sets too |
+| `auditing` | whether recorded decisions hold, and what another verdict would change |
+| `recordings` | the arrays and camera images of one episode |
+| `datasets` | files that leave or enter a home: versions, data sets, replays |
 | `watching` | what a running lab does now |
 | `offline` | train and compare policies without a fleet |
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enpire.campaign.state import Holds
 from enpire.queries.campaign_history import History, mapping, number
 from enpire.queries.campaigns import (
     MARKS,
@@ -22,24 +21,23 @@ from enpire.queries.campaigns import (
     unchecked,
     versions,
 )
-from enpire.queries.decision_audit import recompute
 from enpire.queries.hypotheses import experiment_view
-from enpire.queries.label_impact import Stake, stake
 from enpire.requests.operator_commands import AT_STATIONS
 from enpire.store.reading import Page
 from enpire.store.rows import OrderRow
 from enpire.store.versions import ID as VERSION_ID
 
 __all__ = [
-    "MARKS", "VERSION_ID", "History", "OrderRow", "Page", "Records", "Stake", "campaign_view", "campaigns",
+    "MARKS", "VERSION_ID", "History", "OrderRow", "Page", "Records", "campaign_view", "campaigns",
     "episode", "episodes", "events_after", "experiment_view", "find_campaign", "find_version", "held_stations",
-    "history", "is_driven", "last_events", "latest_begun", "mapping", "number", "open_records", "recompute",
-    "stake", "unchecked", "versions",
+    "history", "is_driven", "last_events", "latest_begun", "mapping", "number", "open_records", "unchecked", "versions",
 ]  # fmt: skip
 
 
 def held_stations(records: Records) -> tuple[int, int]:
     """(stopped, paused): how many stations of the running campaign operators hold, each counted once."""
+    from enpire.campaign.state import Holds
+
     holds = Holds()
     past = history(records, latest_begun(records), ("station joined", "station left"))
     for event in records.ledger.events(kinds=("command accepted",)):

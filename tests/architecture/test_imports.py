@@ -41,7 +41,8 @@ LAYERS = (("web_ui", "agent_loop"), ("robot_drivers", "policies"), ("sim",), ("e
 
 
 @pytest.mark.parametrize(
-    "module", ["enpire", "enpire.session", "enpire.service.reading", "enpire.cli", "enpire.queries.campaigns", "enpire.loop"]
+    "module",
+    ["enpire", "enpire.session", "enpire.service.reading", "enpire.cli", "enpire.queries.campaigns", "enpire.loop"],
 )
 def test_importing_the_brain_loads_nothing_heavy(module: str) -> None:
     code = f"import sys, json, {module}; print(json.dumps(sorted({{name.partition('.')[0] for name in sys.modules}})))"

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from enpire.queries.models import EpisodePage, EpisodeView
-from enpire.service.reading import Page, Stake
+from enpire.service.auditing import Stake
+from enpire.service.reading import Page
 from enpire.service.recordings import media_type
 from web_ui.archive import Archive
 from web_ui.auth import Anybody
