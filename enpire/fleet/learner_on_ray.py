@@ -1,8 +1,8 @@
-"""A training run on another machine: a courier between the job's folder here and a learner on the Ray cluster.
+"""A training run on another machine: copies files between the job's folder here and a learner on the Ray cluster.
 
-`python -m enpire.fleet.learner_on_ray JOB_FOLDER` keeps the folder as processes/learner_process.py would: job.json in;
-progress.jsonl, checkpoints, the version and result.json (or failure.txt) out. The learner's machine holds copies only,
-so when it is lost the run begins again elsewhere from the checkpoint that lies here.
+`python -m enpire.fleet.learner_on_ray JOB_FOLDER` fills the folder as processes/learner_process.py does: job.json in;
+progress.jsonl, checkpoints, the version and result.json (or failure.txt) out. The learner's machine holds only copies:
+if it is lost, the run resumes on another machine from the checkpoint in the folder here.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from enpire.processes.learner_process import read_job
 from enpire.processes.training_process import TrainingProcess
 from enpire.store import durable
 
-LOOK_S = 0.2
-AT_ONCE = 64 * 2**20
-"""Bytes of episodes after which a message is full; one with pictures may be larger than that alone."""
+POLL_S = 0.2
+BATCH_BYTES = 64 * 2**20
+"""Bytes of episodes in one message; a single episode with images may be larger."""
 _LAST = ("result.json", "failure.txt")
-"""Whoever sees one of these takes the run for ended: they come when all else is here."""
+"""Files that mark the end of a run; they are copied after all others."""
 
 Files = Mapping[str, bytes]
 
 
 class LearnerActor:
-    """On a machine of the cluster: the ordinary learner process in a folder of this machine's own disk."""
+    """Runs the ordinary learner process on a machine of the cluster, in a folder on that machine's disk."""
 
     def __init__(self, job: ImprovementJob, version: str) -> None:
         require_same(version)
@@ -54,16 +54,16 @@ class LearnerActor:
         self._run: TrainingProcess | None = None
 
     def missing(self) -> set[str]:
-        """Names of the episodes that are not on this machine yet."""
+        """Names of the episodes that this machine lacks."""
         return {folder.name for folder in self._job.episodes if not (folder / "episode.json").is_file()}
 
     def keep(self, folders: Mapping[str, Files]) -> None:
-        """Keep episodes."""
+        """Write episodes to this machine's disk: name -> files."""
         for name, files in folders.items():
             _write_all(self._kept / name, files)
 
     def begin(self, checkpoints: Files, parent: Files) -> None:
-        """Start the process, from the checkpoints if there are any."""
+        """Start the process; it resumes from the checkpoints if there are any."""
         _write_all(self._job.work, checkpoints)
         if self._job.parent is not None:
             _write_all(self._job.parent, parent)
@@ -71,8 +71,8 @@ class LearnerActor:
             (self._job.work / name).unlink(missing_ok=True)
         self._run = TrainingProcess.begin(self._job)
 
-    def look(self) -> tuple[int | None, Files]:
-        """(exit code, None while it runs; the files of its folder that changed since the last look)."""
+    def poll(self) -> tuple[int | None, Files]:
+        """(exit code, or None while it runs; files of its folder that changed since the last call)."""
         assert self._run is not None
         code = self._run.process.poll()
         changed: dict[str, bytes] = {}
@@ -85,17 +85,17 @@ class LearnerActor:
         return code, changed
 
     def result(self) -> tuple[Files, Mapping[str, Files]]:
-        """(the files of the new version, what the learner wrote beside its episodes)."""
-        beside = {
+        """(files of the new version; episode -> files that the learner added to it)."""
+        added = {
             folder.name: {"figures.json": (folder / "figures.json").read_bytes()}
             for folder in self._job.episodes
             if (folder / "figures.json").is_file() and (folder / "figures.json").stat().st_mtime_ns >= self._begun_ns
         }
-        return _read_all(self._job.output), beside
+        return _read_all(self._job.output), added
 
 
-def carry(job: ImprovementJob, ray: Any) -> int:
-    """Take the job to the cluster, bring back what becomes of it; the exit code of the learner's process."""
+def run_remotely(job: ImprovementJob, ray: Any) -> int:
+    """Run the job on the cluster and copy its results here; returns the exit code of the learner's process."""
     actor = ray.remote(LearnerActor).options(**_resources(ray)).remote(job, __version__)
     missing = ray.get(actor.missing.remote())
     away = [folder for folder in job.episodes if folder.name in missing]
@@ -106,18 +106,18 @@ def carry(job: ImprovementJob, ray: Any) -> int:
     code: int | None = None
     last: dict[str, bytes] = {}
     while code is None:
-        time.sleep(LOOK_S)
-        code, changed = ray.get(actor.look.remote())
-        _bring(job.work, changed.items(), but=_LAST)
+        time.sleep(POLL_S)
+        code, changed = ray.get(actor.poll.remote())
+        _copy(job.work, changed.items(), but=_LAST)
         last |= {name: changed[name] for name in _LAST if name in changed}
     if "result.json" in last:
-        made, beside = ray.get(actor.result.remote())
+        made, added = ray.get(actor.result.remote())
         for folder in job.episodes:
-            _bring(folder, beside.get(folder.name, {}).items())
+            _copy(folder, added.get(folder.name, {}).items())
         staged = durable.stage_folder(job.output)
         durable.fill_folders({staged: made})
         durable.reveal([(staged, job.output)])
-    _bring(job.work, last.items())
+    _copy(job.work, last.items())
     return code
 
 
@@ -127,7 +127,7 @@ def _batches(folders: Iterable[Path]) -> Iterator[list[Path]]:
     for folder in folders:
         batch.append(folder)
         size += sum(path.stat().st_size for path in folder.iterdir())
-        if size >= AT_ONCE:
+        if size >= BATCH_BYTES:
             yield batch
             batch, size = [], 0
     if batch:
@@ -135,12 +135,12 @@ def _batches(folders: Iterable[Path]) -> Iterator[list[Path]]:
 
 
 def _resources(ray: Any) -> Mapping[str, float | str]:
-    """A GPU where the cluster has one; a whole core where one is free, otherwise what the stations leave."""
+    """A GPU if the cluster has one; a whole core if one is free, otherwise the stations' unused time."""
     has, free = ray.cluster_resources(), ray.available_resources()
     return {"num_gpus": min(1.0, has.get("GPU", 0.0)), "num_cpus": 1.0 if free.get("CPU", 0.0) >= 1.0 else 0.0}
 
 
-def _bring(folder: Path, files: Iterable[tuple[str, bytes]], but: Sequence[str] = ()) -> None:
+def _copy(folder: Path, files: Iterable[tuple[str, bytes]], but: Sequence[str] = ()) -> None:
     for name, data in files:
         if name not in but:
             durable.write(folder / ("remote.txt" if name == "log.txt" else name), data)
@@ -153,7 +153,7 @@ def _read_all(folder: Path, but: Sequence[str] = ()) -> Files:
 
 
 def _write_all(folder: Path, files: Files) -> None:
-    """All files of a folder, or, killed in between, none that counts: episode.json and policy.json come last."""
+    """Write the files of a folder. episode.json and policy.json come last, so that a partial copy does not count."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in sorted(files, key=lambda name: name in {"episode.json", "policy.json"}):
         (folder / name).write_bytes(files[name])
@@ -167,17 +167,17 @@ def _remove(folder: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Carry one job; 0 done, 1 with one sentence in failure.txt. Ends by a signal when the machine there is lost."""
+    """Run one job; returns 0, or 1 with a sentence in failure.txt. Ends by SIGKILL if the learner's machine is lost."""
     folder = Path(arguments[0])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if "--die-with-parent" in arguments:
         die_with_parent()
     try:
         ray = join(os.environ["RAY_ADDRESS"])
-        # Ray catches SIGTERM to tidy up; the cluster tidies up after a driver that is gone, too, and sooner.
+        # Ray catches SIGTERM to clean up; the cluster also cleans up after a driver that has ended, and sooner.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
-            code = carry(read_job(folder), ray)
+            code = run_remotely(read_job(folder), ray)
         except ray.exceptions.RayActorError as lost:
             print(f"The learner's machine was lost: {lost}", file=sys.stderr, flush=True)
             code = -signal.SIGKILL
@@ -186,7 +186,7 @@ def main(arguments: list[str]) -> int:
         print(problem, file=sys.stderr)
         return 1
     if code < 0:
-        # Whoever follows this process sees what the learner's own process would have shown.
+        # This process ends as the learner's own process did.
         sys.stderr.flush()
         signal.raise_signal(signal.SIGKILL)
     return code

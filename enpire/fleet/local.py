@@ -1,4 +1,4 @@
-"""The stations that a campaign starts itself, on this machine."""
+"""The stations that a campaign starts itself on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from enpire.wire.zmq_link import stays_here
 
 
 def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
-    """One file per station; each draws its own friction, mass and offsets from the campaign's seed."""
+    """One file per station. Each station draws its friction, mass and offsets from its own seed."""
     wanted = campaign.stations
     return [
         StationFile(
@@ -60,10 +60,10 @@ def start_lossy(campaign: Campaign, home: Home, address: str, say: Callable[[str
 
 
 def with_key(file: StationFile, address: str, home: Home) -> StationFile:
-    """The file with the keys that it needs: for the orchestrator at this address, and for its policy server."""
+    """The file with the keys for the orchestrator at this address and for the policy server."""
     key_file, server_key = station_key(address, home.keys, file.name)
-    thinker, thinker_key = file.policy_server, file.policy_server_key
-    if thinker and not stays_here(thinker):
-        key_file, lab_key = station_key(thinker, home.keys, file.name)
-        thinker_key = thinker_key or lab_key
-    return replace(file, key_file=key_file, server_key=server_key, policy_server_key=thinker_key)
+    policy_server, policy_server_key = file.policy_server, file.policy_server_key
+    if policy_server and not stays_here(policy_server):
+        key_file, lab_key = station_key(policy_server, home.keys, file.name)
+        policy_server_key = policy_server_key or lab_key
+    return replace(file, key_file=key_file, server_key=server_key, policy_server_key=policy_server_key)

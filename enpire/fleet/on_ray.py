@@ -1,9 +1,9 @@
 """Stations and learners on a Ray cluster (`enpire run --on ray`): more machines, the same loop, ledger and gate.
 
-Ray only decides where a process runs and says when its machine is lost. The station there is the ordinary station
-process and speaks ZeroMQ with the orchestrator; the learner there is the ordinary learner process, whose folder is
-mirrored (enpire/fleet/learner_on_ray.py). The cluster is the one that RAY_ADDRESS names; without it one begins on this
-machine. Every machine of the cluster needs the same version of ENPIRE.
+Ray only places processes on machines and reports lost machines. A station there is the ordinary station process and
+connects to the orchestrator over ZeroMQ; the learner there is the ordinary learner process, whose folder is mirrored
+(enpire/fleet/learner_on_ray.py). RAY_ADDRESS names the cluster; without it a cluster starts on this machine. Every
+machine of the cluster needs the same version of ENPIRE.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from enpire.wire.zmq_link import stays_here
 
 LOST = -9
 """The exit code of a process whose machine or worker was lost."""
-_OPEN_DOOR = "set stations.bind of the campaign to tcp://0.0.0.0:PORT (keys are made by themselves)"
-_OPEN_THINKER = "begin it with --bind tcp://0.0.0.0:PORT and name its machine in stations.policy_server of the campaign"
+_REACHABLE_BIND = "set stations.bind of the campaign to tcp://0.0.0.0:PORT (keys are created automatically)"
+_REACHABLE_POLICY_SERVER = "start it with --bind tcp://0.0.0.0:PORT and name its machine in stations.policy_server"
 
 
 def join(address: str) -> Any:
@@ -44,7 +44,7 @@ def join(address: str) -> Any:
         MissingExtra: Ray is not installed.
         TransportProblem: the cluster does not answer.
     """
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing is told to anybody outside
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # sends no statistics
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
@@ -57,21 +57,22 @@ def join(address: str) -> Any:
     except (ConnectionError, RuntimeError, TimeoutError, ValueError) as problem:
         raise TransportProblem(
             f"The Ray cluster at {address} cannot be joined: {' '.join(str(problem).split())[:300]} "
-            "Set RAY_ADDRESS to HOST:PORT of its head, or unset it to begin a cluster on this machine."
+            "Set RAY_ADDRESS to HOST:PORT of its head, or unset it to start a cluster on this machine."
         ) from problem
     return module
 
 
 def start_on_ray(campaign: Campaign, home: Home, address: str, say: Callable[[str], None]) -> RayStations:
-    """Put the campaign's stations on the cluster that RAY_ADDRESS names; `stop()` ends them within two seconds.
+    """Start the campaign's stations on the cluster that RAY_ADDRESS names; `stop()` ends them within two seconds.
 
-    UsageError when the cluster has other machines, and the campaign's address or its policy server stays on this one.
+    Raises:
+        UsageError: the cluster has other machines that cannot reach the orchestrator or the policy server.
     """
     ray = join(os.environ.get("RAY_ADDRESS", "local"))
     try:
         here = ray.util.get_node_ip_address()
         nodes = [str(node["NodeManagerAddress"]) for node in ray.nodes() if node["Alive"]]
-        _check_reach(campaign.stations.policy_server, set(nodes) - {here}, _OPEN_THINKER)
+        _check_reach(campaign.stations.policy_server, set(nodes) - {here}, _REACHABLE_POLICY_SERVER)
         head, cores = ray.get_runtime_context().gcs_address, ray.cluster_resources().get("CPU", 1.0)
         say(f"Ray cluster {head}: {len(nodes)} node(s), {cores:g} cores.")
         files = [with_key(file, address, home) for file in station_files(campaign, home)]
@@ -85,10 +86,14 @@ def start_on_ray(campaign: Campaign, home: Home, address: str, say: Callable[[st
 
 
 def reachable(address: str, here: str, machines: set[str]) -> str:
-    """The orchestrator's address as every machine of the cluster can reach it; UsageError when some cannot."""
+    """The address at which every machine of the cluster reaches the orchestrator.
+
+    Raises:
+        UsageError: some machine cannot reach it.
+    """
     if machines <= {here}:
         return local_address(address)
-    _check_reach(address, machines - {here}, _OPEN_DOOR)
+    _check_reach(address, machines - {here}, _REACHABLE_BIND)
     return address.replace("//0.0.0.0:", f"//{here}:")
 
 
@@ -114,7 +119,7 @@ class RayStations(StationProcesses):
 
     def _launch(self, file: StationFile) -> ChildProcess:
         key = read_pair(file.key_file) if file.key_file is not None else None
-        # With fewer cores than stations they share, as on one machine; one share is left for the learner.
+        # With fewer cores than stations, they share cores as on one machine; one share is left for the learner.
         share = min(1.0, self.cluster.cluster_resources().get("CPU", 1.0) / (len(self._files) + 1))
         place = {"num_cpus": round(share, 3), "scheduling_strategy": "SPREAD", "max_restarts": 0}
         actor = self.cluster.remote(StationActor).options(**place)
@@ -122,26 +127,26 @@ class RayStations(StationProcesses):
 
 
 class RayProcess:
-    """A station's process behind its actor. Asking never waits; a lost actor counts as a process that was killed."""
+    """A station's process behind its actor. `poll` never waits; a lost actor counts as a killed process."""
 
     pid = 0
     """No process of this machine."""
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray, self._actor = ray, actor
-        self._asked: Any = actor.poll.remote()
-        self._ending: Any = None
+        self._exit_reply: Any = actor.poll.remote()
+        self._end_reply: Any = None
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """The exit code as far as the actor has said; None while it runs, or while no machine has room for it."""
-        if self._code is None and self._heard(self._asked, 0.0):
-            self._asked = self._actor.poll.remote()
+        """The exit code that the actor reported; None while the process runs or waits for a free machine."""
+        if self._code is None and self._received(self._exit_reply, 0.0):
+            self._exit_reply = self._actor.poll.remote()
         return self._code
 
     def terminate(self) -> None:
-        """Ask the process to end; `wait` hears of it."""
-        self._ending = self._ending or self._actor.end.remote()
+        """Ask the process to end; `wait` waits for it."""
+        self._end_reply = self._end_reply or self._actor.end.remote()
 
     def kill(self) -> None:
         """End the actor, and with it the process."""
@@ -149,27 +154,31 @@ class RayProcess:
         self._code = LOST
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end that was asked for; subprocess.TimeoutExpired after `timeout` seconds."""
+        """Ask the process to end and wait for its exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: it still runs after `timeout` seconds.
+        """
         self.terminate()
         if self._code is None:
-            self._heard(self._ending, timeout)
+            self._received(self._end_reply, timeout)
         if self._code is None:
             raise subprocess.TimeoutExpired("a station on Ray", timeout or 0.0)
         return self._code
 
-    def _heard(self, question: Any, timeout_s: float | None) -> bool:
-        """Whether the question was answered; an exit code in the answer is kept."""
-        ready, _ = self._ray.wait([question], timeout=timeout_s)
+    def _received(self, reply: Any, timeout_s: float | None) -> bool:
+        """Whether the reply has arrived; an exit code in it is kept."""
+        ready, _ = self._ray.wait([reply], timeout=timeout_s)
         if ready:
             try:
-                self._code = self._ray.get(question)
+                self._code = self._ray.get(reply)
             except self._ray.exceptions.RayActorError:
                 self._code = LOST
         return bool(ready)
 
 
 class StationActor:
-    """On a machine of the cluster: one station process, which ends with this actor."""
+    """Runs one station process on a machine of the cluster; the process ends with this actor."""
 
     def __init__(self, file: StationFile, address: str, logs: Path, key: KeyPair | None, version: str) -> None:
         require_same(version)
@@ -179,9 +188,9 @@ class StationActor:
             file, logs = replace(file, home=own / file.name), own / "logs"
         if key is not None:
             durable.make_folder(file.home)
-            kept = file.home / "station.secret"
-            write_pair(kept, key)
-            file = replace(file, key_file=kept)
+            key_file = file.home / "station.secret"
+            write_pair(key_file, key)
+            file = replace(file, key_file=key_file)
         self._process = start_station(file, address, logs)
 
     def poll(self) -> int | None:
@@ -189,26 +198,31 @@ class StationActor:
         return self._process.poll()
 
     def end(self) -> int:
-        """End the process; its exit code."""
+        """End the process; returns its exit code."""
         end_process(self._process, 1.2)
         return self._process.wait()
 
 
 def require_same(version: str) -> None:
-    """Refuse to work for an orchestrator of another version; TransportProblem names both."""
+    """Refuse an orchestrator of another version.
+
+    Raises:
+        TransportProblem: the versions differ; the sentence names both.
+    """
     if version != __version__:
         raise TransportProblem(
-            f"This machine of the cluster has ENPIRE {__version__} and the orchestrator {version}; install the same."
+            f"This machine of the cluster has ENPIRE {__version__}, the orchestrator has {version}; "
+            "install the same version."
         )
 
 
 def scratch(*names: str) -> Path:
-    """A folder on this machine's own disk that only this user can enter, the same one for the same names."""
+    """A folder in the temporary directory of this machine that only this user can enter; same names, same folder."""
     digest = hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
     top = Path(tempfile.gettempdir()) / f"enpire-{os.getuid()}"
     top.mkdir(mode=0o700, exist_ok=True)
     if top.stat().st_uid != os.getuid() or top.is_symlink():
-        raise TransportProblem(f"{top} on {os.uname().nodename} belongs to somebody else; remove it or set TMPDIR.")
+        raise TransportProblem(f"{top} on {os.uname().nodename} belongs to another user; remove it or set TMPDIR.")
     folder = top / digest
     folder.mkdir(exist_ok=True)
     return folder

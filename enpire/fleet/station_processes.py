@@ -1,4 +1,4 @@
-"""Stations that the orchestrator starts on its own machine: start, supervise, stop. A log file for each."""
+"""Station processes that the orchestrator starts, supervises and stops on its own machine. One log file for each."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from enpire.verifiers import keys_of
 
 _FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 0.5, 30.0
 _STEADY_S = 60.0
-"""A station that ran so long has earned a quick restart again."""
+"""A station that ran for this long is restarted quickly after its next failure."""
 _PATIENCE_S = 1.6
-"""From SIGTERM to SIGKILL, for all stations together."""
-_EXPENDABLE = 300
-"""When memory runs out a station goes after agents and learners, before the orchestrator and a robot's guard."""
+"""Time from SIGTERM to SIGKILL, for all stations together."""
+_OOM_SCORE = 300
+"""When memory runs out, Linux ends agents and learners before stations, and stations before orchestrator and guards."""
 
 
 @dataclass(slots=True)
-class _Berth:
+class _Supervised:
     file: StationFile
     process: ChildProcess
     started_s: float
@@ -55,20 +55,20 @@ class Network(Protocol):
 
 
 class StationProcesses:
-    """Station processes under one roof; none outlives this process, even when it is killed.
+    """The station processes of one campaign. They end with this process, even when it is killed.
 
     Args:
-        files: the stations.
+        files: one per station.
         address: of the orchestrator.
         logs: folder for `<station>.log` and the station files that the processes read; made when missing.
-        say: where one sentence goes when a station died.
+        say: prints one sentence when a station has ended unexpectedly.
         network: lies between the stations and the orchestrator; `address` is then the network's.
     """
 
     learner = "enpire.processes.learner_process"
-    """The module whose process trains where these stations run."""
+    """Module of the training process that runs where these stations run."""
     environment: Mapping[str, str] = MappingProxyType({})
-    """What that process finds in its environment beside this one's."""
+    """Variables that the training process gets in addition to the environment of this process."""
 
     def __init__(
         self, files: Sequence[StationFile], address: str, logs: Path, say: Callable[[str], None] = print,
@@ -76,16 +76,16 @@ class StationProcesses:
     ) -> None:  # fmt: skip
         self._files, self._address, self._logs, self._say = tuple(files), address, logs, say
         self._network = network
-        self._running: dict[str, _Berth] = {}
+        self._running: dict[str, _Supervised] = {}
 
     def start(self) -> None:
-        """Start all of them; returns at once, each says hello when it is ready."""
+        """Start all stations; returns at once. Each station says hello when it is ready."""
         for file in self._files:
             if file.name not in self._running:
-                self._running[file.name] = _Berth(file, self._launch(file), time.monotonic())
+                self._running[file.name] = _Supervised(file, self._launch(file), time.monotonic())
 
     def supervise(self) -> None:
-        """Restart what died, later and later if it dies again; call it now and then."""
+        """Restart stations that ended, after a longer pause each time. Call it regularly."""
         if self._network is not None:
             self._network.supervise()
         now = time.monotonic()
@@ -106,11 +106,11 @@ class StationProcesses:
                 running.process, running.started_s, running.restart_at_s = self._launch(running.file), now, 0.0
 
     def log(self, name: str) -> Path:
-        """Where a station's output goes."""
+        """The log file of a station."""
         return self._logs / f"{name}.log"
 
     def stop(self) -> None:
-        """End all of them within two seconds: SIGTERM, then SIGKILL for those that do not leave. Allowed twice."""
+        """End all stations within two seconds: SIGTERM, then SIGKILL for those that still run. Allowed twice."""
         alive = [running.process for running in self._running.values() if running.process.poll() is None]
         for process in alive:
             process.terminate()
@@ -129,11 +129,11 @@ class StationProcesses:
 
 
 def start_station(file: StationFile, address: str, logs: Path) -> subprocess.Popen[bytes]:
-    """One station's process; its file and its log lie in `logs`, and it ends with the process that started it."""
+    """Start one station; its file and its log are in `logs`, and it ends with the process that started it."""
     path = logs / f"{file.name}.yaml"
     write_station(file, path)
     arguments = [str(path), "--connect", address, "--die-with-parent"]
-    # A fast simulation takes all the time there is: it gives way to the learner and to the loop on the same cores.
-    standing = ProcessLimits(nice=10 if file.pace == "fast" else 0, oom_score=_EXPENDABLE)
-    surroundings = single_core_environment(*keys_of(file.verifiers))
-    return start_python("enpire.station.station", arguments, logs / f"{file.name}.log", standing, surroundings)
+    # A fast simulation uses every free core, so it has a lower priority than the learner and the loop.
+    limits = ProcessLimits(nice=10 if file.pace == "fast" else 0, oom_score=_OOM_SCORE)
+    environment = single_core_environment(*keys_of(file.verifiers))
+    return start_python("enpire.station.station", arguments, logs / f"{file.name}.log", limits, environment)

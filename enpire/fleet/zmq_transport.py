@@ -1,8 +1,8 @@
 """The fleet over ZeroMQ: a ROUTER in the orchestrator, a DEALER in each station.
 
-The orchestrator answers each hello with a lease that only rises; what is said under an older lease is refused. What
-it says itself is numbered per lease, so that a station notices when something was lost, and says hello again with
-the list of what it still holds. Nothing that a peer sends can raise out of `poll`.
+The orchestrator answers each hello with a higher lease than before, and refuses messages with an older lease. It
+numbers its own messages per lease; a station that finds a gap says hello again with a list of the orders it holds. No
+message of a peer can make `poll` raise.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ from enpire.wire.previews import PreviewReceiver
 from enpire.wire.zmq_link import LINGER_MS, check_plain, limit_costs
 
 _WRITING_S = 0.005
-"""How long a poll listens at a time while pictures are written: what was written makes room for more."""
+"""Longest wait for messages while images are written: written parts make room for new requests."""
 _DRAIN_S = 0.05
-"""How long one poll takes in what waits, so that no flood holds the loop."""
-_AT_DOOR, _HELLOS = 32, 32
-"""Connections that are decided on, and hellos that are taken, in one poll at most."""
+"""Longest time that one poll reads messages, so that a flood cannot block the loop."""
+_CONNECTIONS, _HELLOS = 32, 32
+"""Most new connections, and most hellos, that one poll handles."""
 _UNREAD = 100
-"""Messages of one station that may wait here: more than an honest one has on its way at once."""
+"""Most unread messages of one station: more than a correct station sends at once."""
 _HELLO_S = 1.0
-"""So long after a hello of a station the next is not heard; it is said again."""
+"""A second hello of a station within this time is ignored; the station repeats it."""
 _FLOOD_S = 2.0
-"""So much longer a station may be silent while messages wait to be read."""
+"""Extra time before a silent station counts as gone, while unread messages wait."""
 
 
 @dataclass(slots=True)
 class _Session:
-    """One station, as long as it is here."""
+    """The connection of one station under one lease."""
 
     station: str
     peer: bytes
@@ -82,15 +82,15 @@ class ZmqFleet:
 
     Args:
         bind: where to listen, `tcp://127.0.0.1:0` for any free port; a plain address must be loopback.
-        versions: folder of the policy versions; stations fetch what they lack from here.
-        incoming: folder in which pictures of episodes grow until they are whole.
-        first_lease: the first fence token to give: one more than the last in the ledger.
-        heartbeat_s: how often a station beats.
-        silent_s: a station that is not heard for so long has left.
-        host: its clock and its sockets.
+        versions: folder of the policy versions that stations fetch.
+        incoming: folder for image files that are not complete yet.
+        first_lease: the first fence token: one more than the last in the ledger.
+        heartbeat_s: time between two heartbeats of a station.
+        silent_s: a station that is silent for this long has left.
+        host: clock, sockets and helper threads.
     """
 
-    def __init__(  # noqa: PLR0913 - what the fleet is, and the machine that it runs on
+    def __init__(  # noqa: PLR0913 - settings of the fleet, and the services of its machine
         self,
         bind: str | EncryptedBind,
         versions: Path,
@@ -107,10 +107,10 @@ class ZmqFleet:
         self._peers: dict[bytes, _Session] = {}
         self._fenced: OrderedDict[bytes, str] = OrderedDict()
         self._greeted: OrderedDict[str, float] = OrderedDict()
-        """Station -> when its last hello was taken."""
+        """Station -> when its last hello was accepted."""
         self._waiting: deque[Arrival] = deque()
         self._clock = host.clock
-        self._uploads = Uploads(incoming, host.helper(), host.clock, self._tell)
+        self._uploads = Uploads(incoming, host.helper(), host.clock, self._send_to)
         self._log_limiter = LogLimiter(host.clock, "refusals")
         address = bind if isinstance(bind, str) else bind.address
         if isinstance(bind, str):
@@ -140,7 +140,7 @@ class ZmqFleet:
     def poll(self, timeout_s: float) -> Sequence[Arrival]:
         """Everything that arrived, waiting at most `timeout_s` for the first."""
         deadline = self._clock() + timeout_s
-        # Always read first: orders that come back unsent wait here already, and must not keep everything else out.
+        # Read first in any case: unsent orders may wait here already, and must not delay messages of stations.
         self._drain()
         self._waiting.extend(self._silent())
         while not self._waiting and (left_s := deadline - self._clock()) > 0 and self._listen(left_s):
@@ -151,11 +151,11 @@ class ZmqFleet:
         return arrivals
 
     def send(self, station: str, orders: Sequence[Order]) -> None:
-        """Give orders. One that cannot be sent comes back from `poll` as aborted: it can never have begun."""
+        """Send orders. An order that cannot be sent comes back from `poll` as aborted, since it cannot have begun."""
         session = self._stations.get(station)
         lease = session.lease if session else 0
         fresh = [order for order in orders if session and order.lease in (0, session.lease)]
-        if session and fresh and not self._say(session, Orders(orders=tuple(fresh))):
+        if session and fresh and not self._send(session, Orders(orders=tuple(fresh))):
             fresh = []
             self._waiting.extend(self._forget(session, "its connection is gone"))
         for order in orders:
@@ -163,41 +163,45 @@ class ZmqFleet:
                 self._waiting.append(_unsent(order, lease))
 
     def fetch(self, announced: Announced) -> None:
-        """Get the pictures of an episode, from where they stand; it is delivered when they are here."""
+        """Get the images of an episode, from the first missing byte on; it is delivered when they are complete."""
         if announced.station in self._stations:
             self._uploads.fetch(announced)
 
     def acknowledge(self, station: str, order_ids: Sequence[str]) -> None:
-        """The episodes are durable here: the station may delete them. Lost on the way, it delivers them again."""
-        self._tell(station, Acknowledge(order_ids=tuple(order_ids)))
+        """Let the station delete these episodes. If the message is lost, the station delivers them again."""
+        self._send_to(station, Acknowledge(order_ids=tuple(order_ids)))
 
     def refuse(self, station: str, order_ids: Sequence[str], why: str) -> None:
-        """The episodes are not kept here: the station keeps them, and offers them again when it starts anew."""
-        self._tell(station, Refuse(order_ids=tuple(order_ids), why=why[:1000]))
+        """Leave these episodes to the station, which offers them again after its next start."""
+        self._send_to(station, Refuse(order_ids=tuple(order_ids), why=why[:1000]))
 
     def release(self, station: str, order_ids: Sequence[str]) -> None:
-        """Drop these orders if they have not begun; each is delivered back as aborted, cause `released`."""
-        self._tell(station, Release(order_ids=tuple(order_ids)))
+        """Release orders that have not begun; each comes back as an aborted episode with the cause `released`."""
+        self._send_to(station, Release(order_ids=tuple(order_ids)))
 
     def control(self, station: str, control: str, argument: str = "") -> None:
-        """`pause`, `resume`, `stop` (argument: by whom), `deploy` (argument: policy id), `leave`."""
+        """Send `pause`, `resume`, `stop` (argument: by whom), `deploy` (argument: policy id) or `leave`.
+
+        Raises:
+            UsageError: there is no such control.
+        """
         for known in CONTROLS:
             if control == known:
-                return self._tell(station, ControlMessage(control=known, argument=argument))
+                return self._send_to(station, ControlMessage(control=known, argument=argument))
         raise UsageError(f"A station has no control {control!r}; allowed are: {', '.join(CONTROLS)}.")
 
     def close(self) -> None:
-        """Close the sockets; stations notice and hold. Allowed twice."""
+        """Close the sockets; the stations keep their episodes. Allowed twice."""
         self.previews.close()
         self._uploads.close()
         self._context.destroy(linger=LINGER_MS)
 
-    def _tell(self, station: str, message: Message) -> None:
+    def _send_to(self, station: str, message: Message) -> None:
         session = self._stations.get(station)
         if session is not None:
-            self._say(session, message)
+            self._send(session, message)
 
-    def _say(self, session: _Session, message: Message) -> bool:
+    def _send(self, session: _Session, message: Message) -> bool:
         session.sent += 1
         return self._post(session.peer, encode(message, session.lease, session.sent))
 
@@ -211,14 +215,14 @@ class ZmqFleet:
         return True
 
     def _listen(self, timeout_s: float) -> bool:
-        """Whether there may be something to take in: a message, or pictures that were written."""
+        """Whether there may be work: a message, or images that were written."""
         if self._uploads.writing and timeout_s > _WRITING_S:
             self._wait(_WRITING_S)
             return True
         return self._wait(timeout_s)
 
     def _wait(self, timeout_s: float) -> bool:
-        """Whether a message or a question of the door came in time."""
+        """Whether a message or a new connection arrived in time."""
         if self._authenticator is None:
             return bool(self._socket.poll(int(timeout_s * 1000)))
         poller = zmq.Poller()
@@ -227,31 +231,31 @@ class ZmqFleet:
         return bool(poller.poll(int(timeout_s * 1000)))
 
     def _drain(self) -> None:
-        self._let_in()
-        until_s, beats, joined = self._clock() + _DRAIN_S, dict[bytes, list[zmq.Frame]](), 0
+        self._authenticate()
+        until_s, heartbeats, joined = self._clock() + _DRAIN_S, dict[bytes, list[zmq.Frame]](), 0
         while joined < _HELLOS and self._clock() <= until_s:
             try:
                 parts = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 break
             peer = parts[0].bytes
-            earlier = beats.pop(peer, None)
+            earlier = heartbeats.pop(peer, None)
             if peer in self._peers and is_heartbeat(parts[-1].buffer):
-                beats[peer] = parts  # what it said before is overtaken
+                heartbeats[peer] = parts  # an older unread heartbeat is out of date
                 continue
             for message in (earlier, parts):
                 if message is not None:
                     arrivals = self._received(message)
                     self._waiting.extend(arrivals)
                     joined += any(isinstance(arrival, Joined) for arrival in arrivals)
-        for parts in beats.values():
+        for parts in heartbeats.values():
             self._waiting.extend(self._received(parts))
         self._waiting.extend(self._uploads.step())
         self._waiting.extend(self._log_limiter.left_out())
 
-    def _let_in(self) -> None:
-        """Decide on the connections that wait."""
-        for _ in range(_AT_DOOR):
+    def _authenticate(self) -> None:
+        """Accept or refuse the waiting connections."""
+        for _ in range(_CONNECTIONS):
             if self._authenticator is None or not self._authenticator.socket.poll(0):
                 break
             if why := self._authenticator.decide():
@@ -280,12 +284,12 @@ class ZmqFleet:
             self._post(peer, encode(Fenced()))
             return self._log_limiter.add(name, f"The station {self._fenced[peer]} was replaced by a newer process.")
         if session is None or envelope.lease != session.lease:
-            return self._strange(peer, session, envelope)
+            return self._refuse_lease(peer, session, envelope)
         session.heard_s = self._clock()
-        return self._said(session, envelope.message)
+        return self._handle(session, envelope.message)
 
-    def _strange(self, peer: bytes, session: _Session | None, envelope: Envelope) -> Sequence[Arrival]:
-        """A message under a lease that is not the station's: refuse it and ask for a hello."""
+    def _refuse_lease(self, peer: bytes, session: _Session | None, envelope: Envelope) -> Sequence[Arrival]:
+        """Refuse a message under a wrong lease and ask the station for a hello."""
         self._post(peer, encode(Rejoin()))
         kind = type(envelope.message).__name__
         if session is None:
@@ -297,7 +301,7 @@ class ZmqFleet:
     def _hello(self, peer: bytes, hello: Hello) -> Sequence[Arrival]:
         old = self._stations.get(hello.station)
         if old is not None and old.peer == peer and hello.greeting <= old.greeting:
-            return ()  # the wire said it again, or late: it does not know what the station was given since
+            return ()  # repeated or late on the wire: it lacks the orders sent since
         if self._clock() - self._greeted.get(hello.station, -1e9) < _HELLO_S:
             return ()
         _keep(self._greeted, hello.station, self._clock())
@@ -315,17 +319,17 @@ class ZmqFleet:
             greeting=hello.greeting, heartbeat_s=self._heartbeat_s, silent_s=self._silent_s,
             preview_port=self.previews.port,
         )  # fmt: skip
-        self._say(session, welcome)
+        self._send(session, welcome)
         joined = Joined(
             station=hello.station, lanes=hello.lanes, lease=session.lease, running=hello.running,
             spooled=hello.spooled, facts=hello.facts,
         )  # fmt: skip
         return (joined,)
 
-    def _said(self, session: _Session, message: Message) -> Sequence[Arrival]:
+    def _handle(self, session: _Session, message: Message) -> Sequence[Arrival]:
         match message:
             case Heartbeat():
-                self._say(session, Alive())
+                self._send(session, Alive())
                 return (replace(message, station=session.station, lease=session.lease),)
             case Parcel(episode=episode, arrays_file=data):
                 kind = Announced if episode.pictures_sha256 else Delivered
@@ -334,12 +338,12 @@ class ZmqFleet:
                 self._uploads.arrived(session.station, message)
                 return ()
             case WantPolicy():
-                self._say(session, self._policy_part(message))
+                self._send(session, self._policy_part(message))
                 return ()
             case Goodbye(cause=cause):
                 return self._forget(session, cause)
             case _:
-                return self._log_limiter.add(session.station, f"A station may not say {type(message).__name__}.")
+                return self._log_limiter.add(session.station, f"A station may not send {type(message).__name__}.")
 
     def _forget(self, session: _Session, cause: str) -> Sequence[Arrival]:
         self._stations.pop(session.station, None)
@@ -348,14 +352,14 @@ class ZmqFleet:
         return (Left(station=session.station, cause=cause),)
 
     def _silent(self) -> Sequence[Arrival]:
-        # What waits to be read may be the missing beat; in a flood it is not waited for.
-        patience_s = self._silent_s + (_FLOOD_S if self._socket.poll(0) else 0.0)
-        late = [known for known in self._stations.values() if self._clock() - known.heard_s > patience_s]
+        # The missing heartbeat may be among the unread messages; a flood extends the time only by `_FLOOD_S`.
+        limit_s = self._silent_s + (_FLOOD_S if self._socket.poll(0) else 0.0)
+        late = [known for known in self._stations.values() if self._clock() - known.heard_s > limit_s]
         return [left for known in late for left in self._forget(known, f"not heard for {self._silent_s:g} s")]
 
     def _policy_part(self, want: WantPolicy) -> Message:
         policy_id = want.policy_id
-        # The id becomes a path: nothing but a hash may pass.
+        # The id becomes a path, so only a hash may pass.
         if len(policy_id) != 64 or any(letter not in "0123456789abcdef" for letter in policy_id):
             return PolicyMissing(policy_id=policy_id, why="it is not the sha256 of a policy version")
         try:
@@ -370,7 +374,7 @@ class ZmqFleet:
 
 
 def _keep[K, V](known: OrderedDict[K, V], key: K, value: V) -> None:
-    """Remember what is newest of whoever comes, and of no more than 1024."""
+    """Add an entry as the newest, and keep at most 1024 entries."""
     known.pop(key, None)
     known[key] = value
     while len(known) > 1024:
@@ -379,7 +383,7 @@ def _keep[K, V](known: OrderedDict[K, V], key: K, value: V) -> None:
 
 def _unsent(order: Order, lease: int) -> Delivered:
     episode = Episode(
-        order=order, outcome="aborted", cause="released: not sent, the station was not there", confidence=0.0,
+        order=order, outcome="aborted", cause="released: not sent, the station was not connected", confidence=0.0,
         ran_policy_id="", ticks=0, began_s=0.0, ended_s=0.0,
     )  # fmt: skip
     return Delivered(station=order.station, lease=lease, episode=episode, arrays_file=b"")

@@ -1,4 +1,4 @@
-"""What a policy server does with questions to one version: those that fit together are answered by one call."""
+"""Batched inference of one version at a policy server: calls that fit together run as one call of the policy."""
 
 from __future__ import annotations
 
@@ -16,30 +16,33 @@ from enpire.types import FloatArray, IntArray, Observation
 from enpire.wire.rpc import Message, array_out, error_out, floats_in, observation_in
 
 MOST_SLOTS = 4096
-"""Episodes that one version has in mind."""
+"""Most episodes that one version keeps state for."""
 
 
 @dataclass(slots=True, kw_only=True)
 class InferenceCall:
-    """What somebody wants of a version, read and checked."""
+    """One call of a station for inference of a version, read and checked."""
 
     peer: bytes
     sequence: int
-    verb: str
+    method: str
+    """`act` or `act_along`."""
     policy_id: str
     client: str
     lanes: Sequence[int]
     begins: Sequence[tuple[int, int]]
-    """(lane, seed)."""
+    """(lane, seed) of episodes that begin with this call."""
     observation: Observation
     left: FloatArray | None
+    """float32 (lanes, any, action_dim), rest of the present chunks for `act_along`; nan behind their ends."""
     delay: int
+    """Commands that are sent before the answer is used, for `act_along`."""
 
     @property
     def batch(self) -> tuple[object, ...]:
-        """Questions with the same key fit into one call."""
+        """Calls with the same key fit into one batch."""
         pictures = sorted((name, picture.shape[1:]) for name, picture in self.observation.images.items())
-        return self.verb, self.policy_id, self.observation.state.shape[1:], tuple(pictures), self.delay
+        return self.method, self.policy_id, self.observation.state.shape[1:], tuple(pictures), self.delay
 
 
 InferenceReply = tuple[InferenceCall, Message]
@@ -47,50 +50,46 @@ InferenceReply = tuple[InferenceCall, Message]
 
 @dataclass(slots=True)
 class InferenceBatcher:
-    """A version in memory and the lanes that use it. Any thread, one at a time."""
+    """A version in memory and the lanes that use it. Any thread, one call at a time."""
 
     policy: Policy
     slots: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
-    """(client, lane) -> the lane under which the policy knows that episode; those that began last, last."""
+    """(client, lane) -> lane of the policy for that episode, in the order in which the episodes began."""
 
-    def think(self, batch: Sequence[InferenceCall]) -> list[InferenceReply]:
-        """InferenceReply questions that fit together (`InferenceCall.batch`) with one call of the policy."""
+    def infer(self, batch: Sequence[InferenceCall]) -> list[InferenceReply]:
+        """Run calls that fit together (`InferenceCall.batch`) as one call of the policy; returns all replies."""
         refused: list[InferenceReply] = []
         begun: list[InferenceCall] = []
-        for question in batch:
+        for call in batch:
             try:
-                for lane, seed in question.begins:
-                    self.policy.begin(self._slot(question.client, lane), seed)
-                begun.append(question)
+                for lane, seed in call.begins:
+                    self.policy.begin(self._slot(call.client, lane), seed)
+                begun.append(call)
             except PLUGIN_ERRORS as problem:
-                refused.append((question, _refusal(problem)))
+                refused.append((call, _refusal(problem)))
         known: list[InferenceCall] = []
-        for question in begun:
-            if all((question.client, lane) in self.slots for lane in question.lanes):
-                known.append(question)
+        for call in begun:
+            if all((call.client, lane) in self.slots for lane in call.lanes):
+                known.append(call)
             else:
-                anew = PolicyProblem("the policy server was started anew during the episode")
-                refused.append((question, error_out(anew)))
+                anew = PolicyProblem("the policy server was restarted during the episode")
+                refused.append((call, error_out(anew)))
         return refused + (self._call(known) if known else [])
 
     def _call(self, batch: Sequence[InferenceCall]) -> list[InferenceReply]:
-        lanes = np.asarray(
-            [self.slots[question.client, lane] for question in batch for lane in question.lanes], np.int64
-        )
+        lanes = np.asarray([self.slots[call.client, lane] for call in batch for lane in call.lanes], np.int64)
         try:
-            answer = np.asarray(_asked(self.policy, batch, lanes), np.float32)
+            answer = np.asarray(_run(self.policy, batch, lanes), np.float32)
             if len(answer) != len(lanes):
-                raise PolicyProblem(f"it answered {len(answer)} rows to {len(lanes)}")
+                raise PolicyProblem(f"it returned {len(answer)} rows for {len(lanes)} lanes")
         except PLUGIN_ERRORS as problem:
-            return [(question, _refusal(problem)) for question in batch]
-        ends = np.cumsum([len(question.lanes) for question in batch])
+            return [(call, _refusal(problem)) for call in batch]
+        ends = np.cumsum([len(call.lanes) for call in batch])
         rows = np.split(answer, ends[:-1])
-        return [
-            (question, {"error": "", "answer": array_out(mine)}) for question, mine in zip(batch, rows, strict=True)
-        ]
+        return [(call, {"error": "", "answer": array_out(mine)}) for call, mine in zip(batch, rows, strict=True)]
 
     def _slot(self, client: str, lane: int) -> int:
-        """The lane for an episode that begins: its own, a new one, or that of the episode that began longest ago."""
+        """The policy's lane for an episode that begins: its own, a new one, or that of the oldest episode."""
         slot = self.slots.pop((client, lane), None)
         if slot is None:
             full = len(self.slots) >= MOST_SLOTS
@@ -103,8 +102,12 @@ def _refusal(problem: Exception) -> Message:
     return error_out(PolicyProblem(f"{type(problem).__name__}: {problem}"[:500]))
 
 
-def read_call(peer: bytes, sequence: int, verb: str, policy_id: str, message: Fields) -> InferenceCall:
-    """A question, read; TransportProblem for what does not fit together."""
+def read_call(peer: bytes, sequence: int, method: str, policy_id: str, message: Fields) -> InferenceCall:
+    """Read a call.
+
+    Raises:
+        TransportProblem: a field is missing or wrong, or the fields do not fit together.
+    """
     lanes, observation = message.wholes("lanes"), observation_in(Fields(message.get("observation"), "The observation"))
     seen = [observation.state, *observation.images.values()]
     if [item.ndim for item in seen] != [2, *[4] * len(observation.images)]:
@@ -117,34 +120,34 @@ def read_call(peer: bytes, sequence: int, verb: str, policy_id: str, message: Fi
         if len(pair) != 2:
             raise message.refuse("begins", "pairs of a lane and a seed")
         begins.append((pair[0], pair[1]))
-    along = verb == "act_along"
+    along = method == "act_along"
     left = floats_in(message, "left") if along else None
     if left is not None and (left.ndim != 3 or len(left) != len(lanes)):
         raise message.refuse("left", f"({len(lanes)}, any, action_dim)")
     return InferenceCall(
-        peer=peer, sequence=sequence, verb=verb, policy_id=policy_id, client=message.identifier("client"), lanes=lanes,
-        begins=begins, observation=observation, left=left, delay=message.whole("delay") if along else 0,
+        peer=peer, sequence=sequence, method=method, policy_id=policy_id, client=message.identifier("client"),
+        lanes=lanes, begins=begins, observation=observation, left=left, delay=message.whole("delay") if along else 0,
     )  # fmt: skip
 
 
-def _asked(policy: Policy, batch: Sequence[InferenceCall], lanes: IntArray) -> FloatArray:
-    """One call for all the rows of a batch."""
-    rows = _together([question.observation for question in batch])
-    verb = batch[0].verb
-    if verb == "act":
+def _run(policy: Policy, batch: Sequence[InferenceCall], lanes: IntArray) -> FloatArray:
+    """One call of the policy for all rows of a batch: float32 (rows, horizon, action_dim)."""
+    rows = _together([call.observation for call in batch])
+    method = batch[0].method
+    if method == "act":
         return policy.act(rows, lanes)
-    if verb == "act_along" and isinstance(policy, Continues):
-        left = [cast("FloatArray", question.left) for question in batch]
+    if method == "act_along" and isinstance(policy, Continues):
+        left = [cast("FloatArray", call.left) for call in batch]
         widest = max(item.shape[1] for item in left)
         padded = [
             np.pad(item, ((0, 0), (0, widest - item.shape[1]), (0, 0)), constant_values=np.nan) for item in left
-        ]  # nan behind the end, as everywhere
+        ]  # nan behind the end
         return policy.act_along(rows, lanes, np.concatenate(padded), batch[0].delay)
-    raise PolicyProblem(f"this version has no {verb}")
+    raise PolicyProblem(f"this version has no {method}")
 
 
 def _together(observations: Sequence[Observation]) -> Observation:
-    """One observation with the rows of several."""
+    """One observation with the rows of several, in order."""
     first = observations[0]
     images = {camera: np.concatenate([item.images[camera] for item in observations]) for camera in first.images}
     state = np.concatenate([item.state for item in observations])

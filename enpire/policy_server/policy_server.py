@@ -1,11 +1,11 @@
-"""`enpire policy serve`: one computer, as a rule one with a GPU, thinks for the policies of several stations.
+"""`enpire policy serve`: one computer, usually with a GPU, runs inference for several stations.
 
-Questions that wait for the same version are answered by one call of the policy, whoever asks: rows of a batch never
-influence each other (`enpire.interfaces.Policy`). A version thinks in a thread of its own, so that a slow one holds up
-only those who ask it. A station is asked for the files of a version that is not here yet;
-they are kept by their hash. Versions are taken over and loaded beside the answering, so that a new one never holds up
-the others. A version comes from whoever may ask, so what it names as its kind must be installed here: "module:name",
-which can be any code, is refused.
+Waiting calls for the same version run as one batch, also for different stations: the rows of a batch never influence
+each other (`enpire.interfaces.Policy`). Each version runs in its own thread, so that a slow one delays only its own
+callers. The server requests the files of a version that it lacks from a station and keeps them by their hash. It
+receives and loads versions in other threads, so that a new version never delays inference. Any enrolled station can
+send a version, so its kind must name a plug-in that is installed here: "module:name", which can be any code, is
+refused.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from enpire.wire.rpc import LARGEST, Message, decode, encode, error_out
 from enpire.wire.zmq_link import check_plain, limit_costs, listen
 
 LOADED, KEPT = 8, 64
-"""Versions held in memory, unless somebody says how many, and on the disk."""
+"""Most versions kept in memory by default, and on disk."""
 MOST_PARTS = 16 * 1024
 _TURN_MS = 100
 _AT_ONCE = 256
-"""Questions that are read in one turn, and that wait for all versions together."""
+"""Most calls that are read in one turn, and that wait for all versions together."""
 _UNREAD = 8
-"""Questions of one connection that may wait here: a station waits for the answer before it asks again."""
-_THINKING = ("act", "act_along")
+"""Most unread calls of one connection: a station waits for the reply before its next call."""
+_INFERENCE = ("act", "act_along")
 
 
 class PolicyServer:
@@ -52,17 +52,17 @@ class PolicyServer:
 
     Args:
         folder: where versions are kept; made when missing.
-        address: such as tcp://127.0.0.1:7100; only this machine is let in without keys.
+        address: such as tcp://127.0.0.1:7100; without keys it must be local.
         keys: folder with this server's keys and the `allowed` stations (`enpire.wire.curve_keys`).
-        say: where one line about what happened goes.
-        any_kind: whether versions may also name their kind as "module:name", which can be any code.
+        say: prints one line about an event.
+        any_kind: also allow versions whose kind is "module:name", which can be any code.
         loaded: versions held in memory, at least 1.
 
     Raises:
-        TransportProblem: the address is in use, or can be reached from elsewhere and there are no keys.
+        TransportProblem: the address is in use, or is not local and there are no keys.
     """
 
-    def __init__(  # noqa: PLR0913 - where it listens, and what its owner allows
+    def __init__(  # noqa: PLR0913 - where it listens, and what the operator allows
         self, folder: Path, address: str, keys: Path | None = None, say: Callable[[str], None] = print,
         *, any_kind: bool = False, loaded: int = LOADED,
     ) -> None:  # fmt: skip
@@ -72,13 +72,16 @@ class PolicyServer:
         self._folder, self._say, self._any_kind, self._most_loaded = folder, say, any_kind, loaded
         self._versions: OrderedDict[str, InferenceBatcher] = OrderedDict()
         self._waiting: dict[str, dict[str, InferenceCall]] = {}
-        """Version -> client -> what it asked last and nobody thinks about yet."""
-        self._thinking: dict[str, Future[list[InferenceReply]]] = {}
+        """Version -> client -> its last call, which no batch contains yet."""
+        self._running: dict[str, Future[list[InferenceReply]]] = {}
         self._loading: dict[str, Future[Policy]] = {}
-        self._coming = VersionUploads(folder)
-        self._loader, self._thinkers = ThreadPoolExecutor(1, "policy-loader"), ThreadPoolExecutor(loaded, "thinker")
+        self._uploads = VersionUploads(folder)
+        self._loader, self._inference_pool = (
+            ThreadPoolExecutor(1, "policy-loader"),
+            ThreadPoolExecutor(loaded, "inference"),
+        )
         self._wake_in, self._wake = socket.socketpair()
-        """`_wake`: a byte that is written here ends the waiting for questions."""
+        """`_wake`: a byte written here ends the wait for messages."""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._authenticator = KeyAuthenticator(self._context, keys) if keys is not None else None
         self._router = self._context.socket(zmq.ROUTER)
@@ -91,7 +94,7 @@ class PolicyServer:
             self.close()
             raise
         self.answered = self.calls = 0
-        """Questions answered, and the calls of policies that it took."""
+        """Calls answered, and the batches that were needed."""
 
     def run(self, ended: threading.Event) -> None:
         """Serve until `ended` is set."""
@@ -99,8 +102,8 @@ class PolicyServer:
             self.turn(_TURN_MS)
 
     def turn(self, wait_ms: int = 0) -> None:
-        """InferenceReply what waits, at most `wait_ms` after now."""
-        self._coming.sweep()
+        """Handle waiting messages and finished batches; waits at most `wait_ms` for the first."""
+        self._uploads.sweep()
         poller = zmq.Poller()
         poller.register(self._router, zmq.POLLIN)
         poller.register(self._wake_in, zmq.POLLIN)
@@ -118,11 +121,11 @@ class PolicyServer:
         self._answer_all()
         if self._router in ready:
             self._hear_all()
-        self._think_on()
+        self._start_batches()
 
     def close(self) -> None:
-        """Hang up and let the versions go. Allowed twice."""
-        for pool in (self._loader, self._thinkers):
+        """Close the sockets and end the threads. Allowed twice."""
+        for pool in (self._loader, self._inference_pool):
             pool.shutdown(wait=True, cancel_futures=True)
         self._wake_in.close()
         self._wake.close()
@@ -134,45 +137,45 @@ class PolicyServer:
                 frames = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 break
-            question = self._heard(frames)
-            if question is None:
+            call = self._heard(frames)
+            if call is None:
                 continue
-            waiting = self._waiting.get(question.policy_id, {})
-            if question.client in waiting or sum(map(len, self._waiting.values())) < _AT_ONCE:
-                waiting[question.client] = question  # who asks again has given up its earlier question
-                self._waiting[question.policy_id] = waiting
+            waiting = self._waiting.get(call.policy_id, {})
+            if call.client in waiting or sum(map(len, self._waiting.values())) < _AT_ONCE:
+                waiting[call.client] = call  # who asks again has given up its earlier call
+                self._waiting[call.policy_id] = waiting
             else:
-                self._refuse([question], PolicyProblem(f"{_AT_ONCE} questions wait at this policy server already"))
+                self._refuse([call], PolicyProblem(f"{_AT_ONCE} calls wait at this policy server already"))
 
-    def _think_on(self) -> None:
-        """Give what waits to the versions that think about nothing."""
-        for policy_id in [one for one in self._waiting if one not in self._thinking]:
+    def _start_batches(self) -> None:
+        """Start a batch for every idle version that has waiting calls."""
+        for policy_id in [one for one in self._waiting if one not in self._running]:
             waiting = self._waiting.pop(policy_id)
-            thinker = self._versions.get(policy_id)
-            if thinker is None:
-                held = PolicyProblem("the policy server does not hold this version (any more)")
+            batcher = self._versions.get(policy_id)
+            if batcher is None:
+                held = PolicyProblem("the policy server does not hold this version, or has dropped it")
                 self._refuse(list(waiting.values()), held)
                 continue
             self._versions.move_to_end(policy_id)
             first = next(iter(waiting.values()))
-            together = [question for question in waiting.values() if question.batch == first.batch]
-            later = {client: question for client, question in waiting.items() if question.batch != first.batch}
+            together = [call for call in waiting.values() if call.batch == first.batch]
+            later = {client: call for client, call in waiting.items() if call.batch != first.batch}
             if later:
                 self._waiting[policy_id] = later
-            thought = self._thinking[policy_id] = self._thinkers.submit(thinker.think, together)
-            thought.add_done_callback(lambda _: self._wake.send(b"\0"))
+            running = self._running[policy_id] = self._inference_pool.submit(batcher.infer, together)
+            running.add_done_callback(lambda _: self._wake.send(b"\0"))
 
     def _answer_all(self) -> None:
-        """Send what was thought."""
-        for policy_id in [one for one, thought in self._thinking.items() if thought.done()]:
-            answers = self._thinking.pop(policy_id).result()
-            for question, answer in answers:
-                self._answer(question.peer, question.sequence, answer)
+        """Send the replies of finished batches."""
+        for policy_id in [one for one, running in self._running.items() if running.done()]:
+            answers = self._running.pop(policy_id).result()
+            for call, answer in answers:
+                self._answer(call.peer, call.sequence, answer)
             well = sum(not answer["error"] for _, answer in answers)
             self.answered, self.calls = self.answered + well, self.calls + bool(well)
 
     def _heard(self, frames: Sequence[bytes]) -> InferenceCall | None:
-        """A question for a policy; anything else is answered here and now, and what cannot be read is dropped."""
+        """Read a message: returns a call for inference; answers any other call; drops unreadable bytes."""
         try:
             peer, frame = frames
             message = decode(frame)
@@ -180,14 +183,14 @@ class PolicyServer:
         except (ValueError, TransportProblem):
             return None
         try:
-            verb = message.choice("verb", ("open", "part", *_THINKING))
+            method = message.choice("verb", ("open", "part", *_INFERENCE))
             policy_id = message.text("policy_id", 64)
             if not versions.ID.fullmatch(policy_id):
                 raise message.refuse("policy_id", "64 hexadecimal digits")
-            if verb in _THINKING:
-                return read_call(peer, sequence, verb, policy_id, message)
-            said = self._open(policy_id) if verb == "open" else self._take(policy_id, message)
-            self._answer(peer, sequence, {"error": "", **said})
+            if method in _INFERENCE:
+                return read_call(peer, sequence, method, policy_id, message)
+            reply = self._open(policy_id) if method == "open" else self._take(policy_id, message)
+            self._answer(peer, sequence, {"error": "", **reply})
         except EnpireError as problem:
             self._answer(peer, sequence, error_out(problem))
         except OSError as problem:
@@ -196,16 +199,16 @@ class PolicyServer:
         return None
 
     def _open(self, policy_id: str) -> Message:
-        thinker = self._versions.get(policy_id)
-        if thinker is None and policy_id not in self._loading:
+        batcher = self._versions.get(policy_id)
+        if batcher is None and policy_id not in self._loading:
             if not (self._folder / policy_id).is_dir():
                 return {"state": "missing"}
             self._loading[policy_id] = self._loader.submit(self._load, policy_id)
-        if thinker is None:
-            thinker = self._loaded(policy_id)
-        if thinker is None:
+        if batcher is None:
+            batcher = self._loaded(policy_id)
+        if batcher is None:
             return {"state": "loading"}
-        policy = thinker.policy
+        policy = batcher.policy
         sees = isinstance(policy, Sees) and policy.needs_images
         return {
             "state": "ready", "horizon": policy.horizon, "execute": policy.execute,
@@ -213,7 +216,7 @@ class PolicyServer:
         }  # fmt: skip
 
     def _load(self, policy_id: str) -> Policy:
-        """On the loader's thread: a policy that is known to be one."""
+        """In the loader's thread: load a version and check that it is a policy."""
         folder = self._folder / policy_id
         check_version(folder, policy_id)
         kind = str(versions.manifest(folder)["kind"])
@@ -234,27 +237,27 @@ class PolicyServer:
         except PLUGIN_ERRORS as problem:
             why = " ".join(str(problem).split())
             raise PolicyProblem(f"the policy server cannot load it: {why}"[:1000]) from problem
-        thinker = self._versions[policy_id] = InferenceBatcher(policy)
+        batcher = self._versions[policy_id] = InferenceBatcher(policy)
         while len(self._versions) > self._most_loaded:
             self._versions.popitem(last=False)
         self._say(f"loaded {policy_id[:12]}")
-        return thinker
+        return batcher
 
     def _take(self, policy_id: str, message: Fields) -> Message:
-        """One part of a version's files, if it is the next one; how many are here now."""
+        """Take a part of a version's files if it is the next one; replies with the number of parts here."""
         total = message.whole("parts", 1, MOST_PARTS)
         number, data = message.whole("part", 0, total - 1), message.data("data")
         if len(data) > PART:
             raise message.refuse("data", f"at most {PART} bytes")
         if (self._folder / policy_id).is_dir() or policy_id in self._loading:
-            return {"have": total}  # another station was quicker
-        have = self._coming.take(policy_id, number, total, data)
+            return {"have": total}  # another station has uploaded it
+        have = self._uploads.take(policy_id, number, total, data)
         if have == total:
-            self._loading[policy_id] = self._loader.submit(self._take_over, policy_id, self._coming.arrived(policy_id))
+            self._loading[policy_id] = self._loader.submit(self._keep, policy_id, self._uploads.arrived(policy_id))
         return {"have": have}
 
-    def _take_over(self, policy_id: str, parts: Path) -> Policy:
-        """On the loader's thread: check the files that arrived, keep them by their hash, load them."""
+    def _keep(self, policy_id: str, parts: Path) -> Policy:
+        """In the loader's thread: check the uploaded files, keep them by their hash, load them."""
         versions.keep(parts, policy_id, self._folder)
         kept = [path for path in self._folder.iterdir() if path.is_dir() and path.name not in self._versions]
         for path in sorted(kept, key=lambda path: path.stat().st_mtime_ns, reverse=True)[KEPT:]:
@@ -262,9 +265,9 @@ class PolicyServer:
         return self._load(policy_id)
 
     def _refuse(self, batch: Sequence[InferenceCall], problem: EnpireError) -> None:
-        for question in batch:
-            self._answer(question.peer, question.sequence, error_out(problem))
+        for call in batch:
+            self._answer(call.peer, call.sequence, error_out(problem))
 
     def _answer(self, peer: bytes, sequence: int, message: Message) -> None:
-        with suppress(zmq.Again):  # whoever asked is gone, or reads nothing: it will say that no answer came
+        with suppress(zmq.Again):  # the client is gone or reads nothing: its call times out
             self._router.send_multipart([peer, encode({**message, "sequence": sequence})], zmq.NOBLOCK)

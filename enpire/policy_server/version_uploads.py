@@ -1,4 +1,4 @@
-"""Versions on their way to a policy server: files that grow part by part, and together never fill the disk."""
+"""Uploads of versions to a policy server: files that grow part by part, and never fill the disk."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from enpire.errors import PolicyProblem
 from enpire.station.remote_policy import PART
 
 LEAST_FREE = 2**30
-"""Bytes of free disk below which no further version is taken."""
-GIVEN_UP_S = 600.0
-"""A version of which no part came for so long is dropped."""
+"""Free bytes of disk below which no further version is accepted."""
+EXPIRED_S = 600.0
+"""An upload without a new part for this long is dropped."""
 
 
 @dataclass(slots=True)
-class _Coming:
+class _Upload:
     total: int
     have: int
     came_s: float
 
     @property
     def needs(self) -> int:
-        """Bytes that are still to be written: the other parts, then the version's own files."""
+        """Bytes still to be written: the other parts, then the version's own files."""
         return (2 * self.total - self.have) * PART
 
 
 class VersionUploads:
-    """The parts of versions below one folder, each in `ID.parts`.
+    """The uploads below one folder, each in a file `ID.parts`.
 
     Args:
-        folder: what was left there by an earlier process is removed.
+        folder: uploads left there by an earlier process are removed.
         clock: monotonic seconds.
     """
 
@@ -41,36 +41,40 @@ class VersionUploads:
         for left in [*folder.glob("incoming-*"), *folder.glob("*.parts")]:
             shutil.rmtree(left) if left.is_dir() else left.unlink()
         self._folder, self._clock = folder, clock
-        self._coming: dict[str, _Coming] = {}
+        self._uploads: dict[str, _Upload] = {}
 
     def take(self, policy_id: str, number: int, total: int, data: bytes) -> int:
-        """Keep a part if it is the next one of `total`; how many are here now. PolicyProblem without space for all."""
+        """Keep a part if it is the next one of `total`; returns the number of parts here.
+
+        Raises:
+            PolicyProblem: the disk has no space for all uploads, or `total` has changed.
+        """
         now_s, path = self._clock(), self._path(policy_id)
-        coming = self._coming.get(policy_id)
-        if coming is None:
-            coming = _Coming(total, 0, now_s)
-            needed = coming.needs + sum(other.needs for other in self._coming.values())
+        upload = self._uploads.get(policy_id)
+        if upload is None:
+            upload = _Upload(total, 0, now_s)
+            needed = upload.needs + sum(other.needs for other in self._uploads.values())
             if shutil.disk_usage(self._folder).free < LEAST_FREE + needed:
                 raise PolicyProblem(f"the disk of the policy server ({self._folder}) is too full for it")
             path.write_bytes(b"")
-            self._coming[policy_id] = coming
-        if total != coming.total:
-            raise PolicyProblem(f"it has {coming.total} parts, not {total}")
-        if number == coming.have:
+            self._uploads[policy_id] = upload
+        if total != upload.total:
+            raise PolicyProblem(f"it has {upload.total} parts, not {total}")
+        if number == upload.have:
             with path.open("ab") as file:
                 file.write(data)
-            coming.have, coming.came_s = coming.have + 1, now_s
-        return coming.have
+            upload.have, upload.came_s = upload.have + 1, now_s
+        return upload.have
 
     def arrived(self, policy_id: str) -> Path:
-        """All parts of a version are here: who asks has the file from now on."""
-        del self._coming[policy_id]
+        """The file of a complete upload, which belongs to the caller from now on."""
+        del self._uploads[policy_id]
         return self._path(policy_id)
 
     def sweep(self) -> None:
-        """Drop what nobody goes on with."""
-        late_s = self._clock() - GIVEN_UP_S
-        for policy_id in [key for key, coming in self._coming.items() if coming.came_s < late_s]:
+        """Drop uploads without a new part for `EXPIRED_S`."""
+        late_s = self._clock() - EXPIRED_S
+        for policy_id in [key for key, upload in self._uploads.items() if upload.came_s < late_s]:
             self.arrived(policy_id).unlink(missing_ok=True)
 
     def _path(self, policy_id: str) -> Path:

@@ -137,7 +137,7 @@ def test_a_file_that_was_spoilt_here_is_fetched_anew(wire: Wire) -> None:
     wire.uploads.fetch(announced)
     complaint, *told = wire.run()
     assert isinstance(complaint, Refused)
-    assert "are fetched anew: their bytes do not match their hash." in complaint.why
+    assert "are fetched again: their bytes do not match their hash." in complaint.why
     whole(announced, told)
 
 

@@ -70,10 +70,10 @@ class Faulty(PointPolicy):
 def test_what_the_machine_refuses_a_policy_is_an_answer(where: str, fault: Exception) -> None:
     rows = looked((0.5, 0.1))
     question = InferenceCall(
-        peer=b"p", sequence=1, verb="act", policy_id="a" * 64, client="c", lanes=[0], begins=[(0, 1)],
+        peer=b"p", sequence=1, method="act", policy_id="a" * 64, client="c", lanes=[0], begins=[(0, 1)],
         observation=rows, left=None, delay=0,
     )  # fmt: skip
-    [(_, answer)] = InferenceBatcher(Faulty(where, fault)).think([question])
+    [(_, answer)] = InferenceBatcher(Faulty(where, fault)).infer([question])
     assert str(fault) in str(answer["text"])
 
 
@@ -110,7 +110,7 @@ def test_a_version_that_thinks_for_long_holds_up_only_those_who_ask_it(server: P
         other.begin(0, 1)
         assert other.act(looked((0.5, 0.1)), np.asarray([0])).shape == (1, PointPolicy.horizon, 2)
         assert not any(future.done() for future in waiting)
-        assert "256 questions wait" in crowd(server, *(versions.identify(tmp_path / f"files-{kind}") for kind in kinds))
+        assert "256 calls wait" in crowd(server, *(versions.identify(tmp_path / f"files-{kind}") for kind in kinds))
         (tmp_path / "enough").touch()
         for number, future in enumerate(waiting):
             here = PointPolicy()

@@ -20,7 +20,7 @@ from enpire.errors import PolicyProblem, TransportProblem
 from enpire.interfaces import Continues, Policy, PredictsSuccess, Sees
 from enpire.policy_calls import LoadedPolicy
 from enpire.policy_server.policy_server import PolicyServer
-from enpire.policy_server.version_uploads import GIVEN_UP_S, LEAST_FREE, VersionUploads
+from enpire.policy_server.version_uploads import EXPIRED_S, LEAST_FREE, VersionUploads
 from enpire.station import remote_policy
 from enpire.station.lanes import Lanes
 from enpire.station.remote_policy import PART, PolicyServerLink, RemotePolicy
@@ -329,10 +329,10 @@ def test_versions_on_their_way_fit_on_the_disk_together_and_are_dropped_when_nob
         coming.take("two", 0, total, b"part")
     with pytest.raises(PolicyProblem, match="parts, not 7"):
         coming.take("one", 1, 7, b"part")
-    now_s = GIVEN_UP_S - 1.0
+    now_s = EXPIRED_S - 1.0
     coming.sweep()
     assert coming.take("one", 1, total, b"part") == 2, "it goes on"
-    now_s += GIVEN_UP_S + 1.0
+    now_s += EXPIRED_S + 1.0
     coming.sweep()
     assert not list(tmp_path.iterdir())
     assert coming.take("two", 0, total, b"part") == 1
@@ -350,7 +350,7 @@ def test_a_version_has_a_limited_number_of_episodes_in_mind(server: PolicyServer
             link.decide("act", policy_id, lanes=lanes, begins=begins, observation=rows)
         again: dict[str, object] = {"begins": [], "observation": rows}
         link.decide("act", policy_id, lanes=list(range(2048, 4096)), **again)
-        with pytest.raises(PolicyProblem, match="started anew during the episode"):
+        with pytest.raises(PolicyProblem, match="restarted during the episode"):
             link.decide("act", policy_id, lanes=list(range(2048)), **again)
 
 

@@ -79,10 +79,10 @@ def bare(task: Task, lanes: int, seed: int, options: object) -> Rig:
     return task.rig(lanes, seed)
 
 
-def test_a_simulation_that_cannot_be_told_is_refused(tmp_path: Path) -> None:
+def test_a_simulation_without_set_teleport_is_refused(tmp_path: Path) -> None:
     driver = "tests.enpire.station.test_robot_reset:bare"
     file = StationFile(name="s", task="pin_insertion", home=tmp_path, driver=driver)
-    with pytest.raises(UsageError, match="cannot be told who resets its scene"):
+    with pytest.raises(UsageError, match="without a choice of who resets its scene"):
         RobotSession(file, PinInsertion(), print)
 
 

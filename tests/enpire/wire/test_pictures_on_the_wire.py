@@ -166,7 +166,7 @@ def test_pictures_that_were_changed_on_the_stations_disk_end_their_order_as_inva
     end = lab.delivered()[order_id].episode
     assert (end.outcome, end.cause) == ("invalid", "its pictures cannot be had: their bytes do not match their hash")
     assert [item.why for item in lab.arrivals if isinstance(item, Refused)] == [
-        f"The pictures of its episode {order_id} are fetched anew: their bytes do not match their hash."
+        f"The pictures of its episode {order_id} are fetched again: their bytes do not match their hash."
     ]
     assert not path.exists()
     assert not lab.came(order_id)
