@@ -1,4 +1,4 @@
-"""Ids that nobody has to ask for: unique, sortable by time, safe in file names and addresses."""
+"""Ids that every process makes on its own: unique, sortable by time, safe in file names and addresses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Crockford's base 32: no I, L, O, U, so that a person can read an id aloud."""
+"""Crockford's base 32: no I, L, O, U, so that an id can be read aloud without mistakes."""
 LENGTH = 26
 RANDOM_BITS = 80
 _MILLISECOND_BITS = 48
@@ -17,8 +17,8 @@ _MILLISECOND_BITS = 48
 class Mint:
     """Makes ids: 48 bits of wall-clock milliseconds, then 80 random bits (the layout of a ULID).
 
-    Ids of one mint strictly rise, also within a millisecond and when the wall clock steps back. A forked child draws
-    new random bits, so it never repeats its parent's sequence.
+    The ids of one mint always rise, also within one millisecond and when the wall clock steps back. A forked child
+    draws new random bits, so it never repeats the ids of its parent.
     """
 
     def __init__(self, wall_ns: Callable[[], int] = time.time_ns) -> None:
@@ -40,7 +40,7 @@ class Mint:
 
 
 def is_id(text: str) -> bool:
-    """Whether a text has the form of a minted id."""
+    """Whether a text has the form of an id."""
     return len(text) == LENGTH and text[0] in ALPHABET[:8] and all(letter in ALPHABET for letter in text)
 
 
@@ -50,4 +50,4 @@ def _spell(number: int) -> str:
 
 
 mint = Mint()
-"""The process's own mint: `mint()` gives a new id."""
+"""The mint of this process: `mint()` returns a new id."""

@@ -200,14 +200,14 @@ class PredictsSuccess(Policy, Protocol):
 
 
 @runtime_checkable
-class Sees(Policy, Protocol):
+class DeclaresImages(Policy, Protocol):
     """A policy that says whether it looks at pictures; a simulated rig makes them only for those that do."""
 
     needs_images: bool
 
 
 @runtime_checkable
-class Continues(Policy, Protocol):
+class ContinuesChunks(Policy, Protocol):
     """A policy that can decide while the chunk before is still being carried out, and go on from it smoothly."""
 
     def act_along(self, observation: Observation, lanes: IntArray, left: FloatArray, delay: int) -> FloatArray:

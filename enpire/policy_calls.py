@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from enpire.interfaces import Policy, Sees
+from enpire.interfaces import DeclaresImages, Policy
 from enpire.types import ImageArray, IntArray, Observation
 
 
@@ -40,13 +40,13 @@ def with_images(
     """The observation rows of these lanes (n,), with camera images where the policy needs them.
 
     Args:
-        policy: needs images where it is one that `Sees` and says so.
+        policy: needs images where it is one that `DeclaresImages` and says so.
         observation: one row for every lane of the rig.
         lanes: (n,).
         look: camera -> image (height, width, 3) uint8 of one lane, for a rig whose observations carry no images.
     """
     rows = rows_of(observation, lanes)
-    if rows.images or not isinstance(policy, Sees) or not policy.needs_images:
+    if rows.images or not isinstance(policy, DeclaresImages) or not policy.needs_images:
         return rows
     looks = [look(int(lane)) for lane in lanes]
     return replace(rows, images={camera: np.stack([one[camera] for one in looks]) for camera in looks[0]})

@@ -1,4 +1,4 @@
-"""Who says whether a rollout was a success: the task's own verifier, plug-ins beside it, several that must agree."""
+"""Opens the verifiers that a station or campaign file names: the task's own, plug-ins, or several that must agree."""
 
 from __future__ import annotations
 
@@ -15,43 +15,44 @@ from enpire.files import parse
 from enpire.interfaces import Evidence, MarksSubtasks, Task, Verifier
 from enpire.types import FloatArray, IntArray, MaskArray, Verdict
 
-OWN = "task"
-"""The name of the task's own verifier among `verifiers` of a station or campaign file."""
-BUDGET_MS = 150.0
-"""A verdict may take so long (p95): its robot waits for it."""
-REASON = 4096
-"""Characters of a reason; the rest is cut off."""
+TASK_VERIFIER = "task"
+"""Names the task's own verifier in the list `verifiers` of a station or campaign file."""
+VERDICT_BUDGET_MS = 150.0
+"""Longest time of a verdict in ms (95th percentile), because the robot waits for it."""
+LONGEST_REASON = 4096
+"""Largest number of characters of a reason; the rest is cut off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifierPlan:
-    """One of the verifiers that must agree."""
+class VerifierSettings:
+    """One verifier of a station or campaign file; where there are several, all must agree."""
 
     name: str
-    """`task` is the task's own; the others are plug-ins: classifier, anthropic, module:attribute."""
+    """`task` for the task's own; else a plug-in: classifier, anthropic, module:attribute."""
     options: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
-    """What the plug-in reads, for `task` thresholds other than the shipped ones; unknown options are refused."""
+    """Options of the plug-in; for `task`, thresholds that replace the shipped ones. Unknown options are refused."""
 
 
 @runtime_checkable
-class Slow(Protocol):
-    """A verifier whose verdict takes longer than a robot may wait: the station asks it beside its loop."""
+class SlowVerifier(Protocol):
+    """A verifier whose verdict takes longer than a robot may wait: the station calls it in a thread of its own."""
 
     slow: bool
 
 
 @runtime_checkable
-class Spends(Protocol):
-    """A verifier that costs money."""
+class PaidVerifier(Protocol):
+    """A verifier whose verdicts cost money."""
 
     def spend_from(self, account: Path) -> None:
-        """Add up what is spent in this file, which outlives the process and which several stations may share."""
+        """Add the cost of each verdict to the total in this file. Several stations and sessions may share it."""
 
 
-class Agreed:
-    """Several verifiers that must agree: a success is what each calls one.
+class UnanimousVerifier:
+    """Several verifiers that must agree: a rollout is a success when every member says so.
 
-    When a rollout is finished is the first one's to say.
+    The first member decides when a rollout is finished. Members run in order until one does not say success, so
+    costly verifiers run last.
     """
 
     def __init__(self, members: Sequence[Verifier]) -> None:
@@ -61,42 +62,42 @@ class Agreed:
         self.slow = any(is_slow(one) for one in members)
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
-        """Which lanes look done to the first."""
+        """Lanes that look done to the first member: state (lanes, state_dim), ticks (lanes,) -> mask (lanes,)."""
         return self.members[0].finished(state, ticks)
 
     def judge(self, evidence: Evidence) -> Verdict:
-        """Unsafe when one says so, success when all do; the dear ones are asked last, and only where it matters."""
-        said: list[Verdict] = []
+        """The first verdict that is not a success; else the success with the lowest confidence."""
+        verdicts: list[Verdict] = []
         for member in self.members:
-            said.append(member.judge(evidence))
-            if said[-1].kind != "success":
-                return said[-1]
-        return min(said, key=lambda verdict: verdict.confidence)
+            verdicts.append(member.judge(evidence))
+            if verdicts[-1].kind != "success":
+                return verdicts[-1]
+        return min(verdicts, key=lambda verdict: verdict.confidence)
 
 
-def open_verifier(task: Task, plans: Sequence[VerifierPlan], account: Path | None = None) -> Verifier:
-    """The verifier that a file asks for; the task's own where it names none.
+def open_verifier(task: Task, plans: Sequence[VerifierSettings], account: Path | None = None) -> Verifier:
+    """The verifier that a file names; the task's own where it names none.
 
     Args:
-        task: whose rollouts are judged.
+        task: the task whose rollouts are judged.
         plans: the verifiers that must agree.
-        account: file in which those that cost money add up what they spend; without it, each does so for itself.
+        account: file in which paid verifiers add up their cost; None: each counts its own cost.
 
     Raises:
-        EnpireError: no such plug-in, a missing extra, options that do not fit.
+        EnpireError: a plug-in does not exist, needs a missing package, or refuses its options.
     """
-    members = [_opened(task, plan) for plan in plans]
+    members = [_open(task, plan) for plan in plans]
     for member in members:
-        if account is not None and isinstance(member, Spends):
+        if account is not None and isinstance(member, PaidVerifier):
             member.spend_from(account)
     if not members:
         return task.verifier()
-    return members[0] if len(members) == 1 else Agreed(members)
+    return members[0] if len(members) == 1 else UnanimousVerifier(members)
 
 
 def earlier_digests(verifier: Verifier) -> frozenset[str]:
-    """Digests under which earlier versions of ENPIRE recorded the same judgement; without the digest of now."""
-    if isinstance(verifier, Agreed):
+    """Digests under which earlier versions of ENPIRE recorded the same verifier, without its present digest."""
+    if isinstance(verifier, UnanimousVerifier):
         each = [(one.digest, *sorted(earlier_digests(one))) for one in verifier.members]
         return frozenset(_digest_together(digests) for digests in product(*each)) - {verifier.digest}
     earlier = cast("Callable[[str], str]", plugins.load("inspections", "earlier_digest"))(verifier.digest)
@@ -108,93 +109,104 @@ def _digest_together(digests: Sequence[str]) -> str:
     return hashlib.sha256(repr(list(digests)).encode()).hexdigest()
 
 
-def judged_by(task: Task, plans: Sequence[VerifierPlan], account: Path) -> Task:
-    """The task with the verifier that a file asks for; EnpireError when one cannot be opened."""
+def with_verifiers(task: Task, plans: Sequence[VerifierSettings], account: Path) -> Task:
+    """The task with the verifiers that a file names.
+
+    Raises:
+        EnpireError: as `open_verifier`.
+    """
     if not plans:
         return task
-    judged = _JudgedMarks if isinstance(task, MarksSubtasks) else _Judged
-    return cast(Task, judged(task, open_verifier(task, plans, account)))
+    wrapper = _TaskWithVerifierAndSubtasks if isinstance(task, MarksSubtasks) else _TaskWithVerifier
+    return cast(Task, wrapper(task, open_verifier(task, plans, account)))
 
 
-def keys_of(plans: Sequence[VerifierPlan]) -> list[str]:
-    """Variables of the environment that hold the keys of these verifiers."""
-    opened = [plugins.load("verifiers", plan.name) for plan in plans if plan.name != OWN]
-    return [key for one in opened for key in cast("Sequence[str]", getattr(one, "keys", ()))]
+def key_variables(plans: Sequence[VerifierSettings]) -> list[str]:
+    """Names of the environment variables that hold the API keys of these verifiers."""
+    loaded = [plugins.load("verifiers", plan.name) for plan in plans if plan.name != TASK_VERIFIER]
+    return [key for one in loaded for key in cast("Sequence[str]", getattr(one, "keys", ()))]
 
 
-class _Judged:
-    """A task as it is, but for who judges its rollouts."""
+class _TaskWithVerifier:
+    """A task with another verifier; everything else is passed on to the task."""
 
     def __init__(self, task: Task, verifier: Verifier) -> None:
         self._task, self._verifier = task, verifier
 
     def verifier(self) -> Verifier:
-        """The one that was asked for."""
+        """The other verifier."""
         return self._verifier
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._task, name)
 
 
-class _JudgedMarks(_Judged):
-    """One that marks its subtasks, too: a protocol is found by what a class says, not by what it passes on."""
+class _TaskWithVerifierAndSubtasks(_TaskWithVerifier):
+    """The same for a task that marks its subtasks: `isinstance` finds methods of the class, not of `__getattr__`."""
 
     def subtask_marks(self, state: FloatArray) -> MaskArray:
-        """As the task marks them."""
+        """The marks of the task: (n, state_dim) -> (n, len(subtasks))."""
         return cast(MarksSubtasks, self._task).subtask_marks(state)
 
 
 def is_slow(verifier: Verifier) -> bool:
     """Whether its verdicts take longer than a robot may wait."""
-    return isinstance(verifier, Slow) and verifier.slow
+    return isinstance(verifier, SlowVerifier) and verifier.slow
 
 
-def checked(verdict: Verdict) -> Verdict:
-    """What a verifier said, as it can be recorded; UsageError when it is no verdict."""
+def require_verdict(verdict: Verdict) -> Verdict:
+    """The verdict with its reason cut to the length that is recorded; UsageError when it is not a valid verdict."""
     if verdict.kind not in ("success", "failure", "unsafe"):
-        raise UsageError(f"it said {verdict.kind!r}, not success, failure or unsafe")
+        raise UsageError(f"its verdict is {verdict.kind!r}, not success, failure or unsafe")
     if not 0.0 <= verdict.confidence <= 1.0:
         raise UsageError(f"its confidence is {verdict.confidence}, not a number from 0 to 1")
-    return replace(verdict, reason=verdict.reason[:REASON])
+    return replace(verdict, reason=verdict.reason[:LONGEST_REASON])
 
 
 def thresholds_of(verifier: Verifier) -> object:
-    """The dataclass that a verifier judges by, and that its class can be made from; None where it has none."""
+    """The dataclass of thresholds by which a verifier judges; None where it has none."""
     values = getattr(verifier, "thresholds", None)
     return values if is_dataclass(values) and not isinstance(values, type) else None
 
 
-def made_from(verifier: Verifier, asked: object) -> Verifier:
-    """Another verifier of its class, with these thresholds; UsageError where its class cannot be made from them."""
+def with_thresholds(verifier: Verifier, asked: object) -> Verifier:
+    """A verifier of the same class with these thresholds; UsageError where its class does not take them."""
     name = type(verifier).__name__
     try:
         made = cast("Callable[[object], Verifier]", type(verifier))(asked)
     except (TypeError, AttributeError) as problem:
         raise UsageError(f"{name} cannot be made from its thresholds alone: {problem}.") from problem
     if thresholds_of(made) != asked:
-        raise UsageError(f"{name} keeps other thresholds than asked for: take them as the first argument of __init__.")
+        raise UsageError(
+            f"{name} ignores the thresholds that it is given: take them as the first argument of __init__."
+        )
     return made
 
 
-def _own(task: Task, options: Mapping[str, object]) -> Verifier:
-    """The task's own verifier with these thresholds instead of the shipped ones; UsageError where they do not fit."""
+def _task_verifier(task: Task, options: Mapping[str, object]) -> Verifier:
+    """The task's own verifier, with these thresholds in place of the shipped ones.
+
+    Raises:
+        UsageError: a threshold does not exist, has the wrong type, or counts less than one sample.
+    """
     shipped = task.verifier()
     if not options:
         return shipped
     values = cast(Any, thresholds_of(shipped))
     if values is None:
-        raise UsageError(f"The verifier of {task.spec.name} has no thresholds: take the options of `{OWN}` out.")
-    asked = parse(
-        cast("type[object]", type(values)), asdict(values) | dict(options), f"The options of the verifier {OWN}"
-    )
+        raise UsageError(
+            f"The verifier of {task.spec.name} has no thresholds: remove the options of `{TASK_VERIFIER}`."
+        )
+    where = f"The options of the verifier {TASK_VERIFIER}"
+    asked = parse(cast("type[object]", type(values)), asdict(values) | dict(options), where)
     few = [name for name in options if type(now := getattr(asked, name)) is int and now < 1 <= getattr(values, name)]
     if few:
-        raise UsageError(f"The options of the verifier {OWN}: {few[0]} counts samples, so it must be at least 1.")
-    return made_from(shipped, asked)
+        raise UsageError(f"{where}: {few[0]} counts samples, so it must be at least 1.")
+    return with_thresholds(shipped, asked)
 
 
-def _opened(task: Task, plan: VerifierPlan) -> Verifier:
-    if plan.name == OWN:
-        return _own(task, plan.options)
-    opened = cast("Callable[[Task, Mapping[str, object]], Verifier]", plugins.load("verifiers", plan.name))
-    return opened(task, plan.options)
+def _open(task: Task, plan: VerifierSettings) -> Verifier:
+    if plan.name == TASK_VERIFIER:
+        return _task_verifier(task, plan.options)
+    make = cast("Callable[[Task, Mapping[str, object]], Verifier]", plugins.load("verifiers", plan.name))
+    return make(task, plan.options)

@@ -10,7 +10,7 @@ from typing import Literal
 from enpire.files import find, parse, read_yaml
 from enpire.gate.gate import GateRule
 from enpire.gate.verifier_audit import DriftRule
-from enpire.verifiers import VerifierPlan
+from enpire.verifiers import VerifierSettings
 
 
 def _at_least(section: str, least: float, **values: float) -> None:
@@ -177,7 +177,7 @@ class Campaign:
     rounds: Rounds = field(default_factory=Rounds)
     gate: GateRule = field(default_factory=GateRule)
     budget: Budget = field(default_factory=Budget)
-    verifiers: tuple[VerifierPlan, ...] = ()
+    verifiers: tuple[VerifierSettings, ...] = ()
     """Who must agree that a rollout was a success; empty: the task's own verifier alone."""
     drift: DriftRule = field(default_factory=DriftRule)
     agents: tuple[AgentPlan, ...] = ()

@@ -106,13 +106,13 @@ def report(  # noqa: PLR0913 - the options of a verb are its parameters
 ) -> None:
     """Measure a verifier: precision, recall, false positives and latency against the truth."""
     from enpire.errors import UsageError
-    from enpire.verifiers import OWN, VerifierPlan
+    from enpire.verifiers import TASK_VERIFIER, VerifierSettings
 
     if agree and classifier is None:
         raise UsageError("--agree measures a classifier beside the task's own verifier: say --classifier FOLDER, too.")
-    plans = [VerifierPlan(name=OWN)] if agree else []
+    plans = [VerifierSettings(name=TASK_VERIFIER)] if agree else []
     if classifier is not None:
-        plans.append(VerifierPlan(name="classifier", options={"folder": str(classifier)}))
+        plans.append(VerifierSettings(name="classifier", options={"folder": str(classifier)}))
     _tell("verifier", (task, episodes, examples), as_json, plans=plans, draw=draw)
 
 

@@ -18,7 +18,7 @@ from enpire.processes.child_process import (
     start_python,
 )
 from enpire.station.station_file import StationFile, write_station
-from enpire.verifiers import keys_of
+from enpire.verifiers import key_variables
 
 _FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 0.5, 30.0
 _STEADY_S = 60.0
@@ -135,5 +135,5 @@ def start_station(file: StationFile, address: str, logs: Path) -> subprocess.Pop
     arguments = [str(path), "--connect", address, "--die-with-parent"]
     # A fast simulation uses every free core, so it has a lower priority than the learner and the loop.
     limits = ProcessLimits(nice=10 if file.pace == "fast" else 0, oom_score=_OOM_SCORE)
-    environment = single_core_environment(*keys_of(file.verifiers))
+    environment = single_core_environment(*key_variables(file.verifiers))
     return start_python("enpire.station.station", arguments, logs / f"{file.name}.log", limits, environment)

@@ -10,7 +10,7 @@ import numpy as np
 
 from enpire.errors import PolicyProblem
 from enpire.fields import Fields
-from enpire.interfaces import Continues, Policy
+from enpire.interfaces import ContinuesChunks, Policy
 from enpire.station.chunks import PLUGIN_ERRORS
 from enpire.types import FloatArray, IntArray, Observation
 from enpire.wire.rpc import Message, array_out, error_out, floats_in, observation_in
@@ -136,7 +136,7 @@ def _run(policy: Policy, batch: Sequence[InferenceCall], lanes: IntArray) -> Flo
     method = batch[0].method
     if method == "act":
         return policy.act(rows, lanes)
-    if method == "act_along" and isinstance(policy, Continues):
+    if method == "act_along" and isinstance(policy, ContinuesChunks):
         left = [cast("FloatArray", call.left) for call in batch]
         widest = max(item.shape[1] for item in left)
         padded = [

@@ -25,7 +25,7 @@ import zmq
 from enpire import plugins
 from enpire.errors import EnpireError, PolicyProblem, TransportProblem
 from enpire.fields import Fields
-from enpire.interfaces import Continues, Policy, Sees
+from enpire.interfaces import ContinuesChunks, DeclaresImages, Policy
 from enpire.policy_server.inference_batcher import InferenceBatcher, InferenceCall, InferenceReply, read_call
 from enpire.policy_server.version_uploads import VersionUploads
 from enpire.station.chunks import PLUGIN_ERRORS
@@ -209,10 +209,10 @@ class PolicyServer:
         if batcher is None:
             return {"state": "loading"}
         policy = batcher.policy
-        sees = isinstance(policy, Sees) and policy.needs_images
+        sees = isinstance(policy, DeclaresImages) and policy.needs_images
         return {
             "state": "ready", "horizon": policy.horizon, "execute": policy.execute,
-            "continues": isinstance(policy, Continues), "needs_images": sees,
+            "continues": isinstance(policy, ContinuesChunks), "needs_images": sees,
         }  # fmt: skip
 
     def _load(self, policy_id: str) -> Policy:

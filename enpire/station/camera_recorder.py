@@ -15,7 +15,7 @@ from typing import Literal
 
 from enpire.errors import EnpireError, StorageFull, UsageError
 from enpire.gate.gate import DISK_FULL
-from enpire.interfaces import Policy, Sees
+from enpire.interfaces import DeclaresImages, Policy
 from enpire.store.pictures import PicturesWriter, Seen
 from enpire.types import IntArray, Observation, OutcomeKind
 from enpire.wire.host_services import THIS_HOST
@@ -132,7 +132,7 @@ class CameraRecorder:
 
     def begin(self, lane: int, order_id: str, policy: Policy) -> None:
         """Begin an episode in this lane; the rule and the policy decide which cameras are recorded."""
-        looks = self._rule.policy_images and isinstance(policy, Sees) and policy.needs_images
+        looks = self._rule.policy_images and isinstance(policy, DeclaresImages) and policy.needs_images
         cameras = "all" if looks else self._rule.cameras
         self._now.pop(lane, None)
         if cameras:

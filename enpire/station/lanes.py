@@ -38,7 +38,7 @@ from enpire.types import (
     OutcomeKind,
     Verdict,
 )
-from enpire.verifiers import checked, is_slow
+from enpire.verifiers import is_slow, require_verdict
 from enpire.wire.messages import Parcel
 
 TRIES = 3
@@ -311,7 +311,7 @@ class Lanes:
 
     def _settle(self, lane: Lane, judge: Callable[[], Verdict]) -> None:
         try:
-            verdict = checked(judge())
+            verdict = require_verdict(judge())
         except PLUGIN_ERRORS as problem:
             self._end(lane, "invalid", f"verifier failed: {' '.join(str(problem).split())[:500]}")
             return

@@ -6,8 +6,8 @@ The new chunk is aligned in time: its first action belongs to the time of the ob
 skipped as commands were sent since. A robot whose old chunk is used up holds until the answer arrives. The control loop
 never waits for inference, and calls no policy again before it has answered.
 
-A policy that can begin a chunk while the last one is still being executed (`Continues`: real-time chunking, Black et
-al., arXiv 2506.07339) gets the rest of that chunk.
+A policy that can begin a chunk while the last one is still being executed (`ContinuesChunks`: real-time chunking, Black
+et al., arXiv 2506.07339) gets the rest of that chunk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from enpire.interfaces import Continues, Policy
+from enpire.interfaces import ContinuesChunks, Policy
 from enpire.policy_calls import LoadedPolicy, with_images
 from enpire.station.chunks import NOT_FINITE, Chunks, call_policy, finite_rows
 from enpire.types import FloatArray, IntArray, MaskArray, Observation
@@ -167,7 +167,7 @@ class OverlappedChunks(Chunks):
         def infer() -> FloatArray:
             for lane, seed in call.begins.items():
                 policy.begin(lane, seed)
-            if isinstance(policy, Continues):
+            if isinstance(policy, ContinuesChunks):
                 return policy.act_along(rows, lanes, remainder, delay)
             return policy.act(rows, lanes)
 

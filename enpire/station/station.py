@@ -37,7 +37,7 @@ from enpire.station.spool import Spool
 from enpire.station.station_file import StationFile, facts, read_station
 from enpire.station.uplink import Uplink
 from enpire.types import REFUSED, Order
-from enpire.verifiers import judged_by
+from enpire.verifiers import with_verifiers
 from enpire.wire.arrivals import Heartbeat
 from enpire.wire.curve_keys import station_keys
 from enpire.wire.host_services import THIS_HOST, HostServices
@@ -68,7 +68,7 @@ class Station:
     ) -> None:
         self._file, self._say, self._clock = file, say, host.clock
         task = cast("Task", plugins.make("tasks", file.task))
-        self._task = judged_by(task, file.verifiers, file.account or file.home / "tokens")
+        self._task = with_verifiers(task, file.verifiers, file.account or file.home / "tokens")
         self._spool = Spool(file.home / "spool", file.min_free_mb * 2**20)
         self._camera_recorder = CameraRecorder(file.recording_rule, self._spool.pictures, host.helper)
         self._outbox = Outbox(self._spool, host.clock, say, self._camera_recorder, file.lanes)

@@ -14,7 +14,7 @@ from enpire.fields import is_identifier
 from enpire.files import find, parse, read_yaml
 from enpire.station.camera_recorder import Cameras, RecordingRule
 from enpire.store import durable
-from enpire.verifiers import VerifierPlan
+from enpire.verifiers import VerifierSettings
 from enpire.wire.arrivals import MOST_LANES
 
 OLD_KEYS: Mapping[str, str] = {"faces": "bridges"}
@@ -51,7 +51,7 @@ class StationFile:
     station's terminal); `simulated` replaces a human operator. Empty: no operator."""
     operator_options: Mapping[str, object] = field(default_factory=dict[str, object])
     """For the operator."""
-    verifiers: tuple[VerifierPlan, ...] = ()
+    verifiers: tuple[VerifierSettings, ...] = ()
     """Verifiers that must all confirm a success; empty: the task's own verifier alone."""
     account: Path | None = None
     """File in which verifiers that cost money add up their cost; stations with one file share a budget. None: a file in

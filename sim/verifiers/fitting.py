@@ -18,7 +18,7 @@ import numpy as np
 from enpire import plugins
 from enpire.errors import UsageError
 from enpire.interfaces import Task, Verifier
-from enpire.verifiers import OWN, VerifierPlan, made_from, open_verifier, thresholds_of
+from enpire.verifiers import TASK_VERIFIER, VerifierSettings, open_verifier, thresholds_of, with_thresholds
 from sim.verifiers.examples import FITTING, Disturbance, Example, Say, simulated, sorted_by_hand
 from sim.verifiers.grading import Grade, grade
 
@@ -67,7 +67,7 @@ def verifiers_line(options: Mapping[str, float]) -> str:
     """The line of a campaign file that has the task's own verifier judge with these thresholds."""
     import yaml
 
-    plans = {"verifiers": [{"name": OWN, "options": dict(options)}]}
+    plans = {"verifiers": [{"name": TASK_VERIFIER, "options": dict(options)}]}
     # The outer braces are not written: the line stands at the top level of the file.
     return yaml.safe_dump(plans, default_flow_style=True, width=math.inf, sort_keys=False).strip()[1:-1]
 
@@ -100,10 +100,10 @@ def fit(task_name: str, episodes: int, folder: Path | None = None, say: Say = la
     learnt, kept = _halves(examples)
     worse, rng = Disturbance(), np.random.default_rng(1)
     learnt += [worse.on(example, task.spec, rng) for example in learnt]
-    best = search(values, lambda tried: cost(made_from(shipped, tried), learnt))
+    best = search(values, lambda tried: cost(with_thresholds(shipped, tried), learnt))
     was, now = _numbers(values), _numbers(best)
     options = {name: value for name, value in now.items() if value != was[name]}
-    found = open_verifier(task, [VerifierPlan(name=OWN, options=options)])
+    found = open_verifier(task, [VerifierSettings(name=TASK_VERIFIER, options=options)])
     return Fitted(
         task=task_name,
         digest=found.digest,

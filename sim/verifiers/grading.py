@@ -15,7 +15,7 @@ from enpire.errors import UsageError
 from enpire.gate.intervals import wilson
 from enpire.interfaces import Task, Verifier
 from enpire.types import Interval, TaskSpec
-from enpire.verifiers import BUDGET_MS, VerifierPlan, open_verifier
+from enpire.verifiers import VERDICT_BUDGET_MS, VerifierSettings, open_verifier
 from sim.verifiers.examples import Disturbance, Example, Say, grading, simulated, sorted_by_hand
 
 MOVED = (1.0, 3.0, 6.0)
@@ -64,14 +64,14 @@ class VerifierReport:
     @property
     def text(self) -> str:
         """For a terminal."""
-        within = "within" if self.p95_ms <= BUDGET_MS else "OVER"
+        within = "within" if self.p95_ms <= VERDICT_BUDGET_MS else "OVER"
         return "\n".join(
             (
                 f"Verifier {self.digest[:12]} of {self.task}, {self.episodes} episodes labelled by {self.labelled_by}",
                 *(f"  {grade.line}" for grade in self.grades),
                 f"  {self.camera}",
                 f"  a verdict takes {self.p50_ms:.2f} ms (p50), {self.p95_ms:.2f} ms (p95): "
-                f"{within} the budget of {BUDGET_MS:.0f} ms",
+                f"{within} the budget of {VERDICT_BUDGET_MS:.0f} ms",
             )
         )
 
@@ -81,7 +81,7 @@ def report(  # noqa: PLR0913 - the options of a verb are its parameters
     episodes: int,
     folder: Path | None = None,
     say: Say = lambda done, total: None,
-    plans: Sequence[VerifierPlan] = (),
+    plans: Sequence[VerifierSettings] = (),
     draw: int = 0,
 ) -> VerifierReport:
     """Grade a task's shipped verifier, or the one that plans ask for.

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("lerobot")
 pytest.importorskip("transformers")
 
-from enpire.interfaces import Continues
+from enpire.interfaces import ContinuesChunks
 from enpire.types import Observation
 from policies import lerobot_policy
 from tests.policies import tiny_pi05, tiny_smolvla
@@ -55,7 +55,7 @@ def test_a_chunk_is_drawn_towards_what_is_left_and_least_at_its_end(folder: Path
     left[0, :8] = free[0, :8] + np.array([0.3, -0.6], np.float32)
     left[1, :3] = free[1, :3] - np.array([0.3, -0.6], np.float32)
     policy = policy_of(folder, 3)
-    assert isinstance(policy, Continues)
+    assert isinstance(policy, ContinuesChunks)
     along = policy.act_along(seen(3), lanes, left, delay=2)
     apart, before = np.abs(along - left), np.abs(free - left)
     # Commands that will be sent before the answer is here are met, up to LeRobot's largest guidance.
@@ -70,7 +70,7 @@ def test_with_nothing_left_it_decides_as_ever(folder: Path) -> None:
     lanes = np.arange(2)
     free = policy_of(folder, 2).act(seen(2), lanes)
     policy = policy_of(folder, 2)
-    assert isinstance(policy, Continues)
+    assert isinstance(policy, ContinuesChunks)
     for nothing in (np.full_like(free, NAN), free[:, :0]):
         for lane in range(2):
             policy.begin(lane, seed=lane)
@@ -83,11 +83,11 @@ def test_a_version_may_say_how_far_it_is_guided_or_that_it_is_not(folder: Path, 
     left = free[:, :8] + np.array([0.3, -0.6], np.float32)
     for reach in (3, 8):
         policy = policy_of(_told(folder, tmp_path / f"{reach}", rtc_config={"execution_horizon": reach}), 1)
-        assert isinstance(policy, Continues)
+        assert isinstance(policy, ContinuesChunks)
         apart = np.abs(policy.act_along(seen(1), lanes, left, delay=1) - free)[0]
         assert (apart[:reach].max(axis=1) > 10 * apart[reach:].max(initial=0.0)).all() or reach == 8
         assert apart[3:6].max() > 0.1 or reach == 3
-    assert not isinstance(policy_of(_told(folder, tmp_path / "off", rtc_config={"enabled": False}), 1), Continues)
+    assert not isinstance(policy_of(_told(folder, tmp_path / "off", rtc_config={"enabled": False}), 1), ContinuesChunks)
 
 
 def _told(folder: Path, copy: Path, **told: object) -> Path:

@@ -13,7 +13,7 @@ from enpire.interfaces import Task
 from enpire.plugins import make
 from enpire.station.robot_session import open_robot
 from enpire.station.station_file import read_station
-from enpire.verifiers import VerifierPlan, judged_by
+from enpire.verifiers import VerifierSettings, with_verifiers
 from robot_drivers.guard_client import GuardControl, open_guarded, open_rig
 from robot_drivers.guard_settings import GuardSettings
 from tests.fakes.reach_task import ReachTask
@@ -65,14 +65,14 @@ def test_what_a_driver_starts_does_not_inherit_the_guards_modules(lab: Path, mon
     open_guarded(GuardSettings(driver="arm.py", folder=Path("robot"), person_to_resume=False)).close()
 
 
-@pytest.mark.parametrize("verifiers", [(), (VerifierPlan(name="task"),)])
+@pytest.mark.parametrize("verifiers", [(), (VerifierSettings(name="task"),)])
 def test_a_guard_makes_the_task_under_the_name_that_the_station_file_gives_it(
-    lab: Path, verifiers: tuple[VerifierPlan, ...]
+    lab: Path, verifiers: tuple[VerifierSettings, ...]
 ) -> None:
     file = read_station(lab / "lab.yaml")
     task = make("tasks", file.task)
     assert isinstance(task, Task)
-    rig = open_robot(file, judged_by(task, verifiers, lab / "account"))
+    rig = open_robot(file, with_verifiers(task, verifiers, lab / "account"))
     assert rig.spec == task.spec
     assert rig.spec.name == "pin_of_the_lab"
     rig.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from enpire.fleet.station_processes import StationProcesses, start_station
-from enpire.verifiers import VerifierPlan
+from enpire.verifiers import VerifierSettings
 from tests.chaos.harness import children
 from tests.fakes.fleet_harness import WAIT_S, FleetHarness
 from tests.fakes.point_task import environment, point_order, point_station
@@ -74,7 +74,7 @@ def test_a_station_gets_the_keys_of_its_verifiers_and_no_others(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "the judge's")
     monkeypatch.setenv("OTHER_API_KEY", "nobody's")
     plain = point_station(tmp_path)
-    seeing = replace(plain, verifiers=(VerifierPlan(name="anthropic", options={"model": "m"}),))
+    seeing = replace(plain, verifiers=(VerifierSettings(name="anthropic", options={"model": "m"}),))
     for file, wanted in ((plain, False), (seeing, True)):
         station = start_station(file, "tcp://127.0.0.1:9", tmp_path / "logs")
         try:

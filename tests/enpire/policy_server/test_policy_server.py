@@ -17,7 +17,7 @@ import pytest
 import zmq
 
 from enpire.errors import PolicyProblem, TransportProblem
-from enpire.interfaces import Continues, Policy, PredictsSuccess, Sees
+from enpire.interfaces import ContinuesChunks, DeclaresImages, Policy, PredictsSuccess
 from enpire.policy_calls import LoadedPolicy
 from enpire.policy_server.policy_server import PolicyServer
 from enpire.policy_server.version_uploads import EXPIRED_S, LEAST_FREE, VersionUploads
@@ -218,11 +218,11 @@ def asked(server: PolicyServer, line: "zmq.Socket[bytes]", message: dict[str, ob
 def test_it_has_the_gifts_of_the_version_and_no_others(link: PolicyServerLink, tmp_path: Path) -> None:
     plain = made(link, tmp_path, "tests.fakes.point_task:load")
     gifted = made(link, tmp_path, f"{MODULE}:load_gifted")
-    assert not isinstance(plain, PredictsSuccess | Continues)
-    assert not cast("Sees", plain).needs_images
+    assert not isinstance(plain, PredictsSuccess | ContinuesChunks)
+    assert not cast("DeclaresImages", plain).needs_images
     assert (gifted.horizon, gifted.execute) == (PointPolicy.horizon, PointPolicy.execute)
-    assert isinstance(gifted, Continues)
-    assert isinstance(gifted, Sees)
+    assert isinstance(gifted, ContinuesChunks)
+    assert isinstance(gifted, DeclaresImages)
     assert gifted.needs_images
     gifted.begin(2, 5)
     lanes, here = np.asarray([2]), Gifted()

@@ -285,8 +285,8 @@ def test_the_seconds_of_all_phases_add_up_to_the_age() -> None:
     [
         ({"confidence": float("nan")}, "verifier failed: its confidence is nan, not a number from 0 to 1"),
         ({"confidence": 1.5}, "verifier failed: its confidence is 1.5, not a number from 0 to 1"),
-        ({"kind": "invalid"}, "verifier failed: it said 'invalid', not success, failure or unsafe"),
-        ({"kind": None}, "verifier failed: it said None, not success, failure or unsafe"),
+        ({"kind": "invalid"}, "verifier failed: its verdict is 'invalid', not success, failure or unsafe"),
+        ({"kind": None}, "verifier failed: its verdict is None, not success, failure or unsafe"),
     ],
 )
 def test_a_verifier_that_answers_nonsense_ends_the_order_as_invalid(said: dict[str, object], cause: str) -> None:

@@ -12,7 +12,7 @@ from enpire import plugins
 from enpire.interfaces import MarksSubtasks, Task
 from enpire.station.recording import retry_ticks
 from enpire.types import FloatArray, MaskArray
-from enpire.verifiers import VerifierPlan, judged_by
+from enpire.verifiers import VerifierSettings, with_verifiers
 from sim.rollouts import roll_out
 from sim.tasks.gpu_insertion import GpuInsertion
 from sim.tasks.gpu_rig import CARD
@@ -79,7 +79,7 @@ def test_who_lets_go_of_the_t_tries_again_and_a_careful_pin_does_not() -> None:
 
 
 def test_marks_are_kept_where_other_verifiers_judge(tmp_path: Path) -> None:
-    judged = judged_by(PinInsertion(), [VerifierPlan(name="task")], tmp_path / "tokens")
+    judged = with_verifiers(PinInsertion(), [VerifierSettings(name="task")], tmp_path / "tokens")
     assert isinstance(judged, MarksSubtasks)
     state = rows(PinInsertion(), TIP, (0.0, 0.0, -3.0))
     assert judged.subtask_marks(state).tolist() == PinInsertion().subtask_marks(state).tolist()

@@ -14,7 +14,7 @@ from enpire.interfaces import Evidence
 from enpire.store import arrays as arrays_file
 from enpire.store import pictures
 from enpire.types import EpisodeArrays
-from enpire.verifiers import OWN, VerifierPlan
+from enpire.verifiers import TASK_VERIFIER, VerifierSettings
 from sim.tasks.pin_insertion import PinInsertion
 from sim.tasks.push_t import PushT
 from sim.verifiers.classifier import Classifier, ClassifierInfo, TrainingSettings, network, open_verifier, small, train
@@ -118,11 +118,13 @@ def test_a_classifier_is_not_said_to_bear_disturbed_numbers(tmp_path: Path) -> N
         (tmp_path / kind).mkdir()
         (tmp_path / kind / "0.npz").write_bytes(arrays_file.pack(ARRAYS))
         Image.fromarray(np.zeros((224, 224, 3), np.uint8)).save(tmp_path / kind / "0_top.png")
-    alone = [VerifierPlan(name="classifier", options={"folder": str(tmp_path / "seen")})]
+    alone = [VerifierSettings(name="classifier", options={"folder": str(tmp_path / "seen")})]
     text = report("push_t", 0, tmp_path, plans=alone).text
     assert "it judges by pictures alone: no number was disturbed" in text
     assert "sigma" not in text
-    assert "numbers disturbed" in report("push_t", 0, tmp_path, plans=[VerifierPlan(name=OWN), *alone]).text
+    assert (
+        "numbers disturbed" in report("push_t", 0, tmp_path, plans=[VerifierSettings(name=TASK_VERIFIER), *alone]).text
+    )
     (tmp_path / "failure" / "0_top.png").unlink()
     with pytest.raises(UsageError, match=r"failure/0\.npz cannot be judged: .* needs pictures of top, and got none"):
         report("push_t", 0, tmp_path, plans=alone)

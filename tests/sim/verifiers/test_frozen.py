@@ -20,12 +20,12 @@ BESIDE = ("push_t classifier", "push_t anthropic")
 SAID = """
 import sys
 from enpire import plugins
-from enpire.verifiers import VerifierPlan, open_verifier
+from enpire.verifiers import VerifierSettings, open_verifier
 
 options = {"classifier": {"folder": "seen"}, "anthropic": {"model": "m"}}
 for name in sys.argv[1:]:
     task, _, verifier = name.partition(" ")
-    plans = [VerifierPlan(name=verifier, options=options[verifier])] if verifier else []
+    plans = [VerifierSettings(name=verifier, options=options[verifier])] if verifier else []
     print(open_verifier(plugins.load("tasks", task)(), plans).digest)
 """
 

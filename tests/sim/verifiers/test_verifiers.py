@@ -14,7 +14,7 @@ from enpire.files import parse
 from enpire.interfaces import Evidence, Task
 from enpire.store import arrays
 from enpire.types import EpisodeArrays, FloatArray, IntArray, MaskArray, Verdict
-from enpire.verifiers import BUDGET_MS, OWN, VerifierPlan, open_verifier
+from enpire.verifiers import TASK_VERIFIER, VERDICT_BUDGET_MS, VerifierSettings, open_verifier
 from sim.rollouts import roll_out
 from sim.tasks.pin_insertion import PinInsertion
 from sim.tasks.push_t import PushT
@@ -101,7 +101,7 @@ def test_a_report_on_a_simulated_task() -> None:
         assert graded.recall.n + graded.false_positives.n == 100
         assert graded.precision.rate >= 0.95
     assert 0 < found.p50_ms <= found.p95_ms
-    assert f"budget of {BUDGET_MS:.0f} ms" in found.text
+    assert f"budget of {VERDICT_BUDGET_MS:.0f} ms" in found.text
     assert "truth" in found.text
 
 
@@ -230,7 +230,7 @@ def sort_into(folder: Path) -> None:
 
 def test_a_class_that_ignores_its_thresholds_cannot_be_fitted(tmp_path: Path) -> None:
     sort_into(tmp_path)
-    with pytest.raises(UsageError, match="Tied keeps other thresholds than asked for"):
+    with pytest.raises(UsageError, match="Tied ignores the thresholds that it is given"):
         fit(f"{__name__}:Tie", 0, tmp_path)
 
 
@@ -239,7 +239,7 @@ def test_what_was_fitted_goes_into_a_campaign_file_as_it_is_said(tmp_path: Path)
     found = fit(f"{__name__}:Dig", 0, tmp_path)
     assert found.better
     said = yaml.safe_load(found.text.splitlines()[-1])
-    plans = [parse(VerifierPlan, item, "said") for item in said["verifiers"]]
+    plans = [parse(VerifierSettings, item, "said") for item in said["verifiers"]]
     judge = open_verifier(Dig(), plans)
     assert judge.digest == found.digest != Deep().digest
     assert isinstance(judge, Deep)
@@ -253,15 +253,15 @@ def test_what_was_fitted_goes_into_a_campaign_file_as_it_is_said(tmp_path: Path)
         (Dig(), {"least": "much"}, "key 'least'"),
         (Dig(), {"samples": 0}, "samples counts samples, so it must be at least 1"),
         (PinInsertion(), {"samples": -3}, "samples counts samples, so it must be at least 1"),
-        (Tie(), {"least": 2.0}, "Tied keeps other thresholds than asked for"),
-        (PushT(), {"near_mm": 20.0}, "verifier of push_t has no thresholds: take the options of `task` out"),
+        (Tie(), {"least": 2.0}, "Tied ignores the thresholds that it is given"),
+        (PushT(), {"near_mm": 20.0}, "verifier of push_t has no thresholds: remove the options of `task`"),
     ],
 )
 def test_options_of_the_own_verifier_that_do_not_fit_are_refused(
     task: Task, options: dict[str, float | str], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
-        open_verifier(task, [VerifierPlan(name=OWN, options=options)])
+        open_verifier(task, [VerifierSettings(name=TASK_VERIFIER, options=options)])
 
 
 def test_what_cannot_be_fitted_is_said() -> None:

@@ -16,7 +16,7 @@ import pytest
 from enpire.errors import FileProblem
 from enpire.interfaces import Evidence
 from enpire.types import EpisodeArrays
-from enpire.verifiers import OWN, VerifierPlan, is_slow, open_verifier
+from enpire.verifiers import TASK_VERIFIER, VerifierSettings, is_slow, open_verifier
 from sim.tasks.push_t import PushT
 from sim.verifiers import vision_judge
 from sim.verifiers.token_budget import BudgetExceeded
@@ -133,7 +133,7 @@ def test_whatever_a_picture_makes_the_model_say_the_worst_is_a_wrong_verdict(mod
 
 
 def test_a_second_verifier_that_must_agree_catches_it(model: Recording) -> None:
-    plans = [VerifierPlan(name=OWN), VerifierPlan(name="anthropic", options={"model": "a-model"})]
+    plans = [VerifierSettings(name=TASK_VERIFIER), VerifierSettings(name="anthropic", options={"model": "a-model"})]
     both = open_verifier(PushT(), plans)
     assert both.needs_images
     assert is_slow(both)
@@ -161,14 +161,17 @@ def test_stations_that_share_an_account_spend_its_budget_once_and_a_restart_does
     model: Recording, tmp_path: Path
 ) -> None:
     model.says(kind="success", confidence=0.9, reason="")
-    plans = [VerifierPlan(name=OWN), VerifierPlan(name="anthropic", options={"model": "a-model", "tokens": 3000})]
+    plans = [
+        VerifierSettings(name=TASK_VERIFIER),
+        VerifierSettings(name="anthropic", options={"model": "a-model", "tokens": 3000}),
+    ]
     account = tmp_path / "stations" / "mine.tokens"
     for _ in range(2):
         assert open_verifier(PushT(), plans, account).judge(seen()).kind == "success"
     assert account.read_text() == "2000\n"
     with pytest.raises(BudgetExceeded, match="mine.tokens holds what was spent, remove it"):
         open_verifier(PushT(), plans, account).judge(seen())
-    raised = [plans[0], VerifierPlan(name="anthropic", options={"model": "a-model", "tokens": 9000})]
+    raised = [plans[0], VerifierSettings(name="anthropic", options={"model": "a-model", "tokens": 9000})]
     more = open_verifier(PushT(), raised, account)
     assert more.judge(seen()).kind == "success"
     assert more.digest == open_verifier(PushT(), plans, account).digest, "the budget is no part of the rule"
