@@ -1,7 +1,6 @@
-"""The Protocols: what a part must do to fit. At most six methods each; the easily broken rule is in the docstring.
+"""The Protocols that plug-ins implement, with at most six methods each.
 
-Implementations are named in files as `plug-in` names and found by `enpire.plugins`; a conformance suite runs against
-every one of them.
+Files name implementations by plug-in name, and `enpire.plugins` finds them. Conformance suites test every one.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from enpire.types import (
 
 @runtime_checkable
 class Rig(Protocol):
-    """The robots that one station moves in step: rows (lanes) of one simulation, or one real robot (one lane).
+    """The robots that one station moves in lockstep: the lanes of one simulation, or one real robot (one lane).
 
-    Rows never influence each other: what lane 3 does is the same whatever lane 2 does.
+    Lanes must not influence each other: the motion of lane 3 is the same whatever lane 2 does.
     """
 
     spec: TaskSpec
@@ -39,53 +38,60 @@ class Rig(Protocol):
     def place(self, lane: int, start: Start) -> None:
         """Put one lane into a start state at once (teleport), or prepare it for a reset by the robot.
 
-        Resets everything that belongs to an episode in that lane: time, noise (from `start.seed`), history.
+        Resets all that belongs to an episode in that lane: time, noise (from `start.seed`), history.
         """
 
     def observe(self) -> Observation:
-        """Sense all lanes. Never ground truth: only what a real station has."""
+        """Read the sensors of all lanes. It must not hold ground truth, only what a real station can measure."""
         ...
 
     def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
-        """Command one period. `action` (lanes, action_dim); only rows with `moving` (lanes,) advance.
+        """Command one period: action (lanes, action_dim); only lanes with moving (lanes,) advance.
 
-        Returns what was sent after limits (lanes, action_dim): record that, not the wish. Rows that are not finite
-        are refused with EnvelopeViolation before anything moves.
+        Returns:
+            The commands as sent after limits, (lanes, action_dim). Record these, not the requested commands.
+
+        Raises:
+            EnvelopeViolation: a command is not finite; nothing moved.
         """
         ...
 
     def look(self, lane: int) -> Mapping[str, ImageArray]:
-        """camera -> picture of one lane now; empty when no picture can be made (no GL library, no camera)."""
+        """camera -> image of one lane now, (height, width, 3) uint8 RGB; empty without GL library or camera."""
         ...
 
     def stop(self) -> None:
-        """Hold still. Allowed from any thread, in any state, twice."""
+        """Hold the position. May be called from any thread, in any state, twice."""
 
     def close(self) -> None:
-        """Let the robot go. Allowed twice."""
+        """Release the robot. May be called twice."""
 
 
 class Robot(Protocol):
-    """One real robot, as a driver file gives it. Limits and units are in `spec`, readable before `connect`."""
+    """One real robot, as a driver file defines it. `spec` with limits and units is readable before `connect`."""
 
     spec: TaskSpec
 
     def connect(self) -> None:
-        """Open the connection; RobotProblem names the port or address that failed."""
+        """Open the connection.
+
+        Raises:
+            RobotProblem: the robot does not answer; the sentence names the port or address.
+        """
 
     def observe(self) -> Observation:
-        """Sense once: state (1, state_dim) with the stamp of the measurement, not of the call."""
+        """Read the sensors once: state (1, state_dim), with the time of the measurement, not of the call."""
         ...
 
     def act(self, action: FloatArray) -> FloatArray:
-        """Command one period, action (action_dim,). Returns what was sent, after limits."""
+        """Command one period: action (action_dim,). Returns the command as sent after limits, (action_dim,)."""
         ...
 
     def stop(self) -> None:
-        """Hold still. Allowed from any thread, in any state, twice."""
+        """Hold the position. May be called from any thread, in any state, twice."""
 
     def close(self) -> None:
-        """Disconnect. Allowed twice."""
+        """Disconnect. May be called twice."""
 
 
 class Skill(Protocol):
@@ -95,62 +101,62 @@ class Skill(Protocol):
         """Start the motion in one lane, towards one start state."""
 
     def step(self, state: FloatArray, lanes: IntArray) -> tuple[FloatArray, MaskArray]:
-        """One period for the lanes named: state (len(lanes), state_dim) -> (actions, finished) for those rows."""
+        """One period: state (n, state_dim) of lanes (n,) -> actions (n, action_dim), finished (n,)."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What a verifier may see of one rollout: sensors and pictures, never ground truth."""
+    """What a verifier may use of one rollout: sensor values and images, never ground truth."""
 
     arrays: EpisodeArrays
     images: Mapping[str, ImageArray]
-    """camera -> picture at the end; empty unless the verifier `needs_images`."""
+    """camera -> image at the end, (height, width, 3) uint8 RGB; empty unless the verifier `needs_images`."""
 
 
 class Verifier(Protocol):
-    """Says from sensors whether a rollout did the task. Frozen for a campaign: its digest is recorded."""
+    """Judges from sensor values whether a rollout did the task. Frozen for a campaign: its digest is recorded."""
 
     digest: str
     needs_images: bool
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
-        """Which lanes look done and may be judged now: state (lanes, state_dim), ticks so far (lanes,)."""
+        """Lanes that may be judged now, (lanes,): state (lanes, state_dim), ticks so far (lanes,)."""
         ...
 
     def judge(self, evidence: Evidence) -> Verdict:
-        """The verdict on one finished (or timed-out) rollout."""
+        """The verdict on one rollout that is finished or has timed out."""
         ...
 
 
 @runtime_checkable
 class Task(Protocol):
-    """Reset + verifier + safety envelope + instruction + limits: the immutable contract of the environment module."""
+    """A task: instruction, limits, starts, reset, verifier and expert. Immutable during a campaign."""
 
     spec: TaskSpec
 
     def rig(self, lanes: int, seed: int) -> Rig:
-        """A simulated rig of this task; `seed` draws the station's own friction, mass, offsets."""
+        """A simulated rig of this task; `seed` draws the friction, masses and offsets of the station."""
         ...
 
     def start(self, split: Split, index: int, secret: bytes) -> Start:
-        """The index-th start of a split. Holdout and confirm starts depend on `secret`; train starts do not."""
+        """Start number `index` of a split. Holdout and confirm starts depend on `secret`; train starts do not."""
         ...
 
     def reset_skill(self) -> Skill:
-        """The reset that the robot does by itself."""
+        """The reset that the robot carries out."""
         ...
 
     def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
-        """(achieved start values as sensed in state (state_dim,), whether they are near enough to begin)."""
+        """(start values as measured in state (state_dim,), whether they are near enough to begin)."""
         ...
 
     def verifier(self) -> Verifier:
-        """A fresh verifier with the shipped thresholds."""
+        """A new verifier with the shipped thresholds."""
         ...
 
     def expert(self, seed: int) -> Policy:
-        """The scripted expert that demonstrates the task with varied speed and quality."""
+        """The scripted expert; its demonstrations vary in speed and quality."""
         ...
 
 
@@ -159,72 +165,73 @@ class MarksSubtasks(Protocol):
     """A task whose retries within an episode are counted (pass@k, `enpire.station.recording.retry_ticks`)."""
 
     def subtask_marks(self, state: FloatArray) -> MaskArray:
-        """Which of `spec.subtasks` are done, by the sensors of one instant: (n, state_dim) -> (n, len(subtasks)).
+        """Which of `spec.subtasks` are done: state (n, state_dim) -> (n, len(subtasks)).
 
-        A later mark stands for the earlier ones, too: a tail that is severed needs no grasp any more.
+        A later mark includes the earlier ones: once the tail is cut off, the grasp counts as done.
         """
         ...
 
 
 @runtime_checkable
 class Policy(Protocol):
-    """Observation in, action chunks out, for several lanes in one call.
+    """Maps observations to action chunks, for several lanes in one call.
 
-    Rows never influence each other, and the noise of a lane depends only on the seed given to `begin`: an episode is
-    the same in whichever lane, beside whichever others it runs.
+    Lanes must not influence each other, and the noise of a lane depends only on the seed given to `begin`: an episode
+    is the same in every lane, whatever the other lanes do.
     """
 
     horizon: int
-    """Actions in a chunk."""
+    """Number of actions in a chunk."""
     execute: int
-    """How many of them are sent before the next decision, 1 <= execute <= horizon."""
+    """Number of actions sent before the next decision, 1 <= execute <= horizon."""
 
     def begin(self, lane: int, seed: int) -> None:
-        """A new episode begins in this lane: forget its history, seed its noise."""
+        """Begin an episode in this lane: clear its history, seed its noise."""
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """Decide for the lanes named; `observation` has one row per named lane.
+        """Action chunks (n, horizon, action_dim) for lanes (n,); `observation` has one row for each of these lanes.
 
-        Returns (len(lanes), horizon, action_dim). PolicyProblem if the observation does not fit.
+        Raises:
+            PolicyProblem: the observation does not fit.
         """
         ...
 
 
 @runtime_checkable
 class PredictsSuccess(Policy, Protocol):
-    """A policy that can say how likely it is that its rollout succeeds."""
+    """A policy that predicts the probability that its rollout succeeds."""
 
     def viability(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """p_v (len(lanes),), in [0, 1], for the lanes named; `observation` has one row per named lane."""
+        """Viability p_v (n,) in [0, 1] of lanes (n,); `observation` has one row for each of these lanes."""
         ...
 
 
 @runtime_checkable
 class DeclaresImages(Policy, Protocol):
-    """A policy that says whether it looks at pictures; a simulated rig makes them only for those that do."""
+    """A policy that declares whether it needs images; a simulated rig renders images only for those that do."""
 
     needs_images: bool
 
 
 @runtime_checkable
 class ContinuesChunks(Policy, Protocol):
-    """A policy that can decide while the chunk before is still being carried out, and go on from it smoothly."""
+    """A policy that can decide during the present chunk and continue it smoothly (real-time chunking)."""
 
     def act_along(self, observation: Observation, lanes: IntArray, left: FloatArray, delay: int) -> FloatArray:
-        """As `act`, beginning with what will be sent anyhow.
+        """As `act`: (n, horizon, action_dim), beginning with the actions that will be sent in the meantime.
 
         Args:
-            observation: one row per named lane.
+            observation: one row per lane.
             lanes: (n,).
-            left: (n, any, action_dim), what is left of the present chunks from this moment on; nan behind their ends.
-            delay: about how many of these will have been sent when the answer is used.
+            left: (n, m, action_dim), the rest of the present chunks from this moment on; nan after their ends.
+            delay: estimated number of these actions that are sent before the result is used.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImprovementJob:
-    """What a learner gets: everything by path, so that it runs in a process of its own."""
+    """The input of a learner: files by path, so that it runs in a process of its own."""
 
     recipe: Mapping[str, object]
     """The canonical recipe (`enpire.campaign.recipe`)."""
@@ -234,46 +241,50 @@ class ImprovementJob:
     episodes: Sequence[Path]
     """Folders of the episode store, oldest first. Holdout and confirm episodes are never among them."""
     work: Path
-    """Checkpoints go here; a job that is run again resumes from them."""
+    """Folder for checkpoints; a job that is run again resumes from them."""
     output: Path
-    """The folder of the new version's files; appears only when complete (atomic rename)."""
+    """Folder of the new version; it must appear complete, by an atomic rename."""
     round: int
     seed: int
     threads: int = 1
     station_seeds: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Simulated station -> its seed: their episodes can run again, where a policy learns from pictures."""
+    """Simulated station -> its seed, to render images of its episodes for policies that learn from images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a learner is, for the terminal, the ledger and the page."""
+    """The progress of a training run, for the terminal, the ledger and the page."""
 
     stage: str
     done: int
-    """Steps of the stage that are done, 0 to `total`."""
+    """Finished steps of the stage, 0 to `total`."""
     total: int
     metrics: Mapping[str, float]
     """Name -> value: losses, counts, calibration."""
 
 
 class Learner(Protocol):
-    """Turns episodes into a policy version. Deterministic given the job, on a CPU.
+    """Trains a policy version on episodes. On a CPU, the same job gives the same bytes.
 
-    The class attribute `settings` may name the dataclass of its settings: a recipe that it cannot hold is refused
+    The class attribute `settings` may name the dataclass of its settings: a recipe that does not fit it is refused
     before the campaign begins.
     """
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
-        """Write `job.output` and return the diagnostics of the run. LearningProblem when it cannot go on."""
+        """Write `job.output` and return the metrics of the run.
+
+        Raises:
+            LearningProblem: the run cannot continue.
+        """
         ...
 
 
 @runtime_checkable
 class ChecksRecipe(Learner, Protocol):
-    """A learner with a rule that its settings dataclass cannot hold; it is asked before a campaign begins."""
+    """A learner with a rule that its settings dataclass cannot express; `check` runs before a campaign begins."""
 
     def check(self, recipe: Mapping[str, object]) -> None:
-        """FileProblem for a recipe (as in `ImprovementJob`) with settings that it does not know or allow."""
+        """Raise FileProblem for a recipe (as in `ImprovementJob`) with settings that are unknown or not allowed."""
         ...
 
 
@@ -297,8 +308,8 @@ class Ledger(Protocol):
 
 
 class Agent(Protocol):
-    """Proposes changes through the tools; never sets a verdict, a score, a seed or a budget, never moves a robot."""
+    """Proposes recipe changes by its tools. It cannot set a verdict, score, seed or budget, and cannot move a robot."""
 
     def turn(self, tools: Mapping[str, Callable[..., object]], brief: Mapping[str, object]) -> str:
-        """Do one turn of work with the tools; returns one sentence about it."""
+        """Do one turn of work with the tools; returns one sentence that describes it."""
         ...

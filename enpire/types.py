@@ -1,4 +1,4 @@
-"""The nouns. Frozen, keyword-only, with the unit under each field; docs/walk.md shows who hands what to whom."""
+"""The nouns: frozen dataclasses with the unit of each field. docs/walk.md shows which function passes what to which."""
 
 from __future__ import annotations
 
@@ -11,61 +11,62 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 type FloatArray = npt.NDArray[np.float32]
+"""float32; docstrings give the shape and the units."""
 type IntArray = npt.NDArray[np.int64]
 type MaskArray = npt.NDArray[np.bool_]
 type ImageArray = npt.NDArray[np.uint8]
 """(height, width, 3), RGB, row 0 on top."""
 
 type Json = bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None
-"""What JSON can say."""
+"""A value that JSON can hold."""
 Split = Literal["train", "holdout", "confirm"]
 Purpose = Literal["demonstrate", "collect", "base", "gate", "confirm"]
-"""Why a robot moves: teacher's demonstrations, data for the learner, the base policy's success rate, a gate's trial,
-the confirmation."""
+"""Why a robot moves: to demonstrate, to collect data for the learner, to measure the base policy, for a gate, for the
+confirmation."""
 HIDDEN: tuple[Purpose, ...] = ("base", "gate", "confirm")
-"""Purposes that run on hidden starts: a version's success is measured over all of them."""
+"""Purposes that use hidden starts; the success of a version is measured over all of them."""
 OutcomeKind = Literal["success", "failure", "unsafe", "aborted", "invalid", "unknown"]
 OUTCOME_KINDS: tuple[OutcomeKind, ...] = ("success", "failure", "unsafe", "aborted", "invalid", "unknown")
 REFUSED = "refused"
-"""First word of the cause where a station could not do what was ordered, and nothing moved."""
+"""First word of the cause when a station could not carry out an order and nothing moved."""
 Phase = Literal["rollout", "reset", "verify", "wait-order", "wait-person", "fault", "stopped", "offline"]
 PHASES: tuple[Phase, ...] = (
     "rollout", "reset", "verify", "wait-order", "wait-person", "fault", "stopped", "offline",
 )  # fmt: skip
 MOVING: frozenset[Phase] = frozenset({"rollout", "reset", "verify"})
-"""The phases in which a station executes an experiment (what robot utilisation counts)."""
+"""The phases that robot utilisation counts as moving time."""
 
 SOURCE_POLICY, SOURCE_HUMAN, SOURCE_RESET, SOURCE_EXPERT = 0, 1, 2, 3
-"""Who held the robot in a frame: the values of `EpisodeArrays.source`."""
+"""What commanded the robot in a frame: the values of `EpisodeArrays.source`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """One named number of a state or an action, with its unit and the closed interval it may take."""
+    """One named number of a state or an action, with its unit and its closed interval."""
 
     name: str
     unit: str
     low: float
     high: float
     sensor_std: float = 0.0
-    """Standard deviation, in the unit, of a number that a camera estimates: light, a camera that was moved and things
-    in its way disturb it. 0 for what the robot's own body senses."""
+    """Standard deviation, in the unit, of a number that is estimated from camera images; light, camera position and
+    occlusion disturb it. 0 for proprioception."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSpec:
-    """The immutable contract of a task: what is seen, what may be commanded, for how long."""
+    """The immutable contract of a task: observations, actions, rate and time limit."""
 
     name: str
     instruction: str
     """The task in words, as a vision-language-action policy reads it."""
     state: tuple[Bounds, ...]
-    """What the sensors say each period, in order; `Observation.state` has this width."""
+    """The sensor values of each period, in order; `Observation.state` has this width."""
     action: tuple[Bounds, ...]
-    """What may be commanded each period, in order. A command outside is clipped by the envelope and counted."""
+    """The commands of each period, in order. The envelope clips a command outside its bounds and counts it."""
     rate_hz: float
     limit_ticks: int
-    """Periods after which a rollout ends without success."""
+    """Periods after which a rollout without success ends."""
     cameras: tuple[str, ...] = ()
     subtasks: tuple[str, ...] = ()
     start_names: tuple[str, ...] = ()
@@ -83,26 +84,26 @@ class TaskSpec:
 
     @property
     def measured(self) -> tuple[int, ...]:
-        """For each action the state number of its name: it is a position; -1 where it is a speed or a difference."""
+        """For each action the index of the state of the same name, for a position; -1 for a speed or a difference."""
         names = [item.name for item in self.state]
         return tuple(names.index(item.name) if item.name in names else -1 for item in self.action)
 
     @property
     def period_s(self) -> float:
-        """Seconds from one command to the next."""
+        """Time from one command to the next, in s."""
         return 1.0 / self.rate_hz
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What the lanes of a rig sense in one period."""
+    """The sensor values and images of several lanes in one period."""
 
     stamp_ns: int
-    """Monotonic; simulated time for a fast station."""
+    """Monotonic clock in ns; simulated time at a station with pace fast."""
     state: FloatArray
-    """(lanes, state_dim)."""
+    """(lanes, state_dim), float32, in the units of `TaskSpec.state`."""
     images: Mapping[str, npt.NDArray[np.uint8]] = field(default_factory=dict[str, ImageArray])
-    """camera -> (lanes, height, width, 3); empty unless the policy asked for images."""
+    """camera -> (lanes, height, width, 3), uint8, RGB; empty unless the policy needs images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,24 +115,24 @@ class Start:
     values: tuple[float, ...]
     """In the order of `TaskSpec.start_names`."""
     seed: int
-    """Seeds whatever else varies in the episode: sensor noise, slip, the sampling noise of the policy."""
+    """Seed of everything else that varies in the episode: sensor noise, slip, the sampling noise of the policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyStop:
-    """Whether a rollout that looks hopeless ends early. Drawn before the episode; never in a gate."""
+    """Whether a rollout with a predicted failure ends early. Drawn before the episode; never used in a gate."""
 
     below: float
-    """A rollout whose viability p_v stays under this is hopeless, in (0, 1)."""
+    """A failure is predicted when the viability p_v stays below this, in (0, 1)."""
     control: float
-    """The chance of being in the control arm, in (0, 1): what its flagged episodes stand for is this much rarer."""
+    """Probability of the control arm, in (0, 1); each of its episodes stands for 1 / `control` episodes."""
     armed: bool
-    """False: the control arm, which is flagged but runs to its end."""
+    """False: the control arm, where a predicted failure is recorded and the rollout runs to its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What one lane of a station shall do once. Written to the ledger before motion; its id is the episode's id."""
+    """One rollout that a station is asked to run. It is in the ledger before motion; its id is the episode's id."""
 
     order_id: str
     campaign_id: str
@@ -145,78 +146,78 @@ class Order:
     gate_id: str = ""
     """Empty unless `purpose` is gate."""
     pair: int = -1
-    """Which pair of the gate; both sides start alike."""
+    """Number of the pair in the gate; both sides have the same start. -1 outside a gate."""
     side: Literal["", "champion", "candidate"] = ""
     lease: int = 0
-    """Fence token of the station when the order was given; an answer with an older one is refused."""
+    """Lease of the station when the order was issued; a result under an older lease is refused."""
     supervised: bool = False
-    """A (simulated) operator may take over. Drawn before the episode."""
+    """Whether a (simulated) operator may take over. Drawn before the episode."""
     early_stop: EarlyStop | None = None
-    """None: the rollout runs to its end, and nobody asks how it looks."""
+    """None: the rollout runs to its end and no failure is predicted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether one episode did its task, and who says so."""
+    """The result of judging one episode, and its source."""
 
     kind: Literal["success", "failure", "unsafe"]
     confidence: float
-    """Probability that `kind` is right, in [0, 1]. 1.0 when a person said it."""
+    """Probability that `kind` is right, in [0, 1]. 1.0 when an operator judged."""
     source: Literal["verifier", "operator", "guard"]
     reason: str = ""
-    """In words, where the verifier gives one: for people, never read by a program."""
+    """Explanation for people, where the verifier gives one; no program reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeArrays:
-    """What was sensed and sent, frame by frame, T frames."""
+    """The observations and commands of one rollout of T frames."""
 
     state: FloatArray
-    """(T + 1, state_dim): before each command, and after the last."""
+    """(T + 1, state_dim), float32: before each command and after the last, in the units of `TaskSpec.state`."""
     action: FloatArray
-    """(T, action_dim): what was sent, after limits, not the wish."""
+    """(T, action_dim), float32: the commands as sent after limits, in the units of `TaskSpec.action`."""
     source: npt.NDArray[np.uint8]
-    """(T,): who held the robot, one of the SOURCE_ values."""
+    """(T,), uint8: what commanded the robot, one of the SOURCE_ values."""
     chunk: npt.NDArray[np.int32]
-    """(T,): index of the policy decision (action chunk) that a frame belongs to; -1 where no policy decided."""
+    """(T,), int32: index of the action chunk that a frame belongs to; -1 where no policy decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """One recorded try. `arrays` is None where only the row of the ledger was read."""
+    """The result of one order. `arrays` is None where only the ledger was read."""
 
     order: Order
     outcome: OutcomeKind
     cause: str
-    """Why it was aborted or invalid; of a verdict its reason in words, where the verifier gave one."""
+    """Why it was aborted or invalid; for a verdict its reason, where the verifier gave one."""
     confidence: float
-    """Of the verdict, in [0, 1]; 0 where there is none."""
+    """Confidence of the verdict, in [0, 1]; 0 without a verdict."""
     ran_policy_id: str
-    """The hash that the station answers it ran: compared with the order's."""
+    """Hash of the version that the station ran; it is compared with the order's."""
     ticks: int
-    """Commanded periods of the rollout (without the reset)."""
+    """Commanded periods of the rollout, without the reset."""
     began_s: float
-    """Seconds on the station's monotonic clock; for durations only."""
+    """Station's monotonic clock, in s; for durations only."""
     ended_s: float
     achieved_start: tuple[float, ...] = ()
-    """What the reset check measured, in the order of `Start.values`; empty when the rollout never began."""
+    """Start values that the reset check measured, in the order of `Start.values`; empty when no rollout began."""
     reset_attempts: int = 0
     clipped: int = 0
-    """Commands that the envelope changed."""
+    """Number of commands that the envelope changed."""
     attempts: tuple[int, ...] = ()
-    """Ticks at which in-episode retries began (pass@k)."""
+    """Ticks at which retries within the episode began (pass@k)."""
     hopeless_at: int = -1
-    """Tick at which the policy had called the rollout hopeless for long enough (`Order.early_stop`); -1: never."""
+    """Tick at which the policy predicted a failure (`Order.early_stop`); -1: never."""
     sha256: str = ""
-    """Of the arrays file; the store refuses an episode whose bytes differ."""
+    """Hash of the arrays file; the store refuses an episode whose bytes differ."""
     pictures_sha256: str = ""
-    """Of the file with what the cameras saw; empty when none was recorded."""
+    """Hash of the file with the camera images; empty when none were recorded."""
     arrays: EpisodeArrays | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderResult:
-    """How one order ended, as the ledger keeps it: an `Episode` under its order's id. Fields as there."""
+    """An `Episode` as the ledger keeps it: with its order's id in place of the order. Fields as there."""
 
     order_id: str
     outcome: OutcomeKind
@@ -237,11 +238,11 @@ class OrderResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One line of the lab's history. `hash` covers all other fields and the hash before it."""
+    """One event of the ledger. `hash` covers all other fields and the hash before it."""
 
     seq: int
     stamp_ns: int
-    """Wall clock, for people; order is `seq`."""
+    """Wall clock in ns, for people; the order of events is `seq`."""
     kind: str
     body: Mapping[str, object]
     previous: str
@@ -250,7 +251,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A proportion with its interval."""
+    """A success rate with its confidence interval."""
 
     successes: int
     n: int
@@ -265,7 +266,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hypothesis:
-    """One falsifiable claim about a change."""
+    """One falsifiable claim about a change of the recipe."""
 
     hypothesis_id: str
     statement: str
@@ -278,7 +279,7 @@ class Hypothesis:
 
 
 def without_record(episode: Episode, why: str) -> Episode:
-    """The end of an order whose record cannot be had: invalid, because what was judged cannot be looked at."""
+    """The episode as invalid, for a recording that cannot be read: its verdict can no longer be checked."""
     return replace(
         episode, outcome="invalid", cause=why[:1000], confidence=0.0, achieved_start=(), attempts=(), sha256="",
         pictures_sha256="",
@@ -286,10 +287,10 @@ def without_record(episode: Episode, why: str) -> Episode:
 
 
 def never_began(outcome: OutcomeKind, cause: str) -> bool:
-    """Whether an order was taken back before anything moved; its trial is given again."""
+    """Whether an order was released or refused before the robot moved; its trial is then reissued."""
     return outcome == "aborted" and cause.partition(":")[0] in {"released", REFUSED}
 
 
 def refused(outcome: OutcomeKind, cause: str) -> bool:
-    """Whether the station could not do what was ordered, and said so before anything moved."""
+    """Whether the station refused the order before the robot moved."""
     return outcome == "aborted" and cause.partition(":")[0] == REFUSED
