@@ -142,7 +142,7 @@ class PolicyServer:
                 continue
             waiting = self._waiting.get(call.policy_id, {})
             if call.client in waiting or sum(map(len, self._waiting.values())) < _AT_ONCE:
-                waiting[call.client] = call  # who asks again has given up its earlier call
+                waiting[call.client] = call  # a client that calls again has given up its earlier call
                 self._waiting[call.policy_id] = waiting
             else:
                 self._refuse([call], PolicyProblem(f"{_AT_ONCE} calls wait at this policy server already"))

@@ -1,6 +1,6 @@
-"""Which variables of the environment are credentials: a child process gets those that are its own, and no others.
+"""Which environment variables are credentials. A child process gets only its own.
 
-A key that was set for one agent is nothing that a station, a learner or another agent should be able to read.
+No station, learner or other agent can then read a key that was set for one agent.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ ENDINGS = (
     "KEY", "KEYS", "TOKEN", "TOKENS", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIALS",
     "AUTH_SOCK",
 )  # fmt: skip
-"""Ends of names that say so, in upper case."""
+"""Endings of the names of credentials, in upper case."""
 
 
 def without_credentials(environment: Mapping[str, str], own: Collection[str] = ()) -> dict[str, str]:
-    """The environment without credentials, but for the process's `own`."""
+    """The environment without credentials, except the process's `own`."""
     return {name: value for name, value in environment.items() if name in own or not is_credential(name)}
 
 
 def is_credential(name: str) -> bool:
-    """Whether a variable's name says that it holds a credential, such as ANTHROPIC_API_KEY."""
+    """Whether a variable is a credential by its name, such as ANTHROPIC_API_KEY."""
     return name.upper().endswith(ENDINGS)

@@ -22,7 +22,12 @@ from enpire.store import durable
 
 
 def run_job(folder: Path) -> None:
-    """Carry out the job of a folder; LearningProblem and other EnpireErrors are for the caller."""
+    """Run the job of a folder.
+
+    Raises:
+        LearningProblem: the learner cannot go further, or left no version.
+        EnpireError: any other problem of the job.
+    """
     job = read_job(folder)
     learner = cast("Learner", make("learners", str(job.recipe["learner"])))
     with (folder / "progress.jsonl").open("a", encoding="utf-8", buffering=1) as lines:
@@ -37,12 +42,16 @@ def run_job(folder: Path) -> None:
 
 
 def read_job(folder: Path) -> ImprovementJob:
-    """The job of a folder; FileProblem says what is wrong with it."""
+    """Read the job of a folder.
+
+    Raises:
+        FileProblem: job.json holds a wrong key or value.
+    """
     return parse(ImprovementJob, json.loads((folder / "job.json").read_text(encoding="utf-8")), f"The job {folder}")
 
 
 def main(arguments: list[str]) -> int:
-    """Run one job; 0 done, 1 with one sentence in failure.txt."""
+    """Run one job; returns 0, or 1 with one sentence in failure.txt."""
     folder = Path(arguments[0])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if "--die-with-parent" in arguments:

@@ -1,7 +1,7 @@
-"""A closed room for a process whose work somebody else decides: bubblewrap, where it is installed and allowed.
+"""A sandbox for processes that run an agent's code: bubblewrap, where it is installed and allowed.
 
-Inside, everything is read-only but the folders it is given, also names that do not exist yet; of the user's home folder
-there is only what Python and the laboratory need; no other process is seen; whatever it started ends with it.
+Inside, the whole file system is read-only except the given folders; of the user's home folder only the files for Python
+and the lab are visible; no other process is visible; child processes end with the sandbox.
 """
 
 from __future__ import annotations
@@ -13,65 +13,65 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-EMPTY = (Path("/tmp"), Path("/var/tmp"), Path("/run"))
-"""Folders whose contents are others': temporary files, sockets."""
-NAMES = Path("/run/systemd/resolve")
-"""Where some systems keep the addresses of their name servers."""
+EMPTIED = (Path("/tmp"), Path("/var/tmp"), Path("/run"))
+"""Folders that are empty inside: they hold temporary files and sockets of other processes."""
+RESOLVER = Path("/run/systemd/resolve")
+"""Folder in which some systems keep the addresses of their name servers."""
 
 
-WALLS = (
+ISOLATION = (
     "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev",
     "--proc", "/proc",
 )  # fmt: skip
-"""What every room has."""
+"""Options of bubblewrap that every sandbox has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
-    """What a process finds inside."""
+    """The files and network that a process gets."""
 
     reads: tuple[Path, ...] = ()
-    """Folders that it may read wherever they lie; Python's own and the present folder are among them anyhow."""
+    """Folders that it may read; those of Python and the working folder are always included."""
     writes: tuple[Path, ...] = ()
-    """Existing folders that it may change."""
+    """Existing folders that it may write."""
     hidden: tuple[Path, ...] = ()
-    """Files and folders below `reads` that it must not see."""
+    """Files and folders below `reads` that are hidden from it."""
     network: bool = False
 
 
 @cache
 def bubblewrap() -> str:
-    """The program that makes rooms; empty where it is not installed, or the kernel does not let this user make any."""
+    """Path of bubblewrap; empty where it is not installed or the kernel does not allow it for this user."""
     program = shutil.which("bwrap")
     if program is None:
         return ""
-    probe = [program, *WALLS, "--unshare-net", "true"]
+    probe = [program, *ISOLATION, "--unshare-net", "true"]
     return program if subprocess.run(probe, check=False, capture_output=True).returncode == 0 else ""
 
 
-def inside(room: Sandbox, command: list[str]) -> list[str]:
-    """The command in its room; the room ends with the process that starts it, and takes everything in it along.
+def sandboxed(sandbox: Sandbox, command: list[str]) -> list[str]:
+    """The command that runs `command` in a sandbox, which ends with the process that starts it.
 
-    Only where `bubblewrap` found one.
+    Use it only where `bubblewrap` returns a path.
     """
-    shares = [] if room.network else ["--unshare-net"]
-    around = [bubblewrap(), "--die-with-parent", *WALLS, *shares]
-    for folder in (*EMPTY, Path.home()):
+    shares = [] if sandbox.network else ["--unshare-net"]
+    words = [bubblewrap(), "--die-with-parent", *ISOLATION, *shares]
+    for folder in (*EMPTIED, Path.home()):
         if folder.is_dir() and folder != Path("/"):
-            around += ["--tmpfs", str(folder)]
-    for folder in (*_pythons(), *room.reads, *([NAMES] if room.network else [])):
-        around += ["--ro-bind-try", str(folder), str(folder)]
-    for path in room.hidden:
-        around += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind-try", "/dev/null", str(path)]
-    for folder in room.writes:
-        around += ["--bind", str(folder), str(folder)]
-    return [*around, "--", *command]
+            words += ["--tmpfs", str(folder)]
+    for folder in (*_python_folders(), *sandbox.reads, *([RESOLVER] if sandbox.network else [])):
+        words += ["--ro-bind-try", str(folder), str(folder)]
+    for path in sandbox.hidden:
+        words += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind-try", "/dev/null", str(path)]
+    for folder in sandbox.writes:
+        words += ["--bind", str(folder), str(folder)]
+    return [*words, "--", *command]
 
 
-def _pythons() -> list[Path]:
-    """The interpreter, its packages, and the present folder (unless that is a home folder, which is much more)."""
+def _python_folders() -> list[Path]:
+    """Folders of the interpreter, its packages, and the working folder, unless that contains the home folder."""
     found = [Path(sys.base_prefix), Path(sys.prefix)]
-    much_more = (Path.home(), *Path.home().parents)
+    too_much = (Path.home(), *Path.home().parents)
     for folder in (*map(Path, sys.path), Path.cwd()):
-        found += [folder] if folder.is_dir() and folder.resolve() not in much_more else []
+        found += [folder] if folder.is_dir() and folder.resolve() not in too_much else []
     return sorted({folder.resolve() for folder in found} | set(found))

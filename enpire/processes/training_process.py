@@ -1,4 +1,4 @@
-"""The learner as the orchestrator sees it: a child process and the folder of its job."""
+"""The orchestrator's view of a training run: a child process and the folder of its job."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from enpire.interfaces import ImprovementJob, Progress
 from enpire.processes.child_process import ProcessLimits, end_process, single_core_environment, start_python
 from enpire.store import durable
 
-EXPENDABLE = 800
-"""When memory runs out the learner goes before robots and orchestrator: its run goes on from a checkpoint."""
+OOM_SCORE = 800
+"""When memory runs out, Linux ends the learner before stations and orchestrator: its run resumes from a checkpoint."""
 _OLD_KEY = "figures"
 """What progress.jsonl and result.json called `metrics` before; a run that began then is still followed."""
 
@@ -30,9 +30,9 @@ class TrainingProcess:
     process: subprocess.Popen[bytes]
     began_s: float = field(default_factory=time.monotonic)
     read: int = 0
-    """Bytes of progress.jsonl that were read."""
+    """Bytes of progress.jsonl read so far."""
     restarts: int = 0
-    """How often the run was begun again because its process was killed."""
+    """How often the run was restarted because its process was killed."""
 
     @classmethod
     def begin(
@@ -41,12 +41,12 @@ class TrainingProcess:
         module: str = "enpire.processes.learner_process",
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> TrainingProcess:
-        """Start a job, or start it again: it resumes from its checkpoints.
+        """Start a job, or restart it: it resumes from its checkpoints.
 
         Args:
-            job: what to learn; its `work` is the folder of the run.
-            module: is run as the process, with the folder as its argument.
-            environment: for the process, beside this one's.
+            job: its `work` is the folder of the run.
+            module: module of the process; it gets the folder as its argument.
+            environment: variables for the process, in addition to those of this process.
         """
         folder = job.work
         folder.mkdir(parents=True, exist_ok=True)
@@ -54,12 +54,12 @@ class TrainingProcess:
         durable.write(folder / "job.json", json.dumps(plain(job)).encode())
         threads = {name: str(job.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         arguments = [str(folder), "--die-with-parent"]
-        around = single_core_environment(**threads, **environment)
-        process = start_python(module, arguments, folder / "log.txt", ProcessLimits(oom_score=EXPENDABLE), around)
+        variables = single_core_environment(**threads, **environment)
+        process = start_python(module, arguments, folder / "log.txt", ProcessLimits(oom_score=OOM_SCORE), variables)
         return cls(folder=folder, process=process)
 
     def progress(self) -> Progress | None:
-        """The latest report since the last call, if there is one."""
+        """The latest report since the last call; None without one."""
         path = self.folder / "progress.jsonl"
         if not path.exists() or path.stat().st_size <= self.read:
             return None
@@ -80,22 +80,22 @@ class TrainingProcess:
         return written["metrics"] if "metrics" in written else written[_OLD_KEY]
 
     def failure(self) -> str:
-        """Why the run ended without a version; empty while it runs or when it ended well."""
+        """Why the run ended without a version; empty while it runs and after a success."""
         code = self.process.poll()
         if code is None or (self.folder / "result.json").exists():
             return ""
-        said = self.folder / "failure.txt"
-        if said.exists():
-            return said.read_text(encoding="utf-8")
+        failure = self.folder / "failure.txt"
+        if failure.exists():
+            return failure.read_text(encoding="utf-8")
         return f"The learner's process ended with code {code}; its log is {self.folder / 'log.txt'}."
 
     def was_killed(self) -> bool:
-        """Whether a signal ended the process (out of memory, kill -9): the same run may go on from its checkpoints."""
+        """Whether a signal ended the process (out of memory, kill -9); the run can then resume from its checkpoints."""
         code = self.process.poll()
         return code is not None and code < 0 and bool(self.failure())
 
     def again(self, train: Callable[[ImprovementJob], TrainingProcess], job: ImprovementJob) -> TrainingProcess:
-        """Begin the job again, as jobs are begun here, after its process was killed."""
+        """Restart the job with `train` after its process was killed."""
         begun = train(job)
         begun.began_s, begun.restarts = self.began_s, self.restarts + 1
         return begun

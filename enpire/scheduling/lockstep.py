@@ -1,9 +1,9 @@
-"""Orders of a campaign in lockstep: what is drawn, and for which station, never depends on who was faster.
+"""Orders of a campaign in lockstep: starts and stations do not depend on the speed of stations, learners or agents.
 
-Everything that is ordered has a number: the i-th demonstration, the i-th episode of a collection, the i-th pair of a
-gate. Its start is drawn from that number, and blocks of numbers go to the stations in turn, because no two stations
-are quite alike. A number is given out only after the one before it. A station that refused a version has no turns of
-it until it is asked again, as long as another one may be able to run it.
+Every order has a number: the i-th demonstration, the i-th episode of a collection, the i-th pair of a gate. The start
+is drawn from that number. Blocks of numbers go to the stations in turn, because stations differ. Numbers are issued in
+order. A station that refused a version gets no orders for it until the refusal expires, as long as another station may
+be able to run it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from enpire.scheduling.scheduler import EXPERT, FreeStation, Scheduler, in_fligh
 from enpire.types import Order, Purpose, Start
 
 BLOCK = 8
-"""Numbers in a row that one station gets."""
+"""Consecutive numbers that one station gets."""
 
 
 def experiment_first(state: CampaignState, campaign: Campaign) -> bool:
-    """Whether a campaign in lockstep does nothing of its own until the agent's next experiment is under way."""
+    """Whether a campaign in lockstep waits until the agent's next experiment has begun."""
     if not (campaign.rounds.lockstep and state.ideas.experiment_turn):
         return False
     at_work = [lane for plan in campaign.agents for lane in plan.lane_names if lane not in state.ideas.away]
@@ -28,57 +28,57 @@ def experiment_first(state: CampaignState, campaign: Campaign) -> bool:
 
 
 def demonstrated(state: CampaignState, campaign: Campaign) -> int:
-    """Demonstrations that count towards the base: those that succeed; in lockstep all, so that they are as many."""
+    """Demonstrations that count towards the base: the successful ones; in lockstep all, for a fixed number."""
     if campaign.rounds.lockstep:
         return sum(row.purpose == "demonstrate" for row in state.data)
     return state.demonstrations
 
 
 class Lockstep(Scheduler):
-    """Draws numbered orders, in turn; robots have nothing to do while a learner or an agent thinks."""
+    """Draws numbered orders for the stations in turn. Robots are idle while a learner or an agent works."""
 
-    def _demonstration(self, state: CampaignState, seat: FreeStation, drawn: list[Order]) -> list[Order]:
+    def _demonstration(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         number = demonstrated(state, self.campaign) + in_flight(state, "demonstrate") + len(drawn)
-        if number >= self.campaign.base.demonstrations or not self._turn_of(seat, number):
+        if number >= self.campaign.base.demonstrations or not self._turn_of(station, number):
             return []
         start = self._train_start("demonstrate", 0, number)
-        return [self._order(state, seat, "demonstrate", start, EXPERT)]
+        return [self._order(state, station, "demonstrate", start, EXPERT)]
 
-    def _confirm(self, state: CampaignState, seat: FreeStation, drawn: list[Order]) -> list[Order]:
+    def _confirm(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         frozen = state.confirmation.policy_id if state.confirmation else ""
-        mine = self._turn_of(seat, state.confirm_issued[frozen] + _count(drawn, "confirm"), frozen)
-        return super()._confirm(state, seat, drawn) if mine else []
+        mine = self._turn_of(station, state.confirm_issued[frozen] + _count(drawn, "confirm"), frozen)
+        return super()._confirm(state, station, drawn) if mine else []
 
-    def _pair(self, state: CampaignState, seat: FreeStation, drawn: list[Order]) -> list[Order]:
+    def _pair(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         gate = state.gate
-        mine = gate is not None and self._turn_of(seat, next_pair(gate, drawn), *gate.policies.values())
-        return super()._pair(state, seat, drawn) if mine else []
+        mine = gate is not None and self._turn_of(station, next_pair(gate, drawn), *gate.policies.values())
+        return super()._pair(state, station, drawn) if mine else []
 
     def _scope(self, gate: OpenGate) -> str:
         return f"gate {gate.k}"
 
-    def _base(self, state: CampaignState, seat: FreeStation, drawn: list[Order]) -> list[Order]:
-        mine = self._turn_of(seat, state.base_issued + _count(drawn, "base"), state.base_policy)
-        return super()._base(state, seat, drawn) if mine else []
+    def _base(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
+        mine = self._turn_of(station, state.base_issued + _count(drawn, "base"), state.base_policy)
+        return super()._base(state, station, drawn) if mine else []
 
-    def _collect(self, state: CampaignState, seat: FreeStation, drawn: list[Order]) -> list[Order]:
-        """The next of exactly as many as make a round, while nobody learns, judges or is waited for."""
+    def _collect(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
+        """The next of exactly `rounds.episodes` orders, unless a learner, a gate or an agent is at work."""
         number = state.fresh + in_flight(state, "collect") + _count(drawn, "collect")
         busy = state.training or state.candidates or state.gate or experiment_first(state, self.campaign)
-        if busy or number >= self.campaign.rounds.episodes or not self._turn_of(seat, number, state.champion):
+        if busy or number >= self.campaign.rounds.episodes or not self._turn_of(station, number, state.champion):
             return []
         start = self._train_start("collect", state.round, number)
-        return [self._order(state, seat, "collect", start, state.champion)]
+        return [self._order(state, station, "collect", start, state.champion)]
 
     def _train_start(self, purpose: Purpose, round_: int, number: int) -> Start:
         draw = random.Random(f"{self.campaign.seed} {purpose} {round_} {number}")
         return self.starts("train", draw.randrange(self.campaign.rounds.train_starts))
 
-    def _turn_of(self, seat: FreeStation, number: int, *versions: str) -> bool:
-        """Whether a number is this station's, of those that may be able to run these versions."""
+    def _turn_of(self, station: FreeStation, number: int, *versions: str) -> bool:
+        """Whether a number belongs to this station, among the stations that can run these versions."""
         names = self.campaign.stations.names
-        able = [name for name in names if all((name, version) not in seat.unable for version in versions)] or names
-        return able[number // BLOCK % len(able)] == seat.name
+        able = [name for name in names if all((name, version) not in station.unable for version in versions)] or names
+        return able[number // BLOCK % len(able)] == station.name
 
 
 def _count(drawn: list[Order], purpose: Purpose) -> int:

@@ -65,12 +65,12 @@ class AgentProcess:
         self.starts += 1
         arguments, log = [str(self.folder), "--die-with-parent"], self.folder / "log.txt"
         own = cast("tuple[str, ...]", getattr(load("agents", self.plan.name), "keys", ()))
-        standing = ProcessLimits(nice=10, oom_score=1000, room=self._room(lab.home, network=bool(own)))
+        standing = ProcessLimits(nice=10, oom_score=1000, sandbox=self._sandbox(lab.home, network=bool(own)))
         self.process = start_python(PROGRAM, arguments, log, standing, single_core_environment(*own))
         told = {"lane": self.lane, "agent": self.plan.name, "start": self.starts}
         lab.write(("agent started", told | {"sandbox": "bubblewrap" if bubblewrap() else "none"}))
 
-    def _room(self, home: Home, *, network: bool) -> Sandbox:
+    def _sandbox(self, home: Home, *, network: bool) -> Sandbox:
         """It reads the records, and writes its notes and its wishes; an agent with a key may reach its model."""
         writes = (self._work, agent_requests.folder_of(home.inbox))
         for folder in writes:

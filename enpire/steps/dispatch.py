@@ -30,8 +30,8 @@ def dispatch(lab: Lab) -> None:
             continue
         room = station.lanes + lab.campaign.stations.ahead - held[station.name]
         if room >= max(1, min(station.lanes, lab.campaign.stations.ahead) // 4):
-            seat = FreeStation(station.name, station.lease, room, station.refusals.now(now_s), unable)
-            drawn += lab.scheduler.next_orders(lab.state, seat, drawn)
+            station = FreeStation(station.name, station.lease, room, station.refusals.now(now_s), unable)
+            drawn += lab.scheduler.next_orders(lab.state, station, drawn)
     if not drawn:
         return
     lab.write(("order issued", {"orders": [order_body(order) for order in drawn]}))

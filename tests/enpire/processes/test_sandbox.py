@@ -1,4 +1,4 @@
-"""The room of an agent: it changes nothing outside, sees nothing that is private, and leaves nothing running."""
+"""The sandbox of an agent: it changes nothing outside, sees nothing that is private, and leaves nothing running."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from enpire.campaign.campaign import AgentPlan
 from enpire.home import Home, open_home
 from enpire.processes.child_process import ProcessLimits, end_process, start_python
-from enpire.processes.sandbox import Sandbox, bubblewrap, inside
+from enpire.processes.sandbox import Sandbox, bubblewrap, sandboxed
 from enpire.steps.agent_process import AgentProcess
 from tests.agent_loop.pretend_lab import CAMPAIGN, Running
 
@@ -58,14 +58,14 @@ def home(tmp_path: Path) -> Home:
 
 
 @pytest.fixture
-def room(home: Home, tmp_path: Path) -> Sandbox:
+def sandbox(home: Home, tmp_path: Path) -> Sandbox:
     work = tmp_path / "work"
     work.mkdir()
     return Sandbox(reads=(home.root,), writes=(work,), hidden=home.private())
 
 
 @pytest.mark.parametrize("attack", CORPUS)
-def test_the_corpus_of_attacks_gets_nothing_through(home: Home, room: Sandbox, attack: str) -> None:
+def test_the_corpus_of_attacks_gets_nothing_through(home: Home, sandbox: Sandbox, attack: str) -> None:
     listening = subprocess.Popen(
         [sys.executable, "-c", "import socket,time; s=socket.create_server(('127.0.0.1',0)); "
          "print(s.getsockname()[1], flush=True); time.sleep(60)"],
@@ -77,7 +77,7 @@ def test_the_corpus_of_attacks_gets_nothing_through(home: Home, room: Sandbox, a
     before = {path: path.stat().st_mtime_ns for path in home.root.rglob("*")}
     try:
         tried = subprocess.run(
-            inside(room, [sys.executable, "-c", TRY.format(line=line)]), cwd=room.writes[0],
+            sandboxed(sandbox, [sys.executable, "-c", TRY.format(line=line)]), cwd=sandbox.writes[0],
             capture_output=True, text=True, check=False, timeout=30,
         )  # fmt: skip
     finally:
@@ -88,25 +88,27 @@ def test_the_corpus_of_attacks_gets_nothing_through(home: Home, room: Sandbox, a
     assert {path: path.stat().st_mtime_ns for path in home.root.rglob("*")} == before
 
 
-def test_its_honest_twin_works_where_it_may(home: Home, room: Sandbox) -> None:
+def test_its_honest_twin_works_where_it_may(home: Home, sandbox: Sandbox) -> None:
     line = (
         f"open('note.txt', 'w').write('seen ' + open('{home.ledger}').read()); import numpy, enpire; "
         "open('/tmp/scratch', 'w').write('x')"
     )
     told = subprocess.run(
-        inside(room, [sys.executable, "-c", TRY.format(line=line)]), cwd=room.writes[0],
+        sandboxed(sandbox, [sys.executable, "-c", TRY.format(line=line)]), cwd=sandbox.writes[0],
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert told.stdout == "through\n", told.stderr
-    assert (room.writes[0] / "note.txt").read_text() == "seen x"
+    assert (sandbox.writes[0] / "note.txt").read_text() == "seen x"
     assert not Path("/tmp/scratch").exists()
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_whatever_it_left_running_ends_with_it(room: Sandbox, tmp_path: Path, how: signal.Signals) -> None:
+def test_whatever_it_left_running_ends_with_it(sandbox: Sandbox, tmp_path: Path, how: signal.Signals) -> None:
     """Sessions of their own, double forks, deaf to every signal that asks: gone within a second of its end."""
-    work, log = room.writes[0], tmp_path / "log.txt"
-    process = start_python("tests.enpire.processes.test_sandbox", ["linger", str(work)], log, ProcessLimits(room=room))
+    work, log = sandbox.writes[0], tmp_path / "log.txt"
+    process = start_python(
+        "tests.enpire.processes.test_sandbox", ["linger", str(work)], log, ProcessLimits(sandbox=sandbox)
+    )
     mark = f"lingering {work}"
     try:
         _until(lambda: len(_carrying(mark)) == LINGERING, log)
@@ -186,7 +188,7 @@ def test_a_lane_of_a_campaign_runs_in_its_room(tmp_path: Path, monkeypatch: pyte
     assert "ledger.db" in facts["seen"]
     assert not {"secret", "web.db"} & set(facts["seen"])
     assert facts["score"] == 1000
-    assert len(facts["processes"]) <= 3, "its room's own, and nobody else"
+    assert len(facts["processes"]) <= 3, "its sandbox's own, and nobody else"
     assert len(facts["open"]) <= 5, "standard streams, the listing itself, and what Python opens"
 
 
