@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sqlite3
 import threading
@@ -162,7 +163,8 @@ class Accounts:
         if now > key.ends_s or (kind == "session" and now > key.seen_s + IDLE_S):
             return None
         if now > key.seen_s + SEEN_EVERY_S:
-            with self._lock, self._connection:
+            # The key is good also where a full disk cannot note its use: a stop must not fail for that.
+            with contextlib.suppress(sqlite3.OperationalError), self._lock, self._connection:
                 self._database.execute("update keys set seen_s = ? where id = ?", [now, key.id])
         return _user(rows[0]), key
 

@@ -1,4 +1,4 @@
-"""The desk where commands are handed in: one key is one command, and its way to effect is watched."""
+"""The commands that this server was sent: one key is one command, followed until it is effective or refused."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from enpire.errors import UnknownName, UsageError
+from enpire.service.asking import URGENT
 from enpire.service.watching import STATE_OF_EVENT
 from enpire.types import Event
 from web_ui.documents import CommandDocument
@@ -21,14 +22,15 @@ KEPT = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRequest:
-    """What somebody asked for."""
+    """What a user of the page asked for."""
 
     verb: Verb
     target: str
-    """A station (empty: every one), a policy version, an episode."""
+    """A station (empty: all), a policy version, an episode."""
     by: str
+    """Name of the user."""
     key: str
-    """Chosen by the client; the same again is the same command."""
+    """Chosen by the client; the same key again is the same command."""
     reason: str = ""
 
 
@@ -38,26 +40,28 @@ class CommandTracker:
     def __init__(self, live: LiveLab) -> None:
         self._live = live
         self._lock = threading.Lock()
-        """For the dictionaries alone; never held while the lab is asked, which may wait for a disk."""
-        self._handing = threading.Lock()
+        """For the dictionaries; never held during a call of the lab, which may wait for a disk."""
+        self._submitting = {True: threading.Lock(), False: threading.Lock()}
+        """Held while a command is left, one for urgent commands: a stop does not wait until a label is written."""
         self._commands: dict[str, CommandDocument] = {}
         self._began_s: dict[str, float] = {}
         self._by_key: dict[tuple[str, str], tuple[CommandRequest, str]] = {}
 
     def submit(self, request: CommandRequest) -> CommandDocument:
-        """Ask the lab, once for each key; 503 when no lab runs, 409 when the key was used for something else.
+        """Leave a command for the lab, once for each key. A label needs no running lab.
 
-        What somebody says of an episode is taken without a lab, too.
+        Raises:
+            Problem: 503 when no lab runs, 409 when the key was used for another command.
         """
         if self._live.snapshot() is None and not request.verb.startswith("judge "):
-            raise Problem(503, "No lab runs behind this page, so nothing can be commanded; start a campaign first.")
+            raise Problem(503, "No campaign runs here, so no command can be carried out; start a campaign first.")
         if not request.key:
             raise UsageError("A command needs an idempotency key.")
-        with self._handing:
+        with self._submitting[request.verb in URGENT]:
             known = self._by_key.get((request.by, request.key))
             if known is not None:
                 if known[0] != request:
-                    raise Problem(409, f"The key {request.key!r} was used for another command: draw a new one.")
+                    raise Problem(409, f"The key {request.key!r} was used for another command: use a new one.")
                 return self.get(known[1])
             began_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
             key = f"{request.by}/{request.key}"
@@ -73,41 +77,41 @@ class CommandTracker:
         return document
 
     def learn(self, events: Iterable[Event]) -> None:
-        """Take over what the ledger says of commands that were not handed in here; those that were are followed."""
+        """Take the states of commands from other places from the ledger; `refresh` follows those of this server."""
         with self._lock:
             for event in events:
                 command_id = str(event.body["command_id"])
                 if command_id not in self._began_s:
-                    self._commands[command_id] = _as_told(event, self._commands.get(command_id))
+                    self._commands[command_id] = _from_event(event, self._commands.get(command_id))
             self._commands = dict(sorted(self._commands.items(), key=lambda item: item[1].requested_ms))
             self._forget()
 
     def refresh(self) -> bool:
-        """Ask the lab how far the open commands are; whether anything changed."""
+        """Ask the lab for the states of the open commands; whether any changed."""
         changed = False
         for document in self.open():
             state, why = self._state(document.id)
             if (state, why) == (document.state, document.why):
                 continue
-            settled = state in ("effective", "refused")
-            took_s = round(time.monotonic() - self._began_s[document.id], 3) if settled else None
+            took_s = document.took_s
+            if took_s is None and state in ("effective", "refused"):
+                took_s = round(time.monotonic() - self._began_s[document.id], 3)
             with self._lock:
                 self._commands[document.id] = dataclasses.replace(document, state=state, took_s=took_s, why=why)
             changed = True
         return changed
 
     def _state(self, command_id: str) -> tuple[CommandState, str]:
-        """How far the lab says a command is, and why; one that it does not know is never effective."""
+        """(state, why) of a command; one that the lab does not know is refused."""
         try:
             state = self._live.command_state(command_id)
         except UnknownName as problem:
             return "refused", str(problem)
-        return state, self._live.why(command_id) if state in ("accepted", "refused") else ""
+        return state, self._live.why(command_id)
 
     def open(self) -> list[CommandDocument]:
-        """Commands handed in here that are neither effective nor refused."""
-        settled = ("effective", "refused")
-        return [document for document in self.all() if document.id in self._began_s and document.state not in settled]
+        """Commands of this server that may still change: also effective ones that the disk could not record yet."""
+        return [item for item in self.all() if item.id in self._began_s and not _is_settled(item)]
 
     def all(self) -> list[CommandDocument]:
         """Every command remembered, oldest first."""
@@ -130,8 +134,12 @@ class CommandTracker:
             self._by_key = {key: entry for key, entry in self._by_key.items() if entry[1] != oldest}
 
 
-def _as_told(event: Event, before: CommandDocument | None) -> CommandDocument:
-    """A command after an event of the ledger that says how far it is."""
+def _is_settled(document: CommandDocument) -> bool:
+    return document.state == "refused" or (document.state == "effective" and not document.why)
+
+
+def _from_event(event: Event, before: CommandDocument | None) -> CommandDocument:
+    """A command with the state that an event of the ledger gives it."""
     verb, station, by, reason, why = (
         str(event.body.get(name, "")) for name in ("verb", "station", "by", "reason", "why")
     )

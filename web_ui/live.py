@@ -27,7 +27,7 @@ class LiveLab(Protocol):
         """The newest state, at once: never waits for a station, a disk or the learner. None while no lab runs."""
         ...
 
-    def command(self, verb: Verb, target: str, by: str, key: str, reason: str = "") -> str:
+    def command(self, kind: Verb, target: str, operator: str, key: str, reason: str = "") -> str:
         """Ask for something of a station (empty: every one), a policy version or an episode; its id, at once.
 
         The same `key` again returns the same id and does nothing: a double click is one command. UnknownName when

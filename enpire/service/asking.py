@@ -7,10 +7,10 @@ from enpire.campaign.experiments import EdgeKind, Experiment, Ideas
 from enpire.requests.agent_requests import RequestKind, Sender
 from enpire.requests.agent_requests import leave as leave_request
 from enpire.requests.labels import write_label
-from enpire.requests.operator_commands import AT_STATIONS, CommandInbox, OperatorCommand
+from enpire.requests.operator_commands import AT_STATIONS, URGENT, CommandInbox, OperatorCommand
 from enpire.requests.operator_commands import leave as leave_command
 
 __all__ = [
-    "AGENT_EVENTS", "AT_STATIONS", "CommandInbox", "EdgeKind", "Experiment", "Ideas", "OperatorCommand", "RequestKind",
-    "Sender", "leave_command", "leave_request", "write_label",
+    "AGENT_EVENTS", "AT_STATIONS", "URGENT", "CommandInbox", "EdgeKind", "Experiment", "Ideas", "OperatorCommand",
+    "RequestKind", "Sender", "leave_command", "leave_request", "write_label",
 ]  # fmt: skip

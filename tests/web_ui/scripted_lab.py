@@ -70,15 +70,15 @@ class ScriptedLab:
             paused=self._campaign_paused() or bool(self.paused_why), paused_why=self.paused_why,
         )  # fmt: skip
 
-    def command(self, verb: Verb, target: str, by: str, key: str, reason: str = "") -> str:
+    def command(self, kind: Verb, target: str, operator: str, key: str, reason: str = "") -> str:
         """Take a command; it is effective `effective_s` later."""
-        if verb in STATION_VERBS and target and target not in self.names:
+        if kind in STATION_VERBS and target and target not in self.names:
             raise UnknownName(f"There is no station {target!r} here; there are: {', '.join(self.names)}.")
         with self.lock:
             if key not in self.keys:
                 self.keys[key] = mint()
-                self.given[self.keys[key]] = (verb, target, time.monotonic() + self.effective_s)
-                self.paused_why = "" if verb == "continue campaign" else self.paused_why
+                self.given[self.keys[key]] = (kind, target, time.monotonic() + self.effective_s)
+                self.paused_why = "" if kind == "continue campaign" else self.paused_why
             return self.keys[key]
 
     def command_state(self, command_id: str) -> CommandState:
