@@ -1,4 +1,4 @@
-"""What the right arm of bag packing can do: take a thing from where it is seen and put it down somewhere else."""
+"""Pick and place with the right arm in bag packing."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from sim.tasks.bag_world import BRISK_M_S, FIRM_N, HELD_N, PATIENCE_TICKS, TRAVE
 _EASY_RAD = -1.2
 """The right tool's yaw in the middle of its wrist's range."""
 _PADS_M = 0.0145
-"""Least height of the gripper's point over what the thing stands on."""
+"""Least height of the gripper's point over the support of the object."""
 _SPARE_MM = 10.0
-"""How much wider than the thing the fingers open."""
+"""Opening of the fingers beyond the width of the object."""
 _PAD_HALF_M, _ROOM_M = 0.004, 0.009
-"""Half the thickness of a pad, and the room that is enough for one."""
+"""Half the thickness of a pad, and the free space that a pad needs."""
 _WAITING_M = np.array([0.13, 0.0, 0.0])
-"""Where the hand waits for the bag to be open, from above its goal: clear of the flap."""
+"""Displacement from the goal at which the hand waits, clear of the flap, until the bag is open."""
 _DOWN_M_S, _DOWN_PER_S, _LAST_M_S = 0.15, 2.0, 0.015
-"""How fast a hand goes down: at most, for each metre that is left, and at the end."""
+"""Speed of going down: at most, per metre that is left, and at the end."""
 _JAM_N = 14.0
-"""Force from below that means that a pad stands on something."""
+"""Upward force from which a pad counts as standing on something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceGoal:
-    """Where a thing shall come to stand."""
+    """Where an object must be placed."""
 
     goal_m: Rows
-    """The middle of the thing (3,)."""
+    """(3,): the middle of the object."""
     turn_rad: float
-    """Across which direction the thing's faces shall stand there, as `turn_of` says it."""
+    """Direction of the object there, as in `turn_of`."""
     opened: bool = True
-    """Whether the bag is open, or nothing is to be done in it."""
+    """Whether the bag is open, or the place is not in it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Carry:
-    """One thing on its way; each phase answers with the next one."""
+    """Pick and place of one object; each phase returns the next one."""
 
     thing: int
     phase: str = "look"
@@ -51,36 +51,36 @@ class Carry:
     firm: int = 0
     yaw_rad: float = _EASY_RAD
     crosswise: bool = False
-    """Whether the thing is taken across its other faces."""
+    """Whether the object is grasped across its other two sides."""
     above_m: float = 0.0
-    """Of the gripper's point over the middle of the thing that it holds."""
+    """Height of the gripper's point over the middle of the held object."""
 
     @property
     def seeking(self) -> bool:
-        """Whether the hand is not yet at the thing."""
+        """Whether the hand is not at the object yet."""
         return self.phase in ("look", "over")
 
     @property
     def width_mm(self) -> float:
-        """Between the pads that hold the thing."""
+        """Width of the object between the pads."""
         thing = THINGS[self.thing]
         return thing.length_mm if self.crosswise else thing.width_mm
 
-    def step(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
-        """One period: `going`, `done`, or `lost`."""
+    def step(self, world: World, hand: Hand, wanted: PlaceGoal) -> str:
+        """Run one period; returns `going`, `done` or `lost`."""
         before = self.phase
-        if not errand.opened and before not in ("look", "over", "bring") and _over_bag(world, hand):
+        if not wanted.opened and before not in ("look", "over", "bring") and _over_bag(world, hand):
             return "going"
-        after = _PHASES[before](self, world, hand, errand)
-        waits = before == "bring" and not errand.opened
+        after = _PHASES[before](self, world, hand, wanted)
+        waits = before == "bring" and not wanted.opened
         self.ticks = self.ticks + 1 if after == before and not waits else 0
         if after in ("done", "lost"):
             return after
         self.phase = after
         return "lost" if self.ticks > PATIENCE_TICKS else "going"
 
-    def look(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
-        """Out of the cameras' way, until one sees the thing."""
+    def look(self, world: World, hand: Hand, wanted: PlaceGoal) -> str:
+        """Move out of the cameras' view until one sees the object."""
         self._open(hand)
         if world.seen_s[self.thing] > 0.0:
             self._choose(world)
@@ -88,15 +88,15 @@ class Carry:
         retreat(hand, HOME["right"])
         return "look"
 
-    def over(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
-        """Above the thing, the fingers open and turned to its faces."""
+    def over(self, world: World, hand: Hand, wanted: PlaceGoal) -> str:
+        """Move over the object, with open fingers turned to its sides."""
         self.yaw_rad = self._towards(world.turns_rad[self.thing], self.yaw_rad)
         ready = self._open(hand)
         there = travel(hand, world.places_m[self.thing], downward("right", self.yaw_rad)) < 0.006
         return "down" if there and ready else "over"
 
-    def down(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
-        """Around the thing, the pads clear of what it stands on."""
+    def down(self, world: World, hand: Hand, wanted: PlaceGoal) -> str:
+        """Go down around the object, with the pads clear of its support."""
         self.yaw_rad = self._towards(world.turns_rad[self.thing], self.yaw_rad)
         place = world.places_m[self.thing]
         floor_m = FLOOR_M if world.inside(self.thing) else 0.0
@@ -107,38 +107,38 @@ class Carry:
             return "lost"
         return "grip" if _descend(hand, goal, downward("right", self.yaw_rad)) < 0.004 else "down"
 
-    def grip(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
-        """Close the fingers until they hold it."""
+    def grip(self, world: World, hand: Hand, wanted: PlaceGoal) -> str:
+        """Close the fingers until they hold the object."""
         self.firm = self.firm + 1 if hand.squeeze(FIRM_N) else 0
         if hand.opening_mm < self.width_mm - 6.0:
             return "lost"
         return "lift" if self.firm > 3 else "grip"
 
-    def lift(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
-        """Straight up."""
+    def lift(self, world: World, hand: Hand, wanted: PlaceGoal) -> str:
+        """Move straight up."""
         goal = np.array([hand.at_m[0], hand.at_m[1], TRAVEL_M])
         there = hand.go(goal, downward("right", self.yaw_rad), BRISK_M_S) < 0.025
         return self._kept(hand, "bring" if there else "lift")
 
-    def bring(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
-        """Over the goal, or beside it until the bag is open."""
-        goal = errand.goal_m if errand.opened else errand.goal_m + _WAITING_M
-        there = travel(hand, goal, downward("right", self._goal_yaw(errand))) < 0.005
-        return self._kept(hand, "lower" if there and errand.opened else "bring")
+    def bring(self, world: World, hand: Hand, wanted: PlaceGoal) -> str:
+        """Move over the goal, or wait next to it until the bag is open."""
+        goal = wanted.goal_m if wanted.opened else wanted.goal_m + _WAITING_M
+        there = travel(hand, goal, downward("right", self._goal_yaw(wanted))) < 0.005
+        return self._kept(hand, "lower" if there and wanted.opened else "bring")
 
-    def lower(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
-        """Down until it nearly stands, or stands on something."""
-        goal = errand.goal_m + np.array([0.0, 0.0, self.above_m + 0.003])
-        there = _descend(hand, goal, downward("right", self._goal_yaw(errand))) < 0.004
-        return self._kept(hand, "let_go" if there or world.pressed_n > _JAM_N else "lower")
+    def lower(self, world: World, hand: Hand, wanted: PlaceGoal) -> str:
+        """Go down until the object nearly stands, or stands on something."""
+        goal = wanted.goal_m + np.array([0.0, 0.0, self.above_m + 0.003])
+        there = _descend(hand, goal, downward("right", self._goal_yaw(wanted))) < 0.004
+        return self._kept(hand, "open" if there or world.pressed_n > _JAM_N else "lower")
 
-    def let_go(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
+    def open(self, world: World, hand: Hand, wanted: PlaceGoal) -> str:
         """Open the fingers."""
         self._open(hand)
-        return "rise" if hand.opening_mm > self.width_mm + _SPARE_MM - 4.0 else "let_go"
+        return "rise" if hand.opening_mm > self.width_mm + _SPARE_MM - 4.0 else "open"
 
-    def rise(self, world: World, hand: Hand, errand: PlaceGoal) -> str:
-        """Straight up."""
+    def rise(self, world: World, hand: Hand, wanted: PlaceGoal) -> str:
+        """Move straight up."""
         goal = np.array([hand.at_m[0], hand.at_m[1], TRAVEL_M])
         return "done" if hand.go(goal, hand.turn, BRISK_M_S) < 0.04 else "rise"
 
@@ -146,7 +146,7 @@ class Carry:
         return hand.open_to(self.width_mm + _SPARE_MM)
 
     def _choose(self, world: World) -> None:
-        """Take the thing across those faces beside which there is room for the pads."""
+        """Choose the sides of the object next to which the pads have more space."""
         rooms: list[float] = []
         for crosswise in (False, True):
             self.crosswise = crosswise
@@ -159,33 +159,33 @@ class Carry:
         self.yaw_rad = self._towards(world.turns_rad[self.thing], _EASY_RAD)
 
     def _kept(self, hand: Hand, after: str) -> str:
-        """`lost` when the pads came together, or press on nothing any more."""
+        """The next phase, or `lost` when the pads have closed or do not press any more."""
         hand.squeeze(FIRM_N)
         gone = hand.opening_mm < self.width_mm - 6.0 or hand.pads_n > -HELD_N
         return "lost" if gone else after
 
-    def _goal_yaw(self, errand: PlaceGoal) -> float:
-        return self._towards(errand.turn_rad, _EASY_RAD)
+    def _goal_yaw(self, wanted: PlaceGoal) -> float:
+        return self._towards(wanted.turn_rad, _EASY_RAD)
 
     def _towards(self, turn_rad: float, near_rad: float) -> float:
-        """The tool's yaw that puts the pads across a direction of the thing, as near as can be to another yaw."""
+        """The tool's yaw in rad that puts the pads across a direction of the object, nearest to `near_rad`."""
         across_rad = turn_rad if self.crosswise else turn_rad - 0.5 * np.pi
         return near_rad + float(wrapped(np.array(across_rad - near_rad), np.pi))
 
 
 _PHASES: Mapping[str, Callable[[Carry, World, Hand, PlaceGoal], str]] = {
     "look": Carry.look, "over": Carry.over, "down": Carry.down, "grip": Carry.grip, "lift": Carry.lift,
-    "bring": Carry.bring, "lower": Carry.lower, "let_go": Carry.let_go, "rise": Carry.rise,
+    "bring": Carry.bring, "lower": Carry.lower, "open": Carry.open, "rise": Carry.rise,
 }  # fmt: skip
 
 
 def _descend(hand: Hand, goal_m: Rows, turn: Rows) -> float:
-    """Go down to a place; how far it is (m). The nearer, the slower: a hand whose commands come late must not press."""
+    """Go down to a place (3,), slower near it; returns the distance in m. Delayed commands must not press."""
     off_m = float(np.sqrt(((goal_m - hand.at_m) ** 2).sum()))
     return hand.go(goal_m, turn, min(_DOWN_M_S, _LAST_M_S + _DOWN_PER_S * off_m))
 
 
 def _over_bag(world: World, hand: Hand) -> bool:
-    """Whether the hand is where the flap may fall on it."""
+    """Whether the hand is within reach of the falling flap."""
     local = np.abs(world.local(hand.at_m[None])[0, :2])
     return bool((local < (0.09, 0.12)).all())

@@ -1,7 +1,7 @@
-"""The scripted expert of bag packing: the left arm opens the bag and holds it, the right one puts the things in.
+"""The scripted expert of bag packing: the left arm opens the bag and holds it, the right arm puts the objects in.
 
-What is dropped is picked up again, and a flap that fell shut is opened again. The demonstrating expert draws its own
-speed, aim and hesitation in every episode.
+It picks dropped objects up again and opens a flap that fell shut. The demonstrating expert draws speed, aim and pauses
+in every episode.
 """
 
 from __future__ import annotations
@@ -24,23 +24,26 @@ VARIED = ArmBehaviour(speed=(0.5, 1.0), pause=(0.0, 0.03), aim_m=0.01, tremor_ra
 
 @dataclass(slots=True, kw_only=True)
 class Packing(ArmEpisode):
-    """What one lane's episode drew, and how far it is."""
+    """Behaviour and state of one lane's episode."""
 
     world: World = field(default_factory=World)
     opener: Opener = field(default_factory=Opener)
     carry: Carry | None = None
     slip_m: Rows = field(default_factory=lambda: np.zeros(2))
-    """By how much the thing in hand is going to be let go beside its slot."""
+    """(2,) in m: error of the place at which the held object will be released."""
 
 
 class BagExpert(Demonstrator):
-    """A policy with memory: where things were seen last, and what either hand is at."""
+    """A policy with memory: where objects were last seen, and the phase of each hand.
+
+    `aim_m` is drawn for each object.
+    """
 
     def _prepared(self, episode: ArmEpisode) -> Packing:
         return Packing(**{part.name: getattr(episode, part.name) for part in fields(episode)})
 
     def _decide(self, episode: ArmEpisode, state: Rows, left: Hand, right: Hand) -> None:
-        """What both hands shall do now; a bag that has tipped is left alone."""
+        """Give both hands their goals; hold still when the bag has tipped over."""
         assert isinstance(episode, Packing)
         world = episode.world
         world.sense(state)
@@ -50,7 +53,7 @@ class BagExpert(Demonstrator):
         if episode.carry is not None and episode.carry.seeking and world.inside(episode.carry.thing):
             episode.carry = None
         if episode.carry is None:
-            # What the hand still hides is looked at last: going to another thing uncovers it.
+            # Hidden objects come last: moving to another object uncovers them.
             out = sorted((world.seen_s[thing] == 0.0, thing) for thing in range(3) if not world.inside(thing))
             if not out:
                 retreat(right, HOME["right"])
@@ -59,6 +62,6 @@ class BagExpert(Demonstrator):
             episode.slip_m = episode.rng.normal(0.0, 1.0, 2) * self._behaviour.aim_m
         thing = episode.carry.thing
         goal = world.at(episode.slip_m[0], SLOTS_M[thing] + episode.slip_m[1], FLOOR_M + THINGS[thing].half_m)
-        errand = PlaceGoal(goal_m=goal, turn_rad=float(world.bag[2]), opened=opened)
-        if episode.carry.step(world, right, errand) != "going":
+        placed = PlaceGoal(goal_m=goal, turn_rad=float(world.bag[2]), opened=opened)
+        if episode.carry.step(world, right, placed) != "going":
             episode.carry = None

@@ -1,4 +1,4 @@
-"""What the left arm of bag packing can do: open the bag by its flap and hold it, shut it, and move it by its handle."""
+"""Skills of the left arm in bag packing: open and hold the flap, shut it, and move the bag by its handle."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sim.tasks.bag_scene import HANDLE_M, HANDLE_MM, KNOB_MM
 from sim.tasks.bag_world import FIRM_N, HELD_N, PATIENCE_TICKS, TRAVEL_M, World, downward, travel
 
 OPEN_RAD, AJAR_RAD = 1.6, 1.4
-"""How far the flap is opened, and from where on things pass it."""
+"""Angle to which the flap is opened, and angle from which objects pass it."""
 _LEAN_RAD = 0.25
-"""The gripper at the knob leans, so that its camera looks into the bag."""
+"""Lean of the gripper at the knob, so that its camera looks into the bag."""
 
 
 @dataclass(slots=True)
 class Opener:
-    """The left arm takes the knob of the flap, swings it open, and holds it."""
+    """The left arm grasps the knob of the flap, opens the flap, and holds it."""
 
     phase: str = "over"
     ticks: int = 0
@@ -27,7 +27,7 @@ class Opener:
     opened: bool = False
 
     def step(self, world: World, hand: Hand) -> bool:
-        """One period; whether the bag is open."""
+        """Run one period; returns whether the bag is open."""
         before = self.phase
         turn = downward("left", float(world.bag[2]), _LEAN_RAD)
         if self.phase == "over":
@@ -45,7 +45,7 @@ class Opener:
         if near_m < 0.02 and hand.holds(KNOB_MM, HELD_N):
             self.phase = "swing"
             return
-        # First the fingers: what they still hold would come along.
+        # Open the fingers first: an object between them would move along.
         ready = hand.open_to(36.0)
         if hand.opening_mm > KNOB_MM + 6.0:
             far_m = hand.go(world.knob(world.flap_rad) + np.array([0.0, 0.0, 0.04]), turn)
@@ -63,7 +63,7 @@ class Opener:
                 self.phase = "swing"
 
     def _swing(self, world: World, hand: Hand) -> None:
-        # Once it is open, the arm stands still: following the bag's place as sensed, it would drag the bag along.
+        # With an open flap, the arm holds still: if it followed the sensed bag, it would drag the bag along.
         if world.flap_rad < (AJAR_RAD if self.opened else OPEN_RAD - 0.05):
             self._turn_flap(world, hand, min(world.flap_rad + 0.4, OPEN_RAD))
             self.opened = False
@@ -72,19 +72,19 @@ class Opener:
         self._kept(world, hand)
 
     def _turn_flap(self, world: World, hand: Hand, flap_rad: float) -> None:
-        """Along the way of the knob: with where the knob sits between the pads, the hand would drag the bag along."""
+        """Move along the path of the knob, relative to the hand; an absolute goal would drag the bag along."""
         way_m = world.knob(flap_rad) - world.knob(world.flap_rad)
         hand.go(hand.at_m + way_m, downward("left", float(world.bag[2]), _LEAN_RAD), 0.2)
 
     def _kept(self, world: World, hand: Hand) -> None:
-        """Begin anew when the knob slipped out of the pads."""
+        """Start again when the knob has slipped out of the pads."""
         hand.squeeze(FIRM_N)
         away_m = float(np.sqrt(((world.knob(world.flap_rad) - hand.at_m) ** 2).sum()))
         if hand.opening_mm < KNOB_MM - 6.0 or away_m > 0.03:
             self.phase = "over"
 
     def shut(self, world: World, hand: Hand) -> bool:
-        """One period towards a shut bag and a free hand above it; whether that is reached."""
+        """Run one period towards a shut bag and a free hand above it; returns whether that is reached."""
         if self.phase == "swing" and world.flap_rad > 0.15:
             self._turn_flap(world, hand, max(world.flap_rad - 0.4, 0.0))
             self._kept(world, hand)
@@ -98,14 +98,14 @@ class Opener:
 
 @dataclass(slots=True)
 class Shift:
-    """The left arm takes the bag by its handle and moves it to a pose."""
+    """The left arm grasps the bag by its handle and moves it to a pose."""
 
     phase: str = "over"
     ticks: int = 0
     firm: int = 0
 
     def step(self, world: World, hand: Hand, goal: Rows) -> bool:
-        """One period towards a pose of the bag (3,: x, y in m, yaw); whether it is there and the hand is away."""
+        """One period towards a pose (3,: x, y in m, yaw in rad) of the bag; returns whether bag and hand are done."""
         before = self.phase
         handle, turn = world.at(*HANDLE_M), downward("left", float(world.bag[2]))
         if before == "over":
@@ -118,16 +118,16 @@ class Shift:
             self.phase = "slide" if self.firm > 3 else "over" if hand.opening_mm < 0.4 * HANDLE_MM else "grip"
         elif before == "slide":
             self._slide(world, hand, goal)
-        elif before == "let_go":
+        elif before == "open":
             hand.open_to(32.0)
-            self.phase = "rise" if hand.opening_mm > 24.0 else "let_go"
+            self.phase = "rise" if hand.opening_mm > 24.0 else "open"
         self.ticks = self.ticks + 1 if self.phase == before else 0
         if self.ticks > PATIENCE_TICKS:
-            self.phase, self.ticks = "let_go" if before in ("slide", "grip") else "rise", 0
+            self.phase, self.ticks = "open" if before in ("slide", "grip") else "rise", 0
         return before == "rise" and hand.go(np.array([*hand.at_m[:2], TRAVEL_M]), hand.turn) < 0.02
 
     def _slide(self, world: World, hand: Hand, goal: Rows) -> None:
-        """By how much the bag is off, the hand goes, with what it holds."""
+        """Move the hand with the handle by the error of the bag."""
         there = World(bag=goal)
         off_m, off_rad = there.at(*HANDLE_M) - world.at(*HANDLE_M), float(goal[2] - world.bag[2])
         yaw_rad = float(np.arctan2(-hand.turn[0, 1], hand.turn[1, 1]))
@@ -138,4 +138,4 @@ class Shift:
         if hand.opening_mm < 0.4 * HANDLE_MM:
             self.phase = "rise"
         elif self.firm > 5:
-            self.phase = "let_go"
+            self.phase = "open"

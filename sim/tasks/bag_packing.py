@@ -1,4 +1,4 @@
-"""Bag packing: one arm opens a bag and holds it open against a spring, the other puts three things into it."""
+"""Bag packing: one arm holds a bag open against a spring, the other puts three objects into it."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ RANGES = (
     (-65.0, -40.0), (285.0, 310.0), (-0.12, 0.12), (80.0, 130.0), (180.0, 215.0), (-0.4, 0.4), (90.0, 140.0),
     (275.0, 310.0), (80.0, 130.0), (365.0, 400.0), (-0.4, 0.4),
 )  # fmt: skip
-"""Of the start values: bag x, y (mm) and yaw (rad); block, can and bar, each in its own zone beside the bag."""
+"""Ranges of the start values: bag x, y (mm) and yaw (rad); block, can and bar, each in a zone next to the bag."""
 
 
 _TOLERANCE = np.array([8.0, 8.0, 0.1, 8.0, 8.0, 0.16, 8.0, 8.0, 8.0, 8.0, 0.16])
-"""How near a reset must come, in the units of the start values."""
+"""Tolerance of a reset, in the units of the start values."""
 
 
 def _sensed(state: FloatArray, thing: int) -> FloatArray:
-    """Where a thing is by the camera that sees it better: x, y (mm) and, except for the can, its turn (rad)."""
+    """Estimate of an object by the camera that sees it better: x, y (mm) and, except for the can, direction (rad)."""
     view = max(VIEWS, key=lambda one: float(state[seen_of(one, thing)]))
     place = state[place_of(view, thing)][:2]
     return place if THINGS[thing].name == "can" else np.append(place, state[turn_of(thing)])
 
 
 class BagPacking:
-    """The immutable contract of bag packing."""
+    """The task bag packing."""
 
     spec = TaskSpec(
         name="bag_packing",
@@ -58,11 +58,11 @@ class BagPacking:
         return self.starts.start(split, index, secret)
 
     def reset_skill(self) -> BagReset:
-        """The robot's own reset: take the things out, stand them at their places, put the bag back."""
+        """The reset by the robot: take the objects out, put them at their places, put the bag back."""
         return BagReset()
 
     def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
-        """(achieved start values as sensed, whether every one is within tolerance of the asked one)."""
+        """(achieved start values as sensed in state (state_dim,), whether each is within tolerance of the start)."""
         achieved = np.concatenate([state[BAG], *(_sensed(state, thing) for thing in range(3))]).astype(np.float64)
         near = bool((np.abs(achieved - np.array(start.values)) <= _TOLERANCE).all())
         return tuple(float(v) for v in achieved), near
@@ -72,16 +72,16 @@ class BagPacking:
         return BagVerifier()
 
     def subtask_marks(self, state: FloatArray) -> MaskArray:
-        """Which subtasks are done by the sensors: the flap open; one, two, three things in the bag by both views."""
+        """Which subtasks each state (n, state_dim) shows: flap open; one, two, three objects in: (n, 4) bool."""
         rows = state.astype(np.float64)
         inside = (margins_mm(rows, Thresholds()) > 0.0).all(axis=1).sum(axis=1)
         opened = rows[:, FLAP] > AJAR_RAD
         return np.stack([opened, *(inside >= count for count in (1, 2, 3))], axis=1)
 
     def expert(self, seed: int) -> BagExpert:
-        """The demonstrating expert: varied speed, aim and hesitation."""
+        """The demonstrating expert: varied speed, aim and pauses."""
         return BagExpert(self.spec, seed, VARIED)
 
     def clean_expert(self) -> BagExpert:
-        """The expert at its best: fast, careful, no hesitation."""
+        """The clean expert: fast, accurate, without pauses."""
         return BagExpert(self.spec, 0, CLEAN)

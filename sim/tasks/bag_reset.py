@@ -1,4 +1,4 @@
-"""The robot's own reset of bag packing: take the things out, stand each at its place, then put the bag back."""
+"""The reset of bag packing by the robot: take the objects out, put each at its place, then put the bag back."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from sim.tasks.bag_scene import THINGS
 from sim.tasks.bag_world import TRAVEL_M, World, downward, retreat, travel
 
 _GOALS = (slice(3, 5), slice(6, 8), slice(8, 10))
-"""Where the start's values say the place (mm) of each thing; then, except for the can, its turn (rad)."""
+"""Indices of each object's position (mm) in the start values; its direction (rad) follows, except for the can."""
 _ASIDE_M = np.array([0.0, 0.13, 0.03])
-"""Where the right arm puts down what it holds as the reset begins."""
+"""Place where the right arm puts down what it holds when the reset begins."""
 _OFF_M, _OFF_RAD = 0.004, 0.09
 _BAG_OFF_M, _BAG_OFF_RAD = 0.0035, 0.03
 _FAR_M = 0.045
@@ -30,7 +30,7 @@ _REST_TICKS = 3
 
 @dataclass(slots=True)
 class _Work:
-    """How far one lane's reset is."""
+    """State of one lane's reset."""
 
     goal: Rows
     phase: str = "free"
@@ -40,20 +40,20 @@ class _Work:
     shift: Shift = field(default_factory=Shift)
     carry: Carry | None = None
     lost: int = 0
-    """Carries from the bag that failed since it was moved."""
+    """Failed carries from the bag since it was moved."""
 
-    def errand(self, thing: int, opened: bool = True) -> PlaceGoal:
-        """Where a thing belongs."""
+    def place_goal(self, thing: int, opened: bool = True) -> PlaceGoal:
+        """Where an object belongs."""
         at = 1e-3 * self.goal[_GOALS[thing]]
         turn_rad = float(self.goal[_GOALS[thing].stop]) if thing != 1 else 0.0
         return PlaceGoal(goal_m=np.array([*at, THINGS[thing].half_m]), turn_rad=turn_rad, opened=opened)
 
     def off(self, thing: int) -> bool:
-        """Whether a thing is not where it belongs."""
-        errand, place = self.errand(thing), self.world.places_m[thing]
-        away = bool((np.abs(place[:2] - errand.goal_m[:2]) > _OFF_M).any())
+        """Whether an object is not where it belongs."""
+        goal, place = self.place_goal(thing), self.world.places_m[thing]
+        away = bool((np.abs(place[:2] - goal.goal_m[:2]) > _OFF_M).any())
         period = (0.5 * np.pi, 0.0, np.pi)[thing]
-        turned = wrapped(np.array(self.world.turns_rad[thing] - errand.turn_rad), period) if period else 0.0
+        turned = wrapped(np.array(self.world.turns_rad[thing] - goal.turn_rad), period) if period else 0.0
         return away or self.world.inside(thing) or abs(float(turned)) > _OFF_RAD
 
     def bag_off(self) -> bool:
@@ -62,13 +62,13 @@ class _Work:
         return bool((np.abs(off[:2]) > _BAG_OFF_M).any()) or abs(float(off[2])) > _BAG_OFF_RAD
 
     def bag_far(self) -> bool:
-        """Whether the bag stands where the right arm may not reach into it."""
+        """Whether the bag is where the right arm may not reach into it."""
         off = self.world.bag[:2] - 1e-3 * self.goal[:2]
         return float(np.hypot(*off)) > _FAR_M
 
 
 class BagReset:
-    """A chain of phases, each with its own end; a lane's phases depend on that lane alone."""
+    """A state machine of phases; the phases of a lane depend on that lane alone."""
 
     def __init__(self) -> None:
         """No lane is being reset."""
@@ -78,13 +78,13 @@ class BagReset:
         }  # fmt: skip
 
     def begin(self, lane: int, start: Start) -> None:
-        """Aim one lane at a start state."""
+        """Set the start that one lane moves to."""
         self._work[lane] = _Work(goal=np.array(start.values))
 
     def step(self, state: FloatArray, lanes: IntArray) -> tuple[FloatArray, MaskArray]:
-        """One period: (commands (n, 14), which lanes have rested at their start for three periods).
+        """One period: (commands (n, 14) in rad/s and mm/s, which lanes (n,) have rested at their start).
 
-        A bag that leans on a hand comes down again; one that has tipped over is never done: that needs a person.
+        A bag that leans on a hand comes down again. One that has tipped over is never done: an operator must help.
         """
         done = np.zeros(len(lanes), dtype=np.bool_)
         if not len(lanes):
@@ -98,7 +98,7 @@ class BagReset:
             if work.world.tilt_rad < TIPPED_RAD:
                 work.phase = self._phases[work.phase](work, left, right)
             else:
-                _let_be(work, left, right)
+                _release_all(work, left, right)
             done[row] = work.phase == "done"
         commands = hands.commands()
         commands[done] = 0.0
@@ -106,7 +106,7 @@ class BagReset:
 
 
 def _free(work: _Work, left: Hand, right: Hand) -> str:
-    """What the right arm still holds it puts down where nothing stands."""
+    """Put down what the right arm still holds, at a free place."""
     if right.pads_n > -3.0 or right.opening_mm < 12.0:
         return "shut" if work.bag_far() else "clear"
     if work.rested == 0:
@@ -119,7 +119,7 @@ def _free(work: _Work, left: Hand, right: Hand) -> str:
 
 
 def _clear(work: _Work, left: Hand, right: Hand) -> str:
-    """Every thing to its place, those from the table before those from the bag."""
+    """Move every object to its place, those on the table before those in the bag."""
     world = work.world
     off = sorted(
         (thing for thing in range(3) if work.off(thing)), key=lambda one: (world.seen_s[one] == 0.0, world.inside(one))
@@ -131,22 +131,22 @@ def _clear(work: _Work, left: Hand, right: Hand) -> str:
             work.rested = 0
             return "shut"
         work.carry = Carry(thing=off[0])
-    # A thing that no camera finds may lie in the shut bag.
+    # An object that no camera finds may be in the shut bag.
     sought = work.carry.phase == "look" and work.carry.ticks > _SOUGHT_TICKS
     wanted = sought or work.opener.phase != "over" or any(world.inside(thing) for thing in range(3))
     opened = work.opener.step(world, left) if wanted else True
     if world.inside(work.carry.thing) and work.carry.seeking and not opened:
         return "clear"
-    said = work.carry.step(world, right, work.errand(work.carry.thing, opened))
-    if said != "going":
-        work.lost += said == "lost" and world.inside(work.carry.thing)
+    result = work.carry.step(world, right, work.place_goal(work.carry.thing, opened))
+    if result != "going":
+        work.lost += result == "lost" and world.inside(work.carry.thing)
         work.carry = None
     return "shut" if work.lost > 1 and work.bag_off() else "clear"
 
 
 def _shut(work: _Work, left: Hand, right: Hand) -> str:
-    """The left arm lets the flap down; the right one goes home meanwhile."""
-    # A hand that is still in the bag would take it along.
+    """The left arm shuts the flap; the right arm goes home meanwhile."""
+    # A hand that is still in the bag would drag it along.
     if np.isinf(retreat(right, HOME["right"])) or not work.opener.shut(work.world, left):
         return "shut"
     work.shift, work.lost = Shift(), 0
@@ -154,13 +154,13 @@ def _shut(work: _Work, left: Hand, right: Hand) -> str:
 
 
 def _shift(work: _Work, left: Hand, right: Hand) -> str:
-    """The bag goes to its place."""
+    """Move the bag to its place."""
     right.go_joints(HOME["right"])
     return "home" if work.shift.step(work.world, left, work.goal[:3] * (1e-3, 1e-3, 1.0)) else "shift"
 
 
 def _home(work: _Work, left: Hand, right: Hand) -> str:
-    """Both arms over their own side; what is still off is tried again."""
+    """Move both arms home; retry what is still out of place."""
     away = max(left.go_joints(HOME["left"]), right.go_joints(HOME["right"]))
     left.open_to(26.0)
     right.open_to(26.0)
@@ -175,8 +175,8 @@ def _home(work: _Work, left: Hand, right: Hand) -> str:
     return "done"
 
 
-def _let_be(work: _Work, left: Hand, right: Hand) -> None:
-    """Let go of everything and go up, slowly: a bag that was lifted by a hand comes down."""
+def _release_all(work: _Work, left: Hand, right: Hand) -> None:
+    """Open both grippers and go up slowly, so that a bag that a hand has lifted comes down."""
     for hand in (left, right):
         if hand.open_to(46.0):
             hand.go(np.array([*hand.at_m[:2], TRAVEL_M]), hand.turn, 0.05)

@@ -1,7 +1,7 @@
-"""The simulated rig of bag packing: two cameras that follow the things, the bag and its flap, and the truth.
+"""The simulated rig of bag packing: two cameras that track the objects, the bag and its flap, and ground truth.
 
-Each camera tells where it last saw a thing; what is hidden from it, by the bag, the flap, a gripper or the edge of the
-picture, stays where it was seen last. The light of an episode decides how much the cameras err.
+Each camera reports where it last saw an object. While the bag, the flap, an arm or the edge of the image hides it, its
+estimate stays as it is. The noise of the cameras depends on the light of the episode.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ View = Literal["top", "left_wrist"]
 VIEWS: tuple[View, View] = ("top", "left_wrist")
 
 BAG = slice(ARMS_STATE, ARMS_STATE + 3)
-"""Where the bag stands in a state row: x, y (mm), yaw (rad)."""
+"""Columns of the bag in a state row: x, y (mm), yaw (rad)."""
 TILT, FLAP = BAG.stop, BAG.stop + 1
-"""The bag's tilt and the angle of its flap (rad)."""
+"""Columns of the bag's tilt and of the angle of its flap (rad)."""
 _EACH = 9
 _PLACE_MM, _TURN_RAD = 0.5, 0.015
-"""Noise of where a thing is seen (in an episode's light, half to twice as much), and of how it is turned."""
+"""Standard deviations of an object's estimated position (times 0.5 to 2 by the light) and direction."""
 _LONGEST_S = 1.0
 _STUCK_NM, _DRIFT_MM = 1.0, 2.0
 _CLEAR_MM = 40.0
-"""How far over the rim the right hand is away."""
+"""Height over the rim from which the right gripper counts as away."""
 _BAG_NOISE = (0.3, 0.3, 0.003, 0.004, 0.006)
 
 
 def place_of(view: View, thing: int) -> slice:
-    """Where a camera last saw the middle of a thing: x, y, z (mm) in the world."""
+    """Columns of the position at which a camera last saw the middle of an object: x, y, z (mm) in the world."""
     first = FLAP + 1 + _EACH * thing + 3 * VIEWS.index(view)
     return slice(first, first + 3)
 
 
 def seen_of(view: View, thing: int) -> int:
-    """For how long (s, up to one) a camera has seen a thing without a break; 0: it is hidden now."""
+    """Column of the time (s, up to 1) for which a camera has seen an object without interruption; 0: hidden now."""
     return FLAP + 1 + _EACH * thing + 6 + VIEWS.index(view)
 
 
 def turn_of(thing: int) -> int:
-    """The direction (rad, from x) across which pads best hold a thing."""
+    """Column of the direction (rad, from x) across which pads best hold an object."""
     return FLAP + 1 + _EACH * thing + 8
 
 
@@ -83,33 +83,33 @@ START_NAMES = (
     "bar_x_mm", "bar_y_mm", "bar_turn_rad",
 )  # fmt: skip
 HOME = {"left": (0.418, -1.738, 1.964, 0.0, 1.345, 0.418), "right": (-0.111, -1.799, 2.011, 0.0, 1.358, 1.46)}
-"""Joints (rad) at the start: over the own side of the table, grippers down."""
+"""Joints (rad) at the start: each arm over its side of the table, gripper pointing down."""
 TIPPED_RAD, GENTLE_N = 0.3, 60.0
-"""Ground truth: a bag that leans further has tipped; no gripper may ever feel more force; the right hand is away."""
+"""Ground truth: tilt from which the bag has tipped over, and largest force on a gripper in a success."""
 GENTLE_NM = (4.0, 4.5, 4.0, 2.5, 2.5, 1.5)
-"""Torque limits of the joints: where it works, a hand that stops late gives way before `GENTLE_N`."""
+"""Torque limits of the joints: an arm that stops late yields before `GENTLE_N`."""
 NEAR_MM, NEAR_RAD = 8.0, 0.15
-"""How near to its start everything is when the clock starts after a reset by the robot."""
+"""After a reset by the robot, the clock starts when everything is this near to its start."""
 
 _BAG_QPOS, _FLAP_QPOS = slice(16, 23), 23
 _THING_QPOS = tuple(slice(24 + 7 * number, 31 + 7 * number) for number in range(3))
 _PLACES = np.array([[where.start, where.start + 1, where.start + 2] for where in _THING_QPOS])
 _PALM_M, _FOREARM = 0.06, np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 _ARM_RADII_M = np.array([0.034] * 2 + [0.026] * 2 * len(_FOREARM))
-"""What hides things: a ball for each palm, and some along each forearm."""
+"""Occluders: a ball for each palm, and some along each forearm."""
 _WIDEST = {"top": np.tan(np.deg2rad(55.0) / 2), "left_wrist": np.tan(np.deg2rad(70.0) / 2)}
 _UPPER_SIDE_M = np.array([0.8 * thing.half_m for thing in THINGS])
-"""What of a thing must be seen, over its middle."""
+"""(3,): height over the middle of each object of the point that must be visible."""
 _FLAP = np.array([[FLAP_HALF_M[0], 0.0, 0.0], FLAP_HALF_M])
 _BOXES = tuple(np.stack([of_walls, np.tile(of_flap, (4, 1))]) for of_walls, of_flap in zip(walls(), _FLAP, strict=True))
-"""Middles and half sizes (2, 4, 3) of what hides things: the four walls of the bag, and its flap four times."""
+"""Middles and half sizes (2, 4, 3) of occluding boxes: the four walls of the bag, and its flap four times."""
 _ALIKE_RAD = np.array([0.5, 1.0, 1.0]) * np.pi
-"""The turns after which things look the same."""
+"""(3,): rotation after which each object looks the same."""
 _NOISE = 5 + 3 + 2 * 3 * 3
 
 
 def within_bag(bag: Rows, places_mm: Rows) -> Rows:
-    """Places (n, k, 3) in mm of the world in the frame of bags (n, 3: x, y in mm, yaw in rad) that stand upright."""
+    """Places (n, k, 3) in mm of the world, in the frame of upright bags (n, 3: x, y in mm, yaw in rad)."""
     off = places_mm[..., :2] - bag[:, None, :2]
     cosine, sine = np.cos(bag[:, None, 2]), np.sin(bag[:, None, 2])
     x, y = cosine * off[..., 0] + sine * off[..., 1], cosine * off[..., 1] - sine * off[..., 0]
@@ -122,7 +122,7 @@ class BagRig(BimanualRig):
     faults = frozenset({"slipping_gripper", "jammed", "calibration_drift"})
 
     def __init__(self, spec: TaskSpec, lanes: int, seed: int) -> None:
-        """Build the scene of one station; `seed` draws the station's own physics and the errors of its cameras."""
+        """Build the scene of one station; `seed` draws its physics and the errors of its cameras."""
         station = replace(draw_station_physics(seed), torques_nm=GENTLE_NM)
         super().__init__(spec, Scene(bag_scene_xml(station), lanes), station, noise_width=_NOISE)
         rng = np.random.Generator(np.random.PCG64([seed, 29]))
@@ -147,7 +147,7 @@ class BagRig(BimanualRig):
         self._things = [model.body(thing.name).id for thing in THINGS]
 
     def bag(self) -> Rows:
-        """(lanes, 5): x, y (mm), yaw, tilt, flap (rad). Simulator only."""
+        """(lanes, 5): x, y (mm), yaw, tilt, flap (rad). Ground truth."""
         pose = self.scene.qpos[:, _BAG_QPOS]
         w, x, y, z = pose[:, 3], pose[:, 4], pose[:, 5], pose[:, 6]
         yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
@@ -158,18 +158,18 @@ class BagRig(BimanualRig):
         return bag
 
     def things(self) -> Rows:
-        """(lanes, 3, 3): the middle of every thing in mm. Simulator only."""
+        """(lanes, 3, 3): the middle of every object in mm. Ground truth."""
         return 1e3 * self.scene.qpos[:, _PLACES]
 
     def turns(self) -> Rows:
-        """(lanes, 3): across which direction pads best hold each thing (rad). Simulator only."""
+        """(lanes, 3): direction in rad across which pads best hold each object. Ground truth."""
         frames = self._body_frames[:, self._things].reshape(-1, 3, 3, 3)
         block, can, bar = frames[:, 0], frames[:, 1], frames[:, 2]
         angles = np.zeros((self.lanes, 3))
-        # Of the block a face that stands upright.
-        face = np.where(np.abs(block[:, 2, :1]) < 0.7, block[:, :, 0], block[:, :, 1])
-        angles[:, 0] = np.arctan2(face[:, 1], face[:, 0])
-        # Of can and bar across their long axes; an upright can has no direction, an upright bar that of its x.
+        # The block: a side that is vertical.
+        side = np.where(np.abs(block[:, 2, :1]) < 0.7, block[:, :, 0], block[:, :, 1])
+        angles[:, 0] = np.arctan2(side[:, 1], side[:, 0])
+        # Can and bar: across their long axes. An upright can has no direction, an upright bar that of its x axis.
         for thing, long in ((1, can[:, :, 2]), (2, bar[:, :, 1])):
             angles[:, thing] = np.arctan2(long[:, 1], long[:, 0]) + 0.5 * np.pi
         angles[:, 1] *= np.abs(can[:, 2, 2]) < 0.7
@@ -178,7 +178,7 @@ class BagRig(BimanualRig):
         return wrapped(angles, _ALIKE_RAD)
 
     def disturb(self, lane: int, kind: str, rng: np.random.Generator) -> None:
-        """The pads give way, the flap sticks, or the camera over the table drifts (for the whole station)."""
+        """The pads open a little, the flap sticks, or the camera over the table drifts (for the whole station)."""
         if kind == "slipping_gripper":
             self.arm_setpoints[lane, [JOINTS, 2 * JOINTS + 1]] += rng.uniform(0.5, 1.0) * FINGER_REACH_M
         elif kind == "jammed":
@@ -206,7 +206,7 @@ class BagRig(BimanualRig):
             qpos[lane, where] = [*(1e-3 * at), THINGS[thing].half_m, *_yawed(turn)]
         row = np.array([lane], dtype=np.intp)
         self.scene.forward(row)
-        # What a camera does not see yet was seen as it was put there.
+        # An object that a camera does not see at first was seen when it was placed.
         self._places[lane], self._seen_s[lane] = self._blurred(row)[0], _LONGEST_S
         self._look(row)
 
@@ -224,29 +224,29 @@ class BagRig(BimanualRig):
         super()._after(rows)
 
     def _look(self, rows: npt.NDArray[np.intp]) -> None:
-        """What the cameras see now; of what is hidden from one, its last estimate stays as it is."""
+        """Update the estimates of the objects that each camera sees now."""
         sees = self._sees(rows)
         longer = np.minimum(self._seen_s[rows] + self.spec.period_s, _LONGEST_S)
         self._seen_s[rows] = np.where(sees, longer, 0.0)
         self._places[rows] = np.where(sees[..., None], self._blurred(rows), self._places[rows])
 
     def _blurred(self, rows: npt.NDArray[np.intp]) -> Rows:
-        """(len(rows), 2, 3, 3): the estimates that both cameras would give of all things (mm)."""
+        """(len(rows), 2, 3, 3) in mm: the estimates that both cameras would give of all objects."""
         drawn = self._noise[rows, self._sensed_at[rows], SENSOR_NOISE + 8 :].reshape(-1, 2, 3, 3)
         blur = _PLACE_MM * self._light[rows, None, None, None] * drawn
         return self.things()[rows][:, None] + self._camera_bias + blur
 
     def _sees(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
-        """(len(rows), 2, 3): whether a camera sees the upper side of a thing."""
+        """(len(rows), 2, 3): whether a camera sees the upper side of an object."""
         count = len(VIEWS) * len(rows)
         points = 1e-3 * self.things()[rows]
         points[..., 2] += _UPPER_SIDE_M
-        # Every lane has a row for each camera.
+        # One row per lane and camera.
         points, arms = np.repeat(points, len(VIEWS), axis=0), np.repeat(self._arm_balls(rows), len(VIEWS), axis=0)
         eye = self._eyes[rows[:, None], self._eye].reshape(-1, 3)
         frames = self._eye_frames[rows[:, None], self._eye].reshape(-1, 3, 3)
         seen = in_picture(eye, frames, points, self._widest[:count]) & ~behind_balls(eye, points, arms, _ARM_RADII_M)
-        # And each of those has a row for the walls of the bag, and one for its flap.
+        # Each of those has one row for the walls of the bag and one for its flap.
         lanes, bodies = np.repeat(rows, len(VIEWS))[:, None], [self._bag, self._flap]
         axes = self._body_frames[lanes, bodies].reshape(-1, 3, 3)
         lines = np.concatenate([eye[:, None], points], axis=1)[:, None] - self._bodies[lanes, bodies][:, :, None]
@@ -257,7 +257,7 @@ class BagRig(BimanualRig):
         return seen.reshape(len(rows), len(VIEWS), -1)
 
     def _arm_balls(self, rows: npt.NDArray[np.intp]) -> Rows:
-        """(len(rows), balls, 3): palms and forearms, as balls on a string."""
+        """(len(rows), balls, 3) in m: middles of the balls that stand for palms and forearms."""
         frames = self._wrist_frames[rows].reshape(-1, 2, 3, 3)
         palms = self._wrists[rows] + _PALM_M * frames[..., 0]
         elbows, wrists = (self._bodies[rows[:, None], ends] for ends in self._forearms)
@@ -305,7 +305,7 @@ class BagRig(BimanualRig):
         return Truth(success=success, metrics=metrics)
 
     def _tool(self, lane: int) -> Rows:
-        """The point between the pads of the right gripper (3,), in m."""
+        """(3,) in m: the point between the pads of the right gripper."""
         return self._wrists[lane, 1] + 0.11 * self._wrist_frames[lane].reshape(2, 3, 3)[1, :, 0]
 
 
@@ -314,5 +314,5 @@ def _yawed(angle_rad: float) -> tuple[float, float, float, float]:
 
 
 def wrapped(angles_rad: Rows, period_rad: Rows | float) -> Rows:
-    """Angles that mean the same every period, as near to zero as can be."""
+    """Angles in rad wrapped into half a period around zero."""
     return angles_rad - period_rad * np.round(angles_rad / period_rad)

@@ -1,6 +1,6 @@
-"""The bag of bag packing and its three things: a box of panels whose flap a spring shuts, a block, a can and a bar.
+"""The scene of bag packing: a bag of panels with a flap that a spring shuts, and a block, a can and a bar.
 
-Lengths are metres. The bag's origin is the middle of its underside; it stands on four feet and is held by nothing.
+Lengths are in metres. The origin of the bag is the middle of its underside. It stands free on four feet.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from sim.bimanual.kinematics import Rows
 from sim.bimanual.station_model import StationPhysics, scene_xml
 
 INNER_M = (0.052, 0.085)
-"""Half the inside of the bag, in x and y."""
+"""Half the inner width of the bag, in x and y."""
 FLOOR_M, RIM_M = 0.010, 0.062
 WALL_HALF_M = 0.003
 BAG_KG, FLAP_KG = 0.8, 0.04
 HINGE_M = (-0.055, 0.0, 0.064)
-"""The flap turns about y here; at 0 rad it covers the mouth."""
+"""Hinge of the flap, which turns about y; at 0 rad it covers the opening."""
 FLAP_HALF_M = (0.055, 0.085, 0.002)
 FLAP_RANGE_RAD = (0.0, 2.2)
 KNOB_M = (0.095, 0.025)
-"""Where the knob is on the shut flap: away from the hinge, and above it."""
+"""Position of the knob on the shut flap: distance from the hinge, and height above it."""
 KNOB_MM = 18.0
 SLOTS_M = (-0.05, 0.0, 0.05)
-"""Where in the bag each thing goes, along y."""
+"""Place of each object in the bag, along y."""
 HANDLE_M = (-0.077, 0.0, 0.036)
 HANDLE_MM = 6.0
-"""Width between the pads that hold the handle."""
+"""Width of the handle between the pads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thing:
-    """One thing to pack."""
+    """One object to pack."""
 
     name: str
     shape: str
     """Type and size of its geom."""
     width_mm: float
-    """Between the pads that hold it."""
+    """Width between the pads that hold it."""
     length_mm: float
-    """The same across its other faces."""
+    """Width across its other two sides."""
     half_m: float
-    """Half its height as it stands."""
+    """Half its height when it stands."""
     mass_kg: float
     colour: str
 
@@ -59,12 +59,12 @@ THINGS = (
 
 
 def walls() -> tuple[Rows, Rows]:
-    """(middles, half sizes) of the four walls in the frame of the bag, (4, 3) each."""
+    """(middles, half sizes) in m of the four walls in the frame of the bag, (4, 3) each."""
     (x, y), thick, high = INNER_M, WALL_HALF_M, 0.5 * (RIM_M - FLOOR_M)
     middle = FLOOR_M + high
-    beside, along = x + thick, y + thick
-    middles = [[beside, 0.0, middle], [-beside, 0.0, middle], [0.0, along, middle], [0.0, -along, middle]]
-    halves = [[thick, along + thick, high]] * 2 + [[beside + thick, thick, high]] * 2
+    across, along = x + thick, y + thick
+    middles = [[across, 0.0, middle], [-across, 0.0, middle], [0.0, along, middle], [0.0, -along, middle]]
+    halves = [[thick, along + thick, high]] * 2 + [[across + thick, thick, high]] * 2
     return np.array(middles), np.array(halves)
 
 
@@ -72,7 +72,7 @@ def bag_scene_xml(station: StationPhysics) -> str:
     """MJCF of the scene for one station."""
     things = "".join(
         f'<body name="{thing.name}" pos="0.1 {0.2 + 0.1 * number} {thing.half_m}">'
-        # Without this, a can that lies would roll off the table.
+        # Without damping, a can that lies would roll off the table.
         '<joint type="free" damping="0.001"/>'
         f'<geom {thing.shape} contype="1" conaffinity="1" mass="{thing.mass_kg * station.load!r}" '
         f'rgba="{thing.colour}"/></body>'

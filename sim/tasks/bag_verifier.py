@@ -1,6 +1,6 @@
-"""Says from the sensors whether the bag is packed. Frozen: the digest covers the thresholds and the source.
+"""The verifier of bag packing. Its digest covers thresholds and code.
 
-A thing counts where two cameras agree: each last saw it in the bag, below its rim, and no gripper holds anything.
+An object counts as packed when both cameras last saw it in the bag, below the rim, and no gripper holds anything.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from sim.verifiers.frozen import digest_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """Where the verifier draws its lines; `enpire verifier fit` may search for better ones."""
+    """Thresholds of the verifier; `enpire verifier fit` may search for better ones."""
 
     aside_x_mm: float = 1e3 * INNER_M[0]
     aside_y_mm: float = 1e3 * INNER_M[1]
     rim_mm: float = 1e3 * RIM_M
-    """Highest middle of a thing that lies inside."""
+    """Largest height of the middle of an object inside."""
     tilt_rad: float = TIPPED_RAD
     held_n: float = 8.0
-    """Force of pads that hold something."""
+    """Force of the pads from which they hold something."""
     seen_s: float = 0.6
-    """For how long both cameras must have seen every thing for the rollout to be called finished."""
+    """Time for which both cameras must have seen every object before a rollout may be finished."""
     samples: int = 4
     unsafe_n: float = GENTLE_N
-    """A force that no gripper may feel."""
+    """Force from which a rollout is unsafe."""
 
 
 def margins_mm(state: Rows, limit: Thresholds) -> Rows:
-    """(n, 2, 3): how far within the bag each camera places each thing; negative: outside."""
+    """(n, 2, 3): depth in mm inside the bag at which each camera sees each object; negative outside."""
     places = np.stack(
         [np.stack([state[:, place_of(view, thing)] for thing in range(3)], axis=1) for view in VIEWS], axis=1
     )
@@ -53,23 +53,23 @@ def margins_mm(state: Rows, limit: Thresholds) -> Rows:
 
 
 def holding(state: Rows, limit: Thresholds) -> MaskArray:
-    """Which rows have something between the pads of the right gripper."""
+    """Which rows (n, state_dim) show an object between the pads of the right gripper: (n,) bool."""
     opening = opening_of("right")
     return (state[:, opening + 1] <= -limit.held_n) & (state[:, opening] > 12.0)
 
 
 class BagVerifier:
-    """Where two cameras last saw the things, the bag's tilt, and the right gripper."""
+    """Judges by the last estimates of two cameras, the bag's tilt, and the right gripper."""
 
     needs_images = False
 
     def __init__(self, thresholds: Thresholds | None = None) -> None:
-        """Judge with these thresholds, or with the shipped ones."""
+        """Judge with these thresholds; with the shipped ones when None."""
         self.thresholds = thresholds or Thresholds()
         self.digest = digest_of(type(self), thresholds=astuple(self.thresholds))
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
-        """Which lanes look done: both cameras see every thing in the bag now, and the right gripper is empty."""
+        """Which lanes look done: both cameras see every object in the bag now, and the right gripper is empty."""
         limit, rows = self.thresholds, state.astype(np.float64)
         inside = (margins_mm(rows, limit) > 3.0).all(axis=(1, 2))
         seen = np.stack([rows[:, seen_of(view, thing)] for view in VIEWS for thing in range(3)], axis=1)
@@ -85,6 +85,6 @@ class BagVerifier:
         last = np.median(state[-limit.samples :], axis=0, keepdims=True)
         margin = min(float(margins_mm(last, limit).min()) / 2.0, (limit.tilt_rad - float(last[0, TILT])) / 0.02)
         margin = -1.0 if holding(last, limit)[0] and margin > 0.0 else margin
-        # Two-sided confidence of a threshold against the noise of its own measurement (logistic, for lack of tails).
+        # Confidence from the distance to the threshold in units of the measurement noise (logistic).
         confidence = 1.0 / (1.0 + float(np.exp(-min(abs(margin), 30.0) - 1.0)))
         return Verdict(kind="success" if margin > 0.0 else "failure", confidence=confidence, source="verifier")

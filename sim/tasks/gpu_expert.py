@@ -1,6 +1,6 @@
-"""The scripted experts of GPU insertion: align the card over the slot, go down, press it home, lift it when jammed.
+"""The scripted experts of GPU insertion: align the card over the slot, go down, press it in, lift it when jammed.
 
-The demonstrating expert draws its own speed, aim and hesitation in every episode.
+The demonstrating expert draws speed, aim and pauses in every episode.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from sim.tasks.gpu_scene import SLOT_M
 HOVER_MM = 1.5
 """Height of the lower edge over the rim at which the card waits until it is aligned."""
 PRESS_MM = 1.5
-"""How far below the floor the card is aimed: what presses it home."""
+"""Depth of the goal below the floor of the slot, which makes the arm press the card in."""
 JAM_N = 9.0
-"""Force from below near the rim that means the card stands on it."""
+"""Upward force near the rim from which the card counts as jammed on it."""
 
 
 VARIED = ArmBehaviour(
@@ -32,14 +32,14 @@ VARIED = ArmBehaviour(
 
 
 def card_twist(state: Rows, goal: Rows, gain_per_s: float, speed_m_s: Rows | float) -> Rows:
-    """The twist (n, 6) of the card from its sensed pose towards a goal (n, 6; mm and rad)."""
+    """The twist (n, 6; m/s, rad/s) of the card towards a goal (n, 6; mm, rad) for states (n, state_dim)."""
     velocity = shortened(1e-3 * gain_per_s * (goal[:, :3] - state[:, CARD]), speed_m_s)
     turned = rotation_between(from_angles(state[:, ANGLES]), from_angles(goal[:, 3:]))
     return np.concatenate([velocity, shortened(gain_per_s * turned, 0.8)], axis=1)
 
 
 def carry(state: Rows, twist: Rows) -> Rows:
-    """Joint speeds (n, 6) of the right arm for a twist of the card that it holds."""
+    """Joint speeds (n, 6) in rad/s of the right arm for a twist (n, 6; m/s, rad/s) of the card that it holds."""
     now = reach_of("right", state.astype(np.float32))
     return speeds_for(now, twist, np.array(SLOT_M) + 1e-3 * state[:, CARD])
 
@@ -65,7 +65,7 @@ class GpuExpert:
         self._episodes[lane] = episode
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """Decide for the lanes named, (len(lanes), 4, 14).
+        """Decide for the lanes named: (len(lanes), 4, 14) float32 in rad/s and mm/s, for states (len(lanes), 41).
 
         Raises:
             PolicyProblem: the state has another width than GPU insertion has.
@@ -92,7 +92,7 @@ class GpuExpert:
 
     @staticmethod
     def _twist(state: Rows, episodes: list[ArmEpisode]) -> Rows:
-        """Where the card shall move now: over the slot, down into it, or up again."""
+        """The card's twist (n, 6; m/s, rad/s): over the slot, down into it, or up again."""
         speed, slack = np.array([one.speed for one in episodes]), np.array([one.slack for one in episodes])
         goal = np.array([[*(1e3 * one.aim_m), 0.0, 0.0, one.aim_yaw_rad] for one in episodes])
         off = state[:, CARD.start : ANGLES.stop] - goal
@@ -104,7 +104,7 @@ class GpuExpert:
         twist = card_twist(state, goal, 6.0, 0.08)
         twist[:, :2] *= np.where(inside, 0.4, 1.0)[:, None]
         down = np.where(go, np.minimum(-0.012, np.maximum(twist[:, 2], -0.02)), twist[:, 2])
-        # A card that is home is pressed with a steady, small speed until the force says so.
+        # A seated card is pressed with a small constant speed until the force is high enough.
         twist[:, 2] = np.where(go & (height < -7.0), -0.006, down)
         return twist * speed[:, None]
 
@@ -116,6 +116,6 @@ class GpuExpert:
 
 
 def _aligned(off: Rows, slack: Rows) -> npt.NDArray[np.bool_]:
-    """Whether a card (n, 6) off its goal may go down: tightest across the slot and in yaw."""
+    """Whether a card at the error (n, 6; mm, rad) may go down; tightest across the slot and in yaw."""
     tight = np.array([0.5, 0.3, np.inf, 0.03, 0.02, 0.008])
     return np.logical_and.reduce(np.abs(off) <= tight * slack[:, None], axis=1)

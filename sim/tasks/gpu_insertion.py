@@ -1,6 +1,6 @@
-"""GPU insertion: an arm holds a card over a long thin slot, shifted and tilted, and must press it home, gently.
+"""GPU insertion: an arm holds a card over a long thin slot, shifted and tilted, and must press it in with little force.
 
-Observable: the camera's estimate of the card is finer than the clearance, so failures come from what a policy does.
+The camera's estimate of the card is finer than the clearance, so failures come from the policy.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from sim.tasks.gpu_rig import ANGLES, CARD, START_NAMES, STATE, GpuRig
 from sim.tasks.gpu_verifier import GpuVerifier
 
 RANGES = ((-10.0, 10.0), (-8.0, 8.0), (8.0, 18.0), (-0.06, 0.06), (-0.06, 0.06), (-0.12, 0.12))
-"""Of the start values: lower edge of the card aside of and over the rim (mm); roll, pitch, yaw (rad)."""
+"""Ranges of the start values: lower edge of the card aside of and over the rim (mm); roll, pitch, yaw (rad)."""
 LEAST_ASIDE_MM = 1.5
 
 _ALIGNED = np.array([1.0, 0.8, 3.0, 0.06, 0.04, 0.02])
 _ENTERED_MM, _HOME_MM = 1.0, 7.3
-"""Subtasks: the card off the slot's rim, as the start values say it, and how deep its lower edge is."""
+"""Subtasks: largest distance of the card from the slot's rim, in the units of the start values, and depths (mm)."""
 _TOLERANCE = np.array([1.3, 1.3, 1.3, 0.03, 0.03, 0.025])
-"""How near a reset must come, in the units of the start values."""
+"""Tolerance of a reset, in the units of the start values."""
 
 
 class GpuInsertion:
-    """The immutable contract of GPU insertion."""
+    """The task GPU insertion."""
 
     spec = TaskSpec(
         name="gpu_insertion",
@@ -52,17 +52,17 @@ class GpuInsertion:
         return self.starts.start(split, index, secret)
 
     def reset_skill(self) -> GpuReset:
-        """The robot's own reset: unplug the card, take a better grasp with the other arm's help, hover."""
+        """The reset by the robot: unplug the card, grasp it again with the help of the other arm, hover."""
         return GpuReset()
 
     def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
-        """(achieved start values as sensed, whether every one is within tolerance of the asked one)."""
+        """(achieved start values as sensed in state (state_dim,), whether each is within tolerance of the start)."""
         achieved = state[CARD.start : ANGLES.stop].astype(np.float64)
         near = bool((np.abs(achieved - np.array(start.values)) <= _TOLERANCE).all())
         return tuple(float(v) for v in achieved), near
 
     def subtask_marks(self, state: FloatArray) -> MaskArray:
-        """Which of aligned over the slot, entered and home hold in each state (n, state_dim), by the sensed card."""
+        """Which of the subtasks aligned, entered and home each state (n, state_dim) shows: (n, 3) bool."""
         card = state[:, CARD.start : ANGLES.stop]
         aligned = (np.abs(card) <= _ALIGNED).all(axis=1)
         entered = (card[:, 2] <= -_ENTERED_MM) & (np.abs(card[:, 1]) <= _ALIGNED[1])
@@ -73,9 +73,9 @@ class GpuInsertion:
         return GpuVerifier()
 
     def expert(self, seed: int) -> GpuExpert:
-        """The demonstrating expert: varied speed, aim and hesitation."""
+        """The demonstrating expert: varied speed, aim and pauses."""
         return GpuExpert(seed, VARIED)
 
     def clean_expert(self) -> GpuExpert:
-        """The expert at its best: fast, careful, no hesitation."""
+        """The clean expert: fast, accurate, without pauses."""
         return GpuExpert(0, CLEAN)

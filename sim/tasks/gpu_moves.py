@@ -1,4 +1,4 @@
-"""What the skills of the reset of GPU insertion share: one lane's work, motions of its arms, and who holds the card."""
+"""What the phases of the reset of GPU insertion share: state of one lane, motions of its arms, checks of the grasp."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from sim.tasks.gpu_scene import BODY_HALF_M, GRASP_M, SLOT_M
 OFFER_MM = 60.0
 """Height over the slot at which the card is handed over."""
 TAKEN_M = np.array([-0.042, 0.0, 0.033])
-"""Where the left gripper takes the card, in the card's frame."""
+"""Grasp point of the left gripper, in the card's frame."""
 REST_TICKS = 3
 PATIENCE_TICKS = 210
-"""Periods after which a phase that usually takes half as long is given up."""
+"""Periods after which a phase is given up; it usually takes half as long."""
 _HELD_N, _SQUEEZE_TICKS = 10.0, 12
 _ASKEW_M, _ASKEW_RAD = 0.005, 0.03
 _FLAT = 0.75
 _LOST_M, _SLIPPED_M = 0.03, 0.075
-"""How far the card may be from the gripper that holds it: with pads apart, and with pads that pinch something."""
+"""Largest distance of the card from the gripper that holds it: with open pads, and with pads that press."""
 
 
 @dataclass(slots=True)
 class Work:
-    """How far one lane's reset is."""
+    """State of one lane's reset."""
 
     goal: Rows
     phase: str = "ready"
@@ -39,34 +39,34 @@ class Work:
     rested: int = 0
     raised: bool = False
     backed: bool = False
-    """Whether the left gripper has gone back from the card that it held."""
+    """Whether the left gripper has moved back from the card that it held."""
     unwound: bool = False
-    """Whether the arms have begun again from good postures."""
+    """Whether the arms have started again from good postures."""
     gone: int = 0
     """Periods for which a card that the right gripper holds has seemed lost."""
     tries: int = 0
-    """How often the card was taken up from where it lay."""
+    """Attempts to pick the card up from the table."""
     face: int = 0
-    """Of a card that is held flat, which face is above: 1 the one towards its y, -1 the other; 0: it is not flat."""
+    """Upper side of a card that is held flat: 1 the side towards its y, -1 the other; 0: it is not flat."""
     flip: int = 1
-    """Which way round the gripper takes a card that lies."""
+    """Orientation of the gripper when it grasps a flat card: 1 or -1."""
     joints: tuple[float, ...] = ()
-    """Where an arm goes in joint space."""
+    """Goal of an arm in joint space, in rad."""
     aim_m: Rows = field(default_factory=lambda: np.zeros((1, 3)))
-    """Where a gripper goes in a straight line."""
+    """(1, 3): goal of a gripper in a straight line."""
     command: FloatArray = field(default_factory=lambda: np.zeros(len(ACTION), dtype=np.float32))
     twists: dict[Side, tuple[Rows, Rows]] = field(default_factory=dict[Side, tuple[Rows, Rows]])
-    """Of the arms that move straight in this period: the twist (1, 6), and the point (1, 3) that they carry so."""
+    """Arms that move straight in this period -> the twist (1, 6; m/s, rad/s) and the point (1, 3) that it moves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What one lane's sensors say in this period; every array is a stack of one."""
+    """The sensors of one lane in this period; every array is a stack of one."""
 
     state: Rows
     arms: Mapping[Side, Reach]
     card_m: Rows
-    """(1, 3): the card's place in the world."""
+    """(1, 3): the card's position in the world."""
     card_turn: Rows
     """(1, 3, 3): its axes in the world."""
 
@@ -92,14 +92,14 @@ def grip(work: Work, side: Side, direction: float) -> None:
 
 
 def to_joints(work: Work, side: Side, seen: Seen, joints: tuple[float, ...]) -> float:
-    """Move an arm in joint space; the largest error (rad)."""
+    """Move an arm in joint space; returns the largest error in rad."""
     error = np.array(joints) - seen.state[:, joints_of(side)]
     arm(work, side, 4.0 * error)
     return float(np.abs(error).max())
 
 
 def to_pose(work: Work, side: Side, seen: Seen, at_m: Rows, turn: Rows) -> bool:
-    """Move a gripper towards a pose; whether it is there."""
+    """Move a gripper towards a pose, (1, 3) in m and (1, 3, 3); returns whether it is there."""
     now = seen.arms[side]
     move(work, seen, side, towards(now, at_m, turn, 0.15))
     off_m = float(np.abs(at_m - now.at_m).max())
@@ -107,12 +107,12 @@ def to_pose(work: Work, side: Side, seen: Seen, at_m: Rows, turn: Rows) -> bool:
 
 
 def card_pose(state: Rows) -> tuple[Rows, Rows]:
-    """Where the card is (n, 3) in m, and its axes (n, 3, 3), in the world; state (n, state_dim)."""
+    """Position (n, 3) in m and axes (n, 3, 3) of the card in the world; state (n, state_dim)."""
     return np.array(SLOT_M) + 1e-3 * state[:, CARD], from_angles(state[:, ANGLES])
 
 
 def on_card(seen: Seen, place_m: Rows, frame: Rows) -> tuple[Rows, Rows]:
-    """A pose that is given in the frame of the card, in the world."""
+    """A pose in the frame of the card, (3,) in m and (3, 3), expressed in the world, (1, 3) and (1, 3, 3)."""
     return seen.card_m + (seen.card_turn @ place_m[:, None])[:, :, 0], seen.card_turn @ frame
 
 
@@ -124,13 +124,13 @@ def lost(seen: Seen) -> bool:
 
 
 def pinched(seen: Seen, side: Side, wide_mm: float = 2e3 * BODY_HALF_M[1]) -> bool:
-    """Whether the pads of a gripper press on something as wide as the card is thick, or as `wide_mm`."""
+    """Whether the pads of a gripper press on something of the card's thickness, or of `wide_mm`."""
     opening_mm, pads_n = seen.state[0, opening_of(side) : opening_of(side) + 2]
     return abs(float(opening_mm) - wide_mm) < 3.0 and float(pads_n) < -_HELD_N
 
 
 def squeezed(work: Work, seen: Seen, side: Side, wide_mm: float = 2e3 * BODY_HALF_M[1]) -> bool:
-    """Close a gripper; whether it has pinched the card for long enough to hold it firmly."""
+    """Close a gripper; returns whether it has pressed on the card for 12 periods."""
     grip(work, side, -1.0)
     work.rested = work.rested + 1 if work.ticks and pinched(seen, side, wide_mm) else 0
     return work.rested >= _SQUEEZE_TICKS
@@ -145,6 +145,6 @@ def askew(seen: Seen) -> bool:
 
 
 def face_up(seen: Seen) -> int:
-    """Which face of the card is above: 1 the one towards its y, -1 the other; 0: it stands or leans steeply."""
+    """Upper side of the card: 1 the side towards its y, -1 the other; 0: it stands or leans steeply."""
     upward = float(seen.card_turn[0, 2, 1])
     return int(np.sign(upward)) if abs(upward) > _FLAT else 0

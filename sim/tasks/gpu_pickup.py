@@ -1,7 +1,7 @@
-"""How the robot takes up a card that lies on its face: across its width, then the left hand turns it upright.
+"""Picks up a card that lies flat: grasp it across its width, then turn it upright with the left hand.
 
-The right gripper opens wide, takes the card by both of its long edges and shows it flat to the left one, which takes it
-by its end, as at every hand-over, and turns it upright; then the right one takes it by its upper edge.
+The right gripper opens wide, grasps both long edges of the card and presents it flat to the left gripper. The left
+gripper takes it by its end, as in every hand-over, and turns it upright. Then the right gripper takes its upper edge.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from sim.tasks.gpu_scene import BODY_HALF_M, GRASP_M, SLOT_M
 
 _MOST_TRIES = 4
 _ACROSS_M, _HELD_M = 0.0375, 0.045
-"""Middle of blade and body, over which the open gripper goes down, and of the body, where its pads close."""
+"""Heights in the card's frame: middle of blade and body, where the open gripper descends, and grasp point."""
 _OVER_M, _DOWN_M = 0.09, 0.0065
-"""Heights of the gripper's point over the middle of the card: before, and at the grasp."""
+"""Heights of the gripper's point over the middle of the card: before and at the grasp."""
 _UP_M = np.array([[0.0, 0.0, 0.12]])
-"""How the gripper goes up with the card, and away from it."""
+"""Displacement of the gripper when it goes up."""
 _OFFERED_M = np.array([0.0, 0.0, 1e-3 * OFFER_MM])
 _ABOVE_M = np.array([0.0, 0.0, GRASP_M + 0.07])
-"""Where the right gripper waits over the card meanwhile."""
+"""Waiting position of the right gripper over the card."""
 _WIDE_MM, _GONE_MM = 2e3 * BODY_HALF_M[2], 50.0
 _NEAR_M, _NEAR_RAD, _NEAR_JOINTS_RAD = 0.004, 0.05, 0.03
 
 
 def grasp_frame(face: int, flip: int) -> Rows:
-    """The tool's axes in the frame of a card that lies: pointing at its upper face, fingers along its height."""
+    """(3, 3): the tool's axes in the frame of a flat card: pointing at its upper side, fingers along its height."""
     return np.array([[0.0, 0.0, -face * flip], [-face, 0.0, 0.0], [0.0, flip, 0.0]], dtype=np.float64)
 
 
 def flat_pose(face: int) -> Rows:
-    """The pose (1, 6) in mm and rad at which a card is shown flat: the left hand takes it where it always does."""
-    beside = 1e3 * (_HELD_M - TAKEN_M[2])
-    return np.array([[0.0, face * beside, OFFER_MM + 1e3 * TAKEN_M[2], face * np.pi / 2, 0.0, 0.0]])
+    """The pose (1, 6) in mm and rad at which a card is presented flat, so that the left hand grasps its usual point."""
+    aside_mm = 1e3 * (_HELD_M - TAKEN_M[2])
+    return np.array([[0.0, face * aside_mm, OFFER_MM + 1e3 * TAKEN_M[2], face * np.pi / 2, 0.0, 0.0]])
 
 
 def over(work: Work, seen: Seen) -> str:
-    """First over the table's middle, then over the card: open, in the posture that suits both grasp and hand-over."""
+    """Move over the table's middle, then over the card, in the posture for both grasp and hand-over."""
     grip(work, "right", 1.0)
     grip(work, "left", 1.0)
     if not work.joints:
@@ -71,7 +71,7 @@ def over(work: Work, seen: Seen) -> str:
 
 
 def _plan(work: Work, seen: Seen) -> bool:
-    """Choose which way round to take the card; whether the arm can, and comes to the hand-over with it."""
+    """Choose the orientation of the grasp; returns whether the arm can reach both grasp and hand-over."""
     work.face, best = face_up(seen), np.inf
     above = seen.card_m + (seen.card_turn @ np.array([0.0, work.face * _OVER_M, _ACROSS_M])[:, None])[:, :, 0]
     for flip in (work.face, -work.face) if work.face else ():
@@ -84,7 +84,7 @@ def _plan(work: Work, seen: Seen) -> bool:
 
 
 def _shown(face: int, flip: int) -> tuple[Rows, Rows]:
-    """Where the right gripper is (1, 3), (1, 3, 3), when it shows a card flat."""
+    """Pose of the right gripper, (1, 3) in m and (1, 3, 3), when it presents a card flat."""
     pose = flat_pose(face)
     turn = from_angles(pose[:, 3:])
     middle = np.array(SLOT_M) + 1e-3 * pose[:, :3] + (turn @ np.array([0.0, 0.0, _HELD_M])[:, None])[:, :, 0]
@@ -92,7 +92,7 @@ def _shown(face: int, flip: int) -> tuple[Rows, Rows]:
 
 
 def _posture(at_m: Rows, turn: Rows) -> tuple[float, ...]:
-    """Joints of the right arm for a pose, its last one as little wound as can be; none: it does not get there."""
+    """Joints (6) in rad of the right arm for a pose, with the smallest last joint; empty: it cannot reach the pose."""
     found: list[tuple[float, ...]] = []
     for wound in (0.0, 1.5, -1.5, 2.5, -2.5):
         joints = solve("right", at_m, turn, np.array([[*READY["right"][:-1], wound]]))
@@ -104,7 +104,7 @@ def _posture(at_m: Rows, turn: Rows) -> tuple[float, ...]:
 
 
 def down(work: Work, seen: Seen) -> str:
-    """Straight down over the card, a finger beside each of its long edges."""
+    """Move straight down over the card, with a finger at each long edge."""
     if work.face == 0 or face_up(seen) != work.face:
         return "ready"
     place = seen.card_m + (seen.card_turn @ np.array([0.0, work.face * _DOWN_M, _ACROSS_M])[:, None])[:, :, 0]
@@ -122,7 +122,7 @@ def clasp(work: Work, seen: Seen) -> str:
 
 
 def up(work: Work, seen: Seen) -> str:
-    """Straight up with the card, then as a hand-over shows it."""
+    """Move straight up with the card."""
     grip(work, "right", -0.2)
     now = seen.arms["right"]
     if to_pose(work, "right", seen, work.aim_m, now.turn):
@@ -131,7 +131,7 @@ def up(work: Work, seen: Seen) -> str:
 
 
 def present(work: Work, seen: Seen) -> str:
-    """In joint space to where the card is offered, flat."""
+    """Move in joint space to the hand-over, with the card flat."""
     grip(work, "right", -0.2)
     if work.ticks == 0:
         work.joints = _posture(*_shown(work.face, work.flip))
@@ -142,7 +142,7 @@ def present(work: Work, seen: Seen) -> str:
 
 
 def clear(work: Work, seen: Seen) -> str:
-    """The right hand opens wide and goes up; the left one holds the card."""
+    """The right gripper opens wide and goes up; the left one holds the card."""
     now = seen.arms["right"]
     if float(seen.state[0, opening_of("right")]) < _WIDE_MM + 12.0:
         grip(work, "right", 1.0)
@@ -153,7 +153,7 @@ def clear(work: Work, seen: Seen) -> str:
 
 
 def upright(work: Work, seen: Seen) -> str:
-    """The left hand turns the card upright, where it is always handed over; the right one turns for the usual grasp."""
+    """The left hand turns the card upright at the hand-over; the right one turns for the usual grasp."""
     offered = np.array([SLOT_M]) + _OFFERED_M
     if work.ticks == 0:
         work.joints = _posture(offered + _ABOVE_M, GRIP_TURN[None])

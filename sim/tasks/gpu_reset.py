@@ -1,7 +1,7 @@
-"""The robot's own reset of GPU insertion: unplug the card, hand it over for a better grasp when it sits askew, hover.
+"""The reset of GPU insertion by the robot: unplug the card, hand it over for a better grasp when it is askew, hover.
 
-The right arm holds the card by its upper edge, the left one takes it by its end while the right one grasps anew. A card
-that lies on its face is taken up first (`gpu_pickup`); one that hangs too steeply for a hand-over is laid down.
+The right arm holds the card by its upper edge; the left arm takes it by its end while the right one grasps it again. A
+card that lies flat is picked up first (`gpu_pickup`); one that hangs too steeply for a hand-over is laid down.
 """
 
 from __future__ import annotations
@@ -39,38 +39,38 @@ from sim.tasks.gpu_rig import ANGLES, CARD, GRIP_TURN
 from sim.tasks.gpu_scene import GRASP_M, SLOT_M
 
 _OFFER = np.array([[0.0, 0.0, OFFER_MM, 0.0, 0.0, 0.0]])
-"""Where the card is handed over, as a card pose (mm, rad)."""
+"""Pose (1, 6) of the card at the hand-over (mm, rad)."""
 _WAITING = (1.313, -1.11, 2.256, 1.335, -1.466, -0.412)
-"""Joints (rad) of the left arm as it waits for the card, the gripper pointing along it."""
+"""Joints (rad) of the left arm while it waits for the card, its gripper pointing along it."""
 _RAISED = (-1.0, -1.5, 1.9, 1.335, -1.466, -0.412)
-"""Where the left arm turns its wrist on the way there, clear of the table."""
+"""Joints (rad) at which the left arm turns its wrist on the way there, clear of the table."""
 _BACK_M = 0.07
-"""How far the left gripper stands back before and after."""
+"""Distance of the left gripper before and after the hand-over."""
 _ASIDE = turning(2, np.array([0.0]))[0]
-"""The left tool's axes at the hand-over: pointing along the card, fingers on both faces."""
+"""(3, 3): the left tool's axes at the hand-over: pointing along the card, fingers on both sides."""
 _OPEN_MM = 36.0
 _STEEP_RAD, _TOO_STEEP_RAD = 0.2, 0.8
 _AWAY_RAD = 0.4
-"""Yaw of the left arm at which it is clear of a card at the hand-over."""
+"""Yaw of the left arm from which it is clear of a card at the hand-over."""
 _NEAR = np.array([0.6, 0.6, 0.6, 0.014, 0.014, 0.014])
 _LAY_MM = np.array([0.0, -130.0])
-"""Where a card that cannot be handed over is laid down, before the slot."""
+"""Place before the slot where a card that cannot be handed over is laid down."""
 _TOUCH_N, _TIP_TICKS = 8.0, 36
 _HOLDS = frozenset({"lift", "offer", "hover", "carry_off", "lay", "tip"})
 """Phases in which the right gripper holds the card, upright or nearly so."""
 _LOSES = 6
-"""Periods for which a card that it holds must seem lost."""
+"""Periods for which a held card must seem lost."""
 
 
 class GpuReset:
-    """A chain of phases, each with its own end; a lane's phases depend on that lane alone."""
+    """A state machine of phases; the phases of a lane depend on that lane alone."""
 
     def __init__(self) -> None:
         """No lane is being reset."""
         self._work: dict[int, Work] = {}
         self._phases: dict[str, Callable[[Work, Seen], str]] = {
             "ready": _ready, "lift": _lift, "reach": _reach, "offer": _offer, "approach": _approach, "take": _take,
-            "let_go": _let_go, "regrasp": _regrasp, "close": _close, "release": _release, "withdraw": _withdraw,
+            "open_right": _open_right, "regrasp": _regrasp, "close": _close, "release": _release, "withdraw": _withdraw,
             "hover": _hover, "done": _hover, "unwind": _unwind, "beyond": _beyond, "carry_off": _carry_off,
             "lay": _lay, "tip": _tip, "back_off": _back_off, "over": gpu_pickup.over, "down": gpu_pickup.down,
             "clasp": gpu_pickup.clasp, "up": gpu_pickup.up, "present": gpu_pickup.present,
@@ -78,11 +78,11 @@ class GpuReset:
         }  # fmt: skip
 
     def begin(self, lane: int, start: Start) -> None:
-        """Aim one lane at a start state."""
+        """Set the start that one lane moves to."""
         self._work[lane] = Work(goal=np.array(start.values)[None])
 
     def step(self, state: FloatArray, lanes: IntArray) -> tuple[FloatArray, MaskArray]:
-        """One period: (commands (n, 14), which lanes have rested at their start for three periods, or are given up)."""
+        """One period: (commands (n, 14) in rad/s and mm/s, which lanes (n,) rest at their start or are given up)."""
         sensed, arms = state.astype(np.float64), both_reaches_of(state)
         card_m, card_turn = card_pose(sensed)
         works = [self._work[int(lane)] for lane in lanes]
@@ -91,7 +91,7 @@ class GpuReset:
             both: dict[Side, Reach] = {side: arms.of([len(works) * index + row]) for index, side in enumerate(SIDES)}
             self._phase(work, Seen(state=sensed[one], arms=both, card_m=card_m[one], card_turn=card_turn[one]))
         commands = np.array([work.command for work in works]).reshape(-1, len(ACTION))
-        # What moves straight is worked out for all lanes at once.
+        # Straight motions are computed for all lanes at once.
         moves: list[tuple[int, Side]] = [(row, side) for row, work in enumerate(works) for side in work.twists]
         if moves:
             now = arms.of([len(works) * SIDES.index(side) + row for row, side in moves])
@@ -104,7 +104,7 @@ class GpuReset:
         return commands, done
 
     def _phase(self, work: Work, seen: Seen) -> None:
-        """One period of one lane: what it commands is in its work."""
+        """One period of one lane; its commands are in its work."""
         work.command[:] = 0.0
         work.twists.clear()
         work.gone = work.gone + 1 if work.phase in _HOLDS and not work.face and lost(seen) else 0
@@ -116,7 +116,7 @@ class GpuReset:
 
 
 def _ready(work: Work, seen: Seen) -> str:
-    """An arm that stands oddly first goes over the table's middle, in joint space."""
+    """Move an arm in an odd posture over the table's middle first, in joint space."""
     if lost(seen):
         work.face, work.joints = 0, ()
         return "over" if face_up(seen) else "reach"
@@ -128,7 +128,7 @@ def _ready(work: Work, seen: Seen) -> str:
 
 
 def _lift(work: Work, seen: Seen) -> str:
-    """Straight up, upright once the card is clear of the slot; a card that is stuck is tried from another posture."""
+    """Lift the card, upright once it is clear of the slot; retry a stuck card from another posture."""
     height = float(seen.state[0, CARD.start + 2])
     goal = seen.state[:, CARD.start : ANGLES.stop].copy()
     goal[:, 2] = 30.0
@@ -137,7 +137,7 @@ def _lift(work: Work, seen: Seen) -> str:
     carry(work, seen, card_twist(seen.state, goal, 5.0, 0.08))
     grip(work, "right", -0.2)
     work.rested, work.raised = 0, False
-    # The left arm parks meanwhile: from there its way to the hand-over is clear.
+    # The left arm parks meanwhile; from there its path to the hand-over is clear.
     if to_joints(work, "left", seen, PARKED["left"]) > 0.2 or height < 22.0:
         return "lift" if work.ticks < PATIENCE_TICKS else "unwind"
     odd = np.abs(np.array(READY["right"]) - seen.state[:, joints_of("right")]).max() > 0.35
@@ -149,7 +149,7 @@ def _lift(work: Work, seen: Seen) -> str:
 
 
 def _reach(work: Work, seen: Seen) -> str:
-    """A card that was lost: open over it, then grasp it where it stands; one that lies is taken up first."""
+    """Open over a lost card, then grasp it where it stands; a flat card is picked up first."""
     if face_up(seen) and work.ticks > REST_TICKS:
         work.joints = ()
         return "over"
@@ -162,21 +162,21 @@ def _reach(work: Work, seen: Seen) -> str:
 
 
 def _beyond(work: Work, seen: Seen) -> str:
-    del work, seen  # Nothing more is tried.
+    del work, seen  # The card is out of reach.
     return "beyond"
 
 
 def _offer(work: Work, seen: Seen) -> str:
-    """The card goes to the hand-over, upright or flat, the left gripper to its side."""
+    """Move the card to the hand-over, upright or flat, and the left gripper to its side."""
     goal = gpu_pickup.flat_pose(work.face) if work.face else _OFFER.copy()
-    # A card that hangs at a steep angle is offered at that angle: the right wrist could not make up for it.
+    # A card that hangs at a steep angle is offered at that angle: the right wrist cannot correct it.
     swing_rad = 0.0 if work.face else _swing_rad(seen)
     goal[0, 4] = -swing_rad if abs(swing_rad) > _STEEP_RAD else 0.0
     waiting = (*_WAITING[:-1], _WAITING[-1] + work.face * np.pi / 2)
     carry(work, seen, card_twist(seen.state, goal, 5.0, 0.1))
     grip(work, "left", 1.0)
     still = (np.abs(seen.state[0, CARD.start : ANGLES.stop] - goal[0]) < 4 * _NEAR).all()
-    # First in joint space, and then only to a card at rest: going there straight, the forearm may wind up to its limit.
+    # First in joint space, then straight to a card at rest: on a straight path the forearm may reach its joint limit.
     if not work.raised:
         work.raised = to_joints(work, "left", seen, _RAISED) < 0.3
     elif not work.rested:
@@ -193,7 +193,7 @@ def _offer(work: Work, seen: Seen) -> str:
 
 
 def _swing_rad(seen: Seen) -> float:
-    """By how much the right tool is pitched against the card that it holds."""
+    """Pitch in rad of the right tool relative to the card that it holds."""
     held = np.swapaxes(seen.card_turn, 1, 2) @ seen.arms["right"].turn @ GRIP_TURN.T
     return float(np.arctan2(held[0, 0, 2], held[0, 2, 2]))
 
@@ -205,14 +205,14 @@ def _approach(work: Work, seen: Seen) -> str:
 
 
 def _take(work: Work, seen: Seen) -> str:
-    return "let_go" if squeezed(work, seen, "left") else _patient(work, "take")
+    return "open_right" if squeezed(work, seen, "left") else _patient(work, "take")
 
 
-def _let_go(work: Work, seen: Seen) -> str:
+def _open_right(work: Work, seen: Seen) -> str:
     if work.face:
         return "clear"
     grip(work, "right", 1.0)
-    return "regrasp" if float(seen.state[0, opening_of("right")]) > 28.0 else "let_go"
+    return "regrasp" if float(seen.state[0, opening_of("right")]) > 28.0 else "open_right"
 
 
 def _regrasp(work: Work, seen: Seen) -> str:
@@ -230,7 +230,7 @@ def _release(work: Work, seen: Seen) -> str:
 
 
 def _withdraw(work: Work, seen: Seen) -> str:
-    """The left gripper goes back along the card, if it is near; the card goes up out of the slot, if it is in."""
+    """Move the left gripper back along the card if it is near, then lift the card if it is in the slot."""
     now = seen.arms["left"]
     left = seen.state[0, joints_of("left")]
     if np.abs(np.array(PARKED["left"]) - left).max() > 0.5:
@@ -238,7 +238,7 @@ def _withdraw(work: Work, seen: Seen) -> str:
             back = np.concatenate([np.array([[-0.12, 0.0, 0.0]]), np.zeros((1, 3))], axis=1)
             move(work, seen, "left", back)
             return "withdraw"
-        # Then the way that it came, its wrist as it is: turning that first, it would strike the card.
+        # Then back on the path that it came, without turning the wrist, which would hit the card.
         work.backed = True
         to_joints(work, "left", seen, _RAISED)
         if float(left[0]) > _AWAY_RAD:
@@ -248,7 +248,7 @@ def _withdraw(work: Work, seen: Seen) -> str:
 
 
 def _hover(work: Work, seen: Seen) -> str:
-    """The card goes to its start and rests there; the left arm parks meanwhile."""
+    """Move the card to its start and rest there; the left arm parks meanwhile."""
     carry(work, seen, card_twist(seen.state, work.goal, 5.0, 0.08))
     away = to_joints(work, "left", seen, PARKED["left"])
     near = (np.abs(seen.state[0, CARD.start : ANGLES.stop] - work.goal[0]) < _NEAR).all()
@@ -259,19 +259,19 @@ def _hover(work: Work, seen: Seen) -> str:
 
 
 def _unwind(work: Work, seen: Seen) -> str:
-    """Arms that came to a joint's limit begin again from good postures."""
+    """Arms at a joint limit start again from good postures."""
     away = max(to_joints(work, "right", seen, READY["right"]), to_joints(work, "left", seen, PARKED["left"]))
     work.rested, work.unwound, work.face, work.joints = 0, True, 0, ()
     return "ready" if away < 0.1 or work.ticks > PATIENCE_TICKS else "unwind"
 
 
 def _patient(work: Work, phase: str) -> str:
-    """Go on, or begin again when it takes too long."""
+    """Stay in the phase, or start again when it takes too long."""
     return phase if work.ticks < PATIENCE_TICKS else "unwind"
 
 
 def _carry_off(work: Work, seen: Seen) -> str:
-    """A card that cannot be handed over goes before the slot, as it hangs."""
+    """Move a card that cannot be handed over before the slot, as it hangs."""
     goal = seen.state[:, CARD.start : ANGLES.stop].copy()
     goal[0, :3] = (*_LAY_MM, OFFER_MM)
     carry(work, seen, card_twist(seen.state, goal, 5.0, 0.1))
@@ -281,21 +281,21 @@ def _carry_off(work: Work, seen: Seen) -> str:
 
 
 def _lay(work: Work, seen: Seen) -> str:
-    """Down until it touches the table."""
+    """Move down until the card touches the table."""
     carry(work, seen, np.array([[0.0, 0.0, -0.04, 0.0, 0.0, 0.0]]))
     touches = float(seen.state[0, force_of("right")][2]) > _TOUCH_N
     return "tip" if touches or work.ticks > PATIENCE_TICKS else "lay"
 
 
 def _tip(work: Work, seen: Seen) -> str:
-    """Lean it over to one of its faces, so that it falls on that."""
+    """Lean the card to one side, so that it falls flat."""
     lean = 0.6 * seen.arms["right"].turn[:, :, 2]
     carry(work, seen, np.concatenate([np.array([[0.0, 0.0, 0.01]]), lean], axis=1))
     return "back_off" if work.ticks > _TIP_TICKS else "tip"
 
 
 def _back_off(work: Work, seen: Seen) -> str:
-    """Let go, and up; the card falls on its face."""
+    """Open the gripper and go up; the card falls flat."""
     grip(work, "right", 1.0)
     if float(seen.state[0, opening_of("right")]) > _OPEN_MM:
         move(work, seen, "right", np.array([[0.0, 0.0, 0.1, 0.0, 0.0, 0.0]]))

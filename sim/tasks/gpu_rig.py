@@ -1,4 +1,4 @@
-"""The simulated rig of GPU insertion: the camera's estimate of the card over the slot, grasps, and the truth."""
+"""The simulated rig of GPU insertion: the camera's estimate of the card, grasps and ground truth."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sim.tasks.gpu_scene import BODY_HALF_M, FINGER_REACH_M, GRASP_M, SLOT_M, ca
 from sim.truth import Truth
 
 CARD = slice(ARMS_STATE, ARMS_STATE + 3)
-"""Where the card's lower edge (mm, from the middle of the slot's rim) stands in a state row."""
+"""Columns of the card's lower edge in a state row (mm, from the middle of the slot's rim)."""
 ANGLES = slice(ARMS_STATE + 3, ARMS_STATE + 6)
-"""Roll, pitch, yaw (rad) of the card; the slot runs along x."""
+"""Columns of roll, pitch, yaw (rad) of the card; the slot runs along x."""
 
 _NOISE = (0.1, 0.1, 0.1, 0.003, 0.003, 0.002)
-"""Of the camera's estimate of the card, as the state says it."""
+"""Standard deviations of the camera's estimate of the card, in the units of the state."""
 
 STATE = (
     *arms_state(FINGER_REACH_M),
@@ -38,26 +38,26 @@ STATE = (
 )
 START_NAMES = ("card_x_mm", "card_y_mm", "card_z_mm", "card_roll_rad", "card_pitch_rad", "card_yaw_rad")
 SEATED_MM, UPRIGHT_RAD, GENTLE_N = 7.5, 0.06, 70.0
-"""Ground truth: both ends this deep (of 8 mm), rolled by less than this, never felt more force."""
+"""Ground truth of success: least depth of both ends (of 8 mm), largest roll, largest force on a gripper."""
 NEAR = np.array([1.0, 1.0, 1.0, 0.02, 0.02, 0.02])
-"""The clock starts after a reset when the left arm is parked and the card this near to its start."""
+"""After a reset, the clock starts when the left arm is parked and the card is this near to its start (mm, rad)."""
 
 _HALF_MM = 40.0
 _SLIP_M, _DRIFT_MM = 1.5e-3, 0.1
-"""Faults: how far the card slips in the grasp (standard deviation), and how far its estimate drifts in an episode."""
+"""Faults: standard deviation of a slip in the grasp, and drift of the card's estimate per episode."""
 CARD_QPOS = slice(16, 23)
-"""Where the card's place and quaternion stand in a row of joints. Simulator only."""
+"""Columns of the card's position and quaternion in a row of joints. Ground truth."""
 GRIP_TURN = (turning(2, np.array([np.pi])) @ turning(1, np.array([np.pi / 2])))[0]
-"""The tool's axes in the frame of an upright card: pointing down, fingers on both faces."""
+"""(3, 3): the tool's axes in the frame of an upright card: pointing down, fingers on both sides."""
 
 
 class GpuRig(BimanualRig):
-    """Lanes of the card scene. The right arm holds the card; the left one is parked or helps in the reset."""
+    """Lanes of the card scene. The right arm holds the card; the left arm is parked or helps in the reset."""
 
     faults = frozenset({"slipping_gripper", "calibration_drift"})
 
     def __init__(self, spec: TaskSpec, lanes: int, seed: int) -> None:
-        """Build the scene of one station; `seed` draws the station's own physics."""
+        """Build the scene of one station; `seed` draws the station's physics."""
         station = replace(draw_station_physics(seed), finger_reach_m=FINGER_REACH_M)
         super().__init__(spec, Scene(card_scene_xml(station), lanes), station, noise_width=6)
         self._bias = np.array([*station.bias_mm, 0.0, 0.0, 0.0])
@@ -65,12 +65,12 @@ class GpuRig(BimanualRig):
         self.remember(goal=self._goal)
 
     def card(self) -> Rows:
-        """(lanes, 6): the card over the slot in mm and rad. Simulator only."""
+        """(lanes, 6): the card relative to the slot, in mm and rad. Ground truth."""
         pose = self.scene.qpos[:, CARD_QPOS]
         return np.concatenate([1e3 * (pose[:, :3] - SLOT_M), angles_of(pose[:, 3:])], axis=1)
 
     def disturb(self, lane: int, kind: str, rng: np.random.Generator) -> None:
-        """The card slips between the pads, along its edge and askew, or the camera drifts (for the whole station)."""
+        """The card slips and tilts between the pads, or the camera drifts (for the whole station)."""
         if kind == "slipping_gripper":
             angles = self.card()[lane, 3:]
             angles[1] += rng.choice((-1.0, 1.0)) * rng.uniform(0.02, 0.05)

@@ -1,6 +1,6 @@
 """The slot of GPU insertion and the card: a blade 80 mm long and 1.6 mm thick for a slot 81 by 2.4 mm, 8 mm deep.
 
-Lengths are metres. The card's origin is the middle of its lower edge, the slot's is the middle of its rim.
+Lengths are in metres. The origin of the card is the middle of its lower edge, that of the slot the middle of its rim.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ SLOT_M = (0.0, 0.32, 0.08)
 DEPTH_M = 0.008
 CARD_KG = 0.3
 FINGER_REACH_M = 0.04
-"""The grippers of this task are wide: one can take a card that lies on its face, across blade and body."""
+"""Stroke of each finger; wide enough to grasp a flat card across blade and body."""
 GRASP_M = 0.058
 """Height of the gripper's point over the lower edge of the card."""
 BODY_HALF_M = (0.05, 0.008, 0.03)

@@ -1,4 +1,4 @@
-"""Says from the sensors whether the card is home. Frozen: the digest covers the thresholds and the source."""
+"""The verifier of GPU insertion. Its digest covers thresholds and code."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ from sim.verifiers.frozen import digest_of
 
 _HALF_MM, _FLOOR_MM = 40.0, 1e3 * DEPTH_M
 _NOISE_MM = 0.15
-"""Of one sample of a depth; a sample from before the gripper moved errs by about as much as it moved, too."""
+"""Standard deviation of one sample of a depth; a sample from before the gripper moved errs by its motion, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """Where the verifier draws its lines; `enpire verifier fit` may search for better ones."""
+    """Thresholds of the verifier; `enpire verifier fit` may search for better ones."""
 
     depth_mm: float = 7.45
-    """Least depth of the higher end, by the last samples: the truth asks for 7.5, the floor is at 8."""
+    """Least depth of the higher end, by the last samples; the ground truth requires 7.5, the floor is at 8."""
     standing_mm: float = 7.35
-    """The same of a card that is pressed at the end: what holds it in the slot is the floor."""
+    """The same for a card that is pressed on the floor of the slot at the end."""
     standing_n: float = 8.0
-    """Smoothed force from below that says so."""
+    """Smoothed upward force from which the card counts as pressed at the end."""
     finished_mm: float = 7.75
-    """A rollout is called finished at this sensed depth only."""
+    """Sensed depth from which a rollout may be finished."""
     roll_rad: float = 0.06
     aside_mm: float = 2.3
     pressed_n: float = 10.0
-    """Smoothed force from below of a card that stands on the floor of the slot and is pressed."""
+    """Smoothed upward force of a card that is pressed on the floor of the slot, for a finished rollout."""
     samples: int = 5
     rest_mm_s: float = 6.0
-    """Vertical speed of the gripper below which a pressed card counts as standing."""
+    """Vertical speed of the gripper below which a pressed card counts as resting."""
     rest_rad_s: float = 0.15
     unsafe_n: float = GENTLE_N
-    """A force that no insertion may reach."""
+    """Force from which a rollout is unsafe."""
 
 
 class GpuVerifier:
-    """Depth, tilt and force of the card at the end of a rollout."""
+    """Judges depth, tilt and force of the card at the end of a rollout."""
 
     needs_images = False
 
     def __init__(self, thresholds: Thresholds | None = None) -> None:
-        """Judge with these thresholds, or with the shipped ones."""
+        """Judge with these thresholds; with the shipped ones when None."""
         self.thresholds = thresholds or Thresholds()
         self.digest = digest_of(type(self), thresholds=astuple(self.thresholds))
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
-        """Which lanes look done: deep, upright, and pressed against the floor for some periods."""
+        """Which lanes look done: deep, upright, and pressed on the floor for some periods."""
         limit = self.thresholds
         higher = state[:, CARD][:, 2] + _HALF_MM * np.abs(state[:, ANGLES][:, 1])
         deep = (higher <= -limit.finished_mm) & (np.abs(state[:, ANGLES][:, 0]) <= limit.roll_rad)
@@ -80,16 +80,16 @@ class GpuVerifier:
         aside, roll = float(np.abs(last[:2]).max()), abs(float(last[3]))
         needed_mm = limit.depth_mm
         if float(state[-1, force_of("right")][2]) > limit.standing_n:
-            # It stands on its lower end, so its middle says how deep the higher end is: a second view of its tilt.
+            # It stands on its lower end, so its middle gives the depth of the higher end: a second measurement of tilt.
             needed_mm, by_touch_mm = limit.standing_mm, -2.0 * float(last[2]) - _FLOOR_MM
             depth_mm = max(depth_mm, min(by_touch_mm, _FLOOR_MM))
         margin = min((depth_mm - needed_mm) / 0.08, (limit.roll_rad - roll) / 0.004, limit.aside_mm - aside)
-        # Two-sided confidence of a threshold against the noise of its own measurement (logistic, for lack of tails).
+        # Confidence from the distance to the threshold in units of the measurement noise (logistic).
         confidence = 1.0 / (1.0 + float(np.exp(-min(abs(margin), 30.0) - 1.0)))
         return Verdict(kind="success" if margin >= 0.0 else "failure", confidence=confidence, source="verifier")
 
     def _at_rest(self, state: FloatArray) -> MaskArray:
-        """Whether the right gripper hardly moves up, down or round, by its joints' speeds: a blow is no press."""
+        """Whether the right gripper is nearly at rest by its joints' speeds; an impact does not count as a press."""
         first = joints_of("right").stop
         speeds = state[:, first : first + JOINTS].astype(np.float64)
         twist = (reach_of("right", state).jacobian @ speeds[:, :, None])[:, :, 0]
@@ -97,10 +97,10 @@ class GpuVerifier:
         return (1e3 * np.abs(twist[:, 2]) <= limit.rest_mm_s) & (np.abs(twist[:, 3:]).max(axis=1) <= limit.rest_rad_s)
 
     def _at_the_end(self, state: Rows, rows: IntArray) -> Rows:
-        """The card (6,) at the end: where it was seen last (`rows`), each time carried on by the gripper that holds it.
+        """The card (6,; mm, rad) at the end: the fresh `rows`, each moved along with the gripper that holds the card.
 
-        So the arm's joints are a second view: of a card that something hides at the end, and of one that still moved.
-        A card may also slip or stand while the gripper moves on: the further that moved, the less a sample counts.
+        The arm's joints are thus a second measurement, for a card that is hidden at the end and for one that moved.
+        The card may slip while the gripper moves, so a sample counts less the further the gripper moved since.
         """
         seen = state[:, CARD.start : ANGLES.stop]
         now = reach_of("right", state[[*rows, -1]].astype(np.float32))

@@ -1,7 +1,7 @@
 """The scripted experts of pin insertion: centre above the rim, descend, retract when jammed.
 
-The clean expert is fast and careful. The demonstrating expert is as good as a tired person: every episode draws its own
-speed, aim and hesitation, so that a policy cloned from it is slow and a learner has something to select.
+The clean expert is fast and accurate. The demonstrating expert draws speed, aim and pauses in every episode. A policy
+cloned from it is slow, so that a learner can improve it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HOVER_MM = 1.0
 """Height above the rim at which the pin waits until it is centred."""
 DESCENT_MM_S = 10.0
 JAM_N = 1.2
-"""Contact force near the rim that means the pin stands on it."""
+"""Contact force near the rim from which the pin counts as jammed on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +31,13 @@ class PinBehaviour(BehaviourParameters):
     """Behaviour parameters of the pin expert; as they stand: the clean expert."""
 
     centred_mm: tuple[float, float] = (0.22, 0.22)
-    """How far aside the pin may be when the descent into the hole begins: small is careful."""
+    """Largest distance from the hole's axis at which the descent begins; small is careful. Drawn once per episode."""
     gain_per_s: tuple[float, float] = (9.0, 9.0)
-    """Proportional gain of centring on the last 2 mm, in 1/s."""
+    """Proportional gain of centring on the last 2 mm; drawn once per episode."""
     aim_mm: float = 0.0
     """Standard deviation of a constant aiming error, per axis."""
     tremor_mm_s: float = 0.0
-    """Standard deviation of the error of every commanded speed."""
+    """Standard deviation of the error of every commanded speed, drawn for each decision."""
 
 
 CLEAN = PinBehaviour()
@@ -83,7 +83,7 @@ class PinExpert:
         )  # fmt: skip
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """Decide for the lanes named, (len(lanes), 8, 3) in mm/s.
+        """Decide for the lanes named: (len(lanes), 8, 3) float32 in mm/s, for states (len(lanes), 12).
 
         Raises:
             PolicyProblem: the state has another width than the pin tasks have.
@@ -105,7 +105,7 @@ class PinExpert:
         return self._episodes[lane]
 
     def _plan(self, state: npt.NDArray[np.float64], episodes: list[_Episode]) -> FloatArray:
-        """Roll the intended motion forward over the chunk, as if the arm followed exactly."""
+        """The chunk (n, 8, 3) in mm/s, predicted as if the arm followed exactly."""
         speed = np.array([one.speed for one in episodes])
         gain = np.array([one.gain_per_s for one in episodes])
         centred = np.array([one.centred_mm for one in episodes])
@@ -118,7 +118,7 @@ class PinExpert:
         for tick in range(self.horizon):
             aside = np.hypot(x, y)
             inside = z < -0.6
-            # Slowing down along the line keeps the path straight where the speed limit binds.
+            # Slowing down along the line keeps the path straight at the speed limit.
             lateral = np.minimum(gain, LATERAL_MM_S / np.maximum(aside, 1e-9)) * np.where(inside, 0.4, 1.0)
             chunk[:, tick, 0] = -speed * lateral * x
             chunk[:, tick, 1] = -speed * lateral * y
@@ -130,7 +130,7 @@ class PinExpert:
 
     @staticmethod
     def _vertical(z: Column, go: npt.NDArray[np.bool_], jammed: npt.NDArray[np.bool_]) -> Column:
-        """Down to the hover height at once, further only on `go`; up when jammed."""
+        """Vertical speed (n,) in mm/s: down to the hover height, further only on `go`; up when jammed."""
         to_hover = np.clip(8.0 * (HOVER_MM - z), -SPEED_MM_S, 6.0)
         down = np.where(go, np.minimum(-DESCENT_MM_S, to_hover), to_hover)
         return np.where(jammed & (z < HOVER_MM), 10.0, down)

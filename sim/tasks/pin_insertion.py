@@ -1,7 +1,7 @@
-"""Pin insertion: a gripper holds a pin aside of and above a 4 mm hole and must seat it, with 0.3 mm of clearance.
+"""Pin insertion: a gripper holds a pin above and aside of a 4 mm hole and must seat it, with 0.3 mm of clearance.
 
-Observable on purpose: the noise of the sensed tip (0.08 mm) is well below the clearance, so failures come from what a
-policy does (slowness, aim, descending too early), never from what it cannot see.
+The noise of the sensed tip (0.08 mm) is well below the clearance. Failures therefore come from the policy (slowness,
+aim, an early descent) and not from hidden state.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from sim.tasks.pin_rig import ACTION, START_NAMES, STATE, TIP, PinRig, Sensing
 from sim.tasks.pin_verifier import PinVerifier
 
 RANGES = ((-8.0, 8.0), (-8.0, 8.0), (6.0, 14.0), (-0.03, 0.03), (-0.03, 0.03))
-"""Of the start values: tip aside (mm), tip above the rim (mm), tilt of the pin in the grasp (rad)."""
+"""Ranges of the start values: tip aside (mm), tip above the rim (mm), tilt of the pin in the grasp (rad)."""
 LEAST_ASIDE_MM = 1.0
 
 _AT_RIM_MM, _INSIDE_MM, _SEATED_MM = 0.8, 0.5, 7.4
-"""Subtasks: how near the tip comes to the rim from above, and how far below it."""
+"""Subtasks: height of the tip over the rim, and depths below it."""
 _TOLERANCE = np.array([0.6, 0.6, 0.6, 0.03, 0.03])
-"""How near a reset must come, in the units of the start values; covers 4 standard deviations of the sensors."""
+"""Tolerance of a reset, in the units of the start values; covers 4 standard deviations of the sensors."""
 
 
 class PinInsertion:
-    """The immutable contract of pin insertion."""
+    """The task pin insertion."""
 
     spec = TaskSpec(
         name="pin_insertion",
@@ -41,7 +41,7 @@ class PinInsertion:
     )
     sensing = Sensing()
     rim_mm = 0.5
-    """So far aside of the hole its rim may be touched for the first subtask: the clearance, and the sensors' noise."""
+    """Largest distance from the hole's axis in the first subtask: the clearance and the sensors' noise."""
     starts = Sampler(task=spec.name, ranges=RANGES, least_aside=LEAST_ASIDE_MM)
 
     def rig(self, lanes: int, seed: int) -> PinRig:
@@ -53,17 +53,17 @@ class PinInsertion:
         return self.starts.start(split, index, secret)
 
     def reset_skill(self) -> PinReset:
-        """The robot's own reset: retract, carry, hover."""
+        """The reset by the robot: retract, carry, hover."""
         return PinReset()
 
     def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
-        """(achieved start values as sensed, whether every one is within tolerance of the asked one)."""
+        """(achieved start values as sensed in state (state_dim,), whether each is within tolerance of the start)."""
         achieved = state[:5].astype(np.float64)
         near = bool((np.abs(achieved - np.array(start.values)) <= _TOLERANCE).all())
         return tuple(float(v) for v in achieved), near
 
     def subtask_marks(self, state: FloatArray) -> MaskArray:
-        """Which of at the rim, inserted and seated hold in each state (n, state_dim), by the sensed tip."""
+        """Which of the subtasks at the rim, inserted and seated each state (n, state_dim) shows: (n, 3) bool."""
         aside, height = np.hypot(*state[:, TIP][:, :2].T), state[:, TIP][:, 2]
         at_rim = (aside <= self.rim_mm) & (height <= _AT_RIM_MM)
         return np.column_stack([at_rim, height <= -_INSIDE_MM, height <= -_SEATED_MM])
@@ -73,11 +73,11 @@ class PinInsertion:
         return PinVerifier()
 
     def expert(self, seed: int) -> PinExpert:
-        """The demonstrating expert: varied speed, aim and hesitation."""
+        """The demonstrating expert: varied speed, aim and pauses."""
         return PinExpert(seed, VARIED, self.spec.period_s)
 
     def clean_expert(self) -> PinExpert:
-        """The expert at its best: fast, careful, no hesitation."""
+        """The clean expert: fast, accurate, without pauses."""
         return PinExpert(0, CLEAN, self.spec.period_s)
 
 
@@ -92,7 +92,7 @@ class PinReset:
         self._rested: dict[int, int] = {}
 
     def begin(self, lane: int, start: Start) -> None:
-        """Aim one lane at a start state."""
+        """Set the start that one lane moves to."""
         self._goal[lane] = np.array(start.values[:3])
         self._rested[lane] = 0
 

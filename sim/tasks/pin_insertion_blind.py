@@ -1,8 +1,8 @@
-"""Pin insertion with a hole estimate much worse than the clearance: the honest negative control of policy improvement.
+"""Pin insertion with an estimate of the hole that is much worse than the clearance: a negative control.
 
-The error of the estimate (0.9 mm a side, against 0.3 mm of clearance) stays for the episode and is never sensed, so
-luck decides the success of any policy without a search: weighting its lucky episodes teaches nothing. A spiral program
-with a parameter search solves it; here an agent must change the regime, not the recipe.
+The error of the estimate (0.9 mm a side, against 0.3 mm of clearance) is constant in an episode and is not sensed. The
+success of a policy without a search is therefore random, and a learner cannot improve it by weighting episodes. A
+spiral search program with a parameter search solves the task: an agent must change the method, not the recipe.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sim.tasks.pin_verifier import PinVerifier, Thresholds
 
 
 class PinInsertionBlind(PinInsertion):
-    """The immutable contract of blind pin insertion."""
+    """The task blind pin insertion."""
 
     spec = replace(
         PinInsertion.spec,
@@ -32,7 +32,7 @@ class PinInsertionBlind(PinInsertion):
     starts = Sampler(task=spec.name, ranges=RANGES, least_aside=LEAST_ASIDE_MM)
 
     def verifier(self) -> PinVerifier:
-        """The shipped one, which allows for six standard deviations of the error of the hole's estimate."""
+        """The verifier of pin insertion, which tolerates six standard deviations of the error of the estimate."""
         return PinVerifier(Thresholds(aside_mm=6.0 * self.sensing.hole_error_mm))
 
     def expert(self, seed: int) -> SpiralExpert:  # type: ignore[override]
@@ -40,5 +40,5 @@ class PinInsertionBlind(PinInsertion):
         return SpiralExpert(SpiralProgram(), self.spec.period_s, vary=0.3, seed=seed)
 
     def clean_expert(self) -> SpiralExpert:  # type: ignore[override]
-        """The spiral program as it stands."""
+        """The spiral program without variation."""
         return SpiralExpert(SpiralProgram(), self.spec.period_s)

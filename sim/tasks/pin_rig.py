@@ -1,4 +1,4 @@
-"""The simulated rig of the pin tasks: sensors, velocity commands, and what the simulator knows of the pin."""
+"""The simulated rig of the pin tasks: sensors, velocity commands and ground truth."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from sim.scene import Scene
 from sim.tasks.pin_scene import PIN_LENGTH_M, SUBSTEPS, draw_station_physics, scene_xml
 
 SPEED_MM_S = 20.0
-"""Fastest command along one axis."""
+"""Largest command along one axis."""
 SEATED_MM, WITHIN_MM, UPRIGHT_RAD, RESTING_MM_S = 7.85, 1.0, 0.06, 3.0
-"""Ground truth: the tip at least this deep (the hole has 8 mm), this near to the hole's axis, tilted by less than this,
-no longer sinking."""
+"""Ground truth of success: least depth of the tip (the hole has 8 mm), largest distance from the hole's axis, largest
+tilt, and largest speed of sinking."""
 
 TIP, TILT, VELOCITY, FORCE, LEFT = slice(0, 3), slice(3, 5), slice(5, 8), slice(8, 11), 11
-"""Where the sensors' numbers stand in a state row."""
+"""Columns of a state row."""
 
 _TIP_MM, _TILT_RAD = 0.08, 0.004
-"""How finely the cameras see."""
+"""Standard deviations of the camera's estimates."""
 
 STATE = (
     *(Bounds(name=f"tip_{axis}_mm", unit="mm", low=-25.0, high=25.0, sensor_std=_TIP_MM) for axis in "xy"),
@@ -37,20 +37,20 @@ START_NAMES = ("tip_x_mm", "tip_y_mm", "tip_z_mm", "tilt_x_rad", "tilt_y_rad")
 
 _FORCE_NOISE_N, _FORCE_SMOOTHING = 0.05, 0.2
 _CHIP_MM, _CHIP_N_M, _DRIFT_MM = 4.0, 5000.0, 0.1
-"""Faults: how deep a chip lies in the hole, its stiffness, and how far the sensed tip drifts in an episode."""
+"""Faults: depth of a chip in the hole, its stiffness, and drift of the sensed tip per episode."""
 _NEAR_MM = 0.45
-"""A robot reset is over, and the clock starts, when the sensed tip is this near to its start on every axis."""
+"""A reset by the robot ends, and the clock starts, when the sensed tip is this near to its start on every axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensing:
-    """How well the station sees."""
+    """Errors of the station's cameras."""
 
     tip_noise_mm: float = _TIP_MM
-    """Standard deviation of the sensed tip position, fresh every period."""
+    """Standard deviation of the sensed tip position, drawn every period."""
     tilt_noise_rad: float = _TILT_RAD
     hole_error_mm: float = 0.0
-    """Standard deviation, per axis, of an error of the hole's estimated place that stays for the whole episode."""
+    """Standard deviation, per axis, of the error of the hole's estimated position; drawn once per episode."""
 
 
 class PinRig(SimRig):
@@ -59,7 +59,7 @@ class PinRig(SimRig):
     faults = frozenset({"slipping_gripper", "jammed", "calibration_drift"})
 
     def __init__(self, spec: TaskSpec, lanes: int, seed: int, sensing: Sensing) -> None:
-        """Build the scene of one station; `seed` draws the station's own physics."""
+        """Build the scene of one station; `seed` draws the station's physics."""
         self.station = draw_station_physics(seed)
         scene = Scene(scene_xml(self.station), lanes, edited=("qpos_spring", "body_pos"))
         super().__init__(spec, scene, SUBSTEPS, noise_width=8, latency_substeps=self.station.latency_substeps)
@@ -83,14 +83,15 @@ class PinRig(SimRig):
         )  # fmt: skip
 
     def tip_mm(self) -> LaneArray:
-        """(lanes, 3): where the tips are, in the frame of the hole. Simulator only."""
+        """(lanes, 3) in mm: the tips in the frame of the hole. Ground truth."""
         return 1e3 * self._tip_m(self.scene.qpos, self._grip[:, self._pin])
 
     @staticmethod
     def _tip_m(joints: LaneArray, grip: LaneArray) -> LaneArray:
-        """Joints (n, 5) and grip offset (n, 3) -> tip (n, 3); the pin points along R_x(tilt_x) R_y(tilt_y) (0, 0, -1).
+        """Joints (n, 5; m, rad) and grip offset (n, 3) -> tip (n, 3), in m.
 
-        Elementwise on purpose: a matrix product over a batch sums differently for one row than for many.
+        The pin points along R_x(tilt_x) R_y(tilt_y) (0, 0, -1). Computed per element, as a matrix product over a batch
+        may sum differently for one row than for many.
         """
         swing, lean = joints[:, 3], joints[:, 4]
         tip = joints[:, :3] + grip
@@ -117,13 +118,13 @@ class PinRig(SimRig):
             return
         joints = self.scene.qpos[lane]
         joints[:3] = 0.0
-        self._grasp_anew(lane)
-        # Starts are where the sensors see the tip: relative to the estimated hole.
+        self._grasp_next(lane)
+        # Starts are given as sensed: relative to the estimated hole.
         seen_m = 1e-3 * (aim - self._hole_error_mm[lane])
         joints[:3] = seen_m - self._tip_m(joints[None], self._grip[lane, self._pin][None])[0]
 
-    def _grasp_anew(self, lane: int) -> None:
-        """The next pin, held with its own tilt and offset: the grasp is a model edit of this row."""
+    def _grasp_next(self, lane: int) -> None:
+        """Grasp the next pin with its own tilt and offset: the grasp is a model edit of this row."""
         tilt_x, tilt_y, grip_x_m, grip_y_m = self._next_grasp[lane]
         self._spring[lane, 3:5] = tilt_x, tilt_y
         self._grip[lane, self._pin, :2] = grip_x_m, grip_y_m
@@ -147,10 +148,10 @@ class PinRig(SimRig):
         if self._jammed.any():
             self._resist(rows)
         if self._regrasp.any():
-            # A pin that still stands in the hole is let go only above the rim.
+            # A pin that is still in the hole is replaced only above the rim.
             free = rows[self._regrasp[rows] & (self.tip_mm()[rows, 2] > 1.5)]
             for lane in free:
-                self._grasp_anew(int(lane))
+                self._grasp_next(int(lane))
 
     def disturb(self, lane: int, kind: str, rng: np.random.Generator) -> None:
         """The grasp slips, a chip lies in the hole, or the sensed tip drifts (in x and y, for the whole station)."""
@@ -165,7 +166,7 @@ class PinRig(SimRig):
             super().disturb(lane, kind, rng)
 
     def _resist(self, rows: npt.NDArray[np.intp]) -> None:
-        """The chip pushes back on pins that are deeper than it lies: a spring that the servo can bear."""
+        """The chip pushes back on pins below its depth, as a spring, with at most 9 N."""
         deep_m = 1e-3 * np.maximum(0.0, -_CHIP_MM - self.tip_mm()[rows, 2])
         self._push[rows, 2] = np.where(self._jammed[rows], np.minimum(_CHIP_N_M * deep_m, 9.0), 0.0)
 

@@ -11,35 +11,35 @@ from dataclasses import dataclass
 import numpy as np
 
 PIN_LENGTH_M = 0.022
-"""From the grasp (where the pin can tilt) to the tip."""
+"""Length from the grasp (where the pin can tilt) to the tip."""
 HOLE_DEPTH_M = 0.008
 SUBSTEPS = 8
 STEP_S = 1.0 / 240.0
 
 _EDGE_M, _EDGE_RADIUS_M = 0.0016, 0.0001
-"""The pin's contact edges: four thin capsules, 1.5 mm off its axis; their outside is the 1.7 mm radius of the pin."""
+"""Contact edges of the pin: four thin capsules, 1.6 mm off its axis; their outside is the 1.7 mm radius of the pin."""
 _SOFTER = 0.4
-"""Sideways against vertical servo gain: a pin pressed on the rim sticks there, it is not dragged into the hole."""
+"""Lateral over vertical servo gain; so low that a pin pressed on the rim sticks there and does not slide in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StationPhysics:
-    """What makes this station's robot unlike its siblings; drawn once from the rig's seed."""
+    """Physical parameters in which simulated stations differ; drawn once from the rig's seed."""
 
     friction: float
     mass_kg: float
     gravity_compensation: float
-    """Share of the weight that the controller cancels; 1.0 would be exact."""
+    """Share of the weight that the controller compensates; 1.0 is exact."""
     gain_n_s_m: float
-    """Stiffness of the vertical velocity servo; the sideways ones are softer, as in an insertion controller."""
+    """Gain of the vertical velocity servo; the lateral ones are softer, as in an insertion controller."""
     latency_substeps: int
-    """Physics steps (of 8 in a period) before a command takes effect."""
+    """Physics steps (240 Hz, 8 in a period) before a command takes effect."""
     bias_m: tuple[float, float, float]
     """Constant error of the sensed tip position."""
 
 
 def draw_station_physics(seed: int) -> StationPhysics:
-    """The differences of one station, from its seed."""
+    """The physical parameters of one station, from its seed."""
     rng = np.random.Generator(np.random.PCG64([seed, 7]))
     return StationPhysics(
         friction=float(rng.uniform(0.7, 0.9)),
@@ -105,7 +105,7 @@ def scene_xml(station: StationPhysics) -> str:
 
 
 def _board() -> str:
-    """Four walls around a square hole 4 mm wide, and its floor; wider than any tip reaches."""
+    """Four walls around a square hole 4 mm wide, and its floor; wider than any tip can reach."""
     wide, half, depth = 0.045, 0.002, HOLE_DEPTH_M / 2
     side = (wide - half) / 2
     return f"""<geom class="board" size="{side} {wide} {depth}" pos="{half + side} 0 {-depth}"/>

@@ -17,27 +17,27 @@ _INSIDE_MM = -0.35
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpiralProgram:
-    """The seven numbers of the search; a parameter search may tune them."""
+    """The seven parameters of the search; a parameter search may tune them."""
 
     pitch_mm: float = 0.5
     """Distance between two turns."""
     speed_mm_s: float = 6.5
-    """Along the spiral. Over the hole nothing rubs any more and the pin leaps: a fast one is across before it sinks."""
+    """Speed along the spiral. Over the hole friction ends and the pin jumps; a fast pin crosses it before it sinks."""
     reach_mm: float = 3.2
-    """Radius at which the search begins again from the middle."""
+    """Radius at which the search starts again from the middle."""
     press_mm_s: float = 4.2
-    """Commanded sinking speed on the rim: the servo turns it into a force."""
+    """Commanded speed downwards on the rim; the servo turns it into a force."""
     descent_mm_s: float = 12.0
-    """Sinking speed once inside."""
+    """Speed downwards inside the hole."""
     gain_per_s: float = 9.0
-    """How eagerly the pin follows the spiral."""
+    """Proportional gain of following the spiral."""
     yield_mm_s_n: float = 2.5
-    """Sideways speed for every newton that the hole's wall pushes."""
+    """Lateral speed for every newton of the hole's wall."""
 
 
 @dataclass(slots=True)
 class _Search:
-    """Where one lane's search stands."""
+    """State of one lane's search."""
 
     program: SpiralProgram
     angle_rad: float = 0.0
@@ -54,10 +54,10 @@ class SpiralExpert:
         """Run a program.
 
         Args:
-            program: the numbers.
+            program: the parameters.
             period_s: seconds of one period.
             vary: relative spread of speed, pitch and pressure between episodes, 0 for none.
-            seed: keeps two experts apart that see the same episodes.
+            seed: makes two experts differ that get the same episodes.
         """
         self._program, self._period_s, self._vary, self._seed = program, period_s, vary, seed
         self._lanes: dict[int, _Search] = {}
@@ -80,7 +80,7 @@ class SpiralExpert:
         )
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """Decide for the lanes named, (len(lanes), 8, 3) in mm/s.
+        """Decide for the lanes named: (len(lanes), 8, 3) float32 in mm/s, for states (len(lanes), 12).
 
         Raises:
             PolicyProblem: the state has another width than the pin tasks have.

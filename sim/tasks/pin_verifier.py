@@ -1,4 +1,4 @@
-"""Says from the sensors whether the pin is seated. Frozen: the digest covers the thresholds and the source."""
+"""The verifier of the pin tasks. Its digest covers thresholds and code."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from sim.verifiers.frozen import digest_of
 
 _PERIOD_S, _FLOOR_MM = 1.0 / 30.0, 8.0
 _STOPPED = 0.6
-"""Share of the force of a press of three periods that says that the floor was reached."""
+"""Share of the force of a press of three periods from which the floor counts as reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """Where the verifier draws its lines; `enpire verifier fit` may search for better ones."""
+    """Thresholds of the verifier; `enpire verifier fit` may search for better ones."""
 
     depth_mm: float = 7.4
-    """Least sensed depth of a pin that presses on the floor, which is 8 mm deep."""
+    """Least sensed depth of a pin that presses on the floor, at 8 mm."""
     finished_mm: float = 7.7
-    """A rollout is called finished at this sensed depth only."""
+    """Sensed depth from which a rollout may be finished."""
     resting_mm: float = 7.85
-    """Least sensed depth of a pin that does not press: one that stopped on its way down does not count."""
+    """Least sensed depth of a pin that does not press, so that one that stopped on its way down does not count."""
     aside_mm: float = 1.0
-    """Farthest that the tip is sensed from the hole, on either axis: deep beside the hole is not in it."""
+    """Largest sensed distance of the tip from the hole, per axis."""
     touching_n: float = 0.4
-    """Smoothed contact force from below that means the floor."""
+    """Smoothed upward contact force from which the pin counts as touching the floor."""
     tilt_rad: float = 0.06
     floor_n: float = 1.2
-    """Smoothed contact force from below: a pin that reached the floor and was pressed for some periods."""
+    """Smoothed upward contact force of a pin that was pressed on the floor for some periods."""
     floor_n_s_mm: float = 0.13
-    """The same for each mm/s that it is commanded to sink: a blow of one period does not reach it, a press does."""
+    """The same for each mm/s of commanded descent; an impact of one period does not reach it, a press does."""
     still_mm_s: float = 3.5
-    """A pin that is commanded to sink faster at the end, and feels no floor, is on its way."""
+    """A pin that descends faster at the end, by its command, without a contact force, is still moving."""
     samples: int = 5
-    """How many of the last samples that were seen are looked at."""
+    """Number of the last fresh samples that count."""
     unsafe_n: float = 20.0
-    """A contact force that no insertion may reach."""
+    """Contact force from which a rollout is unsafe."""
 
 
 class PinVerifier:
-    """Depth, tilt and force history over the last samples of a rollout."""
+    """Judges depth, tilt and force over the last samples of a rollout."""
 
     needs_images = False
 
     def __init__(self, thresholds: Thresholds | None = None) -> None:
-        """Judge with these thresholds, or with the shipped ones."""
+        """Judge with these thresholds; with the shipped ones when None."""
         self.thresholds = thresholds or Thresholds()
         self.digest = digest_of(type(self), thresholds=astuple(self.thresholds))
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
-        """Which lanes look seated: deep enough, upright, and pressed against the floor for some periods.
+        """Which lanes look seated: deep, upright, and pressed on the floor for some periods.
 
-        The smoothed force is the memory: it passes the threshold only after several periods on the floor.
+        The force is smoothed, so it passes the threshold only after several periods on the floor.
         """
         limit = self.thresholds
         deep = state[:, TIP][:, 2] <= -limit.finished_mm
@@ -85,19 +85,19 @@ class PinVerifier:
         margin = min(margin, (limit.aside_mm - aside_mm) / 0.08)
         if self._sinking(state[-1]):
             margin = min(margin, -1.0)
-        # Two-sided confidence of a threshold against the noise of its own measurement (logistic, for lack of tails).
+        # Confidence from the distance to the threshold in units of the measurement noise (logistic).
         confidence = 1.0 / (1.0 + float(np.exp(-min(abs(margin), 30.0) - 1.0)))
         return Verdict(kind="success" if margin >= 0.0 else "failure", confidence=confidence, source="verifier")
 
     def _sinking(self, last: FloatArray) -> bool:
-        """Whether the pin is still told to sink at the end, and nothing has stopped it yet."""
+        """Whether the pin is still commanded to descend at the end, and nothing has stopped it."""
         limit, speed = self.thresholds, -float(last[VELOCITY][2])
         return speed > limit.still_mm_s and float(last[FORCE][2]) < _STOPPED * limit.floor_n_s_mm * speed
 
     def _depth_mm(self, state: FloatArray, rows: IntArray) -> float:
-        """Depth at the end, from the last `rows` that were seen; each sank as commanded since, until something pressed.
+        """Depth in mm at the end, from the last fresh `rows`, each advanced by the commanded descent until a contact.
 
-        So touch is a second view: of a pin that something hides at the end, and of one that moved meanwhile.
+        Touch is thus a second measurement, for a pin that is hidden at the end and for one that moved meanwhile.
         """
         limit = self.thresholds
         speed, force = -state[:, VELOCITY][:, 2], state[:, FORCE][:, 2]

@@ -32,30 +32,30 @@ Rows = npt.NDArray[np.float64]
 
 RANGES = ((-60.0, 60.0), (-60.0, 60.0), (-0.5, 0.5), (-150.0, 150.0), (-215.0, -170.0))
 LEAST_ASIDE_MM = 20.0
-"""A block that lies at its goal already would be no task."""
+"""Least distance of the block from its goal at a start."""
 
 _TOUCHING_MM = 3.0
-"""A pusher that is sensed so near to the T touches it: three standard deviations of the sensors."""
+"""A pusher within this sensed distance of the T touches it; three standard deviations of the sensors."""
 _LENGTH = 0.3
-"""How far the length of a sensed (cosine, sine) may be from 1: 50 times the sensors' noise."""
+"""Largest difference of the length of a sensed (cosine, sine) from 1; 50 times the sensors' noise."""
 _TOLERANCE = np.array([12.0, 12.0, 0.15, 12.0, 12.0])
-"""How near a reset must come, in the units of the start values."""
+"""Tolerance of a reset, in the units of the start values."""
 
 
 def view_of(state: FloatArray) -> View:
-    """One state row (state_dim,) as the planner sees it."""
+    """The planner's view of one state row (state_dim,)."""
     row = state.astype(np.float64)
     angle = float(np.arctan2(row[ANGLE][1], row[ANGLE][0]))
     return View(block_mm=row[BLOCK], angle_rad=angle, pusher_mm=row[PUSHER])
 
 
 def _angled(state: FloatArray) -> MaskArray:
-    """Which states (n, state_dim) sense an angle at all: zeros, as a dead tracker gives them, point nowhere."""
+    """Which states (n, state_dim) contain an angle: (n,) bool. The zeros of a dead tracker give none."""
     return np.abs(np.hypot(*state[:, ANGLE].T) - 1.0) <= _LENGTH
 
 
 class PushT:
-    """The immutable contract of Push-T."""
+    """The task Push-T."""
 
     spec = TaskSpec(
         name="push_t",
@@ -79,17 +79,20 @@ class PushT:
         return self.starts.start(split, index, secret)
 
     def reset_skill(self) -> PushReset:
-        """The robot's own reset: push the T to its next start pose, then go to the pusher's."""
+        """The reset by the robot: push the T to its next start pose, then move the pusher to its own."""
         return PushReset(self.spec.period_s)
 
     def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
-        """(achieved start values as sensed, whether every one is within tolerance of the asked one)."""
+        """(achieved start values as sensed in state (state_dim,), whether each is within tolerance of the start)."""
         view = view_of(state)
         achieved = (*(float(v) for v in view.block_mm), view.angle_rad, *(float(v) for v in view.pusher_mm))
         return achieved, bool((np.abs(np.array(achieved) - np.array(start.values)) <= _TOLERANCE).all())
 
     def subtask_marks(self, state: FloatArray) -> MaskArray:
-        """Which of touched and placed hold in each state (n, state_dim): whoever lets go of the T tries again."""
+        """Which of the subtasks touched and placed each state (n, state_dim) shows: (n, 2) bool.
+
+        A pusher that leaves the T before it is placed makes another attempt.
+        """
         touched = outside_mm(state[:, ON_BLOCK].astype(np.float64)) <= PUSHER_MM + _TOUCHING_MM
         away, turned = np.hypot(*state[:, BLOCK].T), np.abs(np.arctan2(state[:, ANGLE][:, 1], state[:, ANGLE][:, 0]))
         return np.column_stack([touched, (away <= NEAR_MM) & (turned <= NEAR_RAD) & _angled(state)])
@@ -99,28 +102,28 @@ class PushT:
         return PushTVerifier()
 
     def expert(self, seed: int) -> PushExpert:
-        """The demonstrating expert: the planner with varied speed and a trembling hand."""
+        """The demonstrating expert: the planner with varied speed and tremor."""
         return PushExpert(self.spec.period_s, seed, varied=True)
 
     def clean_expert(self) -> PushExpert:
-        """The planner at its best."""
+        """The planner at full speed, without tremor."""
         return PushExpert(self.spec.period_s, 0, varied=False)
 
 
 class PushTVerifier:
-    """The block's sensed pose over the last samples against the goal. Frozen: the digest covers the source."""
+    """Compares the block's sensed pose over the last samples with the goal. Its digest covers the code."""
 
     needs_images = False
     near_mm, near_rad, samples = NEAR_MM - 0.2, NEAR_RAD - 0.002, 5
     margin_mm, margin_rad = 2.0, 0.025
-    """A rollout is called finished only this far inside the tolerances."""
+    """Margin inside the tolerances from which a rollout may be finished."""
 
     def __init__(self) -> None:
         """Judge with the shipped thresholds."""
         self.digest = digest_of(type(self))
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
-        """Which lanes look done: well inside the tolerances, with a pusher that hardly moves the block any more."""
+        """Which lanes look done: well inside the tolerances."""
         away = np.hypot(state[:, 2], state[:, 3])
         turned = np.abs(np.arctan2(state[:, 5], state[:, 4]))
         inside = (away <= self.near_mm - self.margin_mm) & (turned <= self.near_rad - self.margin_rad)
@@ -141,10 +144,10 @@ class PushTVerifier:
         return Verdict(kind="success" if margin >= 0.0 else "failure", confidence=confidence, source="verifier")
 
     def _pose(self, state: FloatArray, rows: npt.NDArray[np.intp]) -> tuple[Rows, float]:
-        """Place (2,) in mm and angle of the block at the end: by a line through `rows`, as it may move.
+        """Position (2,) in mm and angle in rad of the block at the end, from lines through the fresh `rows`.
 
-        Where something hides it at the end, the second view is the pusher, which the robot feels: since the block was
-        seen, it went where the pusher pushed it.
+        For a block that is hidden at the end, the pusher is a second measurement: since the block was last seen, it
+        moved as the pusher pushed it.
         """
         x, y, cosine, sine = _at_the_last(rows, state[rows, BLOCK.start : ANGLE.stop].astype(np.float64))
         last = state[rows[-1]].astype(np.float64)
@@ -155,7 +158,7 @@ class PushTVerifier:
 
 
 def _at_the_last(rows: npt.NDArray[np.intp], values: Rows) -> Rows:
-    """The value (k,) at the last of `rows` of straight lines through `values` (n, k); the last value of few."""
+    """The value (k,) at the last of `rows` of lines through `values` (n, k); of fewer than 3 the last value."""
     if len(rows) < 3:
         return values[-1]
     back = (rows - rows[-1]).astype(np.float64)
@@ -164,8 +167,8 @@ def _at_the_last(rows: npt.NDArray[np.intp], values: Rows) -> Rows:
 
 
 @dataclass(slots=True)
-class _Hand:
-    """How one lane's episode is pushed."""
+class _Episode:
+    """State of one lane's episode."""
 
     planner: PushPlanner
     rng: np.random.Generator
@@ -173,7 +176,7 @@ class _Hand:
 
 
 class PushExpert:
-    """The push planner as a policy; decides every second period."""
+    """The push planner as a policy that decides every second period."""
 
     horizon = 4
     execute = 2
@@ -181,17 +184,17 @@ class PushExpert:
     def __init__(self, period_s: float, seed: int, varied: bool) -> None:
         """Push cleanly, or as varied demonstrations."""
         self._period_s, self._seed, self._varied = period_s, seed, varied
-        self._hands: dict[int, _Hand] = {}
+        self._episodes: dict[int, _Episode] = {}
 
     def begin(self, lane: int, seed: int) -> None:
         """Draw this episode's speed and tremor."""
         rng = np.random.Generator(np.random.PCG64([self._seed, seed, 9]))
         pace = float(rng.uniform(0.5, 1.0)) if self._varied else 1.0
         planner = PushPlanner(push_mm_s=70.0 * pace, walk_mm_s=230.0 * pace)
-        self._hands[lane] = _Hand(planner=planner, rng=rng, tremor_mm_s=6.0 if self._varied else 0.0)
+        self._episodes[lane] = _Episode(planner=planner, rng=rng, tremor_mm_s=6.0 if self._varied else 0.0)
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """Decide for the lanes named, (len(lanes), 4, 2) in mm/s.
+        """Decide for the lanes named: (len(lanes), 4, 2) float32 in mm/s, for states (len(lanes), 11).
 
         Raises:
             PolicyProblem: the state has another width than Push-T has.
@@ -202,23 +205,23 @@ class PushExpert:
             )
         chunk = np.empty((len(lanes), self.horizon, 2), dtype=np.float32)
         for row, lane in enumerate(lanes):
-            if int(lane) not in self._hands:
+            if int(lane) not in self._episodes:
                 self.begin(int(lane), 0)
-            hand = self._hands[int(lane)]
-            command = hand.planner.command(view_of(observation.state[row]), self.execute * self._period_s)
-            command = command + hand.tremor_mm_s * hand.rng.normal(0.0, 1.0, 2)
+            episode = self._episodes[int(lane)]
+            command = episode.planner.command(view_of(observation.state[row]), self.execute * self._period_s)
+            command = command + episode.tremor_mm_s * episode.rng.normal(0.0, 1.0, 2)
             chunk[row] = limit_speed(command)
         return chunk
 
 
 class PushReset:
-    """Push the T to its next start pose with the same planner, then walk the pusher to its own start.
+    """Push the T to its next start pose with the same planner, then move the pusher to its own start.
 
-    One that lasts goes on slowly: where commands come late, a fast pusher knocks the T about, and off the table.
+    A long reset continues slowly: with delayed commands, a fast pusher can push the T off the table.
     """
 
     _HASTE_TICKS, _SLOWLY = 300, 0.4
-    """Periods for which it hurries, most of the time twice as many as it needs; the factor on its speeds after that."""
+    """Periods at full speed, usually twice as many as it needs; factor on its speeds after that."""
 
     def __init__(self, period_s: float) -> None:
         """No lane is being reset."""
@@ -229,7 +232,7 @@ class PushReset:
         self._ticks: dict[int, int] = {}
 
     def begin(self, lane: int, start: Start) -> None:
-        """Aim one lane at a start state."""
+        """Set the start that one lane moves to."""
         values, self._ticks[lane] = np.array(start.values), 0
         self._planners[lane] = PushPlanner(goal_mm=values[:2], goal_rad=float(values[2]))
         self._homes[lane], self._placed[lane] = values[3:], False

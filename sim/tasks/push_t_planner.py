@@ -1,4 +1,4 @@
-"""Where to push a T, and how to get there: greedy quasi-static pushes, for the expert and for the reset.
+"""A greedy planner of quasi-static pushes on a T, for the expert and for the reset.
 
 A push at a contact with inward normal n and lever arm c moves the block by n and turns it by c / rho^2, both divided by
 1 + c^2 / rho^2 (ellipsoidal limit surface with characteristic radius rho, no sliding at the contact).
@@ -27,11 +27,11 @@ Vector = npt.NDArray[np.float64]
 
 _WEIGHTS = np.array([1.0 / NEAR_MM**2, 1.0 / NEAR_MM**2, 1.0 / NEAR_RAD**2])
 _STANDOFF_MM = PUSHER_MM + 9.0
-"""From the contact to where the pusher waits before a push."""
+"""Distance from the contact at which the pusher waits before a push."""
 _CLEAR_MM = PUSHER_MM + 4.0
-"""A way is free when the pusher's centre keeps this far from the block."""
+"""Least distance of the pusher's centre from the block on a free path."""
 _ROUND_MM = 112.0
-"""Radius of the circle around the block on which the pusher walks to another side."""
+"""Radius of the circle around the block on which the pusher moves to another side."""
 
 
 def _contacts() -> tuple[Vector, Vector]:
@@ -66,7 +66,7 @@ _SHARE = 1.0 / (1.0 + (_LEVERS / TURN_MM) ** 2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What the planner looks at: the block's pose in mm and rad, and the pusher."""
+    """Sensed pose of the block and position of the pusher."""
 
     block_mm: Vector
     angle_rad: float
@@ -86,20 +86,20 @@ class PushPlanner:
     pushing: bool = False
 
     def error(self, view: View) -> Vector:
-        """(x, y in mm, angle in rad) that the block is away from its goal."""
+        """(3,): x, y in mm and angle in rad of the block relative to its goal."""
         turn = view.angle_rad - self.goal_rad
         away = view.block_mm - self.goal_mm
         return np.array([away[0], away[1], np.arctan2(np.sin(turn), np.cos(turn))])
 
     def cost(self, view: View) -> float:
-        """Squared error in tolerances; below 1 the block is at its goal in each of its numbers."""
+        """Squared error in units of the tolerances; below 1, each number is within its tolerance."""
         error = self.error(view)
         return float((_WEIGHTS * error * error).sum())
 
     def command(self, view: View, period_s: float) -> Vector:
         """The pusher's velocity for the next period, (2,) in mm/s."""
         twists = self._twists(view.angle_rad)
-        if self.contact < 0 or self._spent(view, twists):
+        if self.contact < 0 or self._exhausted(view, twists):
             self.contact, self.pushing = self._choose(view, twists), False
         turn = _turn(view.angle_rad)
         point = view.block_mm + turn @ _POINTS[self.contact]
@@ -112,11 +112,11 @@ class PushPlanner:
         return self._push(view, point, normal)
 
     def _twists(self, angle_rad: float) -> Vector:
-        """How the block moves per mm of push at every contact, (contacts, 3): mm, mm, rad."""
+        """Motion of the block per mm of push at every contact, (contacts, 3): mm, mm, rad."""
         normals = _NORMALS @ _turn(angle_rad).T
         return np.column_stack([normals * _SHARE[:, None], _LEVERS / TURN_MM**2 * _SHARE])
 
-    def _spent(self, view: View, twists: Vector) -> bool:
+    def _exhausted(self, view: View, twists: Vector) -> bool:
         """Whether a push at the chosen contact no longer lowers the cost, or the contact was lost."""
         if not self.pushing:
             return False
@@ -128,7 +128,7 @@ class PushPlanner:
         return slope > -1e-4 or aside > 12.0
 
     def _choose(self, view: View, twists: Vector) -> int:
-        """The contact whose best push leaves the least cost, counting the walk to it."""
+        """The contact whose best push lowers the cost most, with a penalty for the way to it."""
         error = self.error(view)
         slope = (twists * _WEIGHTS * error).sum(axis=1)
         curve = (twists * _WEIGHTS * twists).sum(axis=1)
@@ -138,7 +138,7 @@ class PushPlanner:
         return int(np.argmax(gain * np.exp(-walk / 600.0)))
 
     def _push(self, view: View, point: Vector, normal: Vector) -> Vector:
-        """Along the normal, back towards its line, slower near the best length of the push."""
+        """Velocity (2,) along the normal, corrected to its line, slower near the best length of the push."""
         offset = view.pusher_mm - point
         along = float(offset @ normal)
         aside = offset - along * normal
@@ -152,7 +152,7 @@ class PushPlanner:
         return float(np.clip(left_mm / 12.0, 0.25, 1.0))
 
     def walk(self, view: View, target: Vector, period_s: float) -> Vector:
-        """Straight when the way is free; else out to the circle, round it, and in."""
+        """Velocity (2,) in mm/s to a target (2,) in mm: straight on a free path, else around the block."""
         here = view.pusher_mm
         if self._free(view, here, target):
             goal = target
@@ -171,7 +171,7 @@ class PushPlanner:
         return away / max(distance, 1e-9) * min(self.walk_mm_s, distance / period_s * 0.6)
 
     def _leave(self, view: View, outward: Vector) -> Vector:
-        """Away from a face the pusher still touches, before it goes outward."""
+        """Away from the side that the pusher still touches, before it moves outward."""
         if self._free(view, view.pusher_mm, outward):
             return outward
         local = _turn(view.angle_rad).T @ (view.pusher_mm - view.block_mm)
@@ -180,7 +180,7 @@ class PushPlanner:
 
     @staticmethod
     def _free(view: View, here: Vector, there: Vector) -> bool:
-        """Whether the straight way keeps clear of the block, except where it only leaves it."""
+        """Whether the straight path keeps clear of the block, except where it only leaves it."""
         steps = np.linspace(0.0, 1.0, 14)[:, None]
         way = (here + steps * (there - here) - view.block_mm) @ _turn(view.angle_rad)
         distance = outside_mm(way)
@@ -188,13 +188,13 @@ class PushPlanner:
 
 
 def _turn(angle_rad: float) -> Vector:
-    """(2, 2) rotation from the block's frame to the table's."""
+    """Rotation matrix (2, 2) from the block's frame to the table's."""
     cosine, sine = np.cos(angle_rad), np.sin(angle_rad)
     return np.array([[cosine, -sine], [sine, cosine]])
 
 
 def pushed(view: View, pusher_mm: Vector) -> View:
-    """The block after the pusher went from its place in `view` straight to `pusher_mm`, and neither slid."""
+    """The view after the pusher moved straight to `pusher_mm` (2,) without sliding on the block."""
     for share in np.linspace(0.25, 1.0, 4):
         here = view.pusher_mm + share * (pusher_mm - view.pusher_mm)
         turn = _turn(view.angle_rad)
@@ -211,7 +211,7 @@ def pushed(view: View, pusher_mm: Vector) -> View:
 
 
 def _touched(place: Vector) -> tuple[Vector, Vector, float]:
-    """Where on the T a pusher at `place` (2,) touches: the point, its inward normal, the gap in mm; block's frame."""
+    """(nearest point (2,) of the T to a pusher at `place` (2,), inward normal (2,), gap); mm, block's frame."""
     nearest = np.array([[0.0, BAR_Y_MM], [0.0, STEM_Y_MM]])
     halves = np.array([BAR_HALF_MM, STEM_HALF_MM])
     points = nearest + np.clip(place - nearest, -halves, halves)
@@ -222,17 +222,17 @@ def _touched(place: Vector) -> tuple[Vector, Vector, float]:
 
 
 def outside_mm(points: Vector) -> Vector:
-    """Distance (n,) of points (n, 2), in mm in the block's frame, from the T; 0 inside."""
+    """Distance (n,) in mm of points (n, 2) in mm, in the block's frame, from the T; 0 inside."""
     return np.minimum(_box_distance(points, BAR_HALF_MM, BAR_Y_MM), _box_distance(points, STEM_HALF_MM, STEM_Y_MM))
 
 
 def _box_distance(points: Vector, half_mm: tuple[float, float], y_mm: float) -> Vector:
-    """Distance of points (n, 2) in the block's frame from one of its boxes, 0 inside."""
+    """Distance (n,) in mm of points (n, 2) in the block's frame from one of its boxes; 0 inside."""
     gap = np.maximum(np.abs(points - (0.0, y_mm)) - half_mm, 0.0)
     return np.hypot(gap[:, 0], gap[:, 1])
 
 
 def limit_speed(command: Vector) -> Vector:
-    """Scale a command so that no axis exceeds the limit."""
+    """Scale a command (2,) in mm/s so that no axis exceeds the limit."""
     most = float(np.abs(command).max())
     return command * (SPEED_MM_S / most) if most > SPEED_MM_S else command

@@ -1,7 +1,7 @@
 """The Push-T scene and its simulated rig: a round pusher moves a T over a table, in the plane.
 
-The table's friction is a viscous one: it gives the same directions of motion as an ellipsoidal limit surface under
-quasi-static pushing (Goyal, Ruina and Papadopoulos 1991), and it costs no contacts.
+The friction of the table is viscous. It gives the same directions of motion as an ellipsoidal limit surface under
+quasi-static pushing (Goyal, Ruina and Papadopoulos 1991), and it needs no contacts.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from sim.scene import Scene
 
 BAR_HALF_MM, STEM_HALF_MM = (60.0, 15.0), (15.0, 45.0)
 BAR_Y_MM, STEM_Y_MM = 180.0 / 7.0, -240.0 / 7.0
-"""Where the centres of the bar and the stem stand, from the T's centre of mass."""
+"""Positions of the centres of bar and stem relative to the T's centre of mass."""
 PUSHER_MM = 10.0
 """Radius of the pusher."""
 TURN_MM = 45.0
-"""Characteristic radius of the T: its turning resistance is this squared times its sliding resistance."""
+"""Characteristic radius of the T: its rotational resistance is this squared times its sliding resistance."""
 SPEED_MM_S = 250.0
 NEAR_MM, NEAR_RAD = 15.0, 0.2
-"""Ground truth: the T's centre and angle at most this far from the goal."""
+"""Ground truth of success: largest distance of the T's centre and angle from the goal."""
 
 PUSHER, BLOCK, ANGLE, VELOCITY, LEFT, ON_BLOCK = slice(0, 2), slice(2, 4), slice(4, 6), slice(6, 8), 8, slice(9, 11)
-"""Where the sensors' numbers stand in a state row; the angle as its cosine and sine. ON_BLOCK is the sensed pusher as
-seen from the sensed block, in the block's own axes: which face the pusher is at, however the block lies."""
+"""Columns of a state row; the angle is given as cosine and sine. ON_BLOCK is the sensed pusher in the frame of the
+sensed block, which tells the side of the block that the pusher is at."""
 
 _BLOCK_STD_MM, _ANGLE_STD = 0.5, 0.006
 
@@ -48,26 +48,26 @@ START_NAMES = ("block_x_mm", "block_y_mm", "block_angle_rad", "pusher_x_mm", "pu
 
 _SUBSTEPS = 8
 _STICKING, _DRIFT_MM = 1000.0, 1.0
-"""Faults: how much harder a T slides that sticks, and how far its sensed place drifts in an episode."""
+"""Faults: factor on the sliding resistance of a T that sticks, and drift of its sensed position per episode."""
 _ARMED_MM, _ARMED_RAD = 12.0, 0.15
-"""After a reset by the robot the clock starts when block and pusher are this near to the start."""
+"""After a reset by the robot, the clock starts when block and pusher are this near to the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePhysics:
-    """What makes this station unlike its siblings."""
+    """Physical parameters in which simulated stations differ."""
 
     drag_n_s_m: float
     """Sliding resistance of the T."""
     grip: float
-    """Friction between pusher and T."""
+    """Friction coefficient between pusher and T."""
     latency_substeps: int
     bias_mm: tuple[float, float]
     """Constant error of the sensed block position."""
 
 
 def draw_table_physics(seed: int) -> TablePhysics:
-    """The differences of one station, from its seed."""
+    """The physical parameters of one station, from its seed."""
     rng = np.random.Generator(np.random.PCG64([seed, 11]))
     bias_x, bias_y = (float(v) for v in rng.normal(0.0, 0.4, 2))
     return TablePhysics(
@@ -147,7 +147,7 @@ class PushTRig(SimRig):
         self.remember(running=self._running, goal=self._goal)
 
     def _prepare(self, lane: int, start: Start, rng: np.random.Generator) -> None:
-        del rng  # The sensors' noise is all that varies here.
+        del rng  # Only the sensor noise varies here.
         self._goal[lane] = start.values
         self._running[lane] = self.teleport
         self._drag[lane] = self.scene.model.dof_damping

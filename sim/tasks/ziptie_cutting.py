@@ -1,6 +1,6 @@
 """Zip-tie cutting: an arm takes a cutter from its holder, aligns its blades with a tie's tail and closes them.
 
-A feeder presents the tail, another place and direction every time; the left arm watches it with its wrist camera.
+A feeder presents the tail at another position and direction every time; the left arm watches it with its wrist camera.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from sim.tasks.ziptie_scene import CUT_AT_M, MOUTH_M
 from sim.tasks.ziptie_verifier import ZiptieVerifier
 
 RANGES = ((-12.0, 12.0), (-10.0, 10.0), (-6.0, 6.0), (-0.3, 0.3), (-15.0, 15.0), (-15.0, 15.0), (40.0, 60.0))
-"""Of the start values: the tail's place (mm) and direction (rad), and where the gripper waits over the cutter (mm)."""
+"""Ranges of the start values: the tail's position (mm) and direction (rad), the gripper over the cutter (mm)."""
 
 _TOLERANCE = np.array([1.5, 1.5, 1.5, 0.03, 3.5, 3.5, 3.5])
-"""How near a reset must come, in the units of the start values."""
+"""Tolerance of a reset, in the units of the start values."""
 
 
 class ZiptieCutting:
-    """The immutable contract of zip-tie cutting."""
+    """The task zip-tie cutting."""
 
     spec = TaskSpec(
         name="ziptie_cutting",
@@ -51,7 +51,7 @@ class ZiptieCutting:
         return self.starts.start(split, index, secret)
 
     def reset_skill(self) -> ZiptieReset:
-        """The robot's own reset: the cutter back into its holder, the gripper over it."""
+        """The reset by the robot: put the cutter back into its holder and hover over it."""
         return ZiptieReset()
 
     def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
@@ -67,7 +67,7 @@ class ZiptieCutting:
         return tuple(float(v) for v in achieved), near
 
     def subtask_marks(self, state: FloatArray) -> MaskArray:
-        """Which of grasped, aligned and severed hold in each state (n, state_dim), by the sensors."""
+        """Which of the subtasks grasped, aligned and severed each state (n, state_dim) shows: (n, 3) bool."""
         sensed = state.astype(np.float64)
         hands = Hands(sensed)
         marks = np.zeros((len(sensed), 3), dtype=np.bool_)
@@ -82,9 +82,9 @@ class ZiptieCutting:
         return ZiptieVerifier()
 
     def expert(self, seed: int) -> ZiptieExpert:
-        """The demonstrating expert: varied speed, aim and hesitation."""
+        """The demonstrating expert: varied speed, aim and pauses."""
         return ZiptieExpert(self.spec, seed, VARIED)
 
     def clean_expert(self) -> ZiptieExpert:
-        """The expert at its best: fast, careful, no hesitation."""
+        """The clean expert: fast, accurate, without pauses."""
         return ZiptieExpert(self.spec, 0, CLEAN)

@@ -1,7 +1,7 @@
-"""The scripted expert of zip-tie cutting: take the cutter, align its blades with the tail, close, look, and try again.
+"""The scripted expert of zip-tie cutting: take the cutter, align its blades with the tail, close, look, and retry.
 
-It has no memory: what it does follows from what is sensed now. Blades that are shut stand for a cut that was tried; the
-hand then goes aside, so that the camera sees the tail, and opens the blades where there is still one.
+It has no memory: its actions follow from the sensed state. Shut blades mean that a cut was tried. The hand then moves
+aside, so that the camera sees the tail, and opens the blades if the tail is still there.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ VARIED = ArmBehaviour(
 )
 
 HOLD_MM, HELD_N = 29.0, 3.0
-"""Opening at which the cutter is carried: the blades stand apart, and the spring presses the handles on the pads."""
+"""Opening at which the cutter is carried (the blades are apart, the spring presses on the pads), and least force."""
 BITE_M = 0.062
-"""Height of the cutter's middle over the tail that it cuts."""
+"""Height of the cutter's middle over the tail at a cut."""
 TRAVEL_M, CLEAR_M = 0.178, 0.028
-"""Least height of the cutter's middle on its ways: over the table, and over the place of the bite."""
+"""Least heights of the cutter's middle on its paths: over the table, and over the point of the cut."""
 FALLEN_MM = 65.0
-"""A tail that is seen so far below the mouth has been severed."""
+"""Distance below the mouth from which a tail counts as severed."""
 _ACROSS_M, _ALONG_M, _TURNED_RAD, _DEPTH_M = 0.0015, 0.004, 0.05, 0.004
 _SHUT_N = 14.0
 TOUCH_N = 12.0
-"""A gripper that is pressed up with so much force came down on something."""
+"""Upward force on a gripper from which it has come down on an obstacle."""
 _ASIDE_M = np.array([0.085, -0.045, 0.0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutterState:
-    """What one lane's sensors say of cutter and tail, in metres and radians."""
+    """Cutter and tail as one lane's sensors give them, in m and rad."""
 
     cutter_m: Rows
     turned: Rows
@@ -48,12 +48,12 @@ class CutterState:
 
     @property
     def fallen(self) -> bool:
-        """Whether the tail was last seen lying below its feeder."""
+        """Whether the tail was last seen below its feeder."""
         return bool(self.tail_m[2] < MOUTH_M[2] - 1e-3 * FALLEN_MM)
 
     @property
     def bite_m(self) -> Rows:
-        """Where the cutter's middle must be for a cut (3,)."""
+        """(3,) in m: where the cutter's middle must be for a cut."""
         return self.tail_m + np.array([0.0, 0.0, BITE_M])
 
     @property
@@ -62,26 +62,26 @@ class CutterState:
         return bool(np.abs(self.cutter_m[:2] - SEAT_M[:2]).max() < 0.02)
 
     def off(self) -> Rows:
-        """The cutter's place against the bite: across the tail, along it, and up (3,)."""
+        """(3,) in m: the cutter relative to the point of the cut: across the tail, along it, and up."""
         off = self.cutter_m - self.bite_m
         cosine, sine = np.cos(self.tail_yaw), np.sin(self.tail_yaw)
         return np.array([cosine * off[0] + sine * off[1], cosine * off[1] - sine * off[0], off[2]])
 
 
 def read_cutter_state(state: Rows) -> CutterState:
-    """One state row (state_dim,)."""
+    """Read one state row (state_dim,)."""
     return CutterState(
         cutter_m=1e-3 * state[CUTTER], turned=state[TURNED], tail_m=1e-3 * state[TAIL], tail_yaw=float(state[YAW])
     )
 
 
 def half_turned(angle_rad: float) -> float:
-    """The angle nearest to zero that a cutter, whose halves are alike, may as well be turned by."""
+    """The equivalent angle nearest to zero: a cutter has two equal halves."""
     return angle_rad - np.pi * round(angle_rad / np.pi)
 
 
 def aligned(scene: CutterState, aim_m: Rows | float = 0.0, slack: float = 1.0) -> bool:
-    """Whether the blades stand over the tail, or around it, so that they may go down or close."""
+    """Whether the blades are over the tail, or around it, so that they may go down or close."""
     across, along, up = scene.off() - aim_m
     widened = slack if up > 0.012 else 2.0 * slack
     turned = abs(half_turned(float(scene.turned[2]) - scene.tail_yaw))
@@ -89,20 +89,20 @@ def aligned(scene: CutterState, aim_m: Rows | float = 0.0, slack: float = 1.0) -
 
 
 def upright(yaw_rad: float) -> Rows:
-    """The gripper's axes (3, 3) when it holds an upright cutter that is turned by a yaw."""
+    """The gripper's axes (3, 3) when it holds an upright cutter at a yaw."""
     return turning(2, np.array([half_turned(yaw_rad)]))[0] @ GRIP_TURN
 
 
 def holds(scene: CutterState, hand: Hand) -> bool:
-    """Whether the gripper holds the cutter: the spring presses, and the cutter is where the pads are."""
+    """Whether the gripper holds the cutter: the spring presses, and the cutter is between the pads."""
     pressed = hand.pads_n <= -HELD_N and SHUT_MM - 3.5 < hand.opening_mm < OPEN_MM - 0.8
     return pressed and float(np.abs(hand.at_m - scene.cutter_m).max()) < 0.02
 
 
 def carry(scene: CutterState, hand: Hand, at_m: Rows, yaw_rad: float, speed_m_s: float = 0.25) -> float:
-    """Move the gripper so that the cutter in it gets to a place, upright; how far the gripper has to go, in m.
+    """Move the gripper so that the cutter in it gets to a place (3,), upright; returns the distance to go in m.
 
-    The two halves of the cutter are alike, so the nearer of two directions is as good.
+    The two halves of the cutter are equal, so the nearer of two directions is used.
     """
     yaw_rad += np.pi * round((float(scene.turned[2]) - yaw_rad) / np.pi)
     turned = from_angles(np.array([[0.0, 0.0, yaw_rad], scene.turned]))
@@ -110,9 +110,9 @@ def carry(scene: CutterState, hand: Hand, at_m: Rows, yaw_rad: float, speed_m_s:
 
 
 def fetch(scene: CutterState, hand: Hand, aim_m: Rows, slack: float = 1.0) -> bool:
-    """Reach for an upright cutter: above it, down, and close the pads on its handles.
+    """Grasp an upright cutter: move above it, go down, and close the pads on its handles.
 
-    Returns whether the gripper came down on the handles, and goes up again.
+    Returns whether the gripper came down on the handles and goes up again.
     """
     goal = scene.cutter_m + aim_m
     turn = upright(float(scene.turned[2]))
@@ -166,7 +166,7 @@ class ZiptieExpert(Demonstrator):
 
 
 def _withdraw(scene: CutterState, hand: Hand, travel_m: float) -> None:
-    """With shut blades up and aside, so that the cameras see the tail; if it is still there, they open."""
+    """Move up and aside with shut blades, so that the cameras see the tail; open them if it is still there."""
     off = scene.off()
     if off[2] < CLEAR_M - 0.008 and np.hypot(off[0], off[1]) < 0.04:
         carry(scene, hand, np.array([scene.cutter_m[0], scene.cutter_m[1], travel_m + 0.01]), float(scene.turned[2]))
@@ -182,7 +182,7 @@ def _withdraw(scene: CutterState, hand: Hand, travel_m: float) -> None:
 
 
 def _cut(scene: CutterState, hand: Hand, episode: ArmEpisode, travel_m: float) -> None:
-    """Over the tail, down until it lies between the blades, and close them."""
+    """Move over the tail, go down until it is between the blades, and close them."""
     aim_m = episode.aim_m * (1.0, 1.0, 0.0)
     up, good = float(scene.off()[2]), aligned(scene, aim_m, episode.slack)
     goal = scene.bite_m + aim_m

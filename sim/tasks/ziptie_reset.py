@@ -1,9 +1,8 @@
-"""The robot's own reset of zip-tie cutting: put the cutter back into its holder and hover over it.
+"""The reset of zip-tie cutting by the robot: put the cutter back into its holder and hover over it.
 
-The right arm does all of it, and picks up a cutter that lies flat on the table; the left one goes back to where it
-watches the tail from. New ties come from the
-feeder: it is a machine beside the robot, and in simulation it throws away what it holds and presents a whole tail
-within one period, as soon as both grippers are out of its way.
+The right arm moves the cutter, and picks it up where it lies flat on the table; the left arm returns to where it
+watches the tail. The feeder supplies new ties: it is a machine next to the robot. In simulation it discards what it
+holds and presents a whole tail within one period, as soon as both grippers are out of its way.
 """
 
 from __future__ import annotations
@@ -34,22 +33,22 @@ from sim.tasks.ziptie_scene import OPEN_MM
 
 _WIDE_MM = 46.0
 _OVER_M = np.array([0.0, 0.0, 0.12])
-"""From the seat to where the tips of the blades are clear of the holder, and of a tail on the way."""
+"""Displacement from the seat at which the tips of the blades are clear of the holder and of a tail."""
 _CLEAR_M = np.array([0.0, 0.0, 0.05])
 _LEAN_RAD, _LEAST_M, _SWING_M = 0.5, 0.0155, 0.16
 _SIDEWAYS = np.array([(0.0, -1.16, 2.19, -1.57, 1.57, -0.54), (-1.18, -1.29, 2.42, 1.93, 1.41, 0.41)])
 """Joints (rad) of a level gripper over the holder: pointing along +y, and along -x."""
 _ROUND = np.array([-1.0, -1.0, 1.0])
-"""Half a turn about the vertical axis: the halves of the cutter are alike."""
+"""Half a turn about the vertical axis; the halves of the cutter are equal."""
 _THERE_M, _REST_TICKS, _FALL_TICKS, _PATIENCE_TICKS = 0.0025, 4, 30, 150
 
 
 @dataclass(slots=True)
 class _Work:
-    """How far one lane's reset is."""
+    """State of one lane's reset."""
 
     goal_m: Rows
-    """(3,): where the gripper shall hover."""
+    """(3,) in m: where the gripper must hover."""
     phase: str = "look"
     ticks: int = 0
     """Periods in this phase."""
@@ -57,7 +56,7 @@ class _Work:
 
 
 class ZiptieReset:
-    """A chain of phases, each with its own end; a lane's phases depend on that lane alone."""
+    """A state machine of phases; the phases of a lane depend on that lane alone."""
 
     def __init__(self) -> None:
         """No lane is being reset."""
@@ -69,11 +68,11 @@ class ZiptieReset:
         }  # fmt: skip
 
     def begin(self, lane: int, start: Start) -> None:
-        """Aim one lane at a start state."""
+        """Set the start that one lane moves to."""
         self._work[lane] = _Work(goal_m=SEAT_M + 1e-3 * np.array(start.values[4:]))
 
     def step(self, state: FloatArray, lanes: IntArray) -> tuple[FloatArray, MaskArray]:
-        """One period: (commands (n, 14), which lanes have rested at their start for some periods)."""
+        """One period: (commands (n, 14) in rad/s and mm/s, which lanes (n,) have rested at their start)."""
         sensed = state.astype(np.float64)
         hands = Hands(sensed)
         done = np.zeros(len(lanes), dtype=np.bool_)
@@ -91,7 +90,7 @@ class ZiptieReset:
 
 
 def _look(work: _Work, scene: CutterState, hand: Hand) -> str:
-    """What there is to do: a cutter in the hand goes back, one that hangs in its holder is left alone."""
+    """Choose the first phase: a held cutter goes back, one in its holder stays there."""
     lean = float(np.abs(scene.turned[:2]).max())
     if holds(scene, hand):
         return "open" if lean < _LEAN_RAD else "swing"
@@ -101,7 +100,7 @@ def _look(work: _Work, scene: CutterState, hand: Hand) -> str:
         return "fetch"
     if float(np.abs(_frame(scene)[2, :2]).max()) > np.cos(_LEAN_RAD):
         return "pick"
-    # One that was just dropped still falls. One that leans on something needs a person: the reset check will say so.
+    # A cutter that was just dropped still falls. One that leans on something needs an operator; the reset check fails.
     return "look" if work.ticks < _FALL_TICKS else "clear"
 
 
@@ -111,7 +110,7 @@ def _frame(scene: CutterState) -> Rows:
 
 
 def _fetch(work: _Work, scene: CutterState, hand: Hand) -> str:
-    """A cutter that stands, but not as it should, is taken like one in its holder."""
+    """Grasp a standing cutter as one in its holder."""
     fetch(scene, hand, np.zeros(3))
     if holds(scene, hand):
         return "open"
@@ -119,13 +118,13 @@ def _fetch(work: _Work, scene: CutterState, hand: Hand) -> str:
 
 
 def _pick(work: _Work, scene: CutterState, hand: Hand) -> str:
-    """A cutter that lies on one of its sides is taken from above, as it can be hung up later."""
+    """Grasp a cutter that lies on its side from above, so that it can be hung up later."""
     if holds(scene, hand):
         return "swing"
     turn = _from_above(scene)
     goal = np.array([scene.cutter_m[0], scene.cutter_m[1], max(float(scene.cutter_m[2]), _LEAST_M)])
     if hand.upward_n > TOUCH_N and hand.at_m[2] > goal[2] + 0.02:
-        # It came down on the holder, beside which the cutter lies: out of reach, and nothing to press on.
+        # The gripper came down on the holder, next to which the cutter lies out of reach.
         return "clear"
     if float(np.abs(hand.at_m - goal)[:2].max()) > 0.006:
         hand.open_to(_WIDE_MM)
@@ -138,7 +137,7 @@ def _pick(work: _Work, scene: CutterState, hand: Hand) -> str:
 
 
 def _swing(work: _Work, scene: CutterState, hand: Hand) -> str:
-    """Up, and round until the gripper is level and the cutter in it hangs nearly upright."""
+    """Move up and turn until the gripper is level and the cutter in it nearly upright."""
     _grip(scene, hand)
     if hand.at_m[2] < _SWING_M and hand.turn[2, 0] < -0.8:
         hand.go(np.array([*hand.at_m[:2], _SWING_M + 0.02]), hand.turn)
@@ -166,7 +165,7 @@ def _sideways(scene: CutterState, hand: Hand) -> list[float]:
 
 
 def _grip(scene: CutterState, hand: Hand) -> None:
-    """Hold the cutter: by its handles as for cutting, or across them, where the spring does not help."""
+    """Hold the cutter: by its handles as for cutting, or across them, where the spring does not press."""
     if abs(float(hand.turn[:, 1] @ _frame(scene)[:, 0])) > 0.7:
         keep(hand)
     else:
@@ -174,13 +173,13 @@ def _grip(scene: CutterState, hand: Hand) -> None:
 
 
 def _open(work: _Work, scene: CutterState, hand: Hand) -> str:
-    """Blades that are shut, perhaps around a tail, come apart first."""
+    """Open blades that are shut, possibly around a tail."""
     keep(hand)
     return "raise" if hand.opening_mm > HOLD_MM - 2.0 or work.ticks > _PATIENCE_TICKS else "open"
 
 
 def _raise(work: _Work, scene: CutterState, hand: Hand) -> str:
-    """Straight up, over everything."""
+    """Move straight up, over everything."""
     _grip(scene, hand)
     up = np.array([*scene.cutter_m[:2], SEAT_M[2] + _OVER_M[2]])
     carry(scene, hand, up, float(scene.turned[2]))
@@ -213,7 +212,7 @@ def _release(work: _Work, scene: CutterState, hand: Hand) -> str:
 
 
 def _clear(work: _Work, scene: CutterState, hand: Hand) -> str:
-    """The open gripper leaves the cutter upwards."""
+    """Move the open gripper up from the cutter."""
     hand.open_to(_WIDE_MM)
     if holds(scene, hand):
         return "open"
@@ -225,7 +224,7 @@ def _clear(work: _Work, scene: CutterState, hand: Hand) -> str:
 
 
 def _hover(work: _Work, scene: CutterState, hand: Hand) -> str:
-    """To the start, and rest there."""
+    """Move to the start and rest there."""
     hand.open_to(_WIDE_MM)
     off_m = hand.go(work.goal_m, upright(0.0))
     if off_m > _THERE_M:
@@ -236,7 +235,7 @@ def _hover(work: _Work, scene: CutterState, hand: Hand) -> str:
 
 
 def _unwind(work: _Work, scene: CutterState, hand: Hand) -> str:
-    """An arm that came to a joint's limit begins again from a good posture."""
+    """An arm at a joint limit starts again from a good posture."""
     if holds(scene, hand):
         _grip(scene, hand)
     return "look" if hand.go_joints(READY["right"]) < 0.1 or work.ticks > _PATIENCE_TICKS else "unwind"

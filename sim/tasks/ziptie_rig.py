@@ -1,6 +1,6 @@
-"""The simulated rig of zip-tie cutting: the cameras' estimates of cutter and tail, the bite of the blades, the truth.
+"""The simulated rig of zip-tie cutting: camera estimates of cutter and tail, the bite of the blades, ground truth.
 
-The top camera follows the tail; while the right gripper stands in its line of sight, it repeats where it saw it last.
+The top camera tracks the tail; while the right gripper hides it, the estimate stays at the last visible position.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from sim.tasks.ziptie_scene import (
 from sim.truth import Truth
 
 CUTTER = slice(ARMS_STATE, ARMS_STATE + 3)
-"""Where the middle between the cutter's handles (mm) stands in a state row."""
+"""Columns of the middle between the cutter's handles (mm) in a state row."""
 TURNED = slice(ARMS_STATE + 3, ARMS_STATE + 6)
-"""Roll, pitch, yaw (rad) of the cutter; upright in its holder it is at 0."""
+"""Columns of roll, pitch, yaw (rad) of the cutter; 0 when it is upright in its holder."""
 TAIL = slice(ARMS_STATE + 6, ARMS_STATE + 9)
-"""The place on the tail at which to cut (mm), as it was seen last."""
+"""Columns of the point of the tail at which to cut (mm), as last seen."""
 YAW = ARMS_STATE + 9
-"""Direction (rad) of the tail, seen from above; 0 along -y."""
+"""Column of the direction (rad) of the tail, seen from above; 0 along -y."""
 
 _SENSOR_STD = (0.2, 0.2, 0.2, 0.004, 0.004, 0.004, 0.2, 0.2, 0.2, 0.006)
 STATE = (
@@ -57,21 +57,21 @@ STATE = (
     Bounds(name="time_left", unit="1", low=0.0, high=1.0),
 )
 START_NAMES = ("tail_x_mm", "tail_y_mm", "tail_z_mm", "tail_yaw_rad", "hand_x_mm", "hand_y_mm", "hand_z_mm")
-"""Of the tail against the nominal mouth, and of the right gripper against the cutter in its holder."""
+"""The tail relative to the nominal mouth, and the right gripper relative to the cutter in its holder."""
 GENTLE_N = 60.0
-"""Ground truth: no gripper may ever feel more force."""
+"""Ground truth of success: largest force on a gripper."""
 GENTLE_NM = (5.0, 6.0, 5.0, 3.0, 3.0, 2.0)
-"""Torque limits of the joints: where it works, a hand that stops late gives way before `GENTLE_N`."""
+"""Torque limits of the joints: an arm that stops late yields before `GENTLE_N`."""
 BITE_TICKS = 3
-"""A tail breaks after so many periods (0.1 s) of a hard bite."""
+"""Periods (0.1 s) of a hard bite after which a tail breaks."""
 SEAT_M = np.array([HOLDER_M[0], HOLDER_M[1], HOLDER_M[2] - COLLAR_M])
-"""The middle between the handles of a cutter that hangs in its holder."""
+"""(3,): the middle between the handles of a cutter in its holder."""
 NEAR_MM, NEAR_RAD, SEATED_MM = 4.0, 0.06, 5.0
-"""The clock starts after a reset when the hand and the tail are this near to their start and the cutter to its seat."""
+"""After a reset, the clock starts when gripper and tail are this near to their start and the cutter to its seat."""
 WATCHING = (0.496, -1.398, 2.48, -0.281, -0.745, 0.139)
 """Joints (rad) of the left arm, whose wrist camera looks at the tail from the side."""
 WATCHING_MM = 20.0
-"""Opening of the left gripper meanwhile."""
+"""Opening of the left gripper while it watches."""
 
 _CUTTER_QPOS, _BLADES_QPOS, _TAIL_QPOS = slice(16, 23), 23, slice(24, 31)
 _PALM_M, _PALM_RADIUS_M, _AWAY_M = 0.06, 0.045, 0.1
@@ -80,7 +80,7 @@ _DRIFT_MM, _TOO_TOUGH_N = 0.4, 60.0
 
 
 class ZiptieRig(BimanualRig):
-    """Lanes of the cutter scene. The right arm cuts; the left one watches."""
+    """Lanes of the cutter scene. The right arm cuts; the left arm watches with its wrist camera."""
 
     faults = frozenset({"slipping_gripper", "jammed", "calibration_drift"})
 
@@ -94,9 +94,9 @@ class ZiptieRig(BimanualRig):
         self._goal = np.zeros((lanes, len(START_NAMES)))
         self._seen = np.zeros((lanes, 4))
         self._feeding = np.zeros(lanes, dtype=np.bool_)
-        """Whether the feeder waits for the grippers to be away, to present a new tail."""
+        """(lanes,): whether the feeder waits until the grippers are away, to present a new tail."""
         self._bitten = np.zeros(lanes, dtype=np.intp)
-        """Periods for which the blades have bitten hard enough without a break."""
+        """(lanes,): periods for which the blades have bitten hard enough without interruption."""
         self._toughness_n = np.full(lanes, self.ties.toughness_n)
         self.remember(
             goal=self._goal, seen=self._seen, feeding=self._feeding, bitten=self._bitten, tough=self._toughness_n
@@ -107,7 +107,7 @@ class ZiptieRig(BimanualRig):
         self._wrists = scene.output("site_xpos")
 
     def cutter(self) -> Rows:
-        """(lanes, 6): the cutter's middle in mm, and its angles. Simulator only."""
+        """(lanes, 6): the cutter's middle in mm and its angles in rad. Ground truth."""
         pose = self.scene.qpos[:, _CUTTER_QPOS]
         angles = angles_of(pose[:, 3:])
         off = (from_angles(angles) @ np.array([-1.0, 0.0, 0.0])[:, None])[:, :, 0]
@@ -115,14 +115,14 @@ class ZiptieRig(BimanualRig):
         return np.concatenate([1e3 * middle, angles], axis=1)
 
     def tail(self) -> Rows:
-        """(lanes, 4): the place at which to cut (mm), and the tail's yaw (rad). Simulator only."""
+        """(lanes, 4): the point at which to cut (mm) and the tail's yaw (rad). Ground truth."""
         pose = self.scene.qpos[:, _TAIL_QPOS]
         angles = angles_of(pose[:, 3:])
         along = (from_angles(angles) @ np.array([0.0, -CUT_AT_M, 0.0])[:, None])[:, :, 0]
         return np.concatenate([1e3 * (pose[:, :3] + along), angles[:, 2:]], axis=1)
 
     def disturb(self, lane: int, kind: str, rng: np.random.Generator) -> None:
-        """The pads give way, the tie is too tough, or the cameras drift in x and y (for the whole station)."""
+        """The pads open a little, the tie is too tough, or the cameras drift in x and y (for the whole station)."""
         if kind == "slipping_gripper":
             self.arm_setpoints[lane, SIDE_ACTION + JOINTS] += rng.uniform(0.2, 0.5) * FINGER_REACH_M
         elif kind == "jammed":
@@ -151,7 +151,7 @@ class ZiptieRig(BimanualRig):
         self._seen[lane] = self.tail()[lane]
 
     def _feed(self, lane: int) -> None:
-        """The feeder throws away what it holds and presents a whole tail at the place of the start."""
+        """The feeder discards what it holds and presents a whole tail at the place of the start."""
         goal = self._goal[lane]
         mouth = np.array(MOUTH_M) + 1e-3 * goal[:3]
         turn = quaternion_of(np.array([0.0, 0.0, goal[3]]))
@@ -183,7 +183,7 @@ class ZiptieRig(BimanualRig):
         super()._after(rows)
 
     def _away(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
-        """Whether both grippers are out of the feeder's way, as its light barrier says."""
+        """Whether both grippers are out of the feeder's light barrier: (len(rows),) bool."""
         found = np.ones(len(rows), dtype=np.bool_)
         for side, first in zip(SIDES, (0, 8), strict=True):
             off = reach(side, self.scene.qpos[rows, first : first + JOINTS]).at_m - MOUTH_M
@@ -197,7 +197,7 @@ class ZiptieRig(BimanualRig):
         return (self._wrists[rows, side] + (TOOL_M - _PALM_M) * along)[:, None]
 
     def _sever(self, rows: npt.NDArray[np.intp]) -> None:
-        """Let go of the tails that the blades bite hard enough, from both sides and within their length."""
+        """Release the tails that the blades bite hard enough, from both sides and within their length."""
         hard = self._felt[rows, self._touched].min(axis=1) >= self._toughness_n[rows]
         self._bitten[rows] = np.where(hard, self._bitten[rows] + 1, 0)
         for lane in rows[(self._bitten[rows] >= BITE_TICKS) & (self._held[rows, -1] > 0.0)]:

@@ -1,7 +1,7 @@
 """The scene of zip-tie cutting: a cutter in its holder, and a feeder whose nozzle presents the tail of a tie.
 
-The cutter has two halves that slide towards each other like a pair of parallel pliers; a spring holds them open. The
-tail is a rigid strip, welded to the nozzle until it is cut. Lengths are metres.
+The cutter has two halves that slide towards each other like parallel pliers; a spring holds them open. The tail is a
+rigid strip, welded to the nozzle until it is cut. Lengths are in metres.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ MOUTH_M = (0.0, 0.36, 0.115)
 TAIL_M = (0.006, 0.045, 0.0016)
 """Width, length and thickness of the tail."""
 CUT_AT_M = 0.018
-"""How far from the mouth the tail is aimed at: what the camera reports as the place of the tail."""
+"""Distance of the cut from the mouth; the camera reports this point of the tail."""
 
 COLLAR_M, TIP_M = -0.022, -0.075
-"""Heights, in the cutter's frame: what rests on the rim of the holder, and the tips of the blades."""
+"""Heights in the cutter's frame: the collar that rests on the rim of the holder, and the tips of the blades."""
 GAP_M = 0.014
-"""Between the open blades."""
+"""Gap between the open blades."""
 CLOSED_M = 0.0004
-"""What is left between closed blades."""
+"""Gap between the closed blades."""
 OPEN_MM, SHUT_MM = 34.0, 34.0 - 1e3 * (GAP_M - CLOSED_M)
-"""Outer width of the handles, blades open and closed: what a gripper that holds them senses as its opening."""
+"""Outer width of the handles with open and closed blades, as the opening of a gripper that holds them."""
 CUTTER_KG = 0.09
 GRIP_TURN = (turning(2, np.array([np.pi / 2])) @ turning(1, np.array([np.pi / 2])))[0]
-"""The gripper's axes in the frame of an upright cutter: pointing down, fingers along x."""
+"""(3, 3): the gripper's axes in the frame of an upright cutter: pointing down, fingers along x."""
 STRIP_BITS = 8
 """`conaffinity` of a strip that blades can touch; 0 once it is cut."""
 
@@ -45,7 +45,7 @@ _HOLE_M = (0.0155, 0.005)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiePhysics:
-    """What makes the cutter and the ties of one station unlike those of its siblings."""
+    """Physical parameters of cutter and ties in which simulated stations differ."""
 
     toughness_n: float
     """Force of the blades at which a tail breaks."""
@@ -54,7 +54,7 @@ class TiePhysics:
 
 
 def draw_tie_physics(seed: int) -> TiePhysics:
-    """The differences of one station, from its seed."""
+    """The cutter and the ties of one station, from its seed."""
     rng = np.random.Generator(np.random.PCG64([seed, 23]))
     return TiePhysics(toughness_n=float(rng.uniform(9.0, 13.0)), spring=float(rng.uniform(0.9, 1.1)))
 
@@ -95,7 +95,7 @@ def _holder() -> str:
 
 
 def _cutter(station: StationPhysics, ties: TiePhysics) -> str:
-    """Two halves on a slide; the spring pushes them apart with more than nothing when they are open."""
+    """Two halves on a slide; the spring is preloaded when they are open."""
     x, y, z = HOLDER_M
     travel = GAP_M - CLOSED_M
     stiff = ties.spring * _SPRING_N_M
