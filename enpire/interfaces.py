@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from enpire.types import (
     EpisodeArrays,
@@ -23,6 +23,26 @@ from enpire.types import (
     TaskSpec,
     Verdict,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RobotSettings:
+    """What a station file says about its robot: enough to open the robot without the rest of the station."""
+
+    name: str
+    """Name of the station."""
+    task: str
+    """Name of the task plug-in."""
+    driver: str
+    """Name of the driver plug-in."""
+    options: Mapping[str, object]
+    """Options of the driver; those of a `guard` also name the task."""
+    lanes: int
+    """Number of robots that move in step."""
+    seed: int
+    """Seed of a simulated robot."""
+    pace: Literal["fast", "realtime"]
+    """Whether a simulation runs as fast as it can, or at the rate of the task."""
 
 
 @runtime_checkable

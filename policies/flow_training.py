@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from enpire.errors import LearningProblem
 from enpire.types import FloatArray, IntArray, MaskArray
@@ -196,10 +197,8 @@ def train_actor(
 ) -> Iterator[tuple[int, dict[str, float]]]:
     """Train `network` in place; at the end it holds the averaged weights.
 
-    Every step seeds its own random generator, so that a killed and resumed run ends with the same bytes.
-
-    Yields:
-        (steps done, metrics) every REPORT_STEPS and at the last step.
+    Every step seeds its own random generator, so a resumed run ends with the same bytes. Yields (steps done, metrics)
+    every REPORT_STEPS and at the last step.
 
     Raises:
         LearningProblem: no window has a sampling weight above 0, or the loss is not finite.
@@ -223,11 +222,7 @@ def train_actor(
         optimizer.restore("actor", table)
         stop.restore(table)
         auxiliary.restore(table)
-    cumulative = np.cumsum(batches.sampling_weights * ~held, dtype=np.float64)
-    if not cumulative[-1] > 0:
-        raise LearningProblem(
-            "No window may be imitated: there is neither a demonstration nor a success; collect more episodes."
-        )
+    cumulative = cumulative_weights(batches, held)
     last = done if stop.ended else schedule.steps
     if done == last:
         yield done, {"steps": float(done)} | stop.metrics()
@@ -253,6 +248,24 @@ def train_actor(
             break
     stop.set_final_weights()
     network.to("cpu")
+
+
+def cumulative_weights(batches: FlowBatches, held: MaskArray) -> NDArray[np.float64]:
+    """Cumulative sampling weights of the windows that are trained on, (windows,) float64.
+
+    Args:
+        batches: all windows.
+        held: (windows,) bool, the windows that are held out.
+
+    Raises:
+        LearningProblem: no window has a sampling weight above 0.
+    """
+    cumulative = np.cumsum(batches.sampling_weights * ~held, dtype=np.float64)
+    if not cumulative[-1] > 0:
+        raise LearningProblem(
+            "No window may be imitated: there is neither a demonstration nor a success; collect more episodes."
+        )
+    return cumulative
 
 
 def finite_loss(loss: torch.Tensor, done: int) -> float:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import platform
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, Protocol, cast
+from typing import cast
 
 from enpire import plugins
 from enpire.errors import UsageError
 from enpire.home import Home
-from enpire.interfaces import Task
+from enpire.interfaces import RobotSettings, Task
 from enpire.wire.curve_keys import server_keys
 from enpire.wire.zmq_link import stays_here
 from robot_drivers.guard_client import GuardedClient, open_guarded
@@ -23,50 +23,6 @@ SIMULATED = ("mujoco", "fake")
 """Drivers of simulated robots: no operator needs to look at them before they move again."""
 _FAST_S = 10.0
 """Watchdog time of the guard of a simulation that runs as fast as it can [s]."""
-
-
-class RobotSettings(Protocol):
-    """What a station file says about its robot (`enpire.station.station_file.StationFile`)."""
-
-    @property
-    def name(self) -> str:
-        """Name of the station."""
-        ...
-
-    @property
-    def task(self) -> str:
-        """Name of the task plug-in."""
-        ...
-
-    @property
-    def driver(self) -> str:
-        """Name of the driver plug-in."""
-        ...
-
-    @property
-    def options(self) -> Mapping[str, object]:
-        """Options of the driver."""
-        ...
-
-    @property
-    def driver_options(self) -> Mapping[str, object]:
-        """The options, with the task's name for a guard."""
-        ...
-
-    @property
-    def lanes(self) -> int:
-        """Number of robots that move in step."""
-        ...
-
-    @property
-    def seed(self) -> int:
-        """Seed of a simulated robot."""
-        ...
-
-    @property
-    def pace(self) -> Literal["fast", "realtime"]:
-        """Whether a simulation runs as fast as it can, or at the rate of the task."""
-        ...
 
 
 def serve(robot: Path | RobotSettings, bind: str, home: Home, say: Callable[[str], None]) -> None:
@@ -113,7 +69,7 @@ def open_served(robot: Path | RobotSettings, folder: Path) -> GuardedClient:
         )  # fmt: skip
         return open_guarded(settings)
     task = cast("Task", plugins.make("tasks", robot.task))
-    rig = plugins.make("drivers", robot.driver, task, robot.lanes, robot.seed, robot.driver_options)
+    rig = plugins.make("drivers", robot.driver, task, robot.lanes, robot.seed, robot.options)
     if not isinstance(rig, GuardedClient):
         raise UsageError(
             f"The options of station {robot.name} name a guard, but its driver {robot.driver} opens none; use the"

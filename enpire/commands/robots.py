@@ -88,7 +88,7 @@ def serve(
     from enpire.service.stations import read_station
 
     run = cast("Callable[..., None]", load("robots", "serve"))
-    run(Path(robot) if robot.endswith(".py") else read_station(robot), bind, open_home(home), tell)
+    run(Path(robot) if robot.endswith(".py") else read_station(robot).robot, bind, open_home(home), tell)
 
 
 def status(card: Card, as_json: AsJson = False) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from enpire.files import plain
 from enpire.interfaces import ImprovementJob, Progress
@@ -69,7 +68,7 @@ class TrainingProcess:
         whole = new[: new.rfind(b"\n") + 1]
         self.read += len(whole)
         last = whole.splitlines()[-1:]
-        return _progress(json.loads(last[0])) if last else None
+        return _progress(last[0]) if last else None
 
     def metrics(self) -> Mapping[str, float] | None:
         """The metrics of a run that ended well; None while it runs or when it failed."""
@@ -105,8 +104,8 @@ class TrainingProcess:
         end_process(self.process)
 
 
-def _progress(written: dict[str, Any]) -> Progress:
+def _progress(line: bytes) -> Progress:
     """One line of progress.jsonl."""
-    if _OLD_KEY in written:
-        written["metrics"] = written.pop(_OLD_KEY)
-    return Progress(**written)
+    written = json.loads(line)
+    metrics = written["metrics"] if "metrics" in written else written[_OLD_KEY]
+    return Progress(stage=written["stage"], done=written["done"], total=written["total"], metrics=metrics)

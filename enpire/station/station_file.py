@@ -12,6 +12,7 @@ from typing import Literal, cast
 from enpire.errors import FileProblem
 from enpire.fields import is_identifier
 from enpire.files import find, parse, read_yaml
+from enpire.interfaces import RobotSettings
 from enpire.station.camera_recorder import Cameras, RecordingRule
 from enpire.store import durable
 from enpire.verifiers import VerifierSettings
@@ -84,6 +85,14 @@ class StationFile:
             raise ValueError("inference: overlap needs pace: realtime; a fast simulation always waits for its policy.")
         if self.seed < 0 or self.min_free_mb < 0 or self.reset_limit_s <= 0:
             raise ValueError("seed and min_free_mb must not be negative, reset_limit_s must be positive.")
+
+    @property
+    def robot(self) -> RobotSettings:
+        """What opens the robot."""
+        return RobotSettings(
+            name=self.name, task=self.task, driver=self.driver, options=self.driver_options, lanes=self.lanes,
+            seed=self.seed, pace=self.pace,
+        )  # fmt: skip
 
     @property
     def driver_options(self) -> Mapping[str, object]:
