@@ -1,4 +1,4 @@
-"""A dataset of another tool becomes episodes of a campaign: ordered, ended and stored like those of a station."""
+"""Imports a dataset of another tool as episodes of a campaign, ordered, ended and stored like those of a station."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ from enpire.store.ledger import SqliteLedger
 from enpire.types import SOURCE_EXPERT, Episode, Order, OutcomeKind, Purpose, Start, TaskSpec
 
 STATION, POLICY = "imported", "imported"
-"""What their orders name: no station of the lab moved, and no version of the lab decided."""
+"""Station and policy in the orders of imported episodes; no station and no version of this home has these names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportResult:
-    """What an import did."""
+    """Result of an import."""
 
     campaign_id: str
     episodes: int
     demonstrations: int
     known: int
-    """Left out, because the home has them under the same id, or the campaign has the same states and commands."""
+    """Left out: the home has the same id, or the campaign has the same states and commands."""
     not_finite: tuple[str, ...]
-    """Left out, because nothing can learn from a number that is infinite or not there."""
+    """Left out: they hold a number that is infinite or missing, from which nothing can be learned."""
     without_verdict: int
-    """ImportResult, but nothing can be learned from them."""
+    """Imported without a verdict, so that nothing can be learned from them."""
 
 
-def import_episodes(home: Home, root: Path, campaign: str, unsaid: OutcomeKind = "unknown") -> ImportResult:
-    """Take the episodes of a LeRobotDataset v3 into a campaign that is not running; the latest when it is empty.
+def import_episodes(home: Home, root: Path, campaign: str, default_outcome: OutcomeKind = "unknown") -> ImportResult:
+    """Import episodes of a LeRobotDataset v3 into a campaign that is not running; the latest if `campaign` is empty.
 
-    What the cameras saw is kept beside them, as its video has it. Who held the robot and how decisions were cut comes
-    along; frames of a dataset that does not say are a teacher's, so that its episodes are demonstrations. `unsaid` is
-    the outcome of episodes that do not say theirs. What ran from hidden starts never was in a dataset, so all of them
-    count as from train starts.
+    Camera images are kept as the dataset's videos have them. Sources and decisions of the frames are imported; in a
+    dataset without sources, all frames are demonstrated by a teacher. `default_outcome` is the outcome of episodes
+    without one. Episodes from hidden starts are never exported, so all imported ones count as from train starts.
 
     Raises:
         FileProblem: the dataset is damaged, or has another rate, other names or widths than the campaign's task.
         UnknownName: the home has no such campaign.
+        UsageError: the dataset has no new episode.
         LedgerProblem: the campaign is running.
     """
     with campaigns.open_records(home.root) as opened:
@@ -73,7 +73,7 @@ def import_episodes(home: Home, root: Path, campaign: str, unsaid: OutcomeKind =
         if not (np.isfinite(one.arrays.state).all() and np.isfinite(one.arrays.action).all()):
             not_finite.append(one.uid)
             continue
-        recording = _recording(one, index, campaign_id, view.task, len(view.rounds), unsaid)
+        recording = _recording(one, index, campaign_id, view.task, len(view.rounds), default_outcome)
         if _has(store, one.uid) or _adds_nothing(recording.episode, judged):
             known += 1
             continue
@@ -81,7 +81,7 @@ def import_episodes(home: Home, root: Path, campaign: str, unsaid: OutcomeKind =
         made.append((recording, one))
     if not made:
         damaged = f" and {len(not_finite)} hold numbers that are not finite" if not_finite else ""
-        raise UsageError(f"{root} holds no episode to take: {known} are known already{damaged}.")
+        raise UsageError(f"{root} holds no new episode: {known} are known already{damaged}.")
     _keep(home, store, campaign_id, made)
     episodes = [recording.episode for recording, _ in made]
     return ImportResult(
@@ -104,12 +104,16 @@ def _judged(opened: campaigns.Records, campaign_id: str) -> dict[str, bool]:
 
 
 def _adds_nothing(episode: Episode, judged: dict[str, bool]) -> bool:
-    """Whether the campaign has the same arrays; those without a verdict may come again with one (`unsaid`)."""
+    """Whether the campaign has the same arrays. Arrays without a verdict may be imported again with one."""
     return episode.sha256 in judged and (judged[episode.sha256] or episode.outcome not in JUDGED)
 
 
 def _check_same_quantities(root: Path, spec: TaskSpec) -> None:
-    """FileProblem where the dataset says that its rate or its numbers are not the task's."""
+    """Compare the dataset with the task.
+
+    Raises:
+        FileProblem: its rate or the names of its numbers are not those of the task.
+    """
     about = read_dataset_info(root)
     if not math.isclose(about.rate_hz, spec.rate_hz, rel_tol=0.01):
         raise FileProblem(
@@ -130,7 +134,7 @@ def _check_same_quantities(root: Path, spec: TaskSpec) -> None:
 
 
 def _only_count(names: Sequence[str]) -> bool:
-    """Whether names say no more than their order does, such as joint_0, joint_1."""
+    """Whether names only count, such as joint_0, joint_1."""
     first = re.fullmatch(r"(\D*)(\d+)(\D*)", names[0]) if names else None
     if first is None:
         return False
@@ -139,7 +143,7 @@ def _only_count(names: Sequence[str]) -> bool:
 
 
 def _keep(home: Home, store: FolderStore, campaign_id: str, made: list[tuple[Recording, Imported]]) -> None:
-    """Orders first, then the files, then their ends: a cut import leaves open orders and no episode that counts."""
+    """Write orders, then files, then outcomes: an interrupted import leaves open orders and no counted episode."""
     ledger = SqliteLedger(home.ledger)
     whole: list[Recording] = []
     try:
@@ -150,13 +154,13 @@ def _keep(home: Home, store: FolderStore, campaign_id: str, made: list[tuple[Rec
         ledger.append([(records.ORDER_ISSUED, {"campaign_id": campaign_id, "orders": orders})])
         folders = store.put_many(whole)
         for folder, (_, one) in zip(folders, made, strict=True):
-            if one.figures:
-                durable.write(folder / "figures.json", json.dumps(dict(one.figures)).encode())
+            if one.critic_outputs:
+                durable.write(folder / "figures.json", json.dumps(dict(one.critic_outputs)).encode())
         ledger.append([(records.ORDERS_ENDED, {"campaign_id": campaign_id, "episodes": ends})])
     finally:
         for item in whole:
             if item.pictures is not None:
-                item.pictures.unlink(missing_ok=True)  # those that the store did not take
+                item.pictures.unlink(missing_ok=True)  # files that the store did not take
         ledger.close()
 
 
@@ -188,18 +192,18 @@ def _has(store: FolderStore, uid: str) -> bool:
         return False
 
 
-def _recording(  # noqa: PLR0913 - an order's facts
-    one: Imported, index: int, campaign_id: str, task: str, round_: int, unsaid: OutcomeKind
+def _recording(  # noqa: PLR0913 - the fields of an order
+    one: Imported, index: int, campaign_id: str, task: str, round_: int, default_outcome: OutcomeKind
 ) -> Recording:
-    taught = bool((one.arrays.source == SOURCE_EXPERT).all())
-    purpose: Purpose = "demonstrate" if taught else "collect"
+    is_demonstration = bool((one.arrays.source == SOURCE_EXPERT).all())
+    purpose: Purpose = "demonstrate" if is_demonstration else "collect"
     order = Order(
         order_id=mint(), campaign_id=campaign_id, station=STATION, task=task, policy_id=POLICY,
         start=Start(split="train", index=index, values=(), seed=0), purpose=purpose, round=round_,
         supervised=bool(np.isin(one.arrays.source, (1,)).any()),
     )  # fmt: skip
     data = pack(one.arrays)
-    outcome = unsaid if one.outcome == "unknown" else one.outcome
+    outcome = default_outcome if one.outcome == "unknown" else one.outcome
     episode = Episode(
         order=order, outcome=outcome, cause="", confidence=float(outcome in JUDGED),
         ran_policy_id=POLICY, ticks=len(one.arrays.action), began_s=0.0, ended_s=0.0,

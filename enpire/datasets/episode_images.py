@@ -1,4 +1,4 @@
-"""Pictures of episodes: as their station recorded them, or taken while a simulated one runs again."""
+"""Camera images of episodes: as the station recorded them, or from a replay of a simulated episode."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from enpire.store.episodes import FolderStore
 from enpire.types import Episode
 
 
-class Replayed(Protocol):
-    """What a replay gives; see sim/replay.py."""
+class ReplayResult(Protocol):
+    """Result of a replay plug-in; see sim/replay.py."""
 
     pictures: Mapping[int, pictures.Seen]
     largest_difference: float
@@ -29,28 +29,28 @@ class Replayed(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedImages:
-    """The pictures of one episode that was run again."""
+    """The camera images of one replayed episode."""
 
     path: Path
-    """The file in which they lie now."""
+    """File of the images."""
     count: int
     largest_difference: float
-    """Of the sensors between recording and replay; 0 when exact."""
+    """Largest difference of a sensor value between recording and replay; 0 when equal."""
     why: str
-    """Why there are none; empty when there are."""
+    """Why there are no images; empty when there are."""
 
 
 def replay_images(home: Home, ledger: Ledger, order_id: str) -> ReplayedImages:
-    """Replay one episode of a simulated station and keep the pictures beside its arrays.
+    """Replay one episode of a simulated station and keep the images next to its arrays.
 
     Raises:
-        UsageError: a real robot recorded it; no replay_images can be made afterwards.
+        UsageError: a real robot recorded it, so that it cannot be replayed.
     """
     store = FolderStore(home.episodes)
     episode = store.get(order_id)
     driver, seed = _simulation(ledger, home, episode)
     task = cast("Task", make("tasks", episode.order.task))
-    replay = cast("Callable[[Task, int, Episode], Replayed]", load("replays", driver))
+    replay = cast("Callable[[Task, int, Episode], ReplayResult]", load("replays", driver))
     again = replay(task, seed, episode)
     path = store.folder(order_id, episode.order.campaign_id) / pictures.TAKEN_AGAIN
     if again.pictures:
@@ -59,11 +59,11 @@ def replay_images(home: Home, ledger: Ledger, order_id: str) -> ReplayedImages:
     return ReplayedImages(path=path, count=count, largest_difference=again.largest_difference, why=again.why)
 
 
-def frames(home: Home, ledger: Ledger, episode: Episode) -> Iterator[pictures.Seen]:
-    """camera -> picture before every command of an episode: as recorded, or taken while it runs again in simulation.
+def camera_images(home: Home, ledger: Ledger, episode: Episode) -> Iterator[pictures.Seen]:
+    """Camera -> image, uint8 (height, width, 3), before every command: as recorded, or from a replay in simulation.
 
     Raises:
-        UsageError: nothing was recorded with it and it cannot run again, or not to the same sensor values.
+        UsageError: it has no recorded images, and cannot be replayed to the same sensor values.
     """
     folder = FolderStore(home.episodes).folder(episode.order.order_id, episode.order.campaign_id)
     if episode.pictures_sha256:
@@ -77,7 +77,7 @@ def frames(home: Home, ledger: Ledger, episode: Episode) -> Iterator[pictures.Se
 
 
 def replay_or_reason(home: Home, ledger: Ledger, order_id: str) -> str:
-    """Make the replay_images of an episode; why there is none, in one sentence, or nothing."""
+    """Replay an episode and keep its images; returns why there are none, or an empty text."""
     try:
         return replay_images(home, ledger, order_id).why
     except EnpireError as problem:
@@ -88,24 +88,25 @@ def _simulation(ledger: Ledger, home: Home, episode: Episode) -> tuple[str, int]
     driver, seed = _station(ledger, home, episode)
     if driver != "mujoco":
         raise UsageError(
-            f"Episode {episode.order.order_id} was recorded by a {driver} robot, not a simulation: it cannot run again."
+            f"Episode {episode.order.order_id} was recorded by a {driver} robot, not a simulation: "
+            "it cannot be replayed."
         )
     return driver, seed
 
 
 def station_seeds(ledger: Ledger, home: Home, campaign_id: str) -> Mapping[str, int]:
-    """Station -> seed of the simulated ones that a campaign started itself; none for a campaign that is not its own."""
+    """Station -> seed of the simulated stations that a campaign started itself; empty for unknown campaigns."""
     return {file.name: file.seed for file in _stations(ledger, home, campaign_id) if file.driver == "mujoco"}
 
 
 def _station(ledger: Ledger, home: Home, episode: Episode) -> tuple[str, int]:
-    """(driver, seed) of the station that recorded an episode: from the campaign that started it."""
+    """(driver, seed) of the station that recorded an episode, from its campaign."""
     for file in _stations(ledger, home, episode.order.campaign_id):
         if file.name == episode.order.station:
             return file.driver, file.seed
     raise UsageError(
         f"Episode {episode.order.order_id} was recorded by {episode.order.station}, which its campaign did not start "
-        "itself, so its seed is not known and it cannot run again."
+        "itself, so its seed is unknown and it cannot be replayed."
     )
 
 

@@ -1,4 +1,4 @@
-"""Episodes to LeRobotDataset v3, the format that other tools of the field read; `lerobot_import` is the way back.
+"""Exports episodes to LeRobotDataset v3, which other tools of the field read; `lerobot_import` reads it back.
 
 Exported with the standard keys (`observation.state`, the same as `observation.environment_state` because LeRobot's ACT
 and Diffusion insist on that or on a picture, `action`, `next.reward`, `next.done`, `next.success`,
@@ -29,33 +29,36 @@ from enpire.types import SOURCE_HUMAN, Bounds, Episode, ImageArray, TaskSpec
 
 FORMAT = "v3.0"
 CRITIC_OUTPUTS = ("p_v", "V_e", "g")
-"""What HABC's critics say about every decision: chance of success, minus decisions to come, gate."""
+"""Outputs of HABC's critics for every decision: probability of success, minus decisions to come, gate."""
 CriticOutputs = Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeExtras:
-    """What goes into a dataset beside the arrays of an episode."""
+    """Data that goes into a dataset in addition to the arrays of an episode."""
 
-    figures: Callable[[Episode], CriticOutputs] = lambda _: {}
-    """What the critics thought of its decisions, where they did."""
+    critic_outputs: Callable[[Episode], CriticOutputs] = lambda _: {}
+    """The critics' outputs for its decisions; empty where there are none."""
     pictures: Callable[[Episode], Iterator[Seen]] = lambda _: repeat({})
-    """camera -> picture before every command, the same cameras and sizes for all; nothing without cameras."""
+    """Camera -> image, uint8 (height, width, 3), before every command; same cameras and sizes for all episodes; empty
+    without cameras."""
 
 
 def export_dataset(
-    episodes: Iterable[Episode], spec: TaskSpec, target: Path, beside: EpisodeExtras | None = None
+    episodes: Iterable[Episode], spec: TaskSpec, target: Path, extras: EpisodeExtras | None = None
 ) -> int:
-    """Write episodes (with arrays) as one dataset at `target`, which appears when it is complete; returns how many.
+    """Write episodes (with arrays) as one dataset at `target`, which appears when complete; returns their number.
 
-    UsageError when `target` exists or nothing was recorded; FileProblem when an episode does not fit the task;
-    MissingExtra without LeRobot.
+    Raises:
+        UsageError: `target` exists, or there is no episode.
+        FileProblem: an episode does not fit the task.
+        MissingExtra: LeRobot is not installed.
     """
     if target.exists():
         raise UsageError(f"{target} exists already: name a new folder for the dataset.")
     staged = durable.stage_folder(target)
     try:
-        written = _write(episodes, spec, staged / "dataset", beside or EpisodeExtras())
+        written = _write(episodes, spec, staged / "dataset", extras or EpisodeExtras())
         for file in sorted((staged / "dataset").rglob("*")):
             durable.sync(file)
         durable.reveal([(staged / "dataset", target)])
@@ -64,17 +67,17 @@ def export_dataset(
     return written
 
 
-def _write(episodes: Iterable[Episode], spec: TaskSpec, root: Path, beside: EpisodeExtras) -> int:
+def _write(episodes: Iterable[Episode], spec: TaskSpec, root: Path, extras: EpisodeExtras) -> int:
     dataset: Any = None
     written = 0
     try:
         for episode in episodes:
-            seen = beside.pictures(episode)
+            seen = extras.pictures(episode)
             first = next(seen)
             if dataset is None:
                 dataset = _create(spec, root, first)
             wanted = {key: tuple(of["shape"]) for key, of in dataset.features.items() if key.startswith(IMAGES)}
-            frames = _frames(episode, spec, beside.figures(episode))
+            frames = _frames(episode, spec, extras.critic_outputs(episode))
             for frame, now in zip(frames, chain([first], seen), strict=False):
                 images = {f"{IMAGES}{camera}": image for camera, image in now.items()}
                 _check_same(episode, {key: image.shape for key, image in images.items()}, wanted)
@@ -83,7 +86,7 @@ def _write(episodes: Iterable[Episode], spec: TaskSpec, root: Path, beside: Epis
             written += 1
     finally:
         if dataset is not None:
-            # Otherwise its threads and its files come back after their folder was removed.
+            # Otherwise its threads write files again after their folder was removed.
             dataset.clear_episode_buffer()
             dataset.finalize()
     if not written:
@@ -94,37 +97,37 @@ def _write(episodes: Iterable[Episode], spec: TaskSpec, root: Path, beside: Epis
 def _check_same(episode: Episode, found: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]]) -> None:
     if found != wanted:
         raise FileProblem(
-            f"Episode {episode.order.order_id} has the pictures {dict(found)}, the first one {dict(wanted)}; export "
-            "episodes of the same cameras."
+            f"Episode {episode.order.order_id} has the images {dict(found)}, the first one {dict(wanted)}; export "
+            "episodes with the same cameras."
         )
 
 
 def _create(spec: TaskSpec, root: Path, seen: Seen) -> Any:
     if spec.rate_hz != round(spec.rate_hz):
         raise UsageError(f"LeRobotDataset needs a whole number of frames a second; {spec.name} runs at {spec.rate_hz}.")
-    os.environ.setdefault("SVT_LOG", "1")  # the encoder of LeRobot's codec speaks only of errors
+    os.environ.setdefault("SVT_LOG", "1")  # LeRobot's encoder prints errors only
     try:
         from datasets import disable_progress_bars  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
         from lerobot.datasets.lerobot_dataset import LeRobotDataset  # pyright: ignore[reportMissingTypeStubs]
     except ModuleNotFoundError as error:
         raise MissingExtra(f"Exporting needs LeRobot ({error}): pip install 'enpire[lerobot]'.") from error
-    disable_progress_bars()  # one bar per episode says nothing
+    disable_progress_bars()  # there would be one bar per episode
     maker = cast(Any, LeRobotDataset)
     return maker.create(
         repo_id=f"enpire/{spec.name}",
         fps=round(spec.rate_hz),
-        features=_features(spec) | {f"{IMAGES}{camera}": _filmed(image) for camera, image in seen.items()},
+        features=_features(spec) | {f"{IMAGES}{camera}": _video(image) for camera, image in seen.items()},
         root=root,
         robot_type=spec.name,
         use_videos=bool(seen),
         streaming_encoding=bool(seen),
-        # A full queue would drop pictures and keep their rows; an episode never has more.
+        # A full queue would drop images and keep their rows; no episode has more images than this.
         encoder_queue_maxsize=spec.limit_ticks + 1,
         video_backend="pyav",
     )
 
 
-def _filmed(image: ImageArray) -> dict[str, object]:
+def _video(image: ImageArray) -> dict[str, object]:
     return {"dtype": "video", "shape": image.shape, "names": ["height", "width", "channels"]}
 
 
@@ -153,7 +156,7 @@ def _vector(bounds: Sequence[Bounds]) -> dict[str, object]:
     return {"dtype": "float32", "shape": (len(bounds),), "names": [one.name for one in bounds]}
 
 
-def _frames(episode: Episode, spec: TaskSpec, figures: CriticOutputs) -> Iterator[dict[str, object]]:
+def _frames(episode: Episode, spec: TaskSpec, critic_outputs: CriticOutputs) -> Iterator[dict[str, object]]:
     recorded = episode.arrays
     uid = episode.order.order_id
     if recorded is None or not len(recorded.action):
@@ -168,10 +171,13 @@ def _frames(episode: Episode, spec: TaskSpec, figures: CriticOutputs) -> Iterato
         won = tick == last and episode.outcome == "success"
         human = bool(source == SOURCE_HUMAN)
         decision = int(decisions[tick])
-        judged = decision < min(len(figures.get(name, ())) for name in CRITIC_OUTPUTS)
+        judged = decision < min(len(critic_outputs.get(name, ())) for name in CRITIC_OUTPUTS)
         yield {
             "judged": np.array([judged]),
-            **{name: np.array([figures[name][decision] if judged else 0.0], np.float32) for name in CRITIC_OUTPUTS},
+            **{
+                name: np.array([critic_outputs[name][decision] if judged else 0.0], np.float32)
+                for name in CRITIC_OUTPUTS
+            },
             "observation.state": recorded.state[tick],
             "observation.environment_state": recorded.state[tick],
             "action": action,

@@ -1,4 +1,4 @@
-"""Episodes from LeRobotDataset v3, ours or another tool's: numbers to the bit, pictures as the video has them."""
+"""Reads episodes of a LeRobotDataset v3, from ENPIRE or another tool: exact numbers, images as the videos have them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from enpire.datasets.lerobot_export import CRITIC_OUTPUTS, CriticOutputs
-from enpire.datasets.lerobot_tables import Table, places, read_dataset_info, read_instructions
+from enpire.datasets.lerobot_tables import Table, episode_rows, read_dataset_info, read_instructions
 from enpire.datasets.lerobot_video import CameraFiles, Pictures
 from enpire.errors import FileProblem
 from enpire.store import arrays
@@ -19,40 +19,42 @@ from enpire.types import OUTCOME_KINDS, SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """One episode of a dataset. It becomes part of a campaign only through an order of its own."""
+    """One episode of a dataset. It joins a campaign only through an order of its own."""
 
     uid: str
-    """The order_id that it was recorded under, or the number of the episode in a foreign dataset."""
+    """Its order_id, or the number of the episode in a foreign dataset."""
     instruction: str
     outcome: OutcomeKind
-    """`unknown` where the dataset does not say."""
+    """`unknown` where the dataset has no outcome."""
     arrays: EpisodeArrays
-    figures: CriticOutputs
-    """`p_v`, `V_e`, `g`, one number per decision, as the critics gave them; empty where there are none."""
+    critic_outputs: CriticOutputs
+    """`p_v`, `V_e`, `g`, one number per decision; empty where there are none."""
     pictures: Pictures | None
-    """Reads what the cameras saw before every command, out of the dataset's files; None without a camera."""
+    """Reads the images before every command from the dataset's files; None without a camera."""
 
 
 def import_dataset(root: Path, default_source: int = SOURCE_HUMAN) -> Iterator[Imported]:
     """The episodes of a LeRobotDataset v3, in its order.
 
-    A foreign dataset does not say what was sensed after the last command, so its last state is repeated; where it does
-    not say who held the robot, `default_source` did (SOURCE_POLICY in frames that its `intervention` column denies, or
-    `complementary_info.is_intervention`, as LeRobot's HIL-SERL calls it). An episode's outcome is what `outcome` says,
-    else `next.success`, else `next.reward` where that is 1 in some frames of the dataset and 0 in all others.
-    FileProblem names what is missing or does not fit.
+    A foreign dataset has no state after the last command, so its last state is repeated. Without sources, every frame
+    has `default_source`; with a column `intervention` (or `complementary_info.is_intervention`, as in LeRobot's
+    HIL-SERL), frames without an intervention have SOURCE_POLICY. The outcome comes from `outcome`, else `next.success`,
+    else `next.reward` if that is 1 in some frames of the dataset and 0 in all others.
+
+    Raises:
+        FileProblem: something is missing or does not fit; the sentence names it.
     """
     about, table, instructions = read_dataset_info(root), Table.read(root), read_instructions(root)
-    films = CameraFiles.of(root, about.said, places(root))
-    for needed in ("observation.state", "action", "episode_index", "task_index", *films.images):
+    cameras = CameraFiles.of(root, about.info, episode_rows(root))
+    for needed in ("observation.state", "action", "episode_index", "task_index", *cameras.images):
         if needed not in table:
             raise FileProblem(f"{root} has no column {needed}; it has {sorted(table.columns)}.")
-    if len(table) != about.said.get("total_frames"):
-        raise FileProblem(f"{root} holds {len(table)} frames, its info.json says {about.said.get('total_frames')}.")
+    if len(table) != about.info.get("total_frames"):
+        raise FileProblem(f"{root} holds {len(table)} frames, its info.json says {about.info.get('total_frames')}.")
     numbers, tasks, rewarded = table.whole("episode_index"), table.whole("task_index"), _is_rewarded(table)
     begins = np.flatnonzero(np.diff(numbers, prepend=-1))
     if len(np.unique(numbers[begins])) != len(begins):
-        raise FileProblem(f"The frames of an episode of {root} do not lie behind each other: it is damaged.")
+        raise FileProblem(f"The frames of an episode of {root} are not consecutive: the dataset is damaged.")
     for rows in np.split(np.arange(len(table)), begins)[1:]:
         index, task = int(numbers[rows[0]]), int(tasks[rows[0]])
         if task not in instructions:
@@ -63,7 +65,8 @@ def import_dataset(root: Path, default_source: int = SOURCE_HUMAN) -> Iterator[I
         arrays.check(found, f"The arrays of {uid}")
         yield Imported(
             uid=uid, instruction=instructions[task], outcome=_outcome(part, rewarded), arrays=found,
-            figures=_figures(part, found.chunk), pictures=films.pictures(index, part.columns, len(rows)),
+            critic_outputs=_critic_outputs(part, found.chunk),
+            pictures=cameras.pictures(index, part.columns, len(rows)),
         )  # fmt: skip
 
 
@@ -83,7 +86,7 @@ def _arrays(part: Table, default_source: int) -> EpisodeArrays:
     )
 
 
-def _figures(part: Table, chunk: npt.NDArray[np.int32]) -> CriticOutputs:
+def _critic_outputs(part: Table, chunk: npt.NDArray[np.int32]) -> CriticOutputs:
     if not all(name in part for name in ("judged", *CRITIC_OUTPUTS)) or not (part.numbers("judged") == 1).all():
         return {}
     _, first = np.unique(arrays.decision_of(chunk), return_index=True)
@@ -107,20 +110,20 @@ def _source(part: Table, default_source: int) -> npt.NDArray[np.uint8]:
 
 
 def _outcome(part: Table, rewarded: bool) -> OutcomeKind:
-    said = str(part.columns["outcome"][0]) if "outcome" in part else ""
+    outcome = str(part.columns["outcome"][0]) if "outcome" in part else ""
     for kind in OUTCOME_KINDS:
-        if kind == said:
+        if kind == outcome:
             return kind
     for name in ("next.success", "next.reward")[: 1 + rewarded]:
-        told = part.numbers(name) if name in part else np.zeros(0)
-        if len(told := told[~np.isnan(told)]):
-            return "success" if told.any() else "failure"
+        values = part.numbers(name) if name in part else np.zeros(0)
+        if len(values := values[~np.isnan(values)]):
+            return "success" if values.any() else "failure"
     return "unknown"
 
 
 def _is_rewarded(table: Table) -> bool:
-    """Whether rewards say which episodes succeeded: some frames have 1, all others 0."""
+    """Whether rewards mark successes: some frames have 1, all others 0."""
     if "next.reward" not in table:
         return False
-    told = table.numbers("next.reward")
-    return set(np.unique(told[~np.isnan(told)])) == {0.0, 1.0}
+    rewards = table.numbers("next.reward")
+    return set(np.unique(rewards[~np.isnan(rewards)])) == {0.0, 1.0}

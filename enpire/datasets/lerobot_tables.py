@@ -1,6 +1,6 @@
-"""The files of a LeRobotDataset v3 without its pictures: what they say, or one sentence about what does not fit.
+"""Reads the tables of a LeRobotDataset v3; an error names what does not fit.
 
-Reading goes to the files directly: LeRobot's own loader would ask the Hub when a file is broken.
+The files are read directly: LeRobot's own loader would download from the Hub when a file is broken.
 """
 
 from __future__ import annotations
@@ -24,24 +24,28 @@ Column = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetInfo:
-    """What meta/info.json says."""
+    """The content of meta/info.json."""
 
-    said: Mapping[str, object]
+    info: Mapping[str, object]
     rate_hz: float
     names: Mapping[str, tuple[str, ...]]
-    """LeRobot's key -> how the dataset calls its numbers, in order; only keys whose numbers it names."""
+    """LeRobot's key -> names of its numbers, in order; only keys that have names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """The columns of a dataset, or of some of its frames; what a cell lacks (null) is NaN among numbers."""
+    """The columns of a dataset, or of some of its frames; an empty cell (null) among numbers is NaN."""
 
     root: Path
     columns: Mapping[str, Column]
 
     @classmethod
     def read(cls, root: Path) -> Table:
-        """All of data/, file by file; FileProblem when one cannot be read or has other columns than the first."""
+        """Read all files of data/.
+
+        Raises:
+            FileProblem: a file cannot be read, or has other columns than the first.
+        """
         files = sorted((root / "data").rglob("*.parquet"))
         if not files:
             raise FileProblem(f"{root} has no parquet file below data: it is not a complete LeRobotDataset.")
@@ -50,13 +54,13 @@ class Table:
             for name in sorted(piece.keys() ^ pieces[0].keys()):
                 has, lacks = (file, files[0]) if name in piece else (files[0], file)
                 raise FileProblem(
-                    f"{has} has a column {name}, {lacks} has none; keep such recordings in datasets of their own."
+                    f"{has} has a column {name}, {lacks} has none; keep such recordings in separate datasets."
                 )
         try:
             return cls(root=root, columns={name: np.concatenate([one[name] for one in pieces]) for name in pieces[0]})
         except ValueError as error:
             raise FileProblem(
-                f"The parquet files of {root} hold different things in the same column: {error}."
+                f"The parquet files of {root} hold different types in the same column: {error}."
             ) from error
 
     def __contains__(self, name: str) -> bool:
@@ -72,7 +76,7 @@ class Table:
         return Table(root=self.root, columns={name: column[rows] for name, column in self.columns.items()})
 
     def vectors(self, name: str) -> FloatArray:
-        """A column of lists of numbers (frames, numbers). LeRobot writes a list of one as the number alone."""
+        """A column of lists of numbers, float32 (frames, numbers). LeRobot writes a list of one as a single number."""
         found = self._floats(name, np.float32)
         if found.ndim == 1:
             found = found[:, None]
@@ -81,14 +85,14 @@ class Table:
         return found
 
     def numbers(self, name: str) -> npt.NDArray[np.float64]:
-        """A column with one number or truth value in a frame (frames,)."""
+        """A column with one number or truth value per frame, float64 (frames,)."""
         found = self._floats(name, np.float64)
         if found.size != len(found):
             raise FileProblem(f"{name} of {self.root} must be one number in every frame, not a list.")
         return found.reshape(-1)
 
     def whole(self, name: str) -> npt.NDArray[np.int64]:
-        """A column with one whole number in a frame (frames,)."""
+        """A column with one whole number per frame, int64 (frames,)."""
         found = self.numbers(name)
         if not (np.isfinite(found) & (found == np.rint(found)) & (np.abs(found) < 2**31)).all():
             raise FileProblem(f"{name} of {self.root} must be a whole number below 2^31 in every frame.")
@@ -101,44 +105,52 @@ class Table:
             return self.columns[name].astype(dtype)
         except (TypeError, ValueError) as error:
             raise FileProblem(
-                f"{name} of {self.root} must be numbers, as many in every frame; some frames hold something else."
+                f"{name} of {self.root} must be numbers, the same count in every frame; some frames differ."
             ) from error
 
 
 def read_dataset_info(root: Path) -> DatasetInfo:
-    """`meta/info.json`; FileProblem names what is missing."""
+    """Read `meta/info.json`.
+
+    Raises:
+        FileProblem: it is missing, or a key in it is missing or wrong.
+    """
     path = root / "meta" / "info.json"
     try:
-        said: object = json.loads(path.read_bytes())
+        content: object = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise FileProblem(f"{path} cannot be read: {error}. It must be a LeRobotDataset {FORMAT}.") from error
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         raise FileProblem(f"{path} must be a JSON object.")
-    info = cast("dict[str, object]", said)
+    info = cast("dict[str, object]", content)
     if info.get("codebase_version") != FORMAT:
         raise FileProblem(f"{root} is LeRobotDataset {info.get('codebase_version')}; only {FORMAT} can be read.")
     rate, features = info.get("fps"), info.get("features")
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not (0 < rate < math.inf):
-        raise FileProblem(f"{path} must say how many frames a second there are, as a number above 0, not fps {rate!r}.")
+        raise FileProblem(f"{path} must hold fps, a number of frames per second above 0, not {rate!r}.")
     if not isinstance(features, dict) or not all(isinstance(one, dict) for one in cast("Any", features).values()):
-        raise FileProblem(f"{path} must say under features what each column is.")
+        raise FileProblem(f"{path} must describe each column under features.")
     named = {key: _names(one.get("names")) for key, one in cast("dict[str, dict[str, object]]", features).items()}
-    return DatasetInfo(said=info, rate_hz=float(rate), names={key: names for key, names in named.items() if names})
+    return DatasetInfo(info=info, rate_hz=float(rate), names={key: names for key, names in named.items() if names})
 
 
-def _names(said: object) -> tuple[str, ...]:
+def _names(content: object) -> tuple[str, ...]:
     """Names of numbers in a list, in a list under one heading ({"motors": [...]}) or with their places ({"x": 0})."""
-    if isinstance(said, dict):
-        items = cast("dict[str, object]", said)
+    if isinstance(content, dict):
+        items = cast("dict[str, object]", content)
         if sorted(map(repr, items.values())) == sorted(map(repr, range(len(items)))):
             return tuple(sorted(items, key=lambda name: cast("int", items[name])))
-        (said,) = items.values() if len(items) == 1 else (None,)
-    listed = cast("list[object]", said) if isinstance(said, list) else []
+        (content,) = items.values() if len(items) == 1 else (None,)
+    listed = cast("list[object]", content) if isinstance(content, list) else []
     return tuple(name for name in listed if isinstance(name, str)) if all(isinstance(n, str) for n in listed) else ()
 
 
 def read_instructions(root: Path) -> Mapping[int, str]:
-    """task_index -> the task in words; FileProblem where meta/tasks.parquet does not say so."""
+    """task_index -> instruction of the task.
+
+    Raises:
+        FileProblem: meta/tasks.parquet lacks a column.
+    """
     path = root / "meta" / "tasks.parquet"
     table = _columns(path)
     words = next((table[name] for name in ("task", "__index_level_0__") if name in table), None)
@@ -147,7 +159,7 @@ def read_instructions(root: Path) -> Mapping[int, str]:
     return dict(zip(cast("list[int]", table["task_index"]), map(str, words), strict=True))
 
 
-def places(root: Path) -> Iterator[Mapping[str, object]]:
+def episode_rows(root: Path) -> Iterator[Mapping[str, object]]:
     """The rows of meta/episodes, without the statistics; none where a dataset has no such file."""
     for file in sorted((root / "meta" / "episodes").rglob("*.parquet")):
         columns = _columns(file, without="stats/")
@@ -162,12 +174,12 @@ def _piece(file: Path) -> dict[str, Column]:
 def _column(listed: list[object]) -> Column:
     try:
         return np.asarray(listed)
-    except ValueError:  # lists of different lengths, or some missing: refused where somebody asks for numbers
+    except ValueError:  # lists of different lengths, or some missing: refused when they are read as numbers
         return np.fromiter(listed, object, len(listed))
 
 
 def _columns(file: Path, without: str | None = None) -> dict[str, list[object]]:
-    """The columns of one file, but for those whose names begin with `without`."""
+    """The columns of one file, except those whose names begin with `without`."""
     try:
         import pyarrow  # pyright: ignore[reportMissingTypeStubs]
         from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]
@@ -178,5 +190,5 @@ def _columns(file: Path, without: str | None = None) -> dict[str, list[object]]:
         names = [name for name in reader.read_schema(file).names if without is None or not name.startswith(without)]
         table = reader.read_table(file, columns=names)
     except (broken, OSError) as error:
-        raise FileProblem(f"{file} cannot be read: {error}. A recording that was killed leaves such files.") from error
+        raise FileProblem(f"{file} cannot be read: {error}. An interrupted recording leaves such files.") from error
     return {name: table[name].to_pylist() for name in names}

@@ -1,4 +1,4 @@
-"""The pictures of a LeRobotDataset v3: cut out of its videos, or taken from the column that holds them one by one."""
+"""Reads the camera images of a LeRobotDataset v3, from its videos or from a column of single images."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from enpire.store.pictures import Seen
 from enpire.types import ImageArray
 
 IMAGES = "observation.images."
-"""LeRobot's keys of pictures begin so; the rest is the camera."""
+"""Prefix of LeRobot's image keys; the camera name follows."""
 Pictures = Callable[[], Iterator[Seen]]
-"""Opens the files and gives camera -> picture, instant by instant."""
+"""Opens the files and yields camera -> image, uint8 (height, width, 3), frame by frame."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where what one camera saw in one episode lies."""
+class VideoSegment:
+    """The part of a video that shows one episode from one camera."""
 
     video: Path
     begin_s: float
@@ -30,20 +30,20 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CameraFiles:
-    """Where a dataset keeps what its cameras saw."""
+    """Where a dataset keeps its camera images."""
 
     root: Path
     rate_hz: float
     videos: tuple[str, ...]
-    """Keys of cameras that were filmed."""
+    """Keys of cameras with videos."""
     images: tuple[str, ...]
-    """Keys of cameras whose pictures lie one by one in a column of the data."""
-    places: Mapping[tuple[int, str], Place]
-    """(episode, key of a camera that was filmed) -> where."""
+    """Keys of cameras whose images are single cells of a data column."""
+    places: Mapping[tuple[int, str], VideoSegment]
+    """(episode, key of a camera with videos) -> part of a video."""
 
     @classmethod
     def of(cls, root: Path, info: Mapping[str, object], rows: Iterable[Mapping[str, object]]) -> CameraFiles:
-        """From `meta/info.json` and the rows of `meta/episodes`; depth pictures are not read."""
+        """From `meta/info.json` and the rows of `meta/episodes`. Depth images are not read."""
         features = cast("Mapping[str, Mapping[str, object]]", info.get("features", {}))
         coloured = {
             key: feature.get("dtype")
@@ -62,14 +62,14 @@ class CameraFiles:
         )  # fmt: skip
 
     def pictures(self, episode: int, columns: Mapping[str, npt.NDArray[Any]], count: int) -> Pictures | None:
-        """The `count` instants of one episode, whose rows of the data are in `columns`; None without a camera."""
+        """Reader of the `count` frames of one episode, whose data rows are in `columns`; None without a camera."""
         if not self.videos and not self.images:
             return None
 
         def read() -> Iterator[Seen]:
-            filmed = {key: self._clip(episode, key, count) for key in self.videos}
+            clips = {key: self._clip(episode, key, count) for key in self.videos}
             for tick in range(count):
-                seen = {key: next(clip) for key, clip in filmed.items()}
+                seen = {key: next(clip) for key, clip in clips.items()}
                 seen |= {key: self._single(columns[key][tick], key) for key in self.images}
                 yield {key.removeprefix(IMAGES): image for key, image in seen.items()}
 
@@ -78,7 +78,9 @@ class CameraFiles:
     def _clip(self, episode: int, key: str, count: int) -> Iterator[ImageArray]:
         place = self.places.get((episode, key))
         if place is None:
-            raise FileProblem(f"{self.root}/meta/episodes does not say in which video {key} of episode {episode} is.")
+            raise FileProblem(
+                f"{self.root}/meta/episodes has no video of {key} for episode {episode}; the dataset is incomplete."
+            )
         return _decoded(place, count, self.rate_hz)
 
     def _single(self, cell: object, key: str) -> ImageArray:
@@ -86,17 +88,17 @@ class CameraFiles:
         try:
             return pictures.opened(cast("bytes", data or b""))
         except OSError as error:
-            raise FileProblem(f"A picture of {key} in {self.root} cannot be read: {error}.") from error
+            raise FileProblem(f"An image of {key} in {self.root} cannot be read: {error}.") from error
 
 
-def _place(root: Path, pattern: str, row: Mapping[str, object], key: str) -> Place:
+def _place(root: Path, pattern: str, row: Mapping[str, object], key: str) -> VideoSegment:
     chunk, file, begin_s = (row[f"videos/{key}/{name}"] for name in ("chunk_index", "file_index", "from_timestamp"))
     path = pattern.format(video_key=key, chunk_index=chunk, file_index=file)
-    return Place(video=root / path, begin_s=float(cast("float", begin_s)))
+    return VideoSegment(video=root / path, begin_s=float(cast("float", begin_s)))
 
 
-def _decoded(place: Place, count: int, rate_hz: float) -> Iterator[ImageArray]:
-    """`count` pictures (height, width, 3) from a place on."""
+def _decoded(place: VideoSegment, count: int, rate_hz: float) -> Iterator[ImageArray]:
+    """`count` images, uint8 (height, width, 3), from the begin of a segment."""
     try:
         import av
         from av.error import FFmpegError
@@ -104,10 +106,10 @@ def _decoded(place: Place, count: int, rate_hz: float) -> Iterator[ImageArray]:
         raise MissingExtra(f"Videos need PyAV ({missing}): pip install 'enpire[lerobot]'.") from missing
     path, begin_s, found = place.video, place.begin_s, 0
     try:
-        with av.open(str(path)) as film:
-            stream = film.streams.video[0]
-            film.seek(int(begin_s / float(stream.time_base or 1)), stream=stream)
-            for frame in film.decode(stream):
+        with av.open(str(path)) as video:
+            stream = video.streams.video[0]
+            video.seek(int(begin_s / float(stream.time_base or 1)), stream=stream)
+            for frame in video.decode(stream):
                 if found < count and (frame.time or 0.0) > begin_s - 0.5 / rate_hz:
                     yield cast("ImageArray", frame.to_ndarray(format="rgb24"))
                     found += 1
@@ -115,4 +117,6 @@ def _decoded(place: Place, count: int, rate_hz: float) -> Iterator[ImageArray]:
                     return
     except (FFmpegError, OSError, ValueError, IndexError) as error:
         raise FileProblem(f"The video {path} cannot be read: {error}.") from error
-    raise FileProblem(f"The video {path} has {found} pictures from second {begin_s:g} on, the episode {count} frames.")
+    raise FileProblem(
+        f"The video {path} has {found} images from second {begin_s:g} on, the episode has {count} frames."
+    )

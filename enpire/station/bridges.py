@@ -18,7 +18,7 @@ Options = Mapping[str, bool | int | float | str]
 class Bridge(Protocol):
     """Connects one station to another system. No call waits, and a system that does not listen is no error."""
 
-    def show(self, beat: Heartbeat) -> None:
+    def show(self, heartbeat: Heartbeat) -> None:
         """Publish the state of the station; called about twice a second."""
 
     def ended(self, episode: Episode) -> None:
@@ -57,12 +57,12 @@ class Bridges:
         ]
         self._clock, self._shown_s = clock, clock()
 
-    def show(self, beat: Callable[[], Heartbeat]) -> None:
+    def show(self, heartbeat: Callable[[], Heartbeat]) -> None:
         """Publish the state of the station, if the last one is old enough."""
         if self._bridges and self._clock() - self._shown_s > _SHOW_S:
             self._shown_s = self._clock()
             for bridge in self._bridges:
-                bridge.show(beat())
+                bridge.show(heartbeat())
 
     def ended(self, episode: Episode) -> None:
         """Publish an episode that ended; it has no arrays."""

@@ -15,7 +15,7 @@ import pytest
 from enpire.campaign.campaign import read_campaign
 from enpire.datasets.dataset_export import export_episodes
 from enpire.datasets.dataset_import import import_episodes
-from enpire.datasets.episode_images import frames, replay_images, station_seeds
+from enpire.datasets.episode_images import camera_images, replay_images, station_seeds
 from enpire.errors import UsageError
 from enpire.files import plain
 from enpire.home import Home, open_home
@@ -124,9 +124,9 @@ def test_frames_are_what_a_camera_would_have_seen_bit_for_bit(tmp_path: Path) ->
     episode = FolderStore(home.episodes).get("E1")
     if why := cameras.why_no_images():
         with pytest.raises(UsageError, match="No pictures"):
-            frames(home, ledger, episode)
+            camera_images(home, ledger, episode)
         pytest.skip(why)
-    again, live = list(frames(home, ledger, episode)), seen_live(home)
+    again, live = list(camera_images(home, ledger, episode)), seen_live(home)
     assert len(again) == len(live) == TICKS
     for now, then in zip(again, live, strict=True):
         assert set(now) == {"top", "side"}
@@ -139,7 +139,7 @@ def test_no_frames_of_a_world_that_went_another_way(tmp_path: Path) -> None:
     home = open_home(tmp_path)
     ledger = recorded(home, "sim-2")
     with pytest.raises(UsageError, match="differ by up to .* when it is replayed"):
-        frames(home, ledger, FolderStore(home.episodes).get("E1"))
+        camera_images(home, ledger, FolderStore(home.episodes).get("E1"))
     ledger.close()
     with pytest.raises(UsageError, match="no pictures of any of these"):
         export_episodes(home, ["E1"], tmp_path / "set", cameras=True)

@@ -70,9 +70,9 @@ def test_the_way_back_is_exact(exported: tuple[Path, list[Episode]]) -> None:
             before, after = getattr(episode.arrays, name), getattr(one.arrays, name)
             assert before.dtype == after.dtype
             assert np.array_equal(before, after)
-        assert set(one.figures) == set(thought(episode))
+        assert set(one.critic_outputs) == set(thought(episode))
         for name, values in thought(episode).items():
-            np.testing.assert_allclose(one.figures[name], values, rtol=1e-6)
+            np.testing.assert_allclose(one.critic_outputs[name], values, rtol=1e-6)
 
 
 @pytest.mark.slow

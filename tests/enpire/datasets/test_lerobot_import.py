@@ -32,7 +32,7 @@ def _state(cells: object) -> Columns:
         ({"chunk": [[1, 2]] * TOTAL}, "chunk of .* must be one number"),
         ({"chunk": [None] * TOTAL}, "chunk of .* must be a whole number"),
         ({"source": [256] * TOTAL}, "source codes 256 to 256; 0 to 3 are allowed"),
-        ({"episode_index": [n % 2 for n in range(TOTAL)]}, "do not lie behind each other"),
+        ({"episode_index": [n % 2 for n in range(TOTAL)]}, "are not consecutive"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(tmp_path: Path, changed: Columns, sentence: str) -> None:
