@@ -1,6 +1,6 @@
-"""YAML and JSON in, frozen dataclasses out: the only place that parses.
+"""Reads YAML and JSON files into frozen dataclasses.
 
-Unknown keys, missing keys and wrong types are errors that say where, what is allowed and what was found.
+Unknown keys, missing keys and wrong types are errors that name the place, what is allowed and what was found.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, cast
 from enpire.errors import FileProblem
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
-"""The shipped files of a checkout; an installed wheel keeps them inside the package."""
+"""The shipped files of a checkout; an installed wheel has them inside the package."""
 LARGEST_WHOLE = 2**63 - 1
-"""The largest whole number that every reader of what is stored can hold."""
+"""The largest whole number that is accepted: the largest that SQLite stores."""
 
 
 def configs_root() -> Path:
@@ -29,7 +29,11 @@ def configs_root() -> Path:
 
 
 def find(kind: str, name_or_path: str | Path) -> Path:
-    """The file behind a name (`pin_insertion`) or a path; FileProblem lists the names there are."""
+    """The file of a shipped name (`pin_insertion`) or of a path.
+
+    Raises:
+        FileProblem: there is none; the sentence lists the names.
+    """
     path = Path(name_or_path)
     if path.suffix in {".yaml", ".yml", ".json"}:
         if path.is_file():
@@ -45,7 +49,11 @@ def find(kind: str, name_or_path: str | Path) -> Path:
 
 
 def read_yaml(path: Path) -> Mapping[str, object]:
-    """A mapping from a YAML file; FileProblem names the line where it is not one."""
+    """The keys and values of a YAML file.
+
+    Raises:
+        FileProblem: the file cannot be read or is not YAML; the sentence names the line.
+    """
     import yaml
 
     try:
@@ -64,7 +72,7 @@ def read_yaml(path: Path) -> Mapping[str, object]:
 
 
 def read_json(path: Path) -> object:
-    """What a JSON file holds; FileProblem when it cannot be read."""
+    """The content of a JSON file; FileProblem when it cannot be read or is not JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
@@ -74,7 +82,11 @@ def read_json(path: Path) -> object:
 
 
 def parse[T](cls: type[T], mapping: object, where: str) -> T:
-    """A dataclass from a mapping, checked field by field; `where` begins the sentence of an error."""
+    """A dataclass from a mapping, checked field by field; error sentences begin with `where`.
+
+    Raises:
+        FileProblem: a key is unknown or missing, or a value has the wrong type or is refused by the class.
+    """
     if not isinstance(mapping, Mapping):
         raise FileProblem(f"{where} must be a mapping of keys to values, not {shown(mapping)}.")
     given = cast("Mapping[str, object]", mapping)
@@ -96,17 +108,17 @@ def parse[T](cls: type[T], mapping: object, where: str) -> T:
 
 @functools.cache
 def _fields_of(cls: type) -> tuple[dict[str, dataclasses.Field[object]], dict[str, object]]:
-    """The fields of a dataclass by name, and their types."""
+    """(the fields of a dataclass, their types), each by name."""
     return {item.name: item for item in dataclasses.fields(cast(Any, cls))}, typing.get_type_hints(cls)
 
 
 def canonical(value: object) -> str:
-    """JSON with sorted keys and no spaces: the same for equal content, so that its hash is an identity."""
+    """JSON with sorted keys and no spaces, so that equal content has one spelling and one hash."""
     return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def plain(value: object) -> object:
-    """Dataclasses, tuples and paths as what JSON knows."""
+    """The value with dataclasses, tuples and paths as JSON objects, lists and strings."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {item.name: plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -177,7 +189,9 @@ def _scalar(hint: type, value: object, where: str) -> object:
         return Path(value)
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         if isinstance(value, str) and not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise FileProblem(f"{where} must be whole Unicode characters, not {shown(value)}; leave out the halves.")
+            raise FileProblem(
+                f"{where} must be whole Unicode characters, not {shown(value)}; remove the half characters."
+            )
         return value
     kinds: dict[object, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
     kind = kinds.get(hint, hint.__name__)
@@ -185,7 +199,7 @@ def _scalar(hint: type, value: object, where: str) -> object:
 
 
 def shown(value: object) -> str:
-    """A value in the sentence of an error: at most 60 characters of it."""
+    """A value for an error sentence, cut to 60 characters."""
     if isinstance(value, int) and not -LARGEST_WHOLE <= value <= LARGEST_WHOLE:
         return f"a whole number of {value.bit_length()} bits"
     text = repr(value)

@@ -1,8 +1,8 @@
-"""Names to parts: the only place that imports by name.
+"""Plug-ins: loads tasks, drivers, policies, learners and other parts by name.
 
-A name is looked up in the table of built-in parts, then among the entry points of installed packages (group
-`enpire.<group>`); "module:attribute" is taken as it stands, also from the current folder. So `enpire` needs none
-of the packages above it, and a laboratory adds a task, a driver, a policy, a learner or an agent without an edit here.
+A name is looked up in the table of built-in parts, then in the entry points of installed packages (group
+`enpire.<group>`). A name of the form "module:attribute" is imported directly, also from the current folder. So
+`enpire` imports none of the packages above it, and a laboratory adds its own parts without an edit here.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "resume_code": "robot_drivers.resume_code:make",
     },
     "replays": {"mujoco": "sim.replay:replay"},
-    "films": {"mujoco": "sim.replay:frames"},
-    "doors": {"zmq": "enpire.wire.listening_address:listening_address"},
+    "replay_images": {"mujoco": "sim.replay:frames"},
+    "listeners": {"zmq": "enpire.wire.listening_address:listening_address"},
     "transports": {
         "zmq": "enpire.fleet.zmq_transport:ZmqFleet",
     },
@@ -99,36 +99,36 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "networks": {"lossy": "sim.lost_network:LossyNetwork"},
 }
 """group -> name -> "module:attribute"."""
-RENAMED_GROUPS: Mapping[str, str] = {"bridges": "faces"}
-"""group -> its former name, under which installed packages may still have entry points."""
+RENAMED_GROUPS: Mapping[str, str] = {"bridges": "faces", "replay_images": "films", "listeners": "doors"}
+"""group -> its former name; entry points of installed packages under that name are still found."""
 
 EXTRAS: Mapping[str, str] = {
     "mujoco": "sim", "gymnasium": "sim", "PIL": "sim", "torch": "learn", "safetensors": "learn", "cma": "heuristics",
     "lerobot": "lerobot", "diffusers": "lerobot", "transformers": "vla", "cyclonedds": "ros2", "rclpy": "ros2",
     "ray": "ray", "anthropic": "agents", "mcp": "agents",
 }  # fmt: skip
-"""Package -> the extra of ENPIRE that brings it."""
+"""Package -> the extra of ENPIRE that installs it."""
 
 
 def names(group: str) -> tuple[str, ...]:
-    """All names of a group, built in or installed, sorted."""
+    """All names of a group, built in and installed, sorted."""
     installed = {point.name for point in _installed_points(group)}
     return tuple(sorted(installed | set(BUILT_IN.get(group, {}))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One part of a group, as a list shows it."""
+    """One part of a group, for lists."""
 
     name: str
     what: str
-    """What its module says of itself first."""
+    """First line of its module's docstring."""
     where: str
     """module:attribute."""
 
 
 def listed(group: str) -> list[Part]:
-    """Every part of a group, sorted; imports none of them, though the packages that hold them."""
+    """Every part of a group, sorted. Imports the packages of the parts, not the parts."""
     installed = {point.name: point.value for point in _installed_points(group)}
     found = sorted({**installed, **BUILT_IN.get(group, {})}.items())
     return [Part(name=name, what=_first_words(where), where=where) for name, where in found]
@@ -140,24 +140,24 @@ def _first_words(where: str) -> str:
         found = importlib.util.find_spec(where.partition(":")[0])
         if found is None or found.origin is None or not found.origin.endswith(".py"):
             return ""
-        said = ast.get_docstring(ast.parse(Path(found.origin).read_text(encoding="utf-8")))
-    except (Exception, SystemExit):  # noqa: BLE001 - code of others; what is broken is said when the part is loaded
+        docstring = ast.get_docstring(ast.parse(Path(found.origin).read_text(encoding="utf-8")))
+    except (Exception, SystemExit):  # noqa: BLE001 - code of others; `load` reports what is broken
         return ""
-    return said.splitlines()[0] if said else ""
+    return docstring.splitlines()[0] if docstring else ""
 
 
 def is_installed(package: str) -> bool:
-    """Whether a package could be imported; imports nothing."""
+    """Whether a package is installed; imports nothing."""
     return importlib.util.find_spec(package) is not None
 
 
 def load(group: str, name: str) -> object:
-    """The part behind a name.
+    """The part of a name.
 
     Raises:
-        UnknownName: nothing has that name; the sentence lists what there is.
+        UnknownName: no part has that name; the sentence lists the names.
         MissingExtra: the part's module needs a package that is not installed; the sentence names the extra.
-        UsageError: the part's module cannot be imported, or what the name leads to cannot be called.
+        UsageError: the part's module cannot be imported, or the part cannot be called.
     """
     address = BUILT_IN.get(group, {}).get(name) or _installed(group, name) or (name if ":" in name else "")
     if not address:
@@ -171,28 +171,30 @@ def load(group: str, name: str) -> object:
     except ModuleNotFoundError as missing:
         raise _explained(missing, group, name, address) from missing
     except SyntaxError as wrong:
-        raise UsageError(f"{name!r} of {group} leads to {address}, which is not Python: {wrong}.") from wrong
+        raise UsageError(f"{name!r} of {group} is {address}, which is not Python: {wrong}.") from wrong
     except EnpireError:
         raise
     except (Exception, SystemExit) as problem:
-        raise UsageError(f"{name!r} of {group} leads to {module}, which fails on import: {_said(problem)}") from problem
+        raise UsageError(
+            f"{name!r} of {group} is in {module}, which fails on import: {_described(problem)}"
+        ) from problem
     if not hasattr(found, attribute):
-        raise UnknownName(f"{module} has no {attribute!r}, which {group} {name!r} names; check the spelling.")
+        raise UnknownName(f"{module} has no {attribute!r}, the address of {group} {name!r}; check the spelling.")
     part: object = getattr(found, attribute)
     if group in BUILT_IN and not callable(part):
         raise UsageError(
-            f"{name!r} of {group} leads to {address}, which is {type(part).__name__}: name a class or a function."
+            f"{name!r} of {group} is {address}, which is {type(part).__name__}: name a class or a function."
         )
     return part
 
 
 def is_part(group: str, name: str) -> bool:
-    """Whether a name is a built-in part or an installed package's: not "module:attribute", which can be any code."""
+    """Whether a name is built in or of an installed package. "module:attribute" is neither: it can be any code."""
     return name in BUILT_IN.get(group, {}) or bool(_installed(group, name))
 
 
 def bring_in(module: str) -> None:
-    """Import a module for what its import registers; MissingExtra when it needs a package that is not installed."""
+    """Import a module that registers itself; MissingExtra when it needs a package that is not installed."""
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as missing:
@@ -200,10 +202,10 @@ def bring_in(module: str) -> None:
 
 
 def make(group: str, name: str, *arguments: object) -> object:
-    """What the part behind a name makes of some arguments.
+    """Load a part and call it with these arguments.
 
     Raises:
-        EnpireError: what `load` and the part itself say; UsageError when the part fails in another way.
+        EnpireError: as `load` and the part raise it; UsageError when the part fails in another way.
     """
     part = cast("Callable[..., object]", load(group, name))
     try:
@@ -211,18 +213,18 @@ def make(group: str, name: str, *arguments: object) -> object:
     except EnpireError:
         raise
     except (Exception, SystemExit) as problem:
-        raise UsageError(f"{name!r} of {group} cannot be made: {_said(problem)}") from problem
+        raise UsageError(f"{name!r} of {group} cannot be made: {_described(problem)}") from problem
 
 
 def look_here() -> None:
-    """Find modules in the current folder, after all others, as `python -m` does; an installed command does not."""
+    """Let imports find modules in the current folder, after all others; installed commands do not by default."""
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)
 
 
-def _said(problem: BaseException) -> str:
-    """What an exception says, and where it was raised, as the end of a sentence."""
+def _described(problem: BaseException) -> str:
+    """The text and the place of an exception, as the end of a sentence."""
     place = traceback.extract_tb(problem.__traceback__)[-1]
     return f"{type(problem).__name__}: {problem} ({place.filename}, line {place.lineno}; --debug shows the rest)."
 
@@ -232,7 +234,7 @@ def _installed(group: str, name: str) -> str:
 
 
 def _installed_points(group: str) -> list[EntryPoint]:
-    """The entry points of installed packages for a group, under its name today or its former name."""
+    """The entry points of installed packages for a group, under its present and its former name."""
     groups = (group, RENAMED_GROUPS[group]) if group in RENAMED_GROUPS else (group,)
     return [point for each in groups for point in entry_points(group=f"enpire.{each}")]
 
@@ -244,4 +246,4 @@ def _explained(missing: ModuleNotFoundError, group: str, name: str, address: str
         return MissingExtra(
             f"{group} {name!r} needs the package {package}, which is not installed: pip install 'enpire[{extra}]'."
         )
-    return UnknownName(f"{name!r} of {group} leads to {address}, but the module {missing.name} cannot be found.")
+    return UnknownName(f"{name!r} of {group} is {address}, but the module {missing.name} cannot be found.")

@@ -239,7 +239,7 @@ def _connected(this: _Run, state: CampaignState) -> Generator[tuple[Fleet, Stati
     campaign, home = this.campaign, this.home
     open_fleet = cast("Callable[..., AddressedFleet]", load("transports", "zmq"))
     start = cast("Callable[..., StationHost]", load("hosts", this.options.host))
-    door = cast("Callable[..., object]", load("doors", "zmq"))(campaign.stations.bind, home.keys)
+    door = cast("Callable[..., object]", load("listeners", "zmq"))(campaign.stations.bind, home.keys)
     fleet = open_fleet(door, home.versions, home.incoming, first_lease=state.lease + 1)
     if not campaign.stations.count or door != campaign.stations.bind:
         _log(f"Stations connect to {fleet.address} ({'plain' if door == campaign.stations.bind else 'with keys'}).")

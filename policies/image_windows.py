@@ -96,7 +96,7 @@ class ImageWindows:
                 f"station {station} is no simulation of this campaign; leave it out, and say `record: all` for that "
                 "station."
             )
-        frames = cast("Callable[[Task, int, Episode], Iterator[Seen]]", load("films", "mujoco"))
+        frames = cast("Callable[[Task, int, Episode], Iterator[Seen]]", load("replay_images", "mujoco"))
         task = cast("Task", make("tasks", self._job.task))
         seen = frames(task, self._job.station_seeds[station], episode)
         made.mkdir(parents=True, exist_ok=True)

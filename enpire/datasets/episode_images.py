@@ -72,7 +72,7 @@ def camera_images(home: Home, ledger: Ledger, episode: Episode) -> Iterator[pict
             {camera: recorded.picture(camera, tick) for camera in recorded.cameras} for tick in range(episode.ticks)
         )
     driver, seed = _simulation(ledger, home, episode)
-    make_frames = cast("Callable[[Task, int, Episode], Iterator[pictures.Seen]]", load("films", driver))
+    make_frames = cast("Callable[[Task, int, Episode], Iterator[pictures.Seen]]", load("replay_images", driver))
     return make_frames(cast("Task", make("tasks", episode.order.task)), seed, episode)
 
 
