@@ -97,7 +97,7 @@ def seconds_per_step(job: ImprovementJob, plain: bool) -> tuple[float, float]:
     batches = FlowBatches.of(round_data.windows, actor.network.shape, actor.scales, table.sampling_weights)
     schedule = training_schedule(job, settings, int((table.sampling_weights > 0).sum()))
     began = time.process_time() if plain else began
-    weight_function = (lambda _, rows: table.open[rows]) if plain else table.weights
+    weight_function = (lambda _, rows: table.ungated[rows]) if plain else table.weights
     for _ in train_actor(actor.network, batches, schedule, weight_function, AuxiliaryTraining() if plain else training):
         pass
     if settings.critic_beside and not plain:

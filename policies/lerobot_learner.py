@@ -143,7 +143,7 @@ class _Study:
         self._table, self.settings, sampling_weights = table, settings, table.sampling_weights
         if settings.weights == "draw":
             every = np.arange(len(self.windows))
-            sampling_weights = sampling_weights * table.weights(table.warm, every)
+            sampling_weights = sampling_weights * table.weights(table.warmup_steps, every)
         held = held_out(self.windows.episode, sampling_weights) & bool(settings.early_stop)
         self.evaluated = evaluation_rows(held, sampling_weights, seed)
         """Rows of the held-out minibatch; empty where training never ends early."""

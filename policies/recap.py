@@ -1,8 +1,8 @@
-"""Imit-Recap, a rival of HABC: imitate what a value head calls better than usual, and drop the rest.
+"""Imit-Recap, a baseline for HABC: imitate only windows whose advantage under a value head is high.
 
-The value head learns discounted returns of -1 per decision and -C for a failure (C = 100, gamma = 0.99 in
-arXiv 2606.17043); the indicator "advantage above a quantile" is that of RECAP (arXiv 2511.14759). Difference: RECAP
-shows the indicator to the actor and asks for the good side when it acts; here windows of the bad side are left out.
+The value head learns discounted returns with a reward of -1 per decision and -C for a failure (C = 100 and gamma =
+0.99 in arXiv 2606.17043). The indicator "advantage above a quantile" is RECAP's (arXiv 2511.14759). RECAP gives the
+indicator to the actor as an input; here windows below the quantile are left out.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from policies.training_data import read_episodes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecapSettings(RoundSettings):
-    """What a recipe for Imit-Recap may say."""
+    """Settings of a recipe for Imit-Recap."""
 
     discount: float = 0.99
-    """Per decision."""
+    """Discount factor per decision."""
     failure_cost: float = 100.0
     """In decisions."""
     positive_share: float = 0.4
-    """Share of the policy's windows that counts as better than usual."""
+    """Share of the policy's windows, those with the highest advantages, that is imitated."""
     multi_step: int = 4
     """Decisions that the temporal difference spans."""
     value_steps: int = 500
@@ -56,9 +56,10 @@ class RecapSettings(RoundSettings):
     value_learning_rate: float = 1e-3
     value_hidden: int = 128
     target_follow: float = 0.02
+    """Share by which the target network moves towards the value head at each step."""
 
     def __post_init__(self) -> None:
-        """Say which value is not allowed."""
+        """Refuse values that are not allowed with ValueError."""
         RoundSettings.__post_init__(self)
         if not 0 < self.discount < 1 or not 0 < self.positive_share <= 1 or not 0 < self.target_follow <= 1:
             raise ValueError("discount must be in (0, 1), positive_share and target_follow in (0, 1].")
@@ -68,19 +69,19 @@ class RecapSettings(RoundSettings):
 
 
 class Recap:
-    """The learner for recipes of Imit-Recap."""
+    """The learner of Imit-Recap."""
 
     settings: ClassVar = RecapSettings
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
-        """Train the value head, keep the windows of the good side, clone them."""
+        """Train the value head, select windows by their advantage, clone them; returns the metrics."""
         settings = settings_of(self.settings, job.recipe)
         prepare(job)
         episodes = [item for item in read_episodes(job.episodes) if item.success or not item.demonstration]
         actor = initial_training_state(job, settings, episodes)
         windows = recent_windows(cut(episodes, window_spec(settings, settings.multi_step)), settings.window_rounds)
-        gain = value_advantages(windows, settings, actor.scales[0], job.seed)
-        weights = indicator(windows, gain, settings.positive_share)
+        advantage = value_advantages(windows, settings, actor.scales[0], job.seed)
+        weights = indicator(windows, advantage, settings.positive_share)
         sampling_weights = window_sampling_weights(windows, settings, job.round) * (weights > 0)
         batches = FlowBatches.of(windows, actor.network.shape, actor.scales, sampling_weights)
         schedule = training_schedule(job, settings, int((sampling_weights > 0).sum()))
@@ -98,17 +99,17 @@ class Recap:
 
 
 def rewards(windows: Windows, settings: RecapSettings) -> tuple[FloatArray, FloatArray]:
-    """(discounted reward up to where the temporal difference ends, factor on the value there), both (N,)."""
-    # A window that ends the episode pays for its last decision too, and for the failure behind it.
+    """Discounted reward of each window's temporal difference, and factor on the value at its end; both (N,) float32."""
+    # A window that ends the episode also includes its last decision and the penalty of a failure.
     steps = windows.cost + windows.ends
-    paid = -(1 - settings.discount**steps) / (1 - settings.discount)
-    fined = np.where(windows.ends & ~windows.success, settings.failure_cost * settings.discount**steps, 0)
+    step_reward = -(1 - settings.discount**steps) / (1 - settings.discount)
+    failure_penalty = np.where(windows.ends & ~windows.success, settings.failure_cost * settings.discount**steps, 0)
     factor = np.where(windows.ends, 0, settings.discount**steps)
-    return (paid - fined).astype(np.float32), factor.astype(np.float32)
+    return (step_reward - failure_penalty).astype(np.float32), factor.astype(np.float32)
 
 
 def value_advantages(windows: Windows, settings: RecapSettings, scale: Scale, seed: int) -> FloatArray:
-    """Train the value head on all windows; the advantage of each (N,), in decisions."""
+    """Train the value head on all windows; their advantages (N,) float32, in decisions. `scale` is of the state."""
     unit = settings.failure_cost + 1 / (1 - settings.discount)
     shape = CriticShape(state_dim=windows.state.shape[1], hidden=settings.value_hidden, horizon_decisions=unit)
     head = Critics(shape, seed)
@@ -127,20 +128,23 @@ def value_advantages(windows: Windows, settings: RecapSettings, scale: Scale, se
             np.random.default_rng((seed, 11, step)).integers(len(windows), size=settings.value_batch)
         )
         with torch.no_grad():
-            aim = reward[rows] + factor[rows] * target.efficiency(later[rows])
-        optimizer.minimise(_loss(head, now[rows], aim, unit), step)
+            target_value = reward[rows] + factor[rows] * target.efficiency(later[rows])
+        optimizer.minimise(_loss(head, now[rows], target_value, unit), step)
     with torch.no_grad():
-        gain = reward + factor * head.efficiency(later) - head.efficiency(now)
-    return gain.numpy()
+        advantage = reward + factor * head.efficiency(later) - head.efficiency(now)
+    return advantage.numpy()
 
 
-def indicator(windows: Windows, gain: FloatArray, share: float) -> FloatArray:
-    """Weights (N,): 1 for people and for the policy windows with the best `share` of advantages, 0 for the rest."""
+def indicator(windows: Windows, advantage: FloatArray, share: float) -> FloatArray:
+    """Weights (N,) float32: 1 for human windows and the `share` of policy windows with the best advantages, else 0.
+
+    `advantage`: (N,), from `value_advantages`.
+    """
     own = windows.policy
-    bar = np.quantile(gain[own], 1 - share) if own.any() else 0.0
-    people = np.isin(windows.part, (Part.DEMONSTRATION, Part.INTERVENTION))
-    return (people | (gain >= bar)).astype(np.float32)
+    threshold = np.quantile(advantage[own], 1 - share) if own.any() else 0.0
+    human = np.isin(windows.part, (Part.DEMONSTRATION, Part.INTERVENTION))
+    return (human | (advantage >= threshold)).astype(np.float32)
 
 
-def _loss(head: Critics, features: Tensor, aim: Tensor, unit: float) -> Tensor:
-    return torch.nn.functional.mse_loss(head.efficiency(features) / unit, aim / unit)
+def _loss(head: Critics, features: Tensor, target_value: Tensor, unit: float) -> Tensor:
+    return torch.nn.functional.mse_loss(head.efficiency(features) / unit, target_value / unit)

@@ -1,4 +1,4 @@
-"""Signals of the known failure modes, as figures: what to look at when a round does not help."""
+"""Metrics that show the known failure modes of HABC."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from policies.habc.segments import Windows, viability_labels
 from policies.habc.weights import Advantages, effective_sample_share
 
 SATURATED = 1.5
-"""A gate's argument beyond this hardly moves the gate any more."""
+"""A gate counts as saturated if its argument is beyond this."""
 
 
 def auc(scores: FloatArray, positive: MaskArray) -> float:
-    """Area under the ROC curve (Mann-Whitney, ties count half); nan without both kinds."""
+    """Area under the ROC curve of scores (N,) for `positive` (N,) bool; ties count half; nan with one class only."""
     n_positive, n_negative = int(positive.sum()), int((~positive).sum())
     if not n_positive or not n_negative:
         return float("nan")
@@ -24,11 +24,11 @@ def auc(scores: FloatArray, positive: MaskArray) -> float:
     return (total - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)
 
 
-def moving(windows: Windows, spread: FloatArray) -> tuple[MaskArray, MaskArray]:
-    """(which windows moved, which stalled), both (N,): upper and lower quarter of the commanded effort.
+def moving_and_stalled(windows: Windows, spread: FloatArray) -> tuple[MaskArray, MaskArray]:
+    """Windows in the upper and in the lower quarter of the commanded effort, both (N,) bool.
 
-    The effort is the root mean square of the commands in units of `spread` (action_dim,). Without ground truth this
-    stands for progress: a good efficiency head tells a move from a pause.
+    The effort is the root mean square of the commands over `spread` (action_dim,), their standard deviation. It stands
+    for progress, for which there is no ground truth: a good efficiency head ranks moving windows above stalled ones.
     """
     count = np.maximum(windows.mask.sum(axis=1), 1)
     effort = np.sqrt((np.square(windows.chunk / spread).mean(axis=2) * windows.mask).sum(axis=1) / count)
@@ -39,45 +39,45 @@ def moving(windows: Windows, spread: FloatArray) -> tuple[MaskArray, MaskArray]:
     return effort >= high, effort <= low
 
 
-def efficiency_auc(windows: Windows, said: Advantages, held_out: MaskArray, spread: FloatArray) -> float:
-    """AUC of A_e for "moving against stalled" over successful held-out policy windows; nan when there are none."""
+def efficiency_auc(windows: Windows, advantages: Advantages, held_out: MaskArray, spread: FloatArray) -> float:
+    """AUC of A_e, moving against stalled windows, over successful held-out policy windows; nan without any."""
     rows = held_out & windows.success & windows.policy
-    went, stalled = moving(windows.at(rows), spread)
-    chosen = went != stalled
-    return auc(said.efficiency_advantage[rows][chosen], went[chosen])
+    moving, stalled = moving_and_stalled(windows.at(rows), spread)
+    chosen = moving != stalled
+    return auc(advantages.efficiency_advantage[rows][chosen], moving[chosen])
 
 
-def held_out_brier(windows: Windows, said: Advantages, counts: FloatArray, partition: bool) -> float:
-    """Mean squared error of p_v over labelled windows, each counted `counts` (N,) times; nan when there are none.
+def held_out_brier(windows: Windows, advantages: Advantages, counts: FloatArray, partition: bool) -> float:
+    """Brier score: mean squared error of p_v over labelled windows with weights `counts` (N,); nan without any.
 
-    What is held out must count as it does in training: the labels of a supervised round are short of failures.
+    Held-out windows have the weights of training, because the labels of a supervised round lack failures.
     """
     label = viability_labels(windows, partition)
     rows = (counts > 0) & (label >= 0)
     if not rows.any():
         return float("nan")
-    return float(np.average(np.square(said.viability[rows] - label[rows]), weights=counts[rows]))
+    return float(np.average(np.square(advantages.viability[rows] - label[rows]), weights=counts[rows]))
 
 
-def calibration_error(windows: Windows, said: Advantages, counts: FloatArray, partition: bool) -> float:
-    """Calibration error of p_v, ten bins, over labelled windows of the newest round; counted as for the Brier score."""
+def calibration_error(windows: Windows, advantages: Advantages, counts: FloatArray, partition: bool) -> float:
+    """Expected calibration error of p_v, ten bins, over labelled windows of the newest round, weighted by `counts`."""
     label = viability_labels(windows, partition)
     rows = (counts > 0) & (label >= 0)
     rows &= windows.round == (windows.round[windows.policy].max() if windows.policy.any() else -1)
     if not rows.any():
         return float("nan")
-    p, count = said.viability[rows], counts[rows].astype(np.float64)
+    p, count = advantages.viability[rows], counts[rows].astype(np.float64)
     bins = np.minimum((p * 10).astype(np.int64), 9)
     return float(np.abs(np.bincount(bins, count * (p - label[rows]))).sum() / count.sum())
 
 
-def gate_metrics(windows: Windows, said: Advantages, weights: FloatArray) -> dict[str, float]:
-    """Histogram of p_v, largest logits, saturation and effective sample size over the policy's windows."""
+def gate_metrics(windows: Windows, advantages: Advantages, weights: FloatArray) -> dict[str, float]:
+    """Distribution of p_v, largest logit, gate saturation and effective sample size over the policy's windows."""
     own = windows.policy
     if not own.any():
         return {}
-    p = said.viability[own].astype(np.float64)
-    argument = (1 - p) * said.viability_advantage[own] + p * said.efficiency_advantage[own]
+    p = advantages.viability[own].astype(np.float64)
+    argument = (1 - p) * advantages.viability_advantage[own] + p * advantages.efficiency_advantage[own]
     clipped = np.clip(p, 1e-6, 1 - 1e-6)
     used = weights[own & (weights > 0)]
     return {
@@ -87,7 +87,7 @@ def gate_metrics(windows: Windows, said: Advantages, weights: FloatArray) -> dic
         "z_largest": float(np.abs(np.log(clipped / (1 - clipped))).max()),
         "gate_saturated": float((np.abs(argument) > SATURATED).mean()),
         "gate_mean": float(used.mean()) if len(used) else float("nan"),
-        "a_e_spread": float(said.efficiency_advantage[own & windows.success].std())
+        "a_e_spread": float(advantages.efficiency_advantage[own & windows.success].std())
         if (own & windows.success).any()
         else 0.0,
         "effective_share": effective_sample_share(used),

@@ -1,4 +1,4 @@
-"""HABC: cloning weighted by how much a decision helped, judged by two critics (arXiv 2606.17043)."""
+"""HABC: behaviour cloning weighted by the advantages of two critics (arXiv 2606.17043)."""
 
 from __future__ import annotations
 
@@ -36,28 +36,30 @@ from policies.replay import recent_episodes
 from policies.training_data import RecordedEpisode, read_episodes
 
 HELD_OUT_EVERY = 10
-"""Every tenth policy episode is kept from the critics, to see how they do on what they have not seen."""
+"""Every tenth policy episode is held out from the critics, to measure their AUC and calibration."""
 REWEIGHT_AUC = 0.65
+"""`when_sure` reweights interventions from this held-out AUC of A_e on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundData:
-    """What one round learns from."""
+    """The data of one round."""
 
     episodes: list[RecordedEpisode]
     windows: Windows
     held_out: MaskArray
-    """(N,), windows of episodes that the critics do not learn from."""
+    """(N,) bool, windows of episodes that the critics do not train on."""
     kappa: float
+    """Share of failures that operators prevented, in [0, 1)."""
 
 
 class Habc:
-    """The learner for recipes of hierarchical advantage-weighted cloning."""
+    """The learner of hierarchical advantage-weighted behaviour cloning."""
 
     settings: ClassVar = HabcSettings
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
-        """Train critics, weigh the windows, train the actor from the parent's weights; returns the diagnostics."""
+        """Train the critics, weight the windows, train the actor from the parent's weights; returns the metrics."""
         settings = settings_of(self.settings, job.recipe)
         prepare(job)
         round_data = collect_round_data(read_episodes(job.episodes), settings)
@@ -71,7 +73,7 @@ class Habc:
         else:
             metrics, rule = evaluate_critics(round_data, training, spread)
             report(Progress(stage="critics", done=training.done, total=max(1, training.done), metrics=metrics))
-        taught = _train_actor(
+        actor_metrics = _train_actor(
             job, round_data, WindowWeights(round_data.windows, training, rule, job.round), actor, report
         )
         if settings.critic_beside:
@@ -80,12 +82,12 @@ class Habc:
         write_version(
             version_of(actor.network, actor.scales, actor.temperature), job.output, viability_network(training)
         )
-        return metrics | taught
+        return metrics | actor_metrics
 
 
 def viability_network(training: CriticTraining) -> AddedNetwork | None:
-    """The viability head, to go into the version beside its actor; None where nothing taught it."""
-    if not training.done or not len(training.data.marks.labelled):
+    """The viability head as an added network of the version; None if it was not trained."""
+    if not training.done or not len(training.data.targets.viability_rows):
         return None
     shape = training.critics.shape
     about = viability_policy.ViabilityHead(frequencies=shape.frequencies, logit_limit=shape.logit_limit)
@@ -96,104 +98,115 @@ def viability_network(training: CriticTraining) -> AddedNetwork | None:
 def evaluate_critics(
     round_data: RoundData, training: CriticTraining, spread: FloatArray
 ) -> tuple[dict[str, float], WeightRule]:
-    """Guard against divergence, set the gates, and say how the critics do and which rows they weigh.
+    """Check the critics for divergence and set the gates; returns the critics' metrics and the weight rule.
 
-    `spread` (action_dim,) is that of the commands.
+    `spread`: (action_dim,), standard deviation of the commands, units of the robot.
+
+    Raises:
+        LearningProblem: the efficiency head diverged and the recipe has on_divergence: stop.
     """
     windows, settings = round_data.windows, training.settings
     metrics = _divergence_metrics(settings, training)
-    said = training.update_gates()
-    rule = weight_rule(round_data, said, training, spread)
+    advantages = training.update_gates()
+    rule = weight_rule(round_data, advantages, training, spread)
     counts = label_weights(windows, settings, round_data.kappa) * round_data.held_out
     metrics |= {
         "n_episodes": float(len(round_data.episodes)),
         "n_success": float(training.data.successes),
         "windows": float(len(windows)),
         "kappa": round_data.kappa,
-        "auc_a_e": diagnostics.efficiency_auc(windows, said, round_data.held_out, spread),
-        "p_v_reliability": diagnostics.calibration_error(windows, said, counts, settings.partition),
-        "brier": diagnostics.held_out_brier(windows, said, counts, settings.partition),
+        "auc_a_e": diagnostics.efficiency_auc(windows, advantages, round_data.held_out, spread),
+        "p_v_reliability": diagnostics.calibration_error(windows, advantages, counts, settings.partition),
+        "brier": diagnostics.held_out_brier(windows, advantages, counts, settings.partition),
         "interventions_reweighted": float(rule.reweight_interventions),
     }
-    return metrics | diagnostics.gate_metrics(windows, said, actor_weights(windows, training.gates, rule)), rule
+    return metrics | diagnostics.gate_metrics(windows, advantages, actor_weights(windows, training.gates, rule)), rule
 
 
 def _train_actor(
     job: ImprovementJob,
     round_data: RoundData,
-    table: WindowWeights,
+    weights: WindowWeights,
     actor: TrainingState,
     report: Callable[[Progress], None],
 ) -> dict[str, float]:
-    """Weighted flow matching from the parent's weights; the pupil's network holds the result."""
-    training, windows = table.training, round_data.windows
-    batches = FlowBatches.of(windows, actor.network.shape, actor.scales, table.sampling_weights)
-    schedule = training_schedule(job, training.settings, int((table.sampling_weights > 0).sum()))
-    taught: dict[str, float] = {}
-    for done, taught in train_actor(actor.network, batches, schedule, table.weights, training):
-        report(Progress(stage="actor", done=done, total=schedule.steps, metrics=taught))
-    return taught | {"temperature": actor.temperature}
+    """Train the actor's network in place by weighted flow matching; returns the last metrics."""
+    training, windows = weights.training, round_data.windows
+    batches = FlowBatches.of(windows, actor.network.shape, actor.scales, weights.sampling_weights)
+    schedule = training_schedule(job, training.settings, int((weights.sampling_weights > 0).sum()))
+    actor_metrics: dict[str, float] = {}
+    for done, actor_metrics in train_actor(actor.network, batches, schedule, weights.weights, training):
+        report(Progress(stage="actor", done=done, total=schedule.steps, metrics=actor_metrics))
+    return actor_metrics | {"temperature": actor.temperature}
 
 
-def weight_rule(round_data: RoundData, said: Advantages, training: CriticTraining, spread: FloatArray) -> WeightRule:
-    """Which rows the gate weighs; interventions only as the recipe says, or once A_e ranks held-out windows well.
+def weight_rule(
+    round_data: RoundData, advantages: Advantages, training: CriticTraining, spread: FloatArray
+) -> WeightRule:
+    """Whether the gate weights interventions: as the recipe sets it, or if A_e ranks held-out windows well enough.
 
-    Never where people finished every episode: no label then teaches what p_v is, and the gate would be noise.
+    Without any viability label, because operators finished every episode, p_v is untrained and the gate is not used.
     """
-    settings, reweight = training.settings, len(training.data.marks.labelled) > 0
+    settings, reweight = training.settings, len(training.data.targets.viability_rows) > 0
     if settings.reweight_interventions == "when_sure":
-        ranked = diagnostics.efficiency_auc(round_data.windows, said, round_data.held_out, spread)
-        reweight = reweight and ranked >= REWEIGHT_AUC
+        score = diagnostics.efficiency_auc(round_data.windows, advantages, round_data.held_out, spread)
+        reweight = reweight and score >= REWEIGHT_AUC
     elif settings.reweight_interventions == "never":
         reweight = False
     return WeightRule(reweight_interventions=bool(reweight), partition=settings.partition)
 
 
 class WindowWeights:
-    """The weight of every window at every step: gates of 1 while warming up, then the critics'.
+    """The loss weight of each window at each step: the gate is 1 during warm-up, then it comes from the critics.
 
-    Critics beside the actor (the paper's way) learn from each minibatch when they are asked for its weights.
+    With `critic_beside`, as in the paper, the critics train on each minibatch when its weights are computed.
     """
 
     def __init__(self, windows: Windows, training: CriticTraining, rule: WeightRule, round_: int) -> None:
-        """`training` keeps the gates. LearningProblem when no window may be imitated."""
+        """`training` holds the gates. LearningProblem if no window may be imitated."""
         self.training = training
-        self._least = actor_weights(windows, np.zeros(len(windows), np.float32), rule)
-        self.open = actor_weights(windows, np.ones(len(windows), np.float32), rule)
-        """(N,), weights with every gate at 1: above 0 wherever a weight can be."""
-        if not (self.open > 0).any():
+        self._gate_zero = actor_weights(windows, np.zeros(len(windows), np.float32), rule)
+        self.ungated = actor_weights(windows, np.ones(len(windows), np.float32), rule)
+        """(N,) float32, weights with every gate at 1."""
+        if not (self.ungated > 0).any():
             raise LearningProblem(
-                "No window may be imitated: there is neither a demonstration nor a success; collect more."
+                "No window may be imitated: there is neither a demonstration nor a success; collect more episodes."
             )
         settings = training.settings
         self.sampling_weights = self._sampling_weights(windows, round_)
-        """(N,), how often each window is drawn: those that may be imitated, and those that teach critics beside."""
-        self.warm = round(settings.warmup_share * settings.steps(int((self.sampling_weights > 0).sum())))
-        """The first step at which gates count."""
+        """(N,) float32, above 0 for windows that may be imitated or, with `critic_beside`, that train the critics."""
+        self.warmup_steps = round(settings.warmup_share * settings.steps(int((self.sampling_weights > 0).sum())))
+        """The first step that uses the gates."""
 
     def _sampling_weights(self, windows: Windows, round_: int) -> FloatArray:
         settings = self.training.settings
-        wanted = self.open > 0
+        wanted = self.ungated > 0
         if settings.critic_beside:
-            for teaching in (self.training.data.marks.labelled, self.training.data.marks.timed):
-                wanted[teaching] = True
+            for trained in (self.training.data.targets.viability_rows, self.training.data.targets.efficiency_rows):
+                wanted[trained] = True
         return window_sampling_weights(windows, settings, round_) * wanted.astype(np.float32)
 
     def weights(self, step: int, rows: IntArray) -> FloatArray:
-        """Weights (B,) of a minibatch, before normalisation: a window counts 1, 0 or its gate."""
+        """Weights (B,) float32 of a minibatch of windows `rows` (B,), before normalisation: 1, 0 or the gate."""
         training = self.training
-        gates = training.step_on(rows) if training.settings.critic_beside else training.gates[rows]
-        if step < self.warm:
-            return self.open[rows]
-        least = self._least[rows]
-        return (least + (self.open[rows] - least) * gates).astype(np.float32, copy=False)
+        gates = training.train_step_on(rows) if training.settings.critic_beside else training.gates[rows]
+        if step < self.warmup_steps:
+            return self.ungated[rows]
+        lowest = self._gate_zero[rows]
+        return (lowest + (self.ungated[rows] - lowest) * gates).astype(np.float32, copy=False)
 
 
 def collect_round_data(episodes: list[RecordedEpisode], settings: HabcSettings) -> RoundData:
-    """Successful demonstrations and all policy episodes that are not too old, cut into windows."""
+    """Windows of successful demonstrations and of recent policy episodes, with the held-out ones marked.
+
+    Raises:
+        LearningProblem: there is no such episode.
+    """
     useful = [item for item in episodes if item.success or not item.demonstration]
     if not useful:
-        raise LearningProblem("There is neither a successful demonstration nor a policy episode; collect some first.")
+        raise LearningProblem(
+            "There is neither a successful demonstration nor a policy episode; collect episodes first."
+        )
     windows = recent_windows(cut(useful, window_spec(settings, settings.multi_step)), settings.window_rounds)
     present = np.unique(windows.episode)
     order = [index for index in present if not useful[index].demonstration]
@@ -206,14 +219,14 @@ def collect_round_data(episodes: list[RecordedEpisode], settings: HabcSettings) 
 def critic_training(
     job: ImprovementJob, settings: HabcSettings, round_data: RoundData, scale: Scale
 ) -> tuple[CriticTraining, TrainingSchedule]:
-    """Fresh critics with what they learn from (states in `scale`), and the course whose digest names the job."""
+    """New critics with their training data, and a schedule that holds the job's digest; `scale` is of the state."""
     data = critic_data(round_data.windows, settings, scale, round_data.kappa, ~round_data.held_out)
     critics = new_critics(round_data.windows, settings, job.seed)
     return CriticTraining(critics, data, settings, job.seed), training_schedule(job, settings, len(round_data.windows))
 
 
 def _divergence_metrics(settings: HabcSettings, training: CriticTraining) -> dict[str, float]:
-    """Raise, go on with A_v alone, or only say so, when the efficiency head left what it can mean."""
+    """Metrics of the divergence check; if it fails, stop, use A_v alone, or only report, as the recipe sets it."""
     state = training.divergence_check() if training.done else None
     if state is None:
         return {"efficiency_sound": math.nan}
@@ -225,6 +238,6 @@ def _divergence_metrics(settings: HabcSettings, training: CriticTraining) -> dic
                 "efficiency_unit: horizon, or a target network."
             )
         if settings.on_divergence == "viability":
-            training.form = "viability" if settings.gate != "off" else "off"
+            training.gate_form = "viability" if settings.gate != "off" else "off"
     metrics = {"efficiency_sound": float(state.sound), "v_e_lowest": state.lowest, "v_e_highest": state.highest}
     return metrics | {"a_e_mean": state.mean_advantage}

@@ -1,7 +1,7 @@
-"""Best of N with HABC's critics: the actor stays as it is, a score learned from the critics picks among its chunks.
+"""Best of N with HABC's critics: the actor does not change; a learned score picks one of several sampled chunks.
 
-The critics judge states; a chunk must be judged before it is sent. So a small network learns what the critics say
-about recorded decisions, (1 - p_v) A_v + p_v A_e, from the state and the commands alone, failures included.
+The critics evaluate states, but a chunk must be scored before it is sent. So a small network regresses the critics'
+(1 - p_v) A_v + p_v A_e of recorded decisions, failures included, from the state and the commands.
 """
 
 from __future__ import annotations
@@ -36,23 +36,24 @@ ACTOR_SETTINGS = (
     "learning_rate last_learning_rate average early_stop device precision compile unseen demonstration_weight "
     "demonstration_decay cooling least_temperature critic_beside warmup_share gate reweight_interventions"
 )
-"""Settings of HABC that are about the actor and its weights."""
+"""Settings of HABC that concern the actor and its weights."""
 TARGET_LIMIT = 3.0
-"""The score's targets are clipped here; the gate is flat beyond."""
+"""The score's targets are clipped to [-limit, limit]; beyond it the gate hardly changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionSettings(HabcSettings):
-    """What a recipe for best of N may say."""
+    """Settings of a recipe for best of N."""
 
     candidates: int = 8
+    """Chunks sampled for each decision."""
     score_steps: int = 600
     score_hidden: int = 128
     score_frequencies: int = 2
     score_learning_rate: float = 1e-3
 
     def __post_init__(self) -> None:
-        """Say which value is not allowed."""
+        """Refuse values that are not allowed with ValueError."""
         HabcSettings.__post_init__(self)
         at_least(1, self, "candidates score_steps score_hidden")
         at_least(0, self, "score_frequencies")
@@ -60,67 +61,70 @@ class SelectionSettings(HabcSettings):
         self.require_default(ACTOR_SETTINGS, "best of N keeps the parent's actor and trains critics and a score alone")
 
     def critics(self, shape: FlowShape) -> HabcSettings:
-        """The settings of HABC's critics, for the chunks of the parent's actor."""
+        """The settings of HABC's critics with the chunk length of the parent's actor."""
         own = {item.name: getattr(self, item.name) for item in fields(HabcSettings)}
         return HabcSettings(**{**own, "horizon": shape.horizon, "execute": shape.execute})
 
 
 class BestOfN:
-    """The learner for recipes of best of N."""
+    """The learner of best of N."""
 
     settings: ClassVar = SelectionSettings
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
-        """Train critics and score on the job's episodes; the parent's actor goes into the version unchanged."""
+        """Train critics and score; the version holds the parent's actor unchanged. Returns the metrics."""
         settings = settings_of(self.settings, job.recipe)
         if job.parent is None:
-            raise LearningProblem("Best of N picks among a parent's chunks; clone a base first.")
+            raise LearningProblem(
+                "Best of N picks among a parent's chunks, and this job has no parent; clone a base first."
+            )
         prepare(job)
         version = flow_policy.read(job.parent)
-        taught = settings.critics(version.shape)
-        round_data = collect_round_data(read_episodes(job.episodes), taught)
-        training, schedule = critic_training(job, taught, round_data, version.state)
+        critic_settings = settings.critics(version.shape)
+        round_data = collect_round_data(read_episodes(job.episodes), critic_settings)
+        training, schedule = critic_training(job, critic_settings, round_data, version.state)
         pretrain_critics(training, schedule)
         report(Progress(stage="critics", done=training.done, total=max(1, training.done), metrics={}))
         metrics, _ = evaluate_critics(round_data, training, version.action.spread)
-        aims = score_targets(round_data, training)
-        network, agreement = train_score(version, round_data, aims, settings, job.seed)
-        report(Progress(stage="score", done=settings.score_steps, total=settings.score_steps, metrics=agreement))
+        targets = score_targets(round_data, training)
+        network, score_metrics = train_score(version, round_data, targets, settings, job.seed)
+        report(Progress(stage="score", done=settings.score_steps, total=settings.score_steps, metrics=score_metrics))
         about = Score(candidates=settings.candidates, frequencies=settings.score_frequencies)
-        beside = AddedNetwork(kind=best_of_n.KIND, key=best_of_n.KEY, about=asdict(about), weights=network.weights())
-        write_version(version, job.output, beside)
-        return metrics | agreement
+        added = AddedNetwork(kind=best_of_n.KIND, key=best_of_n.KEY, about=asdict(about), weights=network.weights())
+        write_version(version, job.output, added)
+        return metrics | score_metrics
 
 
 def score_targets(round_data: RoundData, training: CriticTraining) -> FloatArray:
-    """The gate's argument (N,) of every window, clipped."""
-    said = training.update_gates()
-    argument = (1 - said.viability) * said.viability_advantage + said.viability * said.efficiency_advantage
-    return np.clip(argument, -TARGET_LIMIT, TARGET_LIMIT).astype(np.float32)
+    """The soft gate's argument (N,) float32 of every window, clipped to TARGET_LIMIT."""
+    return np.clip(training.update_gates().mixed, -TARGET_LIMIT, TARGET_LIMIT).astype(np.float32)
 
 
 def train_score(
-    version: FlowVersion, round_data: RoundData, aims: FloatArray, settings: SelectionSettings, seed: int
+    version: FlowVersion, round_data: RoundData, targets: FloatArray, settings: SelectionSettings, seed: int
 ) -> tuple[SmallNetwork, dict[str, float]]:
-    """Regress the targets on the policy's own windows; also how well held-out signs are told apart (AUC)."""
+    """Train the score on the policy's windows by regression; returns it with the AUC of held-out signs.
+
+    `targets`: (N,), from `score_targets`. LearningProblem if there is no policy window.
+    """
     windows = round_data.windows
     own = windows.policy & (windows.mask[:, : version.shape.execute].min(axis=1) > 0)
     if not (own & ~round_data.held_out).any():
-        raise LearningProblem("No policy window is there to learn a score from; collect rollouts of the policy first.")
+        raise LearningProblem("There is no policy window to train the score on; collect rollouts of the policy first.")
     about = Score(candidates=settings.candidates, frequencies=settings.score_frequencies)
     rows = score_inputs(version, about, windows.state, windows.chunk)
-    shown = np.flatnonzero(own & ~round_data.held_out)
+    training = np.flatnonzero(own & ~round_data.held_out)
     network = SmallNetwork((rows.shape[1], settings.score_hidden, settings.score_hidden, 1), seed)
     first = settings.score_learning_rate
     optimizer = AveragedAdam(
         network.parameters(), CosineSchedule(first=first, last=0.05 * first, steps=settings.score_steps), 0.99
     )
     for step in range(settings.score_steps):
-        drawn = shown[np.random.default_rng((seed, 13, step)).integers(len(shown), size=settings.critic_batch)]
-        guess = network(torch.from_numpy(rows[drawn])).squeeze(-1)
-        optimizer.minimise(nn.functional.mse_loss(guess, torch.from_numpy(aims[drawn])), step)
+        drawn = training[np.random.default_rng((seed, 13, step)).integers(len(training), size=settings.critic_batch)]
+        score = network(torch.from_numpy(rows[drawn])).squeeze(-1)
+        optimizer.minimise(nn.functional.mse_loss(score, torch.from_numpy(targets[drawn])), step)
     optimizer.use_average()
-    judged_on = np.flatnonzero(own & round_data.held_out)
+    held_out = np.flatnonzero(own & round_data.held_out)
     with torch.no_grad():
-        guess = network(torch.from_numpy(rows[judged_on])).squeeze(-1).numpy()
-    return network, {"score_auc": auc(guess, aims[judged_on] > 0), "score_windows": float(len(shown))}
+        score = network(torch.from_numpy(rows[held_out])).squeeze(-1).numpy()
+    return network, {"score_auc": auc(score, targets[held_out] > 0), "score_windows": float(len(training))}

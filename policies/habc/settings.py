@@ -1,4 +1,4 @@
-"""What a recipe for HABC may say; configs/recipes/habc_plus.yaml and habc_paper.yaml are the two presets."""
+"""Settings of HABC recipes; configs/recipes/habc_plus.yaml and habc_paper.yaml are the two presets."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from policies.habc.weights import GateForm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HabcSettings(RoundSettings):
-    """The defaults are those of `habc_plus`."""
+    """Settings of a recipe for HABC; the defaults are those of `habc_plus`."""
 
     critic_steps: int = 500
-    """Gradient steps of the critics before the actor begins."""
+    """Gradient steps of the critics before the actor's first step."""
     critic_beside: bool = False
-    """The critics go on learning beside the actor, one step for one, from its own minibatches (the paper's way)."""
+    """The critics also take one step at each step of the actor, on its minibatch, as in the paper."""
     warmup_share: float = 0.0
-    """Share of a round's actor steps, at its beginning, during which the gate counts as 1."""
+    """Share of a round's actor steps, the first ones, during which the gate is 1."""
     critic_batch: int = 128
     critic_learning_rate: float = 1e-3
     critic_hidden: int = 128
@@ -28,35 +28,36 @@ class HabcSettings(RoundSettings):
     multi_step: int = 4
     """Decisions that the temporal difference and the advantages span."""
     target_follow: float = 0.02
-    """Share by which the target network follows each step; 1 means that there is no target network."""
+    """Share by which the target network moves towards the critics at each step; 1 means no target network."""
     efficiency_unit: Literal["horizon", "decision"] = "horizon"
-    """Unit of V_e inside the Huber loss; `decision` is the literal form, which diverges."""
+    """Unit of V_e in the Huber loss; `decision` is the paper's form, which diverges."""
     bounded_efficiency: bool = True
-    """V_e cannot rise above 0; False is the literal, free head."""
+    """V_e is at most 0 by construction; False is the paper's form."""
     balance_length: bool = True
-    """Label weights 1 / windows of the episode, so that long failures do not dominate."""
+    """Divide label weights by the number of windows of the episode, so that long failures do not dominate."""
     correct_interception: bool = True
-    """Failures that nobody touched count 1 / (1 - kappa), because operators take failures away."""
+    """Weight failures without an intervention by 1 / (1 - kappa), because operators prevent failures."""
     label_ends: bool = True
-    """The last state of a labelled episode is labelled too, so that the gain of its last decision is known."""
+    """Label the last state of a labelled episode too, so that the last decision has an advantage."""
     label_smoothing: float = 0.01
     logit_limit: float = 6.0
+    """z_v is clipped to [-limit, limit]; 0 means no limit."""
     gate: GateForm = "soft"
     efficiency_gain: float = 1.0
     """Factor on A_e inside the gate."""
     shrink: float = 10.0
-    """A_e counts n / (n + shrink), n the successful policy episodes."""
+    """Factor n / (n + shrink) on A_e, with n successful policy episodes."""
     few_successes: int = 10
-    """Below this many successful policy episodes, demonstrations teach V_e too."""
+    """With fewer successful policy episodes, V_e is also trained on demonstrations."""
     partition: bool = True
-    """False gives every policy window its episode's outcome ("naive labels")."""
+    """False labels every policy window with its episode's outcome ("naive labels")."""
     reweight_interventions: Literal["never", "when_sure", "always"] = "when_sure"
-    """IR; `when_sure` from a held-out AUC(A_e) of 0.65 on."""
+    """IR: weight interventions by the gate. `when_sure`: if the held-out AUC of A_e is at least 0.65."""
     on_divergence: Literal["stop", "viability", "report"] = "viability"
-    """What to do when V_e left what it can mean: stop with LearningProblem, go on with A_v alone, or only say so."""
+    """If V_e diverged: stop with LearningProblem, weight by A_v alone, or only report it."""
 
     def __post_init__(self) -> None:
-        """Say which value is not allowed."""
+        """Refuse values that are not allowed with ValueError."""
         RoundSettings.__post_init__(self)
         at_least(1, self, "critic_batch critic_hidden multi_step")
         at_least(0, self, "critic_steps critic_frequencies logit_limit efficiency_gain shrink few_successes")
@@ -64,14 +65,19 @@ class HabcSettings(RoundSettings):
         if not 0 <= self.warmup_share <= 1:
             raise ValueError(f"warmup_share is {self.warmup_share}; it must be in [0, 1].")
         if self.critic_beside and self.label_ends:
-            raise ValueError("critics that learn beside the actor see no last states; say label_ends: false.")
+            raise ValueError(
+                "critics that train at the actor's steps (critic_beside) see no last states; set label_ends: false."
+            )
         if self.critic_beside and self.on_divergence != "report":
-            raise ValueError("critics beside the actor are judged when it is trained; say on_divergence: report.")
+            raise ValueError(
+                "critics that train at the actor's steps (critic_beside) are checked only at the end; "
+                "set on_divergence: report."
+            )
         if not 0 < self.target_follow <= 1 or not 0 <= self.label_smoothing < 0.5:
             raise ValueError("target_follow must be in (0, 1], label_smoothing in [0, 0.5).")
 
     def require_default(self, names: str, why: str) -> None:
-        """ValueError for the first setting of `names` (spaces between) that is not at its default: nobody reads it."""
+        """ValueError for the first setting of `names` (separated by spaces) that is not at its default, with `why`."""
         for item in fields(self):
             if item.name in names.split() and getattr(self, item.name) != item.default:
                 raise ValueError(f"{item.name} changes nothing here, because {why}; leave it out.")

@@ -24,6 +24,12 @@ class Advantages:
     efficiency_advantage: FloatArray
     """(N,), A_e, in decisions saved."""
 
+    @property
+    def mixed(self) -> FloatArray:
+        """(1 - p_v) A_v + p_v A_e (N,), the argument of the soft gate."""
+        p = self.viability
+        return np.asarray((1 - p) * self.viability_advantage + p * self.efficiency_advantage, np.float32)
+
 
 def gate(advantages: Advantages, form: GateForm = "soft") -> FloatArray:
     """The soft gate g = 1 + tanh((1 - p_v) A_v + p_v A_e) (N,) float32, in (0, 2); arXiv 2606.17043.
@@ -32,18 +38,17 @@ def gate(advantages: Advantages, form: GateForm = "soft") -> FloatArray:
     decisions. The other forms are arms of the benchmark: `viability` uses A_v alone, `fixed` half of each advantage,
     `hard` 0 or 2 by the sign, `off` is filtered behaviour cloning with 1 everywhere.
     """
-    p, gain, speed = advantages.viability, advantages.viability_advantage, advantages.efficiency_advantage
     match form:
         case "soft":
-            argument = (1 - p) * gain + p * speed
+            argument = advantages.mixed
         case "viability":
-            argument = gain
+            argument = advantages.viability_advantage
         case "fixed":
-            argument = 0.5 * gain + 0.5 * speed
+            argument = 0.5 * advantages.viability_advantage + 0.5 * advantages.efficiency_advantage
         case "hard":
-            return np.where((1 - p) * gain + p * speed > 0, np.float32(2), np.float32(0)).astype(np.float32)
+            return np.where(advantages.mixed > 0, np.float32(2), np.float32(0)).astype(np.float32)
         case "off":
-            return np.ones_like(p)
+            return np.ones_like(advantages.viability)
     # Beyond 9 float32 rounds tanh to exactly 1 or -1; the clip keeps the gate inside the open interval.
     return (1 + np.tanh(argument.clip(-8, 8))).astype(np.float32, copy=False)
 

@@ -53,7 +53,7 @@ def trained(chain: Chain, seed: int, episodes: int, **settings: object) -> tuple
     data = critic_data(windows, chosen, scale, 0.0, np.ones(len(windows), np.bool_))
     training = CriticTraining(new_critics(windows, chosen, seed), data, chosen, seed)
     while training.done < chosen.critic_steps:
-        training.learn()
+        training.train_step()
     return training, action
 
 

@@ -201,7 +201,7 @@ def test_a_trained_actor_is_kept_when_critics_beside_it_diverge(fresh_job: Calla
     job = fresh_job("kept", **beside)
     assert run(job)["efficiency_sound"] == 0
     assert (job.output / "policy.json").exists()
-    with pytest.raises(FileProblem, match="say on_divergence: report"):
+    with pytest.raises(FileProblem, match="set on_divergence: report"):
         run(fresh_job("stop", **(beside | {"on_divergence": "stop"})))
 
 
@@ -214,7 +214,7 @@ def test_gates_count_when_the_share_of_warm_steps_is_done(fresh_job: Callable[..
     training.gates[:] = 0.5
     table = WindowWeights(round_data.windows, training, WeightRule(), job.round)
     rows = np.flatnonzero(round_data.windows.policy & round_data.windows.success)
-    assert table.warm == 50
+    assert table.warmup_steps == 50
     assert (table.weights(49, rows) == 1).all()
     assert (table.weights(50, rows) == 0.5).all()
 
