@@ -1,4 +1,4 @@
-"""A motor that moves by itself, as the hardware of the tutorial in docs/robots.md."""
+"""A simulated motor with its own controller: the hardware of the tutorial in docs/robots.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 class Motor:
-    """One axis with its own position controller: 2 rad/s at most, in a thread as in a motor's firmware."""
+    """One axis with a position controller of at most 2 rad/s, which runs in a thread as in firmware."""
 
     SPEED_RAD_S = 2.0
 
@@ -19,26 +19,26 @@ class Motor:
         self._power = threading.Event()
 
     def open(self) -> bool:
-        """Switch it on."""
+        """Switch it on; True when it is on."""
         if not self._power.is_set():
             self._power.set()
             threading.Thread(target=self._firmware, daemon=True).start()
         return True
 
     def read(self) -> float:
-        """The angle now, in rad."""
+        """The present angle [rad]."""
         with self._lock:
             return self._angle_rad
 
     def go_to(self, angle_rad: float) -> float:
-        """Move there; returns the target in the steps of the motor, 4096 a turn."""
+        """Move to an angle [rad]; returns the target, rounded to the motor's 4096 steps per turn [rad]."""
         step_rad = 6.283185307179586 / 4096
         with self._lock:
             self._target_rad = round(angle_rad / step_rad) * step_rad
             return self._target_rad
 
     def brake(self) -> None:
-        """Hold where it is."""
+        """Hold the present angle."""
         with self._lock:
             self._target_rad = None
 

@@ -1,4 +1,4 @@
-"""Robots of numpy alone, for tests, rehearsals and the conformance kit: a rig in lockstep and a robot in real time."""
+"""Simulated robots without a physics engine, for tests and rehearsals: a rig in lockstep, an arm in real time."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ FAKE_SPEC = TaskSpec(
     cameras=("top",),
     start_names=("shoulder_rad", "elbow_rad"),
 )
-"""Two joints that follow commanded positions."""
+"""Spec of an arm with two joints that follow position commands."""
 
 NOISE = 1e-3
-"""Standard deviation of a measurement, as share of the range of its bounds."""
+"""Standard deviation of a measurement, as a share of its range."""
 APPROACH = 0.5
-"""Share of the way to its target that a number goes in one period."""
+"""Share of the way to its target that a state number goes in one period."""
 
 
 class FakeRig:
-    """Lanes of a robot of any spec: number i of the state follows action i, the others wait in the middle.
+    """Lanes of a robot of any spec: state number i follows action i, the others stay in the middle of their range.
 
-    Simulated time; the noise of a lane depends on the start it was placed in alone.
+    Time is simulated. The noise of a lane depends only on its start.
     """
 
     def __init__(self, spec: TaskSpec, lanes: int, seed: int) -> None:
@@ -61,7 +61,7 @@ class FakeRig:
         self._random = [np.random.default_rng((seed, lane)) for lane in range(lanes)]
 
     def place(self, lane: int, start: Start) -> None:
-        """Draw a state inside the bounds from the start's seed; the start's values come first where there are some."""
+        """Set the state numbers that the start names; draw the others inside their bounds from the start's seed."""
         self._stopped = False
         random = np.random.default_rng(start.seed)
         middle, half = (self._low + self._high) / 2, (self._high - self._low) / 2
@@ -73,14 +73,14 @@ class FakeRig:
         self._random[lane] = random
 
     def observe(self) -> Observation:
-        """The state with a little noise, inside the bounds."""
+        """The state with noise, inside the bounds: (lanes, state_dim) float32, in the units of the spec."""
         sigma = NOISE * (self._high - self._low)
         noise = np.stack([random.standard_normal(len(sigma)) for random in self._random]) * sigma
         noisy = np.clip(self._state + noise, self._low, self._high)
         return Observation(stamp_ns=self._stamp_ns, state=noisy.astype(np.float32))
 
     def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
-        """Go a part of the way to the targets."""
+        """Go part of the way to the targets (lanes, action_dim), in the units of the spec; returns `action`."""
         self._stamp_ns += round(1e9 * self.spec.period_s)
         if self._stopped:
             raise RobotProblem("The fake robot is stopped; place a lane to go on.")
@@ -91,7 +91,7 @@ class FakeRig:
         return action
 
     def look(self, lane: int) -> Mapping[str, ImageArray]:
-        """Small pictures that show the state as bars."""
+        """camera -> (height, width, 3) uint8: the state as bars."""
         share = (self._state[lane] - self._low) / np.maximum(self._high - self._low, 1e-9)
         return dict.fromkeys(self.spec.cameras, _bars(share, 24, 4 * len(share)))
 
@@ -100,14 +100,14 @@ class FakeRig:
         self._stopped = True
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""
 
 
 class FakeRobot:
-    """One arm in real time: two joints move towards commanded positions until they are there or `stop` brakes them.
+    """One arm in real time: two joints move to commanded positions, or brake after `stop`.
 
-    Its camera shows the state as bars, with the noise of a sensor. `log`, when given, gets one line for every command
-    and every stop, so that another process can check what moved.
+    Its camera shows the state as bars, with noise. `log` gets one line per action and per stop, so that another process
+    can check when the arm moved.
     """
 
     spec = FAKE_SPEC
@@ -115,12 +115,12 @@ class FakeRobot:
     brake_rad_s2 = 100.0
 
     def __init__(self, *, log: Path | None = None, act_s: float = 0.0, height: int = 48, width: int = 64) -> None:
-        """`height` and `width` are those of its pictures."""
+        """`height` and `width` are the size of its images [px]."""
         self.log = log
         self._size = height, width
         self._noise = np.random.default_rng(0)
         self.act_s = act_s
-        """Seconds that sending a command takes, like a serial bus."""
+        """How long it takes to send an action, as over a serial bus [s]."""
         self._lock = threading.Lock()
         self._connected = False
         self._position = np.zeros(2)
@@ -129,14 +129,14 @@ class FakeRobot:
         self._seen_s = time.monotonic()
 
     def connect(self) -> None:
-        """Begin to measure."""
+        """Start measuring."""
         with self._lock:
             self._connected = True
             self._seen_s = time.monotonic()
         self._note("connect", time.monotonic_ns())
 
     def observe(self) -> Observation:
-        """Positions and velocities now, and what the camera sees."""
+        """Positions [rad] and velocities [rad/s] now, (1, 4) float32, and the camera image."""
         with self._lock:
             self._advance()
             state = np.concatenate([self._position, self._velocity]).astype(np.float32)
@@ -145,7 +145,7 @@ class FakeRobot:
         return Observation(stamp_ns=stamp_ns, state=state[None], images=images)
 
     def act(self, action: FloatArray) -> FloatArray:
-        """Set the positions to go to."""
+        """Set the target positions (2,) [rad]; returns them."""
         if self.act_s:
             time.sleep(self.act_s)
         with self._lock:
@@ -155,7 +155,7 @@ class FakeRobot:
         return action
 
     def stop(self) -> None:
-        """Brake to a halt; the log says when the speed is zero."""
+        """Brake to standstill; the log gets the time at which the speed is zero."""
         with self._lock:
             self._advance()
             self._target = None
@@ -163,7 +163,7 @@ class FakeRobot:
             self._note("still", time.monotonic_ns() + round(1e9 * braking_s))
 
     def close(self) -> None:
-        """End measuring."""
+        """Stop measuring."""
         with self._lock:
             self._connected = False
 
@@ -173,7 +173,7 @@ class FakeRobot:
         return picture + self._noise.integers(0, 8, picture.shape, np.uint8)
 
     def _advance(self) -> None:
-        """Integrate from the last call to now, in steps of at most a millisecond."""
+        """Integrate from the last call to now, in steps of at most 1 ms."""
         if not self._connected:
             raise RobotProblem("The fake robot is not connected; call connect first.")
         now_s = time.monotonic()
@@ -193,19 +193,19 @@ class FakeRobot:
     def _note(self, word: str, stamp_ns: int) -> None:
         if self.log is None:
             return
-        # One write to a file opened for appending is atomic: lines of two processes never mix.
+        # One write to a file opened for appending is atomic, so lines of two processes do not mix.
         handle = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.write(handle, f"{word} {stamp_ns}\n".encode())
         os.close(handle)
 
 
 def robot(*, log: str = "", act_s: float = 0.0, height: int = 48, width: int = 64) -> FakeRobot:
-    """The fake arm as a driver file gives it."""
+    """Make the fake arm; a driver file may import this function."""
     return FakeRobot(log=Path(log) if log else None, act_s=act_s, height=height, width=width)
 
 
 def open_rig(task: Task | None, lanes: int, seed: int, options: Mapping[str, object]) -> GuardedRig:
-    """A fake rig with the task's spec (or `FAKE_SPEC` without a task) inside its envelope."""
+    """The driver `fake`: a fake rig with the spec of the task, or `FAKE_SPEC` without one, inside its envelope."""
     if lanes < 1:
         raise UsageError(f"A fake robot needs at least 1 lane, not {lanes}.")
     spec = FAKE_SPEC if task is None else task.spec
@@ -214,7 +214,7 @@ def open_rig(task: Task | None, lanes: int, seed: int, options: Mapping[str, obj
 
 
 def _bars(share: npt.NDArray[np.floating], height: int, width: int) -> ImageArray:
-    """A picture (height, width, 3) of numbers in [0, 1], side by side."""
+    """An image (height, width, 3) uint8 with one bar per number; `share` (n,) is in [0, 1]."""
     picture = np.zeros((height, width, 3), np.uint8)
     each = width // len(share)
     for index, value in enumerate(np.clip(share, 0, 1).tolist()):

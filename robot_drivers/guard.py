@@ -1,7 +1,8 @@
-"""The guard: a process of its own that owns a robot's driver, so that the robot stops whatever its runner does.
+"""The guard: a separate process that owns a robot's driver, so that the robot stops whatever its runner does.
 
-It stops the robot when the runner is late, gone, flooding or stale, when anyone says stop, and when the envelope is
-left. A stop is answered only after the latch file is durable. `python -m robot_drivers.guard SETTINGS.json` runs it.
+The runner is the process that moves the robot, usually a station. The guard stops the robot when the runner is late or
+gone, when its actions are too many or too old, when any process asks for a stop, and when the envelope is left. It
+answers a stop after the latch file is on disk. `python -m robot_drivers.guard SETTINGS.json` runs it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from enpire.fields import Fields
 from enpire.files import parse, plain, read_json
 from enpire.processes.child_process import resist_oom_kill
 from enpire.wire.rpc import Message, error_out
-from robot_drivers.guard_connections import NOBODY, GuardConnections
-from robot_drivers.guard_rules import CommandRate, GuardRules, Ticket
+from robot_drivers.guard_connections import NO_PEER, GuardConnections
+from robot_drivers.guard_rules import ActionRate, GuardRules, Ticket
 from robot_drivers.guard_settings import CALLERS_PATH, Card, GuardSettings, open_guarded_rig
 from robot_drivers.guard_worker import GuardWorker, Job
 from robot_drivers.guarded_rig import GuardedRig
@@ -30,13 +31,14 @@ from robot_drivers.latch import Latch
 from robot_drivers.resume_code import ResumeCheck, read
 
 FIRST_RUNNER_S = 60.0
+"""How long a new guard waits for its first runner [s]."""
 
 
 class Guard:
-    """One robot's guard: one thread for peers, watchdog and stops, one (`GuardWorker`) for the driver."""
+    """The guard of one robot. One thread serves connections, watchdog and stops; one (`GuardWorker`) the driver."""
 
     def __init__(self, settings: GuardSettings, rig: GuardedRig, check: ResumeCheck | None) -> None:
-        """Serve one rig, connected; `check` is of the code of those who may resume it, None in simulation."""
+        """Guard a connected rig; `check` tests the code of an operator who resumes it, None for a simulation."""
         period_s = rig.spec.period_s
         patience_s = settings.watchdog_s or settings.watchdog_periods * period_s
         self.settings = settings
@@ -45,22 +47,22 @@ class Guard:
         self._check = check
         self._latch = Latch(settings.latch)
         self._connections = GuardConnections(settings.folder, settings.group, self.rules.dropped)
-        self._rate = CommandRate(period_s if settings.pace == "realtime" else 0.0)
+        self._rate = ActionRate(period_s if settings.pace == "realtime" else 0.0)
         self._worker = GuardWorker(rig, self._connections.wake, self._pace)
         self._busy: dict[int, str] = {}
-        self._runner = NOBODY
+        self._runner = NO_PEER
         self._alone_since_s = time.monotonic()
         self._had_runner = False
         self._ending = False
         self._unstopped = ""
-        """Why the driver could not stop the robot when it was told to last; empty when it could."""
+        """Why the driver could not carry out the last stop; empty when it could."""
         self.latest_ms = 0.0
-        """How late the watchdog itself noticed at worst, in milliseconds."""
+        """Longest time from a deadline to the watchdog's stop [ms]."""
 
     def run(self) -> None:
-        """Serve until the runner leaves, a person says quit, or the system ends the process.
+        """Serve until the runner leaves, a process asks the guard to quit, or the system ends the process.
 
-        Whatever ends it, an error too: the robot is halted, the latch closed, the driver let go.
+        However it ends, also with an error: the robot is stopped, the latch closed, the driver released.
         """
         with ExitStack() as at_the_end:
             at_the_end.callback(self._connections.close)
@@ -83,12 +85,12 @@ class Guard:
             elif peer == self._runner:
                 self._lose_runner()
         self._deliver()
-        self._heed_latch()
+        self._check_latch()
         self._watch()
         self._leave_when_alone()
 
-    def _heed_latch(self) -> None:
-        """Halt when the latch file is gone, or somebody else closed it."""
+    def _check_latch(self) -> None:
+        """Stop the robot when the latch file is missing, or another process closed it."""
         if not (self.rules.latched or self._latch.is_open):
             self.rules.latch(self._latch.read().cause)
             self._halt()
@@ -96,7 +98,7 @@ class Guard:
     def _watch(self) -> None:
         now_ns = time.monotonic_ns()
         due_ns = self.rules.due_ns
-        # One deadline from command to command: whatever else is asked meanwhile, the robot moves on its last one.
+        # The deadline runs from action to action: other requests do not extend it, the robot moves on the last action.
         if self.rules.overdue(now_ns, self._busy.get(self._runner, "")):
             self._halt()
             self.latest_ms = max(self.latest_ms, (now_ns - (due_ns or now_ns)) / 1e6)
@@ -106,7 +108,7 @@ class Guard:
         return 0.5 if due_ns is None else min(max((due_ns - time.monotonic_ns()) / 1e9, 0.0), 0.5)
 
     def _lose_runner(self) -> None:
-        self._runner = NOBODY
+        self._runner = NO_PEER
         self._alone_since_s = time.monotonic()
         self._halt()
         if not self.settings.person_to_resume:
@@ -114,7 +116,7 @@ class Guard:
         try:
             self._latch_durably("The runner is gone; look at the robot, then resume it.")
         except RobotProblem as problem:
-            # What is latched here cannot be resumed before the file says so, too (see `Latch.open`).
+            # The robot is latched in memory; it cannot be resumed before the file is closed too (see `Latch.open`).
             self.rules.latched = f"{self.rules.latched} {problem}"
 
     def _handle(self, peer: int, message: Fields) -> None:
@@ -123,7 +125,7 @@ class Guard:
             if verb in {"stop", "resume", "status", "hello", "quit"}:
                 self._connections.answer(peer, {"error": "", **self._control(peer, verb, message)})
             elif peer != self._runner:
-                raise RobotProblem("Only the runner may speak to the robot; say hello with its lease first.")
+                raise RobotProblem("Only the runner may use the robot; send hello with the runner's lease first.")
             else:
                 self._pass_on(peer, verb, message)
         except TransportProblem as problem:
@@ -135,7 +137,7 @@ class Guard:
         if verb == "hello":
             return self._greet(peer, message)
         if verb == "stop":
-            # A stop holds whatever its cause looks like.
+            # A stop is valid whatever its cause contains.
             self.rules.latch(str(message.get("cause") if "cause" in message else "")[:400])
             self._halt()
             self._latch_durably(self.rules.latched)
@@ -150,14 +152,14 @@ class Guard:
         return self._status()
 
     def _resume(self, message: Fields) -> None:
-        """Unlatch, durably, when a person who has the robot's code allows it; a robot that is not latched goes on."""
+        """Open the latch on disk, for an operator who has the robot's code. Without a latch nothing changes."""
         person = message.text("person", 120).strip()
         if not person:
-            raise RobotProblem("Say who resumes the robot: a person must have looked at it.")
+            raise RobotProblem("Give the name of the operator who looked at the robot and resumes it.")
         if self._check is not None and not self._check.allows(message.text("key", 128)):
             self.rules.dropped["wrong code"] += 1
             raise RobotProblem(
-                "That is not this robot's code, so it stays as it is; who made the code (`enpire robot code`) has it."
+                "That is not this robot's code, so nothing changes; `enpire robot code` printed the code once."
             )
         if self.rules.latched:
             self._latch.open(message.text("nonce", 64), person)
@@ -171,15 +173,15 @@ class Guard:
             "dropped": dict(self.rules.dropped),
             "lease": self.rules.lease,
             "latest_ms": self.latest_ms,
-            "runner": self._runner != NOBODY,
+            "runner": self._runner != NO_PEER,
             "pid": os.getpid(),
         }
 
     def _greet(self, peer: int, message: Fields) -> Message:
         if not self.rules.greet(message.whole("lease")):
-            raise RobotProblem(f"Lease {message.whole('lease')} is older than {self.rules.lease}; say hello anew.")
-        if self._runner not in {NOBODY, peer}:
-            self._connections.cut(self._runner)
+            raise RobotProblem(f"Lease {message.whole('lease')} is older than {self.rules.lease}; send a newer one.")
+        if self._runner not in {NO_PEER, peer}:
+            self._connections.disconnect(self._runner)
             self._lose_runner()
         self._runner = peer
         self._had_runner = True
@@ -188,12 +190,12 @@ class Guard:
     def _pass_on(self, peer: int, verb: str, message: Fields) -> None:
         if peer in self._busy:
             self.rules.dropped["busy"] += 1
-            raise RobotProblem("A command came before the last one was answered; it was dropped.")
+            raise RobotProblem("A request arrived before the last one was answered; it was dropped; wait for answers.")
         if verb == "place" and self._busy:
-            raise RobotProblem("The driver is not done with the runner before this one; place the robot again.")
+            raise RobotProblem("The driver still serves the former runner; place the robot again.")
         now_ns = time.monotonic_ns()
         if verb in {"act", "place"}:
-            self._heed_latch()
+            self._check_latch()
             ticket = Ticket(
                 sequence=message.whole("sequence"), lease=message.whole("lease"), stamp_ns=message.whole("stamp_ns")
             )
@@ -206,23 +208,23 @@ class Guard:
                 raise RobotProblem(self._explained(refusal))
             if verb == "place":
                 if moves:
-                    self._rig.stop()  # no watchdog runs before the first command of the new rollout
+                    self._rig.stop()  # no watchdog runs before the first action of the new rollout
                 self._rig.resume()
         self._busy[peer] = verb
         self._worker.give(Job(peer=peer, verb=verb, message=message))
 
     def _pace(self) -> None:
-        """In the driver's thread, before a command: a runner that hurries waits, one that was away starts from rest."""
+        """Run in the driver's thread before an action: delay one that is early, start from rest after a pause."""
         time.sleep(self._rate.wait_s(time.monotonic()))
         if self._rate.passes(time.monotonic()):
             self._rig.rest()
 
     def _explained(self, refusal: str) -> str:
         if refusal == "latched":
-            return f"The robot is latched: {self.rules.latched} A person must look at it and resume it."
+            return f"The robot is latched: {self.rules.latched} An operator must look at it and resume it."
         if refusal == "tripped":
-            return f"The guard stopped the robot: {self.rules.tripped} Place it to begin anew."
-        return f"The guard dropped a command because it was {refusal}; nothing moved for it."
+            return f"The guard stopped the robot: {self.rules.tripped} Place it to begin a new rollout."
+        return f"The guard dropped an action because it was {refusal}; the robot did not carry it out."
 
     def _deliver(self) -> None:
         while not self._worker.finished.empty():
@@ -239,7 +241,7 @@ class Guard:
             self._connections.answer(job.peer, result)
 
     def _halt(self) -> None:
-        """The controlled stop: no further command passes, and the driver is told to hold."""
+        """Stop in a controlled way: no further action passes, and the driver holds the robot."""
         self.rules.trip(self.rules.latched or "The robot was stopped.")
         self._unstopped = ""
         try:
@@ -253,14 +255,14 @@ class Guard:
         try:
             self._latch.close(self.rules.latched)
         except EnpireError as problem:
-            raise RobotProblem(f"The robot is stopped, but its latch file cannot say so: {problem}") from problem
+            raise RobotProblem(f"The robot is stopped, but its latch file could not be written: {problem}") from problem
 
     def _let_go(self) -> None:
         if self._worker.end():
             self._rig.close()
 
     def _leave_when_alone(self) -> None:
-        if self._runner != NOBODY:
+        if self._runner != NO_PEER:
             return
         alone_s = time.monotonic() - self._alone_since_s
         if not self._had_runner:
@@ -276,20 +278,20 @@ class Guard:
 
 def _write_card(settings: GuardSettings, address: str) -> None:
     card = Card(pid=os.getpid(), socket=address)
-    # Whole or not at all, but not durable: it is worth nothing after this process.
+    # Replaced as a whole, but not synced to disk: it is of no use after this process.
     staged = settings.card.with_suffix(".new")
     staged.write_text(json.dumps(plain(card)), encoding="utf-8")
     staged.replace(settings.card)
 
 
 def main(arguments: list[str]) -> int:
-    """Run one guard from a settings file; the exit code is 1 with a sentence when it cannot start."""
+    """Run one guard from a settings file; exit code 1 and one sentence on stderr when it cannot start."""
     if (before := os.environ.pop(CALLERS_PATH, None)) is not None:
         os.environ["PYTHONPATH"] = before
     try:
         settings = parse(GuardSettings, read_json(Path(arguments[0])), arguments[0])
-        settings = replace(settings, folder=settings.folder.absolute())  # people may look for it from anywhere
-        # Held until the process ends: two guards never own one robot.
+        settings = replace(settings, folder=settings.folder.absolute())  # operators connect from any folder
+        # Held until the process ends, so that two guards never own one robot.
         lock = os.open(settings.folder / "guard.lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         resist_oom_kill()
@@ -298,7 +300,7 @@ def main(arguments: list[str]) -> int:
         check = read(settings.folder) if settings.person_to_resume else None
         Guard(settings, open_guarded_rig(settings), check).run()
     except BlockingIOError:
-        print("Another guard owns this robot; speak to that one.", file=sys.stderr)
+        print("Another guard owns this robot; connect to that one.", file=sys.stderr)
         return 1
     except (EnpireError, OSError) as problem:
         print(problem, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The runner's side of a guard: a `Rig` that speaks to the guard process, and the hand that stops and resumes it."""
+"""The other side of a guard: the `Rig` of the runner behind it, and the connection that stops and resumes the robot."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ from robot_drivers.rig_messages import spec_in
 from robot_drivers.streams import GuardGone, exchange
 
 STARTING_S = 60.0
-"""How long a guard may take to start and open its driver."""
+"""How long a guard may take to start and open its driver [s]."""
 ANSWER_S = 10.0
+"""How long a guard may take to answer [s]."""
 
 
 class GuardControl:
-    """One connection to a guard, from any process of this machine: status, stop, resume, quit."""
+    """A connection to a guard from any process of this computer: status, stop, resume, quit."""
 
     def __init__(self, card: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -60,35 +61,40 @@ class GuardControl:
         self._latch = Latch(card.parent / "latch.json")
 
     def ask(self, verb: str, timeout_s: float = ANSWER_S, **content: object) -> Fields:
-        """Ask and wait; the guard's errors are raised here again."""
+        """Send a request and wait for its answer; an error of the guard is raised here."""
         frame = encode({"verb": verb, **content})
         with self._lock:
             return check_reply(decode(exchange(self._socket, frame, timeout_s)))
 
     def status(self) -> Message:
-        """latched, tripped, armed, dropped commands by reason, and how late the watchdog noticed at worst."""
+        """latched, tripped, armed, dropped actions by reason, lease, watchdog delay `latest_ms` [ms], runner, pid."""
         answer = self.ask("status")
         names = ("latched", "tripped", "armed", "dropped", "lease", "latest_ms", "runner", "pid")
         return {name: answer.get(name) for name in names}
 
     def stop(self, cause: str) -> None:
-        """Stop the robot and latch it; returns when the latch is durable."""
+        """Stop the robot and latch it; returns when the latch is on disk."""
         self.ask("stop", cause=cause)
 
     def resume(self, person: str, code: str = "") -> None:
-        """Allow motion again; the permission is for the latest stop alone, as the latch file names it.
+        """Allow motion again after the newest stop in the latch file.
 
-        `code` is the robot's (see `robot_drivers.resume_code`), which a simulation has none of.
+        Args:
+            person: name of the operator who looked at the robot.
+            code: of the robot (`robot_drivers.resume_code`); a simulation has none.
+
+        Raises:
+            RobotProblem: the code is wrong, or another stop came in between.
         """
         key = read(self._folder).key(code) if code else ""
         self.ask("resume", nonce=self._latch.read().nonce, person=person, key=key)
 
     def quit(self) -> None:
-        """Stop and latch the robot, let it go, end the guard."""
+        """Stop and latch the robot, release its driver, end the guard."""
         self.ask("quit")
 
     def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         self._socket.close()
 
     def __enter__(self) -> GuardControl:
@@ -99,7 +105,7 @@ class GuardControl:
 
 
 class GuardedClient:
-    """A `Rig` behind its guard. `stop` has its own connection, so that it works from any thread at any time."""
+    """A `Rig` behind its guard. `stop` has a connection of its own, so any thread may call it at any time."""
 
     def __init__(self, settings: GuardSettings, lease: int = 0, process: subprocess.Popen[bytes] | None = None) -> None:
         self.settings = settings
@@ -107,13 +113,13 @@ class GuardedClient:
         self._sequence = 0
         self._process = process
         self._closed = False
-        self._talk = GuardControl(settings.card)
-        self._brake = GuardControl(settings.card)
+        self._requests = GuardControl(settings.card)
+        self._stops = GuardControl(settings.card)
         try:
-            self._talk.ask("hello", lease=lease)
+            self._requests.ask("hello", lease=lease)
             answer = self._ask("spec")
         except RobotProblem:
-            self._hang_up()
+            self._disconnect()
             raise
         self.spec = spec_in(answer.get("spec"))
         self.lanes = answer.whole("lanes", 1)
@@ -122,91 +128,104 @@ class GuardedClient:
         self.clipped = np.zeros(self.lanes, np.int64)
         self.stale = ""
         if not settings.person_to_resume:
-            self._brake.resume("the simulation")
+            self._stops.resume("the simulation")
 
     @property
     def stopped(self) -> bool:
         """Whether the robot is latched."""
-        return bool(self._brake.status()["latched"])
+        return bool(self._stops.status()["latched"])
 
     def set_teleport(self, allowed: bool) -> None:
-        """Whether `place` may put a simulated scene into its start at once; it may not before somebody says so."""
+        """Whether `place` may teleport a simulated scene to its start; False in a new guard."""
         self._ask("teleport", allowed=allowed)
 
     def place(self, lane: int, start: Start) -> None:
-        """Prepare one lane for a start; this is also how a runner begins anew after the guard stopped the robot."""
-        self._noted(self._ask("place", lane=lane, start=plain(start)))
+        """Prepare one lane for a start; after the guard stopped the robot, this begins a new rollout."""
+        self._with_lane_status(self._ask("place", lane=lane, start=plain(start)))
 
     def observe(self) -> Observation:
-        """Sense."""
-        return observation_in(self._noted(self._ask("observe")))
+        """Sense: state (lanes, state_dim) float32, in the units of the spec, with the time stamp of the driver [ns]."""
+        return observation_in(self._with_lane_status(self._ask("observe")))
 
     def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
-        """Command one period through the guard; RobotProblem says why the guard let nothing pass."""
+        """Send one action (lanes, action_dim) to the guard, in the units of the spec.
+
+        Args:
+            action: rows of lanes that do not move are ignored.
+            moving: (lanes,) bool.
+
+        Returns:
+            What the guard sent after limits, (lanes, action_dim) float32.
+
+        Raises:
+            RobotProblem: the guard dropped the action; the text says why.
+            EnvelopeViolation: the action is not finite, or has a wrong shape.
+        """
         answer = self._ask("act", action=array_out(np.asarray(action)), moving=array_out(np.asarray(moving)))
-        return floats_in(self._noted(answer), "sent")
+        return floats_in(self._with_lane_status(answer), "sent")
 
     def look(self, lane: int) -> Mapping[str, ImageArray]:
-        """The pictures of one lane now."""
+        """camera -> image (height, width, 3) uint8 of one lane now."""
         return pictures_in(self._ask("look", lane=lane))
 
     def stop(self) -> None:
-        """Stop and latch; returns when the latch is durable. A guard that is gone has stopped the robot already.
+        """Stop and latch the robot; returns when the latch is on disk. A guard that ended has stopped it already.
 
-        RobotProblem when the driver cannot stop its robot or the disk refuses the latch file.
+        Raises:
+            RobotProblem: the driver cannot stop the robot, or the disk refuses the latch file.
         """
         if self._closed:
             return
         try:
-            self._brake.stop("The runner asked for a stop.")
+            self._stops.stop("The runner asked for a stop.")
         except GuardGone:
             self._latch_alone("The runner asked for a stop while its guard was gone.")
 
     def resume(self) -> None:
-        """Allow motion again in simulation; RobotProblem for a robot that needs a person."""
+        """Allow motion again in simulation; RobotProblem for a robot that only an operator may resume."""
         if self.settings.person_to_resume:
-            raise RobotProblem("A real robot needs a person to resume it: look at it, then `enpire robot resume`.")
-        self._brake.resume("the simulation")
+            raise RobotProblem("Only an operator resumes a real robot: look at it, then type `enpire robot resume`.")
+        self._stops.resume("the simulation")
 
     def status(self) -> Message:
-        """What the guard says of itself (see `GuardControl.status`)."""
-        return self._brake.status()
+        """The state of the guard (see `GuardControl.status`)."""
+        return self._stops.status()
 
     def close(self) -> None:
-        """End the guard: it stops and latches the robot before it lets it go."""
+        """End the guard; it stops and latches the robot before it releases the driver."""
         if self._closed:
             return
         self._closed = True
         try:
-            self._brake.quit()
+            self._stops.quit()
         except GuardGone:
             self._latch_alone("The guard was gone when the runner closed it.")
         finally:
-            self._hang_up()
+            self._disconnect()
             if self._process is not None:
                 _end(self._process)
 
     def _latch_alone(self, cause: str) -> None:
-        """Without its guard the robot stops by itself; what is left to do is that nothing starts it again."""
+        """Close the latch without the guard, so that no process starts the robot again."""
         try:
             Latch(self.settings.latch).close(cause)
         except EnpireError as problem:
             raise RobotProblem(
-                f"{cause} Its latch is left to the next guard, which starts latched: {problem}"
+                f"{cause} Its latch file was not closed, but the next guard starts latched: {problem}"
             ) from problem
 
-    def _hang_up(self) -> None:
-        self._talk.close()
-        self._brake.close()
+    def _disconnect(self) -> None:
+        self._requests.close()
+        self._stops.close()
 
     def _ask(self, verb: str, **content: object) -> Fields:
         if self._closed:
             raise RobotProblem("This rig is closed; open a new one.")
         self._sequence += 1
         ticket = {"sequence": self._sequence, "lease": self._lease, "stamp_ns": time.monotonic_ns()}
-        return self._talk.ask(verb, ANSWER_S, **ticket, **content)
+        return self._requests.ask(verb, ANSWER_S, **ticket, **content)
 
-    def _noted(self, answer: Fields) -> Fields:
+    def _with_lane_status(self, answer: Fields) -> Fields:
         self.violated = mask_in(answer, "violated")
         self.clipped = floats_in(answer, "clipped").astype(np.int64)
         self.offences = [str(item) for item in answer.items("offences")]
@@ -215,10 +234,10 @@ class GuardedClient:
 
 
 def open_guarded(settings: GuardSettings, lease: int = 0) -> GuardedClient:
-    """The rig behind its guard: the guard that already holds the robot, or a new one.
+    """The rig behind the guard that already owns the robot, or else behind a new guard.
 
     Raises:
-        RobotProblem: the guard did not start; the sentence is the guard's.
+        RobotProblem: the guard did not start; the text is the guard's.
     """
     if _answers(settings.card):
         return GuardedClient(settings, lease)
@@ -231,36 +250,36 @@ def open_guarded(settings: GuardSettings, lease: int = 0) -> GuardedClient:
 
 
 def open_rig(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -> GuardedClient:
-    """A driver for station files: any other driver, in a guard process.
+    """A driver for station files: another driver, in a guard process.
 
-    Options: `guard`, the keys of `GuardSettings` (folder and driver at least); `options`, those of the other driver.
-    Where `guard` names no task, its process makes one of this task's class.
+    Options: `guard`, the fields of `GuardSettings` (at least folder and driver); `options`, those of the other driver.
+    If `guard` names no task, its process makes one of this task's class.
     """
     if unknown := sorted(set(options) - {"guard", "options"}):
         raise UsageError(f"A guarded driver has no option {', '.join(unknown)}; it has guard and options.")
-    told = options.get("guard")
-    if not isinstance(told, Mapping):
-        raise UsageError("A guarded driver needs `guard` with the driver and the folder of the robot.")
+    given = options.get("guard")
+    if not isinstance(given, Mapping):
+        raise UsageError("A guarded driver needs the option `guard`, with the driver and the folder of the robot.")
     made_of = f"{type(task).__module__}:{type(task).__qualname__}"
-    asked = {"task": made_of, "lanes": lanes, "seed": seed, "options": options.get("options", {}), **told}
-    return open_guarded(parse(GuardSettings, asked, "The guard of a station file"))
+    settings = {"task": made_of, "lanes": lanes, "seed": seed, "options": options.get("options", {}), **given}
+    return open_guarded(parse(GuardSettings, settings, "The guard of a station file"))
 
 
 def start_guard(settings: GuardSettings) -> subprocess.Popen[bytes]:
-    """Start a guard process and wait until it serves, latched."""
-    told = settings.folder / "settings.json"
+    """Start a guard process and wait until it serves; it starts latched. RobotProblem when it does not start."""
+    file = settings.folder / "settings.json"
     try:
         durable.make_folder(settings.folder)
-        durable.write(told, json.dumps(plain(settings)).encode())
+        durable.write(file, json.dumps(plain(settings)).encode())
     except EnpireError as problem:
         raise RobotProblem(f"No guard answers in {settings.folder}, and none can be started: {problem}") from problem
-    # Its own session: a Ctrl-C for the runner must not end what holds the robot.
-    # It finds the modules and files that its caller finds: -P, because the current folder is first for `-m` alone.
-    # What a driver starts finds its own: `main` puts back what was there before.
+    # A session of its own: Ctrl-C for the runner must not end the guard.
+    # It imports the modules that its caller imports; -P keeps the current folder from coming first, as `-m` has it.
+    # The guard's `main` restores PYTHONPATH for the processes that a driver starts.
     path = {"PYTHONPATH": os.pathsep.join(sys.path), CALLERS_PATH: os.environ.get("PYTHONPATH", "")}
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "robot_drivers.guard", str(told)],
-        stdout=subprocess.DEVNULL,  # a guard outlives its runner: it must not hold the runner's output open
+        [sys.executable, "-P", "-m", "robot_drivers.guard", str(file)],
+        stdout=subprocess.DEVNULL,  # a guard outlives its runner and must not keep the runner's output open
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
@@ -270,8 +289,9 @@ def start_guard(settings: GuardSettings) -> subprocess.Popen[bytes]:
     while _pid(settings.card) != process.pid:
         if process.poll() is not None or time.monotonic() > until_s:
             process.kill()
-            said = process.communicate()[1].decode(errors="replace").strip()
-            raise RobotProblem(f"The guard of {settings.folder} did not start: {said or 'it took too long'}")
+            output = process.communicate()[1].decode(errors="replace").strip()
+            reason = output or f"it took over {STARTING_S:.0f} s"
+            raise RobotProblem(f"The guard of {settings.folder} did not start: {reason}")
         time.sleep(0.01)
     return process
 
@@ -288,7 +308,7 @@ def _answers(card: Path) -> bool:
 
 
 def _pid(card: Path) -> int:
-    """Of the guard that wrote the card; 0 when none did yet."""
+    """Process id of the guard that wrote the card; 0 when there is no card yet."""
     try:
         return read_card(card).pid
     except FileProblem:

@@ -1,4 +1,4 @@
-"""The door of a guard: its socket, who is connected, whole messages in and answers out. It knows nothing of robots."""
+"""The connections of a guard: its socket, its peers, messages in and answers out. It knows nothing of robots."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from enpire.wire.rpc import Message, decode, encode, error_out
 from robot_drivers.streams import FrameStream
 
 SPARE = 8
-"""Descriptors that no peer gets: the latch file needs one at a time, the driver some."""
+"""File descriptors that are kept free: the latch file needs one at a time, the driver some."""
 LONGEST_PATH = 100
-"""Bytes that the system allows for the path of a socket, with room."""
+"""Longest path of a socket [bytes]; the system allows a few more."""
 AT_ONCE = 16
-"""Messages that one peer is heard before the others have their turn: a flood delays nobody by more."""
-NOBODY = 0
-"""No peer has this number."""
+"""Messages that are read from one peer before the others have their turn, so that one peer cannot delay the rest."""
+NO_PEER = 0
+"""The number of no peer."""
 
 
 class GuardConnections:
-    """Peers have numbers that are never used again: an answer that comes late reaches nobody else.
+    """The peers of a guard. A peer's number is never used again, so a late answer reaches no other peer.
 
     Args:
-        folder: where the socket lies, if its path is short enough.
-        group: whose members may connect; empty: only who runs this process.
-        dropped: malformed messages are counted here.
+        folder: folder of the socket, if its path is short enough.
+        group: Unix group whose members may connect; empty: only the user of this process.
+        dropped: counts malformed messages.
     """
 
     def __init__(self, folder: Path, group: str, dropped: Counter[str]) -> None:
@@ -42,55 +42,55 @@ class GuardConnections:
         self.address = str(self._listener.getsockname())
         self._dropped = dropped
         self._wake_in, self.wake = socket.socketpair()
-        """`wake`: a byte that is written here ends `wait`."""
+        """A byte written to `wake` ends `wait`."""
         self._wake_in.setblocking(False)
         self.wake.setblocking(False)
         self._peers: dict[int, FrameStream] = {}
         self._gone: deque[int] = deque()
-        self._unheard: set[int] = set()
-        self._numbers = count(NOBODY + 1)
+        self._unread: set[int] = set()
+        self._numbers = count(NO_PEER + 1)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._wake_in, selectors.EVENT_READ)
 
     def wait(self, timeout_s: float) -> Iterator[tuple[int, Fields | None]]:
-        """Wait for the first word, then give everything that peers say: their number and message, None for a farewell.
+        """Wait for messages; yields the peer's number and its message, or None when the peer has left.
 
-        Nothing that a peer sends raises here: one that speaks nonsense is told so and cut off.
+        No message of a peer raises here: a malformed one is answered with an error, and the peer is disconnected.
         """
-        speaking, self._unheard = self._unheard, set()
-        for key, _ in self._selector.select(0.0 if self._gone or speaking else timeout_s):
+        ready, self._unread = self._unread, set()
+        for key, _ in self._selector.select(0.0 if self._gone or ready else timeout_s):
             if key.fileobj is self._listener:
-                self._welcome()
+                self._accept()
             elif key.fileobj is self._wake_in:
                 self._wake_in.recv(4096)
             else:
-                speaking.add(key.data)
-        for number in speaking:
-            yield from self._said(number)
+                ready.add(key.data)
+        for number in ready:
+            yield from self._messages_of(number)
         while self._gone:
             yield self._gone.popleft(), None
 
     def answer(self, number: int, message: Message) -> None:
-        """Say something to a peer; one that has left hears nothing, one that does not read is cut off."""
+        """Send a message to a peer, if it is still connected; one that does not read is disconnected."""
         peer = self._peers.get(number)
         if peer is None:
             return
         try:
             peer.send(encode(message))
         except TransportProblem:
-            self.cut(number)
+            self.disconnect(number)
         else:
-            self._write_on(peer)
+            self._await_reading(peer)
 
     def refuse(self, number: int, problem: TransportProblem) -> None:
-        """Cut off a peer that speaks nonsense."""
+        """Answer a malformed message and disconnect its peer."""
         self._dropped["malformed"] += 1
         self.answer(number, error_out(problem))
-        self.cut(number)
+        self.disconnect(number)
 
-    def cut(self, number: int) -> None:
-        """Close a peer's connection; `wait` tells its farewell."""
+    def disconnect(self, number: int) -> None:
+        """Disconnect a peer; `wait` then yields None for it."""
         peer = self._peers.pop(number, None)
         if peer is None:
             return
@@ -99,15 +99,15 @@ class GuardConnections:
         self._gone.append(number)
 
     def close(self) -> None:
-        """No longer be reachable."""
+        """Close the socket and remove its file."""
         self._listener.close()
         Path(self.address).unlink(missing_ok=True)
 
-    def _welcome(self) -> None:
+    def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
         except OSError:
-            return  # it knocks until there is a descriptor for it
+            return  # the system keeps it waiting until a descriptor is free
         if connection.fileno() >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE:
             connection.close()
             return
@@ -115,7 +115,7 @@ class GuardConnections:
         self._peers[number] = FrameStream(connection)
         self._selector.register(connection, selectors.EVENT_READ, number)
 
-    def _said(self, number: int) -> Iterator[tuple[int, Fields]]:
+    def _messages_of(self, number: int) -> Iterator[tuple[int, Fields]]:
         peer = self._peers.get(number)
         if peer is None:
             return
@@ -132,21 +132,21 @@ class GuardConnections:
             self.refuse(number, problem)
             return
         if peer.heard:
-            self._unheard.add(number)
-        self._go_on(number, peer, alive=alive)
+            self._unread.add(number)
+        self._flush(number, peer, alive=alive)
 
-    def _go_on(self, number: int, peer: FrameStream, *, alive: bool) -> None:
+    def _flush(self, number: int, peer: FrameStream, *, alive: bool) -> None:
         try:
             peer.flush()
         except TransportProblem:
             alive = False
         if alive:
-            self._write_on(peer)
+            self._await_reading(peer)
         else:
-            self.cut(number)
+            self.disconnect(number)
 
-    def _write_on(self, peer: FrameStream) -> None:
-        """Wake up again for a peer that has not taken its whole answer yet."""
+    def _await_reading(self, peer: FrameStream) -> None:
+        """Wait until a peer has read the rest of its answer."""
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.unsent else 0)
         key = self._selector.get_key(peer.socket)
         if key.events != wanted:
@@ -166,7 +166,7 @@ def _listen(folder: Path, group: str) -> socket.socket:
             shutil.chown(path, group=group)
         except (LookupError, OSError) as problem:
             raise UsageError(
-                f"The guard cannot let in the group {group}: {problem}. Name one of its user's."
+                f"The guard cannot admit the group {group}: {problem}. Name a group that its user belongs to."
             ) from problem
         path.chmod(0o660)
     listener.listen(128)

@@ -1,4 +1,4 @@
-"""Which commands a guard lets pass: arithmetic on numbers and times passed in, without clock, socket or robot."""
+"""Which actions a guard lets pass: arithmetic on numbers and times that are passed in; no clock, socket or robot."""
 
 from __future__ import annotations
 
@@ -9,96 +9,95 @@ from typing import Literal
 
 Refusal = Literal["", "latched", "tripped", "old lease", "repeated", "stale"]
 
-
 JITTER_S = 0.01
-"""Seconds by which a busy computer is late by itself, beside the period by which a station may be."""
+"""How late a process may be on a busy computer, besides the period by which a station may be late [s]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
-    """What every command carries."""
+    """What every action carries."""
 
     sequence: int
-    """Rises with every command of a runner."""
+    """Rises with every action of a runner."""
     lease: int
-    """Fence token of the runner; a higher one shuts out the lower."""
+    """Fencing token of the runner; a higher lease ends the lower ones."""
     stamp_ns: int
-    """Monotonic clock of this machine when the runner sent it."""
+    """Monotonic clock of this computer when the runner sent it [ns]."""
 
 
-class CommandRate:
-    """How fast commands follow each other: on average one in a period, so a limit on one command is one per second.
+class ActionRate:
+    """Limits actions to one per period on average, so that a limit per action is also a limit per second.
 
-    A command that came late may be followed by one up to a period and `JITTER_S` early, as a station on a busy computer
-    sends them: in any time W at most (W + JITTER_S) / period + 2 commands pass.
+    After a late action the next may be early by up to a period and `JITTER_S`, as a station on a busy computer sends
+    them. In any time W at most (W + JITTER_S) / period + 2 actions pass.
     """
 
     def __init__(self, period_s: float) -> None:
-        """Nothing has passed yet; a `period_s` of 0 delays nothing (a simulation in its own time)."""
+        """Start without an action; a `period_s` of 0 delays none (a simulation at its own pace)."""
         self._period_s = period_s
         self._slack_s = period_s + JITTER_S if period_s else 0.0
         self._due_s = -math.inf
 
     def wait_s(self, now_s: float) -> float:
-        """Seconds that a command which came now must wait."""
+        """How long an action that arrives now must wait [s]."""
         return max(0.0, self._due_s - self._slack_s - now_s)
 
     def passes(self, now_s: float) -> bool:
-        """A command passes now; True when the last is over two periods ago, so that the robot stands by itself."""
+        """Note that an action passes now; True when the last was over two periods ago, so that the robot is at rest."""
         stands = now_s > self._due_s + self._slack_s > self._due_s
         self._due_s = max(self._due_s, now_s) + self._period_s
         return stands
 
 
 class GuardRules:
-    """The state of one guard, and what follows from it.
+    """The state of one guard.
 
-    latched: nothing moves until a person resumes (the latch file says so too). tripped: nothing moves until the
-    runner begins anew (`begin`). armed: commands flow, and the next one is due in time.
+    latched: the robot must not move until an operator resumes it; the latch file holds this too. tripped: it must not
+    move until the runner begins a new rollout (`begin`). armed: actions arrive, and the next one has a deadline.
 
-    When several faults come at once, the gravest holds: latched before tripped before a dropped command.
+    Of several faults the gravest counts: latched before tripped before a dropped action.
     """
 
     def __init__(self, *, patience_ns: int, drops_allowed: int = 10) -> None:
         """Start latched.
 
         Args:
-            patience_ns: a command older than this is stale, and an armed robot is stopped when none came for so long.
-            drops_allowed: dropped commands in a row after which the guard trips.
+            patience_ns: an action older than this is stale, and an armed robot stops when none came for this time [ns].
+            drops_allowed: dropped actions in a row after which the guard trips.
         """
         self.patience_ns = patience_ns
         self.drops_allowed = drops_allowed
         self.latched = "The guard has started; look at the robot, then resume it."
-        """Why it is latched; empty when it is not."""
+        """Why the robot is latched; empty when it is not."""
         self.tripped = ""
-        """Why it tripped; empty when it did not."""
+        """Why the guard tripped; empty when it did not."""
         self.lease = 0
         self.dropped: Counter[str] = Counter()
-        """Refusal -> how many commands were dropped for it."""
+        """Refusal -> number of actions that were dropped for it."""
         self._sequence = -1
         self._due_ns: int | None = None
         self._in_a_row = 0
 
     @property
     def armed(self) -> bool:
-        """Whether commands flow, so that their absence is a fault."""
+        """Whether actions arrive, so that their absence is a fault."""
         return self._due_ns is not None
 
     @property
     def due_ns(self) -> int | None:
-        """When the next command is due at the latest; None when none is."""
+        """Deadline of the next action [ns]; None when there is none."""
         return self._due_ns
 
     def admit(self, ticket: Ticket, now_ns: int) -> Refusal:
-        """Whether a command may pass; what may not is counted, and too many in a row trip the guard."""
+        """Decide whether an action may pass. Refused actions are counted; too many in a row trip the guard."""
         if self._due_ns is not None and ticket.stamp_ns > self._due_ns:
-            self.overdue(now_ns)  # a guard that was held up itself has not noticed yet
+            self.overdue(now_ns)  # the guard itself was delayed and has not noticed yet
         why = self._why_not(ticket, now_ns)
         if why:
             self.dropped[why] += 1
             self._in_a_row += 1
             if self._in_a_row >= self.drops_allowed and self.armed:
-                self.trip(f"{self._in_a_row} commands in a row were dropped, the last because it was {why}.")
+                self.trip(f"{self._in_a_row} actions in a row were dropped, the last because it was {why}.")
             return why
         self.lease = ticket.lease
         self._sequence = ticket.sequence
@@ -107,39 +106,39 @@ class GuardRules:
         return ""
 
     def served(self, now_ns: int) -> None:
-        """A command has been carried out: the time that the robot itself took is not the runner's delay."""
+        """Restart the deadline when an action was carried out: the driver's time is no delay of the runner."""
         if self._due_ns is not None:
             self._due_ns = now_ns + self.patience_ns
 
     def overdue(self, now_ns: int, driver_at: str = "") -> bool:
-        """Trip when an armed robot waits too long for its next command; True when it just did.
+        """Trip when an armed robot has waited too long for its next action; True when the guard tripped now.
 
-        `driver_at` is what the driver is at for the runner, which cannot send its next command before; empty: nothing.
+        `driver_at` names the request of the runner that the driver still carries out; empty when there is none.
         """
         if self._due_ns is None or now_ns < self._due_ns:
             return False
         late_ms = (now_ns - self._due_ns + self.patience_ns) / 1e6
-        hangs = f"The driver hangs in {driver_at}, look at its bus and power: no" if driver_at else "No"
-        self.trip(f"{hangs} fresh command came for {late_ms:.0f} ms; {self.patience_ns / 1e6:.0f} ms are allowed.")
+        hangs = f"The driver hangs in {driver_at}; check its bus and power. " if driver_at else ""
+        self.trip(f"{hangs}No new action came for {late_ms:.0f} ms; {self.patience_ns / 1e6:.0f} ms are allowed.")
         return True
 
     def trip(self, cause: str) -> None:
-        """Nothing moves until the runner begins anew."""
+        """Allow no motion until the runner begins a new rollout."""
         self.tripped = self.tripped or cause
         self._due_ns = None
 
     def latch(self, cause: str) -> None:
-        """Nothing moves until a person resumes."""
-        self.latched = self.latched or cause or "Somebody said stop."
+        """Allow no motion until an operator resumes the robot."""
+        self.latched = self.latched or cause or "A stop was requested."
         self._due_ns = None
 
     def unlatch(self) -> None:
-        """A person resumed. The runner must begin anew all the same."""
+        """An operator resumed the robot. The runner must still begin a new rollout."""
         self.latched = ""
-        self.trip("A person resumed the robot; the next rollout begins anew.")
+        self.trip("An operator resumed the robot; the runner must begin a new rollout.")
 
     def begin(self, ticket: Ticket) -> Refusal:
-        """A rollout begins: a trip is over, no command is due yet. A latch or an old lease refuses it."""
+        """Begin a rollout: this ends a trip, and no action is due yet. A latch or an old lease refuses it."""
         if self.latched:
             return "latched"
         if ticket.lease < self.lease:
@@ -152,7 +151,7 @@ class GuardRules:
         return ""
 
     def greet(self, lease: int) -> bool:
-        """Whether a runner with this lease may take over; its sequence begins anew."""
+        """Decide whether a runner with this lease may take over; its sequence starts at 0."""
         if lease < self.lease:
             self.dropped["old lease"] += 1
             return False

@@ -1,4 +1,4 @@
-"""What a guard process is told when it starts, and where its files lie."""
+"""The settings of a guard process, and the places of its files."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from robot_drivers.safety import Envelope
 from robot_drivers.single_lane import SingleLane
 
 CALLERS_PATH = "ENPIRE_CALLERS_PYTHONPATH"
-"""Variable in which a guard is told the PYTHONPATH that was in force where it was started."""
+"""Environment variable with the PYTHONPATH of the process that started the guard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardSettings:
-    """One robot and its guard."""
+    """Settings of the guard of one robot."""
 
     driver: str
     """Name of a driver plug-in, or the path of a driver file ending in .py."""
     folder: Path
-    """Belongs to this robot alone: latch, lock, socket."""
+    """Folder of this robot alone, for its latch, lock and socket."""
     task: str = ""
-    """Name of the task plug-in that a driver plug-in needs; a driver file brings its own spec."""
+    """Name of the task plug-in that a driver plug-in needs; a driver file has a spec of its own."""
     lanes: int = 1
     seed: int = 0
     options: Mapping[str, object] = field(default_factory=dict)
-    """Of the driver; `envelope` narrows the limits, whatever the driver."""
+    """Options of the driver. `envelope` narrows the limits of any driver."""
     pace: Literal["realtime", "fast"] = "realtime"
-    """fast: commands may come as quickly as they can be carried out (simulation only)."""
+    """realtime: one action per period. fast: actions as fast as they can be carried out (simulation only)."""
     person_to_resume: bool = True
-    """True for every real robot: after a start, a stop or a lost runner, a person must allow motion."""
+    """True for every real robot: after a start, a stop or a lost runner, an operator must allow motion."""
     watchdog_periods: float = 3.0
-    """Periods without a fresh command after which the robot is stopped."""
+    """Periods without a new action after which the guard stops the robot."""
     watchdog_s: float = 0.0
-    """Seconds instead of periods, for a simulation at pace fast; 0 uses the periods."""
+    """The same in seconds, for a simulation at pace fast; 0 uses the periods."""
     linger_s: float = 0.0
-    """How long the guard goes on holding the robot after its runner is gone; 0 means until a new runner or `quit` where
-    a person must resume, and not at all otherwise."""
+    """How long the guard keeps the robot after its runner is gone [s]. 0: until a new runner or `quit` if an operator
+    must resume the robot, otherwise not at all."""
     group: str = ""
-    """Unix group whose members may speak to a guard that runs as a user of its own; empty: only that user may."""
+    """Unix group whose members may connect to a guard that runs as a user of its own; empty: only that user."""
     realtime_priority: bool = False
-    """Ask the system for SCHED_FIFO; needs the right to do so."""
+    """Run with the scheduling policy SCHED_FIFO; the process needs the permission."""
 
     def __post_init__(self) -> None:
-        """Refuse what no guard could keep."""
+        """Refuse values that no guard can use."""
         least = {"lanes": 1, "seed": 0, "watchdog_periods": 1, "watchdog_s": 0, "linger_s": 0}
         for name, at_least in least.items():
             if not getattr(self, name) >= at_least:
@@ -66,28 +66,32 @@ class GuardSettings:
 
     @property
     def card(self) -> Path:
-        """Where the guard that runs says how to reach it."""
+        """The file in which a running guard writes how to reach it."""
         return self.folder / "guard.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """How to reach a guard that runs."""
+    """How to reach a running guard."""
 
     pid: int
     socket: str
     """Path of its socket."""
     schema: int = SCHEMA
-    """Of what is said over it."""
+    """Schema number of its messages."""
 
 
 def read_card(path: Path) -> Card:
-    """The card of a guard that runs; FileProblem when there is none, or it is damaged."""
+    """The card of a running guard; FileProblem when there is none, or it is damaged."""
     return parse(Card, read_json(path), str(path))
 
 
 def open_guarded_rig(settings: GuardSettings) -> GuardedRig:
-    """The rig that a guard owns, connected and inside its envelope."""
+    """The connected rig of a guard, inside its envelope.
+
+    Raises:
+        UsageError: the driver plug-in is no function, or returns a rig without an envelope.
+    """
     if not settings.driver.endswith(".py"):
         task = cast("type[Task]", plugins.load("tasks", settings.task))() if settings.task else None
         opener = plugins.load("drivers", settings.driver)

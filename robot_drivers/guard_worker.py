@@ -1,4 +1,4 @@
-"""The thread of a guard that speaks to the driver, so that a slow bus never delays a stop."""
+"""The thread of a guard that calls the driver, so that a slow bus never delays a stop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from robot_drivers.rig_messages import MonitoredRig, answer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One question to the rig, and who asked."""
+    """One request to the rig, and the peer that sent it."""
 
     peer: int
     verb: str
@@ -24,15 +24,15 @@ class Job:
 
 
 class GuardWorker:
-    """Carries out one job after the other; results wait in `finished`, and a byte on `wake` says so."""
+    """Carries out one job after the other; puts the results into `finished` and writes a byte to `wake`."""
 
     def __init__(self, rig: MonitoredRig, wake: socket.socket, pace: Callable[[], None] = lambda: None) -> None:
         """Start the thread.
 
         Args:
             rig: the rig inside its envelope.
-            wake: written to after each job.
-            pace: called before each command, in the thread; may wait.
+            wake: gets a byte after each job.
+            pace: called in the thread before each action; it may wait.
         """
         self.finished: queue.SimpleQueue[tuple[Job, Message]] = queue.SimpleQueue()
         self._rig = rig
@@ -43,7 +43,7 @@ class GuardWorker:
         self._thread.start()
 
     def give(self, job: Job) -> None:
-        """Queue a job; the guard gives one at a time for each peer."""
+        """Queue a job; the guard queues one at a time per peer."""
         self._jobs.put(job)
 
     def end(self, timeout_s: float = 2.0) -> bool:
@@ -64,7 +64,7 @@ class GuardWorker:
             return {"error": "", **answer(self._rig, job.verb, job.message), **self._report(job.verb)}
         except EnpireError as error:
             return {**error_out(error), **self._report(job.verb)}
-        except Exception as error:  # noqa: BLE001 - a laboratory's driver may raise anything; the guard must outlive it.
+        except Exception as error:  # noqa: BLE001 - a driver may raise anything, and the guard must go on
             problem = RobotProblem(f"The driver failed with {type(error).__name__}: {error}.")
             try:
                 self._rig.stop()

@@ -1,4 +1,7 @@
-"""A rig inside its safety envelope, in the process of the runner: every command passes here."""
+"""A rig inside its safety envelope, in the same process: every action passes through it.
+
+A rig is one robot, or the lanes of a simulation, which move in step (`enpire.interfaces.Rig`).
+"""
 
 from __future__ import annotations
 
@@ -15,25 +18,25 @@ from robot_drivers.freshness import Freshness
 from robot_drivers.safety import Envelope
 
 IN_FLIGHT_S = 1.0
-"""How long `stop` waits for a command that was on its way when it came."""
+"""How long `stop` waits for an action that was being sent [s]."""
 
 
 class GuardedRig:
-    """A `Rig` whose commands are limited, whose stop holds until `resume`, and whose lanes stop one by one.
+    """A `Rig` whose actions are limited, and whose stop holds until `resume`.
 
-    A lane whose measured state leaves the envelope is held (it is in `violated`) until it is placed again; the other
-    lanes go on. This guards against the policy, not against a hung process: for a real robot use `robot_drivers.guard`.
+    A lane whose measured state leaves the envelope holds still (`violated`) until it is placed again; the other lanes
+    go on. This protects against the policy, not against a hung process: for a real robot use `robot_drivers.guard`.
     """
 
     def __init__(self, rig: Rig, envelope: Envelope) -> None:
         self.spec = rig.spec
         self.lanes = rig.lanes
         self.violated: MaskArray = np.zeros(rig.lanes, np.bool_)
-        """(lanes,): where the envelope was left since `place`; such a rollout is unsafe."""
+        """(lanes,) bool: lanes that left the envelope since `place`; their rollouts are unsafe."""
         self.offences: list[str] = [""] * rig.lanes
-        """One sentence for every violated lane."""
+        """One sentence per lane on how it left the envelope; empty where it did not."""
         self.clipped = np.zeros(rig.lanes, np.int64)
-        """(lanes,): commands changed since `place`."""
+        """(lanes,) int: actions that the limits changed since `place`."""
         self._freshness = Freshness(rig.spec)
         self._rig = rig
         self._envelope = envelope
@@ -46,7 +49,7 @@ class GuardedRig:
         self._sending = threading.Lock()
 
     def set_teleport(self, allowed: bool) -> None:
-        """Whether `place` may put a simulated scene into its start at once; else the robot must bring it there."""
+        """Whether `place` may teleport a simulated scene to its start; otherwise the robot must bring it there."""
         if hasattr(self._rig, "teleport"):
             setattr(self._rig, "teleport", allowed)  # noqa: B010  only simulations have it
 
@@ -57,14 +60,14 @@ class GuardedRig:
 
     @property
     def stale(self) -> str:
-        """One sentence on a sensor that has stood still since the last `place`; such a rollout is invalid.
+        """One sentence on a sensor whose value has not changed since the last `place`; such a rollout is invalid.
 
-        Watched on rigs of one lane, as real robots are.
+        It is monitored on rigs of one lane, as real robots have.
         """
         return self._freshness.stale
 
     def place(self, lane: int, start: Start) -> None:
-        """Put one lane into a start state and forget its last episode, violations too."""
+        """Put one lane into a start state and clear the state of its last episode, also its violation."""
         with self._sending:
             self._refuse_when_stopped()
             if not 0 <= lane < self.lanes:
@@ -80,15 +83,22 @@ class GuardedRig:
         self._measured[lane] = False
 
     def observe(self) -> Observation:
-        """Sense all lanes, and hold those that left the envelope."""
+        """Sense all lanes; those that left the envelope hold from now on.
+
+        Returns:
+            state (lanes, state_dim) float32, in the units of the spec.
+
+        Raises:
+            RobotProblem: the rig is closed, or the driver returned a wrong shape.
+        """
         if self._closed:
             raise RobotProblem(f"The rig of {self.spec.name} is closed; open a new one.")
         observation = self._rig.observe()
         state = observation.state
         if state.shape != self._state.shape:
             raise RobotProblem(
-                f"The robot of {self.spec.name} measured a state of shape {state.shape}, but {self._state.shape} was"
-                " agreed in its spec; correct the driver."
+                f"The driver of {self.spec.name} returned a state of shape {state.shape}; its spec says"
+                f" {self._state.shape}. Correct the driver."
             )
         # A copy: the caller keeps the observation.
         self._state = state.copy()
@@ -101,25 +111,37 @@ class GuardedRig:
         return observation
 
     def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
-        """Command one period; rows that do not move, or that violated the envelope, hold and return what holds them.
+        """Send one action for one period.
 
-        Where a lane is, is checked before each of its commands: the rig senses when the caller has not since the last.
+        Lanes that do not move, or that left the envelope, hold. The state of a lane is checked before each action: the
+        rig senses if the caller has not sensed since the last action.
+
+        Args:
+            action: (lanes, action_dim), in the units of the spec.
+            moving: (lanes,) bool.
+
+        Returns:
+            What was sent after limits, (lanes, action_dim) float32; the holding action where a lane holds.
+
+        Raises:
+            EnvelopeViolation: a wrong shape, or a value that is not finite; nothing was sent.
+            RobotProblem: the rig is stopped or closed, or the driver failed.
         """
         moving = self._checked_mask(moving)
-        wish = self._envelope.checked(action, self.lanes, moving)
+        requested = self._envelope.checked(action, self.lanes, moving)
         if np.any(moving & ~self.violated & ~self._measured):
             self.observe()
         hold = self._envelope.hold(self._state)
         advancing = moving & ~self.violated
         last = np.where(np.isfinite(self._last), self._last, hold)
-        wish = np.where(advancing[:, None], wish, last)
+        requested = np.where(advancing[:, None], requested, last)
         before = np.where(np.isfinite(self._before), self._before, last)
-        limited, clipped = self._envelope.apply(wish, last, before)
+        limited, clipped = self._envelope.apply(requested, last, before)
         with self._sending:
             self._refuse_when_stopped()
             sent = self._rig.act(limited, advancing)
             if self._stopped.is_set():
-                # The stop came while this command was on its way: the last word is a stop.
+                # The stop came while this action was being sent: stop again, after it.
                 self._rig.stop()
         self._measured &= ~advancing
         self.clipped += clipped & advancing
@@ -130,31 +152,32 @@ class GuardedRig:
         return np.where(advancing[:, None], sent, last).astype(np.float32)
 
     def rest(self) -> None:
-        """The robot came to rest by itself, no command came for so long: the next one starts from zero speed."""
+        """Note that the robot is at rest after a pause: the next action starts from zero speed."""
         self._before = self._last.copy()
 
     def look(self, lane: int) -> Mapping[str, ImageArray]:
-        """camera -> picture of one lane now."""
+        """camera -> image (height, width, 3) uint8 of one lane now."""
         pictures = self._rig.look(lane)
         if self.lanes == 1:
             self._freshness.looked(pictures, self._state)
         return pictures
 
     def capture_live(self, lane: int) -> RenderImages:
-        """Copy what live pictures of one lane need; they say so where the robot inside has none."""
+        """Copy what the live images of one lane need; `no_live_images` where the robot has none."""
         return self._rig.capture_live(lane) if isinstance(self._rig, HasLiveImages) else no_live_images
 
     def snapshot(self, lane: int) -> object:
-        """A copy of one lane of a simulation, to try out what may come; UsageError for a robot, which has no copy."""
+        """A copy of the state of one lane of a simulation; UsageError for a robot, which cannot be copied."""
         copy = getattr(self._rig, "snapshot", None)
         if not callable(copy):
             raise UsageError(f"The robot of {self.spec.name} cannot be copied; only a simulation can.")
         return copy(lane)
 
     def stop(self) -> None:
-        """Hold still until `resume`; waits until a command that was on its way has been overruled (see `act`).
+        """Hold still until `resume`; returns after an action that was being sent has been overruled (see `act`).
 
-        RobotProblem when the driver cannot stop its robot; no further command passes all the same.
+        Raises:
+            RobotProblem: the driver cannot stop its robot; still no further action passes.
         """
         self._stopped.set()
         if self._closed:
@@ -164,17 +187,17 @@ class GuardedRig:
         except Exception as error:
             raise RobotProblem(
                 f"The driver of {self.spec.name} cannot stop the robot ({type(error).__name__}: {error}). Use the"
-                " robot's own emergency stop, then look at its bus and power."
+                " robot's own emergency stop, then check its bus and power."
             ) from error
         if self._sending.acquire(timeout=IN_FLIGHT_S):
             self._sending.release()
 
     def resume(self) -> None:
-        """Allow motion again after a stop. Only a person may ask this of a real robot."""
+        """Allow motion again after a stop. Only an operator may do this with a real robot."""
         self._stopped.clear()
 
     def close(self) -> None:
-        """Stop the robot and let it go."""
+        """Stop the robot and release its driver."""
         if self._closed:
             return
         try:
@@ -187,7 +210,7 @@ class GuardedRig:
         mask = np.asarray(moving)
         if mask.shape != (self.lanes,) or mask.dtype != np.bool_:
             raise RobotProblem(
-                f"`moving` must be {self.lanes} truth values, one for each lane, not {mask.dtype} of {mask.shape}."
+                f"`moving` must be bool of shape ({self.lanes},), one per lane, not {mask.dtype} of shape {mask.shape}."
             )
         return mask
 

@@ -1,4 +1,4 @@
-"""The stop latch: a file that says whether a robot may move. Missing, unreadable or wrong means latched."""
+"""The stop latch: a file that holds whether a robot may move. A missing, unreadable or wrong file means latched."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from enpire.store import durable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatchState:
-    """What the latch file says."""
+    """Content of the latch file."""
 
     latched: bool
     cause: str
-    """One sentence: why the robot may not move, or who allowed it."""
+    """Why the robot must not move, or who allowed motion; one sentence."""
     nonce: str
-    """New with every closing; `open` must name it, so that an old permission cannot be replayed. Empty when unknown."""
+    """New with every close; `open` must give it, so that an old permission cannot be replayed. Empty when unknown."""
 
 
 class Latch:
-    """One robot's latch file. Every change is durable when the call returns."""
+    """The latch file of one robot. Every change is on disk when the call returns."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._open_file: tuple[int, int] | None = None
 
     def read(self) -> LatchState:
-        """What holds now; everything that is not a whole, undamaged file is latched."""
+        """The present state; a file that is missing, unreadable or damaged means latched."""
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -42,7 +42,7 @@ class Latch:
 
     @property
     def is_open(self) -> bool:
-        """Whether the file allows motion; one look at its name while nobody touches it."""
+        """Whether the file allows motion; costs one `stat` while the file does not change."""
         try:
             found = self.path.stat()
         except OSError:
@@ -53,10 +53,10 @@ class Latch:
         return self._open_file is not None
 
     def close(self, cause: str) -> LatchState:
-        """Latch, durably. When the disk refuses the new file, the old one is removed: missing means latched.
+        """Close the latch on disk. If the disk refuses the new file, the old one is removed: missing means latched.
 
         Raises:
-            EnpireError: the disk refuses the removal, too; the file may still say open, so stay latched.
+            EnpireError: the disk refuses the removal too. The file may still be open, so the caller stays latched.
         """
         state = LatchState(latched=True, cause=cause, nonce=secrets.token_hex(8))
         try:
@@ -67,21 +67,21 @@ class Latch:
         return state
 
     def open(self, nonce: str, person: str) -> LatchState:
-        """Allow motion, durably; `nonce` must be that of the last closing.
+        """Allow motion; `nonce` must be that of the last close.
 
-        A file without a nonce (it says open though its robot is latched, or it was damaged) is closed first.
+        A file without a nonce (it is open although the robot is latched, or it was damaged) is closed first.
 
         Raises:
-            RobotProblem: the nonce is old or unknown; the latch is closed.
+            RobotProblem: the nonce is old or unknown; the latch stays closed.
             EnpireError: the disk refuses the file.
         """
         now = self.read()
         if not now.nonce:
-            now = self.close(now.cause if now.latched else "The latch file said open while the robot was latched.")
+            now = self.close(now.cause if now.latched else "The latch file was open while the robot was latched.")
         if not now.nonce or not secrets.compare_digest(now.nonce.encode(), nonce.encode()):
             raise RobotProblem(
-                f"The latch {self.path} was closed again since that permission was asked for ({now.cause}) Look at the"
-                " robot and resume it once more."
+                f"The latch {self.path} was closed again after this permission was requested ({now.cause}) Look at the"
+                " robot and resume it again."
             )
         state = LatchState(latched=False, cause=f"{person} allowed motion.", nonce="")
         durable.write(self.path, _text(state))

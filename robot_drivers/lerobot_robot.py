@@ -1,7 +1,7 @@
-"""Any robot of LeRobot (`lerobot.robots.Robot`) as a driver: its own buses, cameras and calibration, our limits.
+"""Driver of any LeRobot robot (`lerobot.robots.Robot`): LeRobot's buses, cameras and calibration, ENPIRE's limits.
 
-LeRobot says names, not units or bounds: those come from the task's spec, whose names must be LeRobot's
-(`shoulder_pan.pos`), or from the spec that a driver file writes down.
+LeRobot gives names but no units and bounds. These come from the task's spec, which must use LeRobot's names
+(`shoulder_pan.pos`), or from the spec in a driver file.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ OPTIONS = frozenset({"envelope", "robot"})
 class LeRobotRobot:
     """One LeRobot robot as a `Robot`.
 
-    `stop` commands the measured positions: so a robot with position servos holds still. LeRobot's buses bear one call
-    at a time, so a stop waits for the call that is on the bus; run it behind a guard, which counts that wait.
+    `stop` commands the measured positions, so a robot with position servos holds still. LeRobot's buses allow one call
+    at a time, so a stop waits for the present call. Run the robot behind a guard, whose watchdog counts that time.
     """
 
     def __init__(self, robot: LeRobot, spec: TaskSpec) -> None:
@@ -47,8 +47,12 @@ class LeRobotRobot:
         _check_features(robot, spec)
 
     def connect(self) -> None:
-        """Connect, without calibrating: LeRobot's calibration asks questions at the terminal."""
-        with self._turn("connect"):
+        """Connect without calibrating, because LeRobot calibrates in a dialogue.
+
+        Raises:
+            RobotProblem: the robot cannot be reached, or is not calibrated.
+        """
+        with self._bus_call("connect"):
             self._robot.connect(calibrate=False)
             if self._robot.is_calibrated:
                 return
@@ -56,73 +60,85 @@ class LeRobotRobot:
         raise RobotProblem(f"{self._robot} is not calibrated; run lerobot-calibrate for it, then start again.")
 
     def observe(self) -> Observation:
-        """Sense once. LeRobot gives no stamps, so the stamp is the middle of the reading."""
-        with self._turn("read"):
+        """Sense once: state (1, state_dim) float32, in the units of the spec.
+
+        LeRobot gives no time stamps; the stamp is the middle of the call [ns].
+        """
+        with self._bus_call("read"):
             began_ns = time.monotonic_ns()
-            seen = self._robot.get_observation()
+            values = self._robot.get_observation()
             ended_ns = time.monotonic_ns()
-        row = np.array([[_number(seen, name) for name in self._state_names]], np.float32)
-        images = {camera: _picture(seen, camera)[None] for camera in self.spec.cameras}
+        row = np.array([[_number(values, name) for name in self._state_names]], np.float32)
+        images = {camera: _image(values, camera)[None] for camera in self.spec.cameras}
         return Observation(stamp_ns=(began_ns + ended_ns) // 2, state=row, images=images)
 
     def act(self, action: FloatArray) -> FloatArray:
-        """Command one period; returns what LeRobot says that it sent, after its own `max_relative_target`."""
-        wish = {name: float(value) for name, value in zip(self._action_names, action, strict=True)}
-        with self._turn("command"):
-            sent = self._robot.send_action(wish)
+        """Send one action (action_dim,), in the units of the spec.
+
+        Returns what LeRobot sent after its own `max_relative_target`, (action_dim,) float32.
+        """
+        action_out = {name: float(value) for name, value in zip(self._action_names, action, strict=True)}
+        with self._bus_call("command"):
+            sent = self._robot.send_action(action_out)
         return np.array([_number(sent, name) for name in self._action_names], np.float32)
 
     def stop(self) -> None:
-        """Command where the robot is. Numbers that are no measured positions get zero."""
+        """Command the measured positions; actions that are no measured position get zero."""
         if not self._robot.is_connected:
             return
-        with self._turn("stop"):
-            seen = self._robot.get_observation()
-            self._robot.send_action({name: _number(seen, name) if name in seen else 0.0 for name in self._action_names})
+        with self._bus_call("stop"):
+            values = self._robot.get_observation()
+            self._robot.send_action(
+                {name: _number(values, name) if name in values else 0.0 for name in self._action_names}
+            )
 
     def close(self) -> None:
         """Disconnect."""
         if self._robot.is_connected:
-            with self._turn("disconnect"):
+            with self._bus_call("disconnect"):
                 self._robot.disconnect()
 
     @contextmanager
-    def _turn(self, what: str) -> Iterator[None]:
-        """The bus, for one call; what its drivers raise becomes a sentence."""
+    def _bus_call(self, what: str) -> Iterator[None]:
+        """Hold the bus for one call; an error of LeRobot becomes a RobotProblem."""
         with self._bus:
             try:
                 yield
             except (OSError, RuntimeError, ValueError, KeyError) as problem:
-                raise RobotProblem(f"{self._robot} could not {what}: {problem}. Look at its bus.") from problem
+                raise RobotProblem(f"{self._robot} could not {what}: {problem}. Check its bus and power.") from problem
 
 
 def open_rig(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -> GuardedRig:
-    """A LeRobot robot for a task whose spec has LeRobot's names.
+    """The driver `lerobot`: a LeRobot robot for a task whose spec has LeRobot's names.
 
-    Options: `robot`, LeRobot's own configuration with its `type`; `envelope`, our limits (see `safety.Limits`).
+    Options: `robot`, LeRobot's configuration with its `type`; `envelope`, the limits (see `safety.Limits`).
     """
     limits = envelope_limits(options, OPTIONS)
     if lanes != 1:
-        raise UsageError(f"A LeRobot robot is one lane, not {lanes}; give every robot its own station.")
+        raise UsageError(f"A LeRobot robot has 1 lane, not {lanes}; write one station file per robot.")
     robot = LeRobotRobot(make_lerobot(options.get("robot")), task.spec)
     return GuardedRig(SingleLane(robot), Envelope(task.spec, limits))
 
 
 def make_lerobot(config: object) -> LeRobot:
-    """A robot from LeRobot's configuration, such as `{"type": "so101_follower", "port": "/dev/ttyACM0", "id": "a"}`."""
+    """Make a robot from LeRobot's configuration, such as `{type: so101_follower, port: /dev/ttyACM0, id: left}`.
+
+    Raises:
+        UsageError: the configuration has no `type`, or LeRobot cannot make a robot from it.
+    """
     if not isinstance(config, Mapping) or "type" not in config:
-        raise UsageError("A LeRobot robot needs `robot` with its type, and what LeRobot wants of that type.")
+        raise UsageError("A LeRobot robot needs the option `robot`: its `type`, and LeRobot's settings of that type.")
     from lerobot import robots
 
     return made("robot", robots, robots.RobotConfig, robots.make_robot_from_config, config)
 
 
 def made[T](what: str, package: ModuleType, base: type, make: Callable[[Any], T], config: Mapping[str, object]) -> T:
-    """What LeRobot makes of a configuration with a `type`; UsageError, which says `what`, where it cannot."""
+    """Make a LeRobot object from a configuration with a `type`; UsageError, which names `what`, if it cannot."""
     import draccus
     from lerobot.utils.import_utils import register_third_party_plugins
 
-    # LeRobot knows a type only after its package was imported.
+    # LeRobot registers a type when its package is imported.
     for inner in pkgutil.iter_modules(package.__path__):
         if inner.ispkg:
             plugins.bring_in(f"{package.__name__}.{inner.name}")
@@ -134,7 +150,7 @@ def made[T](what: str, package: ModuleType, base: type, make: Callable[[Any], T]
 
 
 def _check_features(robot: LeRobot, spec: TaskSpec) -> None:
-    """Every name of the spec must be one of LeRobot's, and every action of LeRobot's must be commanded."""
+    """Refuse a spec with a name that LeRobot lacks, or without an action that LeRobot has."""
     groups = (
         ("state", {item.name for item in spec.state} | set(spec.cameras), set(robot.observation_features), False),
         ("action", {item.name for item in spec.action}, set(robot.action_features), True),
@@ -143,7 +159,7 @@ def _check_features(robot: LeRobot, spec: TaskSpec) -> None:
         if missing := sorted(wanted - known):
             raise UsageError(f"{robot} has no {what} {', '.join(missing)}; it has {', '.join(sorted(known))}.")
         if whole and (left := sorted(known - wanted)):
-            raise UsageError(f"The spec of {spec.name} leaves the action {', '.join(left)} of {robot} out; add it.")
+            raise UsageError(f"The spec of {spec.name} lacks the action {', '.join(left)} of {robot}; add it.")
 
 
 def _number(values: Mapping[str, object], name: str) -> float:
@@ -153,5 +169,5 @@ def _number(values: Mapping[str, object], name: str) -> float:
     return float(value)
 
 
-def _picture(values: Mapping[str, object], camera: str) -> ImageArray:
+def _image(values: Mapping[str, object], camera: str) -> ImageArray:
     return cast("ImageArray", np.asarray(values[camera], np.uint8))

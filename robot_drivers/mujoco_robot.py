@@ -1,4 +1,4 @@
-"""A simulated robot as a station's driver: the task's own rig inside its safety envelope."""
+"""Driver of a simulated robot: the task's own rig inside its safety envelope."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ OPTIONS = frozenset({"envelope", "faults"})
 
 
 class SimulatedRig(GuardedRig):
-    """A simulation inside its envelope. Its things lie where a person put them when it is opened."""
+    """A simulation inside its envelope. Its objects start where an operator would have placed them."""
 
     def __init__(self, task: Task, world: Rig, rig: Rig, envelope: Envelope) -> None:
-        """`world` is the task's own rig; `rig` is what commands pass on their way to it (`world`, or its faults)."""
+        """`world` is the task's own rig; `rig` is the one that gets the actions: `world`, or faults around it."""
         super().__init__(rig, envelope)
         self._task, self._world = task, world
         for lane in range(world.lanes):
             self.lay_out(lane)
 
     def lay_out(self, lane: int) -> None:
-        """Put the things of one lane by hand, at a train start of the task; the robot's reset starts from there.
+        """Place the objects of one lane at a train start of the task, as an operator does by hand.
 
-        For the person who comes to a robot that cannot reset its scene. No episode begins.
+        This is for a robot that cannot reset its scene: its reset starts from there. No episode begins.
         """
         teleport = getattr(self._world, "teleport", True)
         setattr(self._world, "teleport", True)  # noqa: B010  only some simulations have it
@@ -35,14 +35,14 @@ class SimulatedRig(GuardedRig):
 
 
 def open_rig(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -> SimulatedRig:
-    """The rig of a simulated station.
+    """The driver `mujoco`: the rig of a simulated station.
 
     Args:
-        task: what it simulates.
-        lanes: rows of the simulation, at least 1.
-        seed: draws the station's own friction, mass and offsets.
-        options: of the station file; `envelope` (see `safety.Limits`) narrows what the task allows, `faults` (see
-            `sim.faults`) says what goes wrong.
+        task: the simulated task.
+        lanes: number of robots in the simulation, at least 1.
+        seed: draws the friction, masses and offsets of this station.
+        options: `envelope` (see `safety.Limits`) narrows the limits of the task; `faults` (see `sim.faults`) names the
+            faults to simulate.
 
     Raises:
         UsageError: an option does not exist or does not fit.
@@ -57,7 +57,7 @@ def open_rig(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -
 
 
 def envelope_limits(options: Mapping[str, object], allowed: frozenset[str]) -> Limits:
-    """The limits under `envelope` of a driver's options; UsageError when there are options that it does not have."""
+    """The limits under `envelope` in a driver's options; UsageError for an option that is not in `allowed`."""
     if unknown := sorted(set(options) - allowed):
         raise UsageError(f"The driver has no option {', '.join(unknown)}; it has {', '.join(sorted(allowed))}.")
     given = options.get("envelope", {})

@@ -1,6 +1,6 @@
-"""The code with which a person resumes a real robot: people keep it, the robot's computer only what checks it.
+"""The code with which an operator resumes a real robot. Operators keep the code, the robot's computer a check of it.
 
-So nothing that runs on that computer, the policy least of all, finds there what it would need to resume a robot.
+So no process on that computer, and no policy, can read there what it needs to resume the robot.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from enpire.store import durable
 
 LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 LENGTH = 8
-"""Letters of a code: 8.5e11 codes, each of which takes a tenth of a second to try, also for who has read the file."""
+"""Letters of a code. There are 8.5e11 codes; one try takes 0.1 s, also for a process that has read the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeCheck:
-    """What tells the right code from all others, and gives none away."""
+    """Tests a code without containing it."""
 
     salt: str
     sha256: str
 
     def key(self, code: str) -> str:
-        """What the guard is shown of a code, made at the person's side (scrypt, RFC 7914); case and '-' are free."""
+        """The key that is sent to the guard instead of the code (scrypt, RFC 7914); case and '-' do not matter."""
         letters = code.replace("-", "").replace(" ", "").lower()
         stretched = hashlib.scrypt(letters.encode(), salt=self.salt.encode(), n=2**15, r=8, p=1, maxmem=2**26)
         return stretched.hex()
 
     def allows(self, key: str) -> bool:
-        """Whether a key was made of the right code."""
+        """Whether a key was made from the right code."""
         return secrets.compare_digest(hashlib.sha256(key.encode()).hexdigest(), self.sha256)
 
 
 def make(folder: Path) -> str:
-    """A new code for the robot of a guard's folder, kept nowhere; the old one ends when the guard starts anew."""
+    """Make a code for the robot of a guard's folder; it is not stored. The old code ends when the guard restarts."""
     code = "".join(secrets.choice(LETTERS) for _ in range(LENGTH))
     keep(folder, code)
     return f"{code[: LENGTH // 2]}-{code[LENGTH // 2 :]}"
 
 
 def keep(folder: Path, code: str) -> None:
-    """Write down, durably, what checks a code."""
+    """Write the check of a code to disk."""
     salt = secrets.token_hex(16)
     key = ResumeCheck(salt=salt, sha256="").key(code)
     check = ResumeCheck(salt=salt, sha256=hashlib.sha256(key.encode()).hexdigest())
@@ -55,13 +55,13 @@ def keep(folder: Path, code: str) -> None:
 
 
 def read(folder: Path) -> ResumeCheck:
-    """What checks the code of a robot; RobotProblem when it has none, or the file is damaged."""
+    """The check of a robot's code; RobotProblem when there is none, or the file is damaged."""
     try:
         return parse(ResumeCheck, read_json(_path(folder)), str(_path(folder)))
     except FileProblem as problem:
         raise RobotProblem(
-            f"Nobody can resume this robot without a code. {problem} Make one with `enpire robot code {folder}`, then"
-            " start its station again."
+            f"This robot cannot be resumed without a code. {problem} Make one with `enpire robot code {folder}`, then"
+            " restart its station."
         ) from problem
 
 

@@ -126,7 +126,7 @@ def test_pictures_beside_motion_neither_trip_nor_hide_a_dead_runner(settings):
         rig.act(np.ones((1, 2), np.float32), ONE)
     assert rig.look(0)["top"].any()  # the last thing that the runner does
     until(lambda: rig.status()["tripped"], "the watchdog")
-    assert "No fresh command" in str(rig.status()["tripped"])
+    assert "No new action" in str(rig.status()["tripped"])
     assert 1.0e9 <= lines(log, "still")[-1] - acts(log)[-1] < 1.45e9
     rig.close()
 
@@ -139,7 +139,7 @@ def test_what_the_driver_still_does_for_a_lost_runner_moves_nothing_for_the_next
         runner.ask("hello", lease=1)
         resume(settings)
         ticket = {"sequence": 0, "lease": 1, "stamp_ns": time.monotonic_ns()}
-        with pytest.raises(RobotProblem, match="not done with the runner before this one"):
+        with pytest.raises(RobotProblem, match="still serves the former runner"):
             runner.ask("place", lane=0, start=plain(HOME), **ticket)
         with pytest.raises(RobotProblem):
             late.result(PATIENT_S)

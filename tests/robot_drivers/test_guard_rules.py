@@ -66,7 +66,7 @@ def test_a_command_that_was_sent_when_it_was_overdue_trips_a_guard_that_was_held
     guard = rules()
     guard.admit(ticket(1, 1000), 1000)
     assert guard.admit(ticket(2, 1000 + PATIENCE + 1), 1000 + 2 * PATIENCE) == "tripped"
-    assert guard.tripped.startswith("No fresh command came")
+    assert guard.tripped.startswith("No new action came")
 
 
 def test_a_command_that_was_sent_in_time_passes_a_guard_that_was_held_up_itself():
@@ -80,7 +80,7 @@ def test_the_watchdog_says_what_the_driver_is_at():
     guard.admit(ticket(1, 1000), 1000)
     assert not guard.overdue(1000 + PATIENCE - 1, "look")
     assert guard.overdue(1000 + PATIENCE, "look")
-    assert guard.tripped.startswith("The driver hangs in look, look at its bus and power: no fresh command came")
+    assert guard.tripped.startswith("The driver hangs in look; check its bus and power. No new action came")
 
 
 def test_many_drops_in_a_row_trip():

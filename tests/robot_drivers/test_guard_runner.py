@@ -78,7 +78,7 @@ def test_a_hung_runner_is_noticed_and_what_it_sends_later_does_not_pass(settings
         driving(control, log)
         os.kill(runner.pid, signal.SIGSTOP)
         until(lambda: control.status()["tripped"], "the watchdog")
-        assert "No fresh command" in str(control.status()["tripped"])
+        assert "No new action" in str(control.status()["tripped"])
         still, last = lines(log, "still")[-1], lines(log, "act")[-1]
         assert still > last
         control.stop("Ada said stop while the runner hung.")

@@ -59,7 +59,7 @@ def test_a_stop_is_durable_when_it_is_answered_and_nothing_passes_after(rig, set
     rig.stop()
     assert all(stamp < stopped_ns for stamp in acts(log))
     resume(settings)
-    with pytest.raises(RobotProblem, match="Place it to begin anew"):
+    with pytest.raises(RobotProblem, match="Place it to begin a new rollout"):
         rig.act(np.ones((1, 2), np.float32), ONE)
     rig.place(0, HOME)
     rig.act(np.ones((1, 2), np.float32), ONE)
@@ -140,7 +140,7 @@ def test_a_file_that_says_open_does_not_unlatch_the_guard(rig, settings):
     latch.open(latch.read().nonce, "somebody who wrote the file by hand")
     with GuardControl(settings.card) as control:
         key = resume_code.read(settings.folder).key(CODE)
-        with pytest.raises(RobotProblem, match="said open while the robot was latched"):
+        with pytest.raises(RobotProblem, match="was open while the robot was latched"):
             control.ask("resume", nonce="made up", person="Mallory", key=key)
         assert latch.read().latched
         with pytest.raises(RobotProblem, match="latched"):

@@ -77,5 +77,5 @@ def told_that_none_starts(settings: GuardSettings) -> None:
 
 
 def test_a_group_that_does_not_exist_is_refused(settings):
-    with pytest.raises(RobotProblem, match="cannot let in the group nobodies"):
+    with pytest.raises(RobotProblem, match="cannot admit the group nobodies"):
         open_guarded(replace(settings, group="nobodies"))

@@ -99,7 +99,7 @@ def test_what_a_dead_disk_left_open_nobody_resumes_by_guessing(latch):
         assert not dead.read().latched
         with pytest.raises(EnpireError):
             dead.open("made up", "Mallory")
-    with pytest.raises(RobotProblem, match="said open while the robot was latched"):
+    with pytest.raises(RobotProblem, match="was open while the robot was latched"):
         latch.open("made up", "Mallory")
     assert latch.read().latched
     latch.open(latch.read().nonce, "Ada")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from robot_drivers.fake_robot import FAKE_SPEC, FakeRig
 from robot_drivers.guard_client import open_guarded
-from robot_drivers.guard_rules import JITTER_S, CommandRate
+from robot_drivers.guard_rules import JITTER_S, ActionRate
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.safety import Envelope, Limits
 from tests.robot_drivers.guarded_arm import HOME, ONE, acts, resume
@@ -33,7 +33,7 @@ class Arm:
     def __init__(self) -> None:
         rig = FakeRig(FAKE_SPEC, 1, 0)
         limits = Limits(step={"shoulder_rad": STEP}, bend={"shoulder_rad": BEND})
-        self.rig, self.rate, self.now_s = GuardedRig(rig, Envelope(FAKE_SPEC, limits)), CommandRate(PERIOD_S), 0.0
+        self.rig, self.rate, self.now_s = GuardedRig(rig, Envelope(FAKE_SPEC, limits)), ActionRate(PERIOD_S), 0.0
         self.rig.place(0, HOME)
         self.times: list[float] = []
         self.sent: list[float] = []
