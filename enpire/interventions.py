@@ -1,4 +1,4 @@
-"""A person, or a stand-in for one, who may take the robot out of the policy's hands for a while."""
+"""Interventions: an operator, or a simulated one, moves a robot during an episode instead of the policy."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from enpire.types import FloatArray, IntArray, MaskArray, Observation, Order
 
 
 class Intervener(Protocol):
-    """Stands beside the lanes whose order is supervised; the other lanes it never touches.
+    """Moves lanes whose order is supervised; it does not touch the other lanes.
 
-    Rows never influence each other, and what is done in a lane hangs on the order's start alone.
+    Lanes do not influence each other. What happens in a lane depends only on the start of its order.
     """
 
     def begin(self, lane: int, order: Order, policy: LoadedPolicy) -> None:
-        """A supervised episode begins in this lane."""
+        """Begin a supervised episode in this lane."""
 
     def watch(self, observation: Observation, lanes: IntArray, ticks: IntArray) -> MaskArray:
-        """Look at the supervised lanes, once a period, before anything is decided.
+        """Check the supervised lanes, once a period, before the policy decides.
 
         Args:
             observation: one row for every lane of the rig.
-            lanes: (n,), those that are supervised and roll out.
-            ticks: (n,), commands that each has had.
+            lanes: (n,) int, the supervised lanes whose rollout runs.
+            ticks: (n,) int, how many actions each lane has had.
 
         Returns:
-            (n,), which of them are held by the person in this period.
+            (n,) bool, the lanes that the operator moves in this period.
         """
         ...
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """The person's commands for the lanes that are held: (len(lanes), action_dim)."""
+        """Actions for the lanes (n,) that the operator moves: (n, action_dim) float32, in the units of the spec."""
         ...
 
     def close(self) -> None:
-        """Let go of the device. Allowed twice."""
+        """Release the device. Allowed twice."""
 
 
 OpenOperator = Callable[[Task, Rig, int, Mapping[str, object]], Intervener]
-"""What a plug-in of the group `operators` is: called with the task, the station's rig, seed and `operator_options`."""
+"""A plug-in of the group `operators`: called with the task, the station's rig, its seed and `operator_options`."""
 
 
 def require_operator(name: str, options: Mapping[str, object]) -> None:
-    """Say before any station starts that an operator cannot be.
+    """Check an operator and its options before any station starts.
 
     Raises:
         EnpireError: there is no such plug-in, or the settings class in its attribute `options` refuses the options.

@@ -1,4 +1,4 @@
-"""Notices sensors that stand still: a stamp that does not rise, a camera that repeats its picture during motion."""
+"""Detects frozen sensors: a time stamp that does not rise, a camera that repeats its image while the robot moves."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 from enpire.types import FloatArray, ImageArray, Observation, TaskSpec
 
 PATIENCE = 2
-"""Commands after which a sensor must have shown something new."""
+"""Number of actions after which a sensor must have a new value."""
 MOVED, MOVED_FAR = 0.01, 0.05
-"""Shares of a state's range that count as motion: which a camera must see, and which even a drawn picture must show."""
+"""Shares of a state's range that count as motion: for a camera, and for a rendered image."""
 PLACES = ("m", "mm", "rad", "deg")
-"""Units of the numbers whose motion a drawn picture shows: no clock, no speed, no force."""
+"""Units of the state numbers whose motion a rendered image shows: no times, speeds or forces."""
 
 
 class Freshness:
-    """Watches one rig's observations between commands."""
+    """Monitors the observations of one rig between actions."""
 
     def __init__(self, spec: TaskSpec) -> None:
         self.stale = ""
-        """One sentence since the last `begin`: which sensor stood still; empty when none did."""
+        """One sentence on the first frozen sensor since the last `begin`; empty when there is none."""
         low = np.array([item.low for item in spec.state])
         high = np.array([item.high for item in spec.state])
         span = high - low
@@ -33,42 +33,45 @@ class Freshness:
         self.begin()
 
     def begin(self) -> None:
-        """A rollout begins: forget what was seen."""
+        """Begin a rollout: clear what was observed."""
         self.stale = ""
         self._stamp_ns = -1
-        self._commands = 0
-        self._pictures: dict[str, tuple[bytes, FloatArray, int]] = {}
+        self._actions = 0
+        self._images: dict[str, tuple[bytes, FloatArray, int]] = {}
 
     def commanded(self) -> None:
-        """A command was sent that moves the robot."""
-        self._commands += 1
-        self._pictures = {camera: (last, at, count + 1) for camera, (last, at, count) in self._pictures.items()}
+        """Note that an action was sent that moves the robot."""
+        self._actions += 1
+        self._images = {camera: (last, at, count + 1) for camera, (last, at, count) in self._images.items()}
 
     def note(self, observation: Observation) -> None:
-        """Look at a new observation."""
+        """Check a new observation."""
         if observation.stamp_ns > self._stamp_ns:
             self._stamp_ns = observation.stamp_ns
-            self._commands = 0
-        elif self._commands > PATIENCE:
-            self._tell(f"The stamp of {self._name} has stood still for {self._commands} commands.")
-        for camera, pictures in observation.images.items():
-            self._note_picture(camera, pictures.tobytes(), observation.state, self._near)
+            self._actions = 0
+        elif self._actions > PATIENCE:
+            self._report(f"The stamp of {self._name} has not risen for {self._actions} actions.")
+        for camera, images in observation.images.items():
+            self._check_image(camera, images.tobytes(), observation.state, self._near)
 
-    def looked(self, pictures: Mapping[str, ImageArray], state: FloatArray) -> None:
-        """Look at pictures, camera -> (height, width, 3), that were asked for when the robot was at `state`.
+    def looked(self, images: Mapping[str, ImageArray], state: FloatArray) -> None:
+        """Check rendered images, camera -> (height, width, 3) uint8, taken at `state` (state_dim,).
 
-        A drawn picture has no noise, so one that nothing crosses repeats itself: all must stand still to be frozen.
+        A rendered image has no noise and repeats while nothing in it moves, so the sensors are frozen only if all
+        cameras repeat their images.
         """
-        if pictures:
-            seen = b"".join(pictures[camera].tobytes() for camera in sorted(pictures))
-            self._note_picture(", ".join(sorted(pictures)), seen, state, self._far)
+        if images:
+            seen = b"".join(images[camera].tobytes() for camera in sorted(images))
+            self._check_image(", ".join(sorted(images)), seen, state, self._far)
 
-    def _note_picture(self, camera: str, picture: bytes, state: FloatArray, moved: FloatArray) -> None:
-        last, at, count = self._pictures.get(camera, (b"", state, 0))
-        if picture != last:
-            self._pictures[camera] = (picture, state.copy(), 0)
+    def _check_image(self, camera: str, image: bytes, state: FloatArray, moved: FloatArray) -> None:
+        last, at, count = self._images.get(camera, (b"", state, 0))
+        if image != last:
+            self._images[camera] = (image, state.copy(), 0)
         elif count > PATIENCE and np.any(np.abs(state - at) > moved):
-            self._tell(f"Camera {camera} of {self._name} has repeated its picture for {count} commands of motion.")
+            self._report(
+                f"Camera {camera} of {self._name} has repeated its image for {count} actions that moved the robot."
+            )
 
-    def _tell(self, sentence: str) -> None:
+    def _report(self, sentence: str) -> None:
         self.stale = self.stale or sentence + " The sensor is frozen: this rollout is invalid."

@@ -119,7 +119,7 @@ class GuardConnections:
         peer = self._peers.get(number)
         if peer is None:
             return
-        alive = peer.heard or peer.receive()
+        alive = peer.has_frame or peer.receive()
         try:
             for _ in range(AT_ONCE):
                 frame = peer.frame()
@@ -131,7 +131,7 @@ class GuardConnections:
         except TransportProblem as problem:
             self.refuse(number, problem)
             return
-        if peer.heard:
+        if peer.has_frame:
             self._unread.add(number)
         self._flush(number, peer, alive=alive)
 

@@ -1,4 +1,4 @@
-"""A robot behind ZeroMQ, on another machine or in another process: the Rig that `RigServer` serves."""
+"""Driver of a robot on another computer, over ZeroMQ: the client of `RigServer`."""
 
 from __future__ import annotations
 
@@ -35,36 +35,41 @@ OPTIONS = frozenset({"address", "key_file", "server_key", "answer_s"})
 
 
 ANSWER_S = 1.0
-"""How long the robot's computer may be silent: a station that waits for a dead one hears no stop meanwhile."""
+"""How long the robot's computer may take to answer [s]; while a station waits for it, it handles no stop."""
 
 
 class RobotSilent(RobotProblem):
-    """No answer came: whether the robot heard the question is not known."""
+    """No answer came; it is unknown whether the robot got the request."""
 
 
 class RemoteRig:
-    """The Rig at the other end, driven by this end alone. `stop` has its own connection, and waits for no command.
+    """The rig at the server. This client owns it: no other client moves it. `stop` has a connection of its own.
 
-    What is not answered in time is given up, and with it this rig: only `stop` is still said; open another one.
+    A request that is not answered in time ends this client: it then sends only `stop`. Open another one.
     """
 
     def __init__(self, address: str, keys: StationKeys | None = None, answer_s: float = ANSWER_S) -> None:
         """Connect and become the owner.
 
+        Args:
+            address: of the server, tcp://HOST:PORT.
+            keys: for encryption; needed for another computer.
+            answer_s: how long the server may take to answer [s].
+
         Raises:
-            RobotProblem: nobody answers, or another client drives; the sentence names it.
-            TransportProblem: the address is on another machine, and there are no keys.
+            RobotProblem: the server does not answer, or another client owns the rig; the text names it.
+            TransportProblem: the address is on another computer, and there are no keys.
         """
         if keys is None:
             check_plain(address)
-        self._talk = _line(address, keys, answer_s)
-        self._brake = _line(address, keys, answer_s)
+        self._requests = _line(address, keys, answer_s)
+        self._stops = _line(address, keys, answer_s)
         self._answer_ns = round(1e9 * answer_s)
-        self._lease, self._lost, self._let_go = "", "", False
+        self._lease, self._lost, self._released = "", "", False
         self._ahead_ns = 0
-        """By how much the robot's clock is ahead of ours, less what the answer took on its way."""
+        """By how much the server's clock is ahead of this one, less the travel time of the answer [ns]."""
         try:
-            answer = self._ask(self._talk, "hello", client=f"{platform.node()}, process {os.getpid()}"[:200])
+            answer = self._ask(self._requests, "hello", client=f"{platform.node()}, process {os.getpid()}"[:200])
             self._lease = answer.text("lease", 16)
             self.spec = spec_in(answer.get("spec"))
             self.lanes = answer.whole("lanes", 1)
@@ -79,73 +84,85 @@ class RemoteRig:
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop holds at the robot, whoever said it; as last heard where the robot was lost."""
+        """Whether the robot is stopped, by any process; the last known value after the connection was lost."""
         if not self._lost:
             try:
-                self._stopped = self._ask(self._brake, "status").flag("stopped")
+                self._stopped = self._ask(self._stops, "status").flag("stopped")
             except RobotProblem as problem:
-                self._lost = self._lost or str(problem)  # whoever moves it next is told
+                self._lost = self._lost or str(problem)  # raised by the next request
         return self._stopped
 
     def set_teleport(self, allowed: bool) -> None:
-        """Whether `place` may put a simulated scene into its start at once."""
-        self._ask(self._talk, "teleport", allowed=allowed)
+        """Whether `place` may teleport a simulated scene to its start."""
+        self._ask(self._requests, "teleport", allowed=allowed)
 
     def place(self, lane: int, start: Start) -> None:
         """Prepare one lane for a start."""
-        self._noted(self._ask(self._talk, "place", lane=lane, start=plain(start)))
+        self._with_lane_status(self._ask(self._requests, "place", lane=lane, start=plain(start)))
 
     def observe(self) -> Observation:
-        """Sense; the stamp is of the clock at the robot."""
-        return observation_in(self._noted(self._ask(self._talk, "observe")))
+        """Sense: state (lanes, state_dim) float32, in the units of the spec; the stamp is of the robot's clock [ns]."""
+        return observation_in(self._with_lane_status(self._ask(self._requests, "observe")))
 
     def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
-        """Command one period."""
-        asked = {"action": array_out(np.asarray(action)), "moving": array_out(np.asarray(moving))}
-        return floats_in(self._noted(self._ask(self._talk, "act", **asked)), "sent")
+        """Send one action (lanes, action_dim) for one period, in the units of the spec.
+
+        Args:
+            action: rows of lanes that do not move are ignored.
+            moving: (lanes,) bool.
+
+        Returns:
+            What was sent after limits, (lanes, action_dim) float32.
+
+        Raises:
+            RobotProblem: the robot is stopped, was lost, or another client owns it.
+            EnvelopeViolation: the action is not finite, or has a wrong shape.
+        """
+        content = {"action": array_out(np.asarray(action)), "moving": array_out(np.asarray(moving))}
+        return floats_in(self._with_lane_status(self._ask(self._requests, "act", **content)), "sent")
 
     def look(self, lane: int) -> Mapping[str, ImageArray]:
-        """The pictures of one lane now."""
-        return pictures_in(self._ask(self._talk, "look", lane=lane))
+        """camera -> image (height, width, 3) uint8 of one lane now."""
+        return pictures_in(self._ask(self._requests, "look", lane=lane))
 
     def stop(self) -> None:
-        """Stop the robot at the other end; RobotProblem when it cannot be told, nothing when it was let go."""
-        if self._let_go:
+        """Stop the robot; RobotProblem when the server does not answer. Does nothing after the rig was released."""
+        if self._released:
             return
-        if self._brake.closed:
+        if self._stops.closed:
             raise RobotProblem(self._lost)
         self._stopped = True
-        self._brake.call("stop", lease=self._lease)
+        self._stops.call("stop", lease=self._lease)
 
     def resume(self) -> None:
-        """Allow motion again after a stop of this end, where the robot at the other end needs no person."""
-        self._ask(self._brake, "resume")
+        """Allow motion again after a stop by this client, if the robot needs no operator for that."""
+        self._ask(self._stops, "resume")
         self._stopped = False
 
     def close(self) -> None:
-        """Hang up; the robot at the other end stays with its server."""
+        """Disconnect; the robot stays with its server."""
         if self._lease and not self._lost:
-            with suppress(RobotProblem):  # a server that does not hear it lets another client in after a while
-                self._ask(self._talk, "bye")
-                self._let_go = True
+            with suppress(RobotProblem):  # a server that misses it accepts another client after a while
+                self._ask(self._requests, "bye")
+                self._released = True
             self._lost = self._lost or "This rig is closed; open a new one."
-        self._talk.close()
-        self._brake.close()
+        self._requests.close()
+        self._stops.close()
 
     def _ask(self, line: RpcClient, verb: str, **content: object) -> Fields:
-        """One question of the owner, which is worth nothing at the other end once it is given up at this one."""
+        """Send a request of the owner. The server drops it when it arrives after this client has given it up."""
         if self._lost:
             raise RobotProblem(self._lost)
         until_ns = time.monotonic_ns() + self._ahead_ns + self._answer_ns
         try:
             answer = line.call(verb, lease=self._lease, until_ns=until_ns, **content)
         except RobotSilent as problem:
-            self._lost = f"{problem} The robot was lost; open it anew."
+            self._lost = f"{problem} The robot was lost; connect again."
             raise
         self._ahead_ns = answer.whole("clock_ns") - time.monotonic_ns()
         return answer
 
-    def _noted(self, answer: Fields) -> Fields:
+    def _with_lane_status(self, answer: Fields) -> Fields:
         self.violated = mask_in(answer, "violated")
         self.clipped = floats_in(answer, "clipped").astype(np.int64)
         self.offences = [str(item) for item in answer.items("offences")]
@@ -154,12 +171,21 @@ class RemoteRig:
 
 
 def open_rig(task: Task | None, lanes: int, seed: int, options: Mapping[str, object]) -> RemoteRig:
-    """The rig at `options["address"]`; `key_file` and `server_key` for another machine, `answer_s` for slow ones."""
+    """The driver `remote`: the rig at the option `address`.
+
+    Further options: `key_file` and `server_key` for another computer, `answer_s` for a slow one [s].
+
+    Raises:
+        UsageError: an option does not exist or does not fit, or the robot does not fit the task.
+        RobotProblem: the server does not answer, or another client owns the rig.
+    """
     if unknown := sorted(set(options) - OPTIONS):
         raise UsageError(f"A remote robot has no option {', '.join(unknown)}; it has {', '.join(sorted(OPTIONS))}.")
     address, answer_s = options.get("address"), options.get("answer_s", ANSWER_S)
     if not isinstance(address, str) or not isinstance(answer_s, int | float) or not answer_s > 0:
-        raise UsageError("A remote robot needs `address`, such as tcp://127.0.0.1:5555, and `answer_s` above 0.")
+        raise UsageError(
+            "A remote robot needs the option `address`, such as tcp://127.0.0.1:5555, and `answer_s` above 0."
+        )
     rig = RemoteRig(address, _keys(options), float(answer_s))
     try:
         _check_fit(rig, task, lanes)
@@ -178,7 +204,7 @@ def _keys(options: Mapping[str, object]) -> StationKeys | None:
     if key_file is None and server_key is None:
         return None
     if not isinstance(key_file, str) or not isinstance(server_key, str):
-        raise UsageError("A remote robot with encryption needs both `key_file` and `server_key`.")
+        raise UsageError("A remote robot with encryption needs both options, `key_file` and `server_key`.")
     from enpire.wire.curve_keys import station_keys
 
     return station_keys(Path(key_file), server_key)
@@ -186,6 +212,9 @@ def _keys(options: Mapping[str, object]) -> StationKeys | None:
 
 def _check_fit(rig: RemoteRig, task: Task | None, lanes: int) -> None:
     if rig.lanes != lanes:
-        raise UsageError(f"The robot there has {rig.lanes} lanes, the station file says {lanes}; correct it.")
+        raise UsageError(f"The remote robot has {rig.lanes} lanes, the station file says {lanes}; correct the file.")
     if task is not None and (rig.spec.state != task.spec.state or rig.spec.action != task.spec.action):
-        raise UsageError(f"The robot there serves {rig.spec.name}, which does not fit the task {task.spec.name}.")
+        raise UsageError(
+            f"The remote robot has the spec {rig.spec.name}, which does not fit the task {task.spec.name}; name the"
+            " task of the robot in the station file."
+        )

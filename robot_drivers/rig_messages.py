@@ -1,4 +1,4 @@
-"""What a rig behind a wire is asked and answers: one pair for every transport, `answer` at the side of the robot."""
+"""The requests to a rig in another process and their answers, the same for every transport."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from enpire.types import MaskArray, Start, TaskSpec
 from enpire.wire.rpc import Message, array_out, floats_in, mask_in, observation_out
 
 BOUNDLESS = 1e30
-"""Stands for an infinite bound on the wire: the reader of files refuses numbers that are not finite."""
+"""Stands for an infinite bound in a message: the parser refuses numbers that are not finite."""
 
 
 _SENSOR_STD = "sight"
@@ -24,7 +24,7 @@ _SENSOR_STD = "sight"
 
 
 class MonitoredRig(Rig, Protocol):
-    """A rig that knows which lanes left the envelope, and whose stop holds until it is resumed."""
+    """A rig that reports which lanes left the envelope, and whose stop holds until it is resumed."""
 
     violated: MaskArray
     clipped: npt.NDArray[np.int64]
@@ -32,23 +32,23 @@ class MonitoredRig(Rig, Protocol):
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop holds."""
+        """Whether the robot is stopped."""
         ...
 
     @property
     def stale(self) -> str:
-        """One sentence on a sensor that stands still."""
+        """One sentence on a sensor whose value does not change; empty when all do."""
         ...
 
     def set_teleport(self, allowed: bool) -> None:
-        """Whether `place` may put a simulated scene into its start at once."""
+        """Whether `place` may teleport a simulated scene to its start."""
 
     def resume(self) -> None:
         """Allow motion again."""
 
 
 def spec_out(spec: TaskSpec) -> Message:
-    """A spec for a message."""
+    """Encode a spec."""
     content = asdict(spec)
     for bounds in (*content["state"], *content["action"]):
         bounds["low"] = max(bounds["low"], -BOUNDLESS)
@@ -58,9 +58,9 @@ def spec_out(spec: TaskSpec) -> Message:
 
 
 def spec_in(content: object) -> TaskSpec:
-    """A spec out of a message."""
+    """Decode a spec; TransportProblem when it is malformed."""
     try:
-        return parse(TaskSpec, _as_fields(content), "The spec of the robot behind the wire")
+        return parse(TaskSpec, _as_fields(content), "The spec that the robot sent")
     except FileProblem as problem:
         raise TransportProblem(str(problem)) from problem
 
@@ -73,7 +73,12 @@ def _as_fields(content: object) -> object:
 
 
 def answer(rig: MonitoredRig, verb: str, message: Fields) -> Message:
-    """What a rig says to a question (spec, teleport, place, observe, act, look); errors are the rig's own."""
+    """Answer a request (spec, teleport, place, observe, act or look) with the rig.
+
+    Raises:
+        TransportProblem: there is no such request, or its content is malformed.
+        EnpireError: raised by the rig.
+    """
     if verb == "spec":
         return {"spec": spec_out(rig.spec), "lanes": rig.lanes}
     if verb == "teleport":
@@ -89,12 +94,12 @@ def answer(rig: MonitoredRig, verb: str, message: Fields) -> Message:
     if verb == "look":
         pictures = rig.look(message.whole("lane", 0, rig.lanes - 1))
         return {"images": {camera: array_out(picture) for camera, picture in pictures.items()}}
-    raise TransportProblem(f"A robot cannot be asked to {verb!r}; it can spec, teleport, place, observe, act, look.")
+    raise TransportProblem(f"A robot has no request {verb!r}; it has spec, teleport, place, observe, act and look.")
 
 
 def start_in(content: object) -> Start:
-    """A start out of a message."""
+    """Decode a start; TransportProblem when it is malformed."""
     try:
-        return parse(Start, content, "The start of a robot behind the wire")
+        return parse(Start, content, "The start that was sent to the robot")
     except FileProblem as problem:
         raise TransportProblem(str(problem)) from problem

@@ -1,4 +1,4 @@
-"""The safety envelope: what may be commanded and where a robot may be, row by row over all lanes."""
+"""The safety envelope: limits on actions, and bounds of the measured state, row by row over all lanes."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from enpire.types import Bounds, FloatArray, MaskArray, TaskSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a station file may add to the bounds that the task's spec states. Names are those of the spec."""
+    """Limits that a station file adds to the bounds of the task's spec. Names are those of the spec."""
 
     step: Mapping[str, float] = field(default_factory=dict)
-    """action name -> largest change of a command from one period to the next, in the unit of the action."""
+    """action name -> largest change of an action from one period to the next, in the unit of the action."""
     bend: Mapping[str, float] = field(default_factory=dict)
-    """action name -> largest change of that change (acceleration, when the action is a position)."""
+    """action name -> largest change of that change, in the unit of the action (an acceleration for a position)."""
     workspace: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """state name -> (low, high) that the measured state may take, instead of the spec's bounds and `margin`; what is
-    in N or Nm keeps within `force_n` and `torque_nm`, too.
+    """state name -> (low, high) of the measured state, in its unit, instead of the spec's bounds and `margin`. Numbers
+    in N or Nm also keep within `force_n` and `torque_nm`.
 
     Camera estimates (`Bounds.sensor_std`) are judged only where they are named here: an object that was dropped is no
     robot out of bounds.
     """
     force_n: float = float("inf")
-    """Largest magnitude of every state number whose unit is N."""
+    """Largest magnitude of every state number whose unit is N [N]."""
     torque_nm: float = float("inf")
-    """Largest magnitude of every state number whose unit is Nm, or N m."""
+    """Largest magnitude of every state number whose unit is Nm or N m [Nm]."""
     margin: float = 0.1
-    """Share of a state's range by which a measurement may pass the spec's bounds: sensors have noise."""
+    """Share of a state's range by which a noisy measurement may exceed the spec's bounds."""
 
     @classmethod
     def read(cls, options: Mapping[str, object]) -> Limits:
-        """Limits from the `envelope` of a station file; UsageError names what is not allowed."""
+        """Limits from the `envelope` of a station file; UsageError names the key or value that is not allowed."""
         known = {item.name for item in fields(cls)}
         if unknown := sorted(set(options) - known):
             raise UsageError(f"The envelope has no {', '.join(unknown)}; allowed are {', '.join(sorted(known))}.")
@@ -50,9 +50,9 @@ class Limits:
 
 
 class Envelope:
-    """Clips commands to what is allowed and says which lanes are where they must not be.
+    """Limits actions, and finds the lanes whose state is out of bounds.
 
-    Vectorised over lanes and without memory: who calls it keeps the last commands.
+    It is vectorised over lanes and has no memory: the caller keeps the last actions.
     """
 
     def __init__(self, spec: TaskSpec, limits: Limits | None = None) -> None:
@@ -69,10 +69,16 @@ class Envelope:
         self._measured = np.array(spec.measured, np.int64)
 
     def hold(self, state: FloatArray) -> FloatArray:
-        """The command that keeps still at a state (lanes, state_dim): (lanes, action_dim), inside the bounds.
+        """The action that holds still at a state.
 
-        An action that has the name of a state number is a position, so its measured value is commanded; any other is
-        a speed or a difference, so zero (or the bound next to zero) is.
+        An action with the name of a state number is a position, so it gets the measured value. Any other is a speed or
+        a difference, so it gets zero, or the bound next to zero.
+
+        Args:
+            state: (lanes, state_dim), in the units of the spec.
+
+        Returns:
+            (lanes, action_dim) float32, inside the bounds, in the units of the spec.
         """
         known = self._measured >= 0
         values = np.zeros((len(state), self.spec.action_dim), np.float32)
@@ -82,55 +88,60 @@ class Envelope:
     def apply(
         self, action: FloatArray, last: FloatArray, before: FloatArray | None = None
     ) -> tuple[FloatArray, MaskArray]:
-        """What may be sent of a wish.
+        """Limit an action.
 
         Args:
-            action: (lanes, action_dim), the wish.
-            last: (lanes, action_dim), what was sent in the period before; rows that are not finite are unknown.
-            before: (lanes, action_dim), what was sent before `last`; without it `bend` is not applied.
+            action: (lanes, action_dim), in the units of the spec.
+            last: (lanes, action_dim), the action sent in the period before; rows that are not finite are unknown.
+            before: (lanes, action_dim), the action sent before `last`; without it `bend` is not applied.
 
         Returns:
-            sent (lanes, action_dim): finite and inside the bounds; clipped (lanes,): the wish was changed.
+            sent (lanes, action_dim) float32, finite and inside the bounds; clipped (lanes,) bool, True where limits
+            changed the action.
 
         Raises:
-            EnvelopeViolation: the wish has a wrong shape or a number that is not finite. Nothing may move then.
+            EnvelopeViolation: the action has a wrong shape, or a value that is not finite. Send nothing then.
         """
-        wish = self.checked(action, len(last))
-        low, high = self._reachable(wish, last, before)
-        sent = np.clip(np.clip(wish, low, high), self.low, self.high)
-        clipped: MaskArray = np.any(np.not_equal(sent, wish), axis=1)
+        requested = self.checked(action, len(last))
+        low, high = self._reachable(requested, last, before)
+        sent = np.clip(np.clip(requested, low, high), self.low, self.high)
+        clipped: MaskArray = np.any(np.not_equal(sent, requested), axis=1)
         return sent, clipped
 
     def checked(self, action: FloatArray, lanes: int, moving: MaskArray | None = None) -> FloatArray:
-        """`action` as float32 (lanes, action_dim) if it may be looked at; only `moving` rows need to be finite."""
-        wish = np.asarray(action)
+        """The action as float32 (lanes, action_dim). Only rows with `moving` (lanes,) need to be finite.
+
+        Raises:
+            EnvelopeViolation: a wrong shape or type, or a value that is not finite.
+        """
+        requested = np.asarray(action)
         wanted = (lanes, self.spec.action_dim)
-        if wish.shape != wanted or wish.dtype.kind not in "fiu":
+        if requested.shape != wanted or requested.dtype.kind not in "fiu":
             raise EnvelopeViolation(
-                f"A command of {self.spec.name} must be numbers of shape {wanted}, not {wish.dtype} of shape"
-                f" {wish.shape}; nothing was sent."
+                f"An action of {self.spec.name} must be numbers of shape {wanted}, not {requested.dtype} of shape"
+                f" {requested.shape}; nothing was sent. Correct the policy."
             )
         with np.errstate(over="ignore"):
-            wish = wish.astype(np.float32)
-        bad = ~np.isfinite(wish).all(axis=1)
+            requested = requested.astype(np.float32)
+        bad = ~np.isfinite(requested).all(axis=1)
         if moving is not None:
             bad &= moving
         if np.any(bad):
             raise EnvelopeViolation(
-                f"The command of lane {', '.join(map(str, np.flatnonzero(bad)))} has a number that is not finite;"
-                f" nothing was sent. Look at the policy of {self.spec.name}."
+                f"The action of lane {', '.join(map(str, np.flatnonzero(bad)))} has a value that is not finite;"
+                f" nothing was sent. Check the policy of {self.spec.name}."
             )
-        return wish
+        return requested
 
     def violated(self, state: FloatArray) -> MaskArray:
-        """(lanes,): rows of state (lanes, state_dim) that are outside the workspace, too forceful, or not finite."""
+        """(lanes,) bool: rows of state (lanes, state_dim) out of bounds, above a force limit, or not finite."""
         with np.errstate(invalid="ignore"):
             inside = (state >= self._state_low) & (state <= self._state_high)
         outside: MaskArray = np.any(np.logical_not(inside), axis=1)
         return outside
 
     def offence(self, state: FloatArray) -> str:
-        """One sentence on the first number of a state row (state_dim,) that is outside; empty when none is."""
+        """One sentence on the first number of a state row (state_dim,) that is out of bounds; empty when none is."""
         for index, bounds in enumerate(self.spec.state):
             low, high = float(self._state_low[index]), float(self._state_high[index])
             if not low <= float(state[index]) <= high:
@@ -139,16 +150,16 @@ class Envelope:
         return ""
 
     def _reachable(
-        self, wish: FloatArray, last: FloatArray, before: FloatArray | None
+        self, requested: FloatArray, last: FloatArray, before: FloatArray | None
     ) -> tuple[FloatArray, FloatArray]:
-        low = np.broadcast_to(self.low, wish.shape)
-        high = np.broadcast_to(self.high, wish.shape)
+        low = np.broadcast_to(self.low, requested.shape)
+        high = np.broadcast_to(self.high, requested.shape)
         known = np.isfinite(last)
         low = np.where(known, np.maximum(low, last - self._step), low)
         high = np.where(known, np.minimum(high, last + self._step), high)
         if before is None or not np.any(np.isfinite(self._bend)):
             return low, high
-        # Where both limits cannot be kept (a fast command next to a bound), np.clip in `apply` lets the bound win.
+        # If both limits cannot be kept (a fast action next to a bound), the np.clip in `apply` keeps the bound.
         straight = last + (last - before)
         known = known & np.isfinite(before)
         low = np.where(known, np.clip(straight - self._bend, low, high), low)
@@ -157,7 +168,7 @@ class Envelope:
 
 
 def _inward(values: Sequence[float], *, up: bool) -> FloatArray:
-    """float32 of each bound, rounded into the interval: the nearest float32 of 0.1 is above 0.1."""
+    """Each bound as float32, rounded into the interval: the float32 nearest to 0.1 is above 0.1."""
     exact = np.asarray(values, np.float64)
     near = exact.astype(np.float32)
     wrong = near.astype(np.float64) < exact if up else near.astype(np.float64) > exact
@@ -166,7 +177,7 @@ def _inward(values: Sequence[float], *, up: bool) -> FloatArray:
 
 def _state_bounds(spec: TaskSpec, limits: Limits) -> tuple[FloatArray, FloatArray]:
     rows = [_allowed(item, limits) for item in spec.state]
-    # A state number without a limit may still not be NaN: comparisons with NaN are false.
+    # NaN is out of bounds even without a limit: comparisons with NaN are false.
     return np.array([row[0] for row in rows], np.float32), np.array([row[1] for row in rows], np.float32)
 
 

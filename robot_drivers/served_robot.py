@@ -1,7 +1,7 @@
-"""Lets a rig be driven over ZeroMQ from another process or machine; `robot_drivers.remote` is the other end.
+"""Serves a rig over ZeroMQ to another process or computer; `robot_drivers.remote` is the client.
 
-One client at a time drives, its owner. A command counts only under the owner's lease and only while the owner waits for
-its answer: what was held back on its way, and was given up, is never carried out. A stop is heeded whoever says it.
+One client at a time owns the rig. A request counts only under the owner's lease, and only while the owner waits for its
+answer: a request that was delayed and given up is never carried out. A stop is carried out for every client.
 """
 
 from __future__ import annotations
@@ -24,31 +24,32 @@ from enpire.wire.rpc import Message, decode, encode, error_out
 from enpire.wire.zmq_link import check_plain, limit_costs, listen
 from robot_drivers.guard_worker import GuardWorker, Job
 from robot_drivers.rig_messages import MonitoredRig, answer
-from robot_drivers.streams import HEARD_MAX, GuardGone
+from robot_drivers.streams import REQUEST_MAX, GuardGone
 
 TURN_MS = 200
+"""Longest wait for a message [ms]."""
 SILENT_S = 3.0
-"""How long an owner must have been silent before another client may drive."""
+"""Without a request for this time [s] an owner loses the rig to the next client."""
 LONG = ("place", "look", "teleport")
-"""What may take longer than an answer; the client is told meanwhile that the robot is at it."""
+"""Requests that may take longer than a client waits; the server reports meanwhile that the robot is working."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Owner:
-    """Who drives."""
+    """The client that moves the rig."""
 
     lease: str
     name: str
     heard_s: float
     numbers: dict[bytes, int] = field(default_factory=dict[bytes, int])
-    """Connection -> number of the last command that came over it."""
+    """Connection -> number of the last request that came over it."""
 
 
 class RigServer:
-    """One rig behind a ROUTER socket. Stops are answered while a slow command is on its way.
+    """One rig behind a ROUTER socket. It answers stops while a slow request is carried out.
 
-    Serve a rig that protects itself: one in its envelope for a simulation, one behind its guard (`open_guarded`) for
-    hardware, whose watchdog then also notices a lost network.
+    Serve a rig with limits: a simulation in its envelope, or hardware behind its guard (`open_guarded`). The guard's
+    watchdog then also stops the robot when the network is lost.
     """
 
     def __init__(
@@ -58,14 +59,14 @@ class RigServer:
         """Bind.
 
         Args:
-            rig: what is driven.
-            address: such as tcp://127.0.0.1:*; only the loopback is allowed without keys.
+            rig: the rig.
+            address: such as tcp://127.0.0.1:*; without keys only the loopback interface is allowed.
             keys: folder with this server's keys and the `allowed` clients (`enpire.wire.curve_keys`).
-            say: where one line about whoever is not let in goes.
-            person_to_resume: whether only a person at the robot may resume it, also after its owner has left.
+            say: gets one line about each client that is refused.
+            person_to_resume: whether only an operator at the robot may resume it, also after its owner has left.
 
         Raises:
-            TransportProblem: the address is in use, or can be reached from elsewhere and there are no keys.
+            TransportProblem: the address is in use, or reachable from other computers and there are no keys.
         """
         if keys is None:
             check_plain(address)
@@ -74,7 +75,7 @@ class RigServer:
         self._authenticator = KeyAuthenticator(self._context, keys) if keys is not None else None
         self._router = self._context.socket(zmq.ROUTER)
         limit_costs(self._router)
-        self._router.setsockopt(zmq.MAXMSGSIZE, HEARD_MAX)
+        self._router.setsockopt(zmq.MAXMSGSIZE, REQUEST_MAX)
         if self._authenticator is not None:
             self._authenticator.encrypt(self._router)
         try:
@@ -87,14 +88,18 @@ class RigServer:
         self._worker = GuardWorker(rig, self._wake_out)
         self._owner: _Owner | None = None
         self._stops: set[str] = set()
-        """Leases of the owners who said stop; an empty one stands for everybody else."""
+        """Leases of the owners that stopped the robot; an empty one stands for any other process."""
         self._busy: tuple[bytes, int, str] | None = None
-        """What the rig is at: for which connection, the number and the verb."""
+        """The request that the rig carries out: connection, number, name."""
         self.dropped = 0
-        """Commands that were repeated or too late, and messages that were none."""
+        """Number of requests that were repeated or too late, and of malformed messages."""
 
     def run(self, ended: threading.Event) -> None:
-        """Serve until `ended` is set; the rig is stopped, not closed. GuardGone when the rig has lost its guard."""
+        """Serve until `ended` is set; then stop the rig, but do not close it.
+
+        Raises:
+            GuardGone: the guard of the rig has ended.
+        """
         poller = zmq.Poller()
         poller.register(self._router, zmq.POLLIN)
         poller.register(self._wake_in.fileno(), zmq.POLLIN)
@@ -139,19 +144,19 @@ class RigServer:
             self._answer(peer, 0, error_out(problem))
             return
         try:
-            said = self._said(peer, sequence, verb, message)
-            if said is not None:
-                self._answer(peer, sequence, {"error": "", **said})
+            reply = self._reply_to(peer, sequence, verb, message)
+            if reply is not None:
+                self._answer(peer, sequence, {"error": "", **reply})
         except GuardGone as error:
             self._answer(peer, sequence, error_out(error))
             raise
         except EnpireError as error:
             self._answer(peer, sequence, error_out(error))
 
-    def _said(self, peer: bytes, sequence: int, verb: str, message: Fields) -> Message | None:
-        """What is answered at once; None for what the rig has to do first."""
+    def _reply_to(self, peer: bytes, sequence: int, verb: str, message: Fields) -> Message | None:
+        """The answer to a request; None for one that the rig has to carry out first."""
         if verb == "stop":
-            # From anybody, however old it is and whatever else it says.
+            # From any client, however old the request is and whatever else it contains.
             lease = message.get("lease") if "lease" in message else ""
             self._stops.add(self._owner.lease if self._owner is not None and lease == self._owner.lease else "")
             self._rig.stop()
@@ -160,15 +165,15 @@ class RigServer:
             return self._greet(message)
         owner = self._admitted(peer, sequence, message)
         if verb == "status":
-            return {"stopped": self._holds_a_stop()}
+            return {"stopped": self._is_stopped()}
         if verb == "resume":
             self._resume(owner)
             return {}
         if verb == "bye":
-            self._part(owner)
+            self._release(owner)
             return {}
         if self._busy is not None:
-            raise RobotProblem(f"The robot is still at the last command ({self._busy[2]}); this one was dropped.")
+            raise RobotProblem(f"The robot still carries out the last request ({self._busy[2]}); this one was dropped.")
         self._busy = peer, sequence, verb
         self._worker.give(Job(peer=0, verb=verb, message=message))
         return None
@@ -176,15 +181,15 @@ class RigServer:
     def _greet(self, message: Fields) -> Message:
         name, owner = message.text("client", 200), self._owner
         if self._busy is not None:
-            raise RobotProblem(f"The robot is at work ({self._busy[2]}); try again when that is done.")
+            raise RobotProblem(f"The robot carries out a request ({self._busy[2]}); try again when it is done.")
         if owner is not None:
             silent_s = time.monotonic() - owner.heard_s
             if silent_s < SILENT_S:
                 raise RobotProblem(
-                    f"The robot is held by {owner.name}, heard {silent_s:.1f} s ago; close it there, or try again when"
-                    f" that has been silent for {SILENT_S:.0f} s."
+                    f"The robot is owned by {owner.name}, whose last request came {silent_s:.1f} s ago; close it there,"
+                    f" or try again when it has sent nothing for {SILENT_S:.0f} s."
                 )
-            self._part(owner)
+            self._release(owner)
         described = answer(self._rig, "spec", message)
         self._owner = _Owner(lease=secrets.token_hex(8), name=name, heard_s=time.monotonic())
         return {"lease": self._owner.lease, **described}
@@ -192,38 +197,38 @@ class RigServer:
     def _admitted(self, peer: bytes, sequence: int, message: Fields) -> _Owner:
         owner = self._owner
         if owner is None or message.text("lease", 16) != owner.lease:
-            holder = "nobody" if owner is None else owner.name
-            raise RobotProblem(f"The robot is no longer held by this client, but by {holder}; open it anew.")
+            holder = "by no client" if owner is None else f"by {owner.name}"
+            raise RobotProblem(f"This client no longer owns the robot; it is owned {holder}. Connect again.")
         late = time.monotonic_ns() > message.whole("until_ns")
         if late or sequence <= owner.numbers.get(peer, 0):
             self.dropped += 1
-            why = "came when nobody waited for its answer any more" if late else "was repeated or came out of order"
-            raise RobotProblem(f"A command {why}; it was dropped.")
+            why = "arrived after its client had given it up" if late else "was repeated or came out of order"
+            raise RobotProblem(f"A request {why}; it was dropped.")
         owner.numbers[peer] = sequence
         owner.heard_s = time.monotonic()
         return owner
 
-    def _holds_a_stop(self) -> bool:
+    def _is_stopped(self) -> bool:
         stopped = self._rig.stopped
         if not stopped:
-            self._stops.clear()  # a person at the robot has resumed it
+            self._stops.clear()  # an operator at the robot has resumed it
         elif not self._stops:
-            self._stops.add("")  # or has stopped it
+            self._stops.add("")  # an operator at the robot has stopped it
         return stopped
 
     def _stopped_by_another(self, owner: _Owner) -> bool:
-        return self._holds_a_stop() and self._stops != {owner.lease}
+        return self._is_stopped() and self._stops != {owner.lease}
 
     def _resume(self, owner: _Owner) -> None:
         if self._stopped_by_another(owner):
             raise RobotProblem(
-                "Somebody else stopped the robot; look at it, then resume it at its computer (`enpire robot resume`)."
+                "Another process stopped the robot; look at it, then resume it at its computer (`enpire robot resume`)."
             )
         self._rig.resume()
         self._stops.clear()
 
-    def _part(self, owner: _Owner) -> None:
-        """The owner left, or was lost: a robot that needs a person is latched, another forgets its owner's stop."""
+    def _release(self, owner: _Owner) -> None:
+        """Release the rig of an owner that left: latch a robot that only an operator resumes, else end its stop."""
         self._owner = None
         if self._person_to_resume:
             self._rig.stop()

@@ -1,4 +1,4 @@
-"""A rig of one lane out of a `Robot`: how a laboratory's driver file becomes what a station moves."""
+"""A `Robot`, such as that of a driver file, as a rig of one lane for a station."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from enpire.wire.live_images import RenderImages, no_live_images
 
 
 class SingleLane:
-    """A connected `Robot` as a `Rig` with one lane. `place` moves nothing: the robot resets by itself afterwards."""
+    """A connected `Robot` as a `Rig` with one lane. `place` moves nothing: the robot resets the scene afterwards."""
 
     lanes = 1
 
@@ -25,7 +25,7 @@ class SingleLane:
         robot.connect()
 
     def place(self, lane: int, start: Start) -> None:
-        """Prepare a reset by the robot: what was seen of the last episode is forgotten."""
+        """Prepare a reset by the robot: clear the last observation."""
         if lane != 0:
             raise UsageError(f"A real robot has one lane, number 0; there is no lane {lane}.")
         if len(start.values) != len(self.spec.start_names):
@@ -36,35 +36,42 @@ class SingleLane:
         self._seen = None
 
     def observe(self) -> Observation:
-        """Sense once; RobotProblem when the driver breaks its own spec."""
+        """Sense once: state (1, state_dim) float32, in the units of the spec; RobotProblem when the shape is wrong."""
         seen = self._robot.observe()
         if seen.state.shape != (1, self.spec.state_dim):
             raise RobotProblem(
-                f"The driver of {self.spec.name} measured a state of shape {seen.state.shape}; its spec says"
+                f"The driver of {self.spec.name} returned a state of shape {seen.state.shape}; its spec says"
                 f" (1, {self.spec.state_dim}). Correct the driver."
             )
         self._seen = seen
         return seen
 
     def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
-        """Command the robot, if its lane moves; a robot that does not move gets no command."""
+        """Send an action (1, action_dim) if the lane moves, in the units of the spec.
+
+        Returns:
+            What the driver sent, (1, action_dim) float32; the last sent action if the lane does not move.
+
+        Raises:
+            RobotProblem: the driver returned a wrong shape.
+        """
         if moving[0]:
             sent = np.asarray(self._robot.act(action[0]), np.float32)
             if sent.shape != (self.spec.action_dim,):
                 raise RobotProblem(
-                    f"The driver of {self.spec.name} says that it sent numbers of shape {sent.shape}; its spec says"
+                    f"The `act` of the driver of {self.spec.name} returned shape {sent.shape}; its spec says"
                     f" ({self.spec.action_dim},). Correct the driver."
                 )
             self._sent = sent[None]
         return self._sent
 
     def look(self, lane: int) -> Mapping[str, ImageArray]:
-        """The pictures of the newest observation; empty when the driver gives none."""
+        """camera -> image (height, width, 3) uint8 of the newest observation; empty when the driver gives none."""
         seen = self._seen if self._seen is not None else self.observe()
         return {camera: pictures[lane] for camera, pictures in seen.images.items()}
 
     def capture_live(self, lane: int) -> RenderImages:
-        """The pictures of the newest observation, for whoever looks; the robot is not asked again."""
+        """The live images: those of the newest observation; the driver is not called again."""
         seen = self._seen.images if self._seen is not None else {}
         if not seen:
             return no_live_images

@@ -1,4 +1,4 @@
-"""How long a stop takes on this machine: a fake arm in real time, moving behind its guard, is stopped many times."""
+"""Measures how long a stop takes on this computer: it stops a moving fake arm behind its guard many times."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from robot_drivers.guard_client import open_guarded
 from robot_drivers.guard_settings import GuardSettings
 
 MOVING_S = 0.02
-"""How long the arm moves before it is stopped."""
+"""How long the arm moves before a stop [s]."""
 ENOUGH_S = 2.0
-"""No further stop begins after so long."""
+"""No further stop begins after this time [s]."""
 
 
 def measure(trials: int) -> Sequence[float]:
-    """Milliseconds from asking for a stop to zero velocity, one per stop: `trials` of them, fewer on a slow machine.
+    """Times from the request of a stop to zero velocity [ms]: `trials` of them, fewer on a slow computer.
 
-    RobotProblem when the guard does not start.
+    Raises:
+        RobotProblem: the guard does not start.
     """
     with tempfile.TemporaryDirectory() as folder:
         driver, log = Path(folder) / "arm.py", Path(folder) / "log"
@@ -51,6 +52,6 @@ def measure(trials: int) -> Sequence[float]:
 
 
 def _still(log: Path, after_ns: int) -> list[int]:
-    """When the arm's log says that its speed was zero, after a moment."""
+    """Times after `after_ns` at which the speed of the arm was zero, from its log [ns]."""
     lines = (line.split() for line in log.read_text().splitlines())
     return [int(stamp) for word, stamp in lines if word == "still" and int(stamp) > after_ns]

@@ -1,4 +1,4 @@
-"""Frames over a stream socket: four bytes of length, then the message. For a guard's socket on one machine."""
+"""Messages over the stream socket of a guard: four bytes of length, then the message."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from enpire.errors import RobotProblem, TransportProblem
 from enpire.wire.rpc import LARGEST
 
 _HEAD = struct.Struct("!I")
-HEARD_MAX = 2**15
-"""Bytes of one question to a guard, which are read in milliseconds: commands are small, only answers carry pictures."""
+REQUEST_MAX = 2**15
+"""Largest request to a guard [bytes], so that it is read within milliseconds; only answers contain images."""
 UNREAD_MAX = 2 * LARGEST
-"""Bytes that may wait for a peer that does not read; beyond, it is cut off."""
+"""Bytes that may wait for a peer that does not read; with more, it is disconnected."""
 UNREAD_FRAMES = 1000
+"""The same in messages."""
 
 
 class GuardGone(RobotProblem):
-    """The guard did not answer, or its connection broke: whether it heard the question is not known."""
+    """The guard did not answer, or its connection broke; it is unknown whether it got the request."""
 
 
 class FrameStream:
-    """A non-blocking peer of a server loop: bytes in, whole frames out, and the other way."""
+    """A non-blocking connection of a server: reads and writes whole messages (frames)."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -34,19 +35,19 @@ class FrameStream:
 
     @property
     def unsent(self) -> bool:
-        """Whether bytes wait for the peer to read."""
+        """Whether bytes wait to be read by the peer."""
         return bool(self._out)
 
     @property
-    def heard(self) -> bool:
-        """Whether a whole frame waits, or the head of one that is not allowed."""
+    def has_frame(self) -> bool:
+        """Whether a whole frame has arrived, or the head of one that is too long."""
         if len(self._in) < _HEAD.size:
             return False
         (length,) = _HEAD.unpack_from(self._in)
-        return length > HEARD_MAX or len(self._in) >= _HEAD.size + length
+        return length > REQUEST_MAX or len(self._in) >= _HEAD.size + length
 
     def receive(self) -> bool:
-        """Take what has arrived; False when the peer is gone."""
+        """Read the bytes that have arrived; False when the peer is gone."""
         try:
             data = self.socket.recv(1 << 18)
         except BlockingIOError:
@@ -57,12 +58,12 @@ class FrameStream:
         return bool(data)
 
     def frame(self) -> bytes | None:
-        """The next whole frame, or None; TransportProblem when its length is not allowed."""
+        """The next whole frame, or None; TransportProblem when it is too long."""
         if len(self._in) < _HEAD.size:
             return None
         (length,) = _HEAD.unpack_from(self._in)
-        if length > HEARD_MAX:
-            raise TransportProblem(f"A frame of {length} bytes was announced; at most {HEARD_MAX} are allowed.")
+        if length > REQUEST_MAX:
+            raise TransportProblem(f"A frame of {length} bytes was announced; at most {REQUEST_MAX} are allowed.")
         end = _HEAD.size + length
         if len(self._in) < end:
             return None
@@ -71,15 +72,15 @@ class FrameStream:
         return frame
 
     def send(self, frame: bytes) -> None:
-        """Queue a frame and write what the peer takes; TransportProblem when it has not read for too long."""
+        """Queue a frame and write what the peer accepts; TransportProblem when too much is unread."""
         if self._waiting > UNREAD_MAX or len(self._out) > UNREAD_FRAMES:
-            raise TransportProblem("A peer does not read its answers; it was cut off.")
+            raise TransportProblem("A peer does not read its answers; it was disconnected.")
         self._out.append(_HEAD.pack(len(frame)) + frame)
         self._waiting += len(self._out[-1])
         self.flush()
 
     def flush(self) -> None:
-        """Write what the peer takes now; TransportProblem when it is gone."""
+        """Write what the peer accepts now; TransportProblem when it is gone."""
         while self._out:
             try:
                 written = self.socket.send(self._out[0])
@@ -94,7 +95,7 @@ class FrameStream:
 
 
 def exchange(connection: socket.socket, frame: bytes, timeout_s: float) -> bytes:
-    """Ask over a blocking socket and wait for the answer; GuardGone when none comes."""
+    """Send a request over a blocking socket and wait for the answer; GuardGone when none comes."""
     until_s = time.monotonic() + timeout_s
     try:
         connection.settimeout(timeout_s)
@@ -104,9 +105,9 @@ def exchange(connection: socket.socket, frame: bytes, timeout_s: float) -> bytes
             raise TransportProblem(f"The guard announced {length} bytes; at most {LARGEST} are allowed.")
         return _exactly(connection, length, until_s)
     except TimeoutError as problem:
-        raise GuardGone(f"The guard did not answer within {timeout_s:.1f} s; look at its process.") from problem
+        raise GuardGone(f"The guard did not answer within {timeout_s:.1f} s; check its process.") from problem
     except OSError as problem:
-        raise GuardGone(f"The guard is gone ({problem}); the robot stops by itself. Start a new guard.") from problem
+        raise GuardGone(f"The guard has ended ({problem}) and stopped the robot; start a new guard.") from problem
 
 
 def _exactly(connection: socket.socket, count: int, until_s: float) -> bytes:

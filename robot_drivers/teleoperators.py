@@ -1,8 +1,8 @@
-"""A person who takes the robot over during a supervised episode: with a teleoperator of LeRobot, or with the keyboard.
+"""Operators who take over a robot during a supervised episode, with a LeRobot teleoperator or the keyboard.
 
-The person holds the robot from the first sign that a hand is at work until it has rested for a while. LeRobot's devices
-that say so themselves (`get_teleop_events`: game pads, `keyboard_ee`) are believed; a leader arm is at work while it
-moves. Hand-overs are blended (enpire/station/command_blending.py); every frame is recorded under who held the robot.
+The operator moves the robot from the first use of the device until it has been at rest for a while. LeRobot devices with
+`get_teleop_events` (game pads, `keyboard_ee`) report their use; any other, such as a leader arm, is in use while it
+moves. The station blends the change between policy and operator, and records for each frame who moved the robot.
 """
 
 from __future__ import annotations
@@ -31,83 +31,95 @@ if TYPE_CHECKING:
 
 
 _REPEAT_S = 0.1
-"""A key that is held repeats sooner, after its first pause."""
+"""Longest time between two repeats of a key that is held, after its first pause [s]."""
 
 
-class Hand(Protocol):
-    """Where a person's commands come from."""
+class InputDevice(Protocol):
+    """A device with which an operator moves a robot."""
 
     def begin(self) -> None:
-        """A rollout begins: where the hand is now, it rests."""
+        """Begin a rollout: the present position of the device counts as rest."""
 
     def read(self, state: FloatArray) -> tuple[bool, FloatArray]:
-        """(whether the hand is at work, its command (action_dim,)) where the robot is in this state (state_dim,)."""
+        """Read the device once.
+
+        Args:
+            state: (state_dim,), the robot's state in the units of the spec.
+
+        Returns:
+            Whether the device is in use, and its action (action_dim,) float32 in the units of the spec.
+        """
         ...
 
     def close(self) -> None:
-        """Let go of the device. Allowed twice."""
+        """Release the device. Allowed twice."""
 
 
-class Person:
-    """An `enpire.interventions.Intervener`: one person at one robot.
+class Teleoperation:
+    """An `enpire.interventions.Intervener`: one operator at one robot.
 
     Args:
-        hand: is read once a period of a supervised episode.
-        rests_s: the hand must rest for so long before the policy has the robot back.
-        clock: monotonic seconds.
+        device: it is read once per period of a supervised episode.
+        rests_s: the device must be at rest for this time before the policy moves the robot again [s].
+        clock: gives monotonic seconds.
     """
 
-    def __init__(self, hand: Hand, rests_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._hand, self._rests_s, self._clock = hand, rests_s, clock
-        self._moved_s = -np.inf
-        self._looked = False
-        """Whether the hand was looked at in this episode: what it did before, during the reset, is no wish of it."""
-        self._command = np.zeros(0, np.float32)
+    def __init__(self, device: InputDevice, rests_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._device, self._rests_s, self._clock = device, rests_s, clock
+        self._used_s = -np.inf
+        self._begun = False
+        """Whether the device was read in this episode; its use before that, during the reset, does not count."""
+        self._action = np.zeros(0, np.float32)
 
     def begin(self, lane: int, order: Order, policy: LoadedPolicy) -> None:
-        """An episode begins in the hands of the policy, whatever the person did before."""
-        self._moved_s, self._looked = -np.inf, False
+        """Begin an episode; the policy moves the robot first."""
+        self._used_s, self._begun = -np.inf, False
 
     def watch(self, observation: Observation, lanes: IntArray, ticks: IntArray) -> MaskArray:
-        """Whether the person holds the robot in this period."""
-        if not self._looked:
-            self._looked = True
-            self._hand.begin()
-        at_work, self._command = self._hand.read(observation.state[int(lanes[0])])
-        if at_work:
-            self._moved_s = self._clock()
-        return np.full(len(lanes), self._clock() - self._moved_s < self._rests_s, np.bool_)
+        """Whether the operator moves the robot in this period: (n,) bool, see `Intervener.watch`."""
+        if not self._begun:
+            self._begun = True
+            self._device.begin()
+        in_use, self._action = self._device.read(observation.state[int(lanes[0])])
+        if in_use:
+            self._used_s = self._clock()
+        return np.full(len(lanes), self._clock() - self._used_s < self._rests_s, np.bool_)
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """The person's command."""
-        return np.repeat(self._command[None], len(lanes), axis=0)
+        """The operator's action: (n, action_dim) float32, in the units of the spec."""
+        return np.repeat(self._action[None], len(lanes), axis=0)
 
     def close(self) -> None:
-        """Let go of the device."""
-        self._hand.close()
+        """Release the device."""
+        self._device.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LerobotOptions:
-    """What `operator_options` says for `operator: lerobot`."""
+    """The `operator_options` of `operator: lerobot`."""
 
     teleoperator: Mapping[str, object]
-    """LeRobot's own configuration with its type, such as {type: so101_leader, port: /dev/ttyACM1, id: left}."""
+    """LeRobot's configuration with its type, such as {type: so101_leader, port: /dev/ttyACM1, id: left}."""
     actions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Action of the task -> LeRobot's name of the teleoperator's; those that are called the same need no line."""
+    """Action of the task -> LeRobot's name of the teleoperator's action; equal names need no entry."""
     scale: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Action of the task -> what the teleoperator's number is multiplied with; 1 otherwise."""
+    """Action of the task -> factor of the teleoperator's value; 1 if left out."""
     wakes: float = 0.02
-    """A device that says nothing of interventions is at work when a command moves by this share of its range."""
+    """A device that does not report its use is in use when an action changes by this share of its range."""
     rests_s: float = 1.0
-    """The hand must rest for so long before the policy has the robot back."""
+    """The device must be at rest for this time before the policy moves the robot again [s]."""
 
 
-class LerobotHand:
-    """A teleoperator of LeRobot."""
+class LerobotDevice:
+    """A LeRobot teleoperator."""
 
     def __init__(self, device: Teleoperator, spec: TaskSpec, options: LerobotOptions) -> None:
-        """Connect. UsageError where the device lacks an action of the task, RobotProblem where it cannot be reached."""
+        """Connect.
+
+        Raises:
+            UsageError: the device lacks an action of the task, or the options name an action that the task lacks.
+            RobotProblem: the device cannot be reached, or is not calibrated.
+        """
         self._device, self._wakes = device, options.wakes
         self._names = [options.actions.get(item.name, item.name) for item in spec.action]
         self._scale = np.array([options.scale.get(item.name, 1.0) for item in spec.action])
@@ -117,90 +129,102 @@ class LerobotHand:
         unknown = sorted({*options.actions, *options.scale} - {item.name for item in spec.action})
         if unknown:
             raise UsageError(f"The task has no action {', '.join(unknown)}, which operator_options names.")
-        self._ask("connect", lambda: device.connect(calibrate=False))
-        if device.is_calibrated is False:  # keyboards say neither
+        self._call("connect", lambda: device.connect(calibrate=False))
+        if device.is_calibrated is False:  # keyboards give None
             device.disconnect()
             raise RobotProblem(f"{device} is not calibrated; run lerobot-calibrate for it, then start again.")
         known = _features(device)
         if missing := sorted(set(self._names) - known):
             raise UsageError(
                 f"{device} has no action {', '.join(missing)}; it has {', '.join(sorted(known))}. "
-                "Say in operator_options which of them is which: actions: {ACTION OF THE TASK: ITS NAME}."
+                "Map them in operator_options: actions: {ACTION OF THE TASK: ITS NAME}."
             )
 
     def begin(self) -> None:
-        """Forget where the device rested."""
+        """Take the next reading as the rest position."""
         self._rested = None
 
     def read(self, state: FloatArray) -> tuple[bool, FloatArray]:
-        """Whether the device is at work, and its command within the task's bounds."""
-        said = self._ask("be read", self._device.get_action)
-        numbers = np.array([float(cast(float, said[name])) for name in self._names])
+        """Whether the device is in use, and its action (action_dim,) float32 within the bounds of the task."""
+        values = self._call("be read", self._device.get_action)
+        numbers = np.array([float(cast(float, values[name])) for name in self._names])
         if not np.isfinite(numbers).all():
-            raise RobotProblem(f"{self._device} gave {said}; finite numbers were expected.")
-        command = np.clip(self._scale * numbers, self._low, self._high).astype(np.float32)
-        return self._at_work(command), command
+            raise RobotProblem(f"{self._device} gave {values}; finite numbers were expected. Check its sensors.")
+        action = np.clip(self._scale * numbers, self._low, self._high).astype(np.float32)
+        return self._in_use(action), action
 
     def close(self) -> None:
         """Disconnect."""
         if self._device.is_connected:
-            self._ask("disconnect", self._device.disconnect)
+            self._call("disconnect", self._device.disconnect)
 
-    def _at_work(self, command: FloatArray) -> bool:
+    def _in_use(self, action: FloatArray) -> bool:
         events = getattr(self._device, "get_teleop_events", None)
         if events is not None:
             from lerobot.teleoperators.utils import TeleopEvents
 
-            return bool(self._ask("be read", events)[TeleopEvents.IS_INTERVENTION])
-        before = command if self._rested is None else self._rested
-        moved = bool((np.abs(command - before) > self._wakes * (self._high - self._low)).any())
-        self._rested = command if moved or self._rested is None else before
+            return bool(self._call("be read", events)[TeleopEvents.IS_INTERVENTION])
+        before = action if self._rested is None else self._rested
+        moved = bool((np.abs(action - before) > self._wakes * (self._high - self._low)).any())
+        self._rested = action if moved or self._rested is None else before
         return moved
 
-    def _ask[T](self, what: str, call: Callable[[], T]) -> T:
+    def _call[T](self, what: str, call: Callable[[], T]) -> T:
         try:
             return call()
         except (OSError, RuntimeError, ValueError, KeyError) as problem:
-            raise RobotProblem(f"The teleoperator {self._device} could not {what}: {problem}.") from problem
+            raise RobotProblem(
+                f"The teleoperator {self._device} could not {what}: {problem}. Check its cable and power."
+            ) from problem
 
 
 def _features(device: Teleoperator) -> set[str]:
-    """The names of a device's actions; LeRobot writes them in two ways."""
+    """The names of a device's actions; LeRobot has two forms for them."""
     features = cast("Mapping[str, object]", device.action_features)
     return set(cast("Mapping[str, object]", features["names"]) if "names" in features else features)
 
 
 def make_teleoperator(config: Mapping[str, object]) -> Teleoperator:
-    """A teleoperator from LeRobot's configuration; UsageError where LeRobot cannot make one of it."""
+    """Make a teleoperator from LeRobot's configuration; UsageError when LeRobot cannot."""
     from lerobot import teleoperators
 
     make = teleoperators.make_teleoperator_from_config
     return made("teleoperator", teleoperators, teleoperators.TeleoperatorConfig, make, config)
 
 
-def open_lerobot(task: Task, rig: Rig, seed: int, options: Mapping[str, object]) -> Person:
-    """The plug-in `lerobot`; options: `LerobotOptions`."""
+def open_lerobot(task: Task, rig: Rig, seed: int, options: Mapping[str, object]) -> Teleoperation:
+    """The operator `lerobot`; options: `LerobotOptions`."""
     _one_robot(rig)
     found = parse(LerobotOptions, options, "operator_options")
-    return Person(LerobotHand(make_teleoperator(found.teleoperator), task.spec, found), found.rests_s)
+    return Teleoperation(LerobotDevice(make_teleoperator(found.teleoperator), task.spec, found), found.rests_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyboardOptions:
-    """What `operator_options` says for `operator: keyboard`."""
+    """The `operator_options` of `operator: keyboard`."""
 
     keys: Mapping[str, Mapping[str, float]]
-    """Key -> action of the task -> number: a command where the action is a speed, a step from where the robot is where
-    the action is one of the sensed numbers, too (a joint's position)."""
+    """Key -> action of the task -> number in the unit of the action: the action itself if it is a speed, a step from the
+    measured value if the action is also a state number, such as the position of a joint."""
     rests_s: float = 0.6
-    """Longer than a terminal waits before a key that is held repeats."""
+    """No key must be pressed for this time before the policy moves the robot again [s]. It is longer than the pause of a
+    terminal before it repeats a key."""
 
 
-class KeyboardHand:
-    """The keys of the terminal in which the station was started."""
+class KeyboardDevice:
+    """The keyboard of the terminal in which the station runs."""
 
     def __init__(self, spec: TaskSpec, keys: Mapping[str, Mapping[str, float]], terminal: int) -> None:
-        """Read single keys from now on. UsageError where keys or actions are none, or there is no terminal."""
+        """Let the terminal give single keys.
+
+        Args:
+            spec: of the task.
+            keys: key -> action -> number (`KeyboardOptions.keys`).
+            terminal: file descriptor of the terminal.
+
+        Raises:
+            UsageError: a key is not one character, an action is unknown, or there is no terminal.
+        """
         actions = [item.name for item in spec.action]
         if bad := sorted(key for key in keys if len(key) != 1 or not key.isprintable()):
             raise UsageError(f"operator_options, keys: {bad[0]!r} is not one key; write single letters or digits.")
@@ -208,15 +232,17 @@ class KeyboardHand:
             if unknown := sorted(set(steps) - set(actions)):
                 raise UsageError(f"The key {key!r} moves {unknown[0]}; the task's actions are {', '.join(actions)}.")
         if not keys:
-            raise UsageError("operator_options needs keys: {KEY: {ACTION: NUMBER}}, or nobody can move the robot.")
+            raise UsageError(
+                "operator_options needs keys: {KEY: {ACTION: NUMBER}}; without keys the operator cannot move the robot."
+            )
         if not os.isatty(terminal):
             raise UsageError(
-                "operator: keyboard reads the terminal of the station, and it has none: start the station by hand in "
-                "one (enpire station FILE)."
+                "operator: keyboard reads the terminal of the station, and it has none: start the station in a terminal "
+                "(enpire station FILE)."
             )
         self._steps = {key: np.array([steps.get(name, 0.0) for name in actions]) for key, steps in keys.items()}
         self._sensed = np.array(spec.measured)
-        self._wish, self._pressed_s = np.zeros(len(actions)), -np.inf
+        self._requested, self._pressed_s = np.zeros(len(actions)), -np.inf
         self._low = np.array([item.low for item in spec.action])
         self._high = np.array([item.high for item in spec.action])
         self._terminal = terminal
@@ -224,22 +250,25 @@ class KeyboardHand:
         tty.setcbreak(terminal)
 
     def begin(self) -> None:
-        """Drop the keys that wait in the terminal."""
+        """Discard the keys that were typed before."""
         termios.tcflush(self._terminal, termios.TCIFLUSH)
 
     def read(self, state: FloatArray) -> tuple[bool, FloatArray]:
-        """Whether keys were pressed since the last look, and their sum; soon after the last one, no speed is left."""
+        """Whether keys were pressed since the last call, and the sum of their actions (action_dim,) float32.
+
+        Speeds return to zero when no key was pressed for `_REPEAT_S`.
+        """
         pressed = [key for key in self._typed() if key in self._steps]
         if pressed:
             here = np.where(self._sensed >= 0, state[self._sensed], 0.0)
-            wish = here + np.sum([self._steps[key] for key in dict.fromkeys(pressed)], axis=0)
-            self._wish, self._pressed_s = np.clip(wish, self._low, self._high), time.monotonic()
+            requested = here + np.sum([self._steps[key] for key in dict.fromkeys(pressed)], axis=0)
+            self._requested, self._pressed_s = np.clip(requested, self._low, self._high), time.monotonic()
         elif time.monotonic() - self._pressed_s > _REPEAT_S:
-            self._wish = np.where(self._sensed >= 0, self._wish, 0.0)
-        return bool(pressed), self._wish.astype(np.float32)
+            self._requested = np.where(self._sensed >= 0, self._requested, 0.0)
+        return bool(pressed), self._requested.astype(np.float32)
 
     def close(self) -> None:
-        """Give the terminal back as it was."""
+        """Restore the terminal."""
         termios.tcsetattr(self._terminal, termios.TCSADRAIN, self._before)
 
     def _typed(self) -> str:
@@ -248,17 +277,19 @@ class KeyboardHand:
         return os.read(self._terminal, 1024).decode(errors="replace")
 
 
-def open_keyboard(task: Task, rig: Rig, seed: int, options: Mapping[str, object]) -> Person:
-    """The plug-in `keyboard`; options: `KeyboardOptions`. The terminal is given back when the process ends."""
+def open_keyboard(task: Task, rig: Rig, seed: int, options: Mapping[str, object]) -> Teleoperation:
+    """The operator `keyboard`; options: `KeyboardOptions`. The terminal is restored when the process ends."""
     import atexit
 
     _one_robot(rig)
     found = parse(KeyboardOptions, options, "operator_options")
-    hand = KeyboardHand(task.spec, found.keys, sys.stdin.fileno())
-    atexit.register(hand.close)
-    return Person(hand, found.rests_s)
+    device = KeyboardDevice(task.spec, found.keys, sys.stdin.fileno())
+    atexit.register(device.close)
+    return Teleoperation(device, found.rests_s)
 
 
 def _one_robot(rig: Rig) -> None:
     if rig.lanes != 1:
-        raise UsageError(f"A person holds one robot, and this station has {rig.lanes} lanes: give it lanes: 1.")
+        raise UsageError(
+            f"An operator moves one robot, but this station has {rig.lanes} lanes; write lanes: 1 in its file."
+        )

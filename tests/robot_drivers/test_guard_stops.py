@@ -37,7 +37,7 @@ def test_it_starts_latched_and_only_a_person_resumes(settings):
         rig.place(0, HOME)
     with pytest.raises(RobotProblem, match="latched"):
         rig.act(np.zeros((1, 2), np.float32), ONE)
-    with pytest.raises(RobotProblem, match="needs a person"):
+    with pytest.raises(RobotProblem, match="Only an operator resumes"):
         rig.resume()
     resume(settings)
     rig.place(0, HOME)
@@ -70,7 +70,7 @@ def test_only_a_person_with_a_name_resumes_and_never_the_runner(rig, settings):
     nonce = Latch(settings.latch).read().nonce
     with GuardControl(settings.card) as control:
         for nobody in ("", "  "):
-            with pytest.raises(RobotProblem, match="Say who resumes"):
+            with pytest.raises(RobotProblem, match="Give the name of the operator"):
                 control.ask("resume", nonce=nonce, person=nobody)
         found = "".join(path.read_text() for path in settings.folder.glob("*.json"))
         for guess in ("", *re.findall(r"\w{8,}", found)):

@@ -155,7 +155,7 @@ def test_what_was_given_up_is_never_carried_out_and_a_stop_always_is():
         relay.restore()
         until(lambda: counting.stops == 1 and server.dropped == 1)
         assert counting.commands == 0
-        with pytest.raises(RobotProblem, match="open it anew"):
+        with pytest.raises(RobotProblem, match="connect again"):
             rig.act(ZERO, ALL)
         rig.stop()
         rig.close()
@@ -190,7 +190,7 @@ def test_one_client_drives_until_it_leaves_or_is_silent():
         two.place(0, HOME)
         time.sleep(SILENT_S)
         three = RemoteRig(server.address, answer_s=10.0)
-        with pytest.raises(RobotProblem, match="no longer held by this client"):
+        with pytest.raises(RobotProblem, match="This client no longer owns the robot"):
             two.act(ZERO, ALL)
         three.place(0, HOME)
         two.stop()
@@ -216,7 +216,7 @@ def test_nobody_resumes_the_stop_of_somebody_else():
             stop()
             assert two.stopped
             two.stop()
-            with pytest.raises(RobotProblem, match="Somebody else stopped"):
+            with pytest.raises(RobotProblem, match="Another process stopped"):
                 two.resume()
             rig.resume()  # at the robot
             assert not two.stopped

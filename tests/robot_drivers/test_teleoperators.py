@@ -18,7 +18,7 @@ from enpire.station.robot_session import RobotSession
 from enpire.station.station_file import StationFile
 from enpire.store import arrays
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, FloatArray, IntArray, Observation, Order
-from robot_drivers.teleoperators import KeyboardHand, Person, open_keyboard, open_lerobot
+from robot_drivers.teleoperators import KeyboardDevice, Teleoperation, open_keyboard, open_lerobot
 from sim.tasks.pin_insertion import PinInsertion
 
 pytest.importorskip("lerobot")
@@ -203,8 +203,8 @@ def test_keys_of_the_terminal_move_speeds_and_positions(monkeypatch: pytest.Monk
     keys = {"w": {"vy_mm_s": 8.0}, "d": {"vx_mm_s": 30.0}, "j": {"tip": 2.0}}
     action = (*PIN.spec.action, replace(PIN.spec.action[0], name="tip", low=-50.0, high=50.0))
     spec = replace(PIN.spec, action=action, state=(replace(PIN.spec.state[0], name="tip"), *PIN.spec.state[1:]))
-    hand = KeyboardHand(spec, keys, terminal)
-    person = Person(hand, 0.6)
+    hand = KeyboardDevice(spec, keys, terminal)
+    person = Teleoperation(hand, 0.6)
     clock = [10.0]
     monkeypatch.setattr("robot_drivers.teleoperators.time.monotonic", lambda: clock[0])
     person._clock = lambda: clock[0]
@@ -233,7 +233,7 @@ def test_keys_of_the_terminal_move_speeds_and_positions(monkeypatch: pytest.Monk
 def test_a_station_without_a_terminal_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with Path(os.devnull).open() as nothing:
         monkeypatch.setattr("sys.stdin", nothing)
-        with pytest.raises(UsageError, match="start the station by hand"):
+        with pytest.raises(UsageError, match="start the station in a terminal"):
             open_keyboard(PIN, PIN.rig(1, 0), 0, {"keys": {"w": {"vy_mm_s": 8.0}}})
         with pytest.raises(UsageError, match="not one key"):
             open_keyboard(PIN, PIN.rig(1, 0), 0, {"keys": {"up": {"vy_mm_s": 8.0}}})

@@ -194,10 +194,10 @@ def test_a_robot_whose_guard_is_killed_has_failed_and_is_got_back(
         keeper.move(keeper.lanes.sense)
     [parcel] = keeper.lanes.take_ended()
     assert parcel.episode.outcome == "aborted"
-    assert parcel.episode.cause.startswith("robot: The guard is gone")
+    assert parcel.episode.cause.startswith("robot: The guard has ended")
     assert not keeper.ready
     assert keeper.alarm == said[-1]
-    assert keeper.alarm.startswith("The robot failed: The guard is gone")
+    assert keeper.alarm.startswith("The robot failed: The guard has ended")
     clock.now_s += 3.0
     keeper.look()
     assert keeper.ready != person
