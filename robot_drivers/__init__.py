@@ -1,1 +1,1 @@
-"""Robots and their safety: drivers, envelope, guard, conformance kit."""
+"""Robots and their safety: drivers, envelope, guard, conformance checks."""

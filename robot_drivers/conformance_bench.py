@@ -1,4 +1,4 @@
-"""What the conformance checks share: a rig on the bench, and careful motions."""
+"""What the conformance checks share: the rig under test, and small motions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from enpire.types import FloatArray, MaskArray, Observation, Start, TaskSpec
 from robot_drivers.safety import Envelope
 
 NUDGE = 0.1
-"""Share of an action's range by which the kit moves a robot away from holding."""
+"""Share of an action's range by which a check moves the robot away from holding."""
 NOISE = 0.02
-"""Share of a state's range that counts as standing still: sensors are noisy."""
+"""Share of a state's range that counts as no motion, because sensors are noisy."""
 
 
 def resume_rig(rig: Rig) -> None:
-    """Allow motion after a stop, where the rig itself can."""
+    """Allow motion after a stop, if the rig has `resume`."""
     resume = getattr(rig, "resume", None)
     if callable(resume):
         resume()
@@ -35,17 +35,17 @@ class RobotUnderTest:
     name: str
     """How the report names it."""
     open: Callable[[], Rig]
-    """Opens it; after `close` it must be possible again."""
+    """Opens the rig; it is called again after `close`."""
     start: Callable[[int], Start]
-    """The index-th start that `place` may be given."""
+    """Gives the start of an index."""
     realtime: bool
-    """True where time passes by itself (hardware), False where a period passes with each command (simulation)."""
+    """True if time passes by itself (hardware), False if a period passes with each action (simulation)."""
     resume: Callable[[Rig], None] = resume_rig
-    """What a person does after a stop."""
+    """Resumes the rig after a stop, as an operator does."""
 
 
 class Bench:
-    """The rig under test. `ready` begins every check: running, all lanes placed, nothing left of the check before."""
+    """The rig under test. Every check calls `ready` first: the rig runs and all lanes are placed."""
 
     def __init__(self, robot: RobotUnderTest) -> None:
         self.robot = robot
@@ -59,7 +59,7 @@ class Bench:
         self.span = np.where(np.isfinite(span) & (span > 0), span, 1.0)
 
     def ready(self, seed: int = 0) -> Rig:
-        """The rig with every lane placed in the start of its number."""
+        """The rig, with each lane placed at the start of its number."""
         self.robot.resume(self.rig)
         for lane in range(self.rig.lanes):
             self.rig.place(lane, self.robot.start(seed + lane))
@@ -72,40 +72,40 @@ class Bench:
         return self.ready()
 
     def holding(self, observation: Observation | None = None) -> FloatArray:
-        """The command that keeps every lane where it is."""
+        """The action that holds every lane where it is: (lanes, action_dim) float32, in the units of the spec."""
         seen = self.rig.observe() if observation is None else observation
         return self.envelope.hold(seen.state)
 
     def nudged(self, hold: FloatArray, sign: float = 1.0) -> FloatArray:
-        """A command a little aside of holding, towards the middle of the bounds where that is the wider side."""
+        """`hold` (lanes, action_dim) with each number moved by `NUDGE` of its range, away from its bound."""
         low, high = self.envelope.low, self.envelope.high
         side = np.where(hold < (low + high) / 2, 1.0, -1.0) * sign
         return np.clip(hold + side * NUDGE * (high - low), low, high).astype(np.float32)
 
     def tick(self, action: FloatArray, moving: MaskArray | None = None) -> FloatArray:
-        """Command one period and let it pass; returns what was sent."""
+        """Send one action (lanes, action_dim) and let a period pass; returns what was sent, of the same shape."""
         sent = self.rig.act(action, self.all if moving is None else moving)
         self.pass_period()
         return sent
 
     def pass_period(self) -> None:
-        """Let one period pass, where time passes by itself."""
+        """Wait for one period, if time passes by itself."""
         if self.robot.realtime:
             time.sleep(self.spec.period_s)
 
     def rest(self) -> Observation:
-        """Let a moving robot come to rest by holding, and see where it is."""
+        """Hold for ten periods, then observe."""
         hold = self.holding()
         for _ in range(10):
             self.tick(hold)
         return self.rig.observe()
 
     def shift(self, before: Observation, after: Observation) -> npt.NDArray[np.float64]:
-        """(lanes, state_dim): how far the state went, as share of its range."""
+        """Change of the state as a share of its range, (lanes, state_dim) float64."""
         return np.abs(after.state.astype(np.float64) - before.state) / self.span
 
     def same(self, before: Observation, after: Observation, what: str) -> None:
-        """Fail unless the robot stood still between two observations."""
+        """CheckFailed, beginning with `what`, unless the robot did not move between two observations."""
         shift = self.shift(before, after)
         if float(shift.max()) > NOISE:
             lane, index = np.unravel_index(int(shift.argmax()), shift.shape)
@@ -116,6 +116,6 @@ class Bench:
 
 
 def require_closed(rig: Rig, bench: Bench) -> None:
-    """Fail unless a closed rig refuses commands."""
+    """CheckFailed unless a closed rig refuses actions."""
     hold = np.zeros((rig.lanes, bench.spec.action_dim), np.float32)
-    require_refusal(lambda: rig.act(hold, bench.all), RobotProblem, "A command after close")
+    require_refusal(lambda: rig.act(hold, bench.all), RobotProblem, "An action after close")

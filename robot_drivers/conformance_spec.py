@@ -1,4 +1,4 @@
-"""Checks of what a driver says: its spec, its observations, its pictures."""
+"""Checks of the spec, the observations and the images of a driver."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SUFFIXES = {
     "_rad_s": ("rad/s",), "_m_s": ("m/s",), "_mm_s": ("mm/s",), "_deg_s": ("deg/s",), "_rad": ("rad",),
     "_deg": ("deg",), "_mm": ("mm",), "_n": ("N",), "_nm": ("N m", "Nm"), "_m": ("m",), "_s": ("s",),
 }  # fmt: skip
-"""Ending of a name -> units that fit it; the longest ending that fits counts."""
+"""Ending of a name -> units that fit it; the longest matching ending counts."""
 NUDGE_SEEN = 0.05
-"""Share of a state's range that a camera must be able to see."""
+"""Share of a state's range by which the robot must move for a camera to show it."""
 
 
 def check_name(bench: Bench) -> None:
-    """The spec has a name and an instruction in words."""
+    """The spec has a name and an instruction."""
     require(bench.spec.name.strip(), "The spec has no name.")
     require(bench.spec.instruction.strip(), "The spec has no instruction.")
 
@@ -41,20 +41,20 @@ def check_unique_action_names(bench: Bench) -> None:
 
 
 def check_action_bounds(bench: Bench) -> None:
-    """Every action has finite bounds, low below high: without them nothing can be limited."""
+    """Every action has finite bounds, low below high, because limits need them."""
     for item in bench.spec.action:
         finite = math.isfinite(item.low) and math.isfinite(item.high)
-        require(finite and item.low < item.high, f"Action {item.name} may be {item.low} to {item.high}.")
+        require(finite and item.low < item.high, f"Action {item.name} has the bounds {item.low} to {item.high}.")
 
 
 def check_state_bounds(bench: Bench) -> None:
     """Every state number has bounds, low not above high."""
     for item in bench.spec.state:
-        require(item.low <= item.high, f"State {item.name} may be {item.low} to {item.high}.")
+        require(item.low <= item.high, f"State {item.name} has the bounds {item.low} to {item.high}.")
 
 
 def check_units(bench: Bench) -> None:
-    """Every unit is one that the kit knows."""
+    """Every unit is a known one."""
     for item in (*bench.spec.state, *bench.spec.action):
         require(item.unit in UNITS, f"{item.name} has the unit {item.unit!r}; known are {', '.join(UNITS[1:])}.")
 
@@ -63,7 +63,7 @@ def check_unit_names(bench: Bench) -> None:
     """A name that ends in a unit has that unit."""
     for item in (*bench.spec.state, *bench.spec.action):
         ending = max((end for end in SUFFIXES if item.name.endswith(end)), key=len, default="")
-        require(not ending or item.unit in SUFFIXES[ending], f"{item.name} is said to be in {item.unit!r}.")
+        require(not ending or item.unit in SUFFIXES[ending], f"{item.name} has the unit {item.unit!r}.")
 
 
 def check_rate(bench: Bench) -> None:
@@ -135,7 +135,7 @@ def check_stamp_rises(bench: Bench) -> None:
 
 
 def check_stamp_unit(bench: Bench) -> None:
-    """Ten periods take about ten periods by the stamp: it is in nanoseconds."""
+    """Over ten periods the stamp rises by about ten periods: it is in nanoseconds."""
     rig = bench.ready()
     hold = bench.holding()
     before = rig.observe().stamp_ns
@@ -143,20 +143,20 @@ def check_stamp_unit(bench: Bench) -> None:
         bench.tick(hold)
     passed = (rig.observe().stamp_ns - before) / 1e9
     wanted = 10 * bench.spec.period_s
-    # A busy computer may take longer for a period; no computer is so quick that ten pass in a third of their time.
+    # Periods may take longer on a busy computer, but never a third of their time.
     require(wanted / 3 < passed < 30 * wanted, f"Ten periods of {wanted:.3f} s took {passed:.6g} s by the stamp.")
 
 
 def check_observe_is_quiet(bench: Bench) -> None:
-    """To look is not to move: a robot that holds is seen in the same place again and again."""
+    """`observe` does not move the robot: a robot that holds is always seen in the same place."""
     bench.ready()
     first = bench.rest()
     for _ in range(3):
-        bench.same(first, bench.rig.observe(), "Observing must not move the robot")
+        bench.same(first, bench.rig.observe(), "observe must not move the robot")
 
 
 def check_observation_owned(bench: Bench) -> None:
-    """An observation keeps its numbers when the robot goes on, and when a lane is placed anew."""
+    """An observation does not change when the robot moves on, or when a lane is placed again."""
     rig = bench.ready()
     kept = [rig.observe()]
     copies = [kept[0].state.copy()]
@@ -166,41 +166,41 @@ def check_observation_owned(bench: Bench) -> None:
         copies.append(kept[-1].state.copy())
     rig.place(0, bench.robot.start(0))
     whole = all(np.array_equal(seen.state, copy) for seen, copy in zip(kept, copies, strict=True))
-    require(whole, "An old observation changed: give every observation its own array.")
+    require(whole, "An old observation has changed; return new arrays from every call of observe.")
 
 
 def check_cameras_named(bench: Bench) -> None:
     """`look` gives the cameras of the spec, or none at all."""
-    pictures = bench.ready().look(0)
-    if not pictures:
-        raise DoesNotApply("the robot gives no pictures here")
+    images = bench.ready().look(0)
+    if not images:
+        raise DoesNotApply("the robot gives no images here")
     named = set(bench.spec.cameras)
-    require(set(pictures) == named, f"look gives {sorted(pictures)}, the spec names {sorted(named)}.")
+    require(set(images) == named, f"look gives {sorted(images)}, the spec names {sorted(named)}.")
 
 
 def check_picture_format(bench: Bench) -> None:
-    """A picture is (height, width, 3), 8 bits a channel."""
-    pictures = bench.ready().look(0)
-    if not pictures:
-        raise DoesNotApply("the robot gives no pictures here")
-    for camera, picture in pictures.items():
-        fits = picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
-        require(fits, f"Camera {camera} gives {picture.dtype} of shape {picture.shape}.")
+    """An image is uint8 of shape (height, width, 3)."""
+    images = bench.ready().look(0)
+    if not images:
+        raise DoesNotApply("the robot gives no images here")
+    for camera, image in images.items():
+        fits = image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3
+        require(fits, f"Camera {camera} gives {image.dtype} of shape {image.shape}.")
 
 
 def check_live_is_fresh(bench: Bench) -> None:
-    """A robot whose sensors live is not taken for one with frozen sensors."""
+    """Sensors that work are not taken for frozen ones."""
     rig = bench.ready()
     watch = Freshness(bench.spec)
     for _ in range(6):
         watch.note(rig.observe())
         bench.tick(bench.holding())
         watch.commanded()
-    require(not watch.stale, f"Live sensors were taken for frozen: {watch.stale}")
+    require(not watch.stale, f"Sensors that work were taken for frozen ones: {watch.stale}")
 
 
 def check_frozen_is_noticed(bench: Bench) -> None:
-    """Were the newest observation repeated, it would be noticed within three commands."""
+    """A repeated observation is detected within three actions."""
     rig = bench.ready()
     watch = Freshness(bench.spec)
     frozen = rig.observe()
@@ -209,24 +209,24 @@ def check_frozen_is_noticed(bench: Bench) -> None:
         bench.tick(bench.holding())
         watch.commanded()
     watch.note(frozen)
-    require(watch.stale, "A repeated observation was not noticed.")
+    require(watch.stale, "A repeated observation was not detected.")
 
 
 def check_camera_is_live(bench: Bench) -> None:
-    """A camera that sees the robot move does not repeat its picture for ever."""
+    """A camera that sees the robot move gives a new image."""
     rig = bench.ready()
     before, seen = rig.look(0), rig.observe()
     if not before:
-        raise DoesNotApply("the robot gives no pictures here")
-    wish = bench.nudged(bench.holding(seen))
+        raise DoesNotApply("the robot gives no images here")
+    action = bench.nudged(bench.holding(seen))
     for _ in range(10):
-        bench.tick(wish)
+        bench.tick(action)
     if float(bench.shift(seen, rig.observe()).max()) < NUDGE_SEEN:
-        raise DoesNotApply("the robot hardly moved")
+        raise DoesNotApply("the robot moved too little")
     after = rig.look(0)
     frozen = [camera for camera in before if np.array_equal(before[camera], after[camera])]
     if len(frozen) == len(before):
-        raise CheckFailed(f"The robot moved, and every camera ({', '.join(frozen)}) still shows the same picture.")
+        raise CheckFailed(f"The robot moved, but every camera ({', '.join(frozen)}) gives the same image as before.")
 
 
 CHECKS = (

@@ -1,4 +1,4 @@
-"""Checks of how a robot stops, is resumed, is closed and opened again."""
+"""Checks of how a robot stops, resumes, closes and opens again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from enpire.errors import EnpireError, RobotProblem
 from robot_drivers.conformance_bench import Bench, require_closed
 
 PROMPT_S = 5.0
-"""How long a stop may take on a busy computer before the kit calls it hung. Its latency is measured elsewhere."""
+"""A stop that takes longer on a busy computer counts as hung [s]. `enpire doctor` measures the latency of a stop."""
 
 
 def check_stop_from_a_thread(bench: Bench) -> None:
@@ -22,27 +22,27 @@ def check_stop_from_a_thread(bench: Bench) -> None:
 
 
 def check_stop_twice(bench: Bench) -> None:
-    """`stop` may be called twice, and before anything moved."""
+    """`stop` may be called twice, and before the first action."""
     rig = bench.ready()
     rig.stop()
     rig.stop()
 
 
 def check_stop_refuses_commands(bench: Bench) -> None:
-    """After a stop no command passes until somebody resumes."""
+    """After a stop no action passes until the robot is resumed."""
     rig = bench.ready()
     hold = bench.holding()
     rig.stop()
     for _ in range(3):
-        require_refusal(lambda: rig.act(hold, bench.all), RobotProblem, "A command after a stop")
+        require_refusal(lambda: rig.act(hold, bench.all), RobotProblem, "An action after a stop")
 
 
 def check_stop_holds(bench: Bench) -> None:
     """After a stop the robot stays where it came to rest."""
     rig = bench.ready()
-    wish = bench.nudged(bench.holding())
+    action = bench.nudged(bench.holding())
     for _ in range(5):
-        bench.tick(wish)
+        bench.tick(action)
     rig.stop()
     time.sleep(0.3)
     before = rig.observe()
@@ -51,9 +51,9 @@ def check_stop_holds(bench: Bench) -> None:
 
 
 def check_stop_overrules(bench: Bench) -> None:
-    """While another thread commands as fast as it can, a stop wins, and nothing passes after it."""
+    """A stop takes effect while another thread sends actions as fast as it can, and no action passes after it."""
     rig = bench.ready()
-    wish = bench.nudged(bench.holding())
+    action = bench.nudged(bench.holding())
     ended = threading.Event()
     passed: list[float] = []
 
@@ -61,7 +61,7 @@ def check_stop_overrules(bench: Bench) -> None:
         while not ended.is_set():
             try:
                 began_s = time.monotonic()
-                rig.act(wish, bench.all)
+                rig.act(action, bench.all)
                 passed.append(began_s)
             except EnpireError:
                 time.sleep(0.001)
@@ -75,27 +75,27 @@ def check_stop_overrules(bench: Bench) -> None:
     ended.set()
     thread.join(PROMPT_S)
     require(not thread.is_alive(), "act hangs after a stop.")
-    require(passed, "No command passed before the stop; the robot does not take commands from a thread.")
+    require(passed, "No action passed before the stop; the robot does not take actions from another thread.")
     late = sum(1 for began_s in passed if began_s > stopped_s)
-    require(not late, f"{late} commands that began after the stop had returned were accepted.")
+    require(not late, f"{late} actions that began after the stop had returned were accepted.")
 
 
 def check_sense_while_stopped(bench: Bench) -> None:
-    """A stopped robot can still be seen."""
+    """A stopped robot still gives observations."""
     rig = bench.ready()
     rig.stop()
     require(rig.observe().state.shape == (rig.lanes, bench.spec.state_dim), "A stopped robot gave no observation.")
 
 
 def check_resume(bench: Bench) -> None:
-    """After a person resumed and a lane was placed, the robot takes commands again."""
+    """After it was resumed and a lane was placed, the robot accepts actions again."""
     bench.ready().stop()
     bench.ready()
     bench.tick(bench.holding())
 
 
 def check_reconnect(bench: Bench) -> None:
-    """A robot that was closed can be opened again, and works."""
+    """A robot that was closed can be opened again, and accepts actions."""
     bench.reopen()
     bench.tick(bench.holding())
 
@@ -109,7 +109,7 @@ def check_close_twice(bench: Bench) -> None:
 
 
 def check_stop_after_close(bench: Bench) -> None:
-    """`stop` is allowed in any state, closed too."""
+    """`stop` is allowed in any state, also after `close`."""
     rig = bench.ready()
     rig.close()
     _in_thread(rig.stop, "stop after close")
@@ -117,7 +117,7 @@ def check_stop_after_close(bench: Bench) -> None:
 
 
 def check_closed_refuses(bench: Bench) -> None:
-    """A closed robot takes no commands."""
+    """A closed robot refuses actions."""
     rig = bench.ready()
     rig.close()
     require_closed(rig, bench)

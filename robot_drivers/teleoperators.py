@@ -1,7 +1,7 @@
 """Operators who take over a robot during a supervised episode, with a LeRobot teleoperator or the keyboard.
 
-The operator moves the robot from the first use of the device until it has been at rest for a while. LeRobot devices with
-`get_teleop_events` (game pads, `keyboard_ee`) report their use; any other, such as a leader arm, is in use while it
+The operator moves the robot from the first use of the device until it has been at rest for a while. LeRobot devices
+with `get_teleop_events` (game pads, `keyboard_ee`) report their use; another, such as a leader arm, is in use while it
 moves. The station blends the change between policy and operator, and records for each frame who moved the robot.
 """
 
@@ -204,11 +204,11 @@ class KeyboardOptions:
     """The `operator_options` of `operator: keyboard`."""
 
     keys: Mapping[str, Mapping[str, float]]
-    """Key -> action of the task -> number in the unit of the action: the action itself if it is a speed, a step from the
-    measured value if the action is also a state number, such as the position of a joint."""
+    """Key -> action of the task -> number in the unit of the action. It is the action itself for a speed; a step from
+    the measured value for an action that is also a state number, such as the position of a joint."""
     rests_s: float = 0.6
-    """No key must be pressed for this time before the policy moves the robot again [s]. It is longer than the pause of a
-    terminal before it repeats a key."""
+    """Time without a key before the policy moves the robot again [s]; it is longer than the pause before a terminal
+    repeats a key that is held."""
 
 
 class KeyboardDevice:
@@ -237,8 +237,8 @@ class KeyboardDevice:
             )
         if not os.isatty(terminal):
             raise UsageError(
-                "operator: keyboard reads the terminal of the station, and it has none: start the station in a terminal "
-                "(enpire station FILE)."
+                "operator: keyboard reads the terminal of the station, and it has none: "
+                "start the station in a terminal (enpire station FILE)."
             )
         self._steps = {key: np.array([steps.get(name, 0.0) for name in actions]) for key, steps in keys.items()}
         self._sensed = np.array(spec.measured)
