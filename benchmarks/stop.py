@@ -1,7 +1,7 @@
-"""How long a stop takes while the runner hangs: from the command to zero velocity, and the watchdog without a command.
+"""Measures how long a stop takes while the runner hangs, from the request or by the watchdog to zero velocity.
 
-`python benchmarks/stop.py [TRIALS]`: a fake arm in real time behind its guard, a runner process that drives it at 30 Hz
-and is stopped with SIGSTOP in each trial. Times include the arm's own braking (100 rad/s2 from at most 3 rad/s).
+`python benchmarks/stop.py [TRIALS]`: a fake arm in real time behind its guard, and a runner process that moves it at
+30 Hz and is suspended (SIGSTOP) in each trial. Times include the braking of the arm (100 rad/s2 from at most 3 rad/s).
 """
 
 from __future__ import annotations
@@ -26,49 +26,50 @@ from robot_drivers.resume_code import keep  # noqa: E402
 
 RUNNER = ROOT / "tests" / "robot_drivers" / "driving_runner.py"
 PATIENT_S = 30.0
+"""Longest wait for the arm, its guard or its runner [s]."""
 CODE = "the benchmark's"
 
 
 def stamps(log: Path, word: str) -> list[int]:
-    """Nanoseconds of every line of the arm's log that begins with a word."""
+    """Times of the lines of the arm's log that begin with a word [ns]."""
     if not log.exists():
         return []
     return [int(line.split()[1]) for line in log.read_text().splitlines() if line.startswith(word)]
 
 
-def until(true: Callable[[], object]) -> None:
-    """Wait until something is true."""
+def until(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds; TimeoutError after `PATIENT_S`."""
     deadline_s = time.monotonic() + PATIENT_S
-    while not true():
+    while not condition():
         if time.monotonic() > deadline_s:
-            raise TimeoutError("the arm, its guard or its runner does not go on")
+            raise TimeoutError(f"The arm, its guard or its runner did nothing for {PATIENT_S:.0f} s.")
         time.sleep(0.005)
 
 
 def drive(control: GuardControl, log: Path) -> None:
-    """Resume, and wait until the arm moves."""
+    """Resume the robot, and wait until the arm moves."""
     log.write_text("")
     control.resume("the benchmark", CODE)
     until(lambda: len(stamps(log, "act")) >= 4)
 
 
 def one_stop(control: GuardControl, runner: int, log: Path) -> tuple[float, float, int]:
-    """Hang the runner and stop at once: ms to zero velocity, ms to the answer, commands after it."""
+    """Suspend the runner, then stop: time to zero velocity [ms], time to the answer [ms], actions after the answer."""
     drive(control, log)
     os.kill(runner, signal.SIGSTOP)
-    asked_ns = time.monotonic_ns()
-    control.stop("the benchmark says stop")
+    requested_ns = time.monotonic_ns()
+    control.stop("the benchmark")
     answered_ns = time.monotonic_ns()
-    still_ns = min(stamp for stamp in stamps(log, "still") if stamp > asked_ns)
+    still_ns = min(stamp for stamp in stamps(log, "still") if stamp > requested_ns)
     late = sum(stamp > answered_ns for stamp in stamps(log, "act"))
     os.kill(runner, signal.SIGCONT)
     time.sleep(0.05)
     late += sum(stamp > answered_ns for stamp in stamps(log, "act"))
-    return (still_ns - asked_ns) / 1e6, (answered_ns - asked_ns) / 1e6, late
+    return (still_ns - requested_ns) / 1e6, (answered_ns - requested_ns) / 1e6, late
 
 
 def one_watchdog(control: GuardControl, runner: int, log: Path) -> float:
-    """Hang the runner and say nothing: ms from its last command to zero velocity."""
+    """Suspend the runner, without a stop: time from its last action to zero velocity [ms]."""
     drive(control, log)
     os.kill(runner, signal.SIGSTOP)
     until(lambda: not control.status()["armed"])
@@ -79,7 +80,7 @@ def one_watchdog(control: GuardControl, runner: int, log: Path) -> float:
     return (still_ns - last_ns) / 1e6
 
 
-def told(name: str, values: list[float]) -> str:
+def statistics(name: str, values: list[float]) -> str:
     """One line of statistics."""
     p50, p99 = np.percentile(values, [50, 99])
     return f"{name}: p50 {p50:.1f} ms, p99 {p99:.1f} ms, max {max(values):.1f} ms over {len(values)} trials"
@@ -106,11 +107,11 @@ def measure(trials: int) -> None:
             runner.wait()
             guard.kill()
             guard.communicate()
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, runner hung in every trial")
-    print(told("stop asked -> zero velocity", [item[0] for item in stops]))
-    print(told("stop asked -> answered, latch durable", [item[1] for item in stops]))
-    print(f"commands that passed after an answered stop: {sum(item[2] for item in stops)} in {trials} trials")
-    print(told("last command -> zero velocity by the watchdog (3 periods are 100 ms)", silent))
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, runner suspended in every trial")
+    print(statistics("stop requested -> zero velocity", [item[0] for item in stops]))
+    print(statistics("stop requested -> answered, latch on disk", [item[1] for item in stops]))
+    print(f"actions that passed after an answered stop: {sum(item[2] for item in stops)} in {trials} trials")
+    print(statistics("last action -> zero velocity by the watchdog (3 periods are 100 ms)", silent))
 
 
 if __name__ == "__main__":

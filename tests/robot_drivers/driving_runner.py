@@ -30,7 +30,7 @@ def drive(folder: Path) -> None:
                 rig.act(np.array([[math.sin(tick / 5), 0.0]], np.float32), np.ones(1, np.bool_))
                 time.sleep(rig.spec.period_s)
         except RobotProblem as problem:
-            if "gone" in str(problem):
+            if "has ended" in str(problem):
                 return
             time.sleep(0.01)
 

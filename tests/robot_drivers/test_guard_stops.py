@@ -157,7 +157,7 @@ def test_a_second_guard_refuses(rig, settings):
 
 def test_an_older_runner_is_shut_out(rig, settings):
     newer = GuardedClient(settings, lease=7)
-    with pytest.raises(RobotProblem, match="gone|runner"):
+    with pytest.raises(RobotProblem, match="has ended|runner"):
         rig.observe()
     with pytest.raises(RobotProblem, match="older"):
         GuardedClient(settings, lease=3)
@@ -301,7 +301,7 @@ def test_whatever_ends_the_guard_the_robot_is_halted_and_latched(rig, settings, 
 def test_a_killed_guard_comes_back_latched(rig, settings):
     rig.act(np.zeros((1, 2), np.float32), ONE)
     os.kill(int(str(rig.status()["pid"])), signal.SIGKILL)
-    with pytest.raises(RobotProblem, match="gone"):
+    with pytest.raises(RobotProblem, match="has ended"):
         rig.act(np.zeros((1, 2), np.float32), ONE)
     rig.stop()
     assert Latch(settings.latch).read().latched

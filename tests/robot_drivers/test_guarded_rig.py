@@ -128,7 +128,7 @@ def test_lanes_that_do_not_move_keep_their_last_command(rig):
 
 
 def test_moving_must_be_truth_values(rig):
-    with pytest.raises(RobotProblem, match="truth values"):
+    with pytest.raises(RobotProblem, match="must be bool"):
         rig.act(np.zeros((3, 2), np.float32), np.ones(3))
 
 

@@ -89,7 +89,7 @@ def test_names_must_fit(tmp_path):
     wrong = Bounds(name="roll.pos", unit="deg", low=-1.0, high=1.0)
     with pytest.raises(UsageError, match=r"has no action roll\.pos; it has lift\.pos, pan\.pos"):
         LeRobotRobot(robot, replace(SPEC, action=(*JOINTS, wrong)))
-    with pytest.raises(UsageError, match=r"leaves the action lift\.pos"):
+    with pytest.raises(UsageError, match=r"lacks the action lift\.pos"):
         LeRobotRobot(robot, replace(SPEC, action=JOINTS[:1]))
     with pytest.raises(UsageError, match="has no state front"):
         LeRobotRobot(robot, replace(SPEC, cameras=("front",)))

@@ -183,7 +183,7 @@ def test_one_client_drives_until_it_leaves_or_is_silent():
     with serving() as server:
         one = RemoteRig(server.address, answer_s=10.0)
         one.place(0, HOME)
-        with pytest.raises(RobotProblem, match=rf"held by .*process {os.getpid()}"):
+        with pytest.raises(RobotProblem, match=rf"owned by .*process {os.getpid()}"):
             RemoteRig(server.address, answer_s=10.0)
         one.close()
         two = RemoteRig(server.address, answer_s=10.0)
