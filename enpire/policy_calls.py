@@ -20,7 +20,7 @@ class LoadedPolicy:
     """Hash of the files that were loaded."""
     policy: Policy
     source: int
-    """SOURCE_ code of the frames that it commands."""
+    """SOURCE_ code of the frames in which it moves the robot."""
 
 
 def policy_seed(start_seed: int) -> int:
@@ -30,7 +30,7 @@ def policy_seed(start_seed: int) -> int:
 
 def rows_of(observation: Observation, lanes: IntArray) -> Observation:
     """A copy of the rows of these lanes (n,): state (n, state_dim), images (n, height, width, 3) per camera."""
-    images = {camera: pictures[lanes] for camera, pictures in observation.images.items()}
+    images = {camera: image[lanes] for camera, image in observation.images.items()}
     return Observation(stamp_ns=observation.stamp_ns, state=observation.state[lanes], images=images)
 
 
@@ -40,7 +40,7 @@ def with_images(
     """The observation rows of these lanes (n,), with camera images where the policy needs them.
 
     Args:
-        policy: needs images where it is one that `DeclaresImages` and says so.
+        policy: needs images if it is a `DeclaresImages` whose `needs_images` is true.
         observation: one row for every lane of the rig.
         lanes: (n,).
         look: camera -> image (height, width, 3) uint8 of one lane, for a rig whose observations carry no images.

@@ -61,7 +61,7 @@ class DdsLink:
     def missing(self) -> str:
         """Which subscriber or service of the robot has not been found yet; empty when all have."""
         if not self._commands.get_matched_subscriptions():
-            return "no node subscribes to its commands"
+            return "no node subscribes to its joint commands"
         if not self._requests.get_matched_subscriptions() or not self._answers.get_matched_publications():
             return "no node serves its stop"
         return ""
@@ -76,7 +76,7 @@ class DdsLink:
         samples = taken(self._cameras[camera], CompressedImage)
         return bytes(samples[-1].data) if samples else b""
 
-    def command(self, values: Sequence[float]) -> None:
+    def send_action(self, values: Sequence[float]) -> None:
         """Publish one action (action_dim,), in the units of the spec."""
         self._commands.write(Float64MultiArray(data=list(values)))
 

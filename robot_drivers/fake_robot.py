@@ -169,8 +169,8 @@ class FakeRobot:
 
     def _picture(self, state: FloatArray) -> ImageArray:
         low, high = _finite([(item.low, item.high) for item in self.spec.state])
-        picture = _bars((state - low) / (high - low), *self._size)
-        return picture + self._noise.integers(0, 8, picture.shape, np.uint8)
+        image = _bars((state - low) / (high - low), *self._size)
+        return image + self._noise.integers(0, 8, image.shape, np.uint8)
 
     def _advance(self) -> None:
         """Integrate from the last call to now, in steps of at most 1 ms."""
@@ -215,12 +215,12 @@ def open_rig(task: Task | None, lanes: int, seed: int, options: Mapping[str, obj
 
 def _bars(share: npt.NDArray[np.floating], height: int, width: int) -> ImageArray:
     """An image (height, width, 3) uint8 with one bar per number; `share` (n,) is in [0, 1]."""
-    picture = np.zeros((height, width, 3), np.uint8)
+    image = np.zeros((height, width, 3), np.uint8)
     each = width // len(share)
     for index, value in enumerate(np.clip(share, 0, 1).tolist()):
         top = height - max(1, round(height * value))
-        picture[top:, each * index : each * (index + 1) - 1] = (40 + 30 * (index % 7), 200, 90)
-    return picture
+        image[top:, each * index : each * (index + 1) - 1] = (40 + 30 * (index % 7), 200, 90)
+    return image
 
 
 def _finite(bounds: list[tuple[float, float]]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -157,10 +157,10 @@ class GuardedRig:
 
     def look(self, lane: int) -> Mapping[str, ImageArray]:
         """camera -> image (height, width, 3) uint8 of one lane now."""
-        pictures = self._rig.look(lane)
+        images = self._rig.look(lane)
         if self.lanes == 1:
-            self._freshness.looked(pictures, self._state)
-        return pictures
+            self._freshness.looked(images, self._state)
+        return images
 
     def capture_live(self, lane: int) -> RenderImages:
         """Copy what the live images of one lane need; `no_live_images` where the robot has none."""

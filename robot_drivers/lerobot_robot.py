@@ -78,7 +78,7 @@ class LeRobotRobot:
         Returns what LeRobot sent after its own `max_relative_target`, (action_dim,) float32.
         """
         action_out = {name: float(value) for name, value in zip(self._action_names, action, strict=True)}
-        with self._bus_call("command"):
+        with self._bus_call("act"):
             sent = self._robot.send_action(action_out)
         return np.array([_number(sent, name) for name in self._action_names], np.float32)
 

@@ -38,7 +38,7 @@ class RclpyLink:
     def missing(self) -> str:
         """Which subscriber or service of the robot has not been found yet; empty when all have."""
         if not self._commands.get_subscription_count():
-            return "no node subscribes to its commands"
+            return "no node subscribes to its joint commands"
         return "" if self._stop.service_is_ready() else "no node serves its stop"
 
     def joints(self) -> JointSample | None:
@@ -50,7 +50,7 @@ class RclpyLink:
         message = _newest(self._cameras[camera])
         return b"" if message is None else bytes(message.data)
 
-    def command(self, values: Sequence[float]) -> None:
+    def send_action(self, values: Sequence[float]) -> None:
         """Publish one action (action_dim,), in the units of the spec."""
         self._commands.publish(self._message(data=list(values)))
 

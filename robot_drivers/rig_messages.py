@@ -92,8 +92,8 @@ def answer(rig: MonitoredRig, verb: str, message: Fields) -> Message:
     if verb == "act":
         return {"sent": array_out(rig.act(floats_in(message, "action"), mask_in(message, "moving")))}
     if verb == "look":
-        pictures = rig.look(message.whole("lane", 0, rig.lanes - 1))
-        return {"images": {camera: array_out(picture) for camera, picture in pictures.items()}}
+        images = rig.look(message.whole("lane", 0, rig.lanes - 1))
+        return {"images": {camera: array_out(image) for camera, image in images.items()}}
     raise TransportProblem(f"A robot has no request {verb!r}; it has spec, teleport, place, observe, act and look.")
 
 

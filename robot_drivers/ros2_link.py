@@ -79,7 +79,7 @@ class Link(Protocol):
         """The newest compressed image since the last call; empty when none came."""
         ...
 
-    def command(self, values: Sequence[float]) -> None:
+    def send_action(self, values: Sequence[float]) -> None:
         """Publish one action (action_dim,), in the units of the spec."""
 
     def stop(self, timeout_s: float) -> None:

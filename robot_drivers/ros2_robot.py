@@ -78,7 +78,7 @@ class Ros2Robot:
 
     def act(self, action: FloatArray) -> FloatArray:
         """Publish one action (action_dim,), in the units of the spec; returns it."""
-        self._open_link().command([float(value) for value in action])
+        self._open_link().send_action([float(value) for value in action])
         return action
 
     def stop(self) -> None:

@@ -68,7 +68,7 @@ class SingleLane:
     def look(self, lane: int) -> Mapping[str, ImageArray]:
         """camera -> image (height, width, 3) uint8 of the newest observation; empty when the driver gives none."""
         seen = self._seen if self._seen is not None else self.observe()
-        return {camera: pictures[lane] for camera, pictures in seen.images.items()}
+        return {camera: image[lane] for camera, image in seen.images.items()}
 
     def capture_live(self, lane: int) -> RenderImages:
         """The live images: those of the newest observation; the driver is not called again."""

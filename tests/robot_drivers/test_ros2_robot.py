@@ -176,7 +176,7 @@ def test_it_leaves_the_domain_and_comes_back(settings):
 
 def test_a_robot_that_is_not_there_is_named(domain):
     robot = Ros2Robot(FAKE_SPEC, Ros2Settings(state=STATE, domain=domain, loopback=True, discovery_s=0.2))
-    with pytest.raises(RobotProblem, match="not found within 0 s: no node subscribes to its commands"):
+    with pytest.raises(RobotProblem, match="not found within 0 s: no node subscribes to its joint commands"):
         robot.connect()
     robot.stop()
     with pytest.raises(RobotProblem, match="not connected"):
