@@ -73,7 +73,7 @@ def test_the_idea_tree_shows_what_was_rejected_and_what_was_promoted(
     expect(page.get_by_text("no campaign runs in this home")).to_be_visible()
     page.click("nav >> text=Campaigns")
     page.click("tr.pick a")
-    expect(page.locator("h1 + .pill")).to_contain_text("Ended without its goal")
+    expect(page.locator("h1 + .pill")).to_contain_text("Ended, goal not reached")
     for number, (idea, state, decision) in enumerate(
         zip(view.ideas, ("Reverted", "Kept"), ("Rejected", "Promoted"), strict=True), 1
     ):
@@ -86,19 +86,19 @@ def test_the_idea_tree_shows_what_was_rejected_and_what_was_promoted(
             f"{decision}: {gate.reason}, {gate.wins} won, {gate.losses} lost of {gate.pairs} pairs"
         )
         expect(row).to_contain_text(interval(one))
-        expect(page.get_by_role("button", name=f"Idea {number}: {idea.statement}; {state}")).to_be_visible()
+        expect(page.get_by_role("button", name=f"Hypothesis {number}: {idea.statement}; {state}")).to_be_visible()
         judged = page.locator(".judged", has=page.locator("text", has_text=str(number)))
-        expect(judged.locator("title")).to_contain_text(f"Idea {number}: ")
-        in_gates = page.locator("tr", has_text=f"idea {number}").locator(".pill")
+        expect(judged.locator("title")).to_contain_text(f"Hypothesis {number}: ")
+        in_gates = page.locator("tr", has_text=f"hypothesis {number}").locator(".pill")
         expect(in_gates).to_contain_text(decision)
-    page.get_by_role("button", name=f"Idea 2: {BETTER}; Kept").press("Enter")
+    page.get_by_role("button", name=f"Hypothesis 2: {BETTER}; Kept").press("Enter")
     expect(page.locator("tr.details")).to_contain_text("skill 0.95")
-    expect(page.get_by_role("link", name="Its trials in the gate")).to_be_visible()
+    expect(page.get_by_role("link", name="Trials of its gate")).to_be_visible()
     page.evaluate("scrollTo(0, 0)")
     page.screenshot(path=artefacts / "ideas.png", full_page=True)
     page.emulate_media(color_scheme="dark")
     page.set_viewport_size({"width": 900, "height": 900})
-    page.locator("section[aria-label=Ideas]").screenshot(path=artefacts / "ideas-dark.png")
+    page.locator("section[aria-label=Hypotheses]").screenshot(path=artefacts / "ideas-dark.png")
     assert watch.complaints == []
     assert watch.hosts == {"127.0.0.1"}
 

@@ -49,11 +49,11 @@ def test_an_operators_first_minutes(
     page.click("nav >> text=Campaigns")
     page.click("tr.pick a")
     expect(page.locator(".pill", has_text="Promoted")).to_be_visible()
-    page.get_by_role("button", name="Idea 1: warmer noise finds more successes; Kept").press("Enter")
+    page.get_by_role("button", name="Hypothesis 1: warmer noise finds more successes; Kept").press("Enter")
     expect(page.get_by_text("the gate does not promote it")).to_be_visible()
     page.get_by_role("button", name="Pause").click()
-    expect(page.get_by_role("button", name="Continue")).to_be_visible()
-    page.get_by_role("button", name="Continue").click()
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    page.get_by_role("button", name="Resume").click()
     expect(page.locator(".budget")).to_contain_text("of 2 h 00 min")
     _read_why_a_command_was_refused(page, lab)
     page.screenshot(path=artefacts / "campaign.png", full_page=True)
@@ -67,33 +67,33 @@ def test_an_operators_first_minutes(
     assert watch.hosts == {"127.0.0.1"}
 
 
-def test_what_is_paused_says_so_and_is_continued_on_the_first_page(
+def test_a_paused_campaign_and_station_are_resumed_on_the_first_page(
     server: tuple[Server, ScriptedLab], context: BrowserContext, artefacts: Path
 ) -> None:
     running, lab = server
     expect, page = playwright.expect, context.new_page()
     set_up(page, running)
-    expect(page.get_by_text("Nothing needs you.")).to_be_visible()
+    expect(page.get_by_text("Nothing needs attention.")).to_be_visible()
     lab.paused_why = "2 of 2 successes that people checked were none."
     page.get_by_role("button", name="Pause sim-1").click()
     attention = page.locator(".attention")
     expect(attention).to_contain_text(f"Paused: {lab.paused_why}")
-    expect(attention).to_contain_text("Paused: takes no new orders")
+    expect(attention).to_contain_text("Paused: no new orders")
     expect(page.locator("[data-station=sim-1] .pill")).to_contain_text("Paused")
     expect(page.locator("nav .badge")).to_contain_text("2")
     page.screenshot(path=artefacts / "paused.png", full_page=True)
-    for act in ("Continue", "Resume"):
-        attention.get_by_role("button", name=act).click()
-    expect(page.get_by_text("Nothing needs you.")).to_be_visible()
+    for act in ("Resume campaign", "Resume"):
+        attention.get_by_role("button", name=act, exact=True).click()
+    expect(page.get_by_text("Nothing needs attention.")).to_be_visible()
 
 
-def test_figures_are_told_as_people_say_them(server: tuple[Server, ScriptedLab], context: BrowserContext) -> None:
+def test_numbers_have_units(server: tuple[Server, ScriptedLab], context: BrowserContext) -> None:
     running, lab = server
     expect, page = playwright.expect, context.new_page()
     set_up(page, running)
-    expect(page.get_by_text("about 31 more pairs decide")).to_be_visible()
+    expect(page.get_by_text("Decision expected after about 31 more pairs.")).to_be_visible()
     lab.more_pairs = 850
-    expect(page.get_by_text("at this rate undecided within the pairs that are left")).to_be_visible()
+    expect(page.get_by_text("At this rate the remaining pairs do not reach the threshold.")).to_be_visible()
     page.get_by_role("button", name="Stop sim-1").click()
     effective = page.locator("[data-command=stop][data-state=effective]")
     expect(effective).to_contain_text(re.compile(r"in (\d{2,3} ms|[1-9]\d*(\.\d)? s)$"))
@@ -134,7 +134,7 @@ def _stop_the_fleet_from_another_question(page: Page) -> None:
             page.get_by_role("button", name="Promote", exact=True).click()
         expect(page.locator("dialog[open]")).to_be_visible()
         page.keyboard.press("Shift+Escape")
-        expect(page.locator("dialog[open]")).to_contain_text("Stop every robot now?")
+        expect(page.locator("dialog[open]")).to_contain_text("Stop all robots now?")
         page.keyboard.press("Enter")
         expect(page.locator("dialog[open]")).to_have_count(0)
         page.click("nav >> text=Fleet")
@@ -155,7 +155,7 @@ def _read_why_a_command_was_refused(page: Page, lab: ScriptedLab) -> None:
 def _promote_with_a_reason(page: Page, artefacts: Path) -> None:
     expect = playwright.expect
     page.click("nav >> text=Policies")
-    expect(page.locator(".pill", has_text="The champion")).to_have_count(4)
+    expect(page.locator(".pill", has_text="Runs the champion")).to_have_count(4)
     page.get_by_role("button", name="Promote aaaaaaaa").click()
     page.get_by_role("button", name="Promote", exact=True).click()
     expect(page.locator("dialog[open]")).to_be_visible()

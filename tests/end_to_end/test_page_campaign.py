@@ -99,4 +99,4 @@ def test_an_idea_that_is_tried_stays_so_when_its_agent_tries_again_too_early(
     playwright.expect(page.locator("tr.details")).to_contain_text(why)
     box = page.locator(".scroll", has=row)
     assert box.evaluate("(one) => one.scrollWidth - one.clientWidth") == 0
-    page.locator("section[aria-label=Ideas]").screenshot(path=artefacts / "tried-again.png")
+    page.locator("section[aria-label=Hypotheses]").screenshot(path=artefacts / "tried-again.png")

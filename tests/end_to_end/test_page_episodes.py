@@ -110,8 +110,8 @@ def test_ended_episodes_are_shown_first_and_open_ones_when_asked(page: Page, pas
 def test_a_round_that_is_none_is_said_in_a_sentence(page: Page) -> None:
     expect = playwright.expect
     page.goto(f"{site_of(page)}/episodes?round=abc")
-    expect(page.get_by_role("alert")).to_have_text("There is no round “abc”: rounds are whole numbers from 0.")
-    expect(page.get_by_text("No episode fits")).to_have_count(0)
+    expect(page.get_by_role("alert")).to_have_text("“abc” is not a round. Rounds are whole numbers from 0.")
+    expect(page.get_by_text("No episode matches")).to_have_count(0)
     page.get_by_label("Round").fill("2")
     page.wait_for_timeout(1200)  # the fleet's news draw the filters again, and leave alone what is being typed
     page.get_by_label("Round").press("Enter")

@@ -33,11 +33,11 @@ def test_a_dead_server_is_never_shown_as_live(
     running.stop()
     expect(page.locator(".live")).to_have_text(re.compile("stale"), timeout=PATIENCE_MS)
     expect(page.locator(".greyed")).to_be_visible()
-    expect(page.get_by_text("The server is not heard")).to_be_visible()
+    expect(page.get_by_text("No connection to the server")).to_be_visible()
     expect(page.get_by_role("button", name="Pause sim-1")).to_be_disabled()
     page.screenshot(path=artefacts / "stale.png", full_page=True)
     page.get_by_role("button", name="Stop sim-1").click()
-    expect(page.get_by_role("alert")).to_contain_text("The stop of sim-1 has not arrived and is sent again")
+    expect(page.get_by_role("alert")).to_contain_text("The stop of sim-1 has not arrived yet and is sent again")
     expect(page.get_by_role("button", name="Stop fleet")).to_be_enabled()
 
 
@@ -58,11 +58,11 @@ def test_a_dead_server_greys_every_live_page(
         expect(page.get_by_role("button", name=name)).to_be_disabled()
     page.screenshot(path=artefacts / "stale-campaign.png")
     page.click("nav >> text=Episodes")
-    expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
-    expect(page.get_by_text("No episode fits")).to_have_count(0)
+    expect(page.get_by_role("alert")).to_contain_text("The server did not answer")
+    expect(page.get_by_text("No episode matches")).to_have_count(0)
     expect(page.get_by_label("Outcome")).to_be_disabled()
     page.click("nav >> text=Settings")
-    expect(page.get_by_role("button", name="Make a token")).to_be_disabled()
+    expect(page.get_by_role("button", name="Create a token")).to_be_disabled()
     expect(page.get_by_role("button", name="Stop fleet")).to_be_enabled()
 
 
@@ -73,7 +73,7 @@ def test_a_hanging_laboratory_is_asked_for_nothing_but_a_stop(
     expect, page = playwright.expect, context.new_page()
     set_up(page, running)
     lab.frozen = lab.snapshot()
-    expect(page.get_by_text("The laboratory is not heard")).to_be_visible()
+    expect(page.get_by_text("No data from the lab")).to_be_visible()
     expect(
         page.get_by_role("button", name="Resume sim-1").or_(page.get_by_role("button", name="Pause sim-1"))
     ).to_be_disabled()
@@ -82,7 +82,7 @@ def test_a_hanging_laboratory_is_asked_for_nothing_but_a_stop(
     expect(page.locator("tr.pick").first).to_be_visible()
     expect(page.get_by_label("Outcome")).to_be_enabled()
     lab.frozen = None
-    expect(page.get_by_text("The laboratory is not heard")).to_have_count(0)
+    expect(page.get_by_text("No data from the lab")).to_have_count(0)
     assert ("stop", "sim-1") in {(verb, station) for verb, station, _ in lab.given.values()}
 
 
@@ -102,7 +102,7 @@ def test_a_stop_is_sent_again_until_it_arrives(
     page.route("**/api/v1/commands", hang)
     stop = page.get_by_role("button", name="Stop sim-1")
     stop.dblclick()
-    expect(page.get_by_role("alert")).to_contain_text("The stop of sim-1 has not arrived and is sent again")
+    expect(page.get_by_role("alert")).to_contain_text("The stop of sim-1 has not arrived yet and is sent again")
     page.screenshot(path=artefacts / "stop-again.png")
     stop.click()
     expect(page.locator("[data-station=sim-1] .pill")).to_contain_text("Stopped")
@@ -127,7 +127,7 @@ def test_a_dead_camera_is_never_shown_as_live(
         expect(picture.get_by_text("The cable is out.")).to_be_visible()
         expect(picture.locator("img")).to_have_count(0)
     lab.pictures["sim-1", "front"] = Preview(jpeg=_gray_picture())
-    expect(picture.get_by_text(re.compile(r"no newer picture for \d+ s"))).to_be_visible()
+    expect(picture.get_by_text(re.compile(r"last image \d+ s ago"))).to_be_visible()
     expect(picture.get_by_alt_text(re.compile(r"sim-1, camera front, \d+ s ago"))).to_be_visible()
     page.screenshot(path=artefacts / "old-picture.png")
 
@@ -151,7 +151,7 @@ def test_a_ledger_that_broke_is_said_above_the_last_figures(
         raise FileProblem("The ledger is damaged.")
 
     monkeypatch.setattr(Archive, "newest_seq", broken)
-    expect(page.get_by_role("alert")).to_contain_text("The ledger is damaged. What stands below was read before.")
+    expect(page.get_by_role("alert")).to_contain_text("The ledger is damaged. The data below is from an earlier reading.")
     expect(page.locator(".pill", has_text="Promoted")).to_be_visible()
     monkeypatch.undo()
     expect(page.get_by_role("alert")).to_have_count(0)

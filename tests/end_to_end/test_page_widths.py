@@ -48,7 +48,7 @@ def test_every_page_fits_into_every_window(
         shown = {
             "/": ".tile", "/campaigns": "tr.pick", f"/campaigns/{past.campaign_id}": "text=Training runs",
             "/episodes": "tr.pick", f"/episodes/{episode}?t=1": ".uplot", "/policies": "text=Versions",
-            "/settings": "text=What was done",
+            "/settings": "text=Audit log",
         }  # fmt: skip
         for address, last in shown.items():
             page.goto(site + address)
@@ -95,9 +95,9 @@ def test_an_empty_laboratory_on_a_telephone(tmp_path: Path, browser: Browser, ar
         assert _fits(page)
         page.click("nav >> text=Episodes")
         playwright.expect(page.get_by_text("No episode has ended yet")).to_be_visible()
-        playwright.expect(page.get_by_text("Take a filter away")).to_have_count(0)
+        playwright.expect(page.get_by_text("Remove a filter")).to_have_count(0)
         page.get_by_label("Outcome").select_option("failure")
-        playwright.expect(page.get_by_text("Take a filter away")).to_be_visible()
+        playwright.expect(page.get_by_text("Remove a filter")).to_be_visible()
         for name in ("Campaigns", "Policies", "Settings"):
             page.click(f"nav >> text={name}")
             page.locator("h1", has_text=name).wait_for()

@@ -91,7 +91,7 @@ def _command(page: Page) -> None:
     expect(tile.locator(".pill")).not_to_contain_text("Stopped")
     page.locator(".head a").first.click()
     page.get_by_role("button", name="Pause").click()
-    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
     page.click("nav >> text=Fleet")
     expect(page.locator("[data-command='continue campaign'][data-state=effective]")).to_have_count(1)

@@ -9,12 +9,12 @@ export class Problem extends Error {
   }
 }
 
-/** Long enough to read a large ledger. */
-const PATIENCE_MS = 30_000;
+/** Longest time to wait for an answer, enough to read a large ledger. */
+const TIMEOUT_MS = 30_000;
 
-interface More { headers?: Record<string, string>; patience_ms?: number }
+interface More { headers?: Record<string, string>; timeout_ms?: number }
 
-async function call<T>(method: string, path: string, body?: unknown, { headers = {}, patience_ms = PATIENCE_MS }: More = {}): Promise<T> {
+async function call<T>(method: string, path: string, body?: unknown, { headers = {}, timeout_ms = TIMEOUT_MS }: More = {}): Promise<T> {
   let response: Response, answer: unknown;
   try {
     response = await fetch(`/api/v1${path}`, {
@@ -22,13 +22,13 @@ async function call<T>(method: string, path: string, body?: unknown, { headers =
       headers: body === undefined ? headers : { "content-type": "application/json", ...headers },
       body: body === undefined ? null : JSON.stringify(body),
       credentials: "same-origin",
-      signal: AbortSignal.timeout(patience_ms),
+      signal: AbortSignal.timeout(timeout_ms),
     });
-    const told = response.status !== 204 && response.headers.get("content-type")?.includes("json");
-    answer = told ? await response.json() : undefined;
+    const hasBody = response.status !== 204 && response.headers.get("content-type")?.includes("json");
+    answer = hasBody ? await response.json() : undefined;
   } catch (error) {
     const late = error instanceof DOMException && error.name === "TimeoutError";
-    throw new Problem(0, `The server does not answer${late ? ` within ${patience_ms / 1000} s` : ""}: check that it still runs.`);
+    throw new Problem(0, `The server did not answer${late ? ` within ${timeout_ms / 1000} s` : ""}. Check that it still runs.`);
   }
   if (response.ok) return answer as T;
   throw new Problem(response.status, sentenceOf(answer) ?? `The server answered ${response.status}.`);
@@ -44,7 +44,7 @@ export const post = <T>(path: string, body: unknown, more?: More) => call<T>("PO
 export const put = (path: string, body: unknown) => call<void>("PUT", path, body);
 export const del = (path: string) => call<void>("DELETE", path);
 
-/** A key that makes a repeated request the same request. */
+/** A key for one command: the server runs requests with the same key once. */
 export function freshKey(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");

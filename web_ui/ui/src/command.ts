@@ -1,32 +1,32 @@
-/** Hand in a command, once, whatever is clicked how often; a stop goes out at every click. */
+/** Send a command once, however often a button is clicked; every click of Stop sends a stop. */
 
 import { signal } from "@preact/signals";
 import { freshKey, post, Problem } from "./api";
 import type { Command, Verb } from "./types";
 
-/** The sentence of the last refusal; empty when the last command was taken. */
+/** Why the last command was refused; empty when it was accepted. */
 export const refusal = signal("");
 export interface Question {
   title: string; text: string; act: string; verb: Verb; target?: string;
-  /** Ask why; the answer goes into the ledger. */
+  /** Ask for a reason, which the ledger records. */
   reasoned?: boolean;
 }
-/** What is asked before a command that is hard to take back; undefined when nothing is. */
+/** The open confirmation dialog; undefined when there is none. */
 export const question = signal<Question | undefined>(undefined);
 const underway = new Set<string>();
 /** The key of the last stop of each target, and performance.now() of its click. */
 const stops = new Map<string, { key: string; at: number }>();
 const DOUBLE_CLICK_MS = 500;
-const PATIENCE_MS = 2000;
+const TIMEOUT_MS = 2000;
 
 /** `target`: a station (empty: every one), a policy version or an episode. */
 export async function command(verb: Verb, target: string, reason = ""): Promise<void> {
   const same = `${verb} ${target}`;
   if (verb !== "stop" && underway.has(same)) return;
-  if (verb === "resume") stops.clear(); // what is stopped after a resume is a new stop, however soon
+  if (verb === "resume") stops.clear(); // a stop after a resume is a new stop, however soon
   underway.add(same);
   try {
-    await insist({ verb, target, reason }, verb === "stop" ? stopKey(target) : freshKey());
+    await send({ verb, target, reason }, verb === "stop" ? stopKey(target) : freshKey());
     refusal.value = "";
   } catch (problem) {
     refusal.value = problem instanceof Problem ? problem.message : String(problem);
@@ -35,18 +35,18 @@ export async function command(verb: Verb, target: string, reason = ""): Promise<
   }
 }
 
-/** The one question before every robot is stopped. */
+/** Ask before all robots are stopped. */
 export function askToStop(stations: number): void {
-  const who = stations ? `${stations} station${stations > 1 ? "s hold" : " holds"} still at once` : "Every station holds still at once";
+  const who = stations === 1 ? "The station stops" : stations ? `All ${stations} stations stop` : "All stations stop";
   question.value = {
-    title: "Stop every robot now?",
-    text: `${who}, until somebody resumes. Running episodes end as aborted; those of a gate or another measure count as failures.`,
+    title: "Stop all robots now?",
+    text: `${who} at once and stay stopped until an operator resumes them. Running episodes end as aborted. Aborted trials of a gate, of the base measurement or of a confirmation count as failures.`,
     act: "■ Stop fleet",
     verb: "stop",
   };
 }
 
-/** The two clicks of a double click are one stop; a later click, or one after a resume, is a new one. */
+/** A double click is one stop; a later click, or a click after a resume, is a new one. */
 function stopKey(target: string): string {
   const last = stops.get(target), at = performance.now();
   if (last && at - last.at < DOUBLE_CLICK_MS) return last.key;
@@ -55,17 +55,17 @@ function stopKey(target: string): string {
   return key;
 }
 
-/** A stop that met a dead line is tried again with the same key: it stays one command. The page says so meanwhile. */
-async function insist(wish: { verb: Verb; target: string; reason: string }, key: string): Promise<void> {
+/** Send a command. A stop without an answer is sent again with the same key, so it stays one command. */
+async function send(request: { verb: Verb; target: string; reason: string }, key: string): Promise<void> {
   for (let attempt = 0; ; attempt++) {
     try {
-      await post<Command>("/commands", wish, { headers: { "Idempotency-Key": key }, patience_ms: PATIENCE_MS });
+      await post<Command>("/commands", request, { headers: { "Idempotency-Key": key }, timeout_ms: TIMEOUT_MS });
       return;
     } catch (problem) {
-      if (!(problem instanceof Problem) || problem.status !== 0 || wish.verb !== "stop") throw problem;
-      const which = `${problem.message} The stop of ${wish.target || "every robot"}`;
-      if (attempt >= 4) throw new Problem(0, `${which} did not arrive: use the emergency stop at the robot.`);
-      refusal.value = `${which} has not arrived and is sent again.`;
+      if (!(problem instanceof Problem) || problem.status !== 0 || request.verb !== "stop") throw problem;
+      const which = `${problem.message} The stop of ${request.target || "all robots"}`;
+      if (attempt >= 4) throw new Problem(0, `${which} did not arrive. Use the emergency stop at the robot.`);
+      refusal.value = `${which} has not arrived yet and is sent again.`;
       await new Promise((done) => setTimeout(done, 300 * 2 ** attempt));
     }
   }

@@ -1,4 +1,4 @@
-/** Figures for people. */
+/** Numbers, durations and times as text. */
 
 export const percent = (value: number | null | undefined, digits = 1): string =>
   value === null || value === undefined || !Number.isFinite(value) ? "–" : `${(100 * value).toFixed(digits)} %`;
@@ -15,7 +15,7 @@ export function seconds(value: number | null | undefined): string {
   return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
 }
 
-/** When something was, as short as it is clear: the time alone today. */
+/** A time of day; with the date when it is not today. */
 export function clock(ms: number): string {
   const at = new Date(ms), time = at.toLocaleTimeString("en-GB");
   if (at.toDateString() === new Date().toDateString()) return time;

@@ -17,7 +17,7 @@ export function go(address: string): void {
   scrollTo(0, 0);
 }
 
-/** Change the query without a new entry in the history. */
+/** Change the query of the address without a new history entry. */
 export function tune(changes: Record<string, string>): void {
   const next = new URLSearchParams(location.search);
   for (const [name, value] of Object.entries(changes)) {
@@ -29,7 +29,7 @@ export function tune(changes: Record<string, string>): void {
   read();
 }
 
-/** Take clicks on links of our own host, and on rows that lead somewhere; everything else stays the browser's. */
+/** Handle clicks on links to this host and on table rows with a target; the browser handles all other clicks. */
 addEventListener("click", (event) => {
   const at = event.target as Element | null;
   const link = at?.closest?.("a[href]") as HTMLAnchorElement | null;

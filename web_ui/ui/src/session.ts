@@ -8,7 +8,7 @@ import type { Role } from "./types";
 
 export interface SignInStatus { name: string; role: Role | ""; setup: boolean }
 
-/** Undefined until the server was asked. */
+/** Undefined until the server answers. */
 export const signedIn = signal<SignInStatus | undefined>(undefined);
 export const mayCommand = computed(() => signedIn.value?.role === "operator" || signedIn.value?.role === "admin");
 export const isAdmin = computed(() => signedIn.value?.role === "admin");

@@ -11,19 +11,19 @@ interface Topic { document: Signal<unknown>; seq: number; users: number; topic: 
 
 /** performance.now() of the last message of any kind; 0 before the first. */
 export const lastMessage = signal(0);
-/** performance.now() of when the first message began to be waited for. */
+/** performance.now() of when the connection was opened. */
 export const opened = signal(0);
-/** performance.now() of the newest state of the laboratory behind the server, as the server says. */
+/** performance.now() of the newest state of the lab, as the server reports it. */
 export const labMoved = signal(Infinity);
 export const connected = signal(false);
-/** Milliseconds to add to Date.now() for the server's clock: ages on tiles are true on any computer. */
+/** Milliseconds to add to Date.now() for the server's clock, so that ages do not depend on the clock of this computer. */
 export const clockSkew = signal(0);
-/** Told when the server says that the session has ended. */
+/** Called when the server reports that the session has ended. */
 export const onSignedOut: { run: () => void } = { run: () => undefined };
 
 const topics = new Map<string, Topic>();
 const pictures = new Map<string, Signal<Shown | undefined>>();
-/** Topics that the server refused, because this tab has as many as it may: asked for again when one is left. */
+/** Topics that the server refused because this tab has too many; requested again when a topic is closed. */
 const refused = new Set<string>();
 let socket: WebSocket | undefined;
 let wanted = false;
@@ -71,13 +71,13 @@ export function close(): void {
   for (const topic of topics.values()) topic.document.value = undefined;
 }
 
-/** The signal of a topic; call `leave` when nobody looks any more. */
+/** The signal of a topic; call `leave` when it is no longer shown. */
 export function watch<T>(name: string): Signal<T | undefined> {
   let topic = topics.get(name);
   if (!topic) {
     topic = { document: signal<unknown>(undefined), seq: 0, users: 0, topic: name };
     topics.set(name, topic);
-    say({ subscribe: [name] });
+    subscribe({ subscribe: [name] });
   }
   topic.users += 1;
   return topic.document as Signal<T | undefined>;
@@ -87,7 +87,7 @@ export function leave(name: string): void {
   const topic = topics.get(name);
   if (!topic || --topic.users > 0) return;
   topics.delete(name);
-  if (!refused.delete(name)) say({ unsubscribe: [name], subscribe: [...refused] });
+  if (!refused.delete(name)) subscribe({ unsubscribe: [name], subscribe: [...refused] });
   const shown = pictures.get(name);
   if (shown?.value) URL.revokeObjectURL(shown.value.address);
   pictures.delete(name);
@@ -104,8 +104,8 @@ export function picture(station: string, camera: string): { shown: Signal<Shown 
   return { shown, why: watch<{ why: string }>(name) };
 }
 
-function say(wish: { subscribe?: string[]; unsubscribe?: string[] }): void {
-  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(wish));
+function subscribe(change: { subscribe?: string[]; unsubscribe?: string[] }): void {
+  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(change));
 }
 
 function take(message: Message): void {
@@ -117,11 +117,11 @@ function take(message: Message): void {
   refused.delete(topic.topic);
   if (message.kind === "snapshot") topic.document.value = message.body;
   else if (message.seq === topic.seq + 1) topic.document.value = patched(topic.document.value as Json, message.body);
-  else return say({ subscribe: [topic.topic] }); // a message was lost: begin with a fresh snapshot
+  else return subscribe({ subscribe: [topic.topic] }); // a message was lost: ask for a new snapshot
   topic.seq = message.seq;
 }
 
-/** Whoever watches a topic reads why there is nothing: a picture's `why`, a campaign's `problem`. */
+/** Show the reason in place of the document: `why` of a picture, `problem` of a campaign. */
 function refuse(name: string, why: string): void {
   const topic = topics.get(name);
   if (!topic) return;
@@ -139,7 +139,7 @@ function takePicture(data: ArrayBuffer): void {
   const address = URL.createObjectURL(new Blob([new Uint8Array(data, 2 + size)], { type: "image/jpeg" }));
   shown.value = { address, at: performance.now() };
   const topic = topics.get(head.topic);
-  if (topic) topic.document.value = undefined; // the reason why there was none holds no longer
+  if (topic) topic.document.value = undefined; // clear the reason why there was no picture
   if (before) setTimeout(() => URL.revokeObjectURL(before.address), 1000);
 }
 

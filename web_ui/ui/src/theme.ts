@@ -1,4 +1,4 @@
-/** Light, dark, or as the system says. */
+/** Light, dark, or the setting of the system. */
 
 import { signal } from "@preact/signals";
 
@@ -7,7 +7,7 @@ const ORDER: Theme[] = ["system", "light", "dark"];
 const kept = localStorage.getItem("enpire-theme") as Theme | null;
 
 export const theme = signal<Theme>(kept && ORDER.includes(kept) ? kept : "system");
-/** Rises whenever colours changed, so that charts are drawn again. */
+/** Incremented when colours change, so that charts are drawn again. */
 export const painted = signal(0);
 
 export function applyTheme(): void {

@@ -1,4 +1,4 @@
-/** One icon, one word, one colour for each phase, outcome and decision. */
+/** One icon, word and colour for each phase, outcome and decision. */
 
 import type { Station } from "./types";
 
@@ -10,7 +10,7 @@ const PHASES: Record<string, Word> = {
   reset: { icon: "↺", word: "Reset", tone: "busy" },
   verify: { icon: "◎", word: "Verify", tone: "busy" },
   "wait-order": { icon: "…", word: "Waiting for orders", tone: "calm" },
-  "wait-person": { icon: "☝", word: "Needs a person", tone: "warn" },
+  "wait-person": { icon: "☝", word: "Waiting for an operator", tone: "warn" },
   fault: { icon: "⚠", word: "Fault", tone: "bad" },
   stopped: { icon: "■", word: "Stopped", tone: "bad" },
   offline: { icon: "⊘", word: "Offline", tone: "bad" },
@@ -33,7 +33,11 @@ const DECISIONS: Record<string, Word> = {
   open: { icon: "…", word: "Deciding", tone: "busy" },
 };
 
-/** What became of an idea: the decision on its experiment, or the phase that it is in. */
+/** Reasons of a gate whose recorded spelling is not the shown one. */
+const REASONS: Record<string, string> = { hopeless: "futility", spent: "pairs exhausted" };
+export const reasonWord = (reason: string): string => REASONS[reason] ?? reason;
+
+/** The state of an idea: the decision on its experiment, or its phase. */
 const IDEAS: Record<string, Word> = {
   keep: { icon: "↑", word: "Kept", tone: "ok" },
   revert: { icon: "✕", word: "Reverted", tone: "bad" },
@@ -42,7 +46,7 @@ const IDEAS: Record<string, Word> = {
   checked: { icon: "•", word: "Checked", tone: "calm" },
   queued: { icon: "…", word: "Queued", tone: "calm" },
   training: { icon: "▶", word: "Training", tone: "busy" },
-  gate: { icon: "◎", word: "In its gate", tone: "busy" },
+  gate: { icon: "◎", word: "In the gate", tone: "busy" },
   invalid: { icon: "⊘", word: "Invalid", tone: "warn" },
   cancelled: { icon: "⊘", word: "Cancelled", tone: "calm" },
 };
@@ -51,7 +55,7 @@ const STATES: Record<string, Word> = {
   running: { icon: "▶", word: "Running", tone: "ok" },
   paused: { icon: "‖", word: "Paused", tone: "warn" },
   reached: { icon: "✓", word: "Goal reached", tone: "ok" },
-  ended: { icon: "■", word: "Ended without its goal", tone: "warn" },
+  ended: { icon: "■", word: "Ended, goal not reached", tone: "warn" },
   interrupted: { icon: "⊘", word: "Interrupted", tone: "bad" },
 };
 
@@ -61,7 +65,7 @@ const LETTERS: Record<string, string> = {
 
 const other = (name: string): Word => ({ icon: "•", word: name, tone: "calm" });
 export const phaseWord = (name: string): Word => PHASES[name] ?? other(name);
-/** What a station does; one that was paused and has nothing left to do is paused. */
+/** The phase of a station; a paused station that waits for orders is shown as paused. */
 export const stationWord = ({ phase, paused }: Station): Word => (paused && phase.startsWith("wait-") ? STATES["paused"]! : phaseWord(phase));
 export const outcomeWord = (name: string): Word => OUTCOMES[name] ?? other(name);
 export const decisionWord = (name: string): Word => DECISIONS[name] ?? other(name);
@@ -69,12 +73,20 @@ export const ideaWord = (name: string): Word => IDEAS[name] ?? other(name);
 export const stateWord = (name: string): Word => STATES[name] ?? other(name);
 export const letterWord = (letter: string): Word => outcomeWord(LETTERS[letter] ?? letter);
 
+/** Commands as shown; the API calls them as on the left. */
+const COMMANDS: Record<string, string> = {
+  pause: "Pause", resume: "Resume", stop: "Stop", "pause campaign": "Pause campaign", "continue campaign": "Resume campaign",
+  "end campaign": "End campaign", rollback: "Roll back", promote: "Promote",
+  "judge success": "Label success", "judge failure": "Label failure", "judge unsafe": "Label unsafe",
+};
+export const commandWord = (verb: string): string => COMMANDS[verb] ?? verb;
+
 export const PURPOSES: Record<string, string> = {
   demonstrate: "Demonstration", collect: "Collection", base: "Base measurement", gate: "Gate", confirm: "Confirmation",
 };
-/** What was true when the server or the laboratory was last heard. */
+/** A state from the last message, while the server or the lab is silent. */
 export const lastKnown = (of: Word): Word => ({ icon: "⊘", word: `Last known: ${of.word.toLowerCase()}`, tone: "calm" });
-/** Order of the robot-time stack, and which phases count as use of the robot. */
+/** Order of the phases in the robot-time bar. */
 export const PHASE_ORDER = [
   "rollout", "reset", "verify", "wait-order", "wait-person", "stopped", "fault", "offline",
 ] as const;

@@ -1,4 +1,4 @@
-/** One campaign: how far from its goal, by which steps, at what cost, and why that can be believed. */
+/** One campaign: success, cost, gates, pass@k, hypotheses and training runs. */
 
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { stale } from "../clock";
@@ -14,7 +14,7 @@ import { useGet } from "../parts/use";
 import { mayCommand } from "../session";
 import { fleet, leave, watch } from "../socket";
 import type { CampaignView, GateBar, GateView, Success } from "../types";
-import { decisionWord, lastKnown, outcomeWord, PHASE_ORDER, phaseWord, stateWord } from "../words";
+import { decisionWord, lastKnown, outcomeWord, PHASE_ORDER, phaseWord, reasonWord, stateWord } from "../words";
 
 export function CampaignPage({ id }: { id: string }) {
   const topic = `campaign/${id}`;
@@ -22,25 +22,25 @@ export function CampaignPage({ id }: { id: string }) {
   const live = useMemo(() => watch<CampaignView | { problem: string }>(topic), [topic]);
   useEffect(() => () => leave(topic), [topic]);
   const read = useRef<CampaignView | undefined>(undefined);
-  const told = live.value;
-  if (told && !("problem" in told)) read.current = told;
+  const latest = live.value;
+  if (latest && !("problem" in latest)) read.current = latest;
   const newest = read.current ?? first.value;
-  const problem = told && "problem" in told ? told.problem : told ? undefined : first.problem;
+  const problem = latest && "problem" in latest ? latest.problem : latest ? undefined : first.problem;
   if (problem && !newest) return <main><Failed sentence={problem} /></main>;
-  if (!newest) return <main><Empty title="Reading the ledger…" /></main>;
-  const old = stale.value && GOING_ON.has(newest.state);
+  if (!newest) return <main><Empty title="Loading…" /></main>;
+  const old = stale.value && UNFINISHED.has(newest.state);
   return (
     <main>
-      {problem && <Failed sentence={`${problem} What stands below was read before.`} />}
+      {problem && <Failed sentence={`${problem} The data below is from an earlier reading.`} />}
       <div class="head">
         <h1>{newest.name}</h1>
         <Pill of={old ? lastKnown(stateWord(newest.state)) : stateWord(newest.state)} />
         <span class="soft">{newest.reason}</span>
         <span class="push soft small">
-          seed {newest.seed} · <a href={`/policies?campaign=${id}`}>its policies</a> · <a href={`/episodes?campaign=${id}`}>its episodes</a>
+          seed {newest.seed} · <a href={`/policies?campaign=${id}`}>policies</a> · <a href={`/episodes?campaign=${id}`}>episodes</a>
         </span>
       </div>
-      <Acts id={id} />
+      <CampaignCommands id={id} />
       <Live old={old}>
         <Figures of={newest} />
         <Curve of={newest} />
@@ -53,7 +53,7 @@ export function CampaignPage({ id }: { id: string }) {
             </div>
           </section>
           <section class="card">
-            <header><h2>Every order and its end</h2><span class="soft small push">{whole(newest.episodes["total"])} orders</span></header>
+            <header><h2>Orders by outcome</h2><span class="soft small push">{whole(newest.episodes["total"])} orders</span></header>
             <div class="body">
               <Stack unit={whole} parts={ENDS.map((end) => [end, newest.episodes[end] ?? 0, outcomeWord(end).word])} />
             </div>
@@ -61,31 +61,31 @@ export function CampaignPage({ id }: { id: string }) {
         </div>
         <Gates of={newest} />
         <PassAt of={newest} />
-        <Learning of={newest} />
+        <TrainingRuns of={newest} />
         {fleet.value?.campaign?.id === id && <CommandList />}
       </Live>
     </main>
   );
 }
 
-const GOING_ON = new Set(["running", "paused"]);
+const UNFINISHED = new Set(["running", "paused"]);
 
-/** What may be asked of the campaign that runs now. */
-function Acts({ id }: { id: string }) {
+/** Commands to the running campaign. */
+function CampaignCommands({ id }: { id: string }) {
   const running = fleet.value?.campaign;
   if (running?.id !== id || !mayCommand.value) return null;
   const end = () => (question.value = {
-    title: "End this campaign?", text: "The stations finish and leave. Everything recorded stays. It cannot be resumed: the same command then begins a new campaign. To go on later, pause it.",
+    title: "End this campaign?", text: "The stations finish their episodes and leave. All records are kept. An ended campaign cannot be resumed; to resume it later, pause it instead.",
     act: "End the campaign", verb: "end campaign",
   });
   const back = () => (question.value = {
-    title: "Roll the champion back?", text: "Every station returns to the champion before this one at its next episode; an open gate is dropped.",
+    title: "Roll back the champion?", text: "Every station returns to the previous champion at its next episode. An open gate is cancelled.",
     act: "Roll back", verb: "rollback", reasoned: true,
   });
   return (
     <div class="head" role="group" aria-label="Commands to the campaign">
       {running.paused ? (
-        <button disabled={stale.value} onClick={() => void command("continue campaign", "")}>▶ Continue</button>
+        <button disabled={stale.value} onClick={() => void command("continue campaign", "")}>▶ Resume</button>
       ) : (
         <button disabled={stale.value} onClick={() => void command("pause campaign", "")}>‖ Pause</button>
       )}
@@ -112,21 +112,21 @@ function Figures({ of }: { of: CampaignView }) {
         </span>
       </div>
       <div><dt>Base</dt><dd>{percent(of.base?.success)}</dd><span class="note">{of.base?.n ? `${of.base.n} hidden start${of.base.n === 1 ? "" : "s"}` : "not measured yet"}</span></div>
-      <div><dt>Search-gate gap</dt><dd>{points(of.search_gate_gap)}</dd><span class="note">training minus hidden starts</span></div>
-      <div><dt>Robot use</dt><dd>{percent(of.mru)}</dd><span class="note">{of.stations.length} stations</span></div>
-      <div><dt>Wall clock</dt><dd>{seconds(of.wall_s)}</dd><span class="note">{of.time_to_goal_s ? `goal after ${seconds(of.time_to_goal_s)}` : "goal not reached"}</span></div>
+      <div><dt>Search-gate gap</dt><dd>{points(of.search_gate_gap)}</dd><span class="note">success on training minus hidden starts</span></div>
+      <div><dt title="Mean robot utilisation (MRU): moving time over wall-clock time, mean over the stations">Robot utilisation</dt><dd>{percent(of.mru)}</dd><span class="note">mean over {of.stations.length} stations</span></div>
+      <div><dt>Wall clock</dt><dd>{seconds(of.wall_s)}</dd><span class="note">{of.time_to_goal_s ? `goal reached after ${seconds(of.time_to_goal_s)}` : "goal not reached"}</span></div>
       <Budget of={of} />
     </dl>
   );
 }
 
-/** Spent of what may be spent; the campaign ends when one of them is used up. */
+/** Used and available budget. The campaign ends when one of the three is used up. */
 function Budget({ of }: { of: CampaignView }) {
   if (!of.budget) return null;
-  const limit = (most: number, unit: (value: number) => string) => (most ? `of ${unit(most)}` : "without a limit");
+  const limit = (most: number, unit: (value: number) => string) => (most ? `of ${unit(most)}` : "no limit");
   return (
     <div class="spent">
-      <dt>Spent of its budget</dt>
+      <dt>Budget used</dt>
       <dd class="budget">
         <span>Wall clock {seconds(of.wall_s)} <small>{limit(of.budget.wall_s, seconds)}</small></span>
         <span>Robot time {seconds(3600 * of.robot_h)} <small>{limit(of.budget.robot_s, seconds)}</small></span>
@@ -139,7 +139,7 @@ function Budget({ of }: { of: CampaignView }) {
 const points = (gap: number | null | undefined) =>
   gap === null || gap === undefined ? "–" : `${gap >= 0 ? "+" : "−"}${Math.abs(100 * gap).toFixed(1)} pt`;
 
-/** Hidden-start success of each round's best version (solid) beside its data collection (dotted). */
+/** Success of each round's candidate on hidden starts (solid) and of its data collection (dotted). */
 function Curve({ of }: { of: CampaignView }) {
   const rounds = of.rounds;
   const chart = useMemo(() => {
@@ -157,7 +157,7 @@ function Curve({ of }: { of: CampaignView }) {
   return (
     <section class="card">
       <header>
-        <h2>Success over rounds</h2>
+        <h2>Success by round</h2>
         <span class="legend push">
           <span><Key tone="accent" />hidden starts, candidate in its gate</span>
           <span><Key tone="faint" />training starts, data collection</span>
@@ -167,7 +167,7 @@ function Curve({ of }: { of: CampaignView }) {
       <div class="body">
         <Chart {...chart} bands={[{ upper: 1, lower: 3, tone: "accent" }]} height={260} range={[0, 1]} goal={of.goal.success} xStep={1} xTo={1}
           xLabel={(value) => (Number.isInteger(value) ? (value ? `round ${value}` : "base") : "")} yLabel={(value) => `${Math.round(100 * value)} %`}
-          label="Success over rounds; the table of gates below says the same in figures" />
+          label="Success by round; the table of gates below has the same values" />
       </div>
     </section>
   );
@@ -181,38 +181,38 @@ function Gates({ of }: { of: CampaignView }) {
   const now = fleet.value?.campaign?.id === of.id ? fleet.value.gate : undefined;
   return (
     <section class="card">
-      <header><h2>Gates</h2><span class="soft small push">paired hidden starts, evidence read after every pair</span></header>
+      <header><h2>Gates</h2><span class="soft small push">pairs of trials on hidden starts, evaluated after every pair</span></header>
       <div class="flush scroll">
         {gates.length ? (
           <table>
             <thead>
-              <tr><th>Round</th><th>Candidate</th><th>Champion</th><th class="right">Pairs</th><th class="right">Won : lost</th><th class="right">Difference</th><th class="right" title="evidence for what decided (better, worse or faster), and how much decides, in nats">Evidence</th><th>Decision</th></tr>
+              <tr><th>Round</th><th>Candidate</th><th>Champion</th><th class="right">Pairs</th><th class="right">Won : lost</th><th class="right">Difference</th><th class="right" title="Log evidence for the decision (better, worse or faster) and its threshold, in nats">Log evidence (threshold)</th><th>Decision</th></tr>
             </thead>
             <tbody>{gates.map((gate) => <GateRow key={gate.id} gate={gate} idea={ideas.get(gate.id)} now={now} />)}</tbody>
           </table>
         ) : (
-          <Empty title="No candidate was judged yet" />
+          <Empty title="No gate yet" />
         )}
       </div>
     </section>
   );
 }
 
-const signed = (value: number) => `${value >= 0 ? "+" : "−"}${Math.abs(value).toFixed(1)}`;
+const signed = (value: number) => `${value >= 0 ? "" : "−"}${Math.abs(value).toFixed(2)}`;
 
 function GateRow({ gate, idea, now }: { gate: GateView; idea: number | undefined; now: GateBar | undefined }) {
   const tally = gate.decision === "open" ? now : gate;
   const low = gate.difference_low, high = gate.difference_high;
   return (
     <tr>
-      <td class="nowrap">{gate.round}{idea && <span class="soft small"> idea {idea}</span>}</td>
+      <td class="nowrap">{gate.round}{idea && <span class="soft small"> hypothesis {idea}</span>}</td>
       <td><span class="mono faint">{short(gate.candidate)}</span> <Rate of={gate.candidate_success} /></td>
       <td><span class="mono faint">{short(gate.champion)}</span> <Rate of={gate.champion_success} /></td>
       <td class="right">{tally?.pairs ?? "–"}</td>
       <td class="right">{tally ? `${tally.wins} : ${tally.losses}` : "–"}</td>
       <td class="right">{typeof low === "number" && typeof high === "number" ? `${points(low)} … ${points(high)}` : "–"}</td>
-      <td class="right">{gate.decision === "open" ? "–" : `${signed(gate.log_e)} / ${gate.log_need.toFixed(1)}`}</td>
-      <td><Pill of={decisionWord(gate.decision)} /> <span class="soft small">{gate.reason}</span></td>
+      <td class="right">{gate.decision === "open" ? "–" : `${signed(gate.log_e)} (${gate.log_need.toFixed(2)})`}</td>
+      <td><Pill of={decisionWord(gate.decision)} /> <span class="soft small">{reasonWord(gate.reason)}</span></td>
     </tr>
   );
 }
@@ -245,7 +245,7 @@ function PassAt({ of }: { of: CampaignView }) {
   );
 }
 
-function Learning({ of }: { of: CampaignView }) {
+function TrainingRuns({ of }: { of: CampaignView }) {
   const runs = of.rounds.flatMap((round) => (round.learner ? [{ round: round.round, ...round.learner }] : []));
   if (!runs.length) return null;
   return (
@@ -253,7 +253,7 @@ function Learning({ of }: { of: CampaignView }) {
       <header><h2>Training runs</h2></header>
       <div class="flush scroll">
         <table>
-          <thead><tr><th>Round</th><th>Learner</th><th>State</th><th class="right">Time</th><th>Diagnostics</th></tr></thead>
+          <thead><tr><th>Round</th><th>Learner</th><th>State</th><th class="right">Time</th><th>Metrics</th></tr></thead>
           <tbody>
             {runs.map((run) => (
               <tr key={run.job}>

@@ -16,7 +16,7 @@ export function CampaignsPage() {
       {value && (
         <Live old={silent.value}>
           <section class="card flush">
-            {value.length ? <Rows lines={value} /> : <Empty title="No campaign was started here yet">Start one with <code>enpire demo</code></Empty>}
+            {value.length ? <Rows lines={value} /> : <Empty title="No campaign yet">Start one with <code>enpire demo</code>.</Empty>}
           </section>
         </Live>
       )}

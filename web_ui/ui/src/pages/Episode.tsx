@@ -1,4 +1,4 @@
-/** One episode on one time axis: pictures, what the critics thought, what was sensed and sent. */
+/** One episode on one time axis: camera images, critic outputs, states and actions. */
 
 import { useEffect } from "preact/hooks";
 import { get } from "../api";
@@ -19,7 +19,7 @@ export function EpisodePage({ id }: { id: string }) {
   const open = view.value?.episode.outcome === "open";
   const series = useGet<Series>(view.value && !open ? `/episodes/${id}/series?points=1500` : "");
   useEffect(() => {
-    const timer = open && setInterval(() => silent.value || view.again(), LOOK_AGAIN_MS);
+    const timer = open && setInterval(() => silent.value || view.again(), POLL_MS);
     return () => void (timer && clearInterval(timer));
   }, [open]);
   useOlder(id, view.value?.episode.campaign_id ?? "");
@@ -33,22 +33,22 @@ export function EpisodePage({ id }: { id: string }) {
         <h1 class="mono" style={{ fontSize: "1.15rem" }}>{line.order_id}</h1>
         <Pill of={outcomeWord(line.outcome)} />
         <span class="soft">{line.cause}</span>
-        {line.person_outcome && <span class="soft small">a person says {outcomeWord(line.person_outcome).word.toLowerCase()}</span>}
-        <span class="soft small push"><kbd>n</kbd> the next older one</span>
+        {line.person_outcome && <span class="soft small">label: {outcomeWord(line.person_outcome).word.toLowerCase()}</span>}
+        <span class="soft small push"><kbd>n</kbd> next older episode</span>
       </div>
       <LabelBar line={line} again={view.again} />
       {series.value && series.value.frames > 0 ? <Viewer id={id} series={series.value} view={view.value} /> : null}
-      {open && <section class="card"><Empty title="This episode has not ended yet">Its recording appears here when it has.</Empty></section>}
-      {!open && !series.value && !series.problem && <section class="card"><Empty title="Reading the recording…" /></section>}
+      {open && <section class="card"><Empty title="This episode has not ended yet">Its recording appears here when it ends.</Empty></section>}
+      {!open && !series.value && !series.problem && <section class="card"><Empty title="Loading the recording…" /></section>}
       {series.problem && <div class="notice warn">{series.problem}</div>}
       <Facts view={view.value} />
     </main>
   );
 }
 
-const LOOK_AGAIN_MS = 2000;
+const POLL_MS = 2000;
 
-/** The address of the list that led here. */
+/** The address of the list of episodes, with its filters. */
 function listOf(campaign: string): string {
   const filters = kept(query.value);
   filters.set("campaign", campaign);
@@ -75,12 +75,12 @@ function Facts({ view }: { view: EpisodeView }) {
     ["Start", `${view.start_split} ${view.start_index}`],
     ["Station", line.station],
     ["Policy ordered", short(line.policy_id)],
-    ["Policy run", view.ran_policy_id ? (view.ran_policy_id === line.policy_id ? "the same" : short(view.ran_policy_id)) : "–"],
+    ["Policy run", view.ran_policy_id ? (view.ran_policy_id === line.policy_id ? "as ordered" : short(view.ran_policy_id)) : "–"],
     ["Verdict", line.confidence ? `${outcomeWord(line.outcome).word}, confidence ${percent(line.confidence)}` : outcomeWord(line.outcome).word],
     ["Ended", line.ended_ms ? clock(line.ended_ms) : "not yet"],
-    ["Duration", `${seconds(view.seconds)} on the station's clock, ${line.ticks} ticks`],
+    ["Duration", `${seconds(view.seconds)} of station time, ${line.ticks} control periods`],
     ["Reset attempts", String(view.reset_attempts)],
-    ["Clipped commands", String(view.clipped)],
+    ["Clipped actions", String(view.clipped)],
     ["SHA-256 of the arrays", view.sha256 || "–"],
   ];
   return (

@@ -18,21 +18,21 @@ const OUTCOMES = ["success", "failure", "unsafe", "aborted", "invalid", "unknown
 interface Listed { rows: EpisodeLine[]; next: string | null; problem: string; loading: boolean }
 const NOTHING: Listed = { rows: [], next: null, problem: "", loading: true };
 
-/** The list of the present filters; an answer to earlier ones that comes late is dropped. */
+/** The list for the current filters. Late answers to earlier filters are dropped. */
 function useEpisodes() {
   const key = asked(query.value).toString(), wrong = mistake(query.value);
   const [state, put] = useState(NOTHING);
   const turn = useRef(0);
   const load = async (before: string | null, rows: EpisodeLine[]) => {
     const mine = ++turn.current;
-    const say = (found: Partial<Listed>) => mine === turn.current && put({ rows, next: before, problem: "", loading: false, ...found });
-    if (wrong) return say({ problem: wrong });
-    say({ loading: true });
+    const update = (found: Partial<Listed>) => mine === turn.current && put({ rows, next: before, problem: "", loading: false, ...found });
+    if (wrong) return update({ problem: wrong });
+    update({ loading: true });
     try {
       const page = await get<EpisodePage>(`/episodes?${key}&limit=50${before ? `&before=${before}` : ""}`);
-      say({ rows: [...rows, ...page.rows], next: page.next ? String(page.next) : null });
+      update({ rows: [...rows, ...page.rows], next: page.next ? String(page.next) : null });
     } catch (error) {
-      say({ problem: sentence(error) });
+      update({ problem: sentence(error) });
     }
   };
   useEffect(() => void load(null, []), [key, wrong]);
@@ -53,13 +53,13 @@ export function EpisodesPage() {
   });
   return (
     <main>
-      <div class="head"><h1>Episodes</h1><span class="soft small push optional">newest order first · <kbd>j</kbd> <kbd>k</kbd> move · <kbd>Enter</kbd> opens</span></div>
+      <div class="head"><h1>Episodes</h1><span class="soft small push optional">newest first · <kbd>j</kbd> <kbd>k</kbd> select · <kbd>Enter</kbd> open</span></div>
       <Filters />
       {problem && <Failed sentence={problem} />}
       <Live old={silent.value}>
         {(rows.length > 0 || !problem) && (
           <section class="card flush scroll" aria-busy={loading}>
-            {rows.length ? <Rows rows={rows} at={at} /> : loading ? <Empty title="Reading the ledger…" /> : <None />}
+            {rows.length ? <Rows rows={rows} at={at} /> : loading ? <Empty title="Loading…" /> : <None />}
           </section>
         )}
         {next && <button style={{ justifySelf: "center" }} disabled={loading || silent.value} onClick={more}>Show 50 more</button>}
@@ -71,8 +71,8 @@ export function EpisodesPage() {
 function None() {
   const filters = kept(query.value);
   filters.delete("campaign");
-  if (filters.size) return <Empty title="No episode fits">Take a filter away.</Empty>;
-  return <Empty title="No episode has ended yet">Each appears here when it ends; those under way are under the outcome Open.</Empty>;
+  if (filters.size) return <Empty title="No episode matches the filters">Remove a filter.</Empty>;
+  return <Empty title="No episode has ended yet">Episodes appear here when they end. To see open ones, choose the outcome Open.</Empty>;
 }
 
 function Filters() {
@@ -90,7 +90,7 @@ function Filters() {
   );
 }
 
-/** Left alone while somebody types, whatever else is drawn again meanwhile. */
+/** An uncontrolled input, so that redrawing the page does not change what the user types. */
 function Round({ pick }: { pick: (event: Event) => void }) {
   const box = useRef<HTMLInputElement>(null), round = query.value.get("round") ?? "";
   useEffect(() => void (box.current!.value = round), [round]);
@@ -114,7 +114,7 @@ function Rows({ rows, at }: { rows: EpisodeLine[]; at: number }) {
   return (
     <table>
       <thead>
-        <tr><th>Episode</th><th class="right">Ended</th><th>Outcome</th><th>Purpose</th><th class="right">Round</th><th>Station</th><th>Policy</th><th class="right">Ticks</th><th class="right">Confidence</th></tr>
+        <tr><th>Episode</th><th class="right">Ended</th><th>Outcome</th><th>Purpose</th><th class="right">Round</th><th>Station</th><th>Policy</th><th class="right">Periods</th><th class="right">Confidence</th></tr>
       </thead>
       <tbody>
         {rows.map((row, index) => (

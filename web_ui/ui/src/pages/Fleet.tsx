@@ -1,4 +1,4 @@
-/** Is anything unsafe, stuck, or waiting for me? Then: is it learning, and can I believe it? */
+/** The running campaign: what needs attention, success, gate, training, stations and commands. */
 
 import { signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
@@ -20,7 +20,7 @@ const MANY = 2;
 export function FleetPage() {
   const now = fleet.value;
   useEffect(() => () => void (chosen.value = new Set()), []);
-  if (!now) return <main><Empty title="Asking the laboratory…" /></main>;
+  if (!now) return <main><Empty title="Loading…" /></main>;
   const stations = Object.values(now.stations).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
   return (
     <main>
@@ -71,12 +71,12 @@ function Figures({ of }: { of: Headline }) {
           {of.success?.n ? `95 % interval ${percent(of.success.low)} to ${percent(of.success.high)}, ${of.success.n} trials` : "not measured yet"}
         </span>
       </div>
-      <div><dt>Round</dt><dd>{of.round}</dd><span class="note">of improvement</span></div>
+      <div><dt>Round</dt><dd>{of.round}</dd><span class="note">of the campaign</span></div>
       <div><dt>Episodes</dt><dd>{whole(ended)}</dd><span class="note">{whole(of.episodes["open"])} open</span></div>
-      <div><dt>Robot use</dt><dd>{percent(of.mru)}</dd><span class="note">mean over stations</span></div>
+      <div><dt title="Mean robot utilisation (MRU): moving time over wall-clock time, mean over the stations">Robot utilisation</dt><dd>{percent(of.mru)}</dd><span class="note">mean over stations</span></div>
       <div>
         <dt>Time</dt><dd>{seconds(of.elapsed_s)}</dd>
-        <span class="note">{left === undefined ? "no limit" : left > 0 ? `${seconds(left)} left` : "budget is spent"}</span>
+        <span class="note">{left === undefined ? "no limit" : left > 0 ? `${seconds(left)} left` : "budget used up"}</span>
       </div>
     </dl>
   );
@@ -98,14 +98,14 @@ function Rounds({ rounds, goal }: { rounds: RoundPoint[]; goal: number }) {
   );
   return (
     <section class="card">
-      <header><h2>Success by round</h2><span class="soft small push">base on hidden starts, then data collection</span></header>
+      <header><h2>Success by round</h2><span class="soft small push">base on hidden starts, rounds on training starts</span></header>
       <div class="body">
         {shown.length ? (
           <Chart {...chart} bands={[{ upper: 1, lower: 3, tone: "accent" }]} height={210} range={[0, 1]} goal={goal} xStep={1} xTo={1}
             xLabel={(value) => (Number.isInteger(value) ? (value ? `round ${value}` : "base") : "")} yLabel={(value) => `${Math.round(100 * value)} %`}
             label={`Success by round: ${shown.map((point) => percent(point.success.rate)).join(", ")}`} />
         ) : (
-          <Empty title="No round has ended yet">The base policy is being made.</Empty>
+          <Empty title="No round has ended yet">The base policy is being trained or measured.</Empty>
         )}
       </div>
     </section>
@@ -113,18 +113,18 @@ function Rounds({ rounds, goal }: { rounds: RoundPoint[]; goal: number }) {
 }
 
 function GateCard({ gate }: { gate: GateBar | undefined }) {
-  if (!gate) return <section class="card"><header><h2>Gate</h2></header><div class="body soft">No candidate is being judged.</div></section>;
+  if (!gate) return <section class="card"><header><h2>Gate</h2></header><div class="body soft">No gate is open.</div></section>;
   const at = Math.max(-1, Math.min(1, gate.log_e / (gate.need || 1)));
   return (
     <section class="card">
       <header><h2>Gate</h2><span class="soft small push num">{gate.pairs} of at most {gate.max_pairs} pairs</span></header>
       <div class="body">
-        <div class="evidence" role="img" aria-label={`evidence ${gate.log_e.toFixed(1)} of ${gate.need.toFixed(1)} nats`}>
+        <div class="evidence" role="img" aria-label={`log evidence ${gate.log_e.toFixed(2)}, threshold ${gate.need.toFixed(2)}`}>
           <i style={{ left: `${50 + 50 * at}%` }} />
         </div>
         <div class="ends"><span>reject</span><span>promote</span></div>
         <p class="soft small num" style={{ marginTop: "0.35rem" }}>
-          Only the candidate succeeded {gate.wins}×, only the champion {gate.losses}×
+          Log evidence {gate.log_e.toFixed(2)} (threshold {gate.need.toFixed(2)}). Only the candidate succeeded: {gate.wins}. Only the champion succeeded: {gate.losses}.
           {forecast(gate)}
         </p>
       </div>
@@ -135,18 +135,18 @@ function GateCard({ gate }: { gate: GateBar | undefined }) {
 function forecast(gate: GateBar): string {
   if (!gate.more) return "";
   const within = gate.pairs + gate.more <= gate.max_pairs;
-  return within ? `; about ${gate.more} more pair${gate.more > 1 ? "s decide" : " decides"}` : "; at this rate undecided within the pairs that are left";
+  return within ? ` Decision expected after about ${gate.more} more pair${gate.more > 1 ? "s" : ""}.` : " At this rate the remaining pairs do not reach the threshold.";
 }
 
 function LearnerCard({ learner }: { learner: LearnerBar | undefined }) {
-  if (!learner) return <section class="card"><header><h2>Learner</h2></header><div class="body soft">Waits for new episodes.</div></section>;
+  if (!learner) return <section class="card"><header><h2>Learner</h2></header><div class="body soft">Waiting for new episodes.</div></section>;
   const share = learner.total ? learner.done / learner.total : 0;
   return (
     <section class="card">
       <header><h2>Learner</h2><span class="soft small push">{learner.stage}</span></header>
       <div class="body">
         <div class="progress" role="progressbar" aria-valuenow={Math.round(100 * share)} aria-label="learner"><i style={{ width: `${100 * share}%` }} /></div>
-        <div class="ends num"><span>{learner.total > 1 ? `${whole(learner.done)} of ${whole(learner.total)} steps` : "about to begin"}</span><span>robots go on</span></div>
+        <div class="ends num"><span>{learner.total > 1 ? `${whole(learner.done)} of ${whole(learner.total)} steps` : "starting"}</span><span>robots keep running</span></div>
       </div>
     </section>
   );
@@ -166,15 +166,15 @@ function Stations({ stations, connected }: { stations: Station[]; connected: boo
         <h2>Stations <span class="faint">{stations.length || ""}</span></h2>
         {stations.length >= MANY && (
           <span class="push acts">
-            {picked.length > 0 && <span class="soft small">{picked.length} chosen</span>}
+            {picked.length > 0 && <span class="soft small">{picked.length} selected</span>}
             {picked.length > 0 && mayCommand.value && <button disabled={stale.value} onClick={() => act("pause")}>‖ Pause</button>}
             {picked.length > 0 && mayCommand.value && <button disabled={stale.value} onClick={() => act("resume")}>▶ Resume</button>}
             {picked.length > 0 && <button onClick={() => act("stop")}>■ Stop</button>}
             {stations.some((one) => one.cameras.length > 0) && (
-              <button class="quiet" aria-pressed={showPictures.value} onClick={togglePictures}>{showPictures.value ? "Hide pictures" : "Show pictures"}</button>
+              <button class="quiet" aria-pressed={showPictures.value} onClick={togglePictures}>{showPictures.value ? "Hide live images" : "Show live images"}</button>
             )}
             <button class="quiet" onClick={() => (chosen.value = picked.length ? new Set() : new Set(stations.map((one) => one.name)))}>
-              {picked.length ? "Choose none" : "Choose all"}
+              {picked.length ? "Select none" : "Select all"}
             </button>
           </span>
         )}
@@ -187,11 +187,11 @@ function Stations({ stations, connected }: { stations: Station[]; connected: boo
         </div>
       ) : (
         <div class="card">
-          <Empty title={connected ? "No station has joined yet" : "No laboratory runs here"}>
+          <Empty title={connected ? "No station has joined yet" : "No campaign runs here"}>
             {connected ? (
-              <span>They appear by themselves. On a robot's computer: <code>enpire station FILE</code></span>
+              <span>Stations appear here when they join. On a robot's computer, run <code>enpire station FILE</code>.</span>
             ) : (
-              <span>Start one in this home, as with <code>enpire demo</code>: it appears here by itself. Earlier ones are under <a href="/campaigns">Campaigns</a>.</span>
+              <span>Start one in this home, for example with <code>enpire demo</code>. Earlier campaigns are under <a href="/campaigns">Campaigns</a>.</span>
             )}
           </Empty>
         </div>

@@ -1,4 +1,4 @@
-/** Policy versions: which one the stations run, what each proved, where it comes from; promote, roll back. */
+/** Policy versions: which version the stations run, their lineage, gates and success; promote, roll back. */
 
 import { stale } from "../clock";
 import { question } from "../command";
@@ -10,13 +10,13 @@ import { query, tune } from "../router";
 import { mayCommand } from "../session";
 import { fleet } from "../socket";
 import type { CampaignLine, CampaignView, GateBar, GateView, VersionView } from "../types";
-import { decisionWord, type Word } from "../words";
+import { decisionWord, reasonWord, type Word } from "../words";
 
 export function PoliciesPage() {
   const campaigns = useGet<CampaignLine[]>("/campaigns");
   const id = query.value.get("campaign") ?? campaigns.value?.[0]?.id ?? "";
   if (campaigns.problem) return <main><Failed sentence={campaigns.problem} /></main>;
-  if (campaigns.value && !id) return <main><h1>Policies</h1><section class="card"><Empty title="No campaign has made a policy yet">Start one with <code>enpire demo</code></Empty></section></main>;
+  if (campaigns.value && !id) return <main><h1>Policies</h1><section class="card"><Empty title="No campaign yet">Start one with <code>enpire demo</code>.</Empty></section></main>;
   return (
     <main>
       <div class="head">
@@ -35,14 +35,14 @@ export function PoliciesPage() {
 function Of({ id }: { id: string }) {
   const now = fleet.value?.campaign;
   const running = now?.id === id;
-  // asked again when the champion changed or a gate ended
+  // loaded again when the champion changes or a gate ends
   const turn = running ? `${now.champion} ${now.round}` : "";
   const versions = useGet<VersionView[]>(`/campaigns/${id}/policies`, turn);
   const campaign = useGet<CampaignView>(`/campaigns/${id}`, turn);
   const problem = versions.problem ?? campaign.problem;
   if (problem) return <Failed sentence={problem} />;
-  if (!versions.value || !campaign.value) return <section class="card"><Empty title="Reading the ledger…" /></section>;
-  if (!versions.value.length) return <section class="card"><Empty title="No version was made yet">The first one is learned from the demonstrations.</Empty></section>;
+  if (!versions.value || !campaign.value) return <section class="card"><Empty title="Loading…" /></section>;
+  if (!versions.value.length) return <section class="card"><Empty title="No version yet">The first version is trained on the demonstrations.</Empty></section>;
   const champion = versions.value.find((one) => one.state === "champion");
   return (
     <Live old={running && stale.value}>
@@ -62,7 +62,7 @@ function Champion({ of, campaign, running, first }: ChampionProps) {
   if (!of) return <section class="card"><header><h2>Champion</h2></header><Empty title="No champion yet" /></section>;
   const since = campaign.deployments.filter((one) => one.id === of.id).at(-1)?.at_s;
   const back = () => (question.value = {
-    title: "Roll the champion back?", text: "Every station returns to the champion before this one at its next episode; an open gate is dropped.",
+    title: "Roll back the champion?", text: "Every station returns to the previous champion at its next episode. An open gate is cancelled.",
     act: "Roll back", verb: "rollback", reasoned: true,
   });
   return (
@@ -77,7 +77,7 @@ function Champion({ of, campaign, running, first }: ChampionProps) {
         <span class="faint small num">95 % interval {percent(of.hidden.low)} to {percent(of.hidden.high)}, {of.hidden.n} trials on hidden starts, goal {percent(campaign.goal.success, 0)}</span>
         <dl class="pairs">
           <dt>Champion since</dt><dd>{since === undefined ? "–" : `${seconds(since)} into the campaign`}</dd>
-          <dt>Learned from</dt><dd>{of.parent ? <span class="mono">{short(of.parent)}</span> : "demonstrations"}, round {of.round}</dd>
+          <dt>Parent</dt><dd>{of.parent ? <span class="mono">{short(of.parent)}</span> : "demonstrations"}, round {of.round}</dd>
           <dt>Recipe, data</dt><dd class="mono faint">{short(of.recipe_hash)}, {short(of.data_hash)}</dd>
         </dl>
       </div>
@@ -88,10 +88,10 @@ function Champion({ of, campaign, running, first }: ChampionProps) {
 function Runs({ champion, running }: { champion: string; running: boolean }) {
   const stations = Object.values(fleet.value?.stations ?? {}).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
   const word = (deployed: string): Word =>
-    !deployed ? { icon: "…", word: "Nothing yet", tone: "calm" } : deployed === champion ? { icon: "★", word: "The champion", tone: "ok" } : { icon: "↻", word: "Changes at its next episode", tone: "warn" };
+    !deployed ? { icon: "…", word: "None yet", tone: "calm" } : deployed === champion ? { icon: "★", word: "Runs the champion", tone: "ok" } : { icon: "↻", word: "Changes at next episode", tone: "warn" };
   return (
     <section class="card">
-      <header><h2>What the stations run</h2></header>
+      <header><h2>Versions on the stations</h2></header>
       {running && stations.length ? (
         <div class="flush scroll">
           <table><tbody>
@@ -100,12 +100,12 @@ function Runs({ champion, running }: { champion: string; running: boolean }) {
             ))}
           </tbody></table>
         </div>
-      ) : <Empty title="No station runs now">This campaign is not the one that runs.</Empty>}
+      ) : <Empty title="No stations">This campaign does not run now.</Empty>}
     </section>
   );
 }
 
-const STANDINGS: Record<string, Word> = {
+const STATES: Record<string, Word> = {
   champion: { icon: "★", word: "Champion", tone: "ok" }, "former champion": { icon: "☆", word: "Former champion", tone: "calm" },
   rejected: { icon: "✕", word: "Rejected", tone: "bad" }, held: { icon: "=", word: "Held", tone: "warn" },
   "in the gate": { icon: "◎", word: "In the gate", tone: "busy" }, candidate: { icon: "•", word: "Candidate", tone: "calm" },
@@ -116,22 +116,22 @@ function Table({ versions, campaign, running }: { versions: VersionView[]; campa
   const idea = new Map(campaign.ideas.flatMap((one) => one.experiments.map((test) => [test.policy_id, one.statement])));
   const promote = (version: VersionView) => (question.value = {
     title: `Promote ${short(version.id)} without a gate?`, act: "Promote", verb: "promote", target: version.id, reasoned: true,
-    text: `Every station runs it from its next episode on. Its success on hidden starts: ${percent(version.hidden.success)} of ${version.hidden.n}.`,
+    text: `Every station runs this version from its next episode on. Success on hidden starts: ${percent(version.hidden.success)} of ${version.hidden.n} trials.`,
   });
   return (
     <section class="card">
       <header><h2>Versions <span class="faint">{versions.length}</span></h2><span class="soft small push">newest first</span></header>
       <div class="flush scroll">
         <table>
-          <thead><tr><th>Version</th><th>Learned from</th><th class="right">Made</th><th>Standing</th><th>Its gate</th><th>All trials on hidden starts</th><th /></tr></thead>
+          <thead><tr><th>Version</th><th>Parent</th><th class="right" title="time in the campaign">Trained at</th><th>State</th><th>Gate</th><th>Success on hidden starts</th><th /></tr></thead>
           <tbody>
             {[...versions].reverse().map((version) => (
               <tr key={version.id}>
                 <td class="nowrap"><span class="mono" title={version.id}>{short(version.id)}</span> <span class="faint small">round {version.round}</span></td>
                 <td class="small said"><span class="mono">{version.parent ? short(version.parent) : "demonstrations"}</span>{idea.has(version.id) && <span class="faint"> · {idea.get(version.id)}</span>}</td>
                 <td class="right nowrap soft">{seconds(version.made_s)}</td>
-                <td class="nowrap"><Pill of={STANDINGS[version.state] ?? { icon: "•", word: version.state, tone: "calm" }} /></td>
-                <td class="nowrap"><Judged gate={gates.get(version.id)} now={running ? fleet.value?.gate : undefined} /></td>
+                <td class="nowrap"><Pill of={STATES[version.state] ?? { icon: "•", word: version.state, tone: "calm" }} /></td>
+                <td class="nowrap"><GateResult gate={gates.get(version.id)} now={running ? fleet.value?.gate : undefined} /></td>
                 <td class="nowrap"><div class="beside"><Rate of={version.hidden} /></div></td>
                 <td class="right">{running && mayCommand.value && version.state !== "champion" && <button class="quiet" disabled={stale.value} onClick={() => promote(version)} aria-label={`Promote ${short(version.id)}`}>↑ Promote</button>}</td>
               </tr>
@@ -143,9 +143,9 @@ function Table({ versions, campaign, running }: { versions: VersionView[]; campa
   );
 }
 
-function Judged({ gate, now }: { gate: GateView | undefined; now: GateBar | undefined }) {
+function GateResult({ gate, now }: { gate: GateView | undefined; now: GateBar | undefined }) {
   if (!gate) return <span class="faint small">none</span>;
   const word = decisionWord(gate.decision);
   const tally = gate.decision === "open" ? now : gate;
-  return <span class="small"><span aria-hidden="true">{word.icon}</span> {word.word}{gate.reason && ` (${gate.reason})`} {tally && <span class="faint num">{tally.wins} : {tally.losses} in {tally.pairs} pairs</span>}</span>;
+  return <span class="small"><span aria-hidden="true">{word.icon}</span> {word.word}{gate.reason && ` (${reasonWord(gate.reason)})`} {tally && <span class="faint num">{tally.wins} : {tally.losses} in {tally.pairs} pairs</span>}</span>;
 }

@@ -1,4 +1,4 @@
-/** Sessions and tokens of oneself; accounts and the record of deeds for admins. */
+/** The user's sessions, tokens and password; for admins also accounts and the audit log. */
 
 import { useState } from "preact/hooks";
 import { del, post, put } from "../api";
@@ -14,14 +14,14 @@ interface UserLine { name: string; role: Role }
 interface AuditLine { stamp_s: number; user: string; deed: string }
 
 export function SettingsPage() {
-  const [problem, say] = useState("");
-  const attempt = async (deed: () => Promise<unknown>, after: () => void) => {
+  const [problem, setProblem] = useState("");
+  const attempt = async (action: () => Promise<unknown>, after: () => void) => {
     try {
-      await deed();
-      say("");
+      await action();
+      setProblem("");
       after();
     } catch (error) {
-      say(sentence(error));
+      setProblem(sentence(error));
     }
   };
   return (
@@ -38,7 +38,7 @@ export function SettingsPage() {
   );
 }
 
-type Attempt = (deed: () => Promise<unknown>, after: () => void) => Promise<void>;
+type Attempt = (action: () => Promise<unknown>, after: () => void) => Promise<void>;
 
 function Keys({ attempt }: { attempt: Attempt }) {
   const { value, problem, again } = useGet<KeyLine[]>("/keys");
@@ -55,11 +55,11 @@ function Keys({ attempt }: { attempt: Attempt }) {
       <div class="flush scroll">
         {problem && <Failed sentence={problem} />}
         <table>
-          <thead><tr><th>What</th><th>User</th><th>From</th><th class="right">Last seen</th><th class="right">Ends</th><th /></tr></thead>
+          <thead><tr><th>Type</th><th>User</th><th>Label</th><th class="right">Last seen</th><th class="right">Ends</th><th /></tr></thead>
           <tbody>
             {(value ?? []).map((key) => (
               <tr key={key.id}>
-                <td class="nowrap">{key.kind === "token" ? "⚿ Token" : "⌂ Session"}{key.current && <span class="faint"> · this one</span>}</td>
+                <td class="nowrap">{key.kind === "token" ? "⚿ Token" : "⌂ Session"}{key.current && <span class="faint"> · current</span>}</td>
                 <td>{key.user}</td>
                 <td class="small soft cut" title={key.label}>{key.label}</td>
                 <td class="right small nowrap">{moment(key.seen_s)}</td>
@@ -72,11 +72,11 @@ function Keys({ attempt }: { attempt: Attempt }) {
       </div>
       <div class="body">
         <form class="filters" onSubmit={make}>
-          <label class="field">New token for a script<input name="label" placeholder="what it is for" required maxLength={120} /></label>
-          <button>Make a token</button>
+          <label class="field">New token for a script<input name="label" placeholder="purpose" required maxLength={120} /></label>
+          <button>Create a token</button>
         </form>
         {secret && (
-          <p style={{ marginTop: "0.8rem" }}>Copy it now, it is shown this once: <code>{secret}</code></p>
+          <p style={{ marginTop: "0.8rem" }}>Copy the token now. It is shown only once: <code>{secret}</code></p>
         )}
       </div>
     </section>
@@ -84,21 +84,21 @@ function Keys({ attempt }: { attempt: Attempt }) {
 }
 
 function Password({ attempt }: { attempt: Attempt }) {
-  const [done, tell] = useState(false);
+  const [done, setDone] = useState(false);
   const change = (event: SubmitEvent) => {
     event.preventDefault();
     const form = event.target as HTMLFormElement;
-    void attempt(() => put("/session/password", Object.fromEntries(new FormData(form))), () => { form.reset(); tell(true); });
+    void attempt(() => put("/session/password", Object.fromEntries(new FormData(form))), () => { form.reset(); setDone(true); });
   };
   return (
     <section class="card">
-      <header><h2>Password</h2><span class="soft small push">a change ends all other sessions of yours</span></header>
+      <header><h2>Password</h2><span class="soft small push">changing it ends all your other sessions and tokens</span></header>
       <div class="body">
         <form class="filters" onSubmit={change}>
           <input type="text" name="user" autocomplete="username" value={signedIn.value?.name} hidden disabled />
-          <label class="field">Present one<input name="present" type="password" autocomplete="current-password" required /></label>
-          <label class="field">New one<input name="fresh" type="password" autocomplete="new-password" minLength={10} required /></label>
-          <button>Change it</button>
+          <label class="field">Current password<input name="present" type="password" autocomplete="current-password" required /></label>
+          <label class="field">New password<input name="fresh" type="password" autocomplete="new-password" minLength={10} required /></label>
+          <button>Change the password</button>
           {done && <span class="calm-line">✓ changed</span>}
         </form>
       </div>
@@ -115,7 +115,7 @@ function Users({ attempt }: { attempt: Attempt }) {
   };
   return (
     <section class="card">
-      <header><h2>Users</h2><span class="soft small push">viewer: watch and stop · operator: also pause, resume, promote, roll back, judge, end · admin: also accounts</span></header>
+      <header><h2>Users</h2><span class="soft small push">viewer: watch, stop · operator: also pause, resume, promote, roll back, label, end · admin: also accounts</span></header>
       <div class="flush scroll">
         <table>
           <thead><tr><th>Name</th><th>Role</th><th /></tr></thead>
@@ -135,7 +135,7 @@ function Users({ attempt }: { attempt: Attempt }) {
           <label class="field">Name<input name="name" autocomplete="off" required /></label>
           <label class="field">Role<select name="role"><option>viewer</option><option selected>operator</option><option>admin</option></select></label>
           <label class="field">Password<input name="password" type="password" minLength={10} autocomplete="new-password" required /></label>
-          <button>Add the user</button>
+          <button>Add user</button>
         </form>
       </div>
     </section>
@@ -146,7 +146,7 @@ function AuditLog() {
   const { value } = useGet<AuditLine[]>("/users/audit");
   return (
     <section class="card">
-      <header><h2>What was done to accounts</h2></header>
+      <header><h2>Audit log of the accounts</h2></header>
       <div class="flush scroll">
         <table>
           <tbody>

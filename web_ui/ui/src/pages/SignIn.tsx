@@ -12,7 +12,7 @@ function Brand({ children }: { children: string }) {
 }
 
 function useForm(send: (data: FormData) => Promise<void>) {
-  const [problem, say] = useState("");
+  const [problem, setProblem] = useState("");
   const [busy, work] = useState(false);
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
@@ -20,7 +20,7 @@ function useForm(send: (data: FormData) => Promise<void>) {
     try {
       await send(new FormData(event.target as HTMLFormElement));
     } catch (error) {
-      say(error instanceof Problem ? error.message : String(error));
+      setProblem(error instanceof Problem ? error.message : String(error));
     } finally {
       work(false);
     }
@@ -52,8 +52,8 @@ export function SetUp() {
     return (
       <div class="gate-in">
         <form class="card">
-          <Brand>This laboratory has no admin yet.</Brand>
-          <p>Open the one-time set-up link that the server printed when it started. It ends in <code>/setup#…</code></p>
+          <Brand>This lab has no admin yet.</Brand>
+          <p>Open the set-up link that the server printed when it started. It works once and ends in <code>/setup#…</code></p>
         </form>
       </div>
     );
@@ -61,9 +61,9 @@ export function SetUp() {
   return (
     <div class="gate-in">
       <form class="card" onSubmit={submit}>
-        <Brand>Make the first account. It administers this laboratory; the link works once.</Brand>
+        <Brand>Create the first account, an admin of this lab. The link works once.</Brand>
         {problem && <div class="notice" role="alert">{problem}</div>}
-        <label class="field">Name<input name="name" autocomplete="username" pattern="[a-z][a-z0-9._\-]{0,31}" title="a-z first, then a-z, 0-9, dot, dash, underscore" autofocus required /></label>
+        <label class="field">Name<input name="name" autocomplete="username" pattern="[a-z][a-z0-9._\-]{0,31}" title="starts with a-z; then a-z, 0-9, dot, dash, underscore" autofocus required /></label>
         <label class="field">Password, 10 characters or more<input name="password" type="password" autocomplete="new-password" minLength={10} required /></label>
         <button class="primary" disabled={busy}>Create the admin</button>
       </form>

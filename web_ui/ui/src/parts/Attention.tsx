@@ -1,4 +1,4 @@
-/** What needs a person, grouped by cause, each group with what may be done about it. */
+/** What needs an operator, grouped by cause, each group with its command. */
 
 import { stale } from "../clock";
 import { command } from "../command";
@@ -7,7 +7,7 @@ import type { FleetDocument, Headline, Station, Verb } from "../types";
 
 interface Cause { key: string; text: string; tone: string; verb?: Verb; act?: string; names: string[] }
 
-/** The campaign and the stations that need a person, grouped by cause, each group with what may be done about it. */
+/** The campaign and the stations that need an operator, grouped by cause. */
 export function causes({ campaign, stations }: FleetDocument): Cause[] {
   const found = new Map<string, Cause>();
   if (campaign?.paused) found.set("campaign", campaignPaused(campaign));
@@ -22,26 +22,26 @@ export function causes({ campaign, stations }: FleetDocument): Cause[] {
 }
 
 const campaignPaused = ({ name, paused_why }: Headline): Cause => ({
-  key: "campaign", text: `Paused: ${paused_why || "no station gets a new order"}`, tone: "", verb: "continue campaign", act: "Continue", names: [name],
+  key: "campaign", text: `Paused: ${paused_why || "no station receives new orders"}`, tone: "", verb: "continue campaign", act: "Resume campaign", names: [name],
 });
 
 function causeOf(station: Station): Omit<Cause, "names"> | undefined {
   if (station.alarm) return { key: station.alarm, text: station.alarm, tone: "", verb: "pause", act: "Pause" };
-  if (station.phase === "fault") return { key: "fault", text: "A fault holds the robot", tone: "bad", verb: "stop", act: "Stop" };
-  if (station.phase === "offline") return { key: "offline", text: "Not heard from", tone: "bad" };
-  if (station.stopped || station.phase === "stopped") return { key: "stopped", text: "Stopped: stays so until resumed", tone: "bad", verb: "resume", act: "Resume" };
-  if (station.paused) return { key: "paused", text: "Paused: takes no new orders", tone: "", verb: "resume", act: "Resume" };
-  if (station.phase === "wait-person") return { key: "person", text: "Waits for a person", tone: "" };
+  if (station.phase === "fault") return { key: "fault", text: "Stopped by a fault", tone: "bad", verb: "stop", act: "Stop" };
+  if (station.phase === "offline") return { key: "offline", text: "Offline", tone: "bad" };
+  if (station.stopped || station.phase === "stopped") return { key: "stopped", text: "Stopped until resumed", tone: "bad", verb: "resume", act: "Resume" };
+  if (station.paused) return { key: "paused", text: "Paused: no new orders", tone: "", verb: "resume", act: "Resume" };
+  if (station.phase === "wait-person") return { key: "person", text: "Waiting for an operator", tone: "" };
   return undefined;
 }
 
-/** Whom a group's button is for; what concerns the campaign names nobody. */
+/** Targets of a group's command; a command to the campaign has no target. */
 const targets = ({ verb, names }: Cause) => (verb === "continue campaign" ? [""] : names);
 
 export function Attention({ now }: { now: FleetDocument }) {
   const groups = causes(now);
-  if (stale.value) return null; // the frame of the page says so
-  if (!groups.length) return !Object.keys(now.stations).length ? null : <span class="calm-line"><span aria-hidden="true">✓</span> Nothing needs you.</span>;
+  if (stale.value) return null; // the notice of the page says so
+  if (!groups.length) return !Object.keys(now.stations).length ? null : <span class="calm-line"><span aria-hidden="true">✓</span> Nothing needs attention.</span>;
   return (
     <section class="attention" aria-label="Needs attention">
       {groups.map((group) => (

@@ -1,22 +1,22 @@
-/** uPlot in the colours of the page; made again when data or theme change, sized by its box. */
+/** A uPlot chart in the colours of the page. It is made again when its lines or the theme change. */
 
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { colour, painted } from "../theme";
 
-/** Pixels beside the plot; what shares its time axis keeps the same. */
+/** Pixels left and right of the plot, also for other elements on the same time axis. */
 export const LEFT = 52, RIGHT = 26;
 
-export interface Line { name: string; tone: string; values: (number | null)[]; dash?: number[]; points?: boolean; /** Held until the next value. */ stepped?: boolean }
+export interface Line { name: string; tone: string; values: (number | null)[]; dash?: number[]; points?: boolean; /** Each value holds until the next. */ stepped?: boolean }
 export interface Band { upper: number; lower: number; tone: string }
 export interface ChartProps {
   x: number[]; lines: Line[]; bands?: Band[]; height?: number; range?: [number, number];
-  /** The x axis reaches at least so far, so that a single point is not stretched over a hundred. */
+  /** Smallest end of the x axis, so that a single point is not stretched over it. */
   xTo?: number;
   xLabel?: (value: number) => string; yLabel?: (value: number) => string; xStep?: number;
   /** Position of a vertical marker on the x axis. */
   at?: number; onPick?: (x: number) => void; goal?: number; label: string;
-  /** Without its own x axis: another chart below shows it. */
+  /** Without an x axis; a chart below shows it. */
   bare?: boolean;
 }
 
@@ -89,13 +89,13 @@ function options(latest: { current: ChartProps }, width: number): uPlot.Options 
   };
 }
 
-/** From the data alone: uPlot would stretch a single point over a hundred. */
+/** The range of the x axis from the data; the default of uPlot is too wide for a single point. */
 function reach(props: ChartProps): [number, number] {
   const first = Math.min(0, props.x[0] ?? 0);
   return [first, Math.max(props.x.at(-1) ?? first, props.xTo ?? first + 1e-6)];
 }
 
-/** The goal as a dashed line, the moment shown as a vertical one. */
+/** Draw the goal as a dashed line and the shown moment as a vertical line. */
 function marks(plot: uPlot, props: ChartProps): void {
   const { ctx, bbox } = plot;
   ctx.save();

@@ -1,8 +1,8 @@
-/** The pictures of an episode: one row per camera, large at the moment shown, the others as a strip to jump to. */
+/** Camera images of an episode: per camera the image at the shown moment, and a strip of images to jump to. */
 
 import { useMemo } from "preact/hooks";
 
-/** Pictures in the strip below a camera. */
+/** Images in the strip of a camera. */
 const STRIP = 12;
 
 interface Shot { tick: number; name: string }
@@ -11,10 +11,10 @@ interface ClipProps { id: string; names: string[]; tick: number; last: number; s
 export function Clip({ id, names, tick, last, seek }: ClipProps) {
   const cameras = useMemo(() => byCamera(names), [names]);
   if (!cameras.length) {
-    return <p class="faint small">No pictures were recorded with this episode. To see one of a simulated station, run <code>enpire episodes replay {id}</code> and load this page again. Set <code>record: all</code> in the station file to keep pictures.</p>;
+    return <p class="faint small">No camera images were recorded with this episode. If its station is simulated, run <code>enpire episodes replay {id}</code> and reload this page. To record images, set <code>record: all</code> in the station file.</p>;
   }
   return (
-    <section class="card clips" aria-label="Pictures">
+    <section class="card clips" aria-label="Camera images">
       {cameras.map(([camera, shots]) => {
         const shown = shots.filter((one) => one.tick <= tick).at(-1) ?? shots[0]!;
         return (
@@ -37,7 +37,7 @@ export function Clip({ id, names, tick, last, seek }: ClipProps) {
 
 const address = (id: string, shot: Shot) => `/api/v1/episodes/${id}/pictures/${shot.name}`;
 
-/** At most so many of a list, the first and the last among them. */
+/** At most `most` items of a list, evenly spaced, with the first and the last. */
 function evenly<T>(list: T[], most: number): T[] {
   if (list.length <= most) return list;
   return Array.from({ length: most }, (_, index) => list[Math.round((index * (list.length - 1)) / (most - 1))]!);

@@ -1,8 +1,9 @@
-/** Commands on their way: requested → accepted → effective. */
+/** Commands and their states: requested → accepted → effective. */
 
 import { commands } from "../socket";
 import type { Command } from "../types";
 import { clock, seconds, short } from "../format";
+import { commandWord } from "../words";
 
 const AT_STATIONS = new Set(["pause", "resume", "stop"]);
 const WAY = ["requested", "accepted", "effective"] as const;
@@ -17,7 +18,7 @@ export function CommandList() {
     <section class="card">
       <header>
         <h2>Commands</h2>
-        {slowest !== undefined && <span class="soft small push num">stop: effective within {seconds(slowest)} (p95 of {times.length})</span>}
+        {slowest !== undefined && <span class="soft small push num">stop effective within {seconds(slowest)} (p95 of {times.length})</span>}
       </header>
       <div class="body">
         <ul class="commands">{shown.map((one) => <CommandRow key={one.id} of={one} />)}</ul>
@@ -26,7 +27,7 @@ export function CommandList() {
   );
 }
 
-/** The last command of some verbs about one thing, on its way. */
+/** The last command of some kinds with one target. */
 export function LastCommand({ verbs, target }: { verbs: string[]; target: string }) {
   const last = Object.values(commands.value ?? {}).filter((one) => verbs.includes(one.verb) && one.target === target).at(-1);
   return last ? <ul class="commands"><CommandRow of={last} /></ul> : null;
@@ -37,7 +38,7 @@ function CommandRow({ of }: { of: Command }) {
   return (
     <li data-command={of.verb} data-state={of.state} data-id={of.id}>
       <span class="faint small num">{clock(of.requested_ms)}</span>
-      <span><b>{of.verb[0]!.toUpperCase() + of.verb.slice(1)}</b> {of.target ? (of.target.length > 20 ? short(of.target) : of.target) : AT_STATIONS.has(of.verb) ? "the whole fleet" : ""} <span class="faint small">by {of.by}{of.reason && `: ${of.reason}`}</span></span>
+      <span><b>{commandWord(of.verb)}</b> {of.target ? (of.target.length > 20 ? short(of.target) : of.target) : AT_STATIONS.has(of.verb) ? "all stations" : ""} <span class="faint small">by {of.by}{of.reason && `: ${of.reason}`}</span></span>
       <span class="steps push">
         {of.state === "refused" ? <b class="refused">✕ refused{of.why && `: ${of.why}`}</b> : WAY.map((step, index) => (
           <>

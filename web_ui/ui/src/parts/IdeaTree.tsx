@@ -1,10 +1,10 @@
-/** The idea tree on the campaign's clock, and below it, on the same clock, the climb of the champion. */
+/** The idea tree over time, and below it, on the same time axis, the success of the champion. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { percent, seconds } from "../format";
 import type { CampaignView, GateView, Success } from "../types";
-import { decisionWord, ideaWord } from "../words";
-import { type Edge, ideaOfGate, laidOut, newest, type Node, stateOf, told } from "./ideaLayout";
+import { decisionWord, ideaWord, reasonWord } from "../words";
+import { changesText, type Edge, ideaOfGate, laidOut, newest, type Node, stateOf } from "./ideaLayout";
 
 const LEFT = 56, RIGHT = 22, ROW = 40, TOP = 26, CLIMB = 150, GAP = 30, FOOT = 24, RADIUS = 11;
 
@@ -22,7 +22,7 @@ export function IdeaTree({ of, chosen, choose }: { of: CampaignView; chosen: str
   const floor = TOP + rows * ROW + GAP, height = floor + CLIMB + FOOT;
   return (
     <div class="scroll" ref={box}>
-      <svg class="ideas" width={width} height={height} viewBox={`0 0 ${width} ${height}`} role="group" aria-label="Idea tree over time; the table below says the same">
+      <svg class="ideas" width={width} height={height} viewBox={`0 0 ${width} ${height}`} role="group" aria-label="Hypotheses over time; the table below has the same content">
         <Clock end={end} put={put} top={TOP - 12} bottom={floor + CLIMB} />
         {edges.map((edge) => <Line edge={edge} />)}
         {nodes.map((node) => <Dot key={node.idea.id} node={node} chosen={node.idea.id === chosen} choose={choose} />)}
@@ -60,7 +60,7 @@ function Line({ edge }: { edge: Edge }) {
 function Dot({ node, chosen, choose }: { node: Node; chosen: boolean; choose: (id: string) => void }) {
   const { idea, number, x, row, room } = node;
   const word = ideaWord(stateOf(idea));
-  const label = told(newest(idea)?.changes ?? {}) || idea.statement;
+  const label = changesText(newest(idea)?.changes ?? {}) || idea.statement;
   const most = Math.floor((room - 2 * RADIUS - 18) / 6);
   const shown = label.length <= most ? label : most > 8 ? `${label.slice(0, most - 1)}…` : "";
   const onKey = (event: KeyboardEvent) => {
@@ -70,7 +70,7 @@ function Dot({ node, chosen, choose }: { node: Node; chosen: boolean; choose: (i
   };
   return (
     <g class={`dot ${word.tone} ${chosen ? "chosen" : ""}`} transform={`translate(${x} ${yOf(row)})`} role="button" tabindex={0}
-      aria-label={`Idea ${number}: ${idea.statement}; ${word.word}`} aria-pressed={chosen} onClick={() => choose(idea.id)} onKeyDown={onKey}>
+      aria-label={`Hypothesis ${number}: ${idea.statement}; ${word.word}`} aria-pressed={chosen} onClick={() => choose(idea.id)} onKeyDown={onKey}>
       <title>{`${number}. ${idea.statement} (${word.word})`}</title>
       <circle r={RADIUS} />
       <text class="icon" text-anchor="middle" dy="0.36em">{word.icon}</text>
@@ -79,7 +79,7 @@ function Dot({ node, chosen, choose }: { node: Node; chosen: boolean; choose: (i
   );
 }
 
-/** Success on hidden starts: the champion as a staircase, every candidate of a gate as a point with its interval. */
+/** Success on hidden starts: the champion as a step line, every candidate of a gate as a point with its interval. */
 function Climb({ of, put, top, numbers }: { of: CampaignView; put: (at: number) => number; top: number; numbers: Map<string, number> }) {
   const gates = of.gates.filter((gate) => gate.decision !== "open" && gate.candidate_success.n);
   const known = onHiddenStarts(of.base, gates);
@@ -87,7 +87,7 @@ function Climb({ of, put, top, numbers }: { of: CampaignView; put: (at: number) 
   const steps = of.deployments.flatMap(({ at_s, id }) => (known.has(id) ? [[put(at_s), up(known.get(id)!)] as const] : []));
   const stairs = steps.map(([x, y], index) => (index ? `H${x}V${y}` : `M${x} ${y}`)).join("") + (steps.length ? `H${put(of.wall_s)}` : "");
   return (
-    <g class="climb" role="img" aria-label={`Climb: ${gates.map((gate) => percent(gate.candidate_success.success)).join(", ")}; the table of gates says the same`}>
+    <g class="climb" role="img" aria-label={`Success of the candidates: ${gates.map((gate) => percent(gate.candidate_success.success)).join(", ")}; the table of gates has the same values`}>
       {[0, 0.5, 1].map((rate) => (
         <>
           <line class="rule" x1={LEFT} x2={put(of.wall_s)} y1={up(rate)} y2={up(rate)} />
@@ -101,7 +101,7 @@ function Climb({ of, put, top, numbers }: { of: CampaignView; put: (at: number) 
   );
 }
 
-/** Version -> its success over all its trials on hidden starts: as the base, as a candidate, as the champion of gates. */
+/** Version -> its success over all its trials on hidden starts: base measurement and gates. */
 function onHiddenStarts(base: Success | null | undefined, gates: GateView[]): Map<string, number> {
   const tally = new Map<string, [number, number]>();
   for (const one of [...(base ? [base] : []), ...gates.flatMap((gate) => [gate.candidate_success, gate.champion_success])]) {
@@ -116,7 +116,7 @@ function Judged({ gate, x, up, number }: { gate: GateView; x: number; up: (rate:
   const word = decisionWord(gate.decision);
   return (
     <g class={`judged ${word.tone}`}>
-      <title>{`${number ? `Idea ${number}` : `Round ${gate.round}`}: ${percent(success)} of ${n} pairs, ${word.word.toLowerCase()} (${gate.reason})`}</title>
+      <title>{`${number ? `Hypothesis ${number}` : `Round ${gate.round}`}: ${percent(success)} of ${n} pairs, ${word.word.toLowerCase()} (${reasonWord(gate.reason)})`}</title>
       <line x1={x} x2={x} y1={up(high)} y2={up(low)} />
       <circle cx={x} cy={up(success ?? 0)} r={4.5} />
       {number && <text x={x + 8} y={up(success ?? 0) + ((success ?? 0) < 0.2 ? -6 : 14)}>{number}</text>}

@@ -1,11 +1,11 @@
-/** What agents proposed and what became of it: the tree on its clock, and the same as a table. */
+/** Hypotheses of agents and their results: the tree over time, and a table. */
 
 import { useState } from "preact/hooks";
 import { whole } from "../format";
 import type { CampaignView, Experiment, GateView, Idea } from "../types";
-import { decisionWord, ideaWord } from "../words";
+import { decisionWord, ideaWord, reasonWord } from "../words";
 import { IdeaTree } from "./IdeaTree";
-import { newest, numbered, stateOf, told } from "./ideaLayout";
+import { changesText, newest, numbered, stateOf } from "./ideaLayout";
 import { Pill } from "./Pieces";
 
 const EDGES: Record<string, string> = {
@@ -14,7 +14,7 @@ const EDGES: Record<string, string> = {
 
 export function Ideas({ of }: { of: CampaignView }) {
   const [chosen, pick] = useState("");
-  if (!of.ideas.length) return <p class="faint small">No agent has proposed anything in this campaign: its own recipe climbs round by round.</p>;
+  if (!of.ideas.length) return <p class="faint small">No agent has proposed a hypothesis in this campaign.</p>;
   const choose = (id: string) => {
     pick(id === chosen ? "" : id);
     document.getElementById(`idea-${id}`)?.scrollIntoView({ block: "nearest" });
@@ -22,14 +22,14 @@ export function Ideas({ of }: { of: CampaignView }) {
   const kinds = [...new Set(of.ideas.flatMap((idea) => [...(idea.parents.length ? ["parent"] : []), ...idea.edges.map(([kind]) => kind)]))];
   const spent = of.tokens.fresh + of.tokens.cached + of.tokens.output;
   return (
-    <section class="card" aria-label="Ideas">
+    <section class="card" aria-label="Hypotheses">
       <header>
-        <h2>Ideas <span class="faint">{of.ideas.length}</span></h2>
-        <span class="soft small">{spent ? `${whole(spent)} tokens, ${whole(of.tokens.cached)} of them cached` : "no tokens spent"}</span>
+        <h2>Hypotheses <span class="faint">{of.ideas.length}</span></h2>
+        <span class="soft small">{spent ? `${whole(spent)} tokens, ${whole(of.tokens.cached)} of them cached` : "no tokens used"}</span>
         <span class="legend push">
           {kinds.map((kind) => <span><svg width="26" height="8" aria-hidden="true"><path class={`edge ${kind}`} d="M1 4H25" /></svg>{EDGES[kind] ?? kind}</span>)}
-          <span><i class="stairs" />champion, all its hidden starts</span>
-          <span><b aria-hidden="true">○</b> a candidate in its gate, with its idea's number</span>
+          <span><i class="stairs" />champion, all trials on hidden starts</span>
+          <span><b aria-hidden="true">○</b> candidate in its gate, with the number of its hypothesis</span>
           <span><i style={{ background: "var(--ok)" }} />goal</span>
         </span>
       </header>
@@ -45,7 +45,7 @@ function Table({ of, chosen, choose }: { of: CampaignView; chosen: string; choos
   const most = Math.max(0.1, ...of.ideas.flatMap((idea) => [newest(idea)?.low ?? 0, newest(idea)?.high ?? 0]).map(Math.abs));
   return (
     <table>
-      <thead><tr><th class="right">#</th><th>Idea</th><th>Lane</th><th>State</th><th>Gate</th><th class="right">Effect on hidden starts</th><th>95 % interval</th></tr></thead>
+      <thead><tr><th class="right">#</th><th>Hypothesis</th><th>Agent session</th><th>State</th><th>Gate</th><th class="right">Effect on hidden starts</th><th>95 % interval</th></tr></thead>
       <tbody>
         {of.ideas.map((idea) => (
           <>
@@ -56,7 +56,7 @@ function Table({ of, chosen, choose }: { of: CampaignView; chosen: string; choos
                 <span class="faint small"> {lines(idea, numbers)}</span>
               </td>
               <td class="soft nowrap">{idea.lane}</td>
-              <Standing idea={idea} gate={gates.get(newest(idea)?.gate_id ?? "")} />
+              <State idea={idea} gate={gates.get(newest(idea)?.gate_id ?? "")} />
               <Effect of={newest(idea)} most={most} />
             </tr>
             {idea.id === chosen && <Details idea={idea} campaign={of.id} />}
@@ -67,30 +67,30 @@ function Table({ of, chosen, choose }: { of: CampaignView; chosen: string; choos
   );
 }
 
-/** What became of an idea, and what its gate said. */
-function Standing({ idea, gate }: { idea: Idea; gate: GateView | undefined }) {
+/** The state of an idea and the result of its gate. */
+function State({ idea, gate }: { idea: Idea; gate: GateView | undefined }) {
   const decided = gate && gate.decision !== "open";
   return (
     <>
       <td class="said"><Pill of={ideaWord(stateOf(idea))} /> {!gate && <span class="soft small">{newest(idea)?.why}</span>}</td>
       <td class="small num">
         {gate ? (
-          <>{decisionWord(gate.decision).word}{decided && <span class="soft">: {gate.reason}, {gate.wins} won, {gate.losses} lost of {gate.pairs} pairs</span>}</>
+          <>{decisionWord(gate.decision).word}{decided && <span class="soft">: {reasonWord(gate.reason)}, {gate.wins} won, {gate.losses} lost of {gate.pairs} pairs</span>}</>
         ) : <span class="faint">–</span>}
       </td>
     </>
   );
 }
 
-/** The edges of an idea in words; its first parent shows in the indent already. */
+/** The edges of an idea as text; the indent shows its first parent. */
 function lines(idea: Idea, numbers: Map<string, number>): string {
-  const said = [...idea.parents.slice(1).map((one): [string, string] => ["parent", one]), ...idea.edges];
-  return said.map(([kind, one]) => `${EDGES[kind] ?? kind} ${numbers.get(one) ?? "an older one"}`).join(" · ");
+  const edges = [...idea.parents.slice(1).map((one): [string, string] => ["parent", one]), ...idea.edges];
+  return edges.map(([kind, one]) => `${EDGES[kind] ?? kind} ${numbers.get(one) ?? "an older hypothesis"}`).join(" · ");
 }
 
 const points = (value: number) => `${value >= 0 ? "+" : "−"}${Math.abs(100 * value).toFixed(1)}`;
 
-/** The effect and its interval on an axis that reaches to `most` on both sides of "no difference". */
+/** The effect and its interval on an axis from -`most` to +`most`. */
 function Effect({ of, most }: { of: Experiment | undefined; most: number }) {
   const { delta, low, high } = of ?? {};
   if (typeof delta !== "number" || typeof low !== "number" || typeof high !== "number") return <><td class="right faint">–</td><td /></>;
@@ -110,8 +110,8 @@ function Effect({ of, most }: { of: Experiment | undefined; most: number }) {
 
 function Details({ idea, campaign }: { idea: Idea; campaign: string }) {
   const rows: [string, string][] = [
-    ["Falsified by", idea.falsifier], ["Kind", `${idea.kind}, ${idea.regime}`], ["Proposed by", `${idea.author} in lane ${idea.lane}`],
-    ...idea.experiments.map((one): [string, string] => ["Changes", told(one.changes) || "none"]),
+    ["Falsifier", idea.falsifier], ["Kind", `${idea.kind}, ${idea.regime}`], ["Proposed by", `${idea.author}, agent session ${idea.lane}`],
+    ...idea.experiments.map((one): [string, string] => ["Changes", changesText(one.changes) || "none"]),
     ...idea.experiments.filter((one) => one.phase === "invalid").map((one): [string, string] => ["Invalid", one.why]),
     ...idea.experiments.filter((one) => one.adopted_by.length).map((one): [string, string] => ["Adopted by", one.adopted_by.join(", ")]),
   ];
@@ -121,7 +121,7 @@ function Details({ idea, campaign }: { idea: Idea; campaign: string }) {
       <td />
       <td colSpan={6}>
         <dl class="pairs">{rows.map(([name, value]) => <><dt>{name}</dt><dd>{value}</dd></>)}</dl>
-        {trained && <p class="small" style={{ marginTop: "0.4rem" }}><a href={`/episodes?campaign=${campaign}&policy=${trained}&purpose=gate`}>Its trials in the gate</a></p>}
+        {trained && <p class="small" style={{ marginTop: "0.4rem" }}><a href={`/episodes?campaign=${campaign}&policy=${trained}&purpose=gate`}>Trials of its gate</a></p>}
       </td>
     </tr>
   );

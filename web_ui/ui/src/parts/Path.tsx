@@ -1,4 +1,4 @@
-/** Where something moved: the x, y, z of one thing drawn from above and from the side, coloured by who held the robot. */
+/** Paths of tracked points, seen from above and from the side, coloured by the source of the actions. */
 
 import { useMemo } from "preact/hooks";
 import type { Curve, Series } from "../types";
@@ -8,7 +8,7 @@ const TONE: Record<string, string> = { policy: "var(--accent)", human: "var(--wa
 
 interface Thing { name: string; unit: string; axes: Record<string, Curve> }
 
-/** Groups tip_x_mm, tip_y_mm, tip_z_mm into the thing "tip". */
+/** Group tip_x_mm, tip_y_mm, tip_z_mm into the point "tip". */
 function things(curves: Curve[]): Thing[] {
   const found = new Map<string, Thing>();
   for (const curve of curves) {
@@ -70,7 +70,7 @@ function View({ series, across, up, shown, label }: { series: Series; across: Cu
   );
 }
 
-/** A frame twice as wide as high around all points; up is up, so the second axis is turned. */
+/** A view box twice as wide as high around all points. The second axis is flipped, because SVG counts y downwards. */
 function extent(across: (number | null)[], up: (number | null)[]) {
   const xs = across.filter((value) => value !== null), ys = up.filter((value) => value !== null);
   const [x0, x1, y0, y1] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];

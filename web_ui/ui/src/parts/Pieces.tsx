@@ -1,4 +1,4 @@
-/** Small pieces that several pages share. */
+/** Small components that several pages share. */
 
 import type { ComponentChildren } from "preact";
 import type { Success } from "../types";
@@ -24,7 +24,7 @@ export function Interval({ low, high, at, goal }: { low: number; high: number; a
   );
 }
 
-/** A success rate in words: rate, interval, n. */
+/** A success rate: rate, interval, n. */
 export function Rate({ of }: { of: Success | null | undefined }) {
   if (!of || !of.n) return <span class="faint">no trials</span>;
   return (
@@ -48,10 +48,10 @@ export function Verdicts({ letters }: { letters: string }) {
   );
 }
 
-/** A bar of parts with its legend, largest things in a fixed order; behind it a table for screen readers. */
+/** A bar of parts with its legend, in a fixed order. */
 export function Stack({ parts, unit }: { parts: [string, number, string][]; unit: (value: number) => string }) {
   const total = parts.reduce((sum, [, value]) => sum + value, 0);
-  if (!total) return <p class="faint small">Nothing yet.</p>;
+  if (!total) return <p class="faint small">No data yet.</p>;
   return (
     <div style={{ display: "grid", gap: "0.65rem" }}>
       <div class="stack" aria-hidden="true">
@@ -68,7 +68,7 @@ export function Stack({ parts, unit }: { parts: [string, number, string][]; unit
   );
 }
 
-/** What is shown as true now; greyed while it may no longer be. */
+/** Live content, greyed while it may be outdated. */
 export function Live({ old, children }: { old: boolean; children: ComponentChildren }) {
   return <div class={`pile ${old ? "greyed" : ""}`} aria-busy={old}>{children}</div>;
 }

@@ -1,4 +1,4 @@
-/** What every page has: the pages, how fresh the picture is, Stop fleet, who is signed in. */
+/** The frame of every page: navigation, age of the data, Stop fleet, the signed-in user. */
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
@@ -44,12 +44,12 @@ export function Shell({ children }: { children: ComponentChildren }) {
           ))}
         </nav>
         <Age />
-        <button class="danger" onClick={stop} title="Stop every robot (Shift+Esc)">
+        <button class="danger" onClick={stop} title="Stop all robots (Shift+Esc)">
           <span aria-hidden="true">■</span> Stop fleet <kbd class="roomy">⇧ Esc</kbd>
         </button>
         <span class="who">
           <span class="roomy">{signedIn.value?.name} · {signedIn.value?.role}</span>
-          <button class="quiet" onClick={nextTheme} title="Light, dark, or as the system" aria-label={`Colours: ${THEMES[theme.value][1]}`}>
+          <button class="quiet" onClick={nextTheme} title="Colours: light, dark, or the setting of the system" aria-label={`Colours: ${THEMES[theme.value][1]}`}>
             <span aria-hidden="true">{THEMES[theme.value][0]}</span> <span class="roomy">{THEMES[theme.value][1]}</span>
           </button>
           <button class="quiet" onClick={() => void signOut()} title={`${signedIn.value?.name}, ${signedIn.value?.role}`}>Sign out</button>
@@ -69,28 +69,28 @@ export function Shell({ children }: { children: ComponentChildren }) {
   );
 }
 
-/** How many need a person, stations and the campaign, on every page. */
+/** The number of stations and campaigns that need an operator. */
 function Waiting() {
   if (!fleet.value || stale.value) return null;
   const names = causes(fleet.value).flatMap((cause) => cause.names);
   if (!names.length) return null;
-  return <span class="badge" title={`Need a person: ${names.join(", ")}`}><span aria-hidden="true">⚠ </span>{names.length}<span class="visually-hidden"> need a person</span></span>;
+  return <span class="badge" title={`Need an operator: ${names.join(", ")}`}><span aria-hidden="true">⚠ </span>{names.length}<span class="visually-hidden"> need an operator</span></span>;
 }
 
-/** Said on every page while nothing new arrives: what is shown, and what still works. */
+/** The notice on every page while the server or the lab is silent. */
 function Old() {
   if (silent.value) {
-    return <div class="notice">⚠ The server is not heard: what you see is old and may no longer be true. A stop is sent again and again until it arrives, or says that it did not; nothing else can be asked.</div>;
+    return <div class="notice">⚠ No connection to the server. The data on this page may be outdated. Stop still works: the page sends it up to five times and reports whether it arrived. Other commands are disabled.</div>;
   }
   if (!stale.value) return null;
-  return <div class="notice">⚠ The laboratory is not heard: what you see of it is old and may no longer be true. A stop is still handed to it; other commands wait until it is heard.</div>;
+  return <div class="notice">⚠ No data from the lab. Its data on this page may be outdated. Stop is still sent to the lab. Other commands are disabled.</div>;
 }
 
 function Age() {
   const old = stale.value;
   const since = silent.value ? age.value : labAge.value;
   const text = old ? `stale ${since.toFixed(0)} s` : lastMessage.value ? `live ${age.value.toFixed(1)} s` : "connecting";
-  const why = silent.value ? "the server is silent" : old ? "the server answers, the laboratory behind it is silent" : "age of the last message of the server";
+  const why = silent.value ? "no message from the server" : old ? "the server answers, but the lab sends no data" : "age of the last message from the server";
   return (
     <span class={`live num ${old ? "stale" : ""}`} title={why}>
       <i aria-hidden="true" />{text}
@@ -118,7 +118,7 @@ function Asked() {
       <form onSubmit={confirm} key={asked?.title}>
         <h2 id="question">{asked?.title}</h2>
         <p class="soft">{asked?.text}</p>
-        {asked?.reasoned && <label class="field">Why<input name="reason" required pattern=".*\S.*" maxLength={300} autocomplete="off" data-first /></label>}
+        {asked?.reasoned && <label class="field">Reason<input name="reason" required pattern=".*\S.*" maxLength={300} autocomplete="off" data-first /></label>}
         <div class="row">
           <button type="button" onClick={close}>Cancel</button>
           <button class="danger" data-first={asked?.reasoned ? undefined : ""}>{asked?.act}</button>

@@ -1,4 +1,4 @@
-/** One station: what it does, for how long, how it did lately; and what may be asked of it. */
+/** One station: its phase and duration, its last verdicts, and its commands. */
 
 import { signal, useComputed } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -11,12 +11,12 @@ import type { Station } from "../types";
 import { stationWord } from "../words";
 import { Pill, Verdicts } from "./Pieces";
 
-/** Seconds that look slow, and stuck, before this laboratory's own percentiles are known. */
+/** Seconds after which a phase is marked slow, and stuck, before this lab's own percentiles are known. */
 const ASSUMED: Record<string, [number, number]> = {
   rollout: [60, 180], reset: [30, 90], verify: [10, 30], "wait-order": [30, 120], "wait-person": [60, 600], offline: [2, 10],
 };
 const MOVING = new Set(["rollout", "reset", "verify"]);
-/** Below this no phase is called slow: lanes change phase many times a second. */
+/** No phase is marked slow before this time, in seconds. */
 const FLOOR_S = 5;
 
 export function Tile({ station, chosen, toggle }: { station: Station; chosen: boolean; toggle: (name: string) => void }) {
@@ -24,7 +24,7 @@ export function Tile({ station, chosen, toggle }: { station: Station; chosen: bo
   return (
     <article class={`card tile ${chosen ? "chosen" : ""}`} data-tone={station.alarm ? "warn" : word.tone} data-station={station.name}>
       <header>
-        <input type="checkbox" checked={chosen} onChange={() => toggle(station.name)} aria-label={`Choose ${station.name}`} />
+        <input type="checkbox" checked={chosen} onChange={() => toggle(station.name)} aria-label={`Select ${station.name}`} />
         <h3>{station.name}</h3>
         <Pill of={word} />
       </header>
@@ -45,7 +45,7 @@ export function Tile({ station, chosen, toggle }: { station: Station; chosen: bo
           <button disabled={stale.value} onClick={() => void command("pause", station.name)} aria-label={`Pause ${station.name}`}>‖ Pause</button>
         )}
         <button class="stop" onClick={() => void command("stop", station.name)} aria-label={`Stop ${station.name}`}>■ Stop</button>
-        <span class="faint small mono" style={{ alignSelf: "center" }} title={`runs the version ${station.deployed}`}>
+        <span class="faint small mono" style={{ alignSelf: "center" }} title={`policy version ${station.deployed}`}>
           {station.deployed ? short(station.deployed) : ""}
         </span>
       </footer>
@@ -57,12 +57,12 @@ function Clock({ station }: { station: Station }) {
   const spent = since(station.since_ms);
   const known = fleet.value?.usual[station.phase];
   const [slow, stuck] = known ?? ASSUMED[station.phase] ?? [Infinity, Infinity];
-  const many = station.lanes > 1 && MOVING.has(station.phase); // while one lane ends another begins: no stay is too long
+  const many = station.lanes > 1 && MOVING.has(station.phase); // one of its lanes is always in a moving phase
   const tone = spent < FLOOR_S || many ? "" : spent > stuck ? "stuck" : spent > slow ? "slow" : "";
-  return <span class={`clock ${tone}`} title={!tone ? "time in this phase" : known ? `longer than ${tone === "stuck" ? 99 : 95} of 100 earlier stays in this phase` : "longer than we assume for this phase, until enough stays were seen"}><b>{spent < 1000 ? `${spent.toFixed(0)} s` : seconds(spent).replace(/ \d\d s$/, "")}</b> in phase</span>;
+  return <span class={`clock ${tone}`} title={!tone ? "time in this phase" : known ? `longer than ${tone === "stuck" ? 99 : 95} % of the earlier times in this phase` : "longer than the default limit of this phase"}><b>{spent < 1000 ? `${spent.toFixed(0)} s` : seconds(spent).replace(/ \d\d s$/, "")}</b> in phase</span>;
 }
 
-/** Whether tiles show live pictures; remembered by the browser. */
+/** Whether tiles show live images; the browser remembers it. */
 export const showPictures = signal(localStorage.getItem("enpire-pictures") !== "off");
 
 export function togglePictures(): void {
@@ -70,10 +70,10 @@ export function togglePictures(): void {
   localStorage.setItem("enpire-pictures", showPictures.value ? "on" : "off");
 }
 
-/** Stations send two pictures a second: one this old shows what was. */
+/** Age in seconds from which a live image is shown as old; stations send up to two a second. */
 const OLD_PICTURE_S = 3;
 
-/** A frame of fixed shape that asks for pictures only while it can be seen. */
+/** A box of fixed size that requests live images only while it is visible. */
 function Thumbnail({ station, camera }: { station: string; camera: string }) {
   const box = useRef<HTMLDivElement>(null);
   const [seen, see] = useState(false);
@@ -99,12 +99,12 @@ function Picture({ station, camera }: { station: string; camera: string }) {
   useEffect(() => () => leave(`camera/${station}/${camera}`), [station, camera]);
   const old = useComputed(() => (shown.value ? Math.floor((now.value - shown.value.at) / 1000) : 0)).value;
   if (why.value?.why) return <p class="faint small">{why.value.why}</p>;
-  if (!shown.value) return <p class="faint small">waiting for camera {camera}</p>;
+  if (!shown.value) return <p class="faint small">waiting for an image of camera {camera}</p>;
   const late = old >= OLD_PICTURE_S;
   return (
     <>
       <img class={late ? "old" : ""} src={shown.value.address} alt={`${station}, camera ${camera}, ${late ? `${old} s ago` : "now"}`} />
-      {late && <span class="age num">no newer picture for {old} s</span>}
+      {late && <span class="age num">last image {old} s ago</span>}
     </>
   );
 }

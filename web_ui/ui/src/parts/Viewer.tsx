@@ -43,26 +43,26 @@ export function Viewer({ id, series, view }: { id: string; series: Series; view:
           <div class="transport">
             <button onClick={() => play(!playing)} aria-label={playing ? "Pause the replay" : "Replay"}>{playing ? "‖" : "▶"}</button>
             <span class="num">{at.toFixed(2)} of {(last / rate).toFixed(2)} {unit} <span class="faint">· frame {tick}</span></span>
-            <span class="faint small push optional"><kbd>←</kbd> <kbd>→</kbd> one frame · <kbd>⇧</kbd> ten · <kbd>Space</kbd> replays · the address keeps the moment</span>
+            <span class="faint small push optional"><kbd>←</kbd> <kbd>→</kbd> one frame · with <kbd>⇧</kbd> ten frames · <kbd>Space</kbd> replays</span>
           </div>
           <div style={{ margin: `0 ${RIGHT}px 0 ${LEFT}px`, display: "grid", gap: "0.45rem" }}>
-            <input type="range" min={0} max={last} value={tick} aria-label="Moment of the episode" onInput={(event) => seek(Number(event.currentTarget.value))} />
+            <input type="range" min={0} max={last} value={tick} aria-label="Time in the episode" onInput={(event) => seek(Number(event.currentTarget.value))} />
             <Segments series={series} tick={tick} seek={seek} />
           </div>
           {series.figures.map((curve, index) => (
             <FigurePlot key={curve.name} curve={curve} tone={TONES[index] ?? "accent"} shown={shown} shared={shared} bare={index < series.figures.length - 1} />
           ))}
-          {!series.figures.length && <span class="faint small" style={{ marginLeft: `${LEFT}px` }}>No critic has scored this episode: p_v, V_e and g are written for the episodes that a candidate learned from.</span>}
+          {!series.figures.length && <span class="faint small" style={{ marginLeft: `${LEFT}px` }}>No critic outputs for this episode. p_v, V_e and g are computed for the episodes that a candidate is trained on.</span>}
         </div>
       </section>
       <Paths series={series} shown={shown} />
-      <Plot title="Sensed" curves={series.state} shown={shown} shared={shared} />
-      <Plot title="Sent" curves={series.action} shown={shown} shared={shared} />
+      <Plot title="State" curves={series.state} shown={shown} shared={shared} />
+      <Plot title="Action" curves={series.action} shown={shown} shared={shared} />
     </>
   );
 }
 
-/** Plays at the task's rate from the moment shown; from the beginning when that is the end. */
+/** Play at the task's rate from the shown frame, or from the first when the last is shown. */
 function useReplay(series: Series, tick: number, seek: (to: number) => void): [boolean, (on: boolean) => void] {
   const [playing, play] = useState(false);
   useEffect(() => {
@@ -78,7 +78,7 @@ function useReplay(series: Series, tick: number, seek: (to: number) => void): [b
   return [playing, play];
 }
 
-/** Seconds of `?t=`; the beginning where the address holds no number. */
+/** Seconds of `?t=`; 0 where the address has no number. */
 function moment(text: string | null): number {
   const found = Number(text ?? 0);
   return Number.isFinite(found) ? found : 0;
@@ -114,7 +114,7 @@ function Segments({ series, tick, seek }: { series: Series; tick: number; seek: 
 }
 
 const MEANING: Record<string, string> = {
-  p_v: "probability of success", V_e: "decisions still needed, negative", g: "weight in training, 1 is neutral",
+  p_v: "success probability", V_e: "remaining decisions (negative)", g: "training weight (1 is neutral)",
 };
 
 interface FigureProps { curve: Curve; tone: string; shown: number; shared: Shared; bare: boolean }

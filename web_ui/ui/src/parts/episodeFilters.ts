@@ -1,10 +1,10 @@
-/** Which episodes a list shows, as its address says it and as the server is asked. */
+/** Filters of the list of episodes, in the page's address and in requests to the server. */
 
 const NAMES = ["campaign", "outcome", "purpose", "round", "station", "policy"];
-/** Stands in the address for every order, also those that have not ended; without a choice only ended ones are shown. */
+/** Value of `outcome` for all orders, also open ones. Without a value, only ended orders are shown. */
 export const ANY = "any";
 
-/** The filters of an address, which links to and from an episode carry along. */
+/** The filters of an address. Links to and from an episode keep them. */
 export function kept(address: URLSearchParams): URLSearchParams {
   const found = new URLSearchParams();
   for (const name of NAMES) {
@@ -14,7 +14,7 @@ export function kept(address: URLSearchParams): URLSearchParams {
   return found;
 }
 
-/** What the server is asked for. */
+/** The filters of the request to the server. */
 export function asked(address: URLSearchParams): URLSearchParams {
   const wanted = kept(address);
   if (!wanted.has("outcome")) wanted.set("outcome", "ended");
@@ -22,14 +22,14 @@ export function asked(address: URLSearchParams): URLSearchParams {
   return wanted;
 }
 
-/** What is wrong with an address that somebody typed, in one sentence; empty when nothing is. */
+/** One sentence about an invalid filter in the address; empty when all are valid. */
 export function mistake(address: URLSearchParams): string {
   const round = address.get("round");
   if (!round || (/^\d+$/.test(round) && Number(round) <= 2 ** 31)) return "";
-  return `There is no round “${round.slice(0, 40)}”: rounds are whole numbers from 0.`;
+  return `“${round.slice(0, 40)}” is not a round. Rounds are whole numbers from 0.`;
 }
 
-/** An episode's address carries the filters of its list, so that `n` there means the next of this list. */
+/** The address of an episode, with the filters of its list, so that `n` opens the next episode of that list. */
 export function addressOf(id: string, address: URLSearchParams): string {
   const filters = kept(address);
   filters.delete("campaign");

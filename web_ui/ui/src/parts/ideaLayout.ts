@@ -1,13 +1,13 @@
-/** Where the ideas of a campaign stand in their picture: time runs to the right, a row is a line of descent. */
+/** Positions of the hypotheses in the idea tree: time on the x axis, one row per line of descent. */
 
 import type { Idea } from "../types";
 
 export interface Node { idea: Idea; number: number; x: number; row: number; /** Pixels to the next node of its row. */ room: number }
 export interface Edge { kind: string; from: Node; to: Node }
-/** Pixels that two nodes of a row keep apart at least. */
+/** Smallest distance of two nodes of a row, in pixels. */
 const APART = 34;
 
-/** Nodes in the order in which they were proposed; a child stays in its parent's row where there is room. */
+/** Nodes in the order of their proposal; a child is in its parent's row where there is room. */
 export function laidOut(ideas: Idea[], put: (seconds: number) => number, width: number): { nodes: Node[]; edges: Edge[]; rows: number } {
   const byId = new Map<string, Node>();
   const last: Node[] = [];
@@ -31,16 +31,16 @@ export function laidOut(ideas: Idea[], put: (seconds: number) => number, width: 
   return { nodes, edges, rows: last.length };
 }
 
-/** Ideas counted in the order in which they were proposed, from 1. */
+/** Hypotheses with their numbers, from 1, in the order of their proposal. */
 export const numbered = (ideas: Idea[]): [Idea, number][] => [...ideas].sort((a, b) => a.proposed_s - b.proposed_s).map((idea, index) => [idea, index + 1]);
-/** gate id -> number of the idea that it judged. */
+/** gate id -> number of the hypothesis that it tested. */
 export const ideaOfGate = (ideas: Idea[]): Map<string, number> =>
   new Map(numbered(ideas).flatMap(([idea, number]) => idea.experiments.map((one): [string, number] => [one.gate_id, number])));
 
-/** The newest experiment of an idea that was not refused, else the newest; what its state is read from. */
+/** The experiment that gives a hypothesis its state: the newest that was not refused, else the newest. */
 export const newest = (idea: Idea) => idea.experiments.filter((one) => one.phase !== "invalid").at(-1) ?? idea.experiments.at(-1);
 export const stateOf = (idea: Idea): string => newest(idea)?.decision || newest(idea)?.phase || "proposed";
 
-/** Changed settings for people: `passes 8, multi_step 4`. */
-export const told = (changes: Record<string, unknown>): string =>
+/** Changed settings as text: `passes 8, multi_step 4`. */
+export const changesText = (changes: Record<string, unknown>): string =>
   Object.entries(changes).map(([name, value]) => `${name} ${typeof value === "number" ? +value.toPrecision(4) : String(value)}`).join(", ");

@@ -1,4 +1,4 @@
-/** Load something once; again when its key changes, when `when` does, or when the server is back after a failure. */
+/** Load a document: once, again when its path or `when` changes, and again when the server is back after a failure. */
 
 import { useEffect, useState } from "preact/hooks";
 import { get, Problem } from "../api";
@@ -6,7 +6,7 @@ import { connected } from "../socket";
 
 export interface Loaded<T> { value?: T; problem?: string; again: () => void }
 
-/** An empty path asks for nothing. What was read stays until the new answer is there. */
+/** An empty path loads nothing. The old document stays until the new one is there. */
 export function useGet<T>(path: string, when?: unknown): Loaded<T> {
   const [state, put] = useState<{ path: string; value?: T; problem?: string }>({ path });
   const [turn, next] = useState(0);
@@ -26,7 +26,7 @@ export function useGet<T>(path: string, when?: unknown): Loaded<T> {
   return { value: fresh.value, problem: fresh.problem, again } as Loaded<T>;
 }
 
-/** Asks again once the line to the server is there again, where there was a problem. */
+/** Repeat a failed request when the connection to the server is back. */
 export function useBack(problem: string | undefined, again: () => void): void {
   const there = connected.value;
   useEffect(() => void (there && problem && again()), [there]);

@@ -1,4 +1,4 @@
-/** Keys of a page. What is typed into a field, asked in a dialogue, or meant for the browser is left alone. */
+/** Keyboard shortcuts of a page; not in text fields, not while a dialog is open, not with Ctrl, Meta or Alt. */
 
 import { useEffect } from "preact/hooks";
 import { question } from "../command";
@@ -14,7 +14,7 @@ export function useKeys(onKey: (event: KeyboardEvent) => void): void {
   });
 }
 
-/** Sliders and check boxes take no text: the page's keys work there too. */
+/** Whether an element takes text; shortcuts work on sliders and check boxes. */
 function isField(target: EventTarget | null): boolean {
   if (target instanceof HTMLInputElement) return target.type !== "range" && target.type !== "checkbox";
   return target instanceof HTMLSelectElement || target instanceof HTMLTextAreaElement;
