@@ -1,1 +1,1 @@
-"""The API and the pages for people."""
+"""The HTTP API and the web page."""

@@ -1,4 +1,4 @@
-"""Who may use the pages: users, sessions, tokens and the one-time set-up link, in home/web.db."""
+"""Users, sessions, tokens and the one-time set-up link, stored in home/web.db."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
 SESSION_S = 14 * 86400.0
 IDLE_S = 3 * 86400.0
 SEEN_EVERY_S = 60.0
-"""How exact `seen_s` is; a write for every request would wear the disk for nothing."""
+"""Resolution of `seen_s`, in seconds; it is not written on every request."""
 NAME = re.compile(r"[a-z][a-z0-9._-]{0,31}")
 
 SCHEMA = """
@@ -39,7 +39,7 @@ create table if not exists audit(seq integer primary key, stamp_s real not null,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """One person (or script) with a role."""
+    """One user: a person or a script, with a role."""
 
     name: str
     role: Role
@@ -47,7 +47,7 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A session of a browser or a bearer token of a script; the secret itself is nowhere stored."""
+    """A browser session or a bearer token of a script. Only the hash of its secret is stored."""
 
     id: str
     kind: Literal["session", "token"]
@@ -60,7 +60,7 @@ class Key:
 
 
 class Accounts:
-    """The accounts of one home. Safe to call from several threads."""
+    """The accounts of one home. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,18 +73,22 @@ class Accounts:
             self._database.executescript(SCHEMA)
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         with self._lock:
             self._connection.close()
 
     def has_admin(self) -> bool:
-        """Whether somebody may administer this server; until then only the set-up link works."""
+        """Whether an admin exists; until then only the set-up link works."""
         return bool(self._rows("select 1 from users where role = 'admin' limit 1", {}))
 
     def mint_setup(self) -> str:
-        """A new secret for the set-up link; the one before is void. UsageError once an admin exists."""
+        """Make a new secret for the set-up link; an earlier one becomes invalid.
+
+        Raises:
+            UsageError: an admin exists.
+        """
         if self.has_admin():
-            raise UsageError("An admin exists already: ask them for an account, a set-up link is given only once.")
+            raise UsageError("An admin exists already; ask the admin for an account.")
         secret = passwords.draw()
         with self._lock, self._connection:
             self._database.execute("delete from setup")
@@ -92,55 +96,68 @@ class Accounts:
         return secret
 
     def redeem_setup(self, secret: str, name: str, password: str) -> User:
-        """Make the first admin with the secret of the set-up link, which is void afterwards."""
+        """Make the first admin with the secret of the set-up link, which becomes invalid.
+
+        Raises:
+            UsageError: the link is invalid, or name or password cannot be used.
+        """
         sealed = _checked(name, password)
         with self._lock, self._connection:
             gone = self._database.execute("delete from setup where digest = ?", [passwords.digest(secret)]).rowcount
             if gone != 1 or self.has_admin():
-                raise UsageError("This set-up link was used or is too old: start the server again for a new one.")
+                raise UsageError("This set-up link was used or replaced; start the server again for a new one.")
             self._insert(name, "admin", sealed)
-        self.note(name, "set up the first admin")
+        self.record(name, "set up the first admin")
         return User(name=name, role="admin")
 
     def add_user(self, name: str, role: Role, password: str) -> User:
-        """Make a user; UsageError when the name is taken or the password too short."""
+        """Make a user.
+
+        Raises:
+            UsageError: the name is taken, or name or password cannot be used.
+        """
         sealed = _checked(name, password)
         with self._lock, self._connection:
             if self._rows("select 1 from users where name = :name", {"name": name}):
-                raise UsageError(f"There is a user {name!r} already: choose another name.")
+                raise UsageError(f"There is a user {name!r} already; choose another name.")
             self._insert(name, role, sealed)
         return User(name=name, role=role)
 
     def remove_user(self, name: str) -> None:
-        """Take an account away with all its sessions and tokens; the last admin stays."""
+        """Remove a user with all sessions and tokens.
+
+        Raises:
+            UnknownName: there is no such user.
+            UsageError: the user is the only admin.
+        """
         with self._lock, self._connection:
             rows = self._rows("select role from users where name = :name", {"name": name})
             if not rows:
                 raise UnknownName(f"There is no user {name!r}.")
             admins = self._rows("select name from users where role = 'admin'", {})
             if rows[0]["role"] == "admin" and len(admins) == 1:
-                raise UsageError(f"{name!r} is the only admin: make another admin first.")
+                raise UsageError(f"{name!r} is the only admin; make another admin first.")
             self._database.execute("delete from users where name = ?", [name])
 
     def users(self) -> list[User]:
-        """Everybody, by name."""
+        """All users, by name."""
         return [_user(row) for row in self._rows("select name, role from users order by name", {})]
 
     def check(self, name: str, password: str) -> User | None:
-        """The user if name and password fit. Takes as long for an unknown name as for a wrong password."""
+        """The user if name and password match. An unknown name takes as long as a wrong password."""
         rows = self._rows("select name, role, sealed from users where name = :name", {"name": name})
-        fits = passwords.matches(password, str(rows[0]["sealed"]) if rows else passwords.NOBODY)
-        return _user(rows[0]) if rows and fits else None
+        matches = passwords.matches(password, str(rows[0]["sealed"]) if rows else passwords.DUMMY)
+        return _user(rows[0]) if rows and matches else None
 
     def change_password(self, name: str, password: str, keep: str) -> None:
-        """A new password; every session and token of the user but `keep` ends."""
+        """Set a new password and end every session and token of the user except `keep`."""
         sealed = _checked(name, password)
         with self._lock, self._connection:
             self._database.execute("update users set sealed = ? where name = ?", [sealed, name])
             self._database.execute("delete from keys where user = ? and id <> ?", [name, keep])
 
     def open_key(self, kind: Literal["session", "token"], user: str, label: str, life_s: float = SESSION_S) -> str:
-        """Start a session or make a token; returns the secret, shown this once."""
+        """Start a session or make a token; returns its secret, which is not stored."""
         secret, now = passwords.draw(), time.time()
         row = {"id": passwords.draw()[:12], "kind": kind, "digest": passwords.digest(secret), "user": user,
                "label": label[:120], "made_s": now, "seen_s": now, "ends_s": now + life_s}  # fmt: skip
@@ -152,7 +169,7 @@ class Accounts:
         return secret
 
     def holder(self, kind: Literal["session", "token"], secret: str) -> tuple[User, Key] | None:
-        """Whose secret it is, if it is still good; idle sessions end after three days."""
+        """The user and the key of a valid secret, else None; idle sessions end after three days."""
         query = "select keys.*, users.name, users.role from keys join users on users.name = keys.user"
         rows = self._rows(
             f"{query} where digest = :digest and kind = :kind", {"digest": passwords.digest(secret), "kind": kind}
@@ -169,26 +186,32 @@ class Accounts:
         return _user(rows[0]), key
 
     def keys(self, user: str = "") -> list[Key]:
-        """Sessions and tokens of one user, or of all, newest first."""
+        """Sessions and tokens of one user, or of all users, newest first."""
         where = "where user = :user" if user else ""
         return [_key(row) for row in self._rows(f"select * from keys {where} order by made_s desc", {"user": user})]
 
     def revoke(self, key_id: str, user: str = "") -> None:
-        """End a session or token, at once; only one's own when `user` is given."""
+        """End a session or token at once; with `user`, only a key of that user.
+
+        Raises:
+            UnknownName: there is no such key.
+        """
         with self._lock, self._connection:
             done = self._database.execute(
                 "delete from keys where id = ? and (? = '' or user = ?)", [key_id, user, user]
             ).rowcount
         if done != 1:
-            raise UnknownName(f"There is no session or token {key_id!r} that you may end.")
+            raise UnknownName(
+                f"There is no session or token {key_id!r} that you may end; `GET /api/v1/keys` lists yours."
+            )
 
-    def note(self, user: str, deed: str) -> None:
-        """Append one line to the record of who did what with the accounts."""
+    def record(self, user: str, action: str) -> None:
+        """Append one line to the audit log of the accounts."""
         with self._lock, self._connection:
-            self._database.execute("insert into audit values (null, ?, ?, ?)", [time.time(), user, deed])
+            self._database.execute("insert into audit values (null, ?, ?, ?)", [time.time(), user, action])
 
-    def notes(self, limit: int = 100) -> list[tuple[float, str, str]]:
-        """The newest lines of that record: (wall seconds, user, deed)."""
+    def audit_log(self, limit: int = 100) -> list[tuple[float, str, str]]:
+        """The newest lines of the audit log, newest first: (wall-clock seconds, user, action)."""
         rows = self._rows("select * from audit order by seq desc limit :limit", {"limit": limit})
         return [(float(cast(float, row["stamp_s"])), str(row["user"]), str(row["deed"])) for row in rows]
 
@@ -201,10 +224,10 @@ class Accounts:
 
 
 def _checked(name: str, password: str) -> str:
-    """The sealed password, after both were found usable; sealed before any lock is taken."""
+    """The hash of the password, after name and password were checked. Hashing takes time, so no lock is held."""
     if not NAME.fullmatch(name):
         raise UsageError(
-            f"The name {name[:40]!r} cannot be used: start with a-z, then a-z, 0-9, dot, dash, underscore, at most 32."
+            f"{name[:40]!r} is not a valid name: a letter a-z, then up to 31 of a-z, 0-9, dot, dash and underscore."
         )
     if not passwords.SHORTEST <= len(password) <= passwords.LONGEST:
         raise UsageError(f"A password has {passwords.SHORTEST} to {passwords.LONGEST} characters.")

@@ -1,4 +1,4 @@
-"""The application: /api/v1 for scripts and the page, one socket a tab, the page itself, /healthz."""
+"""The application: the API under /api/v1 with its WebSocket, the page, /metrics and /healthz."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Serving:
     """How the application is served."""
 
     hosts: tuple[str, ...] = LOOPBACK
-    """Host names under which it may be addressed (a request for another is refused: DNS rebinding)."""
+    """Host names under which it is served. A request for another name is refused (DNS rebinding)."""
     static: Path = page.BUILT
     """The folder of the built page."""
 
 
 def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> FastAPI:
-    """The application over one home folder, and the lab that runs in it."""
+    """The application for one home folder and the lab that runs in it."""
     chosen = serving or Serving()
     app = Application(
         title="ENPIRE", version="1", description=ABOUT, lifespan=_life, openapi_url=f"{API}/openapi.json",
@@ -65,7 +65,7 @@ def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> Fas
 @contextlib.asynccontextmanager
 async def _life(app: FastAPI) -> AsyncIterator[None]:
     following = asyncio.create_task(app.state.hub.run())
-    following.add_done_callback(_say_why)
+    following.add_done_callback(_log_failure)
     try:
         yield
     finally:
@@ -75,7 +75,9 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
         app.state.accounts.close()
 
 
-def _say_why(following: asyncio.Task[None]) -> None:
-    """The page turns stale when nobody follows the lab any more; the log says why."""
+def _log_failure(following: asyncio.Task[None]) -> None:
+    """Log why the hub stopped; the page then shows old data as stale."""
     if not following.cancelled() and following.exception() is not None:
-        logging.getLogger("enpire.web").error("The web server lost the lab.", exc_info=following.exception())
+        logging.getLogger("enpire.web").error(
+            "The web server stopped following the lab.", exc_info=following.exception()
+        )

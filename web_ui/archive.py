@@ -1,6 +1,6 @@
-"""What the pages read from a home: the ledger and the episodes' files, one short read-only connection per question.
+"""Reads a home for the page: its ledger and the files of its episodes, with one read-only connection per query.
 
-Every method may be called from any thread and may take milliseconds: routes call them off the event loop.
+Every method may be called from any thread and may take milliseconds; routes call them outside the event loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Slows down whoever guesses passwords, and nobody else: what one address does never keeps another from signing in."""
+"""Delays repeated failed sign-ins, by address and name. Failures from one address do not delay another address."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 FREE, FREE_OF_ADDRESS = 5, 40
-"""Failures without a delay: of one name from one address, and of all names from one address."""
+"""Failures without a delay: for one name from one address, and for all names from one address."""
 FIRST_S, LONGEST_S = 2.0, 300.0
-"""The delay after the first failure that is not free; each further one doubles it, up to the longest."""
+"""Delay after the first failure beyond these, in seconds. Each further failure doubles it, up to the longest."""
 FORGOTTEN_S = 3600.0
-"""A key that did not fail for so long begins anew."""
+"""Seconds without a failure after which a count starts again from 0."""
 REMEMBERED = 20_000
-"""Keys kept, the newest; a flood of names cannot fill the memory."""
+"""Most counts kept, the newest, so that a flood of names cannot fill the memory."""
 
 
 @dataclass(slots=True)
 class Failed:
-    """The failures of one key."""
+    """Failures of one address, or of one name from one address."""
 
     count: int = 0
     last_s: float = 0.0
 
 
 class Attempts:
-    """Counts failed sign-ins by address, and by address and name. Safe to call from several threads."""
+    """Counts failed sign-ins by address, and by address and name. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -36,7 +36,7 @@ class Attempts:
         self._lock = threading.Lock()
 
     def enter(self, address: str, name: str) -> float:
-        """Try: seconds until this may be done, 0 when now; then it counts as failed until `passed` takes it back."""
+        """Start a try. Returns 0, and counts the try as failed until `passed`; or the seconds to wait first."""
         keys = _keys(address, name)
         with self._lock:
             wait_s = max(self._wait_s(key) for key in keys)
@@ -46,7 +46,7 @@ class Attempts:
         return max(0.0, wait_s)
 
     def passed(self, address: str, name: str) -> None:
-        """The try was right: the name begins anew there; to the address it was no failure, and others stay counted."""
+        """The try succeeded: forget the failures of this name, and the one failure counted for the address."""
         whole, own = _keys(address, name)
         with self._lock:
             self._failed.pop(own, None)
@@ -76,7 +76,7 @@ def _keys(address: str, name: str) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 def _network(address: str) -> str:
-    """An address; of IPv6 the network of 64 bits, which one machine may have all of."""
+    """The address; for IPv6 its 64-bit network, because one machine may use all of its addresses."""
     try:
         known = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

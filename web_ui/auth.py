@@ -1,4 +1,4 @@
-"""Who is calling, and whether the role allows it: FastAPI dependencies over `Accounts`."""
+"""The caller of a request and the check of the role, as FastAPI dependencies."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from web_ui.accounts import ROLES, SESSION_S, Accounts, Key, Role, User
 from web_ui.problems import Problem
 
 COOKIE = "enpire_session"
-TOKEN = HTTPBearer(scheme_name="token", description="A token of Settings, for scripts.", auto_error=False)
+TOKEN = HTTPBearer(scheme_name="token", description="A token from the page Settings, for scripts.", auto_error=False)
 SESSION = APIKeyCookie(
     name=COOKIE, scheme_name="session", auto_error=False,
-    description="A session of a browser; a request that changes something says its Origin, too.",
+    description="A browser session. A request that changes something must also have an Origin header.",
 )  # fmt: skip
-"""Either will do. They only tell OpenAPI so: `find_caller` reads both, for the socket as well."""
+"""Only for the OpenAPI document: one of the two suffices. `find_caller` reads both, also for the WebSocket."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """A signed-in user, and the session or token that says so."""
+    """A signed-in user with the session or token that was used."""
 
     user: User
     key: Key
@@ -40,7 +40,7 @@ def accounts_of(connection: HTTPConnection) -> Accounts:
 
 
 def find_caller(connection: HTTPConnection) -> Caller | None:
-    """The caller by bearer token or session cookie; None when neither is good."""
+    """The caller by bearer token or session cookie; None when neither is valid."""
     accounts = accounts_of(connection)
     scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
@@ -55,31 +55,31 @@ async def signed_in(
     _token: Annotated[object, Security(TOKEN)],
     _session: Annotated[object, Security(SESSION)],
 ) -> Caller:
-    """Any user; 401 otherwise. Runs on the event loop, so that no queue of slow reads delays a stop."""
+    """Any signed-in user; 401 otherwise. Runs on the event loop, so that slow reads do not delay a stop."""
     caller = find_caller(connection)
     if caller is None:
-        raise Problem(401, "Sign in, or send a bearer token that is still good.", {"www-authenticate": "Bearer"})
+        raise Problem(401, "Sign in, or send a valid bearer token.", {"www-authenticate": "Bearer"})
     return caller
 
 
 def needs(role: Role) -> Callable[[Caller], Awaitable[Caller]]:
-    """A dependency that lets only this role and those above pass; 403 otherwise."""
+    """A dependency that requires this role or a higher one; 403 otherwise."""
 
     async def check(caller: Annotated[Caller, Depends(signed_in)]) -> Caller:
         if not caller.may(role):
-            raise Problem(403, f"This needs the role {role}; {caller.user.name!r} is {caller.user.role}.")
+            raise Problem(403, f"This requires the role {role}; {caller.user.name!r} has the role {caller.user.role}.")
         return caller
 
     return check
 
 
-Anybody = Annotated[Caller, Depends(signed_in)]
+Viewer = Annotated[Caller, Depends(signed_in)]
 Operator = Annotated[Caller, Depends(needs("operator"))]
 Admin = Annotated[Caller, Depends(needs("admin"))]
 
 
 def cookie(secret: str, *, secure: bool, life_s: float = SESSION_S) -> dict[str, object]:
-    """Arguments of `Response.set_cookie`: no script reads it, no other site sends it."""
+    """Arguments of `Response.set_cookie`: not readable by scripts, not sent by other sites."""
     return {
         "key": COOKIE,
         "value": secret,

@@ -1,4 +1,4 @@
-"""The commands that this server was sent: one key is one command, followed until it is effective or refused."""
+"""Commands of operators: each key is one command; its state is tracked until it is effective or refused."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from enpire.service.asking import URGENT
 from enpire.service.watching import STATE_OF_EVENT
 from enpire.types import Event
 from web_ui.documents import CommandDocument
-from web_ui.live import CommandState, LiveLab, Verb
+from web_ui.live import CommandKind, CommandState, LiveLab
 from web_ui.problems import Problem
 
 KEPT = 200
-"""Commands remembered; older ones are in the ledger."""
+"""Most commands kept in memory; older ones are in the ledger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRequest:
-    """What a user of the page asked for."""
+    """A command as a user submitted it."""
 
-    verb: Verb
+    verb: CommandKind
     target: str
     """A station (empty: all), a policy version, an episode."""
     by: str
@@ -35,7 +35,7 @@ class CommandRequest:
 
 
 class CommandTracker:
-    """Commands of this server, newest last. Safe to call from several threads."""
+    """Commands of this server, newest last. Thread-safe."""
 
     def __init__(self, live: LiveLab) -> None:
         self._live = live
@@ -54,9 +54,9 @@ class CommandTracker:
             Problem: 503 when no lab runs, 409 when the key was used for another command.
         """
         if self._live.snapshot() is None and not request.verb.startswith("judge "):
-            raise Problem(503, "No campaign runs here, so no command can be carried out; start a campaign first.")
+            raise Problem(503, "No campaign runs in this home, so it takes no commands; start one with `enpire run`.")
         if not request.key:
-            raise UsageError("A command needs an idempotency key.")
+            raise UsageError("A command needs an Idempotency-Key; send 8 to 100 characters.")
         with self._submitting[request.verb in URGENT]:
             known = self._by_key.get((request.by, request.key))
             if known is not None:
@@ -73,18 +73,18 @@ class CommandTracker:
             with self._lock:
                 self._commands[command_id], self._began_s[command_id] = document, began_s
                 self._by_key[request.by, request.key] = (request, command_id)
-                self._forget()
+                self._drop_oldest()
         return document
 
-    def learn(self, events: Iterable[Event]) -> None:
-        """Take the states of commands from other places from the ledger; `refresh` follows those of this server."""
+    def add_events(self, events: Iterable[Event]) -> None:
+        """Add commands from the ledger that were submitted elsewhere, for example in a terminal."""
         with self._lock:
             for event in events:
                 command_id = str(event.body["command_id"])
                 if command_id not in self._began_s:
                     self._commands[command_id] = _from_event(event, self._commands.get(command_id))
             self._commands = dict(sorted(self._commands.items(), key=lambda item: item[1].requested_ms))
-            self._forget()
+            self._drop_oldest()
 
     def refresh(self) -> bool:
         """Ask the lab for the states of the open commands; whether any changed."""
@@ -114,19 +114,23 @@ class CommandTracker:
         return [item for item in self.all() if item.id in self._began_s and not _is_settled(item)]
 
     def all(self) -> list[CommandDocument]:
-        """Every command remembered, oldest first."""
+        """All commands in memory, oldest first."""
         with self._lock:
             return list(self._commands.values())
 
     def get(self, command_id: str) -> CommandDocument:
-        """One command; 404 when it is not remembered."""
+        """One command.
+
+        Raises:
+            Problem: 404 when it is not in memory.
+        """
         with self._lock:
             found = self._commands.get(command_id)
         if found is None:
-            raise Problem(404, f"There is no command {command_id[:40]!r}.")
+            raise Problem(404, f"There is no command {command_id[:40]!r}; `GET /api/v1/commands` lists the last ones.")
         return found
 
-    def _forget(self) -> None:
+    def _drop_oldest(self) -> None:
         while len(self._commands) > KEPT:
             oldest = next(iter(self._commands))
             del self._commands[oldest]

@@ -1,4 +1,4 @@
-"""What the API says, as typed documents; FastAPI turns them into OpenAPI, the socket into JSON."""
+"""The documents of the API as dataclasses: FastAPI makes OpenAPI from them, the WebSocket makes JSON."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StationTile:
-    """One station as its tile shows it."""
+    """One station, as its tile shows it."""
 
     name: str
     phase: str
     since_ms: int
-    """Wall clock, milliseconds: when this server saw it enter the phase."""
+    """Wall-clock time at which this server saw the station enter the phase, in milliseconds."""
     lanes: int
     episodes: int
     episodes_per_min: float
     verdicts: str
-    """Last outcomes, oldest first, one letter each: s f u a i ?"""
+    """Last outcomes, oldest first, one letter each: s success, f failure, u unsafe, a aborted, i invalid, ? unknown."""
     deployed: str
     paused: bool
     stopped: bool
@@ -46,7 +46,7 @@ class StationTile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """The campaign that runs, in the figures that every page shows."""
+    """The running campaign in numbers, as every page shows it."""
 
     id: str
     name: str
@@ -58,18 +58,18 @@ class Headline:
     goal: float
     champion: str
     success: Rate | None
-    """Of the champion on hidden starts."""
+    """Success of the champion on hidden starts."""
     mru: float | None
     episodes: Mapping[str, int]
     paused: bool
     paused_why: str
-    """One sentence where the campaign paused itself."""
+    """Why the campaign paused itself, one sentence; empty otherwise."""
     stopped: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundPoint:
-    """Success in one round, for one purpose."""
+    """Success of one round and purpose."""
 
     round: int
     purpose: str
@@ -78,7 +78,7 @@ class RoundPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerBar:
-    """How far the learner is."""
+    """Progress of the training run."""
 
     stage: str
     done: int
@@ -87,7 +87,7 @@ class LearnerBar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateBar:
-    """The gate that is open: evidence so far and what it needs, in nats."""
+    """The open gate: log evidence so far and its threshold, in nats."""
 
     pairs: int
     max_pairs: int
@@ -103,39 +103,39 @@ class FleetDocument:
     """Everything that the Fleet page shows."""
 
     connected: bool
-    """Whether a lab runs behind this server, in its process or beside it; without one only the records are shown."""
+    """Whether a campaign runs in this home, in this process or another one; else only records are shown."""
     why: str = ""
-    """What keeps the lab from being shown, one sentence; empty where nothing does."""
+    """Why the state of the lab cannot be shown, one sentence; empty otherwise."""
     campaign: Headline | None = None
     learner: LearnerBar | None = None
     gate: GateBar | None = None
     rounds: tuple[RoundPoint, ...] = ()
     stations: Mapping[str, StationTile] = field(default_factory=dict[str, StationTile])
     usual: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
-    """phase -> seconds at the 95th and 99th percentile of its stays, once enough were seen."""
+    """phase -> 95th and 99th percentile of the time in it, in seconds, once enough were measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandDocument:
-    """One command and how far it is."""
+    """One command and its state."""
 
     id: str
     verb: str
     target: str
-    """A station (empty: every one), a policy version, an episode."""
+    """A station (empty: all stations), a policy version or an episode."""
     by: str
     reason: str
     state: CommandState
     requested_ms: int
-    """Wall clock, milliseconds."""
+    """Wall-clock time, in milliseconds."""
     took_s: float | None = None
-    """From the request until it was effective, as this server saw it; None when it was not handed in here."""
+    """Seconds from the request until it was effective, measured here; None for commands submitted elsewhere."""
     why: str = ""
-    """Why it was refused."""
+    """Why it was refused, or what it still waits for."""
 
 
 def rate_of(interval: Interval) -> Rate:
-    """The proportion for the page."""
+    """The interval as a document."""
     return Rate(
         successes=interval.successes, n=interval.n, low=interval.low, high=interval.high,
         rate=interval.rate if interval.n else None,
@@ -143,7 +143,11 @@ def rate_of(interval: Interval) -> Rate:
 
 
 def plain(value: object) -> Json:
-    """A document as JSON values; None, nan and infinity are left out of objects, so that a delta can say "gone"."""
+    """A document as JSON values. Objects leave out None, nan and infinity, so that null in a delta means "removed".
+
+    Raises:
+        TypeError: a value has no JSON form.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         pairs = ((item.name, plain(getattr(value, item.name))) for item in dataclasses.fields(value))
         return {name: item for name, item in pairs if item is not None}
@@ -156,11 +160,11 @@ def plain(value: object) -> Json:
         return value if abs(value) < float("inf") else None
     if value is None or isinstance(value, bool | int | str):
         return value
-    raise TypeError(f"{type(value).__name__} cannot stand in a document.")
+    raise TypeError(f"{type(value).__name__} has no JSON form in a document.")
 
 
 def delta(old: Json, new: Json) -> dict[str, Json]:
-    """What turns one JSON object into another: a merge patch (RFC 7396), null for what is gone."""
+    """The merge patch (RFC 7396) from one JSON object to another; null for what was removed."""
     assert isinstance(old, dict)
     assert isinstance(new, dict)
     patch: dict[str, Json] = {name: None for name in old if name not in new}

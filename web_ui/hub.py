@@ -1,6 +1,6 @@
-"""Keeps the newest document of every topic and wakes whoever watches; the socket sends from here.
+"""Keeps the newest document of every topic and wakes the subscribed connections.
 
-Topics: `fleet`, `commands`, `campaign/ID`. A watcher that is slow misses states, never the newest one.
+Topics: `fleet`, `commands`, `campaign/ID`. A slow connection misses intermediate documents, but gets the newest one.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from web_ui.documents import (
 from web_ui.live import LiveCameras, LiveLab
 from web_ui.phases import PhaseClocks
 
-LOOK_EVERY_S = 0.15
-"""How often the lab is looked at; a page that is drawn more often costs more than it shows."""
+POLL_EVERY_S = 0.15
+"""Seconds between readings of the lab's state."""
 FOLLOW_EVERY_S = 0.015
-"""How often it is asked about commands that are on their way."""
+"""Seconds between readings while commands are open."""
 READ_EVERY_S = 2.0
-"""How often the ledger is read for a campaign that somebody watches, and for commands."""
+"""Seconds between readings of the ledger, for subscribed campaigns and for commands."""
 COMMANDS_READ = 1000
-"""Events of commands that are read at once."""
+"""Most events of commands that are read at once."""
 
 
 @dataclass(slots=True)
-class Posted:
+class Published:
     """The newest document of a topic."""
 
     version: int
@@ -48,85 +48,87 @@ class Posted:
 
 
 class Hub:
-    """One per server; its methods belong to the server's event loop."""
+    """One per server. Call its methods only from the server's event loop."""
 
     def __init__(self, live: LiveLab, commands: CommandTracker, archive: Archive) -> None:
         self._live = live
         self._commands = commands
         self._archive = archive
-        self._posted: dict[str, Posted] = {}
-        self._watchers: set[asyncio.Event] = set()
-        self._watched: Counter[str] = Counter()
+        self._published: dict[str, Published] = {}
+        self._listeners: set[asyncio.Event] = set()
+        self._subscribers: Counter[str] = Counter()
         self._phases = PhaseClocks()
-        self._seen: LabSnapshot | None = None
-        self._told = ("", 0)
-        """Of which campaign the commands in the ledger were read, and up to which event."""
-        self._asked = asyncio.Event()
+        self._snapshot: LabSnapshot | None = None
+        self._commands_read = ("", 0)
+        """Campaign and number of the last event up to which commands were read from the ledger."""
+        self._subscribed = asyncio.Event()
         self._submitted = asyncio.Event()
-        self._moved_s = time.monotonic()
-        self.looked_s = time.monotonic()
-        """When the lab was last looked at; /healthz says how long ago."""
+        self._changed_s = time.monotonic()
+        self.polled_s = time.monotonic()
+        """Monotonic time of the last reading of the lab's state; /healthz reports its age."""
 
     async def run(self) -> None:
-        """Look at the lab until cancelled."""
+        """Follow the lab and the ledger until cancelled."""
         await asyncio.gather(self._follow_lab(), self._follow_ledger())
 
-    def watch(self) -> asyncio.Event:
-        """An event that is set whenever some topic changed."""
+    def join(self) -> asyncio.Event:
+        """Add a connection; the returned event is set whenever a topic changes."""
         event = asyncio.Event()
-        self._watchers.add(event)
+        self._listeners.add(event)
         return event
 
     def leave(self, event: asyncio.Event, topics: set[str]) -> None:
-        """The watcher is gone."""
-        self._watchers.discard(event)
-        self._watched.subtract(topics)
+        """Remove a connection and its subscriptions."""
+        self._listeners.discard(event)
+        self._subscribers.subtract(topics)
 
-    def want(self, topic: str) -> None:
-        """Somebody watches a topic from now on."""
-        self._watched[topic] += 1
-        self._asked.set()
+    def subscribe(self, topic: str) -> None:
+        """Add one subscriber to a topic."""
+        self._subscribers[topic] += 1
+        self._subscribed.set()
 
-    def unwant(self, topic: str) -> None:
-        """One watcher fewer of a topic."""
-        self._watched[topic] -= 1
+    def unsubscribe(self, topic: str) -> None:
+        """Remove one subscriber from a topic."""
+        self._subscribers[topic] -= 1
 
-    def newest(self, topic: str) -> Posted | None:
-        """The newest document; None while there is none."""
-        return self._posted.get(topic)
+    def newest(self, topic: str) -> Published | None:
+        """The newest document of a topic; None while there is none."""
+        return self._published.get(topic)
 
     def lab_age_s(self) -> float:
-        """Seconds since the running campaign last gave a new state: a loop that hangs must not look alive."""
-        running = self._seen is not None and self._seen.campaign_id != ""
-        return round(time.monotonic() - self._moved_s, 1) if running else 0.0
+        """Seconds since the running campaign gave a new state; 0 when none runs. Shows a loop that hangs."""
+        running = self._snapshot is not None and self._snapshot.campaign_id != ""
+        return round(time.monotonic() - self._changed_s, 1) if running else 0.0
 
-    def look(self) -> FleetDocument:
-        """The fleet as it is now."""
-        return self._fleet(self._live.snapshot())
+    def fleet(self) -> FleetDocument:
+        """The current document of the topic `fleet`."""
+        return self._fleet_document(self._live.snapshot())
 
     async def _follow_lab(self) -> None:
         while True:
-            if time.monotonic() >= self.looked_s + LOOK_EVERY_S or "fleet" not in self._posted:
-                self._look_at(self._live.snapshot())
-            if self._commands.refresh() or "commands" not in self._posted:
-                self.post_commands()
+            if time.monotonic() >= self.polled_s + POLL_EVERY_S or "fleet" not in self._published:
+                self._update_fleet(self._live.snapshot())
+            if self._commands.refresh() or "commands" not in self._published:
+                self.publish_commands()
             with contextlib.suppress(TimeoutError):
-                pause_s = FOLLOW_EVERY_S if self._commands.open() else LOOK_EVERY_S
+                pause_s = FOLLOW_EVERY_S if self._commands.open() else POLL_EVERY_S
                 await asyncio.wait_for(self._submitted.wait(), pause_s)
             self._submitted.clear()
 
-    def _look_at(self, snapshot: LabSnapshot | None) -> None:
-        self.looked_s = time.monotonic()
-        if snapshot is not self._seen or "fleet" not in self._posted:
-            self._seen, self._moved_s = snapshot, time.monotonic()
-            self._post("fleet", plain(self._fleet(snapshot)))
+    def _update_fleet(self, snapshot: LabSnapshot | None) -> None:
+        self.polled_s = time.monotonic()
+        if snapshot is not self._snapshot or "fleet" not in self._published:
+            self._snapshot, self._changed_s = snapshot, time.monotonic()
+            self._publish("fleet", plain(self._fleet_document(snapshot)))
 
     async def _follow_ledger(self) -> None:
-        """Read the campaigns that are watched, when the ledger grew; a broken ledger is shown, not hidden."""
+        """Read the subscribed campaigns when the ledger has grown; publish the problem of a damaged ledger."""
         read: dict[str, int] = {}
         while True:
             await self._read_commands()
-            for topic in [name for name, count in self._watched.items() if count > 0 and name.startswith("campaign/")]:
+            for topic in [
+                name for name, count in self._subscribers.items() if count > 0 and name.startswith("campaign/")
+            ]:
                 campaign_id = topic.partition("/")[2]
                 try:
                     newest = await asyncio.to_thread(self._archive.newest_seq)
@@ -134,18 +136,18 @@ class Hub:
                         continue
                     body = await asyncio.to_thread(self._archive.campaign, campaign_id)
                     read[topic] = newest
-                    self._post(topic, plain(body))
+                    self._publish(topic, plain(body))
                 except EnpireError as problem:
-                    read.pop(topic, None)  # once it can be read again, that is news even if it did not grow
-                    self._post(topic, {"problem": str(problem)})
+                    read.pop(topic, None)  # publish it again once the ledger can be read, even if it has not grown
+                    self._publish(topic, {"problem": str(problem)})
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._asked.wait(), READ_EVERY_S)
-            self._asked.clear()
+                await asyncio.wait_for(self._subscribed.wait(), READ_EVERY_S)
+            self._subscribed.clear()
 
     async def _read_commands(self) -> None:
-        """Show what was asked of the running campaign in another way than through this server, as from a terminal."""
-        campaign_id = self._seen.campaign_id if self._seen else ""
-        after = self._told[1] if self._told[0] == campaign_id else 0
+        """Publish commands to the running campaign that were submitted elsewhere, for example in a terminal."""
+        campaign_id = self._snapshot.campaign_id if self._snapshot else ""
+        after = self._commands_read[1] if self._commands_read[0] == campaign_id else 0
         if not campaign_id:
             return
         try:
@@ -153,30 +155,30 @@ class Hub:
                 self._archive.events, after, campaign_id, COMMANDS_READ, tuple(STATE_OF_EVENT)
             )
         except EnpireError:
-            return  # who asks for the campaign or its episodes is told why; the next look tries again
-        self._told = campaign_id, events[-1].seq if events else after
+            return  # requests for the campaign report the problem; the next reading tries again
+        self._commands_read = campaign_id, events[-1].seq if events else after
         if events:
-            self._commands.learn(events)
-            self.post_commands()
+            self._commands.add_events(events)
+            self.publish_commands()
 
     def submitted(self) -> None:
-        """A command was handed in: show it at once, and follow it closely."""
-        self.post_commands()
+        """A command was submitted: publish it at once and poll its state."""
+        self.publish_commands()
         self._submitted.set()
 
-    def post_commands(self) -> None:
-        """Show the commands as they are now."""
-        self._post("commands", {document.id: plain(document) for document in self._commands.all()})
+    def publish_commands(self) -> None:
+        """Publish the current commands."""
+        self._publish("commands", {document.id: plain(document) for document in self._commands.all()})
 
-    def _post(self, topic: str, body: Json) -> None:
-        before = self._posted.get(topic)
+    def _publish(self, topic: str, body: Json) -> None:
+        before = self._published.get(topic)
         if before is not None and before.body == body:
             return
-        self._posted[topic] = Posted(version=before.version + 1 if before else 1, body=body)
-        for event in self._watchers:
+        self._published[topic] = Published(version=before.version + 1 if before else 1, body=body)
+        for event in self._listeners:
             event.set()
 
-    def _fleet(self, snapshot: LabSnapshot | None) -> FleetDocument:
+    def _fleet_document(self, snapshot: LabSnapshot | None) -> FleetDocument:
         if snapshot is None:
             return FleetDocument(connected=False)
         learner, gate = snapshot.learner, snapshot.gate

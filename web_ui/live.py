@@ -1,4 +1,4 @@
-"""What the pages ask of a running lab: its state now, and one door for commands."""
+"""The interface of the web server to a running lab: its current state, its commands and its live images."""
 
 from __future__ import annotations
 
@@ -6,37 +6,41 @@ from typing import Literal, Protocol, runtime_checkable
 
 from enpire.service.watching import LabSnapshot, Preview
 
-Verb = Literal[
+CommandKind = Literal[
     "pause", "resume", "stop", "pause campaign", "continue campaign", "end campaign", "rollback", "promote",
     "judge success", "judge failure", "judge unsafe",
 ]  # fmt: skip
-STATION_VERBS: frozenset[Verb] = frozenset({"pause", "resume", "stop"})
-"""They concern one station, or all; the others the campaign, a policy version or an episode."""
-TARGETED: frozenset[Verb] = frozenset({"promote", "judge success", "judge failure", "judge unsafe"})
-"""They need a policy version or an episode."""
-REASONED: frozenset[Verb] = frozenset({"promote", "rollback"})
-"""They overrule the gate, so they need a reason."""
+STATION_COMMANDS: frozenset[CommandKind] = frozenset({"pause", "resume", "stop"})
+"""Commands to one station or to all; the others go to the campaign, a policy version or an episode."""
+TARGETED: frozenset[CommandKind] = frozenset({"promote", "judge success", "judge failure", "judge unsafe"})
+"""Commands that need a policy version or an episode as target."""
+REASONED: frozenset[CommandKind] = frozenset({"promote", "rollback"})
+"""Commands that override the gate and need a reason."""
 CommandState = Literal["requested", "accepted", "effective", "refused"]
-"""Written down; taken by the orchestrator; every station concerned says that it holds; will not happen."""
+"""requested: written to the inbox. accepted: read by the orchestrator. effective: reported by every station concerned.
+refused: will not be executed."""
 
 
 class LiveLab(Protocol):
-    """An orchestrator as the web server's thread sees it. Every method may be called from any thread."""
+    """A running orchestrator. Every method may be called from any thread."""
 
     def snapshot(self) -> LabSnapshot | None:
-        """The newest state, at once: never waits for a station, a disk or the learner. None while no lab runs."""
+        """The newest state; does not wait for a station, a disk or the learner. None while no campaign runs."""
         ...
 
-    def command(self, kind: Verb, target: str, operator: str, key: str, reason: str = "") -> str:
-        """Ask for something of a station (empty: every one), a policy version or an episode; its id, at once.
+    def command(self, kind: CommandKind, target: str, operator: str, key: str, reason: str = "") -> str:
+        """Submit a command to a station (empty: all), a policy version or an episode; returns its id at once.
 
-        The same `key` again returns the same id and does nothing: a double click is one command. UnknownName when
-        there is no such station, UsageError when no lab runs; a label on an episode is taken all the same.
+        The same `key` again returns the same id and submits nothing, so a double click is one command.
+
+        Raises:
+            UnknownName: there is no such station.
+            UsageError: no campaign runs; labels of episodes are accepted all the same.
         """
         ...
 
     def command_state(self, command_id: str) -> CommandState:
-        """How far a command is; UnknownName for an id that was never given."""
+        """The state of a command; UnknownName when there is no such command."""
         ...
 
     def why(self, command_id: str) -> str:
@@ -46,8 +50,8 @@ class LiveLab(Protocol):
 
 @runtime_checkable
 class LiveCameras(Protocol):
-    """A LiveLab that also has pictures. Optional: tiles without it show no thumbnail."""
+    """A LiveLab that also has live images. Without it, tiles show no image."""
 
     def picture(self, station: str, camera: str) -> Preview:
-        """The newest picture of one camera, at once; asking again within three seconds keeps them coming."""
+        """The newest live image of one camera, at once. Stations send images for three seconds after each call."""
         ...

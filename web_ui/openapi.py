@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI reads off the routes, and beside it how each operation refuses, with examples."""
+"""The OpenAPI document: FastAPI makes it from the routes; this module adds the refusals and the examples."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from fastapi import FastAPI
 from web_ui.problems import MEDIA_TYPE, TITLES, ProblemDocument
 
 EXAMPLES = Path(__file__).with_name("examples.json")
-"""Schema name -> an answer of a recorded campaign; those that a route defines itself carry their own."""
+"""Schema name -> an example from a recorded campaign. Schemas that a route defines have their own examples."""
 UNUSED = ("HTTPValidationError", "ValidationError")
-"""FastAPI's own shape of what does not fit a request; here that is a problem document, too."""
+"""FastAPI's schemas of invalid requests; this API answers them with a problem document."""
 
 
 Responses = dict[int | str, dict[str, Any]]
-"""What a route says of its answers beside its model: FastAPI's argument `responses`."""
+"""FastAPI's argument `responses` of a route."""
 
 
 def refusals(*statuses: int) -> Responses:
-    """Problem documents with these statuses."""
+    """Responses with a problem document for these statuses."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
     return {str(status): {"description": f"{TITLES[status]}.", "content": content} for status in statuses}
 
 
 def answers(media_type: str) -> Responses:
-    """An answer that is no JSON."""
+    """The response of a route that does not answer with JSON."""
     schema = {"type": "string"} if media_type.startswith("text/") else {"type": "string", "format": "binary"}
     return {200: {"content": {media_type: {"schema": schema}}}}
 
 
 class Application(FastAPI):
-    """FastAPI with the whole truth in its document."""
+    """FastAPI with a complete OpenAPI document."""
 
     def openapi(self) -> dict[str, Any]:
-        """The document, completed once."""
+        """The OpenAPI document; completed on the first call."""
         if self.openapi_schema is None:
             _complete(super().openapi())
-        assert self.openapi_schema is not None  # super() keeps what it made
+        assert self.openapi_schema is not None  # set by super()
         return self.openapi_schema
 
 
@@ -58,14 +58,14 @@ def _complete(document: dict[str, Any]) -> None:
 
 
 def _refused(path: str, method: str, operation: dict[str, Any]) -> Iterator[int]:
-    """The statuses that follow from where an operation stands; what is special to one, its route says."""
+    """Statuses that follow from the method and path of an operation; its route declares the others."""
     yield 421
     if "422" in operation["responses"]:
         yield 422
     if "security" in operation:
         yield 401
     if method != "get":
-        yield from (403, 413)  # the border looks at the origin and the size
+        yield from (403, 413)  # the request guard checks origin and size
     if "requestBody" in operation:
         yield 400
     if "{" in path:

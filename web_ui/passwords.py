@@ -1,4 +1,4 @@
-"""Passwords and secrets at rest: scrypt for what people choose, SHA-256 for what we draw ourselves."""
+"""Stored forms of passwords and secrets: scrypt for chosen passwords, SHA-256 for random secrets."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def matches(password: str, sealed: str) -> bool:
 
 
 def draw() -> str:
-    """A fresh secret of 256 bits for a cookie, a token or a link."""
+    """A new random secret of 256 bits for a cookie, a token or a link."""
     return secrets.token_urlsafe(32)
 
 
 def digest(secret: str) -> str:
-    """What is stored of a drawn secret: it has full entropy, so a plain hash suffices."""
+    """The stored form of a random secret. It has full entropy, so a plain hash suffices."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -38,5 +38,5 @@ def _derive(password: str, salt: bytes, cost: int, block: int) -> bytes:
     return hashlib.scrypt(password.encode(), salt=salt, n=cost, r=block, p=1, maxmem=64 * 2**20, dklen=32)
 
 
-NOBODY = seal(draw())
-"""Checked when a name is unknown, so that the answer takes as long as for a known one."""
+DUMMY = seal(draw())
+"""Compared when the name is unknown, so that the answer takes as long as for a known name."""

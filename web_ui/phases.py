@@ -1,4 +1,4 @@
-"""How long stations usually stay in a phase, so that a tile can say when it is too long."""
+"""How long stations usually are in each phase, so that a tile can mark a phase that takes too long."""
 
 from __future__ import annotations
 
@@ -9,38 +9,40 @@ from collections.abc import Mapping
 import numpy as np
 
 KEPT = 500
+"""Times kept for each phase, the newest."""
 ENOUGH = 40
-"""Stays seen before a percentile is told: the 99th of fewer would be their maximum."""
-TOLD_EVERY_S = 5.0
+"""Times measured before percentiles are given; the 99th of fewer would be their maximum."""
+UPDATE_EVERY_S = 5.0
+"""Seconds between updates of the percentiles."""
 
 
 class PhaseClocks:
-    """Follows the phases of all stations. Belongs to one thread."""
+    """Follows the phases of all stations. Not thread-safe."""
 
-    def __init__(self, told_every_s: float = TOLD_EVERY_S) -> None:
-        self._told_every_s = told_every_s
+    def __init__(self, update_every_s: float = UPDATE_EVERY_S) -> None:
+        self._update_every_s = update_every_s
         self._now: dict[str, tuple[str, float, int]] = {}
-        self._stays: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=KEPT))
-        self._told: dict[str, tuple[float, float]] = {}
-        self._told_s = 0.0
+        self._times: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=KEPT))
+        self._percentiles: dict[str, tuple[float, float]] = {}
+        self._updated_s = 0.0
 
     def since_ms(self, station: str, phase: str) -> int:
-        """Note what a station does now; the wall-clock millisecond at which this was first seen."""
+        """Record the phase of a station; returns the wall-clock time at which it was first seen, in milliseconds."""
         before = self._now.get(station)
         if before is not None and before[0] == phase:
             return before[2]
         now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
         if before is not None:
-            self._stays[before[0]].append(now_s - before[1])
+            self._times[before[0]].append(now_s - before[1])
         self._now[station] = (phase, now_s, now_ms)
         return now_ms
 
     def usual_s(self) -> Mapping[str, tuple[float, float]]:
-        """phase -> seconds at the 95th and the 99th percentile of its stays, where enough were seen."""
-        if time.monotonic() > self._told_s + self._told_every_s:
-            self._told_s = time.monotonic()
-            for phase, stays in self._stays.items():
-                if len(stays) >= ENOUGH:
-                    slow, stuck = np.percentile(np.array(stays), [95, 99])
-                    self._told[phase] = (round(float(slow), 2), round(float(stuck), 2))
-        return dict(self._told)
+        """phase -> 95th and 99th percentile of the time in it, in seconds, where enough were measured."""
+        if time.monotonic() > self._updated_s + self._update_every_s:
+            self._updated_s = time.monotonic()
+            for phase, times in self._times.items():
+                if len(times) >= ENOUGH:
+                    slow, stuck = np.percentile(np.array(times), [95, 99])
+                    self._percentiles[phase] = (round(float(slow), 2), round(float(stuck), 2))
+        return dict(self._percentiles)

@@ -17,15 +17,15 @@ TITLES: Mapping[int, str] = {
     400: "The request cannot be read",
     401: "Sign in first",
     403: "Not allowed",
-    404: "There is no such thing",
-    405: "This address does not take that method",
-    409: "It does not fit the present state",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict with the current state",
     413: "The request is too large",
-    415: "The content type is not taken here",
+    415: "The content type is not supported",
     421: "This host name is not served here",
-    422: "The request does not fit",
+    422: "The request is not valid",
     429: "Too many tries",
-    500: "The server made a mistake",
+    500: "Internal server error",
     503: "Not available now",
 }
 
@@ -37,7 +37,7 @@ class ProblemDocument(BaseModel):
         json_schema_extra={
             "examples": [
                 {
-                    "type": "about:blank", "title": "There is no such thing", "status": 404,
+                    "type": "about:blank", "title": "Not found", "status": 404,
                     "detail": "There is no station 'sim-9' in the running lab.",
                 }
             ]
@@ -46,11 +46,11 @@ class ProblemDocument(BaseModel):
     type: str = "about:blank"
     title: str = Field(description="The same for every problem of this status.")
     status: int = Field(ge=400, le=599)
-    detail: str = Field(min_length=1, description="What is wrong with this request, and what to do.")
+    detail: str = Field(min_length=1, description="What is wrong with the request, and what to do.")
 
 
 class Problem(EnpireError):
-    """A request that is refused, with the HTTP status and one clear sentence."""
+    """A refused request: the HTTP status and one sentence."""
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -65,7 +65,7 @@ def answer(status: int, detail: str, headers: Mapping[str, str] | None = None) -
 
 
 def status_of(error: EnpireError) -> int:
-    """The HTTP status that says the same as an error of the tree."""
+    """The HTTP status of an error."""
     if isinstance(error, Problem):
         return error.status
     if isinstance(error, UnknownName):
@@ -76,7 +76,7 @@ def status_of(error: EnpireError) -> int:
 
 
 def install(app: FastAPI) -> None:
-    """Make every error that leaves a route a problem document."""
+    """Answer every error of a route with a problem document."""
 
     async def enpire_error(_request: Request, error: Exception) -> Response:
         assert isinstance(error, EnpireError)  # registered for this class alone
@@ -96,8 +96,8 @@ def install(app: FastAPI) -> None:
         return answer(error.status_code, detail, error.headers)
 
     async def unexpected(request: Request, error: Exception) -> Response:
-        told = f"{request.method} {request.url.path} failed ({type(error).__name__}); the server's log says more."
-        return answer(500, told)
+        detail = f"{request.method} {request.url.path} failed ({type(error).__name__}); see the server's log."
+        return answer(500, detail)
 
     app.add_exception_handler(Exception, unexpected)
     app.add_exception_handler(EnpireError, enpire_error)

@@ -1,7 +1,7 @@
-"""What every request passes first: host name, origin, size; and the headers that every answer carries.
+"""Checks of every request (host name, origin, size) and the security headers of every answer.
 
-A browser that is tricked into calling this server (cross-site request, DNS rebinding) is stopped here, before any
-route runs. Rules: OWASP ASVS 4.0 sections 13 and 14.
+Requests that another site makes a browser send (cross-site requests, DNS rebinding) are refused here, before a route
+runs. Rules: OWASP ASVS 4.0 sections 13 and 14.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 BODY_LIMIT = 256 * 1024
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVERYWHERE = ("0.0.0.0", "::")
-"""Listening on these is listening on every address of the machine."""
+"""These mean every address of the machine."""
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -45,10 +45,10 @@ HEADERS = {
 
 
 class RequestGuard:
-    """ASGI middleware. `hosts` are the host names (without port) under which this server may be addressed.
+    """ASGI middleware. `hosts` are the host names (without port) under which this server is served.
 
-    With one of EVERYWHERE among them, any address in figures will do: behind a forwarded port it is none of this
-    machine's, and rebinding needs a name.
+    With one of EVERYWHERE among them, every numeric address is served too: behind a forwarded port the address is not
+    one of this machine, and DNS rebinding needs a name.
     """
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str] = LOOPBACK) -> None:
@@ -57,7 +57,7 @@ class RequestGuard:
         self.any_address = not self.hosts.isdisjoint(EVERYWHERE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, or pass on with the headers added."""
+        """Refuse the request, or pass it on and add the headers to its answer."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -80,16 +80,16 @@ class RequestGuard:
         except ClientDisconnect:
             return
         if body is None:
-            detail = f"A request may have at most {BODY_LIMIT} bytes."
+            detail = f"The body of a request may have at most {BODY_LIMIT} bytes."
             await problems.answer(413, detail, {"connection": "close"})(scope, receive, send)
             return
         await self.app(scope, _replay(body, receive), send)
 
     def _refusal(self, headers: Headers, *, unsafe: bool) -> tuple[int, str] | None:
         host = headers.get("host", "")
-        if not self._is_served(_name(host)):
+        if not self._serves(_name(host)):
             known = ", ".join(sorted(self.hosts.difference(EVERYWHERE)))
-            return 421, f"{host[:80]!r} is not served here; allowed: {known}; `enpire serve --name NAME` adds one."
+            return 421, f"{host[:80]!r} is not served here; allowed: {known}; `enpire serve --name NAME` adds a name."
         if not unsafe:
             return None
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
@@ -100,10 +100,10 @@ class RequestGuard:
         elif site not in (None, "same-origin", "none"):
             return 403, "A request from another site may not change anything here."
         elif site is None and "cookie" in headers:
-            return 403, "A request with a cookie must say its Origin; scripts use a bearer token instead."
+            return 403, "A request with a cookie must have an Origin header; scripts use a bearer token instead."
         return None
 
-    def _is_served(self, name: str) -> bool:
+    def _serves(self, name: str) -> bool:
         return name in self.hosts or (self.any_address and _is_address(name))
 
 
@@ -123,7 +123,7 @@ def _name(host: str) -> str:
 
 
 async def _bounded(request: Request) -> bytes | None:
-    """The whole body, or None when it is longer than any request here may be."""
+    """The whole body, or None when it is longer than BODY_LIMIT."""
     stated = request.headers.get("content-length", "0")
     if stated.isdigit() and int(stated) > BODY_LIMIT:
         return None
@@ -138,7 +138,7 @@ async def _bounded(request: Request) -> bytes | None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Hand the body that was read to the application, then whatever follows (the disconnect)."""
+    """A `receive` that gives the body that was read, then what follows (the disconnect)."""
     given = False
 
     async def replay() -> Message:

@@ -1,8 +1,7 @@
-"""The time axis of one episode for the viewer: curves, segments, decisions, events.
+"""One episode on a time axis for the page: curves, segments, decisions, events.
 
-Beside `arrays.npz` an episode's folder may hold `figures.json`, what the critics thought of it:
-{"p_v": [...], "V_e": [...], "g": [...]}, each with one number (or null) per decision;
-a frame that no policy commanded is a decision of its own.
+The folder of an episode may contain the critic outputs in `figures.json`: {"p_v": [...], "V_e": [...], "g": [...]},
+each with one number (or null) per decision. A frame without a policy's action counts as one decision.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from enpire.service.recordings import decision_of, unpack
 from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY, SOURCE_RESET, Bounds, EpisodeArrays, TaskSpec
 
 SOURCES = {SOURCE_POLICY: "policy", SOURCE_HUMAN: "human", SOURCE_RESET: "reset", SOURCE_EXPERT: "expert"}
-FIGURES = {"p_v": "probability of success", "V_e": "decisions to success (negative)", "g": "weight"}
+CRITIC_OUTPUTS = {"p_v": "probability of success", "V_e": "decisions to success (negative)", "g": "weight"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """One named number over the frames shown."""
+    """One named value over the shown frames."""
 
     name: str
     unit: str
@@ -50,7 +49,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Something that happened at one frame."""
+    """An event at one frame."""
 
     tick: int
     name: str
@@ -61,24 +60,29 @@ class Series:
     """One episode on its time axis."""
 
     rate_hz: float | None
-    """None when the task is not installed here; then time is shown in frames."""
+    """Frames per second; None when the task is not installed here, then the page shows time in frames."""
     frames: int
     tick: tuple[int, ...]
-    """The frames shown; all curves have this length."""
+    """Numbers of the shown frames; all curves have this length."""
     state: tuple[Curve, ...]
     action: tuple[Curve, ...]
     figures: tuple[Curve, ...]
-    """p_v, V_e, g where they were recorded; empty otherwise."""
+    """Critic outputs p_v, V_e, g, where they were recorded."""
     segments: tuple[Span, ...]
     decisions: tuple[int, ...]
-    """Frames at which the policy decided."""
+    """Frames at which a new decision of the policy begins."""
     events: tuple[Mark, ...]
 
 
 def read_series(folder: Path, row: OrderRow, points: int) -> Series:
-    """The series of one order; UnknownName when nothing was recorded, FileProblem when the file is damaged."""
+    """The series of one order, thinned to at most `points` frames.
+
+    Raises:
+        UnknownName: the episode has not ended, or has no recording.
+        FileProblem: a file is damaged.
+    """
     if row.episode is None:
-        raise UnknownName(f"The episode {row.order.order_id} has not ended yet: its recording comes with its end.")
+        raise UnknownName(f"The episode {row.order.order_id} has not ended yet; its recording arrives when it ends.")
     path = folder / "arrays.npz"
     if not path.is_file():
         raise UnknownName(f"Nothing was recorded of the episode {row.order.order_id}.")
@@ -93,7 +97,7 @@ def read_series(folder: Path, row: OrderRow, points: int) -> Series:
         tick=tuple(int(tick) for tick in shown),
         state=_curves(arrays.state[:-1], shown, spec.state if spec else (), "state"),
         action=_curves(arrays.action, shown, spec.action if spec else (), "action"),
-        figures=_figures(folder / "figures.json", arrays, shown),
+        figures=_critic_outputs(folder / "figures.json", arrays, shown),
         segments=_segments(arrays.source),
         decisions=tuple(int(tick) for tick in _decisions(arrays)),
         events=tuple(Mark(tick=tick, name=f"attempt {number + 2}") for number, tick in enumerate(attempts)),
@@ -102,7 +106,7 @@ def read_series(folder: Path, row: OrderRow, points: int) -> Series:
 
 @functools.lru_cache(maxsize=16)
 def _spec(task: str) -> TaskSpec | None:
-    """Names and units of a task; loading one may take seconds, once. None when it is not installed here."""
+    """The spec of a task, cached because loading takes seconds; None when the task is not installed here."""
     try:
         made = cast(type[Task], load("tasks", task))()
     except (UnknownName, MissingExtra):
@@ -157,21 +161,23 @@ def _is_row(row: object, decided: int) -> bool:
     )
 
 
-def _figures(path: Path, arrays: EpisodeArrays, shown: npt.NDArray[np.int_]) -> tuple[Curve, ...]:
-    """The critics' figures, one value per decision, held until the next."""
+def _critic_outputs(path: Path, arrays: EpisodeArrays, shown: npt.NDArray[np.int_]) -> tuple[Curve, ...]:
+    """The critic outputs: one value per decision, held until the next decision."""
     if not path.is_file():
         return ()
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as problem:
         raise FileProblem(f"{path} cannot be read: {problem}.") from problem
     index = decision_of(arrays.chunk)
     decided = int(index[-1]) + 1 if len(index) else 0
-    if not isinstance(said, dict) or not all(_is_row(row, decided) for row in said.values()):
-        raise FileProblem(f"{path} must hold one list of {decided} numbers per figure: record it again.")
+    if not isinstance(content, dict) or not all(_is_row(row, decided) for row in content.values()):
+        raise FileProblem(
+            f"{path} must contain lists of {decided} numbers each; delete the file or record the episode again."
+        )
     curves: list[Curve] = []
-    for name in (name for name in FIGURES if name in said):
-        held = np.array([math.nan if value is None else float(value) for value in said[name]] + [math.nan])
+    for name in (name for name in CRITIC_OUTPUTS if name in content):
+        held = np.array([math.nan if value is None else float(value) for value in content[name]] + [math.nan])
         values = held[index]
-        curves.append(Curve(name=name, unit=FIGURES[name], values=_numbers(values[shown])))
+        curves.append(Curve(name=name, unit=CRITIC_OUTPUTS[name], values=_numbers(values[shown])))
     return tuple(curves)

@@ -1,4 +1,4 @@
-"""The web server in a thread of its own, beside the orchestrator or alone."""
+"""The web server, in its own thread of the orchestrator's process or in a process of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from web_ui.live import LiveLab
 from web_ui.request_guard import EVERYWHERE, LOOPBACK
 
 START_S = 20.0
+"""Longest time to start, in seconds."""
 STOP_S = 5.0
+"""Longest time to close connections, in seconds."""
 
 
 class Server:
@@ -27,7 +29,7 @@ class Server:
     def __init__(
         self, home: Path, live: LiveLab, host: str = "127.0.0.1", port: int = 0, names: Sequence[str] = ()
     ) -> None:
-        """Serve `home` on `host`; `names` are host names under which it is reached beside those of this machine."""
+        """Serve `home` on `host`; `names` are further host names under which it is served."""
         self._home = home
         self._live = live
         self._host = host
@@ -37,21 +39,21 @@ class Server:
         self._thread: threading.Thread | None = None
         self.address = ""
         self.setup_link = ""
-        """Where the first admin is made; works once, empty when there is an admin. Show it only to the owner."""
+        """Address for making the first admin; works once; empty when there is an admin. Show it only to the owner."""
 
     def start(self) -> str:
-        """Listen and serve. Returns the address, such as http://127.0.0.1:8421.
+        """Listen and serve; returns the address, for example http://127.0.0.1:8421.
 
         Raises:
-            UsageError: another host than loopback before an admin exists.
-            TransportProblem: the port is in use or the host is not ours.
+            UsageError: the host is not loopback, and no admin exists.
+            TransportProblem: the port is in use, or the host is not an address of this machine.
         """
         secret = self._setup_secret()
         listener = _listen(self._host, self._port)
         here = socket.gethostname().lower() if self._host in EVERYWHERE else self._host
         shown = f"[{here}]" if ":" in here else here
         self.address = f"http://{shown}:{listener.getsockname()[1]}"
-        # in the fragment: browsers neither send it nor pass it on to another page
+        # in the fragment, which browsers send to no server
         self.setup_link = f"{self.address}/setup#{secret}" if secret else ""
         app = create_app(self._home, self._live, Serving(hosts=_hosts(self._host, self._names)))
         settings = uvicorn.Config(
@@ -63,7 +65,7 @@ class Server:
             target=self._server.run, kwargs={"sockets": [listener]}, name="web", daemon=True
         )  # fmt: skip
         self._thread.start()
-        self._wait_until_it_serves()
+        self._wait_until_ready()
         return self.address
 
     def stop(self) -> None:
@@ -84,30 +86,32 @@ class Server:
                 return ""
             if not _is_loopback(self._host):
                 raise UsageError(
-                    f"This server has no admin yet, so it may not listen on {self._host}: "
-                    "start it on 127.0.0.1, open the set-up link, then start it here."
+                    f"This server has no admin yet, so it may not listen on {self._host}. "
+                    "Start it on 127.0.0.1, open the set-up link, then start it with this host."
                 )
             return accounts.mint_setup()
         finally:
             accounts.close()
 
-    def _wait_until_it_serves(self) -> None:
+    def _wait_until_ready(self) -> None:
         deadline_s = time.monotonic() + START_S
         while self._server is not None and not self._server.started:
             if time.monotonic() > deadline_s or self._thread is None or not self._thread.is_alive():
-                raise TransportProblem(f"The web server did not start on {self.address}; see the log for the cause.")
+                raise TransportProblem(
+                    f"The web server did not start on {self.address} within {START_S:.0f} s; see the log."
+                )
             time.sleep(0.01)
 
 
 def _hosts(host: str, names: Sequence[str]) -> tuple[str, ...]:
-    """The names of this machine: its own, the one it has in the local network (mDNS), and the given ones."""
+    """Host names to serve: loopback, `host`, the name of this machine, its mDNS name, and the given names."""
     own = socket.gethostname().lower()
     return (*LOOPBACK, host.lower(), own, f"{own.partition('.')[0]}.local", *map(str.lower, names))
 
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # with its protocol named, asyncio turns Nagle off: an answer does not wait 40 ms for the acknowledgement
+    # with an explicit protocol, asyncio sets TCP_NODELAY: answers do not wait 40 ms for an acknowledgement
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

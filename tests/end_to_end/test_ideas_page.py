@@ -37,7 +37,7 @@ def finished(tmp_path: Path) -> Home:
     home = open_home(tmp_path / "home")
 
     async def talk() -> None:
-        async with Client(tool_server(lab.desk("mcp"))) as client:
+        async with Client(tool_server(lab.client("mcp"))) as client:
             await tried(client, Proposed(statement=WORSE, changes={"skill": 0.05}), 200)
             await tried(client, Proposed(statement=BETTER, changes={"skill": 0.95, "steps": 6}), 200)
 

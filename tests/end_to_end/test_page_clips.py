@@ -63,7 +63,7 @@ def test_the_cameras_of_a_film_show_the_moment_of_the_time_axis(
     expect(clips.first).to_be_visible()
     cameras = clips.locator("figcaption b").all_inner_texts()
     assert len(cameras) == len(set(cameras)) >= 1
-    page.get_by_label("Moment of the episode").fill(str(TICKS // 2))
+    page.get_by_label("Time in the episode").fill(str(TICKS // 2))
     for camera in cameras:
         expect(page.get_by_alt_text(f"{camera} at frame {_newest(page, camera, TICKS // 2)}")).to_be_visible()
     page.locator(".strip").first.get_by_role("button").last.click()
@@ -101,7 +101,7 @@ def test_every_command_of_a_real_robot_has_its_picture(
         set_up(page, server)
         page.goto(f"{server.setup_link.partition('/setup')[0]}/episodes/E1?t=0")
         for tick in (0, 1, TICKS // 2, TICKS):
-            page.get_by_label("Moment of the episode").fill(str(min(tick, TICKS - 1)))
+            page.get_by_label("Time in the episode").fill(str(min(tick, TICKS - 1)))
             shown = page.get_by_alt_text(f"front at frame {min(tick, TICKS - 1)}")
             expect(shown).to_be_visible()
         assert shown.evaluate("(picture) => picture.naturalWidth") == 64

@@ -151,7 +151,9 @@ def test_a_ledger_that_broke_is_said_above_the_last_figures(
         raise FileProblem("The ledger is damaged.")
 
     monkeypatch.setattr(Archive, "newest_seq", broken)
-    expect(page.get_by_role("alert")).to_contain_text("The ledger is damaged. The data below is from an earlier reading.")
+    expect(page.get_by_role("alert")).to_contain_text(
+        "The ledger is damaged. The data below is from an earlier reading."
+    )
     expect(page.locator(".pill", has_text="Promoted")).to_be_visible()
     monkeypatch.undo()
     expect(page.get_by_role("alert")).to_have_count(0)

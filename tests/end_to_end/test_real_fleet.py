@@ -128,7 +128,7 @@ def _scrub_a_success(page: Page) -> None:
     page.get_by_label("Outcome").select_option("success")
     page.locator("tr.pick a").first.click()
     expect(page.locator(".path")).to_have_count(2)
-    page.get_by_label("Moment of the episode").fill("10")
+    page.get_by_label("Time in the episode").fill("10")
     expect(page.get_by_text("frame 10")).to_be_visible()
     page.locator("h1").click()
     page.keyboard.press("ArrowRight")

@@ -11,7 +11,7 @@ from enpire.ids import mint
 from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
 from enpire.types import Interval, Phase
 from enpire.wire.live_images import Preview
-from web_ui.live import STATION_VERBS, CommandState, Verb
+from web_ui.live import STATION_COMMANDS, CommandKind, CommandState
 
 BEGUN = time.monotonic()
 
@@ -25,10 +25,10 @@ class ScriptedLab:
     champion: str = "b" * 64
     names: tuple[str, ...] = ("sim-1", "sim-2", "sim-3", "sim-4")
     alarms: dict[str, str] = field(default_factory=dict)
-    given: dict[str, tuple[Verb, str, float]] = field(default_factory=dict)
+    given: dict[str, tuple[CommandKind, str, float]] = field(default_factory=dict)
     """command id -> verb, station, when it takes effect."""
     keys: dict[str, str] = field(default_factory=dict)
-    refusals: dict[Verb, str] = field(default_factory=dict[Verb, str])
+    refusals: dict[CommandKind, str] = field(default_factory=dict[CommandKind, str])
     """Verbs that are refused, and why."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     gone: bool = False
@@ -70,9 +70,9 @@ class ScriptedLab:
             paused=self._campaign_paused() or bool(self.paused_why), paused_why=self.paused_why,
         )  # fmt: skip
 
-    def command(self, kind: Verb, target: str, operator: str, key: str, reason: str = "") -> str:
+    def command(self, kind: CommandKind, target: str, operator: str, key: str, reason: str = "") -> str:
         """Take a command; it is effective `effective_s` later."""
-        if kind in STATION_VERBS and target and target not in self.names:
+        if kind in STATION_COMMANDS and target and target not in self.names:
             raise UnknownName(f"There is no station {target!r} here; there are: {', '.join(self.names)}.")
         with self.lock:
             if key not in self.keys:
@@ -124,7 +124,7 @@ class ScriptedLab:
             given = [verb for verb, _, at_s in self.given.values() if at_s <= time.monotonic() and "e campaign" in verb]
         return bool(given) and given[-1] == "pause campaign"
 
-    def _after(self, verb: Verb, line: StationLine) -> StationLine:
+    def _after(self, verb: CommandKind, line: StationLine) -> StationLine:
         if verb == "stop":
             return replace(line, stopped=True)
         return replace(line, stopped=False, paused=verb == "pause")

@@ -130,7 +130,7 @@ def test_an_unknown_command_is_not_found(site: Site) -> None:
 def test_without_a_lab_a_command_says_so(records_only: TestClient) -> None:
     answer = records_only.post("/api/v1/commands", json={"verb": "stop", "target": ""}, headers=key("f"))
     assert answer.status_code == 503
-    assert "No lab runs" in answer.json()["detail"]
+    assert "No campaign runs in this home" in answer.json()["detail"]
     assert records_only.get("/api/v1/fleet").json()["connected"] is False
 
 

@@ -17,7 +17,7 @@ def test_a_clock_runs_on_while_the_phase_stays_and_begins_again_with_the_next() 
 
 
 def test_percentiles_are_told_once_enough_was_seen() -> None:
-    clocks = PhaseClocks(told_every_s=0)
+    clocks = PhaseClocks(update_every_s=0)
     assert clocks.usual_s() == {}
     for _ in range(ENOUGH + 1):
         clocks.since_ms("sim-1", "rollout")

@@ -152,7 +152,7 @@ def test_accounts_are_for_admins(site: Site, role: str) -> None:
     client = site.enter(role)  # pyright: ignore[reportArgumentType]
     refused = client.get("/api/v1/users")
     assert refused.status_code == 403
-    assert "needs the role admin" in refused.json()["detail"]
+    assert "requires the role admin" in refused.json()["detail"]
 
 
 def test_the_last_admin_stays_and_nobody_removes_themselves(site: Site) -> None:

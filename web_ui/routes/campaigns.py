@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from enpire.queries.models import CampaignLine, CampaignView, VersionView
 from web_ui.archive import Archive
-from web_ui.auth import Anybody
+from web_ui.auth import Viewer
 from web_ui.documents import Json, plain
 from web_ui.openapi import refusals
 
@@ -18,7 +18,7 @@ Id = Annotated[str, Path(max_length=80, pattern=r"^[\w.:-]+$", examples=["01JD3Y
 
 
 class EventLine(BaseModel):
-    """One line of the ledger; order is `seq`, the stamp is for people."""
+    """One event of the ledger. `seq` gives the order; the time stamp is for information."""
 
     seq: int
     stamp_ns: int
@@ -28,33 +28,33 @@ class EventLine(BaseModel):
 
 
 class EventPage(BaseModel):
-    """Events in order; give `next` as `after` for those that follow."""
+    """Events in order; pass `next` as `after` to read the following ones."""
 
     rows: list[EventLine]
     next: int
 
 
 @router.get("/campaigns")
-def campaigns(_caller: Anybody, request: Request) -> tuple[CampaignLine, ...]:
+def campaigns(_caller: Viewer, request: Request) -> tuple[CampaignLine, ...]:
     """Every campaign, newest first."""
     return _archive(request).campaigns()
 
 
 @router.get("/campaigns/{campaign_id}")
-def campaign(campaign_id: Id, _caller: Anybody, request: Request) -> CampaignView:
-    """Where one campaign stands; the socket's topic `campaign/ID` sends the same."""
+def campaign(campaign_id: Id, _caller: Viewer, request: Request) -> CampaignView:
+    """The state of one campaign; the WebSocket topic `campaign/ID` sends the same document."""
     return _archive(request).campaign(campaign_id)
 
 
 @router.get("/campaigns/{campaign_id}/policies")
-def policies(campaign_id: Id, _caller: Anybody, request: Request) -> tuple[VersionView, ...]:
+def policies(campaign_id: Id, _caller: Viewer, request: Request) -> tuple[VersionView, ...]:
     """Its policy versions with lineage and evidence, oldest first."""
     return _archive(request).versions(campaign_id)
 
 
 @router.get("/events")
 def events(
-    _caller: Anybody,
+    _caller: Viewer,
     request: Request,
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
     campaign: Annotated[str, Query(max_length=80)] = "",

@@ -1,4 +1,4 @@
-"""Commands to the fleet: handed in with a key, answered 202, watched until they are effective."""
+"""Commands: submitted with a key, answered 202, tracked until they are effective or refused."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from enpire.ids import is_id
 from enpire.service.reading import VERSION_ID
-from web_ui.auth import Anybody
+from web_ui.auth import Viewer
 from web_ui.commands import CommandRequest, CommandTracker
 from web_ui.documents import CommandDocument
 from web_ui.hub import Hub
-from web_ui.live import REASONED, STATION_VERBS, TARGETED, Verb
+from web_ui.live import REASONED, STATION_COMMANDS, TARGETED, CommandKind
 from web_ui.openapi import refusals
 from web_ui.problems import Problem
 
@@ -26,14 +26,14 @@ IdempotencyKey = Annotated[
     str,
     Header(
         alias="Idempotency-Key",
-        description="8 to 100 characters; the same again is the same command.",
+        description="8 to 100 characters. A request with the same key is the same command.",
         json_schema_extra={"pattern": f"^{KEY.pattern}$", "minLength": 8, "maxLength": 100},
     ),
 ]
 
 
 class Command(BaseModel):
-    """What to do, and to which station, policy version or episode."""
+    """A command and its target: a station, a policy version or an episode."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -46,54 +46,57 @@ class Command(BaseModel):
             ]
         },
     )
-    verb: Verb
+    verb: CommandKind
     target: str = Field(
-        default="", max_length=100, description="A station (empty: every one), a policy version, an episode."
+        default="", max_length=100, description="A station (empty: all stations), a policy version or an episode."
     )
-    reason: str = Field(default="", max_length=300, description="Needed to promote and to roll back.")
+    reason: str = Field(default="", max_length=300, description="Required to promote and to roll back.")
 
 
 @router.post("", status_code=202, responses=refusals(404, 409, 503))
-async def command(body: Command, key: IdempotencyKey, caller: Anybody, request: Request) -> CommandDocument:
-    """Hand in a command. Everybody who is signed in may stop; to pause and to resume needs an operator."""
+async def command(body: Command, key: IdempotencyKey, caller: Viewer, request: Request) -> CommandDocument:
+    """Submit a command. Every signed-in user may stop; all other commands require the role operator."""
     if body.verb != "stop" and not caller.may("operator"):
-        raise Problem(403, f"To {body.verb} needs the role operator; {caller.user.name!r} is {caller.user.role}.")
+        raise Problem(
+            403,
+            f"{body.verb!r} requires the role operator; {caller.user.name!r} has the role {caller.user.role}.",
+        )
     if not KEY.fullmatch(key):
-        raise Problem(400, "Idempotency-Key has 8 to 100 of: letters, digits, dot, underscore, colon, dash.")
+        raise Problem(400, "Idempotency-Key must have 8 to 100 letters, digits, dots, underscores, colons or dashes.")
     _check(body)
-    wanted = CommandRequest(
+    submitted = CommandRequest(
         verb=body.verb, target=body.target, by=caller.user.name, key=key, reason=body.reason.strip()
     )
-    pool = cast(Executor, request.app.state.command_pool)  # its own threads: slow reads never delay a stop
-    document = await asyncio.get_running_loop().run_in_executor(pool, _tracker(request).submit, wanted)
+    pool = cast(Executor, request.app.state.command_pool)  # separate threads, so that slow reads do not delay a stop
+    document = await asyncio.get_running_loop().run_in_executor(pool, _tracker(request).submit, submitted)
     cast(Hub, request.app.state.hub).submitted()
     return document
 
 
 def _check(body: Command) -> None:
-    """Refuse what cannot be meant."""
+    """Refuse a command whose target or reason is missing or invalid."""
     if body.verb in TARGETED and not body.target:
         wanted = "a policy version" if body.verb == "promote" else "an episode"
-        raise Problem(400, f"{body.verb!r} needs {wanted}: give its id as `target`.")
-    if body.verb not in STATION_VERBS | TARGETED and body.target:
-        raise Problem(400, f"{body.verb!r} concerns the whole campaign: leave `target` empty.")
+        raise Problem(400, f"The command {body.verb!r} needs {wanted}; send its id as `target`.")
+    if body.verb not in STATION_COMMANDS | TARGETED and body.target:
+        raise Problem(400, f"The command {body.verb!r} applies to the whole campaign; leave `target` empty.")
     if body.verb == "promote" and not VERSION_ID.fullmatch(body.target):
         raise Problem(422, "The `target` of 'promote' is a policy version: 64 digits, 0 to 9 and a to f.")
     if body.verb.startswith("judge ") and not is_id(body.target):
         raise Problem(422, f"The `target` of {body.verb!r} is an episode's id: 26 capital letters and digits.")
     if body.verb in REASONED and not body.reason.strip():
-        raise Problem(400, f"{body.verb!r} overrules the gate: say why in `reason`.")
+        raise Problem(400, f"The command {body.verb!r} overrides the gate; send a `reason`.")
 
 
 @router.get("")
-async def commands(_caller: Anybody, request: Request) -> list[CommandDocument]:
+async def commands(_caller: Viewer, request: Request) -> list[CommandDocument]:
     """The last commands, newest first."""
     return _tracker(request).all()[::-1]
 
 
 @router.get("/{command_id}")
-async def one(command_id: Annotated[str, Path(max_length=100)], _caller: Anybody, request: Request) -> CommandDocument:
-    """How far one command is."""
+async def one(command_id: Annotated[str, Path(max_length=100)], _caller: Viewer, request: Request) -> CommandDocument:
+    """One command and its state."""
     return _tracker(request).get(command_id)
 
 

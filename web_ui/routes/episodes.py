@@ -1,4 +1,4 @@
-"""Episodes: keyset pages, one episode, its time axis, its pictures."""
+"""Episodes: lists by keyset pagination, one episode, its series and its camera images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from enpire.service.auditing import Stake
 from enpire.service.reading import Page
 from enpire.service.recordings import media_type
 from web_ui.archive import Archive
-from web_ui.auth import Anybody
+from web_ui.auth import Viewer
 from web_ui.openapi import answers, refusals
 from web_ui.series import Series
 
@@ -21,28 +21,28 @@ router = APIRouter(prefix="/episodes", tags=["episodes"], responses=refusals(503
 Id = Annotated[str, Path(max_length=80, pattern=r"^[\w.:-]+$", examples=["01JD3Y6Z8Q4M0C5T9V2K7B1XNA"])]
 
 
-class Wanted(BaseModel):
-    """Filters of a page; what is left out filters nothing."""
+class EpisodeFilters(BaseModel):
+    """Filters of a list of episodes. An empty filter matches all."""
 
     model_config = ConfigDict(extra="forbid")
-    campaign: str = Field(default="", max_length=80, description="Empty: the latest one.")
+    campaign: str = Field(default="", max_length=80, description="Empty: the latest campaign.")
     outcome: str = Field(
         default="",
         max_length=20,
         examples=["failure"],
-        description="An outcome, `open`, or `ended`: all but the open ones.",
+        description="An outcome; `open`; or `ended` for all except open ones.",
     )
     purpose: str = Field(default="", max_length=20, examples=["collect"])
     round: int | None = Field(default=None, ge=0, le=2**31)
     station: str = Field(default="", max_length=100)
     policy: str = Field(default="", max_length=100)
-    before: str = Field(default="", max_length=80, description="`next` of the page above.")
+    before: str = Field(default="", max_length=80, description="`next` of the previous page.")
     limit: int = Field(default=50, ge=1, le=200)
 
 
 @router.get("", responses=refusals(400))
-def episodes(wanted: Annotated[Wanted, Query()], _caller: Anybody, request: Request) -> EpisodePage:
-    """One page, newest first; go on with `before` = `next`."""
+def episodes(wanted: Annotated[EpisodeFilters, Query()], _caller: Viewer, request: Request) -> EpisodePage:
+    """One page of episodes, newest first; pass `next` as `before` to read the next page."""
     page = Page(
         campaign_id=wanted.campaign, purpose=wanted.purpose, outcome=wanted.outcome, round=wanted.round,
         policy_id=wanted.policy, station=wanted.station, before=wanted.before, limit=wanted.limit,
@@ -51,28 +51,28 @@ def episodes(wanted: Annotated[Wanted, Query()], _caller: Anybody, request: Requ
 
 
 @router.get("/{order_id}")
-def episode(order_id: Id, _caller: Anybody, request: Request) -> EpisodeView:
+def episode(order_id: Id, _caller: Viewer, request: Request) -> EpisodeView:
     """One episode."""
     return _archive(request).episode(order_id)
 
 
 @router.get("/{order_id}/series")
 def series(
-    order_id: Id, _caller: Anybody, request: Request, points: Annotated[int, Query(ge=10, le=5000)] = 1000
+    order_id: Id, _caller: Viewer, request: Request, points: Annotated[int, Query(ge=10, le=5000)] = 1000
 ) -> Series:
-    """What was sensed, sent and thought, on one time axis; 404 when nothing was recorded."""
+    """States, actions and critic outputs on one time axis; 404 when the episode has no recording."""
     return _archive(request).series(order_id, points)
 
 
 @router.get("/{order_id}/stake")
-def stake(order_id: Id, _caller: Anybody, request: Request, outcome: Literal["success", "failure", "unsafe"]) -> Stake:
-    """Which decision counted the episode, and what it would be if a person says `outcome`. Nothing is changed."""
+def stake(order_id: Id, _caller: Viewer, request: Request, outcome: Literal["success", "failure", "unsafe"]) -> Stake:
+    """The decision that counted the episode, and the decision if it were labelled `outcome`. Changes nothing."""
     return _archive(request).stake(order_id, outcome)
 
 
 @router.get("/{order_id}/pictures/{name}", response_class=Response, responses=answers("image/jpeg"))
-def picture(order_id: Id, name: Annotated[str, Path(max_length=120)], _caller: Anybody, request: Request) -> Response:
-    """One recorded picture, CAMERA_TICK.jpg; image/png where its name ends so."""
+def picture(order_id: Id, name: Annotated[str, Path(max_length=120)], _caller: Viewer, request: Request) -> Response:
+    """One recorded camera image, CAMERA_TICK.jpg or .png."""
     data = _archive(request).picture(order_id, name)
     return Response(data, media_type=media_type(name), headers={"cache-control": "private, max-age=3600"})
 

@@ -1,4 +1,4 @@
-"""The fleet now, and whether this server is well."""
+"""The current state of the fleet, and the health of this server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from web_ui.auth import Anybody
+from web_ui.auth import Viewer
 from web_ui.documents import FleetDocument, StationTile
 from web_ui.hub import Hub
 from web_ui.live import LiveCameras, LiveLab
@@ -22,7 +22,7 @@ Name = Annotated[str, Path(max_length=100)]
 
 
 class Health(BaseModel):
-    """`ok` while the server looks at the lab; `connected` when there is a running lab."""
+    """`ok` while the server reads the state of the lab, else `stale`; `connected` when a campaign runs."""
 
     status: str
     connected: bool
@@ -30,43 +30,45 @@ class Health(BaseModel):
 
 
 @router.get("/fleet")
-async def fleet(_caller: Anybody, request: Request) -> FleetDocument:
-    """Everything that the Fleet page shows; the socket's topic `fleet` sends the same."""
-    return _hub(request).look()
+async def fleet(_caller: Viewer, request: Request) -> FleetDocument:
+    """All data of the page Fleet; the WebSocket topic `fleet` sends the same document."""
+    return _hub(request).fleet()
 
 
 @router.get("/stations")
-async def stations(_caller: Anybody, request: Request) -> list[StationTile]:
-    """Every station of the running lab."""
-    return list(_hub(request).look().stations.values())
+async def stations(_caller: Viewer, request: Request) -> list[StationTile]:
+    """All stations of the running campaign."""
+    return list(_hub(request).fleet().stations.values())
 
 
 @router.get("/stations/{name}")
-async def station(name: Name, _caller: Anybody, request: Request) -> StationTile:
+async def station(name: Name, _caller: Viewer, request: Request) -> StationTile:
     """One station."""
-    found = _hub(request).look().stations.get(name)
+    found = _hub(request).fleet().stations.get(name)
     if found is None:
-        raise Problem(404, f"There is no station {name[:40]!r} in the running lab.")
+        raise Problem(
+            404, f"There is no station {name[:40]!r} in the running campaign; `GET /api/v1/stations` lists them."
+        )
     return found
 
 
 @router.get("/stations/{name}/cameras/{camera}", response_class=Response, responses=answers("image/jpeg"))
-async def picture(name: Name, camera: Name, _caller: Anybody, request: Request) -> Response:
-    """The newest picture of one camera, image/jpeg; the socket's topic `camera/STATION/NAME` sends each new one."""
+async def picture(name: Name, camera: Name, _caller: Viewer, request: Request) -> Response:
+    """The newest live image of one camera; the WebSocket topic `camera/STATION/NAME` sends each new one."""
     live: object = request.app.state.live
-    tile = _hub(request).look().stations.get(name)
+    tile = _hub(request).fleet().stations.get(name)
     if not isinstance(live, LiveCameras) or tile is None or camera not in tile.cameras:
         raise Problem(404, f"Station {name[:40]!r} has no camera {camera[:40]!r}.")
     newest = live.picture(name, camera)
     if not newest.jpeg:
-        raise Problem(404, newest.why or f"Camera {camera[:40]!r} has taken no picture yet: ask again in a second.")
+        raise Problem(404, newest.why or f"Camera {camera[:40]!r} has sent no image yet; try again in a second.")
     return Response(newest.jpeg, media_type="image/jpeg")
 
 
 @health_router.get("/healthz")
 async def healthz(request: Request) -> Health:
-    """For watchdogs; needs no sign-in and says nothing about the lab."""
-    ago_s = time.monotonic() - _hub(request).looked_s
+    """For watchdogs; needs no sign-in and gives no information about the campaign."""
+    ago_s = time.monotonic() - _hub(request).polled_s
     return Health(
         status="ok" if ago_s < 5 else "stale",
         connected=cast(LiveLab, request.app.state.live).snapshot() is not None,

@@ -1,4 +1,4 @@
-"""The laboratory's figures for Prometheus: `/metrics`, with a bearer token of any role."""
+"""Metrics for Prometheus under `/metrics`, with a bearer token of any role."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.responses import Response
 from enpire.queries.models import CampaignView, Success
 from enpire.types import PHASES
 from web_ui.archive import Archive
-from web_ui.auth import Anybody
+from web_ui.auth import Viewer
 from web_ui.documents import FleetDocument
 from web_ui.hub import Hub
 from web_ui.openapi import answers, refusals
@@ -23,31 +23,33 @@ router = APIRouter(tags=["metrics"])
 
 
 @router.get("/metrics", response_class=Response, responses=answers("text/plain") | refusals(503))
-async def metrics(_caller: Anybody, request: Request) -> Response:
+async def metrics(_caller: Viewer, request: Request) -> Response:
     """The newest campaign and its stations in Prometheus' text format."""
     hub, archive = cast(Hub, request.app.state.hub), cast(Archive, request.app.state.archive)
-    fleet = hub.look()
+    fleet = hub.fleet()
     text = await run_in_threadpool(_exposition, fleet, archive)
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
-class Figures:
-    """One scrape. Counters are queries on the ledger, so they survive restarts of everything."""
+class Metrics:
+    """One scrape. Counters come from the ledger, so they survive restarts."""
 
     def __init__(self, fleet: FleetDocument, view: CampaignView | None) -> None:
         self._fleet, self._view = fleet, view
 
     def collect(self) -> Iterator[Metric]:
-        """Every family of figures."""
-        yield GaugeMetricFamily("enpire_lab_connected", "1 while a lab runs.", value=float(self._fleet.connected))
+        """All metric families."""
+        yield GaugeMetricFamily("enpire_lab_connected", "1 while a campaign runs.", value=float(self._fleet.connected))
         yield from self._stations()
         if self._view is not None:
             yield from self._campaign(self._view)
 
     def _stations(self) -> Iterator[Metric]:
         phase = GaugeMetricFamily("enpire_station_phase", "1 for the phase of a station.", labels=["station", "phase"])
-        needs = GaugeMetricFamily("enpire_station_needs_person", "1 while it raises an alarm.", labels=["station"])
-        halted = GaugeMetricFamily("enpire_station_stopped", "1 while it holds a stop.", labels=["station"])
+        needs = GaugeMetricFamily(
+            "enpire_station_needs_person", "1 while the station has an alarm.", labels=["station"]
+        )
+        halted = GaugeMetricFamily("enpire_station_stopped", "1 while the station is stopped.", labels=["station"])
         ended = CounterMetricFamily("enpire_station_episodes", "Episodes of this campaign.", labels=["station"])
         for name, tile in self._fleet.stations.items():
             for known in PHASES:
@@ -64,7 +66,9 @@ class Figures:
         for outcome, count in view.episodes.items():
             if outcome != "total":
                 orders.add_metric([*mine, outcome], count)
-        refused = CounterMetricFamily("enpire_deliveries_refused", "Deliveries that were not counted.", labels=names)
+        refused = CounterMetricFamily(
+            "enpire_deliveries_refused", "Deliveries that were refused and not counted.", labels=names
+        )
         refused.add_metric(mine, view.refused)
         spent = CounterMetricFamily("enpire_robot_seconds", "Robot time by phase.", labels=[*names, "phase"])
         for phase, seconds in view.robot_time.items():
@@ -80,7 +84,11 @@ class Figures:
         yield _gauge("enpire_wall_seconds", "Wall clock of the campaign.", names, mine, view.wall_s)
         yield _gauge("enpire_round", "Rounds of improvement begun.", names, mine, len(view.rounds) - 1)
         yield _gauge(
-            "enpire_search_gate_gap_ratio", "Training minus hidden success.", names, mine, view.search_gate_gap
+            "enpire_search_gate_gap_ratio",
+            "Success on training starts minus success on hidden starts.",
+            names,
+            mine,
+            view.search_gate_gap,
         )
         tokens = CounterMetricFamily("enpire_tokens", "Tokens of the agents.", labels=[*names, "kind"])
         for kind in ("fresh", "cached", "output"):
@@ -91,7 +99,7 @@ class Figures:
 def _exposition(fleet: FleetDocument, archive: Archive) -> bytes:
     registry = CollectorRegistry()
     known = archive.campaigns()
-    registry.register(Figures(fleet, archive.campaign(known[0].id) if known else None))
+    registry.register(Metrics(fleet, archive.campaign(known[0].id) if known else None))
     return generate_latest(registry)
 
 

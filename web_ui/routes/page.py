@@ -1,4 +1,4 @@
-"""The built page and its files; without a build, how to make one."""
+"""The built page and its files; without a build, instructions to build it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ router = APIRouter(include_in_schema=False)
 BUILT = Path(__file__).resolve().parents[1] / "static"
 FOREVER = "public, max-age=31536000, immutable"
 HOW = """<!doctype html><html lang="en"><meta charset="utf-8"><title>ENPIRE</title>
-<h1>ENPIRE is running, its page is not built</h1>
+<h1>ENPIRE is running, but its page is not built</h1>
 <p>Build it once with <code>make ui</code> (or <code>npm ci &amp;&amp; npm run build</code> in <code>web_ui/ui</code>),
-then load this address again. The API is here already: <code>/api/v1</code>, described by
+then reload this address. The API is available under <code>/api/v1</code>; it is described in
 <a href="/api/v1/openapi.json">/api/v1/openapi.json</a>.</p></html>"""
 
 
 @router.get("/{path:path}")
 async def page(path: str, request: Request) -> Response:
-    """A file of the build, else the page itself: its router knows the path."""
+    """A file of the build, or the page itself for every other path; the page has its own router."""
     if path.startswith("api/"):
         raise Problem(404, f"The API has no address /{path[:100]}.")
     static = cast(Path, request.app.state.static)
@@ -31,8 +31,8 @@ async def page(path: str, request: Request) -> Response:
         return HTMLResponse(HOW)
     wanted = (static / path).resolve()
     if path and wanted.is_relative_to(static.resolve()) and wanted.is_file():
-        lasting = {"cache-control": FOREVER} if path.startswith("assets/") else {"cache-control": "no-cache"}
-        return FileResponse(wanted, headers=lasting)
+        cache = {"cache-control": FOREVER} if path.startswith("assets/") else {"cache-control": "no-cache"}
+        return FileResponse(wanted, headers=cache)
     if path.startswith("assets/"):
         raise Problem(404, f"The page has no file /{path[:100]}.")
     return FileResponse(index, headers={"cache-control": "no-cache"})

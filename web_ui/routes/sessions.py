@@ -1,4 +1,4 @@
-"""Signing in and out, the one-time set-up, and the sessions and tokens of a user."""
+"""Sign-in, sign-out, the one-time set-up, and the sessions and tokens of a user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from web_ui.accounts import NAME, Role, User
 from web_ui.attempts import Attempts
-from web_ui.auth import COOKIE, Anybody, accounts_of, cookie, find_caller
+from web_ui.auth import COOKIE, Viewer, accounts_of, cookie, find_caller
 from web_ui.openapi import refusals
 from web_ui.passwords import LONGEST, SHORTEST
 from web_ui.problems import Problem
@@ -43,7 +43,7 @@ class Setup(BaseModel):
 
 
 class SignInStatus(BaseModel):
-    """Who is signed in; `setup` when this server has no admin yet."""
+    """The signed-in user, empty when none; `setup` is true while this server has no admin."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "ada", "role": "admin", "setup": False}]})
     name: str = ""
@@ -52,7 +52,7 @@ class SignInStatus(BaseModel):
 
 
 class NewPassword(BaseModel):
-    """The present password, and the one that takes its place."""
+    """The current password and the new one."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"present": "the old one", "fresh": "ten letters or more"}]}
@@ -62,7 +62,7 @@ class NewPassword(BaseModel):
 
 
 class NewToken(BaseModel):
-    """What a token is for, and how long it lives."""
+    """The purpose of a token, and for how many days it is valid."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"label": "nightly script", "days": 90}]})
     label: str = Field(min_length=1, max_length=120)
@@ -70,7 +70,7 @@ class NewToken(BaseModel):
 
 
 class Secret(BaseModel):
-    """A token, shown this once."""
+    """A token; it is shown only once."""
 
     secret: str = Field(examples=["mF_9.B5f-4.1JqM…"])
 
@@ -86,7 +86,7 @@ class KeyLine(BaseModel):
     seen_s: float
     ends_s: float
     current: bool
-    """Whether it is the one that asks."""
+    """Whether it is the one of this request."""
 
 
 @router.get("/session")
@@ -101,49 +101,49 @@ async def standing(request: Request) -> SignInStatus:
 @router.post("/setup", status_code=201, responses=refusals(429))
 async def set_up(body: Setup, request: Request, response: Response) -> SignInStatus:
     """Make the first admin with the set-up link's secret, and sign in."""
-    guard = _Guard(request, "setup")
-    guard.enter()
+    sign_in_try = _Try(request, "setup")
+    sign_in_try.enter()
     accounts = accounts_of(request)
     user = await asyncio.to_thread(accounts.redeem_setup, body.secret, body.name, body.password)
-    guard.passed()
+    sign_in_try.passed()
     return _begin(user, request, response)
 
 
 @router.post("/session", status_code=201, responses=refusals(401, 429))
 async def sign_in(body: Credentials, request: Request, response: Response) -> SignInStatus:
-    """Start a session. 401 for a wrong name or password, 429 when this address failed too often just now."""
-    guard = _Guard(request, f"user {body.name}")
-    guard.enter()
+    """Start a session. 401 for a wrong name or password, 429 after too many failed tries."""
+    sign_in_try = _Try(request, f"user {body.name}")
+    sign_in_try.enter()
     user = await asyncio.to_thread(accounts_of(request).check, body.name, body.password)
     if user is None:
-        raise Problem(401, "Name and password do not fit together.")
-    guard.passed()
+        raise Problem(401, "The name or the password is wrong.")
+    sign_in_try.passed()
     return _begin(user, request, response)
 
 
 @router.delete("/session", status_code=204)
-async def sign_out(caller: Anybody, request: Request, response: Response) -> None:
-    """End the session (or the token) that asks."""
+async def sign_out(caller: Viewer, request: Request, response: Response) -> None:
+    """End the session or token of this request."""
     accounts_of(request).revoke(caller.key.id)
     response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
 
 
 @router.put("/session/password", status_code=204, responses=refusals(429))
-async def change_password(body: NewPassword, caller: Anybody, request: Request) -> None:
-    """Change one's own password; all one's other sessions and tokens end."""
-    guard = _Guard(request, f"user {caller.user.name}")
-    guard.enter()
+async def change_password(body: NewPassword, caller: Viewer, request: Request) -> None:
+    """Change your own password; all your other sessions and tokens end."""
+    sign_in_try = _Try(request, f"user {caller.user.name}")
+    sign_in_try.enter()
     accounts = accounts_of(request)
     if caller.key.kind != "session" or not await asyncio.to_thread(accounts.check, caller.user.name, body.present):
-        raise Problem(403, "The present password is not the right one.")
-    guard.passed()
+        raise Problem(403, "The current password is wrong.")
+    sign_in_try.passed()
     await asyncio.to_thread(accounts.change_password, caller.user.name, body.fresh, caller.key.id)
-    accounts.note(caller.user.name, "changed the password")
+    accounts.record(caller.user.name, "changed the password")
 
 
 @router.get("/keys")
-async def keys(caller: Anybody, request: Request) -> list[KeyLine]:
-    """One's sessions and tokens; an admin sees everybody's."""
+async def keys(caller: Viewer, request: Request) -> list[KeyLine]:
+    """Your sessions and tokens; an admin gets those of all users."""
     found = accounts_of(request).keys("" if caller.may("admin") else caller.user.name)
     return [
         KeyLine(
@@ -155,24 +155,24 @@ async def keys(caller: Anybody, request: Request) -> list[KeyLine]:
 
 
 @router.post("/keys", status_code=201)
-async def make_token(body: NewToken, caller: Anybody, request: Request) -> Secret:
-    """Make a bearer token with one's own role; only a browser session may, so that no token breeds tokens."""
+async def make_token(body: NewToken, caller: Viewer, request: Request) -> Secret:
+    """Make a bearer token with your own role. Only a browser session may do so, not a token."""
     if caller.key.kind != "session":
-        raise Problem(403, "A token cannot make tokens: sign in.")
+        raise Problem(403, "A token cannot make tokens; sign in with a password.")
     secret = accounts_of(request).open_key("token", caller.user.name, body.label, body.days * DAY_S)
-    accounts_of(request).note(caller.user.name, f"made the token {body.label!r}")
+    accounts_of(request).record(caller.user.name, f"made the token {body.label!r}")
     return Secret(secret=secret)
 
 
 @router.delete("/keys/{key_id}", status_code=204)
-async def revoke(key_id: KeyId, caller: Anybody, request: Request) -> None:
-    """End a session or token at once; one's own, or as an admin anybody's."""
+async def revoke(key_id: KeyId, caller: Viewer, request: Request) -> None:
+    """End a session or token at once: your own, or as an admin of any user."""
     accounts_of(request).revoke(key_id, "" if caller.may("admin") else caller.user.name)
-    accounts_of(request).note(caller.user.name, f"ended the session or token {key_id}")
+    accounts_of(request).record(caller.user.name, f"ended the session or token {key_id}")
 
 
-class _Guard:
-    """Counts this try as failed, for the address and for the name there, until it is known to have passed."""
+class _Try:
+    """One sign-in try: counts as failed for the address and the name until `passed` is called."""
 
     def __init__(self, request: Request, name: str) -> None:
         self._attempts = cast(Attempts, request.app.state.attempts)
@@ -182,7 +182,7 @@ class _Guard:
         wait_s = self._attempts.enter(*self._who)
         if wait_s > 0:
             seconds = int(wait_s) + 1
-            raise Problem(429, f"Too many wrong tries from here: wait {seconds} s.", {"retry-after": str(seconds)})
+            raise Problem(429, f"Too many failed tries; wait {seconds} s.", {"retry-after": str(seconds)})
 
     def passed(self) -> None:
         self._attempts.passed(*self._who)
@@ -192,5 +192,5 @@ def _begin(user: User, request: Request, response: Response) -> SignInStatus:
     label = request.headers.get("user-agent", "")
     secret = accounts_of(request).open_key("session", user.name, label)
     response.set_cookie(**cookie(secret, secure=request.url.scheme == "https"))  # pyright: ignore[reportArgumentType]
-    accounts_of(request).note(user.name, "signed in")
+    accounts_of(request).record(user.name, "signed in")
     return SignInStatus(name=user.name, role=user.role)

@@ -1,4 +1,4 @@
-"""Accounts, for admins."""
+"""User accounts, for admins."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class UserLine(BaseModel):
 
 
 class AuditLine(BaseModel):
-    """One line of the record of what was done to accounts."""
+    """One line of the audit log of the accounts."""
 
     stamp_s: float
     user: str
@@ -46,7 +46,7 @@ class AuditLine(BaseModel):
 
 @router.get("", responses=refusals(403))
 async def users(_caller: Admin, request: Request) -> list[UserLine]:
-    """Everybody."""
+    """All users."""
     return [UserLine(name=user.name, role=user.role) for user in accounts_of(request).users()]
 
 
@@ -55,20 +55,21 @@ async def add(body: NewUser, caller: Admin, request: Request) -> UserLine:
     """Make a user."""
     accounts = accounts_of(request)
     user = await asyncio.to_thread(accounts.add_user, body.name, body.role, body.password)
-    accounts.note(caller.user.name, f"made the {user.role} {user.name!r}")
+    accounts.record(caller.user.name, f"made the {user.role} {user.name!r}")
     return UserLine(name=user.name, role=user.role)
 
 
 @router.delete("/{name}", status_code=204, responses=refusals(400, 409))
 async def remove(name: Annotated[str, Path(max_length=64)], caller: Admin, request: Request) -> None:
-    """Take a user away, with all sessions and tokens; never oneself, never the last admin."""
+    """Remove a user with all sessions and tokens. 409 for your own account; 400 for the last admin."""
     if name == caller.user.name:
-        raise Problem(409, "Nobody removes their own account: ask another admin.")
+        raise Problem(409, "You cannot remove your own account; ask another admin.")
     accounts_of(request).remove_user(name)
-    accounts_of(request).note(caller.user.name, f"removed the user {name!r}")
+    accounts_of(request).record(caller.user.name, f"removed the user {name!r}")
 
 
 @router.get("/audit", responses=refusals(403))
 async def audit(_caller: Admin, request: Request) -> list[AuditLine]:
-    """The newest hundred deeds, newest first."""
-    return [AuditLine(stamp_s=stamp_s, user=user, deed=deed) for stamp_s, user, deed in accounts_of(request).notes()]
+    """The newest hundred lines of the audit log, newest first."""
+    lines = accounts_of(request).audit_log()
+    return [AuditLine(stamp_s=stamp_s, user=user, deed=action) for stamp_s, user, action in lines]
