@@ -120,7 +120,7 @@ def test_stations_join_and_leave_at_any_time(lab: Lab) -> None:
     lab.nothing_is_lost()
 
 
-def test_a_stop_that_was_asked_while_a_station_was_away_holds_it_when_it_is_back(lab: Lab) -> None:
+def test_a_stop_requested_while_a_station_was_away_holds_when_it_is_back(lab: Lab) -> None:
     lab.station("alpha")
     lab.works("alpha")
     os.kill(lab.stations["alpha"].pid, signal.SIGSTOP)
@@ -145,7 +145,7 @@ def test_a_stop_that_was_asked_while_a_station_was_away_holds_it_when_it_is_back
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["lose", "stall"])
-def test_a_station_without_network_goes_on_where_it_was(lab: Lab, how: str) -> None:
+def test_a_station_resumes_after_a_lost_network(lab: Lab, how: str) -> None:
     relay = Relay(f"tcp://127.0.0.1:{lab.port}")
     try:
         lab.station("alpha", relay.address)
@@ -160,7 +160,7 @@ def test_a_station_without_network_goes_on_where_it_was(lab: Lab, how: str) -> N
         relay.close()
 
 
-def test_an_orchestrator_that_hangs_for_six_seconds_goes_on_with_the_same_stations(lab: Lab) -> None:
+def test_an_orchestrator_that_hangs_for_six_seconds_continues_with_the_same_stations(lab: Lab) -> None:
     lab.station("alpha")
     lab.works("alpha")
     os.kill(lab.orchestrator.pid, signal.SIGSTOP)
@@ -189,7 +189,7 @@ def test_the_same_campaign_runs_over_an_address_that_needs_keys(tmp_path: Path) 
         lab.close()
 
 
-def test_an_enrolled_station_joins_the_campaign_that_runs(tmp_path: Path) -> None:
+def test_an_enrolled_station_joins_a_running_campaign(tmp_path: Path) -> None:
     """As docs/fleet.md says it: enroll here, carry two files there, say which driver it has, start it."""
     lab, there = Lab(tmp_path, host="127.0.0.2"), tmp_path / "there"
     there.mkdir()

@@ -32,9 +32,7 @@ def kill_one(lab: Orchestrator, victim: str) -> bool:
 @pytest.mark.parametrize(
     ("kills", "seed"), [(4, 1), pytest.param(28, 2, marks=[pytest.mark.slow, pytest.mark.timeout(400)])]
 )
-def test_killed_at_random_moments_nothing_is_lost_and_nothing_counts_twice(
-    tmp_path: Path, kills: int, seed: int
-) -> None:
+def test_a_campaign_killed_at_random_moments_loses_and_doubles_nothing(tmp_path: Path, kills: int, seed: int) -> None:
     draw = random.Random(seed)
     home = tmp_path / "home"
     lab = Orchestrator(write_campaign(tmp_path / "files"), home)

@@ -74,7 +74,7 @@ def one_round(tmp_path: Path, **more: object) -> Path:
     return write_campaign(tmp_path / "files", budget={"wall_s": 0, "rounds": 1}, **more)  # pyright: ignore[reportArgumentType]
 
 
-def test_the_same_file_runs_here_over_another_address_and_on_a_cluster_with_one_shape_of_ledger(
+def test_the_same_campaign_runs_locally_encrypted_and_on_a_cluster_with_equal_event_kinds(
     tmp_path: Path, cluster: Any
 ) -> None:
     port = free_port()
@@ -120,7 +120,7 @@ def own_address() -> str:
 
 
 @pytest.mark.slow
-def test_a_campaign_goes_on_when_a_machine_of_its_cluster_is_lost(tmp_path: Path, cluster: Any) -> None:
+def test_a_campaign_continues_when_a_machine_of_its_cluster_is_lost(tmp_path: Path, cluster: Any) -> None:
     home = tmp_path / "home"
     lab = Orchestrator(one_round(tmp_path), home, "--on", "ray", RAY_ADDRESS=cluster.address)
 

@@ -43,7 +43,7 @@ def jumps(seed: int) -> Callable[[], int]:
 
 
 @pytest.mark.parametrize("count", [500, pytest.param(10000, marks=pytest.mark.slow)])
-def test_events_keep_their_order_and_verify_whatever_the_wall_clock_says(tmp_path: Path, count: int) -> None:
+def test_events_keep_their_order_and_verify_with_any_wall_clock(tmp_path: Path, count: int) -> None:
     path = tmp_path / "ledger.db"
     with closing(SqliteLedger(path, wall_ns=jumps(1))) as ledger:
         for number in range(count):
@@ -86,7 +86,7 @@ def test_no_deadline_of_the_loop_moves_with_the_wall_clock(tmp_path: Path) -> No
         assert lab.due("something", 10.0)
 
 
-def test_durations_of_a_campaign_go_by_the_orchestrators_own_clock(tmp_path: Path) -> None:
+def test_durations_of_a_campaign_use_the_orchestrators_monotonic_clock(tmp_path: Path) -> None:
     clocks = Clocks()
     with closing(SqliteLedger(tmp_path / "ledger.db", wall_ns=clocks.wall_ns)) as ledger:
         body = {"campaign_id": "c"}

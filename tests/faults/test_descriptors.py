@@ -45,7 +45,7 @@ def nothing_left() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_what_cannot_be_opened_now_is_neither_lost_nor_set_aside(tmp_path: Path) -> None:
+def test_files_that_cannot_be_opened_now_are_neither_lost_nor_set_aside(tmp_path: Path) -> None:
     ledger, store = SqliteLedger(tmp_path / "ledger.db"), FolderStore(tmp_path / "episodes")
     episode, data = a_recording(an_order())
     recording = Recording(episode=episode, arrays_file=data)
@@ -64,7 +64,7 @@ def test_what_cannot_be_opened_now_is_neither_lost_nor_set_aside(tmp_path: Path)
     assert store.get(episode.order.order_id).sha256 == episode.sha256
 
 
-def test_what_people_and_agents_ask_for_waits(tmp_path: Path) -> None:
+def test_commands_and_requests_wait_for_free_descriptors(tmp_path: Path) -> None:
     folder = tmp_path / "inbox"
     folder.mkdir()
     sender = agent_requests.Sender(campaign_id="C", author="search", lane="a")

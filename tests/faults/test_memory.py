@@ -50,7 +50,7 @@ def little_memory() -> Iterator[Path]:
     group.rmdir()
 
 
-def test_who_is_ended_first_is_said_to_linux(tmp_path: Path) -> None:
+def test_processes_set_the_order_in_which_linux_ends_them(tmp_path: Path) -> None:
     """Agents before the learner, the learner before stations, the guard of a robot after everybody."""
     driver = tmp_path / "arm.py"
     driver.write_text("from robot_drivers.fake_robot import robot\n")
@@ -81,7 +81,9 @@ def _score(pid: int) -> int:
 
 
 @pytest.mark.slow
-def test_the_learner_goes_first_and_goes_on_the_guard_never(little_memory: Path, tmp_path: Path) -> None:
+def test_the_learner_is_ended_first_and_resumes_and_the_guard_is_never_ended(
+    little_memory: Path, tmp_path: Path
+) -> None:
     driver = tmp_path / "arm.py"
     driver.write_text("from robot_drivers.fake_robot import robot\n")
     train = partial(TrainingProcess.begin, module="tests.faults.memory_hog_learner")

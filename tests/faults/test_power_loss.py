@@ -51,7 +51,7 @@ def some(ops: Sequence[Op], count: int, per_moment: int) -> list[State]:
 
 @needs_strace
 @pytest.mark.parametrize("count", [200, pytest.param(30000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
-def test_no_power_cut_takes_back_what_ledger_store_and_spool_acknowledged(shelf: Path, count: int) -> None:
+def test_no_power_cut_loses_data_that_ledger_store_and_spool_acknowledged(shelf: Path, count: int) -> None:
     states = some(life(shelf), count, per_moment=max(12, count // 30))
     assert len(states) > 150
     assert max(len(state.said) for state in states) > 10
@@ -79,7 +79,7 @@ def wal_states(shelf: Path, synchronous: str, per_moment: int) -> list[State]:
 
 
 @pytest.mark.parametrize("per_moment", [6, pytest.param(600, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
-def test_no_power_cut_takes_back_what_a_write_ahead_log_acknowledged(shelf: Path, per_moment: int) -> None:
+def test_no_power_cut_loses_data_that_a_write_ahead_log_acknowledged(shelf: Path, per_moment: int) -> None:
     states = wal_states(shelf, "FULL", per_moment)
     assert len(states) > 40
     assert violations(shelf, states) == []
@@ -90,7 +90,7 @@ def test_a_log_that_is_not_synced_in_every_commit_loses_acknowledged_events(shel
     assert any("was acknowledged and is not there" in problem for problem in found)
 
 
-def test_the_states_of_two_sectors_are_all_there_are() -> None:
+def test_all_states_of_two_sectors_are_generated() -> None:
     write = Op(kind="write", path="f", offset=256, data=b"a" * 512)
     ops = [Op(kind="create", path="f"), Op(kind="sync", path="."), write, Op(kind="sync", path="f")]
     left = {state.files["f"] for state in crash_states(ops, 100) if "f" in state.files}
@@ -99,7 +99,7 @@ def test_the_states_of_two_sectors_are_all_there_are() -> None:
     assert written(b"old", [Op(kind="truncate", path="f", offset=1), write]) == b"o" + bytes(255) + b"a" * 512
 
 
-def test_a_name_is_durable_with_its_folder_and_a_rename_is_whole() -> None:
+def test_a_name_is_durable_with_its_folder_and_a_rename_is_atomic() -> None:
     ops = [
         Op(kind="create", path="staged"), Op(kind="write", path="staged", data=b"new"), Op(kind="sync", path="staged"),
         Op(kind="rename", path="staged", to="named"), Op(kind="said", data=b"renamed"), Op(kind="sync", path="."),

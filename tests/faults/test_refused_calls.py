@@ -46,7 +46,7 @@ def plan(tmp_path: Path, names: tuple[str, ...]) -> list[Call]:
     return system_calls.calls(LIFE, home, names)
 
 
-def test_a_failing_or_full_disk_loses_no_acknowledged_word(tmp_path: Path) -> None:
+def test_a_failing_or_full_disk_loses_no_acknowledged_data(tmp_path: Path) -> None:
     """A slice: one call of each of a few kinds, in the middle of the life."""
     found = plan(tmp_path, ("fdatasync", "pwrite64", "write", "openat"))
     for name, error, where in (("fdatasync", "EIO", 0.5), ("pwrite64", "ENOSPC", 0.6), ("write", "ENOSPC", 0.5)):
@@ -57,7 +57,7 @@ def test_a_failing_or_full_disk_loses_no_acknowledged_word(tmp_path: Path) -> No
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("error", "names"), [("EIO", FAILING), ("ENOSPC", FULL)])
-def test_whichever_call_is_refused(tmp_path: Path, error: str, names: tuple[str, ...]) -> None:
+def test_any_refused_system_call_loses_no_acknowledged_data(tmp_path: Path, error: str, names: tuple[str, ...]) -> None:
     """Every call but writes, of which there are hundreds: every seventh of those."""
     found = plan(tmp_path, names)
     writes = [call for call in found if call.name in ("write", "pwrite64")]

@@ -27,14 +27,14 @@ def shelf() -> Iterator[Path]:
         yield Path(folder)
 
 
-def test_a_laboratory_in_which_everything_breaks_loses_and_doubles_nothing(shelf: Path) -> None:
+def test_a_lab_with_all_faults_loses_and_doubles_nothing(shelf: Path) -> None:
     result = simulate(shelf, seed=4, broken_s=30.0, quiet_s=55.0)
     assert result.problems() == []
     assert sum(result.faults.values()) > 20
     assert result.audit.outcomes["success"] > 50
 
 
-def test_pictures_arrive_whole_with_their_episodes_whatever_breaks(
+def test_images_arrive_complete_with_their_episodes_under_all_faults(
     shelf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uploads, "LEAST", 4096)
@@ -49,7 +49,7 @@ def test_pictures_arrive_whole_with_their_episodes_whatever_breaks(
     assert not list((shelf / "home" / "episodes" / ".incoming").iterdir())
 
 
-def test_after_a_minute_without_network_the_orders_that_were_unknown_are_found(shelf: Path) -> None:
+def test_unknown_orders_become_late_results_after_a_minute_without_network(shelf: Path) -> None:
     laboratory = Laboratory(shelf, seed=2, names=("alpha", "beta"))
     began_s = laboratory.world.now_s
     laboratory.world.after(6.0, lambda: laboratory.cut("alpha", 60.0))
@@ -66,14 +66,14 @@ def test_after_a_minute_without_network_the_orders_that_were_unknown_are_found(s
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(101, 109))
-def test_more_of_them(shelf: Path, seed: int) -> None:
+def test_more_seeds(shelf: Path, seed: int) -> None:
     result = simulate(shelf, seed, broken_s=300.0)
     assert result.problems() == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_same_seed_is_the_same_story_in_another_process(shelf: Path) -> None:
+def test_the_same_seed_gives_the_same_run_in_another_process(shelf: Path) -> None:
     told: list[str] = []
     for hashing in ("1", "2"):
         folder = shelf / "lab"  # the same place: paths are part of what is told
@@ -91,7 +91,7 @@ def test_the_same_seed_is_the_same_story_in_another_process(shelf: Path) -> None
     assert told[0] == told[1]
 
 
-def test_what_happens_at_one_moment_happens_in_the_order_in_which_it_was_planned() -> None:
+def test_simultaneous_events_happen_in_the_order_of_planning() -> None:
     world, seen = World(1), list[str]()
     for name in "abc":
         world.after(1.0, lambda name=name: seen.append(name))

@@ -36,7 +36,7 @@ def held(laboratory: Laboratory) -> Counter[str]:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("count", [2, pytest.param(8, marks=pytest.mark.slow)])
-def test_what_a_laboratory_holds_does_not_grow_with_its_faults(count: int) -> None:
+def test_memory_and_files_of_a_lab_do_not_grow_with_faults(count: int) -> None:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         laboratory = Laboratory(Path(folder), seed=37, names=("alpha", "beta"))

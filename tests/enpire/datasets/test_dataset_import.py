@@ -93,7 +93,7 @@ def dataset(lab: Home, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_what_is_known_is_not_taken_twice(lab: Home, dataset: Path) -> None:
+def test_known_episodes_are_not_imported_twice(lab: Home, dataset: Path) -> None:
     with pytest.raises(UsageError, match="3 are known already"):
         import_episodes(lab, dataset, "")
 

@@ -62,7 +62,7 @@ def recorded(home: Home, station: str) -> SqliteLedger:
     return ledger
 
 
-def test_a_replay_says_the_same_and_takes_pictures(tmp_path: Path) -> None:
+def test_a_replay_has_equal_sensors_and_gives_images(tmp_path: Path) -> None:
     home = open_home(tmp_path)
     ledger = recorded(home, "sim-1")
     made = replay_images(home, ledger, "E1")
@@ -73,7 +73,7 @@ def test_a_replay_says_the_same_and_takes_pictures(tmp_path: Path) -> None:
     ledger.close()
 
 
-def test_another_station_s_seed_would_not_say_the_same(tmp_path: Path) -> None:
+def test_a_replay_with_another_stations_seed_differs(tmp_path: Path) -> None:
     home = open_home(tmp_path)
     ledger = recorded(home, "sim-2")
     assert replay_images(home, ledger, "E1").largest_difference > 0.0
@@ -92,7 +92,7 @@ def test_the_seeds_of_simulated_stations_are_those_of_their_campaign(tmp_path: P
     ledger.close()
 
 
-def test_a_station_that_the_campaign_did_not_start_has_no_film(tmp_path: Path) -> None:
+def test_an_episode_of_a_foreign_station_cannot_be_replayed(tmp_path: Path) -> None:
     home = open_home(tmp_path)
     ledger = recorded(home, "real-arm")
     with pytest.raises(UsageError, match="did not start"):
@@ -116,7 +116,7 @@ def seen_live(home: Home) -> list[dict[str, np.ndarray]]:
     return found
 
 
-def test_frames_are_what_a_camera_would_have_seen_bit_for_bit(tmp_path: Path) -> None:
+def test_replayed_images_equal_the_recorded_ones_bit_for_bit(tmp_path: Path) -> None:
     from sim import cameras
 
     home = open_home(tmp_path)
@@ -135,7 +135,7 @@ def test_frames_are_what_a_camera_would_have_seen_bit_for_bit(tmp_path: Path) ->
     ledger.close()
 
 
-def test_no_frames_of_a_world_that_went_another_way(tmp_path: Path) -> None:
+def test_a_replay_that_differs_gives_no_images(tmp_path: Path) -> None:
     home = open_home(tmp_path)
     ledger = recorded(home, "sim-2")
     with pytest.raises(UsageError, match="differ by up to .* when it is replayed"):
@@ -148,7 +148,7 @@ def test_no_frames_of_a_world_that_went_another_way(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore")
-def test_act_of_lerobot_learns_from_the_pictures_and_they_come_back(tmp_path: Path) -> None:
+def test_lerobots_act_learns_from_the_images_and_they_are_read_back(tmp_path: Path) -> None:
     pytest.importorskip("accelerate")
     from policies.lerobot_policy import load as load_lerobot
     from sim import cameras

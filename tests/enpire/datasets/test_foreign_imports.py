@@ -45,7 +45,7 @@ def test_an_episode_that_is_not_finite_is_left_out_by_name(lab: Home, tmp_path: 
         import_episodes(lab, written(tmp_path / "all", cells | {"observation.state": rows.tolist()}), CAMPAIGN)
 
 
-def test_the_verb_names_what_was_left_out(lab: Home, tmp_path: Path) -> None:
+def test_the_subcommand_names_the_episodes_left_out(lab: Home, tmp_path: Path) -> None:
     cells = of_the_task()
     cells["action"][-1] = [float("nan")] * SPEC.action_dim
     root = written(tmp_path / "set", cells | {"outcome": ["unsafe"] * 12})
@@ -85,7 +85,7 @@ def test_other_names_are_refused_and_mere_counting_is_not(
         import_episodes(lab, root, CAMPAIGN)
 
 
-def test_a_second_import_takes_only_what_is_new(lab: Home, tmp_path: Path) -> None:
+def test_a_second_import_takes_only_new_episodes(lab: Home, tmp_path: Path) -> None:
     root = written(tmp_path / "set", of_the_task())
     first = import_episodes(lab, root, CAMPAIGN)
     assert (first.episodes, first.known, first.without_verdict) == (2, 0, 2)

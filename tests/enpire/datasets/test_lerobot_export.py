@@ -59,7 +59,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Episo
 
 
 @pytest.mark.slow
-def test_the_way_back_is_exact(exported: tuple[Path, list[Episode]]) -> None:
+def test_an_exported_dataset_is_read_back_exactly(exported: tuple[Path, list[Episode]]) -> None:
     root, episodes = exported
     back = list(import_dataset(root))
     assert [(one.uid, one.outcome) for one in back] == [(one.order.order_id, one.outcome) for one in episodes]
@@ -77,7 +77,7 @@ def test_the_way_back_is_exact(exported: tuple[Path, list[Episode]]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_lerobots_own_script_trains_act_on_it(exported: tuple[Path, list[Episode]], tmp_path: Path) -> None:
+def test_lerobots_own_script_trains_act_on_an_export(exported: tuple[Path, list[Episode]], tmp_path: Path) -> None:
     pytest.importorskip("accelerate")
     asked = [
         sys.executable, "-m", "lerobot.scripts.lerobot_train", "--policy.type=act", "--policy.device=cpu",
@@ -94,7 +94,7 @@ def test_lerobots_own_script_trains_act_on_it(exported: tuple[Path, list[Episode
 
 
 @pytest.mark.slow
-def test_lerobot_reads_what_we_write(exported: tuple[Path, list[Episode]]) -> None:
+def test_lerobot_reads_an_export(exported: tuple[Path, list[Episode]]) -> None:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
     root, episodes = exported
@@ -167,7 +167,7 @@ def test_a_damaged_dataset_is_refused(
         list(import_dataset(root))
 
 
-def test_a_foreign_dataset_is_read_with_what_it_says(tmp_path: Path) -> None:
+def test_a_foreign_dataset_is_read_with_its_own_columns(tmp_path: Path) -> None:
     cells = columns()
     held = [False, True, False, False, True, *[False] * 7]
     first, second = import_dataset(written(tmp_path / "set", cells | {"intervention": held}))
@@ -191,7 +191,7 @@ def _filmed(ticks: int, phase: int) -> list[dict[str, np.ndarray]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_pictures_come_back_within_the_loss_of_the_codec(tmp_path: Path) -> None:
+def test_images_are_read_back_within_the_loss_of_the_codec(tmp_path: Path) -> None:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
     episodes = [_episode("success", 1), _episode("failure", 2)]
@@ -226,7 +226,7 @@ def test_pictures_come_back_within_the_loss_of_the_codec(tmp_path: Path) -> None
         list(first.pictures())
 
 
-def test_a_foreign_dataset_may_hold_its_pictures_one_by_one(tmp_path: Path) -> None:
+def test_a_foreign_dataset_may_hold_single_images(tmp_path: Path) -> None:
     (image,) = ({**seen}["top"] for seen in _filmed(1, 0))
     info = {"features": {"observation.images.top": {"dtype": "image", "shape": [64, 96, 3]}}}
     cell = {"bytes": pictures.png(image), "path": "0.png"}

@@ -87,7 +87,7 @@ def test_tasks_are_found_by_their_names(tmp_path: Path) -> None:
         ({"next.reward": [0.3] * 11 + [1.0]}, ("unknown", "unknown")),
     ],
 )
-def test_an_outcome_is_what_the_dataset_says(tmp_path: Path, said: Columns, outcomes: tuple[str, str]) -> None:
+def test_the_outcome_comes_from_the_dataset(tmp_path: Path, said: Columns, outcomes: tuple[str, str]) -> None:
     found = import_dataset(written(tmp_path / "set", columns() | said))
     assert tuple(one.outcome for one in found) == outcomes
 
@@ -106,6 +106,6 @@ def test_lists_of_one_number_may_be_written_as_the_number(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("names", [["x", "y"], {"axes": ["x", "y"]}, {"y": 1, "x": 0}])
-def test_names_are_read_however_they_are_written(tmp_path: Path, names: object) -> None:
+def test_names_are_read_in_all_their_forms(tmp_path: Path, names: object) -> None:
     info = {"features": {"action": {"names": names}, "observation.state": {"names": None}}}
     assert read_dataset_info(written(tmp_path / "set", columns(), info=info)).names == {"action": ("x", "y")}

@@ -58,9 +58,7 @@ class TinyLab:
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
-def test_on_a_wire_that_loses_repeats_reorders_and_damages_every_order_ends_exactly_once(
-    tmp_path: Path, seed: int
-) -> None:
+def test_on_a_faulty_network_every_order_ends_exactly_once(tmp_path: Path, seed: int) -> None:
     harness = FleetHarness(tmp_path)
     policy_id = harness.policy("p")
     proxy = FaultyProxy(harness.bind, Faults(drop=0.03, repeat=0.03, swap=0.03, damage=0.02), seed)

@@ -85,7 +85,7 @@ def hear(lab: Lab, *said: Arrival) -> Cameras:
     return fleet
 
 
-def test_an_episode_counts_when_its_pictures_are_here(lab: Lab, content: bytes) -> None:
+def test_an_episode_counts_when_its_images_have_arrived(lab: Lab, content: bytes) -> None:
     order = next(iter(lab.state.open.values()))
     item = announced(order, content)
     fleet = hear(lab, item)
@@ -99,7 +99,7 @@ def test_an_episode_counts_when_its_pictures_are_here(lab: Lab, content: bytes) 
     assert not list(lab.home.incoming.iterdir())
 
 
-def test_nothing_is_fetched_of_what_counts_already_or_never_will(lab: Lab, content: bytes) -> None:
+def test_no_images_are_fetched_for_counted_or_unknown_orders(lab: Lab, content: bytes) -> None:
     first, second = list(lab.state.open.values())[:2]
     hear(lab, whole(lab, announced(first, content), content))
     never = replace(second, order_id="01NEVER")
@@ -113,7 +113,7 @@ def test_nothing_is_fetched_of_what_counts_already_or_never_will(lab: Lab, conte
     assert lab.state.ended[second.order_id] == "invalid"
 
 
-def test_pictures_of_an_order_that_ended_meanwhile_leave_nothing_behind(lab: Lab, content: bytes) -> None:
+def test_images_of_an_order_that_ended_meanwhile_are_removed(lab: Lab, content: bytes) -> None:
     order = next(iter(lab.state.open.values()))
     end_orders(lab, [order], "aborted", "stopped by a person")
     fleet = hear(lab, whole(lab, announced(order, content), content))
@@ -121,7 +121,7 @@ def test_pictures_of_an_order_that_ended_meanwhile_leave_nothing_behind(lab: Lab
     assert not list(lab.home.incoming.iterdir())
 
 
-def test_at_a_start_only_pictures_that_are_waited_for_stay(lab: Lab) -> None:
+def test_at_a_start_only_images_of_open_orders_are_kept(lab: Lab) -> None:
     still, unknown, over = list(lab.state.open.values())[:3]
     end_orders(lab, [unknown], "unknown", "not heard")
     end_orders(lab, [over], "aborted", "stopped by a person")

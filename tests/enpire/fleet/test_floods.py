@@ -22,7 +22,7 @@ def fleet(tmp_path: Path) -> Iterator[ZmqFleet]:
     opened.close()
 
 
-def test_a_flood_of_garbage_is_reported_a_bounded_number_of_times(fleet: ZmqFleet) -> None:
+def test_a_flood_of_invalid_messages_is_reported_a_bounded_number_of_times(fleet: ZmqFleet) -> None:
     context = zmq.Context()
     hostile = context.socket(zmq.DEALER)
     hostile.connect(fleet.address)
@@ -47,7 +47,7 @@ class HurriedClock:
         return self.now_s
 
 
-def test_a_flood_holds_no_poll_for_long(tmp_path: Path) -> None:
+def test_a_flood_blocks_no_poll_for_long(tmp_path: Path) -> None:
     clock = HurriedClock()
     fleet = ZmqFleet("tcp://127.0.0.1:0", tmp_path / "v", tmp_path / "incoming", host=HostServices(clock=clock))
     context = zmq.Context()
@@ -72,7 +72,7 @@ def test_a_flood_holds_no_poll_for_long(tmp_path: Path) -> None:
     fleet.close()
 
 
-def test_who_sends_more_than_any_station_needs_is_cut_off(fleet: ZmqFleet) -> None:
+def test_a_peer_that_sends_too_much_is_disconnected(fleet: ZmqFleet) -> None:
     link = StationLink(fleet.address, "alpha")
     lease = join(fleet, link).lease
     context = zmq.Context()
@@ -89,7 +89,7 @@ def test_who_sends_more_than_any_station_needs_is_cut_off(fleet: ZmqFleet) -> No
     link.close()
 
 
-def test_a_station_that_says_hello_without_end_is_heard_once_a_second(fleet: ZmqFleet) -> None:
+def test_endless_hellos_are_accepted_once_a_second(fleet: ZmqFleet) -> None:
     link, other = StationLink(fleet.address, "alpha"), StationLink(fleet.address, "beta")
     lease = join(fleet, other).lease
     for greeting in range(1, 201):
@@ -103,7 +103,7 @@ def test_a_station_that_says_hello_without_end_is_heard_once_a_second(fleet: Zmq
     other.close()
 
 
-def test_of_many_stations_that_come_at_once_few_are_taken_in_a_poll_and_none_is_lost(fleet: ZmqFleet) -> None:
+def test_many_joining_stations_are_spread_over_polls_and_none_is_lost(fleet: ZmqFleet) -> None:
     context = zmq.Context()
     crowd = context.socket(zmq.DEALER)
     crowd.connect(fleet.address)

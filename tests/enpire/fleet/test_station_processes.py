@@ -48,7 +48,7 @@ def test_two_stations_start_work_and_stop_together(harness: FleetHarness, tmp_pa
     assert "left (SIGTERM)" in local.log("alpha").read_text()
 
 
-def test_a_station_that_died_is_started_again_and_it_is_said(harness: FleetHarness, tmp_path: Path) -> None:
+def test_a_station_that_ended_is_restarted_and_reported(harness: FleetHarness, tmp_path: Path) -> None:
     said: list[str] = []
     local = StationProcesses([point_station(tmp_path)], harness.bind, tmp_path / "logs", said.append)
     try:

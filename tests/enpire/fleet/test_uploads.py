@@ -93,7 +93,7 @@ def whole(announced: Announced, told: list[Delivered | Refused]) -> None:
     assert delivered.pictures.read_bytes() == CONTENT
 
 
-def test_pictures_arrive_whole_and_are_asked_for_once(wire: Wire) -> None:
+def test_images_arrive_complete_and_each_part_is_requested_once(wire: Wire) -> None:
     announced = wire.fetch("alpha")
     wire.uploads.fetch(announced)
     sizes: list[int] = []
@@ -105,7 +105,7 @@ def test_pictures_arrive_whole_and_are_asked_for_once(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("how", ["a new lease", "a new process"])
-def test_an_upload_goes_on_at_the_byte_where_it_stood(wire: Wire, how: str) -> None:
+def test_an_upload_resumes_at_the_next_byte(wire: Wire, how: str) -> None:
     announced = wire.fetch("alpha")
     wire.run(enough=lambda: held(wire, announced) > MOST)
     stood = held(wire, announced)
@@ -121,7 +121,7 @@ def test_an_upload_goes_on_at_the_byte_where_it_stood(wire: Wire, how: str) -> N
     whole(announced, wire.run())
 
 
-def test_what_is_whole_already_is_only_checked(wire: Wire) -> None:
+def test_a_complete_file_is_only_checked(wire: Wire) -> None:
     announced = wire.fetch("alpha")
     whole(announced, wire.run())
     wire.open().fetch(announced)
@@ -130,7 +130,7 @@ def test_what_is_whole_already_is_only_checked(wire: Wire) -> None:
     whole(announced, wire.run())
 
 
-def test_a_file_that_was_spoilt_here_is_fetched_anew(wire: Wire) -> None:
+def test_a_file_damaged_here_is_fetched_again(wire: Wire) -> None:
     announced = wire.announce("alpha")
     wire.folder.mkdir()
     (wire.folder / announced.episode.order.order_id).write_bytes(bytes(MOST))
@@ -141,7 +141,7 @@ def test_a_file_that_was_spoilt_here_is_fetched_anew(wire: Wire) -> None:
     whole(announced, told)
 
 
-def test_wrong_bytes_end_the_order_after_the_second_time(wire: Wire) -> None:
+def test_wrong_bytes_end_the_order_after_the_second_try(wire: Wire) -> None:
     announced = wire.fetch("alpha", content=CONTENT[:-1] + b"\x00")
     complaint, end = wire.run()
     assert isinstance(complaint, Refused)
@@ -172,7 +172,7 @@ def more(part: PicturesPart) -> PicturesPart:
     ],
     ids=["too large", "another size", "beyond the end", "nothing", "more than asked for"],
 )
-def test_a_station_that_makes_no_sense_fills_no_disk(
+def test_invalid_parts_do_not_fill_the_disk(
     wire: Wire, lie: Callable[[PicturesPart], PicturesPart], sentence: str
 ) -> None:
     announced = wire.fetch("alpha")
@@ -191,7 +191,7 @@ def test_a_station_that_makes_no_sense_fills_no_disk(
     assert not held(wire, announced)
 
 
-def test_parts_that_come_twice_too_early_or_unasked_change_nothing(wire: Wire) -> None:
+def test_repeated_early_and_unrequested_parts_change_nothing(wire: Wire) -> None:
     announced = wire.fetch("alpha")
     other = wire.announce("beta")
     wire.run(enough=lambda: len(wire.asked) == 4)
@@ -211,7 +211,7 @@ def test_parts_that_come_twice_too_early_or_unasked_change_nothing(wire: Wire) -
     assert [path.name for path in wire.folder.iterdir()] == [announced.episode.order.order_id]
 
 
-def test_lost_parts_are_asked_for_again(wire: Wire) -> None:
+def test_lost_parts_are_requested_again(wire: Wire) -> None:
     announced = wire.fetch("alpha")
     wire.run(enough=lambda: len(wire.asked) == 4)
     first = wire.asked[0][1].offset
@@ -224,7 +224,7 @@ def test_lost_parts_are_asked_for_again(wire: Wire) -> None:
     whole(announced, wire.run())
 
 
-def test_a_large_part_that_comes_late_is_taken_though_a_small_one_was_asked_for_since(wire: Wire) -> None:
+def test_a_late_large_part_is_taken_after_a_smaller_request(wire: Wire) -> None:
     announced = wire.fetch("alpha")
     wire.run(enough=lambda: wire.asked[0][1].size == MOST)
     late, largest = wire.asked[0]
@@ -236,7 +236,7 @@ def test_a_large_part_that_comes_late_is_taken_though_a_small_one_was_asked_for_
     whole(announced, wire.run())
 
 
-def test_few_parts_are_under_way_at_once_and_the_stations_have_turns(wire: Wire) -> None:
+def test_few_parts_are_pending_at_once_and_stations_take_turns(wire: Wire) -> None:
     names = [f"station-{number}" for number in range(12)]
     for name in names:
         wire.fetch(name)
@@ -259,7 +259,7 @@ def test_few_parts_are_under_way_at_once_and_the_stations_have_turns(wire: Wire)
     assert len(wire.run()) == 4
 
 
-def test_on_a_thin_wire_the_parts_are_small(wire: Wire) -> None:
+def test_on_a_slow_network_the_parts_are_small(wire: Wire) -> None:
     wire.fetch("alpha", bytes(30 * MOST))
     wire.run(enough=lambda: wire.asked[-1][1].size == MOST)
     sizes: list[int] = []
@@ -268,7 +268,7 @@ def test_on_a_thin_wire_the_parts_are_small(wire: Wire) -> None:
     assert sizes[-1] == LEAST
 
 
-def test_an_upload_waits_for_space_and_says_so_once(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upload_waits_for_space_and_reports_it_once(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploading, "KEEP_FREE", 2**62)
     announced = wire.fetch("alpha")
     [complaint] = wire.run()
@@ -279,7 +279,7 @@ def test_an_upload_waits_for_space_and_says_so_once(wire: Wire, monkeypatch: pyt
     whole(announced, wire.run())
 
 
-def test_a_disk_that_is_full_in_the_middle_keeps_what_came_before(wire: Wire) -> None:
+def test_a_disk_that_fills_up_keeps_the_parts_before(wire: Wire) -> None:
     announced = wire.fetch("alpha")
     wire.run(enough=lambda: held(wire, announced) > MOST)
     stood = held(wire, announced)

@@ -120,7 +120,7 @@ def test_it_is_a_fleet_at_a_real_address(fleet: ZmqFleet) -> None:
         ZmqFleet(fleet.address, Path(), Path())
 
 
-def test_leases_rise_and_orders_acknowledgements_releases_and_commands_arrive(fleet: ZmqFleet, links) -> None:
+def test_leases_rise_and_orders_acknowledgements_releases_and_controls_arrive(fleet: ZmqFleet, links) -> None:
     link = links(fleet, "alpha")
     first = join(fleet, link)
     assert (first.station, first.lanes, first.lease, first.spooled) == ("alpha", 4, 7, ("01S",))
@@ -141,7 +141,7 @@ def test_leases_rise_and_orders_acknowledgements_releases_and_commands_arrive(fl
         fleet.control("alpha", "dance")
 
 
-def test_an_episode_and_a_beat_arrive_under_the_lease(fleet: ZmqFleet, links) -> None:
+def test_an_episode_and_a_heartbeat_arrive_under_the_lease(fleet: ZmqFleet, links) -> None:
     link = links(fleet, "alpha")
     lease = join(fleet, link).lease
     say(link, beat("somebody-else"), lease)
@@ -152,9 +152,7 @@ def test_an_episode_and_a_beat_arrive_under_the_lease(fleet: ZmqFleet, links) ->
     assert arrival == Delivered(station="alpha", lease=lease, episode=EPISODE, arrays_file=b"frames")
 
 
-def test_an_episode_that_cannot_be_right_is_handed_on_with_who_said_it_so_that_its_order_ends(
-    fleet: ZmqFleet, links
-) -> None:
+def test_an_implausible_episode_is_delivered_with_its_sender_so_that_its_order_ends(fleet: ZmqFleet, links) -> None:
     for name, data in (("alpha", b"other frames"), ("beta", b"frames")):
         link = links(fleet, name)
         say(link, Parcel(episode=EPISODE, arrays_file=data), lease := join(fleet, link).lease)
@@ -162,7 +160,7 @@ def test_an_episode_that_cannot_be_right_is_handed_on_with_who_said_it_so_that_i
         assert arrival == Delivered(station=name, lease=lease, episode=EPISODE, arrays_file=data)
 
 
-def test_what_is_said_under_an_old_lease_is_refused(fleet: ZmqFleet, links) -> None:
+def test_messages_under_an_old_lease_are_refused(fleet: ZmqFleet, links) -> None:
     link = links(fleet, "alpha")
     old = join(fleet, link).lease
     join(fleet, link, 2)
@@ -184,7 +182,7 @@ def test_a_newer_process_of_the_same_station_fences_the_older_one(fleet: ZmqFlee
     until(fleet, Heartbeat)
 
 
-def test_a_hello_that_the_wire_repeats_or_holds_back_begins_nothing_anew(fleet: ZmqFleet, links) -> None:
+def test_a_repeated_or_late_hello_changes_nothing(fleet: ZmqFleet, links) -> None:
     link = links(fleet, "alpha")
     first = join(fleet, link, 1)
     second = join(fleet, link, 2)
@@ -220,7 +218,7 @@ def test_orders_that_cannot_be_sent_come_back_as_aborted(fleet: ZmqFleet, links)
     assert back.episode.order == late
 
 
-def test_goodbye_and_silence_are_told(tmp_path: Path, links) -> None:
+def test_goodbye_and_silence_are_reported(tmp_path: Path, links) -> None:
     fleet = ZmqFleet("tcp://127.0.0.1:0", tmp_path, tmp_path, silent_s=0.3)
     link = links(fleet, "alpha")
     join(fleet, link)
@@ -231,7 +229,7 @@ def test_goodbye_and_silence_are_told(tmp_path: Path, links) -> None:
     fleet.close()
 
 
-def test_no_garbage_raises_out_of_poll_and_honest_stations_go_on(fleet: ZmqFleet, links) -> None:
+def test_no_invalid_message_makes_poll_raise_and_other_stations_continue(fleet: ZmqFleet, links) -> None:
     link = links(fleet, "alpha")
     lease = join(fleet, link).lease
     context = zmq.Context()
@@ -288,7 +286,7 @@ def _answer(fleet: ZmqFleet, link: StationLink, kind: type[Message]) -> Message:
     raise AssertionError(f"no {kind} came")
 
 
-def test_an_address_off_this_machine_needs_keys() -> None:
+def test_an_address_of_another_machine_needs_keys() -> None:
     with pytest.raises(TransportProblem, match="encryption"):
         ZmqFleet("tcp://0.0.0.0:0", Path(), Path())
     with pytest.raises(TransportProblem, match="encryption"):
@@ -308,7 +306,7 @@ def test_messages_are_numbered_under_their_lease(fleet: ZmqFleet) -> None:
     context.destroy(linger=0)
 
 
-def test_orders_that_cannot_be_sent_keep_nothing_else_out(
+def test_orders_that_cannot_be_sent_delay_no_other_message(
     fleet: ZmqFleet, links: Callable[[ZmqFleet, str], StationLink]
 ) -> None:
     one, two = links(fleet, "one"), links(fleet, "two")
@@ -326,7 +324,7 @@ def test_orders_that_cannot_be_sent_keep_nothing_else_out(
     assert [arrival.station for arrival in seen if isinstance(arrival, Left)] == ["one"]
 
 
-def test_of_many_beats_that_wait_the_newest_is_heard_and_nothing_else_is_overtaken(
+def test_of_many_waiting_heartbeats_only_the_newest_is_read_and_no_other_message_is_skipped(
     fleet: ZmqFleet, links: Callable[[ZmqFleet, str], StationLink]
 ) -> None:
     one, two = links(fleet, "one"), links(fleet, "two")

@@ -67,7 +67,7 @@ class Faulty(PointPolicy):
 
 @pytest.mark.parametrize("where", ["begin", "act"])
 @pytest.mark.parametrize("fault", [OSError(24, "Too many open files"), MemoryError("no room"), ImportError("no jax")])
-def test_what_the_machine_refuses_a_policy_is_an_answer(where: str, fault: Exception) -> None:
+def test_an_error_in_a_policy_is_sent_as_a_reply(where: str, fault: Exception) -> None:
     rows = looked((0.5, 0.1))
     question = InferenceCall(
         peer=b"p", sequence=1, method="act", policy_id="a" * 64, client="c", lanes=[0], begins=[(0, 1)],
@@ -93,7 +93,7 @@ def crowd(server: PolicyServer, *versions: str) -> str:
     return answer.text("text")
 
 
-def test_a_version_that_thinks_for_long_holds_up_only_those_who_ask_it(server: PolicyServer, tmp_path: Path) -> None:
+def test_a_slow_version_delays_only_its_own_callers(server: PolicyServer, tmp_path: Path) -> None:
     links = [PolicyServerLink(server.address, decide_s=WAIT_S) for _ in range(2)]
     quick = PolicyServerLink(server.address)
     kinds = [f"{MODULE}:load_slow", f"{MODULE}:load_slow_too"]

@@ -113,7 +113,7 @@ def looked(*states: tuple[float, float]) -> Observation:
     return Observation(stamp_ns=1, state=np.asarray(states, np.float32))
 
 
-def test_two_stations_roll_out_as_if_they_thought_themselves(
+def test_remote_inference_gives_the_same_rollouts_at_two_stations(
     harness: FleetHarness, server: PolicyServer, tmp_path: Path
 ) -> None:
     policy_id = harness.policy("p")
@@ -167,7 +167,7 @@ def test_a_killed_server_costs_only_the_running_episodes(harness: FleetHarness, 
     assert thinker.wait(WAIT_S) == 0
 
 
-def test_what_waits_for_one_version_is_answered_by_one_call(tmp_path: Path) -> None:
+def test_waiting_calls_for_one_version_run_as_one_batch(tmp_path: Path) -> None:
     server = PolicyServer(tmp_path / "served", "tcp://127.0.0.1:*", say=lambda _: None, any_kind=True)
     folder = write_policy(tmp_path / "files", kind=f"{MODULE}:load_gifted")
     policy_id = versions.publish(folder, tmp_path / "served")
@@ -215,7 +215,7 @@ def asked(server: PolicyServer, line: "zmq.Socket[bytes]", message: dict[str, ob
     raise AssertionError(f"the server never said {until}")
 
 
-def test_it_has_the_gifts_of_the_version_and_no_others(link: PolicyServerLink, tmp_path: Path) -> None:
+def test_a_remote_policy_has_the_protocols_of_its_version_and_no_others(link: PolicyServerLink, tmp_path: Path) -> None:
     plain = made(link, tmp_path, "tests.fakes.point_task:load")
     gifted = made(link, tmp_path, f"{MODULE}:load_gifted")
     assert not isinstance(plain, PredictsSuccess | ContinuesChunks)
@@ -257,7 +257,7 @@ def test_it_has_the_gifts_of_the_version_and_no_others(link: PolicyServerLink, t
         ({"verb": "part", "policy_id": "1" * 64, "part": 0, "parts": 9, "data": b"x" * (PART + 1)}, "bytes"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_refused_in_a_sentence(
+def test_calls_that_do_not_fit_are_refused_with_a_sentence(
     server: PolicyServer, message: dict[str, object], word: str
 ) -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -296,7 +296,7 @@ def test_a_version_that_names_any_code_is_refused_unless_allowed(tmp_path: Path)
         made(link, tmp_path, "site:addsitedir")
 
 
-def test_two_stations_hand_over_one_large_version_together(
+def test_two_stations_upload_one_large_version_together(
     server: PolicyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_policy, "PART", 1000)
@@ -320,7 +320,7 @@ def test_a_disk_that_refuses_a_version_ends_no_server(link: PolicyServerLink, tm
     assert made(link, tmp_path, f"{MODULE}:load_gifted").horizon == PointPolicy.horizon
 
 
-def test_versions_on_their_way_fit_on_the_disk_together_and_are_dropped_when_nobody_goes_on(tmp_path: Path) -> None:
+def test_uploads_fit_on_the_disk_together_and_expire(tmp_path: Path) -> None:
     now_s = 0.0
     coming = VersionUploads(tmp_path, lambda: now_s)
     total = int(0.6 * (shutil.disk_usage(tmp_path).free - LEAST_FREE) / (2 * PART))
@@ -338,7 +338,7 @@ def test_versions_on_their_way_fit_on_the_disk_together_and_are_dropped_when_nob
     assert coming.take("two", 0, total, b"part") == 1
 
 
-def test_a_version_has_a_limited_number_of_episodes_in_mind(server: PolicyServer, tmp_path: Path) -> None:
+def test_a_version_keeps_a_limited_number_of_episodes(server: PolicyServer, tmp_path: Path) -> None:
     folder = write_policy(tmp_path / "files")
     policy_id = versions.identify(folder)
     with closing(PolicyServerLink(server.address, decide_s=60.0)) as link:
@@ -354,7 +354,7 @@ def test_a_version_has_a_limited_number_of_episodes_in_mind(server: PolicyServer
             link.decide("act", policy_id, lanes=list(range(2048)), **again)
 
 
-def test_no_more_versions_are_held_than_somebody_says(tmp_path: Path) -> None:
+def test_no_more_versions_are_loaded_than_configured(tmp_path: Path) -> None:
     lanes = np.asarray([0])
     with answering(tmp_path / "s", loaded=1) as server, closing(PolicyServerLink(server.address)) as link:
         first = made(link, tmp_path, f"{MODULE}:load_gifted")

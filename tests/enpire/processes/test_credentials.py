@@ -49,7 +49,7 @@ def environment_of(process: subprocess.Popen[bytes]) -> set[str]:
     return {line.partition("=")[0] for line in around.split("\0")}
 
 
-def test_names_that_say_credential() -> None:
+def test_credentials_are_recognized_by_their_names() -> None:
     assert all(map(is_credential, KEYS))
     assert not any(map(is_credential, ("PATH", "HOME", "ANTHROPIC_BASE_URL", "ENPIRE_HOME", "KEYBOARD", "MUJOCO_GL")))
     assert without_credentials({"PATH": "p", **KEYS}, ("SSH_AUTH_SOCK",)) == {"PATH": "p", "SSH_AUTH_SOCK": "/k4"}

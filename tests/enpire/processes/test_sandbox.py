@@ -65,7 +65,7 @@ def sandbox(home: Home, tmp_path: Path) -> Sandbox:
 
 
 @pytest.mark.parametrize("attack", CORPUS)
-def test_the_corpus_of_attacks_gets_nothing_through(home: Home, sandbox: Sandbox, attack: str) -> None:
+def test_no_attack_leaves_the_sandbox(home: Home, sandbox: Sandbox, attack: str) -> None:
     listening = subprocess.Popen(
         [sys.executable, "-c", "import socket,time; s=socket.create_server(('127.0.0.1',0)); "
          "print(s.getsockname()[1], flush=True); time.sleep(60)"],
@@ -88,7 +88,7 @@ def test_the_corpus_of_attacks_gets_nothing_through(home: Home, sandbox: Sandbox
     assert {path: path.stat().st_mtime_ns for path in home.root.rglob("*")} == before
 
 
-def test_its_honest_twin_works_where_it_may(home: Home, sandbox: Sandbox) -> None:
+def test_allowed_work_succeeds_in_the_sandbox(home: Home, sandbox: Sandbox) -> None:
     line = (
         f"open('note.txt', 'w').write('seen ' + open('{home.ledger}').read()); import numpy, enpire; "
         "open('/tmp/scratch', 'w').write('x')"
@@ -103,7 +103,7 @@ def test_its_honest_twin_works_where_it_may(home: Home, sandbox: Sandbox) -> Non
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_whatever_it_left_running_ends_with_it(sandbox: Sandbox, tmp_path: Path, how: signal.Signals) -> None:
+def test_all_child_processes_end_with_the_sandbox(sandbox: Sandbox, tmp_path: Path, how: signal.Signals) -> None:
     """Sessions of their own, double forks, deaf to every signal that asks: gone within a second of its end."""
     work, log = sandbox.writes[0], tmp_path / "log.txt"
     process = start_python(
@@ -171,7 +171,7 @@ class Nosy:
         return "done: looked around"
 
 
-def test_a_lane_of_a_campaign_runs_in_its_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_lane_of_a_campaign_runs_in_its_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = open_home(tmp_path / "home")
     monkeypatch.setenv("NOSY_HOME", str(home.root))
     plan = AgentPlan(name="tests.enpire.processes.test_sandbox:Nosy")

@@ -65,7 +65,7 @@ class Nobody:
         pass
 
 
-def test_the_same_campaign_again_on_a_fleet_that_answers_in_another_order(tmp_path: Path) -> None:
+def test_lockstep_is_equal_on_a_fleet_that_delivers_in_another_order(tmp_path: Path) -> None:
     first, again = run(tmp_path / "one", FakeFleet), run(tmp_path / "two", Hurried)
     changes, gates, learned = first
     assert len(gates) >= 4
@@ -77,7 +77,7 @@ def test_the_same_campaign_again_on_a_fleet_that_answers_in_another_order(tmp_pa
     assert again[0][:both] == changes[:both]
 
 
-def test_a_lockstep_that_cannot_keep_step_is_refused() -> None:
+def test_impossible_lockstep_settings_are_refused() -> None:
     written = plain(LOCKSTEP)
     assert isinstance(written, dict)
     for part, changed, why in (

@@ -63,7 +63,7 @@ KNOWN = {index: Count(2, 4) if index % 6 == 1 else Count(4 * (index % 4 == 1), 4
     practice=st.dictionaries(st.integers(0, POOL - 1), COUNTS), seed=st.integers(0, 1000),
     practised=st.floats(0, 1, exclude_max=True), room=st.integers(1, 50),
 )  # fmt: skip
-def test_whatever_is_known_the_collection_fills_the_room_with_train_starts_and_repeats(practice, seed, practised, room):
+def test_the_collection_fills_all_lanes_with_train_starts_and_is_repeatable(practice, seed, practised, room):
     orders = scheduler(seed, practised).next_orders(a_state(practice), FreeStation("s", 3, room))
     assert len(orders) == room
     assert {(order.purpose, order.policy_id, order.station, order.lease) for order in orders} == {
@@ -76,7 +76,7 @@ def test_whatever_is_known_the_collection_fills_the_room_with_train_starts_and_r
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_starts_near_a_coins_flip_are_drawn_more_often_and_no_start_is_starved(seed: int) -> None:
+def test_uncertain_starts_are_drawn_more_often_and_every_start_is_drawn(seed: int) -> None:
     often = collected(KNOWN, seed)
     coins = [often[index] for index in KNOWN if KNOWN[index].successes == 2]
     sure = [often[index] for index in KNOWN if KNOWN[index].successes != 2]
@@ -86,7 +86,7 @@ def test_starts_near_a_coins_flip_are_drawn_more_often_and_no_start_is_starved(s
     assert min(sure) > 0.5 * uniform, "nor do the sure ones fall below that"
 
 
-def test_the_more_is_practised_the_more_it_leans_to_uncertain_starts() -> None:
+def test_a_higher_share_of_hard_starts_draws_more_uncertain_starts() -> None:
     shares = [
         sum(often for index, often in collected(KNOWN, practised=share).items() if index % 6 == 1) / 6000
         for share in (0.0, 0.3, 0.6, 0.9)
@@ -95,7 +95,7 @@ def test_the_more_is_practised_the_more_it_leans_to_uncertain_starts() -> None:
     assert all(more > less + 0.1 for less, more in itertools.pairwise(shares))
 
 
-def test_a_start_that_has_become_sure_is_left_for_others() -> None:
+def test_a_start_with_certain_success_is_drawn_less_often() -> None:
     state = a_state(KNOWN)
     before = collected(state.practice)[1]
     for order in scheduler().next_orders(a_state(), FreeStation("s", 1, 3000)):
@@ -104,7 +104,7 @@ def test_a_start_that_has_become_sure_is_left_for_others() -> None:
     assert collected(state.practice)[1] < before / 3
 
 
-def test_before_enough_is_known_every_start_is_as_likely_as_any_other() -> None:
+def test_without_enough_data_all_starts_are_equally_likely() -> None:
     few = {index: KNOWN[index] for index in list(KNOWN)[:19]}
     assert collected(few) == collected({})
     often = collected({})
@@ -112,7 +112,7 @@ def test_before_enough_is_known_every_start_is_as_likely_as_any_other() -> None:
     assert len(often) == POOL
 
 
-def test_practice_alone_is_refused() -> None:
+def test_hard_start_sampling_alone_is_refused() -> None:
     with pytest.raises(ValueError, match="practised must lie in"):
         Rounds(practised=1.0)
 
@@ -140,13 +140,13 @@ def test_both_sides_of_a_pair_go_to_one_station_from_one_hidden_start(rooms: lis
     assert len({first.start.values for first, _ in twos}) == len(twos), "no start is used twice"
 
 
-def test_which_side_goes_first_is_drawn() -> None:
+def test_the_first_side_of_a_pair_is_random() -> None:
     orders = scheduler().next_orders(with_gate(), FreeStation("s", 1, 200))
     first = Counter(order.side for order in orders[::2])
     assert 30 <= first["candidate"] <= 70
 
 
-def test_what_was_taken_back_is_given_again_from_the_same_start_and_to_whoever_is_free() -> None:
+def test_released_trials_are_reissued_from_the_same_start_to_any_free_station() -> None:
     draw, state = scheduler(pairs=3), with_gate()
 
     def ask(station: str, refuses: frozenset[str] = frozenset()) -> list[Order]:
@@ -174,7 +174,7 @@ def test_what_was_taken_back_is_given_again_from_the_same_start_and_to_whoever_i
     assert ask("s") == [], "a stop counts; nothing is given again for it"
 
 
-def test_behind_a_pair_that_is_slow_the_gate_does_not_spend_its_others() -> None:
+def test_a_gate_does_not_use_up_its_pairs_behind_a_slow_one() -> None:
     draw, state = scheduler(pairs=400), with_gate()
     [slow, *rest] = draw.next_orders(state, FreeStation("slow", 1, 2))
     for order in (slow, *rest):
@@ -193,7 +193,7 @@ def test_behind_a_pair_that_is_slow_the_gate_does_not_spend_its_others() -> None
     assert [order.purpose for order in draw.next_orders(state, FreeStation("quick", 1, 8))] == ["gate"] * 8
 
 
-def test_the_most_valuable_goes_first() -> None:
+def test_the_most_valuable_order_is_first() -> None:
     state = with_gate()
     state.base_measured = False
     state.confirmation = Confirmation(policy_id=CHAMPION, n=3)

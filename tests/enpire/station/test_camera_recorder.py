@@ -115,7 +115,7 @@ class Bench:
         return Pictures(self.spool.pictures(parcel.episode.order.order_id))
 
 
-def test_every_command_has_its_pictures_and_they_are_those_that_the_policy_saw(tmp_path: Path) -> None:
+def test_every_command_has_the_images_that_the_policy_used(tmp_path: Path) -> None:
     bench, policy = Bench(tmp_path, Shooting(PointTask.spec, 1), ALL), Looking()
     [parcel] = bench.run(loaded(policy))
     found, recorded = bench.pictures(parcel), arrays.unpack(parcel.arrays_file)
@@ -131,7 +131,7 @@ def test_every_command_has_its_pictures_and_they_are_those_that_the_policy_saw(t
             assert np.abs(found.picture(camera, tick).astype(int) - saw[camera]).max() <= 2
 
 
-def test_a_simulation_is_looked_at_once_a_period(tmp_path: Path) -> None:
+def test_a_simulation_renders_once_a_period(tmp_path: Path) -> None:
     rig, policy = Drawn(PointTask.spec, 1), Looking()
     bench = Bench(tmp_path, rig, RecordingRule(cameras=("top",), waits=True))
     [parcel] = bench.run(loaded(policy))
@@ -143,7 +143,7 @@ def test_a_simulation_is_looked_at_once_a_period(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("looks", "policy_images", "recorded"), [(True, True, True), (False, True, False), (True, False, False)]
 )
-def test_what_a_policy_looks_at_is_kept_where_nothing_can_run_again(
+def test_policy_images_are_recorded_where_episodes_cannot_be_replayed(
     tmp_path: Path, *, looks: bool, policy_images: bool, recorded: bool
 ) -> None:
     bench = Bench(tmp_path, Shooting(PointTask.spec, 2), RecordingRule(policy_images=policy_images))
@@ -152,7 +152,7 @@ def test_what_a_policy_looks_at_is_kept_where_nothing_can_run_again(
         assert bench.spool.pictures(parcel.episode.order.order_id).is_file() == recorded
 
 
-def test_only_the_cameras_that_are_named(tmp_path: Path) -> None:
+def test_only_the_named_cameras_are_recorded(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Shooting(PointTask.spec, 3), RecordingRule(cameras=("wrist",)))
     found = bench.run(loaded(), 6)
     assert len(found) == 6
@@ -161,14 +161,14 @@ def test_only_the_cameras_that_are_named(tmp_path: Path) -> None:
         assert len(bench.pictures(parcel).names) == parcel.episode.ticks + 1
 
 
-def test_a_station_that_cannot_record_what_it_shall_does_not_begin(tmp_path: Path) -> None:
+def test_a_station_that_cannot_record_its_cameras_does_not_begin(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="to record 'wrist', but the robot gives images of top;"):
         RecordingRule(cameras=("wrist",)).check(("top",))
     with pytest.raises(UsageError, match="to record 'all', but the robot gives images of no camera;"):
         RobotSession(point_station(tmp_path, record="all"), PointTask(), print)
 
 
-def test_while_a_policy_thinks_beside_the_motion(tmp_path: Path) -> None:
+def test_images_are_recorded_during_overlapped_inference(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Shooting(PointTask.spec, 1, {"period_s": 0.001}), ALL)
     chunks = lambda lanes, width: OverlappedChunks(lanes, width, 0.001)  # noqa: E731
     bench.lanes = Lanes(
@@ -211,7 +211,7 @@ def test_a_disk_that_refuses_ends_the_episode_in_the_middle(tmp_path: Path) -> N
     assert not episode.pictures_sha256
 
 
-def test_a_full_disk_is_nobodys_fault(tmp_path: Path) -> None:
+def test_a_full_disk_aborts_the_episode(tmp_path: Path) -> None:
     held = Held()
     bench = Bench(tmp_path, Shooting(PointTask.spec, 1), ALL, held)
     bench.outbox.add(run_all(bench.lanes, ORDERS[:1], loaded()).values())
@@ -224,7 +224,7 @@ def test_a_full_disk_is_nobodys_fault(tmp_path: Path) -> None:
     assert (episode.outcome, episode.cause, episode.confidence) == ("aborted", DISK_FULL, 0.0)
 
 
-def test_an_episode_that_never_began_leaves_no_picture(tmp_path: Path) -> None:
+def test_an_episode_that_never_began_leaves_no_image_file(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Shooting(PointTask.spec, 2), ALL)
     for lane, order in enumerate(ORDERS[:2]):
         bench.lanes.begin(lane, order, loaded())
@@ -253,7 +253,7 @@ class Huge(Shooting):
         return Observation(stamp_ns=seen.stamp_ns, state=seen.state, images={"front": self.picture(0, 0)[None]})
 
 
-def test_what_waits_is_bounded_and_the_control_loop_never_waits(tmp_path: Path) -> None:
+def test_waiting_images_are_bounded_and_the_control_loop_never_waits(tmp_path: Path) -> None:
     held = Held()
     bench = Bench(tmp_path, Huge(PointTask.spec, 1), ALL, held)
     ended = run_all(bench.lanes, ORDERS[:1], loaded())
@@ -265,7 +265,7 @@ def test_what_waits_is_bounded_and_the_control_loop_never_waits(tmp_path: Path) 
         future.set_result("0" * 64)
 
 
-def test_the_next_orders_need_room_for_pictures_like_the_last(tmp_path: Path) -> None:
+def test_new_orders_need_disk_space_for_images_as_large_as_the_last(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Shooting(PointTask.spec, 3), ALL)
     bench.run(loaded(), 3)
     sizes = [path.stat().st_size for path in (tmp_path / "spool").glob("*.pictures")]

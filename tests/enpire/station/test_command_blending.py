@@ -30,7 +30,7 @@ def driven(held: list[bool], wishes: list[float]) -> list[float]:
     return sent
 
 
-def test_a_hand_over_takes_its_periods_in_equal_steps_and_ends_at_the_wish() -> None:
+def test_blending_takes_equal_steps_and_ends_at_the_requested_command() -> None:
     sent = driven([False] * 3 + [True] * 8 + [False] * 8, [0.0] * 3 + [1.0] * 8 + [-1.0] * 8)
     assert np.allclose(np.diff(sent[2 : 3 + PERIODS]), 1.0 / PERIODS)
     assert sent[2 + PERIODS : 11] == [1.0] * (9 - PERIODS)
@@ -39,7 +39,7 @@ def test_a_hand_over_takes_its_periods_in_equal_steps_and_ends_at_the_wish() -> 
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(-10, 10, width=32)), min_size=1, max_size=40))
-def test_no_hand_over_steps_farther_than_its_share_of_what_is_between_the_two(run: list[tuple[bool, float]]) -> None:
+def test_no_blended_step_is_larger_than_its_share_of_the_difference(run: list[tuple[bool, float]]) -> None:
     held, wishes = [item[0] for item in run], [item[1] for item in run]
     sent = driven(held, wishes)
     before = False
@@ -52,7 +52,7 @@ def test_no_hand_over_steps_farther_than_its_share_of_what_is_between_the_two(ru
         assert sent == wishes, "an episode that nobody touches is what its policy wants, bit for bit"
 
 
-def test_who_holds_the_robot_from_the_first_command_begins_where_it_is_at_rest() -> None:
+def test_an_operator_in_control_from_the_first_command_begins_at_rest() -> None:
     over = CommandBlender(1, SPEC)
     over.begin(0)
     over.sent(ONE, np.ones((1, 2), np.float32))

@@ -51,7 +51,7 @@ def ran(policy: PointPolicy, rule: EarlyStop | None) -> Episode:
     return parcel.episode
 
 
-def test_an_armed_rollout_that_stays_hopeless_ends_and_the_control_arm_runs_on() -> None:
+def test_an_armed_rollout_with_low_viability_ends_and_the_control_arm_runs_to_its_end() -> None:
     stopped, control, free = ran(Lost(), ARMED), ran(Lost(), CONTROL), ran(Lost(), None)
     assert (stopped.outcome, stopped.cause) == ("aborted", "predicted failure: its viability stayed under 0.1")
     assert stopped.ticks == stopped.hopeless_at == control.hopeless_at == (LOOKS - 1) * LOOK_TICKS
@@ -59,13 +59,13 @@ def test_an_armed_rollout_that_stays_hopeless_ends_and_the_control_arm_runs_on()
     assert free.hopeless_at == -1
 
 
-def test_a_critic_that_fails_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_critic_stops_no_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Lost, "fault_of_the_critic", True)
     episode = ran(Lost(), ARMED)
     assert (episode.outcome, episode.hopeless_at) == ("failure", -1)
 
 
-def test_one_hopeful_look_begins_the_count_anew() -> None:
+def test_one_high_viability_restarts_the_count() -> None:
     class Moody(Lost):
         said = iter([0.02] * (LOOKS - 1) + [0.5] + [0.02] * LOOKS)
 
@@ -88,7 +88,7 @@ def ended(rule: EarlyStop, outcome: str, hopeless_at: int = 20, ticks: int = 60,
     )  # fmt: skip
 
 
-def test_what_they_save_is_what_the_control_arm_went_on_for_and_no_rate_has_a_hole() -> None:
+def test_saved_time_comes_from_the_control_arm_and_stopped_rollouts_count_as_failures() -> None:
     state = CampaignState()
     for _ in range(3):
         state.end(ended(ARMED, "aborted", ticks=20))
@@ -103,7 +103,7 @@ def test_what_they_save_is_what_the_control_arm_went_on_for_and_no_rate_has_a_ho
     assert state.early_stops.stopped == 3
 
 
-def test_the_scheduler_draws_both_arms_and_stops_nothing_once_the_control_arm_refutes_it() -> None:
+def test_the_scheduler_draws_both_arms_and_stops_none_after_the_control_arm_refutes_it() -> None:
     campaign = Campaign(
         name="coin", task="coin", recipe="r", rounds=Rounds(early_stop=0.05, early_stop_control=0.25, practised=0.0)
     )

@@ -67,7 +67,7 @@ class Diary(PointRig):
         return sent
 
 
-def test_the_arrays_are_exactly_what_was_sensed_and_sent() -> None:
+def test_the_arrays_are_exactly_the_sensed_states_and_sent_commands() -> None:
     rig = Diary(1)
     [parcel] = run_all(Lanes(PointTask(), rig), ORDERS[:1], loaded()).values()
     found = arrays.unpack(parcel.arrays_file)
@@ -85,7 +85,7 @@ def test_the_arrays_are_exactly_what_was_sensed_and_sent() -> None:
     assert np.abs(np.asarray(episode.achieved_start) - ORDERS[0].start.values).max() < 0.05
 
 
-def test_an_episode_is_the_same_alone_and_beside_others_in_any_lane() -> None:
+def test_an_episode_is_the_same_alone_and_with_others_in_any_lane() -> None:
     together = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 5)), ORDERS, loaded())
     for order in ORDERS:
         [alone] = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 1)), [order], loaded()).values()
@@ -118,7 +118,7 @@ class Looking(PointPolicy):
 
 
 @pytest.mark.parametrize("needs_images", [True, False])
-def test_pictures_are_made_for_policies_that_look_at_them_and_for_no_others(*, needs_images: bool) -> None:
+def test_images_are_rendered_only_for_policies_that_need_them(*, needs_images: bool) -> None:
     rig = Photographed(PointTask.spec, 3)
     ended = run_all(Lanes(PointTask(), rig), ORDERS[:6], loaded(Looking(needs_images=needs_images)))
     assert {parcel.episode.outcome for parcel in ended.values()} == {"success"}
@@ -143,7 +143,7 @@ def test_a_rollout_out_of_time_is_a_failure_with_every_tick() -> None:
     assert {parcel.episode.ticks for parcel in ended.values()} == {LIMIT}
 
 
-def test_a_value_that_is_not_finite_costs_that_episode_alone() -> None:
+def test_a_value_that_is_not_finite_ends_only_its_episode() -> None:
     ended = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 4)), ORDERS, loaded(PointPolicy(fault="nan")))
     outcomes = {order.order_id: ended[order.order_id].episode for order in ORDERS}
     right = [order for order in ORDERS if order.start.values[0] > 0.02]
@@ -181,7 +181,7 @@ def test_a_robot_resets_by_itself_and_the_reset_is_not_part_of_the_recording() -
         assert np.abs(first - np.asarray(parcel.episode.order.start.values)).max() < 0.05
 
 
-def test_a_reset_that_fails_three_times_calls_a_person_and_the_other_lanes_go_on() -> None:
+def test_a_reset_that_fails_three_times_raises_an_alarm_and_other_lanes_continue() -> None:
     start = dataclasses.replace(ORDERS[0].start, values=(90.0, 90.0))
     hopeless = dataclasses.replace(ORDERS[0], start=start)
     lanes = Lanes(PointTask(), PointRig(PointTask.spec, 2, {"reset_by_robot": True}), reset_limit_ticks=40)
@@ -289,12 +289,12 @@ def test_the_seconds_of_all_phases_add_up_to_the_age() -> None:
         ({"kind": None}, "verifier failed: its verdict is None, not success, failure or unsafe"),
     ],
 )
-def test_a_verifier_that_answers_nonsense_ends_the_order_as_invalid(said: dict[str, object], cause: str) -> None:
+def test_an_invalid_verdict_ends_the_order_as_invalid(said: dict[str, object], cause: str) -> None:
     episode = judged(Verdict(**{"kind": "failure", "confidence": 0.9, "source": "verifier", **said}))  # type: ignore[arg-type]
     assert (episode.outcome, episode.cause, episode.confidence) == ("invalid", cause, 0.0)
 
 
-def test_a_reason_that_is_too_long_to_be_delivered_is_cut_off() -> None:
+def test_a_reason_that_is_too_long_to_deliver_is_cut() -> None:
     episode = judged(Verdict(kind="failure", confidence=0.9, source="verifier", reason="bent " * 2000))
     assert (episode.outcome, episode.confidence) == ("failure", 0.9)
     assert decode(encode(Parcel(episode=episode, arrays_file=b""))).message == Parcel(episode=episode, arrays_file=b"")

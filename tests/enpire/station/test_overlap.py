@@ -90,7 +90,7 @@ class Stage:
             assert question.ready.wait(5)
 
 
-def test_a_robot_goes_on_with_its_old_chunk_while_the_next_is_decided() -> None:
+def test_a_robot_executes_its_old_chunk_while_the_next_is_decided() -> None:
     stage = Stage(Clockwork())
     stage.period()
     stage.settle()
@@ -124,7 +124,7 @@ def test_a_late_answer_is_aligned_and_a_robot_with_nothing_left_holds() -> None:
     assert stage.tick > Clockwork.horizon
 
 
-def test_it_asks_earlier_the_longer_the_answers_take() -> None:
+def test_the_call_is_earlier_when_inference_takes_longer() -> None:
     stage = Stage(Clockwork())
     stage.period()
     stage.settle()
@@ -139,7 +139,7 @@ def test_it_asks_earlier_the_longer_the_answers_take() -> None:
     assert stage.chunks.lead >= 3
 
 
-def test_an_answer_for_an_episode_that_is_over_is_not_used() -> None:
+def test_an_answer_for_an_ended_episode_is_not_used() -> None:
     stage = Stage(Clockwork())
     stage.policy.may.clear()
     stage.period()
@@ -156,7 +156,7 @@ def test_an_answer_for_an_episode_that_is_over_is_not_used() -> None:
     assert stage.sent == [100.0]
 
 
-def test_what_goes_wrong_in_the_thought_ends_the_episodes_that_asked() -> None:
+def test_an_error_in_inference_ends_the_episodes_of_the_call() -> None:
     stage = Stage(Clockwork())
     stage.policy.fault = "no idea"
     assert stage.period() == {}
@@ -179,7 +179,7 @@ def test_a_policy_that_never_answers_ends_its_episode(monkeypatch: pytest.Monkey
     stage.policy.may.set()
 
 
-def test_nobody_waits_for_a_policy_that_thinks_and_it_is_not_asked_again_before_it_has_answered(
+def test_the_control_loop_never_waits_and_a_policy_has_one_call_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(overlap, "PATIENCE_S", 0.3)
@@ -211,7 +211,7 @@ def test_nobody_waits_for_a_policy_that_thinks_and_it_is_not_asked_again_before_
     assert stage.policy.begun == [policy_seed(1), policy_seed(7)]
 
 
-def test_a_policy_that_can_go_on_is_told_what_is_left() -> None:
+def test_a_policy_that_continues_gets_the_rest_of_its_chunk() -> None:
     stage = Stage(Continuing())
     for _ in range(10):
         stage.period()

@@ -31,7 +31,7 @@ class AtOnce(Executor):
         return done
 
 
-def test_a_version_that_the_disk_refuses_is_said_and_asked_for_again(tmp_path: Path) -> None:
+def test_a_version_that_the_disk_refuses_raises_an_alarm_and_is_fetched_again(tmp_path: Path) -> None:
     now_s, source = [0.0], write_policy(tmp_path / "files")
     policy_id = versions.identify(source)
     shelf = PolicyCache(tmp_path / "shelf", PointTask(), 0, HostServices(clock=lambda: now_s[0], helper=AtOnce))
@@ -58,7 +58,7 @@ def test_a_version_that_the_disk_refuses_is_said_and_asked_for_again(tmp_path: P
     shelf.close()
 
 
-def test_damaged_files_of_a_station_are_fetched_again_and_a_server_that_was_away_is_found_again(
+def test_damaged_files_are_fetched_again_and_a_returning_server_is_used_again(
     tmp_path: Path,
 ) -> None:
     now_s, away, asked = [0.0], [True], []

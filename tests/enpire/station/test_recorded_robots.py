@@ -32,7 +32,7 @@ def order_of(policy_id: str, index: int, lease: int, purpose: Purpose = "collect
     )  # fmt: skip
 
 
-def test_an_arm_that_sees_records_what_its_policy_looked_at(harness: FleetHarness, tmp_path: Path) -> None:
+def test_an_arm_with_a_camera_records_the_images_that_its_policy_used(harness: FleetHarness, tmp_path: Path) -> None:
     policy_id = versions.publish(write_camera_policy(tmp_path / "eyes"), harness.versions)
     harness.start(reach_station(tmp_path))
     lease = harness.join()
@@ -57,7 +57,7 @@ def test_an_arm_that_sees_records_what_its_policy_looked_at(harness: FleetHarnes
     assert found[blind.order_id].pictures is None
 
 
-def test_a_station_that_shall_records_everything(harness: FleetHarness, tmp_path: Path) -> None:
+def test_a_station_records_all_cameras_when_its_file_asks_for_it(harness: FleetHarness, tmp_path: Path) -> None:
     harness.start(replace(reach_station(tmp_path), record=("top",)))
     order = order_of("scripted:expert", 2, harness.join(), "demonstrate")
     harness.fleet.send("arm", [order])

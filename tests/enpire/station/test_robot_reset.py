@@ -58,7 +58,7 @@ def first_state(tmp_path: Path, reset: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("reset", ["robot", "teleport"])
-def test_a_simulation_behind_its_guard_is_told_who_resets_it(tmp_path: Path, reset: str) -> None:
+def test_a_guarded_simulation_gets_the_reset_setting(tmp_path: Path, reset: str) -> None:
     task = PinInsertion()
     told = {"driver": "mujoco", "folder": str(tmp_path / "guard"), "pace": "fast", "person_to_resume": False}
     file = StationFile(
@@ -103,7 +103,7 @@ def test_a_station_that_was_just_opened_resets_by_itself(tmp_path: Path, name: s
     assert lanes.alarm == ""
 
 
-def test_a_person_who_was_called_puts_the_things_in_order(tmp_path: Path) -> None:
+def test_unstick_lays_out_the_scene_as_an_operator_does(tmp_path: Path) -> None:
     task = PushT()
     keeper = opened(task, tmp_path)
     keeper._rig._world.scene.qpos[0, :2] = 0.9  # pyright: ignore[reportAttributeAccessIssue]  where no pusher comes

@@ -41,9 +41,7 @@ def deaf(tmp_path: Path) -> Path:
     return tmp_path / "deaf"
 
 
-def test_a_stop_that_did_not_reach_the_robot_is_sent_until_it_does_and_nothing_moves(
-    tmp_path: Path, deaf: Path
-) -> None:
+def test_a_stop_is_sent_until_it_reaches_the_robot_and_nothing_moves(tmp_path: Path, deaf: Path) -> None:
     said, clock = list[str](), Clock()
     file = point_station(tmp_path, lanes=1, options={"deaf": str(deaf)})
     keeper = RobotSession(file, PointTask(), said.append, clock)
@@ -71,7 +69,7 @@ def test_a_stop_that_did_not_reach_the_robot_is_sent_until_it_does_and_nothing_m
     assert keeper.ready
 
 
-def test_a_person_may_resume_a_robot_that_a_stop_never_reached(tmp_path: Path, deaf: Path) -> None:
+def test_an_operator_may_resume_a_robot_that_a_stop_never_reached(tmp_path: Path, deaf: Path) -> None:
     clock = Clock()
     keeper = RobotSession(point_station(tmp_path, options={"deaf": str(deaf)}), PointTask(), print, clock)
     deaf.touch()
@@ -83,7 +81,7 @@ def test_a_person_may_resume_a_robot_that_a_stop_never_reached(tmp_path: Path, d
     assert not keeper.alarm
 
 
-def test_a_station_says_stopped_only_when_its_robot_is(tmp_path: Path, deaf: Path) -> None:
+def test_a_station_reports_stopped_only_when_its_robot_is(tmp_path: Path, deaf: Path) -> None:
     station = Station(point_station(tmp_path, options={"deaf": str(deaf)}), "tcp://127.0.0.1:9", print)
     try:
         deaf.touch()
@@ -99,7 +97,7 @@ def test_a_station_says_stopped_only_when_its_robot_is(tmp_path: Path, deaf: Pat
         station.close()
 
 
-def test_what_a_look_at_the_robot_ends_is_in_the_hello_that_follows(
+def test_orders_ended_by_a_check_of_the_robot_are_in_the_next_hello(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     button, said = tmp_path / "button", list[Message]()
@@ -123,7 +121,7 @@ def test_what_a_look_at_the_robot_ends_is_in_the_hello_that_follows(
         station.close()
 
 
-def test_a_robot_whose_device_is_not_back_yet_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_a_robot_is_retried_until_its_device_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     file = StationFile(name="s", task=f"{REACH}:ReachTask", home=tmp_path, driver="fake", reset="teleport")
     keeper = RobotSession(file, ReachTask(), print, clock)
@@ -149,7 +147,7 @@ def test_a_robot_whose_device_is_not_back_yet_is_tried_again(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize(("pace", "longest_s"), [("fast", 3600.0), ("realtime", 900.0)])
-def test_an_order_that_nothing_can_take_so_long_calls_a_person(tmp_path: Path, pace: str, longest_s: float) -> None:
+def test_an_overdue_order_raises_an_alarm(tmp_path: Path, pace: str, longest_s: float) -> None:
     clock = Clock()
     keeper = RobotSession(point_station(tmp_path, lanes=2, pace=pace), PointTask(), print, clock)
     policy = LoadedPolicy(policy_id="a" * 64, policy=PointPolicy(), source=SOURCE_POLICY)
@@ -168,9 +166,7 @@ def test_an_order_that_nothing_can_take_so_long_calls_a_person(tmp_path: Path, p
 
 @pytest.mark.parametrize("person", [False, True])
 @pytest.mark.parametrize("noticed_by", ["the next command", "a look"])
-def test_a_robot_whose_guard_is_killed_has_failed_and_is_got_back(
-    tmp_path: Path, noticed_by: str, *, person: bool
-) -> None:
+def test_a_robot_whose_guard_is_killed_fails_and_recovers(tmp_path: Path, noticed_by: str, *, person: bool) -> None:
     resume_code.keep(tmp_path / "guard", CODE)
     task, folder = f"{REACH}:ReachTask", tmp_path / "guard"
     guard = {"driver": "fake", "task": task, "folder": str(folder), "person_to_resume": person, "watchdog_s": 60.0}

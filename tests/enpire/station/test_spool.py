@@ -23,7 +23,7 @@ def parcel(index: int, data: bytes = b"frames") -> Parcel:
     return Parcel(episode=dataclasses.replace(EPISODE, order=point_order("a" * 64, index)), arrays_file=data)
 
 
-def test_an_episode_stays_until_it_is_deleted_also_over_a_restart(tmp_path: Path) -> None:
+def test_an_episode_stays_until_it_is_deleted_also_after_a_restart(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool")
     parcels = [parcel(index) for index in range(3)]
     for item in parcels:
@@ -46,7 +46,7 @@ def with_pictures(spool: Spool, index: int, content: bytes = b"pictures") -> Par
     return dataclasses.replace(item, episode=episode)
 
 
-def test_pictures_stay_and_go_with_their_episode(tmp_path: Path) -> None:
+def test_images_are_kept_and_deleted_with_their_episode(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool")
     item = with_pictures(spool, 0)
     order_id = item.episode.order.order_id
@@ -106,7 +106,7 @@ def test_a_damaged_episode_is_set_aside_with_its_pictures_and_never_delivered(tm
     again.close()
 
 
-def test_no_room_when_less_is_free_than_asked_for(tmp_path: Path) -> None:
+def test_there_is_no_room_with_less_free_space_than_required(tmp_path: Path) -> None:
     with_room, without = Spool(tmp_path / "a", 1), Spool(tmp_path / "b", 2**62)
     assert with_room.room()
     assert not without.room()
@@ -137,7 +137,7 @@ def test_what_was_announced_survives_kill_minus_nine(tmp_path: Path) -> None:
     spool.close()
 
 
-def test_one_episode_costs_little(tmp_path: Path) -> None:
+def test_putting_one_episode_is_fast(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool")
     began = time.perf_counter()
     for index in range(20):
@@ -146,7 +146,7 @@ def test_one_episode_costs_little(tmp_path: Path) -> None:
     spool.close()
 
 
-def test_an_episode_that_is_too_large_to_send_ends_as_invalid_and_holds_up_nobody(
+def test_an_episode_that_is_too_large_to_send_ends_as_invalid_and_delays_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(messages, "LARGEST", 10_000)
@@ -164,7 +164,7 @@ def test_an_episode_that_is_too_large_to_send_ends_as_invalid_and_holds_up_nobod
     spool.close()
 
 
-def test_an_episode_that_nobody_could_read_ends_as_invalid_and_is_delivered(tmp_path: Path) -> None:
+def test_an_episode_that_cannot_be_read_ends_as_invalid_and_is_delivered(tmp_path: Path) -> None:
     spool, said = Spool(tmp_path / "spool"), list[str]()
     outbox = Outbox(spool, time.monotonic, said.append)
     item = parcel(0)

@@ -31,7 +31,7 @@ def harness(tmp_path: Path) -> Iterator[FleetHarness]:
     opened.close()
 
 
-def test_orders_become_episodes_and_a_polite_end(harness: FleetHarness, tmp_path: Path) -> None:
+def test_orders_become_episodes_and_leave_ends_the_station(harness: FleetHarness, tmp_path: Path) -> None:
     policy_id = harness.policy("p")
     process = harness.start(point_station(tmp_path, lanes=4))
     lease = harness.join()
@@ -64,7 +64,7 @@ def test_orders_become_episodes_and_a_polite_end(harness: FleetHarness, tmp_path
     assert beat.seconds["rollout"] > 0.0
 
 
-def test_killed_in_the_middle_nothing_durable_is_lost_and_the_running_are_reported(
+def test_a_killed_station_loses_nothing_durable_and_reports_its_running_orders(
     harness: FleetHarness, tmp_path: Path
 ) -> None:
     policy_id = harness.policy("p")
@@ -122,7 +122,7 @@ def test_a_restarted_orchestrator_gets_each_episode_once(harness: FleetHarness, 
     assert all(count == 1 or order_id in kept for order_id, count in seen.items())
 
 
-def test_stop_holds_until_resume_and_pause_finishes_what_runs(harness: FleetHarness, tmp_path: Path) -> None:
+def test_stop_holds_until_resume_and_pause_finishes_running_orders(harness: FleetHarness, tmp_path: Path) -> None:
     policy_id = harness.policy("p")
     harness.start(point_station(tmp_path, lanes=2, options={"period_s": 0.02}))
     lease = harness.join()
@@ -215,7 +215,7 @@ def test_a_policy_that_was_damaged_is_refused(harness: FleetHarness, tmp_path: P
     assert not (tmp_path / "alpha" / "policies" / policy_id).exists()
 
 
-def test_a_pair_of_which_one_side_cannot_be_loaded_is_not_half_done(harness: FleetHarness, tmp_path: Path) -> None:
+def test_a_pair_with_a_version_that_cannot_be_loaded_does_not_begin(harness: FleetHarness, tmp_path: Path) -> None:
     good, broken = harness.policy("p"), harness.policy("q", kind="no such kind")
     harness.start(point_station(tmp_path))
     lease = harness.join()
@@ -322,7 +322,7 @@ def test_a_robot_with_its_own_stop_waits_until_the_stop_is_released(harness: Fle
     assert {item.episode.outcome for item in found.values()} == {"success"}
 
 
-def test_a_station_says_for_whom_it_waits(tmp_path: Path) -> None:
+def test_a_station_prints_the_address_that_does_not_answer(tmp_path: Path) -> None:
     said: list[str] = []
     address = f"ipc://{tmp_path}/nobody"
     station = Station(point_station(tmp_path), address, said.append)

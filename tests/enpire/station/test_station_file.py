@@ -41,7 +41,7 @@ def test_a_key_is_read_under_its_former_name(tmp_path: Path) -> None:
         read_station(path)
 
 
-def test_what_no_station_could_do_is_refused(tmp_path: Path) -> None:
+def test_impossible_settings_are_refused(tmp_path: Path) -> None:
     whole: dict[str, object] = {"name": "a", "task": "point", "home": str(tmp_path)}
     assert parse(StationFile, whole, "here").pace == "realtime"
     for wrong in ({"name": "a/b"}, {"lanes": 0}, {"pace": "slow"}, {"colour": "red"}, {"reset_limit_s": 0}):

@@ -79,7 +79,7 @@ def test_keys_are_made_once_and_readable_by_the_owner_only(keys: Path) -> None:
         read_pair(path)
 
 
-def test_an_enrolled_station_comes_in_also_when_enrolled_while_running(fleet: ZmqFleet, keys: Path) -> None:
+def test_a_station_enrolled_while_the_fleet_runs_is_accepted(fleet: ZmqFleet, keys: Path) -> None:
     link = StationLink(fleet.address, "alpha", own(keys, "alpha"))
     deadline = time.monotonic() + 20.0
     joined: list[Joined] = []
@@ -108,7 +108,7 @@ def test_a_key_that_is_not_enrolled_is_reported(fleet: ZmqFleet, keys: Path) -> 
     stranger.close()
 
 
-def test_a_card_counts_from_the_moment_it_is_there_until_it_is_gone(keys: Path) -> None:
+def test_a_key_is_accepted_exactly_while_its_file_exists(keys: Path) -> None:
     context = zmq.Context()
     authenticator = KeyAuthenticator(context, keys)
     asking = context.socket(zmq.REQ)
@@ -137,7 +137,7 @@ def test_a_card_counts_from_the_moment_it_is_there_until_it_is_gone(keys: Path) 
     context.destroy(linger=0)
 
 
-def test_a_crowd_at_the_door_holds_no_poll_and_nobody_waits_for_ever(fleet: ZmqFleet, keys: Path) -> None:
+def test_many_waiting_connections_block_no_poll_and_all_are_decided(fleet: ZmqFleet, keys: Path) -> None:
     stranger = unknown(keys)
     context = zmq.Context()
     waiting: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}
@@ -164,7 +164,7 @@ def test_a_crowd_at_the_door_holds_no_poll_and_nobody_waits_for_ever(fleet: ZmqF
     context.destroy(linger=0)
 
 
-def test_a_key_is_good_for_its_own_name_only(fleet: ZmqFleet, keys: Path) -> None:
+def test_a_key_is_valid_only_for_its_own_name(fleet: ZmqFleet, keys: Path) -> None:
     link = StationLink(fleet.address, "beta", own(keys, "alpha"))
     deadline = time.monotonic() + 20.0
     refused: list[Refused] = []
@@ -177,7 +177,7 @@ def test_a_key_is_good_for_its_own_name_only(fleet: ZmqFleet, keys: Path) -> Non
     link.close()
 
 
-def test_with_no_doorkeeper_nobody_comes_in(keys: Path) -> None:
+def test_without_an_authenticator_no_connection_is_accepted(keys: Path) -> None:
     """ZeroMQ lets unknown keys in when nobody answers, unless the domain is enforced: this is that setting's test."""
     pair = server_keys(keys)
     context = zmq.Context()

@@ -131,7 +131,7 @@ def test_any_content_of_a_known_type_is_a_message_or_a_transport_problem(kind: s
 
 
 @given(st.sampled_from(ALL), st.integers(0, 10_000), st.integers(1, 255))
-def test_a_changed_byte_is_seen_also_when_the_digest_is_made_to_fit(message: Message, where: int, mask: int) -> None:
+def test_a_changed_byte_is_detected_also_with_a_matching_digest(message: Message, where: int, mask: int) -> None:
     data = bytearray(encode(message, 3, 2))
     data[where % len(data)] ^= mask
     with pytest.raises(TransportProblem, match="damaged"):
@@ -165,7 +165,7 @@ LONG: dict[str, Message] = {
 
 
 @pytest.mark.parametrize("field", LONG)
-def test_more_than_any_station_has_is_refused(field: str) -> None:
+def test_more_lanes_or_orders_than_allowed_are_refused(field: str) -> None:
     with pytest.raises(TransportProblem, match=f"'{field}', must be"):
         decode(encode(LONG[field]))
 

@@ -82,7 +82,7 @@ def bytes_sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: sent
 
 
-def test_large_episodes_of_two_stations_and_small_ones_between_them(lab: Lab) -> None:
+def test_small_episodes_do_not_wait_for_large_ones_of_two_stations(lab: Lab) -> None:
     alpha, beta = lab.station("alpha"), lab.station("beta")
     ids = [station.put(size, seed) for station in (alpha, beta) for seed, size in enumerate((SIZE, 0, SIZE, SIZE, 0))]
     lab.whole(*ids)
@@ -92,7 +92,7 @@ def test_large_episodes_of_two_stations_and_small_ones_between_them(lab: Lab) ->
     assert len(order) == len(ids)
 
 
-def test_a_wire_that_is_cut_in_the_middle_goes_on_where_it_was(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upload_resumes_after_the_network_was_cut(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = bytes_sent(monkeypatch)
     relay = Relay(lab.bind)
     try:
@@ -112,7 +112,7 @@ def test_a_wire_that_is_cut_in_the_middle_goes_on_where_it_was(lab: Lab, monkeyp
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
-def test_a_bad_wire_delivers_every_episode_as_it_was(lab: Lab, seed: int) -> None:
+def test_a_faulty_network_delivers_every_episode_unchanged(lab: Lab, seed: int) -> None:
     proxy = FaultyProxy(lab.bind, Faults(drop=0.02, repeat=0.05, swap=0.05, damage=0.02), seed)
     try:
         station = lab.station(address=proxy.address)
@@ -123,7 +123,7 @@ def test_a_bad_wire_delivers_every_episode_as_it_was(lab: Lab, seed: int) -> Non
     assert proxy.harmed > 3
 
 
-def test_a_new_orchestrator_goes_on_where_the_old_one_was_killed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_orchestrator_resumes_uploads_of_a_killed_one(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = bytes_sent(monkeypatch)
     order_id = lab.station().put(SIZE)
     lab.until(lambda: lab.came(order_id) > SIZE // 2)
@@ -134,7 +134,7 @@ def test_a_new_orchestrator_goes_on_where_the_old_one_was_killed(lab: Lab, monke
     assert sent() < 1.9 * SIZE
 
 
-def test_a_station_that_is_killed_in_the_middle_goes_on(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upload_resumes_after_its_station_was_killed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     append = durable.append
     monkeypatch.setattr(durable, "append", lambda path, data: (time.sleep(0.01), append(path, data)))
     station = lab.station()
@@ -155,7 +155,7 @@ def test_a_station_that_is_killed_in_the_middle_goes_on(lab: Lab, monkeypatch: p
     assert stood > SIZE // 2
 
 
-def test_pictures_that_were_changed_on_the_stations_disk_end_their_order_as_invalid(lab: Lab) -> None:
+def test_images_changed_on_the_stations_disk_end_their_order_as_invalid(lab: Lab) -> None:
     station = lab.station()
     order_id = station.put(SIZE)
     path = station.spool.pictures(order_id)
@@ -172,7 +172,7 @@ def test_pictures_that_were_changed_on_the_stations_disk_end_their_order_as_inva
     assert not lab.came(order_id)
 
 
-def test_pictures_that_are_gone_set_their_episode_aside_and_hold_up_nobody(lab: Lab) -> None:
+def test_missing_images_set_their_episode_aside_and_delay_no_other(lab: Lab) -> None:
     station = lab.station()
     lost, sound = station.put(SIZE, 1), station.put(SIZE, 2)
     station.spool.pictures(lost).unlink()
@@ -182,7 +182,7 @@ def test_pictures_that_are_gone_set_their_episode_aside_and_hold_up_nobody(lab: 
     assert list((lab.root / "stations" / "alpha" / "damaged").glob("*.episode"))
 
 
-def test_refused_episodes_stay_with_their_pictures_and_are_offered_by_the_next_process(lab: Lab) -> None:
+def test_refused_episodes_stay_with_their_images_and_are_offered_by_the_next_process(lab: Lab) -> None:
     lab.acknowledging = False
     station = lab.station()
     unwanted = {station.put(SIZE, 1), station.put(0, 2)}

@@ -67,7 +67,7 @@ def until(true: Callable[[], object], turn: Callable[[], None]) -> None:
         time.sleep(0.01)
 
 
-def test_pictures_come_while_somebody_looks_and_only_then(
+def test_images_are_sent_only_while_a_camera_is_requested(
     receiver: PreviewReceiver, camera: PreviewCamera, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(previews, "SUBSCRIBED_S", 0.4)
@@ -93,7 +93,7 @@ def test_pictures_come_while_somebody_looks_and_only_then(
     assert receiver.look("sim-1", "top") == Preview()
 
 
-def test_a_robot_that_is_not_to_be_looked_at_says_why(receiver: PreviewReceiver, camera: PreviewCamera) -> None:
+def test_a_robot_without_live_images_sends_the_reason(receiver: PreviewReceiver, camera: PreviewCamera) -> None:
     until(lambda: receiver.look("sim-1", "top").why, lambda: camera.serve(receiver.port, lambda: no_live_images))
     assert "gives no live images" in receiver.look("sim-1", "top").why
 
@@ -104,7 +104,7 @@ def test_a_robot_that_is_not_to_be_looked_at_says_why(receiver: PreviewReceiver,
 
 
 @pytest.mark.parametrize("name", ["sim-1", "sim-2"])
-def test_a_key_shows_only_its_own_station(tmp_path: Path, name: str) -> None:
+def test_a_station_can_send_only_its_own_cameras(tmp_path: Path, name: str) -> None:
     key_file = enroll(tmp_path, "sim-1")
     context = zmq.Context()
     authenticator = KeyAuthenticator(context, tmp_path)
