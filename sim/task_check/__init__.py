@@ -1,1 +1,1 @@
-"""The contract suite of tasks: does a task keep the rules that stations, gates and learners rely on?"""
+"""Conformance checks of tasks: the rules that stations, gates and learners rely on."""

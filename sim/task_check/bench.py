@@ -1,4 +1,4 @@
-"""What the checks of a task share: rigs on the bench, and rollouts that are made once for all checks."""
+"""What the checks of a task share: rigs, and rollouts that are made once for all checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sim.rollouts import GradedRollout, roll_out
 
 SECRET = b"a secret for the check only"
 LANES, DEMONSTRATED = 8, 4
-"""Starts from which the expert at its best is tried, and the demonstrating one."""
+"""Number of rollouts of the clean expert, and of the demonstrating expert."""
 
 
 class Idle:
@@ -50,17 +50,17 @@ class Bench:
     def __init__(self, make: Callable[[], Task]) -> None:
         self.make = make
         self.notes: list[str] = []
-        """Figures that checks found on their way, for the report."""
+        """Measurements that checks made, for the report."""
         self._rigs = ExitStack()
 
     @cached_property
     def task(self) -> Task:
-        """A task; raises what its constructor raises."""
+        """A task; its constructor may raise."""
         return self.make()
 
     @property
     def spec(self) -> TaskSpec:
-        """The task's."""
+        """The spec of the task."""
         return self.task.spec
 
     def rig(self, lanes: int, seed: int = 0) -> Rig:
@@ -70,7 +70,7 @@ class Bench:
         return opened
 
     def placed(self, lanes: int, seed: int = 0, first: int = 0) -> Rig:
-        """A rig whose lanes stand at the train starts `first`, `first` + 1, ..."""
+        """A rig whose lanes are at the train starts `first`, `first` + 1, ..."""
         rig = self.rig(lanes, seed)
         for lane in range(lanes):
             rig.place(lane, self.start(first + lane))
@@ -80,44 +80,44 @@ class Bench:
         """A train start."""
         return self.task.start("train", index, b"")
 
-    def wishes(self, lanes: int, ticks: int, seed: int = 0) -> FloatArray:
-        """Random commands that stay for some periods, (ticks, lanes, action_dim)."""
+    def random_commands(self, lanes: int, ticks: int, seed: int = 0) -> FloatArray:
+        """Random commands (ticks, lanes, action_dim) float32, each constant for six periods."""
         low, high = limits(self.spec)
         rng = np.random.default_rng(seed)
         drawn = rng.uniform(low, high, (ticks // 6 + 1, lanes, len(low)))
         return np.repeat(drawn, 6, axis=0)[:ticks].astype(np.float32)
 
-    def drive(self, rig: Rig, wishes: FloatArray, moving: MaskArray | None = None) -> FloatArray:
-        """Send commands (ticks, lanes, action_dim); the states sensed after each, (ticks, lanes, state_dim)."""
+    def drive(self, rig: Rig, commands: FloatArray, moving: MaskArray | None = None) -> FloatArray:
+        """Send commands (ticks, lanes, action_dim); returns the states sensed after each, (ticks, lanes, state_dim)."""
         mask = np.ones(rig.lanes, np.bool_) if moving is None else moving
         states: list[FloatArray] = []
-        for wish in wishes:
-            rig.act(wish, mask)
+        for command in commands:
+            rig.act(command, mask)
             states.append(rig.observe().state.copy())
         return np.stack(states)
 
     def expert(self) -> Policy:
-        """The task's expert at its best: `clean_expert` where there is one, else `expert`."""
+        """The task's `clean_expert` where there is one, else `expert`."""
         clean = getattr(self.task, "clean_expert", None)
         return clean() if callable(clean) else self.task.expert(0)  # pyright: ignore[reportReturnType]
 
     @cached_property
     def shown(self) -> list[GradedRollout]:
-        """Tries of the expert from hidden starts."""
+        """Rollouts of the clean expert from hidden starts."""
         return roll_out(self.task, self.rig(LANES), self.expert(), self._hidden(LANES))
 
     @cached_property
     def demonstrated(self) -> list[GradedRollout]:
-        """Tries of the demonstrating expert, good ones and bad ones."""
+        """Rollouts of the demonstrating expert, successes and failures."""
         return roll_out(self.task, self.rig(DEMONSTRATED), self.task.expert(0), self._hidden(DEMONSTRATED))
 
     @cached_property
     def idle(self) -> list[GradedRollout]:
-        """Tries in which the robot held still to the end."""
+        """Rollouts in which the robot held still to the end."""
         return roll_out(self.task, self.rig(2), Idle(self.spec), self._hidden(2))
 
     def close(self) -> None:
-        """Let all rigs go; raises what the last one raised that could not be closed."""
+        """Close all rigs; raises the error of the last rig that could not be closed."""
         self._rigs.close()
 
     def _hidden(self, count: int) -> list[Start]:

@@ -1,4 +1,4 @@
-"""Checks of a task's verifier, expert, reset, and of its Gymnasium view."""
+"""Checks of a task's verifier, expert, reset and Gymnasium environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from enpire.verifiers import VERDICT_BUDGET_MS
 from sim.task_check.bench import LANES, Bench, Idle, limits
 
 RESET_S = 60.0
-"""Longest reset, in the robot's own time."""
+"""Longest reset, in robot time."""
 
 
 def check_verifier_is_frozen(bench: Bench) -> None:
@@ -25,14 +25,14 @@ def check_verifier_is_frozen(bench: Bench) -> None:
 
 
 def check_nothing_is_finished_at_its_start(bench: Bench) -> None:
-    """The verifier calls no lane finished at its start; it answers with one truth value a lane."""
+    """`finished` of the verifier is false at every start, with one bool for each lane."""
     state, verifier = bench.placed(LANES).observe().state, bench.task.verifier()
-    # Late in a rollout, too: a robot that has not moved has not done anything.
+    # Late in a rollout, too: a robot that has not moved has not done the task.
     for ticks in (0, bench.spec.limit_ticks - 1):
         done = verifier.finished(state, np.full(LANES, ticks, np.int64))
         require(done.shape == (LANES,) and done.dtype == np.bool_, f"`finished` gave {done.dtype} of {done.shape}.")
         lanes = np.flatnonzero(done).tolist()
-        require(not lanes, f"Lanes {lanes} stand at their start and are called finished in period {ticks}.")
+        require(not lanes, f"Lanes {lanes} are at their start and called finished in period {ticks}.")
 
 
 def check_a_start_is_no_success(bench: Bench) -> None:
@@ -56,7 +56,7 @@ def check_idleness_fails_at_the_limit(bench: Bench) -> None:
 
 
 def check_expert_succeeds(bench: Bench) -> None:
-    """The expert does the task from most hidden starts, by the verifier."""
+    """The clean expert succeeds from most hidden starts, by the verifier."""
     good = [tried for tried in bench.shown if tried.verdict.kind == "success"]
     took = f" in {np.median([tried.ticks for tried in good]):.0f} periods" if good else ""
     bench.notes.append(f"the expert succeeds from {len(good)} of {LANES} starts{took}")
@@ -64,19 +64,19 @@ def check_expert_succeeds(bench: Bench) -> None:
 
 
 def check_success_ends_before_the_limit(bench: Bench) -> None:
-    """The verifier notices a success by itself, before the time is up."""
+    """The verifier detects a success before the time limit."""
     good = [tried for tried in bench.shown if tried.verdict.kind == "success"]
-    require(good, "There was no success to notice.")
+    require(good, "There was no success to detect.")
     late = sum(tried.ticks >= bench.spec.limit_ticks for tried in good)
     require(late < len(good), "Every success lasted to the limit: `finished` never became true.")
 
 
 def check_verdicts_are_sane(bench: Bench) -> None:
-    """A verdict is success, failure or unsafe, with a confidence in [0, 1], and says that a verifier gave it."""
+    """A verdict is success, failure or unsafe, with a confidence in [0, 1] and the source `verifier`."""
     for tried in [*bench.shown, *bench.idle]:
         verdict = tried.verdict
         fits = verdict.kind in ("success", "failure", "unsafe") and 0.0 <= verdict.confidence <= 1.0
-        require(fits and verdict.source == "verifier", f"It said {verdict}.")
+        require(fits and verdict.source == "verifier", f"It gave {verdict}.")
 
 
 def check_verdicts_repeat(bench: Bench) -> None:
@@ -85,11 +85,11 @@ def check_verdicts_repeat(bench: Bench) -> None:
     for tried in [*bench.shown, *bench.idle]:
         evidence = Evidence(arrays=tried.arrays, images=tried.images)
         for judge in (verifier, verifier, bench.task.verifier()):
-            require(judge.judge(evidence) == tried.verdict, "A second look gave another verdict.")
+            require(judge.judge(evidence) == tried.verdict, "The second verdict differs.")
 
 
 def check_verdicts_are_fast(bench: Bench) -> None:
-    """A verdict takes at most 150 ms (p95): the robot waits for it. Each is asked for twice, and the faster counts."""
+    """A verdict takes at most 150 ms (p95), as the robot waits for it. The faster of two calls counts."""
     verifier, took_ms = bench.task.verifier(), list[float]()
     for tried in [*bench.shown, *bench.idle]:
         evidence = Evidence(arrays=tried.arrays, images=tried.images)
@@ -100,23 +100,23 @@ def check_verdicts_are_fast(bench: Bench) -> None:
 
 
 def check_verdicts_agree_with_the_truth(bench: Bench) -> None:
-    """The verifier, which sees sensors only, agrees with what the simulator knows (at most one in ten differs)."""
+    """The verifier, which uses sensors only, agrees with the ground truth (at most one in ten verdicts differs)."""
     tried = [*bench.shown, *bench.demonstrated, *bench.idle]
     if any(item.known_truth is None for item in tried):
         raise DoesNotApply("the rig has no `truth` to compare with")
     wrong = sum((item.verdict.kind == "success") != item.truth.success for item in tried)
-    agreed = wilson(len(tried) - wrong, len(tried))
-    bench.notes.append(f"verdicts agree with the truth {agreed.successes} of {agreed.n} times")
+    agreement = wilson(len(tried) - wrong, len(tried))
+    bench.notes.append(f"verdicts agree with the truth {agreement.successes} of {agreement.n} times")
     require(wrong <= 0.1 * len(tried), f"{wrong} of {len(tried)} verdicts were wrong.")
 
 
 def check_marks_follow_the_subtasks(bench: Bench) -> None:
-    """The subtasks that the spec names are marked: none at a start, the last in every success, never by idleness."""
+    """Subtasks are marked: none at a start, the last in every success, and not while the robot holds still."""
     named = bench.spec.subtasks
     if not named:
         raise DoesNotApply("it names no subtasks, so retries within an episode are not counted")
     if not isinstance(bench.task, MarksSubtasks):
-        raise CheckFailed(f"Nothing marks {', '.join(named)}: give the task `subtask_marks`, or take the names away.")
+        raise CheckFailed(f"Nothing marks {', '.join(named)}: give the task `subtask_marks`, or remove the names.")
     for tried in [*bench.shown, *bench.idle]:
         marks = bench.task.subtask_marks(tried.arrays.state)
         wanted = (len(tried.arrays.state), len(named))
@@ -128,7 +128,7 @@ def check_marks_follow_the_subtasks(bench: Bench) -> None:
 
 
 def check_expert_chunks(bench: Bench) -> None:
-    """The demonstrating expert gives finite chunks (lanes, horizon, action_dim), and executes 1 to horizon of them."""
+    """The demonstrating expert gives finite chunks (lanes, horizon, action_dim) and executes 1 to horizon actions."""
     expert = bench.task.expert(0)
     require(1 <= expert.execute <= expert.horizon, f"It executes {expert.execute} of {expert.horizon}.")
     chunks = expert.act(_begun(bench, expert, 0), np.arange(2))
@@ -138,20 +138,20 @@ def check_expert_chunks(bench: Bench) -> None:
 
 
 def check_expert_repeats(bench: Bench) -> None:
-    """The demonstrating expert decides the same again for the same seeds, whichever lanes stand beside."""
+    """The demonstrating expert decides the same for the same seeds, with and without other lanes."""
     chunks: list[FloatArray] = []
     for lanes in (np.arange(2), np.arange(1)):
         expert = bench.task.expert(5)
         seen = _begun(bench, expert, 11)
         rows = Observation(stamp_ns=seen.stamp_ns, state=seen.state[lanes])
         chunks.append(expert.act(rows, lanes)[0])
-    require(np.array_equal(chunks[0], chunks[1]), "The second time it decided otherwise.")
+    require(np.array_equal(chunks[0], chunks[1]), "The second decision differs.")
 
 
 def check_reset_reaches_the_start(bench: Bench) -> None:
-    """After a try, the reset skill brings the robot near another start within a minute, with sane commands."""
+    """After a rollout, the reset skill moves the robot near another start within a minute, with finite commands."""
     rig, low_high = bench.placed(3), limits(bench.spec)
-    bench.drive(rig, bench.wishes(3, 20))
+    bench.drive(rig, bench.random_commands(3, 20))
     goals = [bench.start(20 + lane) for lane in range(3)]
     skill = bench.task.reset_skill()
     if hasattr(rig, "teleport"):
@@ -166,21 +166,21 @@ def check_reset_reaches_the_start(bench: Bench) -> None:
         lanes = np.flatnonzero(going)
         commands, finished = skill.step(rig.observe().state[lanes], lanes)
         require(np.isfinite(commands).all() and finished.shape == lanes.shape, f"A step gave {commands}, {finished}.")
-        wish = np.broadcast_to(np.clip(0.0, *low_high), (3, bench.spec.action_dim)).astype(np.float32)
-        wish[lanes] = commands
+        sent = np.broadcast_to(np.clip(0.0, *low_high), (3, bench.spec.action_dim)).astype(np.float32)
+        sent[lanes] = commands
         going[lanes[finished]] = False
-        rig.act(wish, going)
+        rig.act(sent, going)
         ticks += 1
     require(not going.any(), f"Lanes {np.flatnonzero(going).tolist()} did not finish in {RESET_S:.0f} s.")
     states = rig.observe().state
     for lane, goal in enumerate(goals):
         achieved, near = bench.task.start_error(states[lane], goal)
-        require(near, f"Start {goal.values} was asked for, and {achieved} achieved.")
+        require(near, f"The start is {goal.values}, and {achieved} was reached.")
     bench.notes.append(f"three resets by the robot took {ticks * bench.spec.period_s:.1f} s")
 
 
 def check_gymnasium(bench: Bench) -> None:
-    """As a Gymnasium environment it passes Gymnasium's own checker."""
+    """Its Gymnasium environment passes Gymnasium's checker."""
     try:
         from gymnasium.utils.env_checker import check_env
 
@@ -198,8 +198,8 @@ def check_gymnasium(bench: Bench) -> None:
         env.close()
 
 
-def check_gymnasium_tells_no_truth(bench: Bench) -> None:
-    """The Gymnasium view gives a reward only with a verdict, and its info holds nothing of the simulator's truth."""
+def check_gymnasium_hides_the_truth(bench: Bench) -> None:
+    """The Gymnasium environment gives a reward only with a verdict, and its info holds no ground truth."""
     try:
         from sim.gym_env import TaskEnv
     except ImportError as missing:
@@ -209,7 +209,7 @@ def check_gymnasium_tells_no_truth(bench: Bench) -> None:
         env.reset(seed=1)
         for _ in range(5):
             _, reward, over, late, info = env.step(np.zeros(bench.spec.action_dim, np.float32))
-            require((over or late) or (reward == 0.0 and not info), f"Amid the rollout it told {reward}, {info}.")
+            require((over or late) or (reward == 0.0 and not info), f"Before the end it gave {reward}, {info}.")
             require(set(info) <= {"verdict", "confidence"}, f"The info holds {sorted(info)}.")
             if over or late:
                 return
@@ -217,8 +217,8 @@ def check_gymnasium_tells_no_truth(bench: Bench) -> None:
         env.close()
 
 
-def check_rigs_let_go(bench: Bench) -> None:
-    """Every rig that was used lets itself be closed."""
+def check_rigs_close(bench: Bench) -> None:
+    """Every rig that was used can be closed."""
     bench.close()
 
 
@@ -241,5 +241,5 @@ CHECKS = (
     check_idleness_fails_at_the_limit, check_expert_succeeds, check_success_ends_before_the_limit,
     check_verdicts_are_sane, check_verdicts_repeat, check_verdicts_are_fast, check_verdicts_agree_with_the_truth,
     check_marks_follow_the_subtasks, check_expert_chunks, check_expert_repeats, check_reset_reaches_the_start,
-    check_gymnasium, check_gymnasium_tells_no_truth, check_rigs_let_go,
+    check_gymnasium, check_gymnasium_hides_the_truth, check_rigs_close,
 )  # fmt: skip

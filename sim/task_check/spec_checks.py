@@ -1,4 +1,4 @@
-"""Checks of what a task says about itself, and of its starts."""
+"""Checks of a task's spec and of its starts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sim.task_check.bench import SECRET, Bench
 
 SPLITS: tuple[Split, ...] = ("train", "holdout", "confirm")
 MANY = 100
-"""Starts of a split that are looked at."""
+"""Number of starts of a split that are checked."""
 
 
 def check_it_is_a_task(bench: Bench) -> None:
-    """It is made without arguments, and has every member of the Task protocol, a spec and a verifier."""
+    """It is made without arguments and has every member of the Task protocol, a spec and a verifier."""
     wanted = ("spec", "rig", "start", "reset_skill", "start_error", "verifier", "expert")
     missing = [name for name in wanted if not hasattr(bench.task, name)]
     require(not missing, f"It lacks {', '.join(missing)}.")
@@ -33,9 +33,9 @@ def check_name(bench: Bench) -> None:
 
 
 def check_instruction(bench: Bench) -> None:
-    """The instruction says in words what to do: at least two words, at most 300 letters."""
-    said = bench.spec.instruction
-    require(len(said.split()) >= 2 and len(said) <= 300, f"The instruction is {said!r}.")
+    """The instruction has at least two words and at most 300 characters."""
+    words = bench.spec.instruction
+    require(len(words.split()) >= 2 and len(words) <= 300, f"The instruction is {words!r}.")
 
 
 def check_rate_and_limit(bench: Bench) -> None:
@@ -75,7 +75,7 @@ def check_names_are_unique(bench: Bench) -> None:
 
 
 def check_spec_is_constant(bench: Bench) -> None:
-    """Two tasks made one after the other have the same spec: it is a contract, not a draw."""
+    """Two tasks made one after the other have the same spec."""
     require(bench.make().spec == bench.spec, "A second task has another spec.")
 
 
@@ -88,11 +88,11 @@ def check_starts_are_deterministic(bench: Bench) -> None:
             require(same, f"{split} start {index} differs the second time.")
 
 
-def check_starts_say_what_they_are(bench: Bench) -> None:
+def check_starts_carry_split_and_index(bench: Bench) -> None:
     """A start carries its own split and index."""
     for split in SPLITS:
         start = bench.task.start(split, 7, SECRET)
-        require((start.split, start.index) == (split, 7), f"{split} start 7 says {start.split} {start.index}.")
+        require((start.split, start.index) == (split, 7), f"{split} start 7 carries {start.split} {start.index}.")
 
 
 def check_start_values(bench: Bench) -> None:
@@ -105,19 +105,19 @@ def check_start_values(bench: Bench) -> None:
 
 
 def check_train_starts_are_public(bench: Bench) -> None:
-    """Train starts do not depend on the secret, so that anybody can train on them."""
+    """Train starts do not depend on the secret."""
     same = all(bench.task.start("train", i, b"") == bench.task.start("train", i, SECRET) for i in range(10))
     require(same, "A train start changes with the secret.")
 
 
-def check_holdout_hangs_on_the_secret(bench: Bench) -> None:
-    """Holdout starts change with the secret, so that nobody can train on them."""
-    _hangs_on_secret(bench, "holdout")
+def check_holdout_depends_on_the_secret(bench: Bench) -> None:
+    """Holdout starts change with the secret, so that no policy can train on them."""
+    _depends_on_secret(bench, "holdout")
 
 
-def check_confirm_hangs_on_the_secret(bench: Bench) -> None:
+def check_confirm_depends_on_the_secret(bench: Bench) -> None:
     """Confirm starts change with the secret."""
-    _hangs_on_secret(bench, "confirm")
+    _depends_on_secret(bench, "confirm")
 
 
 def check_splits_are_disjoint(bench: Bench) -> None:
@@ -131,17 +131,17 @@ def check_splits_are_disjoint(bench: Bench) -> None:
 
 
 def check_starts_vary(bench: Bench) -> None:
-    """Another index is another start, with a seed of its own."""
+    """Starts of different indices have different seeds, and most have different values."""
     starts = [bench.task.start("train", index, b"") for index in range(MANY)]
     require(len({start.seed for start in starts}) == MANY, "Two of the first hundred train starts have one seed.")
     if bench.spec.start_names:
         require(len({start.values for start in starts}) > MANY // 2, "Most train starts have the same values.")
 
 
-def _hangs_on_secret(bench: Bench, split: Split) -> None:
+def _depends_on_secret(bench: Bench, split: Split) -> None:
     pairs = [(bench.task.start(split, i, SECRET), bench.task.start(split, i, SECRET[::-1])) for i in range(10)]
     same = [one.index for one, other in pairs if (one.values, one.seed) == (other.values, other.seed)]
-    require(not same, f"{split} starts {same} are the same with another secret: pass it to the draw (`sim.starts`).")
+    require(not same, f"{split} starts {same} are the same with another secret: pass the secret to `sim.starts`.")
 
 
 def _bounds(listed: Sequence[Bounds], what: str) -> None:
@@ -154,7 +154,7 @@ def _bounds(listed: Sequence[Bounds], what: str) -> None:
 CHECKS = (
     check_it_is_a_task, check_name, check_instruction, check_rate_and_limit, check_state_bounds, check_action_bounds,
     check_units, check_names_are_unique, check_spec_is_constant, check_starts_are_deterministic,
-    check_starts_say_what_they_are, check_start_values, check_train_starts_are_public,
-    check_holdout_hangs_on_the_secret, check_confirm_hangs_on_the_secret, check_splits_are_disjoint,
+    check_starts_carry_split_and_index, check_start_values, check_train_starts_are_public,
+    check_holdout_depends_on_the_secret, check_confirm_depends_on_the_secret, check_splits_are_disjoint,
     check_starts_vary,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Runs every check on one task: `enpire task check NAME`. Needs neither MuJoCo nor any other simulator itself."""
+"""Runs every check on one task: `enpire task check NAME`. It needs no simulator other than the task's."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Verifiers as measured products: how often they are right, how fast, and thresholds found from examples."""
+"""Verifiers of rollouts: accuracy and latency, thresholds fitted to examples, and verifiers of images."""

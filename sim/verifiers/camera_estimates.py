@@ -1,6 +1,6 @@
-"""Which rows of a recording were seen.
+"""Fresh and repeated camera estimates in a recording.
 
-An estimate that something hides from its camera repeats itself, exactly; a tracker that is dead says zero, exactly.
+The estimate of a hidden object repeats exactly; a tracker that has failed gives exact zeros.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from enpire.types import FloatArray, MaskArray, Verdict
 
 
 def fresh_rows(seen: FloatArray) -> npt.NDArray[np.intp]:
-    """Rows of `seen` (T, k), the numbers of one camera estimate, in which it is fresh; row 0 counts as fresh.
+    """Indices of the rows of `seen` (T, k), one camera estimate over time, that are fresh; row 0 counts as fresh.
 
-    Sensor noise makes two fresh estimates differ; a tracker that lost its object gives the last one again.
-    Rows of zeros are left out.
+    Sensor noise makes two fresh estimates differ; a tracker that lost its object repeats the last one. Rows of zeros
+    are left out.
     """
     repeated = (seen[1:] == seen[:-1]).all(axis=1)
     return np.flatnonzero(np.concatenate([[True], ~repeated]) & alive(seen))
 
 
 def alive(seen: npt.NDArray[np.floating]) -> MaskArray:
-    """Which rows of `seen` (n, k), the numbers of one camera estimate, are not what a dead tracker says."""
+    """Which rows of `seen` (n, k), one camera estimate, are not the zeros of a failed tracker: (n,) bool."""
     return (seen != 0.0).any(axis=1)
 
 
 def dead_estimate(what: str) -> Verdict:
-    """The verdict on a rollout of which no camera saw what matters."""
+    """The verdict on a rollout without an estimate of the object that matters."""
     return Verdict(
         kind="failure", confidence=0.5, source="verifier", reason=f"The cameras' estimate of {what} is dead."
     )

@@ -1,7 +1,7 @@
-"""`classifier`: a small network that looks at the last pictures of a rollout. `enpire verifier fit` trains it.
+"""The verifier `classifier`: a small network that judges the last images of a rollout. `enpire verifier fit` trains it.
 
-Each camera is one view with a network of its own part; a success needs every view to agree (the least probability
-counts), so that one view that is fooled or covered fools nobody. Torch is loaded when a verdict is asked for.
+Each camera is one view with its own network. A success needs every view to agree (the smallest probability counts), so
+that one wrong or covered view does not decide. Torch is loaded with the first verdict.
 """
 
 from __future__ import annotations
@@ -30,54 +30,54 @@ if TYPE_CHECKING:
     from torch import nn
 
 PIXELS = 112
-"""Pictures are scaled to this width and height."""
+"""Images are scaled to this width and height."""
 _FOLDER_FILES = ("classifier.json", "weights.npz")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassifierOptions:
-    """What a station or campaign file may say."""
+    """The options in a station or campaign file."""
 
     folder: str
-    """Where `enpire verifier fit --out` wrote it."""
+    """The folder that `enpire verifier fit --out` wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassifierInfo:
-    """What the network was made for."""
+    """Task, cameras and threshold of a trained classifier."""
 
     task: str
     cameras: tuple[str, ...]
     threshold: float
-    """Least probability that every view must give a success."""
+    """Least probability of a success that every view must give."""
     examples: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSettings:
-    """How the network is trained."""
+    """Settings of the training."""
 
     epochs: int = 25
     batch: int = 32
     rate: float = 2e-3
     shift: int = 4
-    """Pixels by which a picture is moved at random: a camera that is not quite in its place."""
+    """Largest random shift of an image in pixels, as of a camera that was moved."""
     light: float = 0.35
-    """Its brightness is changed by up to this share at random."""
+    """Largest random change of the brightness, as a share."""
     seed: int = 0
 
 
 class Classifier:
-    """Implements the Verifier protocol; when a rollout is finished is still the task's own verifier's to say."""
+    """Implements the Verifier protocol; the task's own verifier decides when a rollout is finished."""
 
     needs_images = pictures_alone = True
 
     def __init__(self, task: Task, facts: ClassifierInfo, weights: Mapping[str, FloatArray]) -> None:
-        """Look through `weights`, one set a camera."""
+        """Judge with `weights`: CAMERA/PARAMETER -> array."""
         self._own, self.facts, self._weights = task.verifier(), facts, dict(weights)
         self._nets: dict[str, nn.Module] = {}
-        told = b"".join([canonical_bytes(facts), *(self._weights[name].tobytes() for name in sorted(self._weights))])
-        self.digest = digest_of(type(self), thresholds=(self._own.digest, hashlib.sha256(told).hexdigest()))
+        content = b"".join([canonical_bytes(facts), *(self._weights[name].tobytes() for name in sorted(self._weights))])
+        self.digest = digest_of(type(self), thresholds=(self._own.digest, hashlib.sha256(content).hexdigest()))
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
         """Which lanes look done to the task's own verifier."""
@@ -87,15 +87,15 @@ class Classifier:
         """The verdict of the view that is least sure of a success.
 
         Raises:
-            UsageError: a picture is missing.
-            FileProblem: the weights are not those of its network.
+            UsageError: an image is missing.
+            FileProblem: the weights do not fit the network.
         """
         least = float(self.probabilities([evidence.images]).min())
         success = least >= self.facts.threshold
         return Verdict(kind="success" if success else "failure", confidence=max(least, 1.0 - least), source="verifier")
 
     def probabilities(self, pictures: Sequence[Mapping[str, ImageArray]]) -> FloatArray:
-        """(n, cameras): how probable each view finds a success."""
+        """(n, cameras) float32 in [0, 1]: probability of a success by each view; images (height, width, 3) uint8."""
         import torch
 
         views: list[FloatArray] = []
@@ -109,7 +109,7 @@ class Classifier:
         return np.stack(views, axis=1)
 
     def write(self, folder: Path) -> None:
-        """Keep it in a folder, readable without pickle."""
+        """Write it to a folder, without pickle."""
         durable.make_folder(folder)
         with (folder / _FOLDER_FILES[1]).open("wb") as file:
             np.savez(file, **self._weights)  # pyright: ignore[reportArgumentType]
@@ -119,7 +119,7 @@ class Classifier:
         if camera not in self._nets:
             import torch
 
-            _alone()
+            _single_thread()
             net = network()
             prefix = f"{camera}/"
             mine = {name.removeprefix(prefix): torch.from_numpy(value) for name, value in self._weights.items()
@@ -136,7 +136,7 @@ class Classifier:
 
 
 def open_verifier(task: Task, options: Mapping[str, object]) -> Classifier:
-    """The plug-in `classifier`.
+    """Open the plug-in `classifier`.
 
     Raises:
         FileProblem: the folder holds no classifier, or one of another task.
@@ -156,10 +156,10 @@ def open_verifier(task: Task, options: Mapping[str, object]) -> Classifier:
 
 
 def train(task: Task, examples: Sequence[Example], settings: TrainingSettings | None = None) -> Classifier:
-    """Train one on labelled pictures; the threshold is chosen on a fifth of them that training does not see.
+    """Train a classifier on labelled images; the threshold is chosen on a fifth of them, which training does not see.
 
     Raises:
-        UsageError: a picture is missing, or there are too few examples of a kind.
+        UsageError: an image is missing, or there are fewer than ten examples of a kind.
     """
     truth = np.array([example.success for example in examples])
     cameras = tuple(sorted({camera for example in examples for camera in example.evidence.images}))
@@ -188,9 +188,9 @@ def train(task: Task, examples: Sequence[Example], settings: TrainingSettings | 
 
 
 def small(picture: ImageArray) -> FloatArray:
-    """A whole picture (height, width, 3) scaled to (3, PIXELS, PIXELS), relative to its mean.
+    """An image (height, width, 3) uint8 scaled to (3, PIXELS, PIXELS) float32 and normalised.
 
-    So a light that is brighter or darker as a whole changes little.
+    Normalisation makes it nearly independent of the overall brightness.
     """
     from PIL import Image
 
@@ -200,7 +200,7 @@ def small(picture: ImageArray) -> FloatArray:
 
 
 def network() -> nn.Module:
-    """Four convolutions and two linear layers, 70 thousand numbers; (n, 3, PIXELS, PIXELS) -> logits (n,)."""
+    """Four convolutions and two linear layers, 70 thousand parameters; (n, 3, PIXELS, PIXELS) -> logits (n,)."""
     from torch import nn
 
     return nn.Sequential(
@@ -212,7 +212,7 @@ def network() -> nn.Module:
 
 
 def canonical_bytes(facts: ClassifierInfo) -> bytes:
-    """The facts as JSON, always the same."""
+    """Canonical JSON of the facts."""
     return json.dumps(asdict(facts), sort_keys=True).encode()
 
 
@@ -222,7 +222,7 @@ def _train_view(
     import torch
     from torch import nn
 
-    _alone()
+    _single_thread()
     rng = np.random.default_rng(settings.seed)
     with torch.random.fork_rng():
         torch.manual_seed(settings.seed)
@@ -241,15 +241,15 @@ def _train_view(
     return {name: value.detach().numpy().copy() for name, value in net.state_dict().items()}
 
 
-def _alone() -> None:
-    """One thread for this process: so small a network waits longer for a second one than it computes."""
+def _single_thread() -> None:
+    """Use one thread: for so small a network, a second one costs more than it brings."""
     import torch
 
     torch.set_num_threads(1)
 
 
 def _varied(views: FloatArray, rng: np.random.Generator, settings: TrainingSettings) -> torch.Tensor:
-    """Pictures moved and lit a little differently."""
+    """Augmented images (n, 3, PIXELS, PIXELS): shifted, and with another brightness."""
     import torch
 
     reach = settings.shift
@@ -262,7 +262,7 @@ def _varied(views: FloatArray, rng: np.random.Generator, settings: TrainingSetti
 
 
 def _threshold(least: FloatArray, truth: npt.NDArray[np.bool_]) -> float:
-    """The middle of the thresholds that make the fewest mistakes, a wrong success counted four times."""
+    """The middle of the thresholds with the least cost; a false success costs four times a false failure."""
     tried = np.linspace(0.05, 0.95, 91)
     costs = np.array([4 * ((least >= one) & ~truth).sum() + ((least < one) & truth).sum() for one in tried])
     return float(tried[costs == costs.min()].mean())

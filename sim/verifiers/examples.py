@@ -1,4 +1,4 @@
-"""Labelled rollouts: made in simulation, where the truth is known, or read from folders that a person sorted."""
+"""Labelled rollouts: simulated, with ground truth, or read from folders that a person sorted."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from sim.rollouts import GradedRollout, roll_out
 
 Say = Callable[[int, int], None]
 STATIONS = 10
-"""Stations over which the episodes are spread; each has its own physics, latency and sensor bias."""
+"""Number of simulated stations; each has its own physics, latency and sensor bias."""
 LANES = 25
 _TURNED_RAD = 0.005
-"""Standard deviation, per axis, of how a camera that was moved is turned."""
+"""Standard deviation, per axis, of the rotation of a camera that was moved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """A set of hidden starts, and the stations that they are tried on."""
+    """A set of hidden starts, and the stations for it."""
 
     secret: bytes
     first_station: int = 0
 
 
 FITTING = Draw(secret=b"starts that only fit verifiers")
-"""No start that thresholds are fitted on is one that they are graded on."""
+"""Its starts are never used for grading."""
 
 
 def grading(number: int = 0) -> Draw:
-    """The number-th set to grade with: what was changed after a look at one can be measured on the next."""
+    """The number-th set for grading: changes made after one set are measured on the next."""
     return Draw(
         secret=b"starts that only grade verifiers" + b" %d" % number * (number > 0), first_station=STATIONS * number
     )
@@ -57,23 +57,22 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbance:
-    """What befalls a station's cameras, drawn anew for every episode; what the body senses stays as it is.
+    """Disturbances of a station's camera estimates, drawn for every episode; proprioception stays as it is.
 
-    Of a task that does not say which of its numbers a camera estimates, every number is disturbed by the light and the
-    camera's place, with a twentieth of a per cent of its range for the standard deviation of the estimate, and
-    nothing is covered.
+    For a task whose spec marks no number as a camera estimate, every number is disturbed by light and camera pose, with
+    0.05 % of its range as standard deviation, and nothing is covered.
     """
 
     light: float = 2.0
-    """The noise of the estimates grows by a factor that is uniform from 1 to this."""
+    """Largest factor on the noise of the estimates; drawn uniformly from 1."""
     moved: float = 1.0
-    """A camera that was moved: an error that stays for the episode, of so many standard deviations of the estimate."""
+    """Constant error in an episode by a camera that was moved, in standard deviations of the estimate."""
     covered: float = 0.4
-    """Probability that something comes between camera and scene near the end: the estimates stand still meanwhile."""
+    """Probability that something hides the scene near the end; the estimates repeat meanwhile."""
     covered_ticks: tuple[int, int] = (3, 15)
 
     def line(self, spec: TaskSpec) -> str:
-        """What befalls the cameras of a task, for a terminal."""
+        """The disturbances of a task's cameras, for a terminal."""
         hidden = (
             f"; {100 * self.covered:.0f} % covered for {self.covered_ticks[0]} to {self.covered_ticks[1]} periods"
             if any(item.sensor_std > 0.0 for item in spec.state)
@@ -84,7 +83,7 @@ class Disturbance:
         )
 
     def on(self, example: Example, spec: TaskSpec, rng: np.random.Generator) -> Example:
-        """The same rollout, seen worse."""
+        """The same rollout with disturbed estimates."""
         state = example.evidence.arrays.state.astype(np.float64)
         sensor_std = np.array([item.sensor_std for item in spec.state])
         seen = sensor_std > 0.0
@@ -102,7 +101,7 @@ class Disturbance:
 
 
 class NoisyExpert:
-    """An expert whose hand is knocked about: what a half-trained policy does, and what verifiers must see through."""
+    """An expert with action noise, as of a half-trained policy."""
 
     def __init__(self, expert: Policy, spec: TaskSpec) -> None:
         self.horizon, self.execute = expert.horizon, expert.execute
@@ -110,31 +109,31 @@ class NoisyExpert:
         self._off: dict[int, npt.NDArray[np.float64]] = {}
         self._left: dict[int, int] = {}
         self._span = np.array([item.high - item.low for item in spec.action])
-        self._hands: dict[int, tuple[np.random.Generator, float]] = {}
+        self._noise: dict[int, tuple[np.random.Generator, float]] = {}
 
     def begin(self, lane: int, seed: int) -> None:
-        """Draw how clumsy this episode is."""
+        """Draw the noise level of this episode."""
         rng = np.random.Generator(np.random.PCG64([seed, 21]))
         self._expert.begin(lane, seed)
-        self._hands[lane] = rng, float(rng.uniform(0.0, 0.6))
+        self._noise[lane] = rng, float(rng.uniform(0.0, 0.6))
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """The expert's chunks, pushed aside by a constant that is drawn for each decision."""
+        """The expert's chunks (n, horizon, action_dim), shifted by a constant that is drawn for each decision."""
         chunk = self._expert.act(observation, lanes).copy()
         for row, lane in enumerate(lanes):
-            rng, clumsy = self._hands[int(lane)]
-            chunk[row] += (clumsy * self._span * rng.normal(0.0, 0.5, len(self._span))).astype(np.float32)
+            rng, level = self._noise[int(lane)]
+            chunk[row] += (level * self._span * rng.normal(0.0, 0.5, len(self._span))).astype(np.float32)
         return chunk
 
 
 class BiasedExpert(NoisyExpert):
-    """An expert that sees the scene some way off, and gives up at some time: near misses, and work left half done."""
+    """A noisy expert with biased camera estimates that stops at some time: near misses and unfinished work."""
 
     _OFF, _UNTIL = 15.0, (0.1, 1.2)
-    """Standard deviations of the cameras' estimates; shares of the time limit."""
+    """Largest bias in standard deviations of the estimates; range of the stopping time as shares of the limit."""
 
     def begin(self, lane: int, seed: int) -> None:
-        """Draw how far off it sees, and when it gives up."""
+        """Draw the bias and the time of stopping."""
         super().begin(lane, seed)
         rng = np.random.Generator(np.random.PCG64([seed, 22]))
         sensor_std = np.array([item.sensor_std for item in self._spec.state])
@@ -142,7 +141,7 @@ class BiasedExpert(NoisyExpert):
         self._left[lane] = round(float(rng.uniform(*self._UNTIL)) * self._spec.limit_ticks / self.execute)
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """The expert's chunks for what it believes to see; nothing moves when it has given up."""
+        """The expert's chunks for the biased state; zeros once it has stopped."""
         off = np.array([self._off[int(lane)] for lane in lanes]).reshape(observation.state.shape)
         believed = (observation.state + off).astype(np.float32)
         chunk = self._expert.act(replace(observation, state=believed), lanes).copy()
@@ -161,15 +160,18 @@ def simulated(
     *,
     pictures: bool = False,
 ) -> list[Example]:
-    """`count` rollouts of good, varied, clumsy and misled hands, labelled by the simulator's truth.
+    """Rollouts of clean, varied, noisy and biased experts, labelled by the ground truth.
 
-    `draw` says from which starts, on which stations; left out, the first set that grades. `say` hears how many are
-    done, and of how many. `pictures` takes the last ones too, in the light and from the place of camera that the
-    episode draws, and sometimes with something before them.
+    Args:
+        task: whose rig knows the ground truth.
+        count: number of rollouts.
+        draw: starts and stations; the first set for grading when None.
+        say: called with the number of rollouts that are done, and `count`.
+        pictures: render the last images, with light, camera pose and obstacle drawn for each episode.
 
     Raises:
-        UsageError: the task's rig knows no truth.
-        FileProblem: pictures are wanted, and this machine makes none.
+        UsageError: the task's rig has no ground truth.
+        FileProblem: images are wanted, and this machine renders none.
     """
     made: list[Example] = []
     for rolled, images in _rollouts(task, count, draw or grading(), pictures):
@@ -183,7 +185,7 @@ def simulated(
 
 
 def draw_image_disturbance(rng: np.random.Generator, extent_m: float) -> cameras.ImageDisturbance:
-    """Light, place of the camera and cover of one episode; the camera's place varies by 1 % of the scene's extent."""
+    """Light, camera pose and obstacle of one episode; the camera's position varies by 1 % of the scene's extent."""
     x, y, z = (float(v) for v in rng.normal(0.0, 0.01 * extent_m, 3))
     right, up, half = float(rng.uniform(-0.8, 0.8)), float(rng.uniform(-0.8, 0.8)), float(rng.uniform(0.1, 0.3))
     covered = rng.random() < 0.2
@@ -202,10 +204,10 @@ def draw_image_disturbance(rng: np.random.Generator, extent_m: float) -> cameras
 
 
 def sorted_by_hand(folder: Path, spec: TaskSpec) -> list[Example]:
-    """Arrays files of episodes in `folder`/success and `folder`/failure, as a person sorted them.
+    """Episodes whose arrays files a person sorted into `folder`/success and `folder`/failure.
 
-    The last pictures of NAME.npz lie beside it as NAME_CAMERA.png or .jpg; of a whole folder of the episode store, in
-    its file of pictures.
+    The last images of NAME.npz are NAME_CAMERA.png or .jpg next to it, or in the images file of a folder of the episode
+    store.
 
     Raises:
         FileProblem: one of the two holds no arrays file, or one that cannot be read or is of another task.
@@ -242,9 +244,9 @@ def _opened(path: Path) -> ImageArray:
 
 
 def _pictures_of(path: Path) -> dict[str, ImageArray]:
-    beside = {one.stem.removeprefix(f"{path.stem}_"): one for one in sorted(path.parent.glob(f"{path.stem}_*"))}
+    named_after = {one.stem.removeprefix(f"{path.stem}_"): one for one in sorted(path.parent.glob(f"{path.stem}_*"))}
     found = pictures.shown(path.parent)
-    files = {camera: one for camera, one in beside.items() if one.suffix in (".png", ".jpg")}
+    files = {camera: one for camera, one in named_after.items() if one.suffix in (".png", ".jpg")}
     named = {camera: _opened(one) for camera, one in files.items()}
     return {**(found.last() if found is not None else {}), **named}
 
@@ -254,7 +256,7 @@ def _rollouts(
 ) -> Iterator[tuple[GradedRollout, Mapping[str, ImageArray]]]:
     clean = getattr(task, "clean_expert", None)
     best: Policy = clean() if callable(clean) else task.expert(1)  # pyright: ignore[reportAssignmentType]
-    hands: tuple[Policy, ...] = (
+    experts: tuple[Policy, ...] = (
         task.expert(0), NoisyExpert(best, task.spec), BiasedExpert(best, task.spec),
         NoisyExpert(task.expert(2), task.spec), best, BiasedExpert(task.expert(3), task.spec),
     )  # fmt: skip
@@ -264,13 +266,13 @@ def _rollouts(
         lanes = min(LANES, count - done)
         rig = task.rig(lanes, draw.first_station + batch % STATIONS)
         starts = [task.start("holdout", done + lane, draw.secret) for lane in range(lanes)]
-        for lane, rolled in enumerate(roll_out(task, rig, hands[batch % len(hands)], starts)):
-            yield rolled, _looked(rig, lane, rolled) if pictures else {}
+        for lane, rolled in enumerate(roll_out(task, rig, experts[batch % len(experts)], starts)):
+            yield rolled, _final_images(rig, lane, rolled) if pictures else {}
         rig.close()
         done += lanes
 
 
-def _looked(rig: Rig, lane: int, rolled: GradedRollout) -> Mapping[str, ImageArray]:
+def _final_images(rig: Rig, lane: int, rolled: GradedRollout) -> Mapping[str, ImageArray]:
     if not isinstance(rig, SimRig):
         return rig.look(lane)
     rng = np.random.Generator(np.random.PCG64([rolled.start.seed, 23]))

@@ -1,7 +1,7 @@
-"""Thresholds from labelled examples: `enpire verifier fit TASK`, one threshold after the other.
+"""Fits thresholds to labelled examples, one threshold after the other: `enpire verifier fit TASK`.
 
-Simulated ones begin at starts that `enpire verifier report` never uses. A wrong success costs four times a wrong
-failure: it teaches a learner a lie. Half the examples are kept for the grade; the others are looked at twice, once with
+Simulated examples begin at starts that `enpire verifier report` never uses. A false success costs four times a false
+failure, as a learner imitates it. Half of the examples are held out for the grade. The others are used twice, once with
 disturbed sensors, so that no threshold ends up close to a mistake.
 """
 
@@ -23,30 +23,30 @@ from sim.verifiers.examples import FITTING, Disturbance, Example, Say, simulated
 from sim.verifiers.grading import Grade, grade
 
 FACTORS = np.linspace(0.7, 1.3, 25)
-"""Values that are tried for a threshold, as multiples of its shipped value."""
+"""Candidate values of a threshold, as multiples of its shipped value."""
 SWEEPS = 2
 LEAST = 10
-"""Examples of each kind that are needed."""
+"""Least number of examples of each kind, in each half."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """What the search found."""
+    """The result of a search."""
 
     task: str
     digest: str
-    """Of the verifier with these options."""
+    """Digest of the verifier with these options."""
     options: Mapping[str, float]
-    """Of `task` among the verifiers of a campaign file: the thresholds that differ from the shipped ones."""
+    """The thresholds that differ from the shipped ones: options of the verifier `task` in a campaign file."""
     thresholds: Mapping[str, float]
     shipped: Mapping[str, float]
     before: Grade
-    """The shipped verifier on the half that was kept."""
+    """Grade of the shipped verifier on the held-out half."""
     after: Grade
 
     @property
     def better(self) -> bool:
-        """Whether the search makes fewer mistakes than the shipped thresholds on the half that was kept."""
+        """Whether the fitted thresholds cost less than the shipped ones on the held-out half."""
         return mistakes(self.after) < mistakes(self.before)
 
     @property
@@ -64,11 +64,11 @@ class Fitted:
 
 
 def verifiers_line(options: Mapping[str, float]) -> str:
-    """The line of a campaign file that has the task's own verifier judge with these thresholds."""
+    """The line of a campaign file that sets these thresholds of the task's own verifier."""
     import yaml
 
     plans = {"verifiers": [{"name": TASK_VERIFIER, "options": dict(options)}]}
-    # The outer braces are not written: the line stands at the top level of the file.
+    # Without the outer braces: the line belongs to the top level of the file.
     return yaml.safe_dump(plans, default_flow_style=True, width=math.inf, sort_keys=False).strip()[1:-1]
 
 
@@ -76,10 +76,10 @@ def fit(task_name: str, episodes: int, folder: Path | None = None, say: Say = la
     """Search the thresholds of a task's verifier.
 
     Args:
-        task_name: of a task plug-in whose verifier has a dataclass `thresholds` and can be made from one.
-        episodes: rollouts to simulate; without meaning when `folder` is given.
+        task_name: task plug-in whose verifier has a dataclass `thresholds` and can be made from one.
+        episodes: rollouts to simulate; ignored when `folder` is given.
         folder: examples that a person sorted into success and failure.
-        say: hears how many rollouts are done, and of how many.
+        say: called with the number of rollouts that are done, and of all.
 
     Raises:
         UsageError: the verifier has no thresholds, or there are too few examples.
@@ -97,10 +97,10 @@ def fit(task_name: str, episodes: int, folder: Path | None = None, say: Say = la
         if folder
         else simulated(task, episodes, FITTING, say, pictures=shipped.needs_images)
     )
-    learnt, kept = _halves(examples)
+    fitted_on, held_out = _halves(examples)
     worse, rng = Disturbance(), np.random.default_rng(1)
-    learnt += [worse.on(example, task.spec, rng) for example in learnt]
-    best = search(values, lambda tried: cost(with_thresholds(shipped, tried), learnt))
+    fitted_on += [worse.on(example, task.spec, rng) for example in fitted_on]
+    best = search(values, lambda tried: cost(with_thresholds(shipped, tried), fitted_on))
     was, now = _numbers(values), _numbers(best)
     options = {name: value for name, value in now.items() if value != was[name]}
     found = open_verifier(task, [VerifierSettings(name=TASK_VERIFIER, options=options)])
@@ -110,20 +110,20 @@ def fit(task_name: str, episodes: int, folder: Path | None = None, say: Say = la
         options=options,
         thresholds=now,
         shipped=was,
-        before=grade(shipped, kept, "on the half that was kept"),
-        after=grade(found, kept, "on the half that was kept"),
+        before=grade(shipped, held_out, "on the held-out half"),
+        after=grade(found, held_out, "on the held-out half"),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedClassifier:
-    """A classifier that was trained on labelled pictures."""
+    """A classifier that was trained on labelled images."""
 
     task: str
     digest: str
     folder: str
     after: Grade
-    """On the half of the examples that was kept."""
+    """Grade on the held-out half of the examples."""
 
     @property
     def text(self) -> str:
@@ -138,28 +138,28 @@ class FittedClassifier:
 def fit_classifier(
     task_name: str, episodes: int, folder: Path | None, out: Path, say: Say = lambda done, total: None
 ) -> FittedClassifier:
-    """Train the plug-in `classifier` on the last pictures of labelled rollouts and write it to `out`.
+    """Train the plug-in `classifier` on the last images of labelled rollouts and write it to `out`.
 
     Raises:
-        EnpireError: no such task, no pictures, or too few examples.
+        EnpireError: no such task, no images, or too few examples.
     """
     from sim.verifiers.classifier import train
 
     task = cast("type[Task]", plugins.load("tasks", task_name))()
     examples = sorted_by_hand(folder, task.spec) if folder else simulated(task, episodes, FITTING, say, pictures=True)
-    learnt, kept = _halves(examples)
-    made = train(task, learnt)
+    fitted_on, held_out = _halves(examples)
+    made = train(task, fitted_on)
     made.write(out)
-    after = grade(made, kept, "on the half that was kept")
+    after = grade(made, held_out, "on the held-out half")
     return FittedClassifier(task=task_name, digest=made.digest, folder=str(out), after=after)
 
 
 def search[T](shipped: T, cost_of: Callable[[T], float]) -> T:
-    """The thresholds with the least cost; where several values cost the same, the middle of the longest run of them."""
+    """The thresholds with the least cost; of several values with the same cost, the middle of their longest run."""
     best = shipped
     for _ in range(SWEEPS):
         for name, value in _numbers(shipped).items():
-            # A whole number counts samples: that is no threshold.
+            # A whole number counts samples and is no threshold.
             if not isinstance(value, float):
                 continue
             tried = [cast(T, replace(cast(Any, best), **{name: float(f"{value * factor:.4g}")})) for factor in FACTORS]
@@ -170,10 +170,10 @@ def search[T](shipped: T, cost_of: Callable[[T], float]) -> T:
 
 
 def cost(verifier: Verifier, examples: Sequence[Example]) -> float:
-    """Wrong verdicts, a wrong success counted four times."""
-    said = np.array([verifier.judge(example.evidence).kind == "success" for example in examples])
+    """Number of wrong verdicts; a false success counts four times."""
+    called_success = np.array([verifier.judge(example.evidence).kind == "success" for example in examples])
     truth = np.array([example.success for example in examples])
-    return float(4 * (said & ~truth).sum() + (~said & truth).sum())
+    return float(4 * (called_success & ~truth).sum() + (~called_success & truth).sum())
 
 
 def mistakes(given: Grade) -> float:
@@ -182,7 +182,7 @@ def mistakes(given: Grade) -> float:
 
 
 def _at_the_edge(costs: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
-    """Whether the shipped value is among the best, but a neighbour is not: too near to a mistake."""
+    """Whether the shipped value has the least cost, but a neighbour has not: it is too near to a mistake."""
     middle = len(costs) // 2
     near = costs[middle - 1 : middle + 2]
     return bool(costs[middle] == costs.min() and (near > costs.min()).any())

@@ -1,4 +1,4 @@
-"""How good a verifier is: precision, recall and latency against the truth. `enpire verifier report TASK`."""
+"""Measures a verifier: precision, recall and latency against the ground truth. `enpire verifier report TASK`."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ from enpire.verifiers import VERDICT_BUDGET_MS, VerifierSettings, open_verifier
 from sim.verifiers.examples import Disturbance, Example, Say, grading, simulated, sorted_by_hand
 
 MOVED = (1.0, 3.0, 6.0)
-"""Standard deviations of a camera's estimate by which it is moved in a report; with light and cover each time."""
+"""Displacements of the camera in a report, in standard deviations of its estimate; light and obstacle vary, too."""
 RECALL = 0.98
 _BUILT = ("sensors as built", "pictures in any light, from moved cameras, at times covered")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
-    """One verifier on one set of examples; intervals are Wilson's, 95 %."""
+    """Grade of one verifier on one set of examples; 95 % Wilson intervals."""
 
     sensors: str
-    """"as built", or how they were disturbed."""
+    """The sensors as built, or their disturbance."""
     precision: Interval
-    """Of what it called a success, how much was one."""
+    """Share of true successes among its successes."""
     recall: Interval
-    """Of the successes, how many it called one."""
+    """Share of the true successes that it called a success."""
     false_positives: Interval
-    """Of the failures, how many it called a success."""
+    """Share of the true failures that it called a success."""
 
     @property
     def line(self) -> str:
         """For a terminal."""
         return (
-            f"{self.sensors}: precision {_said(self.precision)}, recall {_said(self.recall)}, "
-            f"false positives {_said(self.false_positives)}"
+            f"{self.sensors}: precision {_shown(self.precision)}, recall {_shown(self.recall)}, "
+            f"false positives {_shown(self.false_positives)}"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifierReport:
-    """What is known about one verifier."""
+    """Measurements of one verifier."""
 
     task: str
     digest: str
     episodes: int
     labelled_by: str
     grades: tuple[Grade, ...]
-    """With the sensors as built, and (where numbers count) with cameras that were moved by each of `MOVED`."""
+    """With the sensors as built and, where estimates count, with cameras moved by each of `MOVED`."""
     camera: str
-    """How far that is, and from where on recall is below `RECALL`."""
+    """Size of these displacements, and the one from which recall is below `RECALL`."""
     p50_ms: float
     p95_ms: float
 
@@ -76,7 +76,7 @@ class VerifierReport:
         )
 
 
-def report(  # noqa: PLR0913 - the options of a verb are its parameters
+def report(  # noqa: PLR0913 - the options of a subcommand are its parameters
     task_name: str,
     episodes: int,
     folder: Path | None = None,
@@ -87,12 +87,12 @@ def report(  # noqa: PLR0913 - the options of a verb are its parameters
     """Grade a task's shipped verifier, or the one that plans ask for.
 
     Args:
-        task_name: of a task plug-in.
-        episodes: rollouts to simulate; without meaning when `folder` is given.
+        task_name: task plug-in.
+        episodes: rollouts to simulate; ignored when `folder` is given.
         folder: examples that a person sorted into success and failure.
-        say: hears how many rollouts are done, and of how many.
+        say: called with the number of rollouts that are done, and of all.
         plans: verifiers that must agree, instead of the task's own.
-        draw: which set of starts, stations and disturbances; each is another one.
+        draw: number of the set of starts, stations and disturbances.
 
     Raises:
         EnpireError: no such task, no truth, or no examples.
@@ -120,17 +120,21 @@ def report(  # noqa: PLR0913 - the options of a verb are its parameters
 
 
 def grade(verifier: Verifier, examples: Sequence[Example], sensors: str) -> Grade:
-    """Precision, recall and false positives on labelled examples; UsageError when there are none of one kind."""
+    """Precision, recall and false positives on labelled examples.
+
+    Raises:
+        UsageError: all examples are of one kind, or one cannot be judged.
+    """
     truth = np.array([example.success for example in examples])
     if truth.all() or not truth.any():
         raise UsageError("Grading needs successes and failures; the examples are all of one kind.")
-    said = np.array([_success(verifier, example) for example in examples])
-    both = int((said & truth).sum())
+    called_success = np.array([_success(verifier, example) for example in examples])
+    both = int((called_success & truth).sum())
     return Grade(
         sensors=sensors,
-        precision=wilson(both, int(said.sum())),
+        precision=wilson(both, int(called_success.sum())),
         recall=wilson(both, int(truth.sum())),
-        false_positives=wilson(int((said & ~truth).sum()), int((~truth).sum())),
+        false_positives=wilson(int((called_success & ~truth).sum()), int((~truth).sum())),
     )
 
 
@@ -147,7 +151,7 @@ def _disturbed(verifier: Verifier, examples: Sequence[Example], spec: TaskSpec, 
 
 
 def _camera_line(spec: TaskSpec, disturbed: Sequence[Grade]) -> str:
-    """What a sigma of the cameras is in units of the task, and how far a camera may be moved."""
+    """One standard deviation of the cameras in units of the task, and the recall with cameras that were moved."""
     if not disturbed:
         return "it judges by pictures alone: no number was disturbed"
     largest: dict[str, float] = {}
@@ -164,7 +168,7 @@ def _camera_line(spec: TaskSpec, disturbed: Sequence[Grade]) -> str:
 
 
 def latencies_ms(verifier: Verifier, examples: Sequence[Example]) -> list[float]:
-    """How long each verdict takes on this machine, now."""
+    """Wall-clock time of each verdict on this machine, in ms."""
     took: list[float] = []
     for example in examples:
         began_s = time.perf_counter()
@@ -173,6 +177,6 @@ def latencies_ms(verifier: Verifier, examples: Sequence[Example]) -> list[float]
     return took
 
 
-def _said(interval: Interval) -> str:
+def _shown(interval: Interval) -> str:
     rate = f"{100 * interval.rate:.1f} %" if interval.n else "none"
     return f"{interval.successes}/{interval.n} = {rate} ({100 * interval.low:.1f} to {100 * interval.high:.1f})"

@@ -1,4 +1,4 @@
-"""What a verifier that costs money has spent: in a file that outlives the process, and that stations may share."""
+"""The token budget of a paid verifier, kept in a file that outlives the process and that stations may share."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ from enpire.store import durable
 
 
 class BudgetExceeded(EnpireError):
-    """What is asked for is more than is left."""
+    """A request may cost more tokens than are left."""
 
 
 class TokenBudget:
-    """Tokens spent so far; without a file those of this process alone."""
+    """Counts the tokens spent so far; without a file, those of this process alone."""
 
     def __init__(self, most: int, path: Path | None = None) -> None:
-        """`most`: tokens that may be spent by all who share the file."""
+        """`most`: tokens that may be spent by all stations that share the file."""
         self._most, self._path = most, path
         self._here = 0
 
     @property
     def spent(self) -> int:
-        """Tokens."""
+        """Tokens spent so far.
+
+        Raises:
+            FileProblem: the file holds no number.
+        """
         if self._path is None or not self._path.exists():
             return self._here
         text = self._path.read_text(encoding="ascii", errors="replace").strip()
@@ -34,11 +38,15 @@ class TokenBudget:
         return int(text)
 
     def take(self, tokens: int) -> None:
-        """Spend tokens before they are used; BudgetExceeded when so many are not left."""
-        with self._alone():
+        """Reserve tokens before they are used.
+
+        Raises:
+            BudgetExceeded: fewer are left.
+        """
+        with self._locked():
             spent = self.spent
             if spent + tokens > self._most:
-                where = f"; {self._path} holds what was spent, remove it to begin anew" if self._path else ""
+                where = f"; {self._path} holds what was spent, remove it to start again" if self._path else ""
                 raise BudgetExceeded(
                     f"Of the budget of {self._most} tokens {self._most - spent} are left, and the next question may "
                     f"cost {tokens}: raise `tokens` of the verifier{where}."
@@ -46,8 +54,8 @@ class TokenBudget:
             self._write(spent + tokens)
 
     def give_back(self, tokens: int) -> None:
-        """Return what was taken and not used; where more was used, `tokens` is negative."""
-        with self._alone():
+        """Return reserved tokens that were not used; negative where more were used than reserved."""
+        with self._locked():
             self._write(max(0, self.spent - tokens))
 
     def _write(self, spent: int) -> None:
@@ -56,7 +64,7 @@ class TokenBudget:
             durable.write(self._path, f"{spent}\n".encode())
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         if self._path is None:
             yield
             return

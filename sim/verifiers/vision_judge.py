@@ -1,9 +1,9 @@
-"""`anthropic`: a language model that sees looks at the last pictures of a rollout and says what it sees.
+"""The verifier `anthropic`: a vision-language model judges the last images of a rollout.
 
-Off unless a station or campaign file names it and ANTHROPIC_API_KEY is set. It has no tools and no memory: it gets the
-task in words and pictures, and must answer with one call of `verdict`, whose fields are checked. So whatever is written
-on a thing in a picture, the worst that it can do is a wrong verdict, which another verifier that must agree, and the
-operators' labels, are there to catch.
+It is off unless a station or campaign file names it and ANTHROPIC_API_KEY is set. It has no tools and no memory: it
+gets the task in words and images, and must answer with one call of `verdict`, whose fields are checked. Text on an
+object in an image can therefore cause a wrong verdict at worst. Another verifier that must agree, and labels of
+operators, catch those.
 """
 
 from __future__ import annotations
@@ -53,70 +53,74 @@ TOOL: Mapping[str, object] = {
     },
 }
 _REASON = 400
-"""Characters that are kept of a reason."""
+"""Characters of a reason that are kept."""
 PAUSES_S = (0.5, 2.0)
-"""Seconds before a question that got no answer is asked again."""
+"""Seconds before each retry of a question without an answer."""
 COUNT_MARGIN = 1.05
-"""The API calls its count of a question an estimate that a call may differ from by a little."""
+"""Factor on the API's count of the tokens of a question, which is an estimate."""
 
 
 class JudgeProblem(EnpireError):
-    """The model gave no verdict: unreachable, or an answer that is none. The episode becomes invalid."""
+    """The model gave no verdict: it was unreachable, or its answer was none. The episode becomes invalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
-    """What a station or campaign file may say."""
+    """The options in a station or campaign file."""
 
     model: str
     question: str = ""
-    """What the task being done looks like; the task's instruction where it is empty."""
+    """Description of a success; the task's instruction where it is empty."""
     tokens: int = 500_000
-    """That may be spent, by all stations that a campaign starts together or by a station of its own, restarts included;
-    a question that could cost more than is left is not asked."""
+    """Token budget of all stations that a campaign starts, or of one station of its own, over all restarts. A question
+    that may cost more than is left is not asked."""
     answer_tokens: int = 300
     timeout_s: float = 30.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Refuse values out of range."""
         if min(self.tokens, self.answer_tokens) < 1 or self.timeout_s <= 0:
             raise ValueError("tokens and answer_tokens must be at least 1, and timeout_s positive.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the model may say, and nothing else."""
+    """The answer of the model; other fields are refused."""
 
     kind: str
     confidence: float
     reason: str
 
     def __post_init__(self) -> None:
-        """Refuse an answer that is none."""
+        """Refuse another kind, or a confidence out of range."""
         if self.kind not in ("success", "failure") or not 0.0 <= self.confidence <= 1.0:
             raise ValueError("kind must be success or failure, and confidence lie in [0, 1].")
 
 
 class VisionJudge:
-    """Implements the Verifier protocol; when a rollout is finished is the task's own verifier's to say."""
+    """Implements the Verifier protocol; the task's own verifier decides when a rollout is finished."""
 
     needs_images = pictures_alone = True
     slow = True
     keys = (KEY,)
 
     def __init__(self, task: Task, options: Mapping[str, object]) -> None:
-        """Ask about a task, with `JudgeOptions`; FileProblem for others. The client is made with the first verdict."""
+        """Judge rollouts of a task; the client is made with the first verdict.
+
+        Raises:
+            FileProblem: the options are no `JudgeOptions`.
+        """
         asked = parse(JudgeOptions, options, "The options of the verifier anthropic")
         self._own, self._options = task.verifier(), asked
         self._question = asked.question or task.spec.instruction
         self._client: Anthropic | None = None
         self.account = TokenBudget(asked.tokens)
-        # Neither the budget nor the patience changes what a verdict means: both may be raised in a running campaign.
-        told = (self._own.digest, asked.model, asked.answer_tokens, self._question)
-        self.digest = digest_of(type(self), thresholds=told)
+        # Budget and timeout do not change a verdict: both may be raised in a running campaign.
+        judged_by = (self._own.digest, asked.model, asked.answer_tokens, self._question)
+        self.digest = digest_of(type(self), thresholds=judged_by)
 
     def spend_from(self, account: Path) -> None:
-        """Add up what is spent in a file, with all others that name it."""
+        """Count what is spent in a file, together with all verifiers that use it."""
         self.account = TokenBudget(self._options.tokens, account)
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
@@ -124,21 +128,21 @@ class VisionJudge:
         return self._own.finished(state, ticks)
 
     def judge(self, evidence: Evidence) -> Verdict:
-        """What the model says.
+        """The verdict of the model.
 
         Raises:
-            JudgeProblem: no pictures, no model, or no verdict in its answer.
-            BudgetExceeded: the question might cost more than is left.
+            JudgeProblem: no images, no model, or no verdict in its answer.
+            BudgetExceeded: the question may cost more than is left.
         """
         if not evidence.images:
-            raise JudgeProblem("The judge of pictures got none: does the station have cameras?")
+            raise JudgeProblem("The verifier anthropic got no images; use it with a station that has cameras.")
         answer = _answer(self._ask(evidence.images))
         kind = "success" if answer.kind == "success" else "failure"
         reason = " ".join(answer.reason.split())[:_REASON]
         return Verdict(kind=kind, confidence=answer.confidence, source="verifier", reason=reason)
 
     def _ask(self, images: Mapping[str, ImageArray]) -> Message:
-        """The model's answer. Each attempt takes the most that it may cost, and gives back what it did not."""
+        """The model's answer. Each attempt reserves its largest cost and returns what it did not use."""
         import anthropic
 
         content: list[Mapping[str, object]] = [{"type": "text", "text": f"The task: {self._question}"}]
@@ -158,7 +162,7 @@ class VisionJudge:
                 time.sleep(pauses.pop(0))
 
     def _paid(self, asked: Mapping[str, Any]) -> Message:
-        """One attempt; what broke off without an answer may have been charged, and counts as spent."""
+        """One attempt; an attempt that broke off without an answer may have been charged, and counts as spent."""
         import anthropic
 
         client, longest = self._connected(), self._options.answer_tokens
@@ -187,7 +191,7 @@ class VisionJudge:
 
 
 def _may_pass(problem: AnthropicError) -> bool:
-    """Whether it may help to ask again: no connection, too many requests, a fault of the server."""
+    """Whether a retry may help: no connection, too many requests, a server error."""
     status = int(getattr(problem, "status_code", 0))
     return status in (0, 408, 409, 429) or status >= 500
 

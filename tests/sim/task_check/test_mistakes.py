@@ -138,7 +138,7 @@ def test_a_mistake_is_told_with_what_is_allowed_or_its_line(make: Callable[[], T
 def test_a_camera_without_a_picture_is_a_fault_of_the_rig_where_the_machine_makes_pictures() -> None:
     found = {item.name: item for item in check_made("viewless", Viewless).results}["cameras"]
     assert found.result == ("does not apply" if cameras.why_no_images() else "failed")
-    assert ("this machine" if cameras.why_no_images() else "no picture of top, which the spec names") in found.detail
+    assert ("this machine" if cameras.why_no_images() else "no image of top, which the spec names") in found.detail
 
 
 def test_a_broken_installed_task_is_a_failed_check_and_the_others_are_checked(

@@ -279,9 +279,9 @@ class Argumentative(Reach):
 @pytest.mark.parametrize(
     ("make", "failing"),
     [
-        (PublicHoldout, {"holdout_hangs_on_the_secret", "confirm_hangs_on_the_secret"}),
-        (OneSplit, {"holdout_hangs_on_the_secret", "confirm_hangs_on_the_secret", "splits_are_disjoint"}),
-        (DrawnAnew, {"starts_are_deterministic", "starts_say_what_they_are", "replay_is_exact"}),
+        (PublicHoldout, {"holdout_depends_on_the_secret", "confirm_depends_on_the_secret"}),
+        (OneSplit, {"holdout_depends_on_the_secret", "confirm_depends_on_the_secret", "splits_are_disjoint"}),
+        (DrawnAnew, {"starts_are_deterministic", "starts_carry_split_and_index", "replay_is_exact"}),
         (with_rig(Neighbourly), {"lanes_ignore_their_neighbours"}),
         (with_rig(Forgiving), {"nan_is_refused", "infinity_is_refused"}),
         (with_rig(Unlimited), {"commands_are_limited"}),
@@ -297,7 +297,7 @@ class Argumentative(Reach):
         (with_rig(Teleporter), {"place_without_teleport_moves_nothing"}),
         (TeleportedLazyReset, {"place_without_teleport_moves_nothing"}),
         (with_rig(Jumpy), {"stop_holds_still"}),
-        (with_rig(Clinging), {"stop_and_close", "rigs_let_go"}),
+        (with_rig(Clinging), {"stop_and_close", "rigs_close"}),
         (with_verifier(Pensive), {"verdicts_are_fast"}),
         (Specless, {"it_is_a_task"}),
         (Argumentative, {"it_is_a_task"}),

@@ -44,9 +44,9 @@ def placed(bag: BagPacking, lanes: int = 1, seed: int = 0) -> BagRig:
 
 def hold(rig: BagRig, ticks: int, command: FloatArray | None = None) -> FloatArray:
     """Repeat one command (none: hold still); the state of lane 0 afterwards."""
-    wish = np.zeros((rig.lanes, len(ACTION)), np.float32) if command is None else command
+    command = np.zeros((rig.lanes, len(ACTION)), np.float32) if command is None else command
     for _ in range(ticks):
-        rig.act(wish, np.ones(rig.lanes, np.bool_))
+        rig.act(command, np.ones(rig.lanes, np.bool_))
     return rig.observe().state[0]
 
 
@@ -174,10 +174,10 @@ def test_the_truth_knows_a_tipped_bag_and_the_reset_leaves_it_to_a_person(bag: B
 def test_a_lane_is_the_same_alone_and_beside_others_bit_for_bit(bag: BagPacking) -> None:
     crowd, alone = placed(bag, 3, 1), bag.rig(1, 1)
     alone.place(0, bag.start("train", 2, b""))
-    wishes = np.random.default_rng(0).uniform(-0.4, 0.4, (20, 3, len(ACTION))).astype(np.float32)
-    for tick, wish in enumerate(wishes):
-        crowd.act(wish, np.array([tick % 2 == 0, tick < 9, True]))
-        alone.act(wish[2:], np.ones(1, np.bool_))
+    commands = np.random.default_rng(0).uniform(-0.4, 0.4, (20, 3, len(ACTION))).astype(np.float32)
+    for tick, command in enumerate(commands):
+        crowd.act(command, np.array([tick % 2 == 0, tick < 9, True]))
+        alone.act(command[2:], np.ones(1, np.bool_))
         assert np.array_equal(crowd.observe().state[2], alone.observe().state[0])
 
 
@@ -215,9 +215,9 @@ def test_the_robot_takes_the_things_out_and_puts_everything_back(bag: BagPacking
         lanes = np.flatnonzero(~done)
         if not len(lanes):
             break
-        wish = np.zeros((2, len(ACTION)), np.float32)
-        wish[lanes], done[lanes] = skill.step(rig.observe().state[lanes], lanes)
-        rig.act(wish, ~done)
+        command = np.zeros((2, len(ACTION)), np.float32)
+        command[lanes], done[lanes] = skill.step(rig.observe().state[lanes], lanes)
+        rig.act(command, ~done)
     assert done.all()
     state = rig.observe().state
     assert all(bag.start_error(state[lane], goal)[1] for lane, goal in enumerate(goals))

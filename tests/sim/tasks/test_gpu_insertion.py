@@ -30,9 +30,9 @@ def rolled(gpu: GpuInsertion, expert: Policy, count: int, seed: int = 11) -> lis
 
 def hold(rig: GpuRig, ticks: int, command: FloatArray | None = None) -> FloatArray:
     """Repeat one command (none: hold still); the state of lane 0 afterwards."""
-    wish = np.zeros((rig.lanes, len(ACTION)), np.float32) if command is None else command
+    command = np.zeros((rig.lanes, len(ACTION)), np.float32) if command is None else command
     for _ in range(ticks):
-        rig.act(wish, np.ones(rig.lanes, np.bool_))
+        rig.act(command, np.ones(rig.lanes, np.bool_))
     return rig.observe().state[0]
 
 
@@ -77,9 +77,9 @@ def test_friction_alone_holds_the_card_and_an_open_gripper_drops_it(gpu: GpuInse
     assert state[opening_of("right") + 1] < -15.0
     weight_n = -float(state[force_of("right")][2])
     assert 1.5 < weight_n < 4.5, "the wrist must feel the card"
-    wish = np.zeros((1, len(ACTION)), np.float32)
-    wish[0, commands_of("right").stop] = 60.0
-    state = hold(rig, 70, wish)
+    command = np.zeros((1, len(ACTION)), np.float32)
+    command[0, commands_of("right").stop] = 60.0
+    state = hold(rig, 70, command)
     assert state[CARD][2] < 6.0
     assert -float(state[force_of("right")][2]) < 0.8
 
@@ -89,9 +89,9 @@ def test_a_card_pressed_beside_the_slot_does_not_go_in(gpu: GpuInsertion) -> Non
     rig.place(0, Start(split="train", index=0, values=(0.0, 3.0, 3.0, 0.0, 0.0, 0.0), seed=5))
     down = np.array([[0.0, 0.0, -0.02, 0.0, 0.0, 0.0]])
     for _ in range(20):
-        wish = np.zeros((1, len(ACTION)), np.float32)
-        wish[:, commands_of("right")] = carry(rig.observe().state.astype(np.float64), down)
-        rig.act(wish, np.ones(1, np.bool_))
+        command = np.zeros((1, len(ACTION)), np.float32)
+        command[:, commands_of("right")] = carry(rig.observe().state.astype(np.float64), down)
+        rig.act(command, np.ones(1, np.bool_))
     state = rig.observe().state[0]
     assert state[CARD][2] > -1.5
     assert state[force_of("right")][2] > 5.0
@@ -112,11 +112,11 @@ def test_the_robot_unplugs_hands_over_and_hovers(gpu: GpuInsertion) -> None:
         lanes = np.flatnonzero(~done)
         if not len(lanes):
             break
-        wish = np.zeros((2, len(ACTION)), np.float32)
+        command = np.zeros((2, len(ACTION)), np.float32)
         state = rig.observe().state
         taken |= state[:, opening_of("left") + 1] < -10.0
-        wish[lanes], done[lanes] = skill.step(state[lanes], lanes)
-        rig.act(wish, ~done)
+        command[lanes], done[lanes] = skill.step(state[lanes], lanes)
+        rig.act(command, ~done)
     assert done.all()
     assert taken.all(), "cards that sit askew are handed over"
     state = rig.observe().state
@@ -138,10 +138,10 @@ def test_a_card_that_lies_on_its_face_is_taken_up_and_turned_upright(gpu: GpuIns
     skill.begin(0, goal)
     assert abs(float(rig.observe().state[0, ANGLES][0])) > 1.4, "it must lie"
     for _ in range(1300):
-        wish, done = skill.step(rig.observe().state, np.arange(1))
+        command, done = skill.step(rig.observe().state, np.arange(1))
         if done[0]:
             break
-        rig.act(wish, np.ones(1, np.bool_))
+        rig.act(command, np.ones(1, np.bool_))
     assert gpu.start_error(rig.observe().state[0], goal)[1]
 
 
@@ -156,12 +156,12 @@ def test_a_card_out_of_reach_is_left_to_a_person_soon(gpu: GpuInsertion) -> None
     hold(rig, 20)
     skill.begin(0, goal)
     ticks = 0
-    wish, done = skill.step(rig.observe().state, np.arange(1))
+    command, done = skill.step(rig.observe().state, np.arange(1))
     while not done[0]:
-        rig.act(wish, np.ones(1, np.bool_))
+        rig.act(command, np.ones(1, np.bool_))
         ticks += 1
         assert ticks < 150
-        wish, done = skill.step(rig.observe().state, np.arange(1))
+        command, done = skill.step(rig.observe().state, np.arange(1))
     assert not gpu.start_error(rig.observe().state[0], goal)[1]
 
 
@@ -191,8 +191,8 @@ def test_a_lane_is_the_same_alone_and_beside_others_bit_for_bit(gpu: GpuInsertio
     for lane in range(3):
         crowd.place(lane, start if lane == 2 else gpu.start("train", lane, b""))
     alone.place(0, start)
-    wishes = np.random.default_rng(0).uniform(-0.4, 0.4, (20, 3, len(ACTION))).astype(np.float32)
-    for tick, wish in enumerate(wishes):
-        crowd.act(wish, np.array([tick % 2 == 0, tick < 9, True]))
-        alone.act(wish[2:], np.ones(1, np.bool_))
+    commands = np.random.default_rng(0).uniform(-0.4, 0.4, (20, 3, len(ACTION))).astype(np.float32)
+    for tick, command in enumerate(commands):
+        crowd.act(command, np.array([tick % 2 == 0, tick < 9, True]))
+        alone.act(command[2:], np.ones(1, np.bool_))
         assert np.array_equal(crowd.observe().state[2], alone.observe().state[0])

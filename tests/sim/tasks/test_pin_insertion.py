@@ -77,8 +77,8 @@ class Plunge:
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
         """Straight down, a little towards the middle."""
         tip = observation.state[:, TIP]
-        wish = np.stack([-3.0 * tip[:, 0], -3.0 * tip[:, 1], np.full(len(tip), -15.0)], axis=1)
-        return wish[:, None].astype(np.float32)
+        command = np.stack([-3.0 * tip[:, 0], -3.0 * tip[:, 1], np.full(len(tip), -15.0)], axis=1)
+        return command[:, None].astype(np.float32)
 
 
 def test_a_careless_policy_jams_on_the_rim(pin: PinInsertion) -> None:
@@ -94,8 +94,8 @@ class Beside(Plunge):
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
         """Along x first."""
         out = observation.state[:, TIP][:, 0] < 24.0
-        wish = np.stack([np.where(out, 20.0, 0.0), np.zeros(len(out)), np.where(out, 0.0, -20.0)], axis=1)
-        return wish[:, None].astype(np.float32)
+        command = np.stack([np.where(out, 20.0, 0.0), np.zeros(len(out)), np.where(out, 0.0, -20.0)], axis=1)
+        return command[:, None].astype(np.float32)
 
 
 @pytest.mark.parametrize("task", [PinInsertion(), PinInsertionBlind()])
@@ -142,8 +142,8 @@ def test_the_robot_pulls_a_seated_pin_out_and_takes_the_next_one(pin: PinInserti
         lanes = np.flatnonzero(~done)
         if not len(lanes):
             break
-        wish = np.zeros((8, 3), dtype=np.float32)
-        wish[lanes], done[lanes] = skill.step(rig.observe().state[lanes], lanes)
-        rig.act(wish, ~done)
+        command = np.zeros((8, 3), dtype=np.float32)
+        command[lanes], done[lanes] = skill.step(rig.observe().state[lanes], lanes)
+        rig.act(command, ~done)
     state = rig.observe().state
     assert all(pin.start_error(state[lane], goal)[1] for lane, goal in enumerate(goals))

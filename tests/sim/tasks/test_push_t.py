@@ -38,9 +38,9 @@ def test_the_reset_reaches_its_start_also_where_commands_come_late() -> None:
         skill.begin(lane, goal)
     late, done = [np.zeros((16, 2), np.float32)] * 3, np.zeros(16, np.bool_)
     for _ in range(900):
-        lanes, wish = np.flatnonzero(~done), np.zeros((16, 2), np.float32)
-        wish[lanes], done[lanes] = skill.step(rig.observe().state[lanes], lanes)
-        late.append(wish)
+        lanes, command = np.flatnonzero(~done), np.zeros((16, 2), np.float32)
+        command[lanes], done[lanes] = skill.step(rig.observe().state[lanes], lanes)
+        late.append(command)
         rig.act(late.pop(0), ~done)
     assert done.all()
 
@@ -101,7 +101,7 @@ def test_the_planner_walks_round_the_block_without_touching_it() -> None:
     planner, target = PushPlanner(), np.array([0.0, 70.0])
     for _ in range(120):
         view = view_of(rig.observe().state[0])
-        wish = planner.walk(view, target, task.spec.period_s)
-        rig.act(wish[None].astype(np.float32), np.ones(1, dtype=np.bool_))
+        command = planner.walk(view, target, task.spec.period_s)
+        rig.act(command[None].astype(np.float32), np.ones(1, dtype=np.bool_))
     assert np.hypot(*(1e3 * rig.scene.qpos[0, 3:] - target)) < 5.0
     assert np.abs(rig.scene.qpos[0, :2]).max() < 1e-4

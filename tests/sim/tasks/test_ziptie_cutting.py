@@ -200,10 +200,10 @@ def test_a_lane_is_the_same_alone_and_beside_others_bit_for_bit(ziptie: ZiptieCu
     for lane in range(3):
         crowd.place(lane, start if lane == 2 else ziptie.start("train", lane, b""))
     alone.place(0, start)
-    wishes = np.random.default_rng(0).uniform(-0.4, 0.4, (20, 3, len(ACTION))).astype(np.float32)
-    for tick, wish in enumerate(wishes):
-        crowd.act(wish, np.array([tick % 2 == 0, tick < 9, True]))
-        alone.act(wish[2:], np.ones(1, np.bool_))
+    commands = np.random.default_rng(0).uniform(-0.4, 0.4, (20, 3, len(ACTION))).astype(np.float32)
+    for tick, command in enumerate(commands):
+        crowd.act(command, np.array([tick % 2 == 0, tick < 9, True]))
+        alone.act(command[2:], np.ones(1, np.bool_))
         assert np.array_equal(crowd.observe().state[2], alone.observe().state[0])
 
 
@@ -219,11 +219,11 @@ def reset(ziptie: ZiptieCutting, rig: ZiptieRig, goals: list[Start], longest_tic
         lanes = np.flatnonzero(~done)
         if not len(lanes):
             return tick
-        wish = np.zeros((rig.lanes, len(ACTION)), np.float32)
+        command = np.zeros((rig.lanes, len(ACTION)), np.float32)
         state = rig.observe().state[lanes]
         assert np.linalg.norm(state[:, force_of("right")], axis=1).max() < GENTLE_N
-        wish[lanes], done[lanes] = skill.step(state, lanes)
-        rig.act(wish, ~done)
+        command[lanes], done[lanes] = skill.step(state, lanes)
+        rig.act(command, ~done)
     return longest_ticks
 
 

@@ -200,7 +200,7 @@ def test_an_answer_that_broke_off_may_have_been_charged_and_a_refusal_was_not(
 
 
 def test_pictures_the_model_and_the_key_are_needed(model: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(JudgeProblem, match="got none"):
+    with pytest.raises(JudgeProblem, match="got no images"):
         judge().judge(Evidence(arrays=seen().arrays, images={}))
     monkeypatch.delenv(KEY)
     with pytest.raises(JudgeProblem, match=KEY):
