@@ -1,1 +1,1 @@
-"""The verbs of the command line, one file per group; heavy imports happen inside the verbs."""
+"""The command line, one file per group of subcommands. Slow packages are imported in the functions."""

@@ -1,4 +1,4 @@
-"""`enpire agent list | run` and `enpire mcp`: who proposes, one lane by hand, the tools for any coding agent."""
+"""`enpire agent list | run` and `enpire mcp`: agents, one agent session in this terminal, the tools over MCP."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Annotated, cast
 
 import typer
 
-from enpire.commands.options import AsJson, Home, answer, existing_home, table, tell
+from enpire.commands.options import AsJson, Home, answer, existing_home, log, table
 from enpire.errors import TransportProblem, UsageError
 
 NEEDS: Mapping[str, tuple[str, str]] = {"search": ("", ""), "anthropic": ("anthropic", "ANTHROPIC_API_KEY")}
 """Agent -> the package and the environment variable that it needs, empty for nothing."""
 TOKEN = "ENPIRE_MCP_TOKEN"
 
-Campaign = Annotated[str, typer.Option(help="Whose lane it is; the latest campaign of this home when left out.")]
+Campaign = Annotated[str, typer.Option(help="Id or name of the campaign; default: the latest.")]
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the group and `mcp`."""
-    group = typer.Typer(help="Agents that propose what to try next: list, run.", no_args_is_help=True)
+    group = typer.Typer(help="Agents that propose recipe changes: list, run.", no_args_is_help=True)
     group.command("list")(list_all)
     group.command("run")(run)
     app.add_typer(group, name="agent")
@@ -32,23 +32,23 @@ def add_to(app: typer.Typer) -> None:
 
 
 def list_all(as_json: AsJson = False) -> None:
-    """List the agents, what each needs, and whether it is there."""
+    """List the agents, what each needs, and whether it is installed."""
     from enpire.plugins import names
 
-    rows = [(name, *_standing(name)) for name in names("agents")]
+    rows = [(name, *_needs(name)) for name in names("agents")]
     head = ("agent", "needs", "state")
     answer([dict(zip(head, row, strict=True)) for row in rows], as_json=as_json, text=table(head, rows))
 
 
-def run(  # noqa: PLR0913 - the options of a verb are its parameters
+def run(  # noqa: PLR0913 - the options of a subcommand are its parameters
     name: Annotated[str, typer.Argument(help="Agent, such as search.")],
-    lane: Annotated[str, typer.Option(help="Name of the lane; NAME-hand when left out.")] = "",
+    lane: Annotated[str, typer.Option(help="Name of the agent session; default: NAME-hand.")] = "",
     seed: Annotated[int, typer.Option(help="Seed of the agent.", min=0)] = 0,
-    options: Annotated[str, typer.Option(help="What the agent reads, as JSON.")] = "{}",
+    options: Annotated[str, typer.Option(help="Options of the agent, as JSON.")] = "{}",
     campaign: Campaign = "",
     home: Home = None,
 ) -> None:
-    """Run one lane of an agent in this terminal, beside the campaign that runs in this home."""
+    """Run one agent session in this terminal, for the campaign that runs in this home."""
     from enpire.plugins import load
     from enpire.service import reading
     from enpire.service.processes import write_agent_job
@@ -56,13 +56,13 @@ def run(  # noqa: PLR0913 - the options of a verb are its parameters
     load("agents", name)
     folder = existing_home(home)
     if not reading.is_driven(folder):
-        raise UsageError(f"No campaign runs in {folder}, so an agent has nothing to do; `enpire run` starts one.")
+        raise UsageError(f"No campaign runs in {folder}, so an agent cannot work; `enpire run` starts one.")
     with reading.open_records(folder) as records:
         campaign_id = reading.find_campaign(records, campaign)
-    called = lane or f"{name}-hand"
-    place = folder / "agents" / campaign_id / called
+    session = lane or f"{name}-hand"
+    place = folder / "agents" / campaign_id / session
     job = {
-        "home": str(folder), "campaign_id": campaign_id, "lane": called, "agent": name, "seed": seed,
+        "home": str(folder), "campaign_id": campaign_id, "lane": session, "agent": name, "seed": seed,
         "options": _options(options), "work": str(place / "work"),
     }  # fmt: skip
     write_agent_job(place, job)
@@ -71,12 +71,12 @@ def run(  # noqa: PLR0913 - the options of a verb are its parameters
 
 
 def mcp(
-    http: Annotated[str, typer.Option(help="HOST:PORT to serve over HTTP; stdin and stdout when left out.")] = "",
-    lane: Annotated[str, typer.Option(help="Name of the lane that the client works in.")] = "mcp",
+    http: Annotated[str, typer.Option(help="HOST:PORT to serve over HTTP; default: stdin and stdout.")] = "",
+    lane: Annotated[str, typer.Option(help="Name of the agent session of the client.")] = "mcp",
     campaign: Campaign = "",
     home: Home = None,
 ) -> None:
-    """Serve the tools of agents to an MCP client: get_brief, propose_hypothesis, submit_candidate and the others."""
+    """Serve the tools of agents to an MCP client: get_brief, propose_hypothesis, submit_candidate and more."""
     from enpire.plugins import load
 
     server = "agent_loop.mcp_server"
@@ -87,18 +87,18 @@ def mcp(
         return
     host, _, port = http.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"{http!r} is no HOST:PORT, such as 127.0.0.1:8765.")
+        raise UsageError(f"{http!r} is not HOST:PORT; give one such as 127.0.0.1:8765.")
     try:
         socket.create_server((host, int(port))).close()
     except OSError as problem:
         raise TransportProblem(f"Cannot listen on {http} ({problem.strerror}); choose another port.") from problem
     token = os.environ.get(TOKEN) or _token(existing_home(home))
-    tell(f"MCP: http://{http}/mcp")
+    log(f"MCP: http://{http}/mcp")
     cast("Callable[..., None]", load("tools", f"{server}:serve_http"))(client, host, int(port), token)
 
 
-def _standing(name: str) -> tuple[str, str]:
-    """(what an agent needs, whether that is there); loads no agent."""
+def _needs(name: str) -> tuple[str, str]:
+    """(what an agent needs, whether it is ready); does not load the agent."""
     from enpire.plugins import EXTRAS, is_installed
 
     if name not in NEEDS:
@@ -118,10 +118,10 @@ def _options(text: str) -> object:
 
 
 def _token(home: Path) -> str:
-    """The bearer token of this home; made once, readable by the owner only."""
+    """The bearer token of this home; created once, readable by its owner only."""
     path = home / "mcp_token"
     if not path.exists():
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_urlsafe(32))
-    tell(f"Bearer token: in {path} (or set {TOKEN})")
+    log(f"Bearer token: in {path} (or set {TOKEN})")
     return path.read_text(encoding="ascii").strip()

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, order, table, tell
+from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, log, send_command, table
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the group and `report`."""
     group = typer.Typer(help="Campaigns: list, show, pause, resume, stop.", no_args_is_help=True)
-    for verb, function in (("list", list_all), ("show", show), ("pause", pause), ("resume", resume), ("stop", stop)):
-        group.command(verb)(function)
+    for name, function in (("list", list_all), ("show", show), ("pause", pause), ("resume", resume), ("stop", stop)):
+        group.command(name)(function)
     app.add_typer(group, name="campaign")
     app.command()(report)
 
@@ -31,7 +31,7 @@ def list_all(home: Home = None, as_json: AsJson = False) -> None:
 
 
 def show(campaign: CampaignId = "", home: Home = None, as_json: AsJson = False) -> None:
-    """Show where one campaign stands: success with intervals, episodes, robot time, cost."""
+    """Show one campaign: success with intervals, episodes, robot time, cost."""
     from enpire.queries import texts
     from enpire.service import reading
 
@@ -41,43 +41,45 @@ def show(campaign: CampaignId = "", home: Home = None, as_json: AsJson = False) 
 
 
 def pause(home: Home = None) -> None:
-    """Let the stations finish their episodes and give them no new ones."""
-    order(existing_home(home), "campaign pause", "pause campaign")
+    """Pause the campaign: stations finish their episodes and get no new orders."""
+    send_command(existing_home(home), "campaign pause", "pause campaign")
 
 
 def resume(
     home: Home = None,
-    stations: Annotated[bool, typer.Option("--stations", help="And every station that was stopped or paused.")] = False,
+    stations: Annotated[
+        bool, typer.Option("--stations", help="Also resume every station that was stopped or paused.")
+    ] = False,
 ) -> None:
-    """Let a paused campaign go on."""
+    """Resume a paused campaign."""
     folder = existing_home(home)
-    order(folder, "campaign resume", "continue campaign")
+    send_command(folder, "campaign resume", "continue campaign")
     if stations:
-        order(folder, "campaign resume --stations", "resume")
+        send_command(folder, "campaign resume --stations", "resume")
     elif held := _held(folder):
-        tell(held)
+        log(held)
 
 
 def stop(home: Home = None) -> None:
-    """End the running campaign in good order, or one that was interrupted; the state is kept."""
+    """End the running campaign, or one that was interrupted. Its records are kept."""
     from enpire.service.reading import is_driven
 
     folder = existing_home(home)
     if is_driven(folder):
-        order(folder, "campaign stop", "end campaign")
+        send_command(folder, "campaign stop", "end campaign")
         return
     from enpire.home import open_home
     from enpire.service.running import end_interrupted
 
-    tell(f"Ended: campaign {end_interrupted(open_home(folder), getpass.getuser())}; nothing was running.")
+    log(f"Ended the interrupted campaign {end_interrupted(open_home(folder), getpass.getuser())}.")
 
 
 def report(
     campaign: CampaignId = "",
     home: Home = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where the HTML file goes.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Path of the HTML file.")] = None,
 ) -> None:
-    """Write the morning report: one HTML page that needs nothing else."""
+    """Write the report: one HTML page without other files."""
     from enpire.commands.progress_bar import Bar
     from enpire.report.report import write_report
 
@@ -88,7 +90,7 @@ def report(
 
 
 def _held(home: Path) -> str:
-    """Which stations stay stopped or paused in a campaign that runs; empty when there are none."""
+    """How many stations operators hold, as a sentence; empty when none."""
     from enpire.service import reading
     from enpire.service.watching import held_text
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enpire.commands.options import AsJson, Home, answer, existing_home, order, table, tell
+from enpire.commands.options import AsJson, Home, answer, existing_home, log, send_command, table
 from enpire.wording import counted
 
 if TYPE_CHECKING:
     from enpire.service.reading import Records
 
-LEAST_TO_JUDGE = 6
-"""Characters of an id: a slip of the hand must not label an episode."""
+LEAST_TO_LABEL = 6
+"""Fewest characters of an id for a label: a shorter one may name an episode by chance."""
 EpisodeId = Annotated[str, typer.Argument(help="Id of an episode, or its beginning or end.", metavar="ID")]
-Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; the latest when left out.")]
+Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; default: the latest.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -31,22 +31,22 @@ def add_to(app: typer.Typer) -> None:
     group.command("audit")(audit)
     group.command("judge")(judge)
     group.command("export")(export)
-    group.command("import")(take)
+    group.command("import")(import_dataset)
     app.add_typer(group, name="episodes")
 
 
-def list_page(  # noqa: PLR0913 - the options of a verb are its parameters
+def list_page(  # noqa: PLR0913 - the options of a subcommand are its parameters
     campaign: Campaign = "",
     outcome: Annotated[
-        str, typer.Option(help="Only these: success, failure, unsafe, aborted, invalid, unknown; open, ended.")
+        str, typer.Option(help="Only success, failure, unsafe, aborted, invalid or unknown; or open, or ended.")
     ] = "",
-    purpose: Annotated[str, typer.Option(help="Only these: demonstrate, collect, base, gate, confirm.")] = "",
-    limit: Annotated[int, typer.Option(help="Rows of the page.", min=1, max=1000)] = 20,
-    before: Annotated[str, typer.Option(help="Go on below this row: `next` of the page before.")] = "",
+    purpose: Annotated[str, typer.Option(help="Only demonstrate, collect, base, gate or confirm.")] = "",
+    limit: Annotated[int, typer.Option(help="Most rows.", min=1, max=1000)] = 20,
+    before: Annotated[str, typer.Option(help="Start below this episode: `next` of the page before.")] = "",
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """List episodes, newest first, one page at a time."""
+    """List episodes, newest first, in pages."""
     from enpire.queries import texts
     from enpire.service import reading
     from enpire.service.reading import Page
@@ -83,7 +83,7 @@ def show(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one episode: the order, the end, and where its files are."""
+    """Show one episode: its order, its outcome and its files."""
     from enpire.queries import texts
     from enpire.service import reading
 
@@ -97,7 +97,7 @@ def replay(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a simulated episode again, check that its sensors say the same, and take its pictures."""
+    """Run a simulated episode again, compare its sensor values, and render its camera images."""
     from enpire.commands.progress_bar import Bar
     from enpire.home import open_home
     from enpire.service import reading
@@ -106,30 +106,32 @@ def replay(
     folder = open_home(existing_home(home))
     with reading.open_records(folder.root) as records:
         wanted = _find(records, episode)
-        with Bar("running the episode again", folder.episodes):
+        with Bar("replay", folder.episodes):
             made = replay_images(folder, records.ledger, wanted)
     exact = "exactly" if made.largest_difference == 0 else f"within {made.largest_difference:.2g}"
-    shown = f"{made.count} pictures in {made.path}" if made.count else made.why
-    answer(made, as_json=as_json, text=f"The sensors say the same again, {exact}. {shown}")
+    shown = f"{made.count} images are in {made.path}." if made.count else made.why
+    answer(made, as_json=as_json, text=f"The replayed sensor values are equal, {exact}. {shown}")
 
 
 def audit(
     campaign: Campaign = "",
-    count: Annotated[int, typer.Option(help="So many.", min=1, max=1000)] = 10,
+    count: Annotated[int, typer.Option(help="Number of episodes.", min=1, max=1000)] = 10,
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Name successes of the verifier that nobody has checked, at random; look at them and say what they were."""
+    """Draw successes of the verifier that have no label yet, at random, so that you can check and label them."""
     from enpire.service import reading
 
     with reading.open_records(existing_home(home)) as records:
         found = reading.unchecked(records, reading.find_campaign(records, campaign), count)
     rows = [(item.order_id, item.station, f"{item.confidence:.0%}") for item in found]
-    text = table(("episode", "station", "the verifier is sure by"), rows)
+    text = table(("episode", "station", "confidence of the verifier"), rows)
     if rows:
-        text += "\n\nLook: enpire episodes replay ID, then say what it was: enpire episodes judge ID success|failure"
+        text += (
+            "\n\nWatch one: enpire episodes replay ID. Then label it: enpire episodes judge ID success|failure|unsafe"
+        )
     else:
-        text = "Every success of the verifier was checked, or there is none yet."
+        text = "Every success of the verifier has a label, or there is none yet."
     answer(found, as_json=as_json, text=text)
 
 
@@ -138,39 +140,39 @@ def judge(
     outcome: Annotated[str, typer.Argument(help="What you saw: success, failure or unsafe.")],
     home: Home = None,
 ) -> None:
-    """Say what an episode was; the verifier's verdict stays, and yours stands beside it and checks the verifier."""
+    """Label an episode. The label checks the verifier; it does not change the verdict."""
     from enpire.errors import UsageError
     from enpire.home import open_home
     from enpire.service import reading
     from enpire.service.asking import write_label
 
     if outcome not in ("success", "failure", "unsafe"):
-        raise UsageError(f"An episode cannot be judged as {outcome!r}; say success, failure or unsafe.")
-    if len(episode) < LEAST_TO_JUDGE:
+        raise UsageError(f"An episode cannot be labelled {outcome!r}; allowed are success, failure and unsafe.")
+    if len(episode) < LEAST_TO_LABEL:
         raise UsageError(
-            f"{episode!r} may name an episode by chance; give {LEAST_TO_JUDGE} characters of its id or more."
+            f"{episode!r} may name an episode by chance; give at least {LEAST_TO_LABEL} characters of its id."
         )
     folder = existing_home(home)
     with reading.open_records(folder) as records:
         wanted = _find(records, episode)
     if reading.is_driven(folder):
-        order(folder, f"episodes judge {wanted} {outcome}", f"judge {outcome}", wanted)
+        send_command(folder, f"episodes judge {wanted} {outcome}", f"judge {outcome}", wanted)
         return
     write_label(open_home(folder), wanted, outcome, getpass.getuser())
-    tell(f"Written down: {wanted} is judged {outcome}.")
+    log(f"Recorded: {wanted} is labelled {outcome}.")
 
 
-def export(  # noqa: PLR0913 - the options of a verb are its parameters
+def export(  # noqa: PLR0913 - the options of a subcommand are its parameters
     target: Annotated[Path, typer.Argument(help="New folder for the dataset.", metavar="DIR")],
     campaign: Campaign = "",
-    limit: Annotated[int, typer.Option(help="The newest so many.", min=1)] = 1000,
-    form: Annotated[str, typer.Option("--format", help="Only lerobot: LeRobotDataset v3.")] = "lerobot",
+    limit: Annotated[int, typer.Option(help="Most episodes, from the newest on.", min=1)] = 1000,
+    form: Annotated[str, typer.Option("--format", help="lerobot (LeRobotDataset v3), the only format.")] = "lerobot",
     cameras: Annotated[
-        bool, typer.Option("--cameras", help="With what the cameras saw; simulated episodes run again for it.")
+        bool, typer.Option("--cameras", help="With camera images; simulated episodes are replayed for them.")
     ] = False,
     home: Home = None,
 ) -> None:
-    """Write demonstrations and data collection as a LeRobotDataset; hidden starts never leave the lab."""
+    """Export demonstrations and data collection as a LeRobotDataset; episodes on hidden starts are not exported."""
     from enpire.commands.progress_bar import Bar
     from enpire.errors import UsageError
     from enpire.home import open_home
@@ -178,7 +180,7 @@ def export(  # noqa: PLR0913 - the options of a verb are its parameters
     from enpire.service.datasets import export_episodes, wanted
 
     if form != "lerobot":
-        raise UsageError(f"Episodes cannot be written as {form!r}; the one format is lerobot.")
+        raise UsageError(f"Episodes cannot be exported as {form!r}; the only format is lerobot.")
     folder = open_home(existing_home(home))
     with reading.open_records(folder.root) as records:
         chosen = wanted(records, reading.find_campaign(records, campaign), limit)
@@ -186,49 +188,51 @@ def export(  # noqa: PLR0913 - the options of a verb are its parameters
         made = export_episodes(folder, chosen, target, partial(bar.show, "episodes"), cameras)
     print(f"{counted(made.written, 'episode is', 'episodes are')} in {target}.")
     for why in sorted(set(made.left_out.values())):
-        tell(f"Left out: {why}")
+        log(f"Left out: {why}")
 
 
-def take(
+def import_dataset(
     source: Annotated[Path, typer.Argument(help="Folder of a LeRobotDataset v3.", metavar="DIR")],
     campaign: Campaign = "",
     unsaid: Annotated[
-        str, typer.Option(help="Outcome of episodes that do not say theirs: unknown, success or failure.")
+        str, typer.Option(help="Outcome of episodes that have none: unknown, success or failure.")
     ] = "unknown",
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take the episodes of a LeRobotDataset into a campaign that is not running, as demonstrations or rollouts."""
+    """Import the episodes of a LeRobotDataset into a campaign that is not running."""
     from enpire.commands.progress_bar import Bar
     from enpire.errors import UsageError
     from enpire.home import open_home
     from enpire.service.datasets import import_episodes
 
     if unsaid not in ("unknown", "success", "failure"):
-        raise UsageError(f"--unsaid cannot be {unsaid!r}; say unknown, success or failure.")
+        raise UsageError(f"--unsaid cannot be {unsaid!r}; allowed are unknown, success and failure.")
     folder = open_home(existing_home(home))
     with Bar("reading the dataset", folder.episodes):
-        taken = import_episodes(folder, source, campaign, unsaid)
+        imported = import_episodes(folder, source, campaign, unsaid)
     text = (
-        f"{counted(taken.episodes, 'episode')} ({counted(taken.demonstrations, 'demonstration')}) "
-        f"now belong to campaign {taken.campaign_id}."
+        f"{counted(imported.episodes, 'episode')} ({counted(imported.demonstrations, 'demonstration')}) "
+        f"imported into campaign {imported.campaign_id}."
     )
-    text += f" {taken.known} were known already." if taken.known else ""
+    text += f" {imported.known} were there already." if imported.known else ""
     text += (
-        f" {taken.without_verdict} have no verdict and teach nothing; see --unsaid." if taken.without_verdict else ""
+        f" {imported.without_verdict} have no outcome and are not used for training; see --unsaid."
+        if imported.without_verdict
+        else ""
     )
-    if taken.not_finite:
-        text += f" Left out, because a state or an action is not a finite number: {', '.join(taken.not_finite)}."
-    answer(taken, as_json=as_json, text=text)
+    if imported.not_finite:
+        text += f" Left out because a state or an action is not finite: {', '.join(imported.not_finite)}."
+    answer(imported, as_json=as_json, text=text)
 
 
 def _clock(ended_ms: int | None) -> str:
-    """When an episode ended, as `enpire ledger tail` says it; `-` while it has not."""
+    """When an episode ended (UTC); `-` while it runs."""
     return "-" if ended_ms is None else datetime.fromtimestamp(ended_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _find(records: Records, wanted: str) -> str:
-    """The id of the episode whose id begins or ends with `wanted`; UnknownName when none or several do."""
+    """The id that begins or ends with `wanted`; UnknownName for none or several."""
     from enpire.errors import UnknownName
 
     found = records.reading.order_ids(wanted.upper()) if wanted else []

@@ -15,14 +15,14 @@ DIFFERENT = 1
 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
-    group = typer.Typer(help="The one history: verify, tail, recompute.", no_args_is_help=True)
-    for verb, function in (("verify", verify), ("tail", tail), ("recompute", recompute)):
-        group.command(verb)(function)
+    group = typer.Typer(help="The ledger: verify, tail, recompute.", no_args_is_help=True)
+    for name, function in (("verify", verify), ("tail", tail), ("recompute", recompute)):
+        group.command(name)(function)
     app.add_typer(group, name="ledger")
 
 
 def verify(home: Home = None, as_json: AsJson = False) -> None:
-    """Check the hash chain over every event; names the first bad one."""
+    """Check the hash chain over all events; the error names the first bad event."""
     from enpire.commands.progress_bar import Bar
     from enpire.service import reading
 
@@ -34,11 +34,11 @@ def verify(home: Home = None, as_json: AsJson = False) -> None:
 
 def tail(
     home: Home = None,
-    number: Annotated[int, typer.Option("-n", help="How many events.", min=1)] = 20,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with new events until Ctrl-C.")] = False,
+    number: Annotated[int, typer.Option("-n", help="Number of events.", min=1)] = 20,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print new events until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the last events, one a line (with --json: a list; with --follow: one document a line)."""
+    """Show the last events, one per line (--json: one list; --json --follow: one document per line)."""
     from enpire.queries import texts
     from enpire.service import reading
 
@@ -57,7 +57,7 @@ def tail(
 
 
 def recompute(home: Home = None, as_json: AsJson = False) -> None:
-    """Take every decision again from the records alone; exit code 1 when one comes out different."""
+    """Compute every decision again from the records; exit code 1 if one differs."""
     from enpire.commands.progress_bar import Bar
     from enpire.queries import texts
     from enpire.service import reading
@@ -70,6 +70,6 @@ def recompute(home: Home = None, as_json: AsJson = False) -> None:
         ("equal" if check.equal else "DIFFERENT", f"{check.kind} {texts.short(check.subject)}", check.sentence)
         for check in checks
     ]
-    answer(checks, as_json=as_json, text=table(("decision", "of", "again from the records"), rows))
+    answer(checks, as_json=as_json, text=table(("decision", "of", "computed again"), rows))
     if not all(check.equal for check in checks):
         raise typer.Exit(DIFFERENT)

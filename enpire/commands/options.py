@@ -1,4 +1,4 @@
-"""What the verbs share: where the home is, how an answer is printed."""
+"""Shared by the subcommands: their common options, how they print, how they send a command to the campaign."""
 
 from __future__ import annotations
 
@@ -15,80 +15,88 @@ from enpire.errors import UsageError
 
 Home = Annotated[
     Path | None,
-    typer.Option("--home", help="Folder with the lab's state; else $ENPIRE_HOME, else ./.enpire.", show_default=False),
+    typer.Option("--home", help="Home folder of the lab; default: $ENPIRE_HOME, else ./.enpire.", show_default=False),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 ANSWERED_S = 2.0
-"""So long a verb waits for what becomes of its command."""
+"""How long a subcommand waits for the effect of its command, in seconds."""
 CampaignId = Annotated[
-    str, typer.Argument(help="Id (or its beginning) or name of a campaign; the latest when left out.", metavar="[ID]")
+    str, typer.Argument(help="Id (or its beginning) or name of a campaign; default: the latest.", metavar="[ID]")
 ]
 
 
 def existing_home(given: Path | None) -> Path:
-    """The home of a reading verb; UsageError when nothing was ever recorded there."""
+    """The home folder of a subcommand that reads.
+
+    Raises:
+        UsageError: it has no ledger.
+    """
     from enpire.home import find_home
 
     home = find_home(given)
     if not (home / "ledger.db").is_file():
         raise UsageError(
-            f"There is no lab in {home} (no ledger.db); start one with `enpire demo` or `enpire run`, "
+            f"{home} has no ledger.db, so nothing can be read: start a campaign with `enpire demo` or `enpire run`, "
             "or name another folder with --home."
         )
     return home
 
 
 def answer(document: object, *, as_json: bool, text: str) -> None:
-    """Print a view: as one JSON document for programs, as text for people."""
+    """Print a document: as JSON for programs, as text for people."""
     print(as_document(document) if as_json else text)
 
 
 def as_document(document: object, indent: int | None = 2) -> str:
-    """A dataclass, or a sequence of them, as JSON; numbers that are not finite are refused."""
+    """A dataclass, or a sequence of them, as JSON; ValueError for a number that is not finite."""
     from enpire.files import plain
 
     return json.dumps(plain(document), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
-def tell(line: str) -> None:
-    """One line for a person, on stderr, so that stdout stays the answer."""
+def log(line: str) -> None:
+    """Print one line on stderr; stdout is for the result."""
     print(line, file=sys.stderr, flush=True)
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """Columns of text aligned with spaces, as a person reads and `awk` splits them."""
+    """A table of text, columns aligned with spaces."""
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [head, *rows]]
     return "\n".join(line.rstrip() for line in lines)
 
 
-def order(home: Path, said: str, verb: str, target: str = "") -> None:
-    """Leave a command for the running campaign, in the name of whoever is logged in, and tell what becomes of it.
+def send_command(home: Path, typed: str, kind: str, target: str = "") -> None:
+    """Send a command to the running campaign under the login name of the user; print its state after two seconds.
 
-    `said` is how a person types it. UsageError when the campaign refuses it, or when none runs: left lying, the command
-    would hit the next one.
+    Args:
+        home: of the campaign.
+        typed: the subcommand, as the user typed it.
+        kind: of the command: stop, pause, resume, ...
+        target: a station, a policy version or an episode; empty for none.
+
+    Raises:
+        UsageError: the campaign refused the command, or none runs. (A later campaign must not get it.)
     """
     from enpire.service.asking import leave_command
     from enpire.service.reading import events_after, is_driven, last_events, latest_begun, open_records
     from enpire.service.watching import STATE_OF_EVENT
 
     if not is_driven(home):
-        raise UsageError(
-            f"No campaign runs in {home}, so nobody would carry out `enpire {said}`; `enpire run` starts one."
-        )
-    fate, deadline = "", time.monotonic() + ANSWERED_S
+        raise UsageError(f"No campaign runs in {home}, so `enpire {typed}` has no effect; `enpire run` starts one.")
+    state, deadline = "", time.monotonic() + ANSWERED_S
     with open_records(home) as records:
         seq = max((event.seq for event in last_events(records, 1)), default=0)
         campaign_id = latest_begun(records)
-        command_id = leave_command(home / "inbox", verb, target, getpass.getuser(), campaign_id=campaign_id)
-        while fate != "effective" and time.monotonic() < deadline:
+        command_id = leave_command(home / "inbox", kind, target, getpass.getuser(), campaign_id=campaign_id)
+        while state != "effective" and time.monotonic() < deadline:
             time.sleep(0.05)
             for event in events_after(records, seq):
                 seq = event.seq
                 if event.body.get("command_id") == command_id and event.kind in STATE_OF_EVENT:
-                    fate = STATE_OF_EVENT[event.kind]
-                    if fate == "refused":
-                        raise UsageError(f"`enpire {said}` was refused: {event.body['why']}.")
-    told = fate or f"requested; no answer within {ANSWERED_S:.0f} s"
-    more = "" if fate == "effective" else "; `enpire ledger tail` shows what becomes of it"
-    tell(f"{said}: {told} (command {command_id}){more}.")
+                    state = STATE_OF_EVENT[event.kind]
+                    if state == "refused":
+                        raise UsageError(f"`enpire {typed}` was refused: {event.body['why']}.")
+    result = state or f"requested; no answer within {ANSWERED_S:.0f} s"
+    more = "" if state == "effective" else "; `enpire ledger tail` shows its later state"
+    log(f"{typed}: {result} (command {command_id}){more}.")

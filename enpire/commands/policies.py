@@ -7,26 +7,26 @@ from typing import Annotated
 
 import typer
 
-from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, order, table, tell
+from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, log, send_command, table
 
 PolicyId = Annotated[str, typer.Argument(help="Id of a policy version, or its beginning.", metavar="ID")]
-Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; the latest when left out.")]
+Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; default: the latest.")]
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
     group = typer.Typer(help="Policy versions: list, show, promote, rollback, export, serve.", no_args_is_help=True)
-    verbs = (
+    subcommands = (
         ("list", list_all), ("show", show), ("promote", promote), ("rollback", rollback), ("export", export),
         ("serve", serve),
     )  # fmt: skip
-    for verb, function in verbs:
-        group.command(verb)(function)
+    for name, function in subcommands:
+        group.command(name)(function)
     app.add_typer(group, name="policy")
 
 
 def list_all(campaign: CampaignId = "", home: Home = None, as_json: AsJson = False) -> None:
-    """List the versions of a campaign, oldest first, with what the hidden starts said about each."""
+    """List the policy versions of a campaign, oldest first, with their success on hidden starts."""
     from enpire.queries import texts
     from enpire.service import reading
 
@@ -40,7 +40,7 @@ def list_all(campaign: CampaignId = "", home: Home = None, as_json: AsJson = Fal
 
 
 def show(policy: PolicyId, campaign: Campaign = "", home: Home = None, as_json: AsJson = False) -> None:
-    """Show one version: hashes, lineage and evidence."""
+    """Show one policy version: hashes, lineage and evidence."""
     from enpire.queries import texts
     from enpire.service import reading
 
@@ -50,19 +50,19 @@ def show(policy: PolicyId, campaign: Campaign = "", home: Home = None, as_json: 
 
 
 def promote(policy: PolicyId, campaign: Campaign = "", home: Home = None) -> None:
-    """Ask the running campaign to make this version its champion, without a gate; recorded with your name."""
+    """Make this version the champion of the running campaign, without a gate; recorded with your name."""
     from enpire.queries import texts
     from enpire.service import reading
 
     folder = existing_home(home)
     with reading.open_records(folder) as records:
         target = reading.find_version(records, reading.find_campaign(records, campaign), policy).id
-    order(folder, f"policy promote {texts.short(target)}", "promote", target)
+    send_command(folder, f"policy promote {texts.short(target)}", "promote", target)
 
 
 def rollback(home: Home = None) -> None:
-    """Ask the running campaign to go back to the champion before this one; recorded with your name."""
-    order(existing_home(home), "policy rollback", "rollback")
+    """Roll the running campaign back to its previous champion; recorded with your name."""
+    send_command(existing_home(home), "policy rollback", "rollback")
 
 
 def export(
@@ -71,7 +71,7 @@ def export(
     campaign: Campaign = "",
     home: Home = None,
 ) -> None:
-    """Copy the files of a version to a new folder, checked against its hash; they are what stations run."""
+    """Copy the files of a version, as stations run them, to a new folder and check their hash."""
     from enpire.service import reading
     from enpire.service.datasets import copy_version
 
@@ -84,17 +84,17 @@ def export(
 
 def serve(
     bind: Annotated[
-        str, typer.Option(help="Where stations ask, tcp://ADDRESS:PORT; encrypted unless it stays on this machine.")
+        str, typer.Option(help="Where stations connect, tcp://ADDRESS:PORT; encrypted unless on this machine.")
     ] = "tcp://127.0.0.1:7100",
     home: Home = None,
     any_kind: Annotated[
-        bool, typer.Option("--any-kind", help="Load versions of any kind: only where you trust whoever may ask.")
+        bool, typer.Option("--any-kind", help="Load versions of any kind; only if you trust every station.")
     ] = False,
     loaded: Annotated[
-        int, typer.Option(help="Versions held in memory; the one asked for longest ago goes.", min=1)
+        int, typer.Option(help="Most versions in memory; the least recently used is dropped.", min=1)
     ] = 8,
 ) -> None:
-    """Think for the policies of several stations: put this on the computer with the GPU (docs/fleet.md)."""
+    """Run the inference of several stations on this computer, such as one with a GPU (docs/fleet.md)."""
     import platform
     import signal
     import threading
@@ -104,15 +104,15 @@ def serve(
 
     ended = threading.Event()
     options = PolicyServerOptions(bind=bind, any_kind=any_kind, loaded=loaded)
-    server, public_key = open_policy_server(open_home(home), options, tell)
+    server, public_key = open_policy_server(open_home(home), options, log)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _, __: ended.set())
     address = server.address.replace("//0.0.0.0:", f"//{platform.node()}:")
-    tell(f"Write `policy_server: {address}` into the files of the stations. Ctrl-C ends this process.")
+    log(f"Write `policy_server: {address}` into the files of the stations. Ctrl-C ends this process.")
     if public_key:
-        tell(f"Only enrolled stations may connect; write `policy_server_key: {public_key}` into their files, too.")
+        log(f"Only enrolled stations may connect; write `policy_server_key: {public_key}` into their files, too.")
     try:
         server.run(ended)
     finally:
         server.close()
-    tell(f"Answered {server.answered} questions with {server.calls} calls of policies.")
+    log(f"Answered {server.answered} requests with {server.calls} policy calls.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, cast
 
 import typer
 
-from enpire.commands.options import AsJson, Home, answer, table, tell
+from enpire.commands.options import AsJson, Home, answer, log, table
 
 if TYPE_CHECKING:
     from enpire.commands.conformance import OnResult
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from enpire.interfaces import Task
     from enpire.types import Start
 
-Card = Annotated[Path, typer.Argument(help="The guard's file `guard.json`, in the folder that the station file names.")]
+Card = Annotated[
+    Path, typer.Argument(help="The file `guard.json` of the guard, in the folder that the station file names.")
+]
 Robot = Annotated[
     str, typer.Argument(help="Station file (or its name), or driver file (.py).", metavar="STATION_OR_DRIVER")
 ]
@@ -82,13 +84,13 @@ def serve(
     ] = "tcp://127.0.0.1:7200",
     home: Home = None,
 ) -> None:
-    """Let a station on another computer move this robot, behind its guard here (docs/robots.md)."""
+    """Serve this robot, behind its guard, to a station on another computer (docs/robots.md)."""
     from enpire.home import open_home
     from enpire.plugins import load
     from enpire.service.stations import read_station
 
     run = cast("Callable[..., None]", load("robots", "serve"))
-    run(Path(robot) if robot.endswith(".py") else read_station(robot).robot, bind, open_home(home), tell)
+    run(Path(robot) if robot.endswith(".py") else read_station(robot).robot, bind, open_home(home), log)
 
 
 def status(card: Card, as_json: AsJson = False) -> None:

@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print the checks that passed, too.")]
 TaskName = Annotated[str, typer.Argument(help="Name of a task, or module:attribute of your own.", metavar="TASK")]
 SPEC_HEAD = ("part", "name", "unit", "from", "to")
-Episodes = Annotated[int, typer.Option(help="Rollouts to simulate and label by the simulator's truth.", min=40)]
+Episodes = Annotated[
+    int, typer.Option(help="Simulated rollouts, labelled with the true state of the simulation.", min=40)
+]
 Examples = Annotated[
     Path | None,
-    typer.Option(help="Use these instead: a folder with success/*.npz and failure/*.npz, sorted by a person."),
+    typer.Option(help="Use recorded examples instead: a folder with success/*.npz and failure/*.npz."),
 ]
 
 
 class Document(Protocol):
-    """A document that also reads as text."""
+    """A document that has a text form."""
 
     @property
     def text(self) -> str:
@@ -48,7 +50,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def list_all(as_json: AsJson = False) -> None:
-    """List the tasks that are built in or installed; `enpire task show TASK` says what one is."""
+    """List the built-in and installed tasks."""
     from enpire.plugins import listed
 
     parts = listed("tasks")
@@ -57,7 +59,7 @@ def list_all(as_json: AsJson = False) -> None:
 
 
 def show(task: TaskName, as_json: AsJson = False) -> None:
-    """Show one task: the instruction, what is sensed, what may be commanded, how long an episode may take."""
+    """Show one task: instruction, states, actions, rate and longest episode."""
     from enpire import plugins
 
     spec = cast("Task", plugins.make("tasks", task)).spec
@@ -67,17 +69,17 @@ def show(task: TaskName, as_json: AsJson = False) -> None:
         for bounds in many
     ]
     head = (
-        f"{spec.name}: {spec.instruction}\n{spec.rate_hz:g} commands a second, {spec.limit_ticks * spec.period_s:.1f} s"
+        f"{spec.name}: {spec.instruction}\n{spec.rate_hz:g} actions/s, at most {spec.limit_ticks * spec.period_s:.1f} s"
     )
-    answer(spec, as_json=as_json, text=f"{head} an episode at most.\n\n{table(SPEC_HEAD, rows)}")
+    answer(spec, as_json=as_json, text=f"{head} per episode.\n\n{table(SPEC_HEAD, rows)}")
 
 
 def check(
-    task: Annotated[str, typer.Argument(help="One task; all of them when left out.", metavar="[TASK]")] = "",
+    task: Annotated[str, typer.Argument(help="Name of a task; default: all tasks.", metavar="[TASK]")] = "",
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check that a task keeps the rules that stations, gates and learners rely on; exit code 1 when it does not."""
+    """Check tasks against the rules that stations, gates and learners rely on; exit code 1 if one breaks a rule."""
     from enpire import plugins
     from enpire.commands.conformance import OnResult, finish, run_checks
 
@@ -91,25 +93,26 @@ def check(
     finish(reports, as_json=as_json)
 
 
-def report(  # noqa: PLR0913 - the options of a verb are its parameters
+def report(  # noqa: PLR0913 - the options of a subcommand are its parameters
     task: TaskName,
     episodes: Episodes = 500,
     examples: Examples = None,
     classifier: Annotated[
-        Path | None, typer.Option(help="Measure the classifier in this folder, and not the task's verifier.")
+        Path | None, typer.Option(help="Measure the classifier in this folder instead of the task's verifier.")
     ] = None,
-    agree: Annotated[bool, typer.Option("--agree", help="Measure both, where both must agree.")] = False,
+    agree: Annotated[bool, typer.Option("--agree", help="Measure both together: success needs both.")] = False,
     draw: Annotated[
-        int, typer.Option(help="Another set of starts and stations: one that nobody has looked at yet.", min=0)
+        int,
+        typer.Option(help="Number of the set of starts and stations; a new number is a set not used before.", min=0),
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a verifier: precision, recall, false positives and latency against the truth."""
+    """Measure a verifier against the true outcomes: precision, recall, false positives, latency."""
     from enpire.errors import UsageError
     from enpire.verifiers import TASK_VERIFIER, VerifierSettings
 
     if agree and classifier is None:
-        raise UsageError("--agree measures a classifier beside the task's own verifier: say --classifier FOLDER, too.")
+        raise UsageError("--agree needs a classifier: add --classifier FOLDER.")
     plans = [VerifierSettings(name=TASK_VERIFIER)] if agree else []
     if classifier is not None:
         plans.append(VerifierSettings(name="classifier", options={"folder": str(classifier)}))
@@ -121,11 +124,11 @@ def fit(
     episodes: Episodes = 400,
     examples: Examples = None,
     out: Annotated[
-        Path | None, typer.Option(help="Train an image classifier instead, and write it to this folder.")
+        Path | None, typer.Option(help="Train an image classifier instead and write it to this folder.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Build a verifier from labelled examples: its thresholds, or (--out) a classifier of the last pictures."""
+    """Fit a verifier to labelled examples: its thresholds, or (--out) a classifier of the last images."""
     if out is None:
         _tell("thresholds", (task, episodes, examples), as_json)
     else:

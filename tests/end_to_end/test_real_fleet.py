@@ -64,7 +64,7 @@ def running(folder: Path, home: Path) -> Iterator[str]:
         if campaign.poll() is None:
             campaign.send_signal(signal.SIGINT)
             campaign.wait(60)
-    assert log.read_text().endswith(f"Its page again: enpire serve --home {home}\n")
+    assert log.read_text().endswith(f"Show its page again: enpire serve --home {home}\n")
 
 
 def test_an_operator_and_four_real_stations(tmp_path: Path, context: BrowserContext, artefacts: Path) -> None:

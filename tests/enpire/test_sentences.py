@@ -242,7 +242,7 @@ def test_ctrl_c_stops_in_good_order_and_the_same_command_goes_on(tmp_path: Path)
         assert lab.end(signal.SIGINT) == 130
         # Two seconds are promised on a machine of one's own; the margin is for one that is busy with other tests.
         assert time.monotonic() - began < 20.0
-        assert "the same command goes on" in lab.said()
+        assert "the same command resumes" in lab.said()
         assert "Traceback" not in lab.said()
     finally:
         lab.kill_all()

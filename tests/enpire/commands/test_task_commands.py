@@ -73,7 +73,7 @@ def test_check_results_as_json() -> None:
 def test_a_verifier_agrees_with_a_classifier_or_with_nobody() -> None:
     done = CliRunner().invoke(app, ["verifier", "report", REACH, "--agree"])
     assert done.exit_code == 1
-    assert "say --classifier FOLDER, too" in done.output
+    assert "add --classifier FOLDER" in done.output
 
 
 def test_a_verifier_is_reported() -> None:

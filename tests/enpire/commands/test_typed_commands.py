@@ -70,7 +70,7 @@ def test_an_episode_of_a_campaign_that_ended_can_be_judged(tmp_path: Path) -> No
     assert "enpire episodes judge ID success|failure" in named.stdout
     result = enpire("episodes", "judge", chosen, "failure", "--home", tmp_path)
     assert result.exit_code == 0, result.stderr
-    assert f"{chosen} is judged failure." in result.output
+    assert f"{chosen} is labelled failure." in result.output
     with open_records(tmp_path) as records:
         labels = campaign_view(records, CAMPAIGN).labels
         assert labels is not None

@@ -1,4 +1,4 @@
-"""`enpire improve` and `enpire gate`: one learner run, one comparison, outside a campaign."""
+"""`enpire improve` and `enpire gate`: one training run, one comparison, without a campaign."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ if TYPE_CHECKING:
     from enpire.gate.gate import Decision
     from enpire.interfaces import Progress
 
-PROMOTED_NOT = 3
-"""Exit code of a comparison that does not prefer the candidate."""
+NOT_PROMOTED = 3
+"""Exit code of a comparison that does not promote the candidate."""
 
 Policy = Annotated[str, typer.Argument(help="Version: a folder, an id (or its beginning), or scripted:expert.")]
 Recipe = Annotated[str, typer.Argument(help="Recipe file, or the name of a shipped one.")]
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the verbs."""
+    """Register the subcommands."""
     app.command()(improve)
     app.command()(gate)
 
 
 def improve(
     recipe: Recipe,
-    parent: Annotated[str, typer.Option(help="Version to start from; the recipe makes a base when left out.")] = "",
-    campaign: Annotated[str, typer.Option(help="Whose episodes to learn from; the latest campaign's.")] = "",
+    parent: Annotated[
+        str, typer.Option(help="Version to start from; default: none, the recipe makes a base policy.")
+    ] = "",
+    campaign: Annotated[str, typer.Option(help="Campaign whose episodes are used; default: the latest.")] = "",
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one learner on the recorded episodes of a campaign and keep the version that it makes."""
+    """Train one policy version on the recorded episodes of a campaign."""
     from enpire.commands.progress_bar import Bar
     from enpire.service.offline import learn
 
@@ -42,17 +44,19 @@ def improve(
     answer(made, as_json=as_json, text=made.policy_id)
 
 
-def gate(  # noqa: PLR0913 - the options of a verb are its parameters
+def gate(  # noqa: PLR0913 - the options of a subcommand are its parameters
     champion: Policy,
     candidate: Policy,
-    task: Annotated[str, typer.Option(help="Task in which both are tried, in simulation.")] = "pin_insertion",
-    pairs: Annotated[int, typer.Option(help="Pairs that may be spent.", min=1)] = 400,
-    lanes: Annotated[int, typer.Option(help="Robots that move in step.", min=1)] = 16,
-    seed: Annotated[int | None, typer.Option(help="Repeat the starts of an earlier comparison.", min=0)] = None,
+    task: Annotated[str, typer.Option(help="Simulated task of the comparison.")] = "pin_insertion",
+    pairs: Annotated[int, typer.Option(help="Most pairs.", min=1)] = 400,
+    lanes: Annotated[int, typer.Option(help="Simulated robots that run in step.", min=1)] = 16,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed, to repeat the starts of an earlier comparison.", min=0)
+    ] = None,
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two versions from the same fresh starts until the evidence decides; exit code 3 unless promoted."""
+    """Compare two policy versions on paired fresh starts; exit code 3 unless the candidate is promoted."""
     from enpire.commands.progress_bar import Bar
     from enpire.home import open_home
     from enpire.queries import texts
@@ -63,11 +67,11 @@ def gate(  # noqa: PLR0913 - the options of a verb are its parameters
         decision = compare(open_home(home), asked, lambda reading: bar(_progress(reading, pairs)))
     answer(decision.body(), as_json=as_json, text=texts.decision(decision))
     if decision.kind != "promote":
-        raise typer.Exit(PROMOTED_NOT)
+        raise typer.Exit(NOT_PROMOTED)
 
 
 def _progress(decision: Decision, pairs: int) -> Progress:
-    """How far a comparison is: to the pairs that may be spent, or to those that the evidence still needs."""
+    """The progress of a comparison: its total is `pairs`, or fewer when the evidence needs fewer."""
     from enpire.interfaces import Progress
 
     tally = decision.tally

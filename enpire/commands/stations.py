@@ -1,0 +1,71 @@
+"""`enpire station` and the hidden `learner`: the processes of a robot and of a training run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from enpire.commands.options import Home
+from enpire.errors import UsageError
+
+ANY_TASK = "pin_insertion"
+"""The task in the file of a station that is enrolled while no campaign runs; the operator edits it."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the subcommands."""
+    app.command()(station)
+    app.command(hidden=True)(learner)
+
+
+def station(
+    file: Annotated[str, typer.Argument(help="Station file (or its name in configs/stations), or the word `enroll`.")],
+    name: Annotated[str, typer.Argument(help="After `enroll`: name of the station that gets a key.")] = "",
+    connect: Annotated[str, typer.Option(help="Address of the orchestrator, such as tcp://127.0.0.1:7000.")] = "",
+    home: Home = None,
+) -> None:
+    """Run the station of one robot. `enpire station enroll NAME` makes a key and a station file instead."""
+    if file == "enroll":
+        _enroll(name, connect, home)
+        return
+    if name:
+        raise UsageError(f"`enpire station {file}` takes one name; did you mean `enpire station enroll {name}`?")
+    from enpire.plugins import load
+
+    process = cast("Callable[[list[str]], int]", load("stations", "enpire.station.station:main"))
+    raise typer.Exit(process([file, *(["--connect", connect] if connect else [])]))
+
+
+def learner(folder: Annotated[Path, typer.Argument(help="Folder with the job.json of one training run.")]) -> None:
+    """Run one training job in this process; progress and result are written into its folder."""
+    from enpire.service.processes import run_training_job
+
+    raise typer.Exit(run_training_job(folder))
+
+
+def _enroll(name: str, connect: str, home: Path | None) -> None:
+    """Make a key and a station file for a station on another computer; print where they go."""
+    from enpire.home import open_home
+    from enpire.service.processes import enroll_station
+
+    if not name:
+        raise UsageError("Name the station: `enpire station enroll NAME`.")
+    folder = open_home(home)
+    key_file, path = enroll_station(folder, name, _running_task(folder.root) or ANY_TASK, connect)
+    print(f"Copy {key_file} (chmod 600) and {path} into one folder on the station's computer.")
+    print(f"Set task and driver in {path.name}{'' if connect else ', and the address to connect to'}. Then run there:")
+    print(f"enpire station {path.name}")
+
+
+def _running_task(home: Path) -> str:
+    """The task of the campaign that runs in this home; empty when none runs."""
+    from enpire.service import reading
+
+    if not (home / "ledger.db").is_file() or not reading.is_driven(home):
+        return ""
+    with reading.open_records(home) as records:
+        begun = reading.campaigns(records)
+    return begun[0].task if begun else ""
