@@ -1,4 +1,4 @@
-"""Best of N: a flow policy proposes several chunks, a learned score picks the one to send. numpy only."""
+"""Best of N: a flow policy samples several chunks, and a learned score picks the one to execute. numpy only."""
 
 from __future__ import annotations
 
@@ -18,35 +18,38 @@ KIND, KEY = "best_of_n", "score"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What policy.json says about the score."""
+    """The settings of the score in policy.json."""
 
     candidates: int
-    """Chunks that are proposed for each decision."""
+    """Chunks sampled for each decision."""
     frequencies: int
-    """Octaves of the state's features."""
+    """Octaves of the Fourier features of the state."""
 
 
 def score_inputs(version: FlowVersion, about: Score, state: FloatArray, chunk: FloatArray) -> FloatArray:
-    """What the score sees of states (N, state_dim) and chunks (N, horizon, action_dim): of these, what is sent."""
+    """The score's inputs (N, features) float32: state features and the normalised actions that are executed.
+
+    `state`: (N, state_dim) and `chunk`: (N, horizon, action_dim), both in units of the robot.
+    """
     sent = version.action.forward(chunk[:, : version.shape.execute]).reshape(len(chunk), -1)
     return np.concatenate([fourier(version.state.forward(state), about.frequencies), sent], axis=1).astype(np.float32)
 
 
 class BestOfN:
-    """The policy."""
+    """The loaded policy."""
 
     def __init__(self, version: FlowVersion, about: Score, network: Perceptron) -> None:
-        """A flow version and the network that scores its chunks."""
+        """`network`: from `score_inputs` to the score."""
         self._version, self._about, self._network = version, about, network
         self._flow = FlowPolicy(version)
         self.horizon, self.execute = self._flow.horizon, self._flow.execute
 
     def begin(self, lane: int, seed: int) -> None:
-        """A new episode begins in this lane."""
+        """Start a new episode in this lane; `seed` is of its noise."""
         self._flow.begin(lane, seed)
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """The best-scored of several chunks for the lanes named, (len(lanes), horizon, action_dim)."""
+        """The best-scored chunk of each lane: (len(lanes), horizon, action_dim) float32, units of the robot."""
         count = self._about.candidates
         proposed = self._flow.sample(observation, lanes, count)
         state = np.repeat(observation.state.astype(np.float32), count, axis=0)
@@ -56,9 +59,9 @@ class BestOfN:
 
 
 def load(folder: Path) -> BestOfN:
-    """Load a version's folder; PolicyProblem or FileProblem say what does not fit."""
-    version, beside = read_added_network(folder, KIND, KEY)
-    about = parse(Score, beside.about, f"The version {folder}, score")
+    """Load a version's folder; PolicyProblem or FileProblem if it does not fit."""
+    version, added = read_added_network(folder, KIND, KEY)
+    about = parse(Score, added.about, f"The version {folder}, score")
     shape = version.shape
     wide = shape.state_dim * (1 + 2 * about.frequencies) + shape.execute * shape.action_dim
-    return BestOfN(version, about, Perceptron(beside.weights, wide, 1))
+    return BestOfN(version, about, Perceptron(added.weights, wide, 1))

@@ -1,6 +1,6 @@
-"""A network that draws a chunk of commands from a normal distribution, as actor-critic methods learn it. numpy only.
+"""A Gaussian policy over action chunks, as actor-critic methods train it. numpy only.
 
-policy.json: {"kind": "gaussian", "execute", "frequencies", "temperature", "deviation", "state", "action"}; the weights
+policy.json has the keys kind ("gaussian"), execute, frequencies, temperature, deviation, state and action. The weights
 are those of one perceptron from state features to the mean before its tanh.
 """
 
@@ -23,26 +23,27 @@ from policies.perceptron import Perceptron
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianVersion:
-    """Everything that a version's folder says."""
+    """The contents of a version's folder."""
 
     execute: int
     frequencies: int
-    """Octaves of the state's features."""
+    """Octaves of the Fourier features of the state."""
     temperature: float
-    """Factor on the deviation when it acts; 0 sends the mean."""
+    """Factor on the standard deviation when sampling; 0 sends the mean."""
     deviation: FloatArray
-    """(execute * action_dim,), standard deviations in units of `action`."""
+    """(execute * action_dim,) float32, standard deviations, normalised."""
     state: Scale
     action: Scale
-    """Of one command; the commands are in [-1, 1] of it."""
+    """Of one command; normalised commands are in [-1, 1]."""
     weights: Mapping[str, FloatArray]
+    """`<i>.weight` (out, in) and `<i>.bias` (out,), float32."""
 
 
 class GaussianPolicy:
-    """A version, loaded."""
+    """The loaded policy."""
 
     def __init__(self, version: GaussianVersion) -> None:
-        """Check the weights against the sizes."""
+        """Load the network; PolicyProblem if the weights do not fit the sizes."""
         self._version = version
         self.horizon = self.execute = version.execute
         wide = len(version.state.mean) * (1 + 2 * version.frequencies)
@@ -50,17 +51,25 @@ class GaussianPolicy:
         self._noise: dict[int, np.random.Generator] = {}
 
     def begin(self, lane: int, seed: int) -> None:
-        """A new episode: the lane's noise starts again from `seed`."""
+        """Start a new episode in this lane; `seed` is of its noise."""
         self._noise[lane] = np.random.default_rng(seed)
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """Chunks for the lanes named, (len(lanes), execute, action_dim)."""
+        """Sample chunks (len(lanes), execute, action_dim) float32, units of the robot.
+
+        PolicyProblem if `observation.state` is not (len(lanes), state_dim), or a lane has not begun an episode.
+        """
         version, state = self._version, observation.state.astype(np.float32)
         if state.shape != (len(lanes), len(version.state.mean)):
-            raise PolicyProblem(f"the gaussian policy got state {state.shape} for {len(lanes)} lanes of another width.")
+            raise PolicyProblem(
+                f"the gaussian policy got a state of shape {state.shape}; for these lanes it must be "
+                f"{(len(lanes), len(version.state.mean))}."
+            )
         unknown = [int(lane) for lane in lanes if int(lane) not in self._noise]
         if unknown:
-            raise PolicyProblem(f"lane {unknown[0]} decides before its episode began; call begin(lane, seed) first.")
+            raise PolicyProblem(
+                f"lane {unknown[0]} asks for an action before its episode began; call begin(lane, seed) first."
+            )
         mean = np.tanh(self._network(fourier(version.state.forward(state), version.frequencies)))
         size = len(version.deviation)
         noise = [self._noise[int(lane)].standard_normal(size, dtype=np.float32) for lane in lanes]
@@ -81,7 +90,7 @@ def save(version: GaussianVersion, folder: Path) -> None:
 
 
 def load(folder: Path) -> GaussianPolicy:
-    """Load a version's folder; PolicyProblem says what does not fit."""
+    """Load a version's folder; PolicyProblem if it does not fit."""
     where = str(folder / "policy.json")
     try:
         document = json.loads((folder / "policy.json").read_text(encoding="utf-8"))

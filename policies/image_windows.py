@@ -1,4 +1,4 @@
-"""What the cameras saw at each window: read from beside the episodes, or taken while simulated ones run again."""
+"""The camera images of windows: read from the episodes' folders, or rendered by replaying simulated episodes."""
 
 from __future__ import annotations
 
@@ -21,55 +21,58 @@ from policies.habc.segments import Windows
 from policies.training_data import RecordedEpisode
 
 _KEPT_BYTES = 300e6
-"""Of pictures that stay in memory: 2000 of 224 x 224, 325 of 640 x 480."""
+"""Memory for decoded images, in bytes: 2000 images of 224 x 224, or 325 of 640 x 480."""
 _OPEN = 2048
-"""Episodes whose directories of pictures stay in memory, about 40 kB each."""
+"""Episodes whose image index stays in memory, about 40 kB each."""
 
 
 class ImageWindows:
-    """The pictures of a round's windows. Those of simulated episodes lie in the job's folder until `close`."""
+    """The camera images of a round's windows. Rendered images are kept in the job's folder until `close`."""
 
     def __init__(self, job: ImprovementJob, windows: Windows, episodes: Sequence[RecordedEpisode]) -> None:
-        """`episodes` are those that have windows, in their order."""
+        """`episodes`: those that have windows, in the order of their windows."""
         self._job, self._windows = job, windows
-        self._made = job.work / "album"
-        place = {folder.name: folder for folder in job.episodes}
+        self._rendered = job.work / "images"
+        folder_of = {folder.name: folder for folder in job.episodes}
         names = [item.order_id for item in episodes]
-        self._folder = {int(index): place[name] for index, name in zip(np.unique(windows.episode), names, strict=True)}
+        self._folder = {
+            int(index): folder_of[name] for index, name in zip(np.unique(windows.episode), names, strict=True)
+        }
         self._open = lru_cache(maxsize=_OPEN)(lambda folder: Pictures(folder / pictures.NAME))
         self._read = self._picture
 
     def collect(self, cameras: Sequence[str], report: Callable[[Progress], None]) -> None:
-        """See that there is a picture of every camera for every window, in the order of the episodes.
+        """Make sure that every window has an image of every camera; replay simulated episodes that lack them.
 
-        LearningProblem names the episode that has none and cannot run again.
+        Raises:
+            LearningProblem: an episode has no images and cannot be replayed; the sentence names it.
         """
         if not cameras:
             return
         for done, (index, folder) in enumerate(sorted(self._folder.items())):
             ticks = self._windows.tick[self._windows.episode == index]
             if not set(cameras) <= set(pictures.cameras_of(folder)):
-                self._folder[index] = self._taken(folder, cameras, ticks)
+                self._folder[index] = self._render(folder, cameras, ticks)
             self._check(self._folder[index], cameras, ticks)
             report(Progress(stage="pictures", done=done + 1, total=len(self._folder), metrics={}))
         first = self._picture(int(self._windows.episode[0]), cameras[0], int(self._windows.tick[0]))
         self._read = lru_cache(maxsize=max(1, int(_KEPT_BYTES / first.nbytes)))(self._picture)
 
     def at(self, camera: str, rows: IntArray) -> ImageArray:
-        """(B, height, width, 3) of these windows."""
+        """Images (B, height, width, 3) uint8 RGB of the windows `rows` (B,). LearningProblem if their sizes differ."""
         where = [(int(self._windows.episode[row]), int(self._windows.tick[row])) for row in rows]
         seen = [self._read(index, camera, tick) for index, tick in where]
         for (index, _), image in zip(where, seen, strict=True):
             if image.shape != seen[0].shape:
                 raise LearningProblem(
-                    f"Camera {camera} gave pictures of {seen[0].shape[:2]} in episode {self._folder[where[0][0]].name} "
-                    f"and of {image.shape[:2]} in {self._folder[index].name}; leave out those of the other size."
+                    f"Camera {camera} has images of {seen[0].shape[:2]} in episode {self._folder[where[0][0]].name} "
+                    f"and of {image.shape[:2]} in {self._folder[index].name}; leave out the episodes of one size."
                 )
         return np.stack(seen)
 
     def close(self) -> None:
-        """Remove what was made for this job."""
-        shutil.rmtree(self._made, ignore_errors=True)
+        """Delete the rendered images."""
+        shutil.rmtree(self._rendered, ignore_errors=True)
 
     def _picture(self, index: int, camera: str, tick: int) -> ImageArray:
         return self._open(self._folder[index]).picture(camera, tick)
@@ -77,14 +80,14 @@ class ImageWindows:
     def _check(self, folder: Path, cameras: Sequence[str], ticks: IntArray) -> None:
         found = self._open(folder)
         for camera in cameras:
-            if lacks := [int(tick) for tick in ticks if not found.has(camera, int(tick))]:
+            if missing := [int(tick) for tick in ticks if not found.has(camera, int(tick))]:
                 raise LearningProblem(
-                    f"The pictures of episode {folder.name} lack what {camera} saw before command {lacks[0]}; leave "
-                    "that episode out."
+                    f"Episode {folder.name} has no image of camera {camera} before command {missing[0]}; leave this "
+                    "episode out."
                 )
 
-    def _taken(self, folder: Path, cameras: Sequence[str], ticks: IntArray) -> Path:
-        made, wanted = self._made / folder.name, frozenset((0, *(int(tick) for tick in ticks)))
+    def _render(self, folder: Path, cameras: Sequence[str], ticks: IntArray) -> Path:
+        made, needed = self._rendered / folder.name, frozenset((0, *(int(tick) for tick in ticks)))
         if set(cameras) <= set(pictures.cameras_of(made)):
             return made
         store = FolderStore(folder.parent.parent)
@@ -92,16 +95,16 @@ class ImageWindows:
         station = episode.order.station
         if station not in self._job.station_seeds:
             raise LearningProblem(
-                f"Episode {folder.name} has no pictures of {', '.join(cameras)}, which this policy looks at, and its "
-                f"station {station} is no simulation of this campaign; leave it out, and say `record: all` for that "
-                "station."
+                f"Episode {folder.name} has no images of {', '.join(cameras)}, which this policy needs, and its "
+                f"station {station} is no simulation of this campaign; leave the episode out, and set `record: all` "
+                "for that station."
             )
         frames = cast("Callable[[Task, int, Episode], Iterator[Seen]]", load("replay_images", "mujoco"))
         task = cast("Task", make("tasks", self._job.task))
         seen = frames(task, self._job.station_seeds[station], episode)
         made.mkdir(parents=True, exist_ok=True)
         pictures.keep(
-            made / pictures.NAME, (_only(now, cameras) if at in wanted else {} for at, now in enumerate(seen))
+            made / pictures.NAME, (_only(now, cameras) if at in needed else {} for at, now in enumerate(seen))
         )
         return made
 
@@ -109,5 +112,7 @@ class ImageWindows:
 def _only(seen: Seen, cameras: Sequence[str]) -> Mapping[str, ImageArray]:
     missing = [camera for camera in cameras if camera not in seen]
     if missing:
-        raise FileProblem(f"This policy looks through {missing[0]!r}; the station has {sorted(seen)}.")
+        raise FileProblem(
+            f"This policy needs the camera {missing[0]!r}; the station has {sorted(seen)}. Use a station with it."
+        )
     return {camera: seen[camera] for camera in cameras}

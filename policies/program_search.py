@@ -1,7 +1,7 @@
-"""Tune the numbers of a program with CMA-ES (Hansen, arXiv 1604.00772) in the learner's own simulation of the task.
+"""Tunes the parameters of a program with CMA-ES (Hansen, arXiv 1604.00772) in the learner's own simulation of the task.
 
-For tasks where weighting one's own lucky episodes teaches nothing, such as `pin_insertion_blind`. The rollouts run on
-train starts, in rigs with a physics of their own, and are counted in the diagnostics: they are not free.
+For tasks such as `pin_insertion_blind`, where imitating the successful episodes does not help. The rollouts use train
+starts and rigs with their own physical parameters. The metrics count them, because they are a cost.
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ from policies import program
 from policies.program import ProgramVersion
 
 FIRST_START = 10_000_000
-"""Train starts from this index on are the search's own."""
+"""Train starts from this index on are used by searches only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """What a recipe for a program search may say."""
+    """Settings of a recipe for a program search."""
 
     program: str = "pin_spiral"
     generations: int = 8
     population: int = 10
     starts: int = 12
-    """Rollouts of each candidate; all candidates of a generation get the same starts."""
+    """Rollouts of each candidate; all candidates of a generation have the same starts."""
     spread: float = 0.25
-    """First standard deviation, in units of each number's interval."""
+    """Initial standard deviation, as a share of each parameter's interval."""
     follow_spread: float = 0.1
-    """The same when a parent's numbers are the beginning."""
+    """The initial standard deviation when the search starts from a parent's values."""
     time_price: float = 0.2
-    """What a whole episode's time costs, beside 1 for a failure."""
+    """Cost of an episode of full length; a failure costs 1."""
     rigs: int = 2
-    """Simulated stations, used in turn."""
+    """Number of simulated rigs, used in turn."""
 
     def __post_init__(self) -> None:
-        """Say which value is not allowed."""
+        """Refuse values that are not allowed with ValueError."""
         if min(self.generations, self.starts, self.rigs) < 1 or self.population < 4:
             raise ValueError("generations, starts and rigs must be at least 1, population at least 4.")
         if not 0 < self.spread <= 1 or not 0 < self.follow_spread <= 1 or self.time_price < 0:
             raise ValueError("spread and follow_spread must be in (0, 1], time_price at least 0.")
-        program.knobs(self.program)
+        program.parameters(self.program)
 
 
 class ProgramSearch:
-    """The learner for recipes of heuristics with a parameter search."""
+    """The learner of program parameters."""
 
     settings: ClassVar = SearchSettings
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
-        """Search, and write the centre of the last generation (not the luckiest candidate) as the version."""
+        """Run the search; the version is the mean of the last generation, not its best candidate."""
         settings = settings_of(self.settings, job.recipe)
         durable.make_folder(job.work)
         task = cast("Callable[[], Task]", load("tasks", job.task))()
@@ -73,13 +73,13 @@ class ProgramSearch:
             report(Progress(stage="search", done=done, total=settings.generations, metrics={"best_cost": best}))
         version = search.version(search.centre())
         staged = durable.stage_folder(job.output)
-        durable.fill_folders({staged: {"policy.json": program.document(version)}})
+        durable.fill_folders({staged: {"policy.json": program.manifest_bytes(version)}})
         durable.reveal([(staged, job.output)])
         return search.metrics()
 
 
 class _Search:
-    """CMA-ES over the unit cube; every finished generation is on the disk, and a killed search replays them."""
+    """CMA-ES over the unit cube. Finished generations are saved, and a killed search replays them."""
 
     def __init__(self, job: ImprovementJob, settings: SearchSettings, task: Task) -> None:
         self._settings, self._task, self._seed = settings, task, job.seed
@@ -92,10 +92,10 @@ class _Search:
         self._strategy = _strategy(settings, _first(job, settings), job.seed)
 
     def generation(self, index: int) -> float:
-        """Ask, try, tell; the lowest cost."""
-        asked = [np.asarray(place, np.float64) for place in self._strategy.ask()]
+        """Run or replay one generation; returns its lowest cost."""
+        asked = [np.asarray(point, np.float64) for point in self._strategy.ask()]
         if index == len(self._costs):
-            self._costs.append([self._cost(place, index) for place in asked])
+            self._costs.append([self._cost(point, index) for point in asked])
             durable.write(self._file, json.dumps({"job": self._digest, "costs": self._costs}).encode())
         costs = self._costs[index]
         self._rollouts += len(costs) * self._settings.starts
@@ -105,9 +105,9 @@ class _Search:
     def centre(self) -> np.ndarray:
         return np.asarray(self._strategy.mean, np.float64)
 
-    def version(self, place: np.ndarray) -> ProgramVersion:
+    def version(self, point: np.ndarray) -> ProgramVersion:
         name = self._settings.program
-        values = program.values_at(name, place.astype(np.float32))
+        values = program.values_at(name, point.astype(np.float32))
         return ProgramVersion(program=name, values=values, period_s=self._task.spec.period_s)
 
     def metrics(self) -> dict[str, float]:
@@ -119,13 +119,13 @@ class _Search:
             "median_cost_last": float(np.median(last)),
         } | {f"value_{name}": value for name, value in values.items()}
 
-    def _cost(self, place: np.ndarray, index: int) -> float:
+    def _cost(self, point: np.ndarray, index: int) -> float:
         settings = self._settings
         rig = self._rig(index % settings.rigs)
-        policy = program.policy_of(self.version(place))
-        tries = RolloutLoop(self._task, rig).run(policy, self._starts(index))
-        late = np.mean([item.ticks for item in tries]) / self._task.spec.limit_ticks
-        return float(np.mean([not item.success for item in tries]) + settings.time_price * late)
+        policy = program.policy_of(self.version(point))
+        rollouts = RolloutLoop(self._task, rig).run(policy, self._starts(index))
+        duration = np.mean([item.ticks for item in rollouts]) / self._task.spec.limit_ticks
+        return float(np.mean([not item.success for item in rollouts]) + settings.time_price * duration)
 
     def _starts(self, generation: int) -> Sequence[Start]:
         count = self._settings.starts
@@ -144,20 +144,21 @@ class _Search:
             found = json.loads(self._file.read_text(encoding="utf-8"))
             return [[float(cost) for cost in costs] for costs in found["costs"]] if found["job"] == self._digest else []
         except (ValueError, KeyError, TypeError):
-            # Work that can be done again is no reason to stop: begin anew.
+            # A damaged file is not an error: the search starts again.
             return []
 
 
 def _first(job: ImprovementJob, settings: SearchSettings) -> tuple[list[float], float]:
-    """Where the search begins, and how wide: the middle of every interval, or the parent's numbers."""
+    """Start point and standard deviation: the middle of every interval, or the parent's values."""
     if job.parent is None or not _is_program(job.parent):
-        return [0.5] * len(program.knobs(settings.program)), settings.spread
+        return [0.5] * len(program.parameters(settings.program)), settings.spread
     parent = program.read(job.parent)
     if parent.program != settings.program:
         raise LearningProblem(
-            f"The parent runs the program {parent.program}, the recipe tunes {settings.program}; name the same one."
+            f"The parent runs the program {parent.program}, the recipe tunes {settings.program}; name the "
+            "parent's program in the recipe."
         )
-    return program.place_of(parent.program, parent.values), settings.follow_spread
+    return program.point_of(parent.program, parent.values), settings.follow_spread
 
 
 def _is_program(folder: Path) -> bool:
@@ -166,7 +167,7 @@ def _is_program(folder: Path) -> bool:
 
 def _strategy(settings: SearchSettings, first: tuple[list[float], float], seed: int) -> Any:
     with warnings.catch_warnings():
-        # It says at import that it cannot plot here.
+        # On import it warns that it cannot plot.
         warnings.simplefilter("ignore", UserWarning)
         import cma  # pyright: ignore[reportMissingTypeStubs]
 

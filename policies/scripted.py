@@ -1,4 +1,4 @@
-"""A version whose behaviour is a task's own script: the reference that a learned policy is gated against.
+"""A version that runs a task's script, as a reference for learned policies.
 
 policy.json: {"kind": "scripted", "task": name, "script": "expert" or "clean_expert", "seed": number}.
 """
@@ -18,23 +18,24 @@ from enpire.plugins import load as plugin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """Which script of which task."""
+    """The contents of policy.json: a script of a task."""
 
     kind: Literal["scripted"] = "scripted"
     task: str
     """Plug-in name."""
     script: Literal["expert", "clean_expert"] = "expert"
-    """The demonstrating expert, or the task's expert at its best where it has one."""
+    """The demonstrating expert, or the task's expert without variations."""
     seed: int = 0
+    """Of the expert's variations."""
 
 
 def save(script: Script, folder: Path) -> None:
-    """Write policy.json into an existing folder; the same script gives the same bytes."""
+    """Write policy.json into an existing folder; equal scripts give equal bytes."""
     (folder / "policy.json").write_text(json.dumps(asdict(script), indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def load(folder: Path) -> Policy:
-    """The script as a policy; PolicyProblem when the file or the task does not fit."""
+    """Load the script as a policy; PolicyProblem if the file or the task does not fit."""
     path = folder / "policy.json"
     try:
         document: object = json.loads(path.read_text(encoding="utf-8"))
@@ -46,5 +47,5 @@ def load(folder: Path) -> Policy:
         return task.expert(script.seed)
     clean = getattr(task, "clean_expert", None)
     if clean is None:
-        raise PolicyProblem(f"{path}: the task {script.task} has no clean_expert; say script: expert.")
+        raise PolicyProblem(f"{path}: the task {script.task} has no clean_expert; set script: expert.")
     return cast(Policy, clean())

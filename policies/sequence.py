@@ -1,4 +1,4 @@
-"""A recipe that names several recipes: first this regime for some rounds, then the next."""
+"""A recipe that is a sequence of recipes, each for a number of rounds."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from enpire.plugins import load
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceSettings:
-    """Which regimes, and for how many rounds each."""
+    """Settings of a recipe for a sequence."""
 
     stages: str
-    """Recipes in order, each with its rounds: `filtered_bc 2, habc_plus`. The last one goes on for ever."""
+    """Recipes in order with their rounds, such as `filtered_bc 2, habc_plus`. The last one has no limit of rounds."""
 
     def __post_init__(self) -> None:
-        """Refuse a list that cannot be read."""
+        """Refuse a list that cannot be parsed with ValueError."""
         for _ in self.parsed():
             pass
 
     def parsed(self) -> list[tuple[str, int]]:
-        """(recipe, rounds) in order."""
+        """(recipe, rounds) in order; ValueError if the list cannot be parsed."""
         found: list[tuple[str, int]] = []
         for part in self.stages.split(","):
             match part.split():
@@ -40,7 +40,7 @@ class SequenceSettings:
         return found
 
     def at(self, round_: int) -> str:
-        """The recipe of a round; rounds count from 1, and the base (0) uses the first."""
+        """The recipe of a round. Rounds count from 1; round 0 (the base policy) uses the first recipe."""
         left = max(1, round_)
         stages = self.parsed()
         for name, rounds in stages[:-1]:
@@ -51,17 +51,17 @@ class SequenceSettings:
 
 
 class Sequence:
-    """The learner for recipes that name a sequence of regimes."""
+    """The learner of sequences."""
 
     settings: ClassVar = SequenceSettings
 
     def check(self, recipe: Mapping[str, object]) -> None:
-        """FileProblem for a stage that is a sequence, or that its own learner refuses."""
+        """FileProblem for a stage that is a sequence or that its own learner refuses."""
         for name, _ in settings_of(self.settings, recipe).parsed():
             require_learner(_stage(name))
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
-        """Hand the job to the learner of the round's recipe; returns that learner's diagnostics."""
+        """Run the learner of the round's recipe; returns its metrics."""
         recipe = _stage(settings_of(self.settings, job.recipe).at(job.round))
         learner = cast("Callable[[], Learner]", load("learners", recipe.learner))()
         return learner.improve(replace(job, recipe=recipe.mapping()), report)
@@ -70,5 +70,7 @@ class Sequence:
 def _stage(name: str) -> Recipe:
     recipe = read_recipe(name)
     if load("learners", recipe.learner) is Sequence:
-        raise FileProblem(f"The stage {name} is a sequence itself, which a sequence cannot hold; name its stages.")
+        raise FileProblem(
+            f"The stage {name} is a sequence itself, and a sequence cannot contain a sequence; name its stages instead."
+        )
     return recipe

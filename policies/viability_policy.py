@@ -1,7 +1,4 @@
-"""A flow policy that also says how likely its rollout is to succeed: HABC's viability head beside the actor.
-
-It is numpy only, like the flow policy itself.
-"""
+"""A flow policy that also predicts the success of its rollout, with HABC's viability head. numpy only."""
 
 from __future__ import annotations
 
@@ -21,24 +18,27 @@ KIND, KEY = "foreseeing", "viability"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViabilityHead:
-    """What policy.json says about the viability head."""
+    """The settings of the viability head in policy.json."""
 
     frequencies: int
-    """Octaves of the state's features."""
+    """Octaves of the Fourier features of the state."""
     logit_limit: float
-    """z_v is clipped to this; 0 means no limit."""
+    """z_v is clipped to [-limit, limit]; 0 means no limit."""
 
 
 class ViabilityPolicy(FlowPolicy):
-    """The policy; it acts exactly as its flow policy alone."""
+    """The loaded policy. Its actions are those of its flow policy, bit for bit."""
 
     def __init__(self, version: FlowVersion, about: ViabilityHead, network: Perceptron) -> None:
-        """A flow version and the network from its state's features to z_v."""
+        """`network`: from Fourier features of the normalised state to z_v."""
         super().__init__(version)
         self._state, self._about, self._network = version.state, about, network
 
     def viability(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """p_v (len(lanes),) = sigmoid(z_v), as the critic that trained beside this actor says."""
+        """p_v = sigmoid(z_v) (len(lanes),) float32, in [0, 1], from the critic trained with this actor.
+
+        PolicyProblem if `observation.state` is not (len(lanes), state_dim).
+        """
         self._check(observation, lanes)
         rows = fourier(self._state.forward(observation.state.astype(np.float32)), self._about.frequencies)
         logits = self._network(rows)[:, 0]
@@ -48,8 +48,8 @@ class ViabilityPolicy(FlowPolicy):
 
 
 def load(folder: Path) -> ViabilityPolicy:
-    """Load a version's folder; PolicyProblem or FileProblem say what does not fit."""
-    version, beside = read_added_network(folder, KIND, KEY)
-    about = parse(ViabilityHead, beside.about, f"The version {folder}, viability")
+    """Load a version's folder; PolicyProblem or FileProblem if it does not fit."""
+    version, added = read_added_network(folder, KIND, KEY)
+    about = parse(ViabilityHead, added.about, f"The version {folder}, viability")
     wide = version.shape.state_dim * (1 + 2 * about.frequencies)
-    return ViabilityPolicy(version, about, Perceptron(beside.weights, wide, 1))
+    return ViabilityPolicy(version, about, Perceptron(added.weights, wide, 1))

@@ -48,7 +48,7 @@ def test_windows_see_what_a_camera_would_have_seen(tmp_path: Path) -> None:
     live = seen_live(home)
     expected = np.stack([live[int(tick)]["top"] for tick in windows.tick[rows]])
     np.testing.assert_array_equal(window_images.at("top", rows), expected)
-    made = job.work / "album" / "E1" / NAME
+    made = job.work / "images" / "E1" / NAME
     assert len(Pictures(made).names) == len(windows)
     stamp = made.stat().st_mtime_ns
     again = ImageWindows(job, windows, episodes)
@@ -56,6 +56,6 @@ def test_windows_see_what_a_camera_would_have_seen(tmp_path: Path) -> None:
     assert made.stat().st_mtime_ns == stamp
     np.testing.assert_array_equal(again.at("top", rows), expected)
     window_images.close()
-    assert not (job.work / "album").exists()
-    with pytest.raises(FileProblem, match="looks through 'wrist'"):
+    assert not (job.work / "images").exists()
+    with pytest.raises(FileProblem, match="needs the camera 'wrist'"):
         ImageWindows(job, windows, episodes).collect(["wrist"], heard.append)

@@ -14,7 +14,7 @@ from enpire.errors import FileProblem, PolicyProblem, UnknownName
 from enpire.interfaces import ImprovementJob
 from enpire.types import Observation
 from policies import program
-from policies.program import PROGRAMS, ProgramVersion, place_of, values_at
+from policies.program import PROGRAMS, ProgramVersion, point_of, values_at
 from policies.program_search import ProgramSearch
 
 MIDDLE = values_at("pin_spiral", np.full(7, 0.5, np.float32))
@@ -45,7 +45,7 @@ def written(folder: Path) -> bytes:
 
 def test_a_program_round_trips_and_acts(tmp_path: Path) -> None:
     version = ProgramVersion(program="pin_spiral", values=MIDDLE, period_s=1 / 30)
-    (tmp_path / "policy.json").write_bytes(program.document(version))
+    (tmp_path / "policy.json").write_bytes(program.manifest_bytes(version))
     assert program.read(tmp_path) == version
     policy = program.load(tmp_path)
     policy.begin(0, seed=1)
@@ -56,15 +56,18 @@ def test_a_program_round_trips_and_acts(tmp_path: Path) -> None:
 
 def test_the_unit_cube_and_back() -> None:
     place = np.random.default_rng(0).random(7).astype(np.float32)
-    np.testing.assert_allclose(place_of("pin_spiral", values_at("pin_spiral", place)), place, atol=1e-5)
+    np.testing.assert_allclose(point_of("pin_spiral", values_at("pin_spiral", place)), place, atol=1e-5)
     for name in PROGRAMS:
         low, high = (values_at(name, np.full(7, end, np.float32)) for end in (-3.0, 4.0))
-        assert all(low[knob.name] == knob.low and high[knob.name] == knob.high for knob in PROGRAMS[name])
+        assert all(
+            low[parameter.name] == parameter.low and high[parameter.name] == parameter.high
+            for parameter in PROGRAMS[name]
+        )
 
 
 def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match="There is no program called 'dance'"):
-        program.knobs("dance")
+        program.parameters("dance")
     with pytest.raises(ValueError, match="pitch_mm is 9"):
         ProgramVersion(program="pin_spiral", values=MIDDLE | {"pitch_mm": 9.0}, period_s=0.03)
     with pytest.raises(PolicyProblem, match="cannot be read"):
@@ -98,6 +101,6 @@ def test_a_search_goes_on_from_its_parent(tmp_path: Path) -> None:
     run(child)
     first, second = (program.read(folder).values for folder in (job.output, child.output))
     moved: Sequence[float] = [
-        abs(a - b) for a, b in zip(place_of("pin_spiral", first), place_of("pin_spiral", second), strict=True)
+        abs(a - b) for a, b in zip(point_of("pin_spiral", first), point_of("pin_spiral", second), strict=True)
     ]
     assert 0 < max(moved) < 0.4
