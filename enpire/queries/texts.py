@@ -17,6 +17,7 @@ from enpire.queries.models import (
     RoundView,
     Success,
     VersionView,
+    reason_text,
     weighed,
 )
 from enpire.wording import counted
@@ -120,12 +121,12 @@ def decision(item: Decision) -> str:
     tally = item.tally
     return _pairs(
         [
-            ("decision", f"{item.kind} ({item.reason})"),
+            ("decision", f"{item.kind} ({reason_text(item.reason)})"),
             ("pairs", f"{tally.pairs}: both {tally.both}, neither {tally.neither}"),
             ("only candidate", str(tally.wins)), ("only champion", str(tally.losses)),
             ("faster / slower", f"{tally.faster} / {tally.slower} where both succeed"),
             ("difference", f"between {100 * item.low:+.1f} and {100 * item.high:+.1f} points"),
-            ("evidence", f"{getattr(item, weighed(item.reason)):.2f} of {item.log_need:.2f} nats"),
+            ("log evidence", f"{getattr(item, weighed(item.reason)):.2f} (threshold {item.log_need:.2f})"),
         ]
     )  # fmt: skip
 
@@ -155,8 +156,8 @@ def _gate(gate: GateView) -> str:
     if gate.decision == "open":
         return "deciding"
     return (
-        f"{gate.decision} ({gate.reason}): +{gate.wins} -{gate.losses} in {gate.pairs} pairs, "
-        f"evidence {gate.log_e:.1f} of {gate.log_need:.1f}{_between(gate)}"
+        f"{gate.decision} ({reason_text(gate.reason)}): +{gate.wins} -{gate.losses} in {gate.pairs} pairs, "
+        f"log evidence {gate.log_e:.2f} (threshold {gate.log_need:.2f}){_between(gate)}"
     )
 
 

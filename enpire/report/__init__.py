@@ -1,1 +1,1 @@
-"""The page that says at the end what a campaign did and cost."""
+"""The report of a campaign: results, cost and checks."""

@@ -1,6 +1,6 @@
-"""The pictures of the report as inline SVG: learning curve, robot-time stack, lineage; and the film strips.
+"""Charts of the report as inline SVG: learning curve, robot-time bar, lineage; and strips of camera images.
 
-Colours are CSS classes of the page, so that the same picture is right in dark and in light.
+Colours are CSS classes of the report, so that the charts suit the dark and the light theme.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from enpire.types import PHASES
 WIDTH, HEIGHT = 760, 320
 LEFT, RIGHT, TOP, BOTTOM = 52, 24, 16, 40
 FRAMES = 6
-"""Pictures of a film strip."""
+"""Most images of a strip."""
 CAMERAS = 3
-"""Film strips of one episode."""
+"""Most strips of one episode, one per camera."""
 LARGEST_PICTURE_BYTES = 400_000
 
 
@@ -34,8 +34,8 @@ class Point:
     rate: float
     low: float
     high: float
-    told: str
-    """What the pointer shows."""
+    label: str
+    """Tooltip."""
     mark: str = ""
     """CSS class of the marker: promote, reject, hold, open, confirm."""
 
@@ -51,22 +51,22 @@ def learning_curve(view: CampaignView) -> Markup:
     parts = [_axes(scale, last, view.goal.success), _line(scale, search, "search"), _line(scale, _kept(gates), "gate")]
     parts += [_whisker(scale, point, "search") for point in search]
     parts += [_whisker(scale, point, f"gate {point.mark}") for point in gates]
-    label = "Success by round with 95 % intervals; the table of rounds below has the same numbers"
+    label = "Success by round with 95 % intervals; the table of rounds below has the same values"
     return _svg(WIDTH, HEIGHT, label, parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Rounds and rates to picture coordinates."""
+    """Maps rounds and rates to coordinates of the chart."""
 
     last: float
 
     def x(self, at: float) -> float:
-        """Picture x of a round."""
+        """x coordinate of a round."""
         return LEFT + (WIDTH - LEFT - RIGHT) * at / self.last
 
     def y(self, rate: float) -> float:
-        """Picture y of a rate in [0, 1]."""
+        """y coordinate of a rate in [0, 1]."""
         return TOP + (HEIGHT - TOP - BOTTOM) * (1 - rate)
 
 
@@ -105,7 +105,7 @@ def legend(robot_time: Mapping[str, float]) -> Markup:
 
 
 def lineage(versions: Sequence[VersionView]) -> Markup:
-    """Versions as a tree from left to right: one column per round, an arc from each parent to its child."""
+    """The versions as a tree: one column per round, an arc from each parent to its child."""
     if not versions:
         return Markup('<p class="quiet">No version was made yet.</p>')
     rows: dict[int, int] = {}
@@ -117,12 +117,14 @@ def lineage(versions: Sequence[VersionView]) -> Markup:
     width, height = max(x for x, _ in place.values()) + 70, max(y for _, y in place.values()) + 44
     parts = [_arc(place[version.parent], place[version.id]) for version in versions if version.parent in place]
     parts += [_node(version, *place[version.id]) for version in versions]
-    drawn = _svg(width, height, "Lineage of the versions; the table of versions says the same", parts, fixed=True)
+    drawn = _svg(
+        width, height, "Lineage of the versions; the table of versions has the same content", parts, fixed=True
+    )
     return Markup('<div class="wide">{}</div>').format(drawn)
 
 
-def film_strip(folder: str) -> Markup:
-    """The pictures of one episode as data in the page, one row a camera; empty when there are none."""
+def image_strip(folder: str) -> Markup:
+    """Camera images of one episode as data URLs, one row per camera; empty when there are none."""
     found = pictures.shown(Path(folder)) if folder else None
     if found is None:
         return Markup("")
@@ -131,7 +133,7 @@ def film_strip(folder: str) -> Markup:
 
 
 def _strip(found: pictures.Pictures, names: Sequence[str]) -> Markup:
-    """Pictures of one camera, evenly chosen from the first to the last."""
+    """Images of one camera, evenly spaced from the first to the last."""
     count = min(FRAMES, len(names))
     chosen = [names[round(index * (len(names) - 1) / max(1, count - 1))] for index in range(count)]
     frame = Markup('<figure><img alt="{0}" src="data:{1};base64,{2}"><figcaption>{0}</figcaption></figure>')
@@ -140,7 +142,7 @@ def _strip(found: pictures.Pictures, names: Sequence[str]) -> Markup:
         for name in chosen
         if len(data := found.bytes_of(name)) <= LARGEST_PICTURE_BYTES
     ]
-    return Markup('<div class="film">{}</div>').format(Markup("").join(frames))
+    return Markup('<div class="strip">{}</div>').format(Markup("").join(frames))
 
 
 def _caption(name: str) -> str:
@@ -148,10 +150,10 @@ def _caption(name: str) -> str:
     return f"{camera}, frame {int(tick)}"
 
 
-def sensed(state: Sequence[Sequence[float]], names: Sequence[str]) -> Markup:
-    """What an episode's sensors said, one small curve each: for stations without a camera."""
+def state_curves(state: Sequence[Sequence[float]], names: Sequence[str]) -> Markup:
+    """The recorded state of an episode, one small curve per dimension. `state` is (frames, dimensions)."""
     curves = [_curve([row[column] for row in state], name) for column, name in enumerate(names)]
-    return Markup('<div class="film">{}</div>').format(Markup("").join(curves))
+    return Markup('<div class="strip">{}</div>').format(Markup("").join(curves))
 
 
 def _curve(values: Sequence[float], name: str) -> Markup:
@@ -168,7 +170,7 @@ def _curve(values: Sequence[float], name: str) -> Markup:
 
 
 def utilisation(stations: Sequence[StationView]) -> Markup:
-    """One bar per station."""
+    """Table rows: utilisation and robot time of each station."""
     bars = [
         Markup("<tr><th>{}</th><td>{}</td><td>{}</td></tr>").format(
             station.id,
@@ -181,16 +183,16 @@ def utilisation(stations: Sequence[StationView]) -> Markup:
 
 
 def _point(at: float, figure: Success | Confirm, what: str, mark: str = "") -> Point:
-    told = f"{what}: {figure.success or 0.0:.1%} [{figure.low:.1%}, {figure.high:.1%}] of {figure.n}"
-    return Point(at=at, rate=figure.success or 0.0, low=figure.low, high=figure.high, told=told, mark=mark)
+    label = f"{what}: {figure.success or 0.0:.1%} [{figure.low:.1%}, {figure.high:.1%}] of {figure.n}"
+    return Point(at=at, rate=figure.success or 0.0, low=figure.low, high=figure.high, label=label, mark=mark)
 
 
 def _hidden_points(view: CampaignView) -> list[Point]:
     points = [_point(0, view.base, "base, hidden starts", "promote")] if view.base else []
     for item in view.rounds:
         if item.gate is not None and item.gate.pairs:
-            told = f"round {item.round}, candidate in its gate ({item.gate.decision})"
-            points.append(_point(item.round, item.gate.candidate_success, told, item.gate.decision))
+            label = f"round {item.round}, candidate in its gate ({item.gate.decision})"
+            points.append(_point(item.round, item.gate.candidate_success, label, item.gate.decision))
     if view.confirm is not None and view.confirm.n:
         after = max([point.at for point in points], default=0.0) + 0.5
         points.append(_point(after, view.confirm, "confirmation, fresh starts", "confirm"))
@@ -198,7 +200,7 @@ def _hidden_points(view: CampaignView) -> list[Point]:
 
 
 def _kept(points: Iterable[Point]) -> list[Point]:
-    """The road of the champion: base, promoted candidates, confirmation."""
+    """The points of champions: base, promoted candidates, confirmation."""
     return [point for point in points if point.mark in {"promote", "confirm"}]
 
 
@@ -232,7 +234,7 @@ def _whisker(scale: Scale, point: Point, name: str) -> Markup:
     return Markup(
         '<g class="point {}"><title>{}</title><line x1="{}" x2="{}" y1="{}" y2="{}"/>'
         '<circle cx="{}" cy="{}" r="5"/></g>'
-    ).format(name, point.told, x, x, f"{scale.y(point.low):.1f}", f"{scale.y(point.high):.1f}", x, y)
+    ).format(name, point.label, x, x, f"{scale.y(point.low):.1f}", f"{scale.y(point.high):.1f}", x, y)
 
 
 def _arc(parent: tuple[float, float], child: tuple[float, float]) -> Markup:

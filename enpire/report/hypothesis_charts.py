@@ -1,4 +1,4 @@
-"""Pictures of the idea tree in the report: the interval of every decided experiment, all on one scale."""
+"""Charts of the hypotheses in the report: the interval of every decided experiment, on a common scale."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MARKS = {"keep": "▲", "revert": "▼", "inconclusive": "="}
 
 
 def reach(ideas: Sequence[IdeaView]) -> float:
-    """Half the width of the common scale: the least of 10, 20, ... 100 points that holds every interval."""
+    """End of the common scale: the smallest of 0.1, 0.2, ... 1.0 that contains every interval."""
     ends = [
         abs(end)
         for idea in ideas
@@ -26,31 +26,31 @@ def reach(ideas: Sequence[IdeaView]) -> float:
 
 
 def interval(view: ExperimentView, reach: float) -> Markup:
-    """Where the difference in success lies, from -reach to +reach; empty while nothing is decided."""
+    """The difference in success with its interval, on a scale from -reach to +reach; empty until decided."""
     if view.delta is None or view.low is None or view.high is None:
         return Markup("")
     low, at, high = (f"{_x(value, reach):.1f}" for value in (view.low, view.delta, view.high))
     middle, bottom = HEIGHT / 2, HEIGHT
-    told = f"{100 * view.delta:+.1f} points, between {100 * view.low:+.1f} and {100 * view.high:+.1f}"
+    label = f"{100 * view.delta:+.1f} points, between {100 * view.low:+.1f} and {100 * view.high:+.1f}"
     return Markup(
         '<svg class="difference {}" role="img" aria-label="{}" viewBox="0 0 {} {}" width="{}" height="{}">'
         '<title>{}</title><line class="zero" x1="{}" x2="{}" y1="0" y2="{}"/><line x1="{}" x2="{}" y1="{}" y2="{}"/>'
         '<circle cx="{}" cy="{}" r="4.5"/></svg>'
     ).format(
-        view.decision, told, WIDTH, HEIGHT, WIDTH, HEIGHT, told, WIDTH / 2, WIDTH / 2, bottom, low, high, middle,
+        view.decision, label, WIDTH, HEIGHT, WIDTH, HEIGHT, label, WIDTH / 2, WIDTH / 2, bottom, low, high, middle,
         middle, at, middle,
     )  # fmt: skip
 
 
 def scale(reach: float) -> Markup:
-    """The heading of the column: from how many points to how many."""
+    """The labels of the scale in the column's heading, in points."""
     end = f"{100 * reach:.0f}"
     ends = Markup("<span>-{}</span><span>0</span><span>+{}</span>").format(end, end)
     return Markup('<span class="scale" style="width: {}px">{}</span>').format(WIDTH, ends)
 
 
 def mark(decision: str) -> str:
-    """A sign beside the word, so that colour is not the only difference."""
+    """A symbol for a decision, so that colour is not the only difference."""
     return MARKS.get(decision, "…")
 
 

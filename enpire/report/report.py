@@ -1,4 +1,4 @@
-"""The morning report: one HTML page that needs nothing else, computed from the ledger alone."""
+"""The campaign report: one HTML file without external resources, computed from the ledger."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from enpire.queries import campaigns, hypotheses, texts
 from enpire.queries.campaign_history import History, mapping, text
 from enpire.queries.campaigns import Records
 from enpire.queries.decision_audit import Check, recompute
-from enpire.queries.models import CampaignView, EpisodeView, VersionView
+from enpire.queries.models import CampaignView, EpisodeView, VersionView, reason_text
 from enpire.report import charts, hypothesis_charts
 from enpire.store import durable, reset_accuracy
 from enpire.store.arrays import unpack
@@ -31,24 +31,24 @@ from enpire.types import OUTCOME_KINDS
 SUM = "sum of orders"
 """The check that belongs to a campaign and not to one event."""
 LOOKED_AT = 2000
-"""Failures among which the worst one is looked for, newest first."""
+"""Most failures, the newest, among which the worst one is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Film:
-    """One episode worth looking at."""
+class Clip:
+    """One episode with its camera images."""
 
     title: str
     why: str
     view: EpisodeView
     pictures: Markup
     note: str
-    """Why there are no camera pictures; empty when there are."""
+    """Why there are no camera images; empty when there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """started = sum of ends, as a line with its check."""
+    """The orders by outcome, and whether they add up to the started ones."""
 
     started: int
     parts: str
@@ -57,7 +57,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """Whether the records hold: the hash chain, and every decision taken again."""
+    """The checks of the records: the hash chain, and every decision recomputed."""
 
     chain: str
     intact: bool
@@ -65,12 +65,12 @@ class Trust:
 
     @property
     def different(self) -> tuple[Check, ...]:
-        """Decisions that come out different from the records."""
+        """Decisions whose recomputation differs from the records."""
         return tuple(check for check in self.checks if not check.equal)
 
 
 def write_report(home: Path, campaign: str = "", output: Path | None = None) -> Path:
-    """Write the report of a campaign (the latest when none is named); returns where it lies."""
+    """Write the report of a campaign (the latest when none is named); returns its path."""
     with campaigns.open_records(home) as records:
         campaign_id = campaigns.find_campaign(records, campaign)
         page = render(records, campaign_id)
@@ -81,13 +81,13 @@ def write_report(home: Path, campaign: str = "", output: Path | None = None) -> 
 
 
 def render(records: Records, campaign_id: str) -> str:
-    """The page as text."""
+    """The report as HTML."""
     view = campaigns.campaign_view(records, campaign_id)
     versions = campaigns.versions(records, campaign_id)
     environment = Environment(loader=PackageLoader("enpire.report"), autoescape=True, undefined=StrictUndefined)
     environment.filters.update(rate=texts.rate, duration=texts.duration, short=texts.short, percent=_percent)  # pyright: ignore[reportUnknownMemberType]
     environment.filters.update(told=hypotheses.told, points=hypotheses.points)  # pyright: ignore[reportUnknownMemberType]
-    environment.filters.update(mark=hypothesis_charts.mark, interval=hypothesis_charts.interval)  # pyright: ignore[reportUnknownMemberType]
+    environment.filters.update(reason=reason_text, mark=hypothesis_charts.mark, interval=hypothesis_charts.interval)  # pyright: ignore[reportUnknownMemberType]
     reach = hypothesis_charts.reach(view.ideas)
     return environment.get_template("report.html.j2").render(
         view=view,
@@ -103,7 +103,7 @@ def render(records: Records, campaign_id: str) -> str:
         raised=raised(versions),
         recipes=recipes(campaigns.history(records, campaign_id)),
         changes={test.policy_id: test.changes for idea in view.ideas for test in idea.experiments if test.policy_id},
-        films=tuple(films(records, view)),
+        clips=tuple(clips(records, view)),
         resets=reset_line(records, view),
         account=account(view),
         trust=trust(records, campaign_id),
@@ -112,30 +112,30 @@ def render(records: Records, campaign_id: str) -> str:
 
 
 def reset_line(records: Records, view: CampaignView) -> str:
-    """How the robots reset, in sentences; empty where no reset came to its check."""
+    """The accuracy and time of resets, in sentences; empty when no reset was checked."""
     found = reset_accuracy.account(records.reading.resets(view.id), view.robot_time.get("reset", 0.0))
-    # The names of a module that is not installed would have to be got by running it.
+    # Loading a task outside of the installed packages would run its code.
     known = plugins.is_part("tasks", view.task)
     names = cast("Task", plugins.load("tasks", view.task)).spec.start_names if found and known else ()
     return found.sentence(names) if found else ""
 
 
 def headline(view: CampaignView) -> str:
-    """The night in one sentence."""
+    """The result in one sentence."""
     if view.confirm is not None and view.confirm.passed:
         took = texts.duration(view.time_to_goal_s)
-        return f"The goal is reached: {texts.rate(view.confirm)} fresh starts succeed, after {took}."
+        return f"Goal reached after {took}: success on fresh starts {texts.rate(view.confirm)}."
     if view.champion is None or view.champion.success is None:
         return "No version has been tried on hidden starts yet."
     better = ""
     if view.base is not None and view.base.success is not None:
-        better = f", the base {view.base.success:.1%}"
+        better = f", base {view.base.success:.1%}"
     now = texts.rate(view.champion)
-    return f"Not there yet: the champion succeeds in {now} hidden starts{better}; goal {view.goal.success:.1%}."
+    return f"Goal not reached: success of the champion on hidden starts {now}{better}, goal {view.goal.success:.1%}."
 
 
 def account(view: CampaignView) -> Account:
-    """Every order that was started is in exactly one end, or open."""
+    """The started orders by outcome; each has exactly one outcome or is open."""
     kinds = [*OUTCOME_KINDS, "open"]
     parts = " + ".join(f"{view.episodes[kind]} {kind}" for kind in kinds if view.episodes[kind])
     total = view.episodes["total"]
@@ -143,7 +143,7 @@ def account(view: CampaignView) -> Account:
 
 
 def raised(versions: tuple[VersionView, ...]) -> tuple[tuple[VersionView, float], ...]:
-    """Versions that were deployed after a gate, with the gain over their parent on hidden starts, in points."""
+    """Versions that were deployed after a gate, with their gain over the parent on hidden starts, in points."""
     known = {version.id: version for version in versions}
     gains: list[tuple[VersionView, float]] = []
     for version in versions:
@@ -156,14 +156,14 @@ def raised(versions: tuple[VersionView, ...]) -> tuple[tuple[VersionView, float]
 
 
 def recipes(past: History) -> Mapping[str, str]:
-    """recipe_hash -> name of the recipe, of every training run."""
+    """recipe_hash -> name of the recipe, for every training run."""
     runs = [run.started for run in past.learners.values()]
     named = {text(started, "recipe_hash"): text(mapping(started, "recipe"), "name") for started in runs}
     return {key: name for key, name in named.items() if name}
 
 
 def trust(records: Records, campaign_id: str) -> Trust:
-    """Check the chain and take every decision of this campaign again."""
+    """Verify the hash chain and recompute every decision of this campaign."""
     try:
         chain, intact = f"The hash chain over {records.ledger.verify()} events is intact.", True
     except LedgerProblem as problem:
@@ -179,31 +179,29 @@ def _is_of(records: Records, check: Check, campaign_id: str) -> bool:
     return run(records.ledger.database, sql, (check.seq, campaign_id)).fetchone() is not None
 
 
-def films(records: Records, view: CampaignView) -> Iterator[Film]:
-    """The first success of a policy, and its worst failure."""
+def clips(records: Records, view: CampaignView) -> Iterator[Clip]:
+    """The first success and the worst failure of a policy."""
     if first := _first_success(records, view):
-        yield _film(records, first, "First success", "the earliest success of a learned policy")
+        yield _clip(records, first, "First success", "the earliest success of a trained policy")
     if worst := _worst_failure(records, view):
-        why = (
-            "an unsafe end comes first; else the surest failure of the champion on hidden starts, the newest of equals"
-        )
-        yield _film(records, worst, "Worst failure", why)
+        why = "an unsafe episode, or else the champion's failure on hidden starts with the highest confidence"
+        yield _clip(records, worst, "Worst failure", why)
 
 
-def _film(records: Records, order_id: str, title: str, why: str) -> Film:
+def _clip(records: Records, order_id: str, title: str, why: str) -> Clip:
     episode = campaigns.episode(records, order_id)
-    pictures = charts.film_strip(episode.folder)
+    pictures = charts.image_strip(episode.folder)
     note = ""
     if not pictures:
         note = replay_or_reason(Folder(records.home), records.ledger, order_id)
-        pictures = charts.film_strip(episode.folder)
+        pictures = charts.image_strip(episode.folder)
     if not pictures:
-        pictures = _sensed(episode)
-        note += " Below is what the sensors said." if pictures else ""
-    return Film(title=title, why=why, view=episode, pictures=pictures, note=note)
+        pictures = _state_curves(episode)
+        note += " The curves below show the recorded state." if pictures else ""
+    return Clip(title=title, why=why, view=episode, pictures=pictures, note=note)
 
 
-def _sensed(episode: EpisodeView) -> Markup:
+def _state_curves(episode: EpisodeView) -> Markup:
     path = Path(episode.folder) / "arrays.npz"
     if not episode.folder or not path.is_file():
         return Markup("")
@@ -212,7 +210,7 @@ def _sensed(episode: EpisodeView) -> Markup:
     except EnpireError as problem:
         return Markup("<p>{}</p>").format(problem)
     shown = min(6, state.shape[1])
-    return charts.sensed(state[:, :shown].tolist(), [f"state {index}" for index in range(shown)])
+    return charts.state_curves(state[:, :shown].tolist(), [f"state {index}" for index in range(shown)])
 
 
 def _first_success(records: Records, view: CampaignView) -> str:

@@ -63,12 +63,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_page_says_what_happened_with_intervals(home: Path) -> None:
     text, page = read(write_report(home))
     words = " ".join(" ".join(page.words).split())
-    assert "The goal is reached: 100.0% [94.0%, 100.0%] of 60 fresh starts succeed" in words
-    assert "What raised success" in words
+    assert re.search(r"Goal reached after .+: success on fresh starts 100\.0% \[94\.0%, 100\.0%\] of 60", words)
+    assert "Gain of each promoted version" in words
     assert "promote (better)" in words
+    assert "hold (futility)" in words, "the ledger records it as hopeless"
+    assert "hopeless" not in words
     assert re.search(r"281 orders started = 216 success \+ 62 failure \+ 3 aborted", words)
     assert "The hash chain over" in words
-    assert re.search(r"\b(\d+) decisions and sums taken again from the records alone: \1 equal, 0 different", words)
+    assert re.search(r"\b(\d+) decisions and sums recomputed from the records: \1 equal, 0 different", words)
     assert "Robot-hours" in words
     assert SECOND[:12] in text
     assert "habc_short" in page.words
@@ -86,12 +88,12 @@ def test_the_page_needs_nothing_else(home: Path) -> None:
 
 def test_sensors_stand_in_for_cameras_and_pictures_come_first(home: Path) -> None:
     text, _ = read(write_report(home))
-    assert "Below is what the sensors said." in text, "after the reason why there are no pictures"
+    assert "The curves below show the recorded state." in text, "after the reason why there are no pictures"
     assert text.count('class="curve"') >= 3
     folder = home / "episodes" / CAMPAIGN / f"01J{6:023}"
     image = np.zeros((4, 4, 3), np.uint8)
     pictures.keep(folder / pictures.NAME, {tick: {"front": image} for tick in (0, 100, 10)}, "jpg")
-    strip = charts.film_strip(str(folder))
+    strip = charts.image_strip(str(folder))
     told = [f"front, frame {tick}" for tick in (0, 10, 100)]
     assert re.findall(r'alt="([^"]+)"', strip) == told, "in the order of time"
     assert strip.count('src="data:image/jpeg;base64,/9j/') == 3
@@ -127,7 +129,9 @@ def test_an_unfinished_campaign_says_how_far_it_is(tmp_path: Path) -> None:
     record.flush()
     with campaigns.open_records(tmp_path) as records:
         view = campaigns.campaign_view(records, CAMPAIGN)
-    assert headline(view).startswith("Not there yet: the champion succeeds in 32.5% [20.1%, 48.0%] of 40 hidden starts")
+    assert headline(view).startswith(
+        "Goal not reached: success of the champion on hidden starts 32.5% [20.1%, 48.0%] of 40"
+    )
     assert account(view).adds_up
     assert account(view).started == 44
 

@@ -64,5 +64,5 @@ def test_what_a_robot_saw_makes_its_policy_better(tmp_path: Path) -> None:
     shown = archive.episode(collected[0]).pictures
     assert shown[0] == "top_00000.jpg"
     assert archive.picture(collected[0], shown[-1]).startswith(b"\xff\xd8")
-    assert charts.film_strip(str(store.folder(collected[0]))).count("<img") == 6
+    assert charts.image_strip(str(store.folder(collected[0]))).count("<img") == 6
     assert export_episodes(home, collected, tmp_path / "set", cameras=True).written == len(collected)
