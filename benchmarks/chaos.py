@@ -1,10 +1,10 @@
-"""What is lost when everything breaks at random: `python -m benchmarks.chaos [--events 200] [--seed 1]`.
+"""Counts lost and doubled episodes under random failures: `python -m benchmarks.chaos [--events 200] [--seed 1]`.
 
-Real processes of one campaign on the point task: the orchestrator, two stations of its own, one that reaches it over
-a wire of ours and records a camera, a learner. At random moments one of them is killed (-9), all are killed at once,
-the wire is cut or stalls, the orchestrator hangs, or a disk is full. A witness reads every spool, so it knows what
-must not be lost; at the end the ledger and the files are audited against it. Full disks need root (a small tmpfs), or
-are left out.
+Real processes of one campaign on the point task: the orchestrator, two stations of its own, one that connects through a
+faulty network and records a camera, and a learner. At random moments one process is killed (-9), all are killed at
+once, the network is cut or stalls, the orchestrator hangs, or a disk is full. A witness reads every spool, so it knows which
+episodes must not be lost; at the end, ledger and files are audited against it. Full disks need root (a small tmpfs);
+without root they are left out.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from tests.chaos.point_lab import write_campaign
 from tests.fakes.point_task import environment, point_station
 
 PATIENCE_S = 60.0
-ENDED_BY_A_PERSON = 3
+ENDED_BY_OPERATOR = 3
 """Exit code of a campaign that ended without its goal."""
 ROOMY = "4g"
 PICTURE_PX = 160
-"""Side of what the far station's camera sees: noise, so that an episode's pictures take several parts to upload."""
+"""Side of the far station's camera image in pixels: noise, so that an episode's images need several parts."""
 
 
 class SmallDisk:
-    """A tmpfs that can be made full and roomy again; an ordinary folder for those who may not mount."""
+    """A tmpfs that can be filled and cleared; an ordinary folder for users who may not mount."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -79,7 +79,7 @@ class SmallDisk:
 
 
 class World:
-    """Everything that is broken, and put together again."""
+    """The processes, network and disks that fail and recover."""
 
     def __init__(self, root: Path, draw: random.Random) -> None:
         self.draw, self.root = draw, root
@@ -107,7 +107,7 @@ class World:
             self.far = subprocess.Popen(command, env=environment(), stdout=log, stderr=log)
 
     def events(self) -> Mapping[str, Callable[[], bool]]:
-        """What may happen; each says whether it did."""
+        """Name -> function that causes the failure; it returns whether the failure happened."""
         known: dict[str, Callable[[], bool]] = {
             "kill -9 orchestrator": self._kill_orchestrator,
             "kill -9 everything": self._kill_all,
@@ -123,22 +123,22 @@ class World:
         return known
 
     def works_again(self) -> None:
-        """Wait for a dozen more episodes."""
+        """Wait for twelve more episodes."""
         before = len(self.witness.seen)
         deadline = time.monotonic() + PATIENCE_S
         while len(self.witness.seen) <= before + 12:
             if not self.orchestrator.alive or time.monotonic() > deadline:
-                raise RuntimeError(f"The laboratory does not work again:\n{self.said()}")
+                raise RuntimeError(f"The campaign has not recovered:\n{self.logs()}")
             time.sleep(0.05)
 
-    def said(self) -> str:
+    def logs(self) -> str:
         """The last lines of every log."""
         causes = sqlite3.connect(f"file:{self.home / 'ledger.db'}?mode=ro", uri=True).execute(
             "SELECT station, purpose, outcome, cause, count(*) FROM orders GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC LIMIT 12"
         )
-        logs = [*self.root.glob("*.log"), *(self.home / "stations" / "logs").glob("*.log")]
+        files = [*self.root.glob("*.log"), *(self.home / "stations" / "logs").glob("*.log")]
         ends = "\n".join(str(row) for row in causes.fetchall())
-        return f"{ends}\n" + "\n".join(f"== {log.name}\n{log.read_text(errors='replace')[-1500:]}" for log in logs)
+        return f"{ends}\n" + "\n".join(f"== {log.name}\n{log.read_text(errors='replace')[-1500:]}" for log in files)
 
     def close(self) -> None:
         self.orchestrator.kill_all()
@@ -149,7 +149,7 @@ class World:
         self.witness.stop()
 
     def end(self) -> int:
-        """End the campaign in good order; the orchestrator's exit code."""
+        """End the campaign by an operator's command; returns the orchestrator's exit code."""
         operator_commands.leave(self.home / "inbox", "end campaign", operator="benchmarks.chaos")
         until(lambda: not self.orchestrator.alive, "the end of the campaign", PATIENCE_S)
         assert self.orchestrator.process is not None
@@ -194,20 +194,20 @@ class World:
         time.sleep(self.draw.uniform(0.5, 4.0))
         self.disks[name].clear()
         if not self.orchestrator.alive:
-            # One that was just starting says that there is no room, and ends; a service manager starts it again.
+            # An orchestrator that was starting ends with one sentence; a service manager would restart it.
             self.orchestrator.start()
         return True
 
 
 def break_things(world: World, events: int, limit_s: float, only: str) -> Counter[str]:
-    """Let things happen one after the other, each while the laboratory works."""
+    """Cause failures one after the other, each while the campaign works."""
     done = Counter[str]()
     known = {name: happen for name, happen in world.events().items() if only in name}
     began = time.monotonic()
     world.works_again()
     while done.total() < events and time.monotonic() - began < limit_s:
         time.sleep(world.draw.uniform(0.0, 1.0))
-        # The rarest first, so that the learner, which is seldom there, is met too.
+        # The rarest first, so that the learner, which seldom runs, is killed too.
         for name in sorted(known, key=lambda name: (done[name], world.draw.random())):
             if known[name]():
                 done[name] += 1
@@ -217,7 +217,7 @@ def break_things(world: World, events: int, limit_s: float, only: str) -> Counte
     return done
 
 
-def told(done: Counter[str], found: Audit, witness: Witness, wall_s: float) -> str:
+def summary(done: Counter[str], found: Audit, witness: Witness, wall_s: float) -> str:
     """The result as text."""
     seen = sum(outcome in VERDICTS for outcome in witness.seen.values())
     outcomes = ", ".join(f"{number} {outcome}" for outcome, number in sorted(found.outcomes.items()))
@@ -229,47 +229,47 @@ def told(done: Counter[str], found: Audit, witness: Witness, wall_s: float) -> s
         f"lost      {len(found.lost)} of {seen}: below {bound(len(found.lost), seen)} at 95 %",
         f"doubled   {len(found.doubled)} of {found.orders}: below {bound(len(found.doubled), found.orders)} at 95 %",
         f"per event {bound(len(found.lost) + len(found.doubled), done.total())} at 95 % that one loses or doubles any",
-        f"ledger    {found.events} events, the chain verifies; {len(found.different)} decisions come out otherwise; "
+        f"ledger    {found.events} events, the chain verifies; {len(found.different)} decisions recompute differently; "
         f"files: {found.store or 'agree with the ledger'}; {found.refused} deliveries refused",
     ]
     return "\n".join(lines)
 
 
 def bound(bad: int, n: int) -> str:
-    """The rule of three for none in n; otherwise the rate as it is."""
+    """The rule of three for 0 in n; otherwise the measured rate."""
     if not n:
         return "unknown"
     return f"3/{n} = {3 / n:.2g}" if not bad else f"(seen) {bad / n:.2g}"
 
 
 def main() -> int:
-    """Break things, audit, print; 1 when anything was lost, doubled, left open or came out otherwise."""
+    """Cause failures, audit, print; returns 1 if anything was lost, doubled, left open or recomputes differently."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit-s", type=float, default=3000.0)
     parser.add_argument("--only", default="", help="only events with these words in their name")
-    asked = parser.parse_args()
-    print(describe([asked.seed]))
+    arguments = parser.parse_args()
+    print(describe([arguments.seed]))
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="enpire-chaos-") as folder:
-        world = World(Path(folder), random.Random(asked.seed))
+        world = World(Path(folder), random.Random(arguments.seed))
         try:
             world.start()
-            done = break_things(world, asked.events, asked.limit_s, asked.only)
+            done = break_things(world, arguments.events, arguments.limit_s, arguments.only)
             code = world.end()
             world.close()
             found = audit(world.home, world.witness)
-            if found.problems() or code != ENDED_BY_A_PERSON:
-                print(world.said(), file=sys.stderr)
+            if found.problems() or code != ENDED_BY_OPERATOR:
+                print(world.logs(), file=sys.stderr)
         finally:
             world.close()
             for disk in world.disks.values():
                 disk.close()
-    print(told(done, found, world.witness, time.monotonic() - began))
-    for problem in [*found.problems(), *([] if code == ENDED_BY_A_PERSON else [f"the orchestrator ended with {code}"])]:
+    print(summary(done, found, world.witness, time.monotonic() - began))
+    for problem in [*found.problems(), *([] if code == ENDED_BY_OPERATOR else [f"the orchestrator ended with {code}"])]:
         print(f"PROBLEM   {problem}")
-    return int(bool(found.problems()) or code != ENDED_BY_A_PERSON)
+    return int(bool(found.problems()) or code != ENDED_BY_OPERATOR)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Many pretended stations in one process: they speak the real protocol over real sockets and move nothing.
+"""Many fake stations in one process: they use the real protocol over real sockets and move nothing.
 
-An episode takes a few seconds, as a robot's would, and succeeds half of the time; its recording is the size of a real
-one. Each station notes how long answers took. With pictures, a station records them whenever its last ones have
-arrived, so that it always has some on the way beside its small episodes.
+An episode takes a few seconds, like a robot's, and succeeds with probability 0.5; its recording has the size of a real
+one. Each station measures the delays of replies. With images, a station records new ones whenever the last ones have
+arrived, so that it always sends some next to its small episodes.
 """
 
 from __future__ import annotations
@@ -57,20 +57,20 @@ def recording() -> bytes:
 
 @dataclass
 class Delays:
-    """Seconds, one list for each kind of waiting."""
+    """Delays in seconds, one list for each kind."""
 
-    beat: list[float] = field(default_factory=list[float])
-    """From a beat to its answer: how long a message waits for the orchestrator."""
+    heartbeat: list[float] = field(default_factory=list[float])
+    """From a heartbeat to its reply: how long a message waits for the orchestrator."""
     keep: list[float] = field(default_factory=list[float])
-    """From the delivery of an episode to the word that it is durable."""
+    """From the delivery of an episode to its acknowledgement."""
     refill: list[float] = field(default_factory=list[float])
     """From the delivery of an episode to the next orders."""
     pictures: list[float] = field(default_factory=list[float])
-    """From the announcement of an episode with pictures to the word that it is durable."""
+    """From the announcement of an episode with images to its acknowledgement."""
 
 
 class Pictures:
-    """The same pictures for all episodes (noise), and the thread that reads them, as a station's courier has one."""
+    """One image file (noise) for all episodes, and the thread that reads it, as in a station's uplink."""
 
     def __init__(self, size: int) -> None:
         self.content = b""
@@ -84,7 +84,7 @@ class Pictures:
         self.reader = ThreadPoolExecutor(1)
 
     def part(self, want: WantPictures, lease: int) -> bytes:
-        """The message that answers."""
+        """The encoded reply to a request for a part."""
         data = self.content[want.offset : want.offset + want.size]
         part = PicturesPart(order_id=want.order_id, offset=want.offset, total=len(self.content), data=data)
         return encode(part, lease)
@@ -108,8 +108,8 @@ class FakeStation:
         self._unkept: dict[str, float] = {}
         self._parcels: dict[str, Parcel] = {}
         self._wanting: deque[float] = deque()
-        self._beats: deque[float] = deque()
-        self._beat_s = time.monotonic() + self._draw.random()
+        self._heartbeats: deque[float] = deque()
+        self._heartbeat_s = time.monotonic() + self._draw.random()
         self._champion = ""
 
     @property
@@ -117,17 +117,17 @@ class FakeStation:
         return self._lease > 0
 
     def hear(self) -> None:
-        """Take in what the orchestrator said."""
+        """Handle the messages of the orchestrator."""
         for envelope in self.link.receive(0.0):
             if isinstance(envelope.message, Welcome):
                 self._lease = envelope.lease
             elif isinstance(envelope.message, Rejoin):
                 self._lease = 0
             elif envelope.lease == self._lease:
-                self._obey(envelope)
+                self._handle(envelope)
 
     def work(self, now: float, every_s: float) -> None:
-        """Begin, end, deliver, beat: whatever is due."""
+        """Begin and end orders, deliver episodes and send a heartbeat if they are due."""
         if not self._lease:
             if now - self._greeted_s > 1.0:
                 self._greet(now)
@@ -144,29 +144,29 @@ class FakeStation:
             self._switch_s = now + RESET_S
         while self._parts and self._parts[0].done():
             self.link.post(self._parts.popleft().result())
-        if now >= self._beat_s:
-            self._beat_s = now + every_s
-            self._beat(now)
+        if now >= self._heartbeat_s:
+            self._heartbeat_s = now + every_s
+            self._heartbeat(now)
 
     def close(self) -> None:
         self.link.send(Goodbye(cause="the benchmark is over"), self._lease)
         self.link.close()
 
-    def _obey(self, envelope: Envelope) -> None:
+    def _handle(self, envelope: Envelope) -> None:
         now = time.monotonic()
         match envelope.message:
             case Orders(orders=orders):
                 self._take(orders, now)
             case Acknowledge(order_ids=order_ids):
                 self._forget(order_ids, now)
-            case Alive() if self._beats:
-                # Of beats that wait only the newest is answered: the oldest says how long.
-                self.delays.beat.append(now - self._beats[0])
-                self._beats.clear()
+            case Alive() if self._heartbeats:
+                # Only the newest waiting heartbeat gets a reply: the oldest one gives the delay.
+                self.delays.heartbeat.append(now - self._heartbeats[0])
+                self._heartbeats.clear()
             case WantPictures() as want:
                 self._parts.append(self._pictures.reader.submit(self._pictures.part, want, self._lease))
             case Release(order_ids=order_ids):
-                self._give_back(order_ids, now)
+                self._release(order_ids, now)
             case ControlMessage(control="deploy", argument=policy_id):
                 self._champion = policy_id
             case _:
@@ -187,7 +187,7 @@ class FakeStation:
                 self._pictured = ""
             self._parcels.pop(order_id, None)
 
-    def _give_back(self, order_ids: Sequence[str], now: float) -> None:
+    def _release(self, order_ids: Sequence[str], now: float) -> None:
         for order in [order for order in self._queue if order.order_id in order_ids]:
             self._queue.remove(order)
             self._deliver(order, replace(self._ending(order, now), outcome="aborted", cause="released"), b"")
@@ -197,18 +197,18 @@ class FakeStation:
         running = [order.order_id for order in [*self._queue, *([self._running] if self._running else [])]]
         hello = Hello(
             station=self.name, greeting=self._greeting, lanes=1, running=tuple(running), spooled=tuple(self._parcels),
-            facts={"driver": "pretended"},
+            facts={"driver": "fake"},
         )  # fmt: skip
         self.link.send(hello)
 
-    def _beat(self, now: float) -> None:
+    def _heartbeat(self, now: float) -> None:
         phase = self.time.phase(0)
-        beat = Heartbeat(
+        heartbeat = Heartbeat(
             station=self.name, lease=self._lease, phase=phase, seconds=self.time.seconds(), queued=len(self._queue),
             running=int(self._running is not None), deployed=self._champion,
         )  # fmt: skip
-        if self.link.send(beat, self._lease):
-            self._beats.append(now)
+        if self.link.send(heartbeat, self._lease):
+            self._heartbeats.append(now)
 
     def _end(self, now: float) -> None:
         order, self._running = self._running, None
@@ -237,7 +237,7 @@ class FakeStation:
 
 
 class Host:
-    """Runs them all in one thread."""
+    """Runs all stations in one thread."""
 
     def __init__(self, address: str, number: int, episode_s: float, rate_hz: float, pictures_bytes: int = 0) -> None:
         data, self.pictures = recording(), Pictures(pictures_bytes)
@@ -245,7 +245,7 @@ class Host:
         self._every_s = 1.0 / rate_hz
 
     def run_until(self, end_s: float) -> None:
-        """Work until that moment of the monotonic clock."""
+        """Work until `end_s` on the monotonic clock."""
         poller = zmq.Poller()
         by_socket = {station.link._socket: station for station in self.stations}
         for socket in by_socket:

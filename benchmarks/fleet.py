@@ -1,11 +1,11 @@
-"""What a fleet costs the orchestrator: `python -m benchmarks.fleet [--stations 1 4 8 32 100] [--seconds 30]`.
+"""Measures the orchestrator's load and delays: `python -m benchmarks.fleet [--stations 1 4 8 32 100] [--seconds 30]`.
 
-With `--pictures-mb 200` every station always has an episode with so large a file of pictures on its way; the columns
-before that say what becomes of messages and of small episodes meanwhile.
+With `--pictures-mb 200` every station always sends an episode with an image file of that size; the other columns then
+show the delays of messages and small episodes meanwhile.
 
-The real `enpire run` in its own process with real ledger and store; stations that speak the real protocol and pretend
-to move (see fake_stations.py), each beating at 10 Hz; a learner that takes 20 s, and as long again for the agent
-that thinks before it, as in ENPIRE's lab. Robots work meanwhile, or the utilisation below says otherwise.
+It runs the real `enpire run` in its own process with real ledger and store. Fake stations (fake_stations.py) use the
+real protocol, move nothing, and send heartbeats at 10 Hz. The learner takes 20 s, after an agent that takes 20 s. The
+utilisation column shows whether the robots keep moving meanwhile.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from enpire.types import PHASES
 from tests.chaos.harness import Orchestrator, free_port, until
 from tests.chaos.point_lab import write_campaign
 
-THINKING_S, LEARNING_S = 20.0, 20.0
+AGENT_S, LEARNING_S = 20.0, 20.0
 TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Slow:
-    """A learner behind an agent that thinks first; what it makes is never better."""
+    """A slow agent and a slow learner; its versions are never better."""
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
-        for stage, seconds in (("thinking", THINKING_S), ("learning", LEARNING_S)):
+        for stage, seconds in (("agent", AGENT_S), ("learning", LEARNING_S)):
             for step in range(10):
                 time.sleep(seconds / 10 if job.parent else 0.05)
                 report(Progress(stage=stage, done=step + 1, total=10, metrics={}))
         staged = durable.stage_folder(job.output)
-        says = {"kind": "tests.chaos.point_lab:load", "reach_m": 0.02, "round": job.round}
-        durable.fill_folders({staged: {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64}})
+        policy = {"kind": "tests.chaos.point_lab:load", "reach_m": 0.02, "round": job.round}
+        durable.fill_folders({staged: {"policy.json": json.dumps(policy).encode(), "weights.safetensors": b"\0" * 64}})
         durable.reveal([(staged, job.output)])
         return {}
 
@@ -55,7 +55,7 @@ def cpu_s(pid: int) -> float:
 
 
 def memory_mb(pid: int) -> float:
-    """Resident memory of a process."""
+    """Resident memory of a process in MB."""
     line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) / 1024
 
@@ -88,7 +88,7 @@ def _run_until_all_work(host: Host) -> None:
     deadline = time.monotonic() + 120.0
     while not all(station.ended for station in host.stations):
         if time.monotonic() > deadline:
-            raise RuntimeError("Not every pretended station ended an episode within 120 s.")
+            raise RuntimeError("Not every fake station ended an episode within 120 s.")
         host.run_until(time.monotonic() + 0.5)
     host.forget_delays()
 
@@ -114,7 +114,7 @@ def _row(host: Host, lab: Orchestrator, seconds: float) -> str:
     arrived_mb = sum(len(item.pictures) for item in delays) * len(host.pictures.content) / 2**20 / wall
     return (
         f"{len(host.stations):8d}  {mru:6.1%}  {load:6.1%}  {rate:8.1f}  "
-        f"{_p99([value for item in delays for value in item.beat])}  "
+        f"{_p99([value for item in delays for value in item.heartbeat])}  "
         f"{_p99([value for item in delays for value in item.keep])}  "
         f"{_p99([value for item in delays for value in item.refill])}  "
         f"{before:6.0f} {halfway:5.0f} {memory_mb(lab.pid):5.0f}    "
@@ -136,13 +136,13 @@ def main() -> None:
     parser.add_argument("--stations", type=int, nargs="+", default=[1, 4, 8, 32, 100])
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--episode-s", type=float, default=6.0)
-    parser.add_argument("--pictures-mb", type=int, default=0, help="size of the pictures of an episode")
-    asked = parser.parse_args()
+    parser.add_argument("--pictures-mb", type=int, default=0, help="size of the image file of an episode")
+    arguments = parser.parse_args()
     print(describe())
-    print("          robots  of a                message       episode kept  next orders   orchestrator       pictures")
-    print("stations  busy    core    episode/s " + 3 * " p50 / p99 ms " + " MB at 0, half, end   MB/s   p50 / p99 ms")
-    for number in asked.stations:
-        print(measure(number, asked.seconds, asked.episode_s, asked.pictures_mb * 2**20), flush=True)
+    print("          utili-  of a                message       durable       next orders   orchestrator       images")
+    print("stations  sation  core    episode/s " + 3 * " p50 / p99 ms " + " MB at 0, half, end   MB/s   p50 / p99 ms")
+    for number in arguments.stations:
+        print(measure(number, arguments.seconds, arguments.episode_s, arguments.pictures_mb * 2**20), flush=True)
 
 
 if __name__ == "__main__":

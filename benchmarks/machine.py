@@ -1,4 +1,4 @@
-"""What a number was measured on: printed at the head of every benchmark, or alone by `python -m benchmarks.machine`."""
+"""Describes the machine of a measurement: printed by every benchmark, or alone by `python -m benchmarks.machine`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGES = ("numpy", "mujoco", "torch", "gymnasium", "lerobot")
 
 
 def describe(seeds: Sequence[int] = (), commits: Sequence[str] = ()) -> str:
-    """Machine, versions, commit (or those that the results are of) and seeds, in four lines."""
+    """Machine, versions, commit (or the commits of the results) and seeds, in four lines."""
     lines = [
         f"machine   {_processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {platform.platform()}",
         f"versions  python {platform.python_version()}, " + ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
@@ -41,11 +41,11 @@ def _version(package: str) -> str:
 
 
 def commit() -> str:
-    """The commit, with a plus when the working tree differs from it."""
+    """The commit, with a plus if the working tree has changes."""
     root = Path(__file__).parents[1]
-    asked = ["git", "-C", str(root), "describe", "--always", "--dirty=+"]
-    answer = subprocess.run(asked, capture_output=True, text=True, check=False)
-    return answer.stdout.strip() if answer.returncode == 0 else "unknown (not a git checkout)"
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty=+"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    return result.stdout.strip() if result.returncode == 0 else "unknown (not a git checkout)"
 
 
 if __name__ == "__main__":

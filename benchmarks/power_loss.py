@@ -1,9 +1,9 @@
-"""What a power cut takes away: `python -m benchmarks.power_loss [--states 100000] [--seed 1]`.
+"""Checks that no power cut loses acknowledged data: `python -m benchmarks.power_loss [--states 100000] [--seed 1]`.
 
-Every way of writing to a home folder is recorded once (system calls of the real process; and, over a write-ahead log,
-what a newer SQLite does with the same statements). From the record every kind of state is built that a crash could
-leave (docs/faults.md says by which rules), opened as the software does at its next start, and held against what had
-been acknowledged. The last lines leave out syncs on purpose: what they find says that the states can show a violation.
+Each way of writing to a home folder is recorded once: the system calls of the real process, and, for a write-ahead log,
+those of a newer SQLite with the same statements. From the record, every kind of state is built that a crash could leave
+(docs/faults.md gives the rules). The software opens each state, and the result is compared with the acknowledged data.
+The last lines leave out syncs on purpose: their violations prove that the check can fail.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from tests.faults.power_loss import crash_states
 from tests.faults.system_calls import Op
 
 
-def records(shelf: Path) -> Iterator[tuple[str, list[Op]]]:
-    """(name, what was done) of each way of writing, and of two that are wrong."""
-    (shelf / "home").mkdir()
-    life = system_calls.record("tests.faults.writing_process", shelf / "home")
+def records(scratch: Path) -> Iterator[tuple[str, list[Op]]]:
+    """(name, operations) of each way of writing, and of two that are wrong on purpose."""
+    (scratch / "home").mkdir()
+    life = system_calls.record("tests.faults.writing_process", scratch / "home")
     yield "rollback journal, episodes, spool: the real process", life
     episodes = [an_episode(an_order(), sha256="") for _ in range(3)]
-    (shelf / "real").mkdir()
-    told = wal_recording.statements(shelf / "real", writing_process.transactions(episodes))
+    (scratch / "real").mkdir()
+    statements = wal_recording.statements(scratch / "real", writing_process.transactions(episodes))
     for synchronous in ("FULL", "NORMAL"):
-        (shelf / synchronous).mkdir()
+        (scratch / synchronous).mkdir()
         yield (
             f"write-ahead log, synchronous={synchronous}",
-            wal_recording.record(shelf / synchronous, told, synchronous),
+            wal_recording.record(scratch / synchronous, statements, synchronous),
         )
     ignored = [op for op in life if not op.kind.startswith("sync")]
     yield "the real process on a disk that ignores every sync", ignored
 
 
-def try_states(shelf: Path, ops: Sequence[Op], enough: int, seed: int) -> tuple[int, int]:
-    """(states, states in which something that was acknowledged is missing or wrong)."""
+def try_states(scratch: Path, ops: Sequence[Op], enough: int, seed: int) -> tuple[int, int]:
+    """(states tried, states in which acknowledged data is missing or wrong)."""
     moments = sum(op.kind in ("sync", "sync all", "said") for op in ops) + 1
     tried = bad = 0
     for state in crash_states(ops, max(8, enough // moments), seed):
-        state.lay(shelf / "state")
-        bad += bool(broken(shelf / "state", state.said))
-        shutil.rmtree(shelf / "state")
+        state.lay(scratch / "state")
+        bad += bool(broken(scratch / "state", state.said))
+        shutil.rmtree(scratch / "state")
         tried += 1
     return tried, bad
 
@@ -56,18 +56,18 @@ def try_states(shelf: Path, ops: Sequence[Op], enough: int, seed: int) -> tuple[
 def main() -> None:
     """Print states and violations for each way of writing."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--states", type=int, default=100000, help="about so many for each way of writing")
+    parser.add_argument("--states", type=int, default=100000, help="number of states for each way of writing")
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    print(describe([asked.seed]))
+    arguments = parser.parse_args()
+    print(describe([arguments.seed]))
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        shelf = Path(folder)
-        for name, ops in records(shelf):
+        scratch = Path(folder)
+        for name, ops in records(scratch):
             began = time.monotonic()
-            tried, bad = try_states(shelf, ops, asked.states if "ignores" not in name else 2000, asked.seed)
+            tried, bad = try_states(scratch, ops, arguments.states if "ignores" not in name else 2000, arguments.seed)
             rate = f"at most 3/{tried} = {3 / tried:.1e} (95 %)" if not bad else f"{bad / tried:.1%}"
-            print(f"{name}: {bad} of {tried} states violate a promise, {rate}; {time.monotonic() - began:.0f} s")
+            print(f"{name}: {bad} of {tried} states lose acknowledged data, {rate}; {time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":

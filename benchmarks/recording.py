@@ -1,11 +1,11 @@
-"""What does it cost to record a robot's cameras? Bytes and time of a picture, and whether the control loop notices.
+"""The cost of recording a robot's cameras: bytes and time per image, and the effect on the control loop.
 
     python -m benchmarks.recording [--seconds 20] [--rate 30] [--cameras 2] [--rounds 3] [--seed 0]
 
-Pictures are made up with the statistics of photographs: noise whose power falls with the square of the frequency, a
-few edges, and the noise of a sensor. The control loop is the station's own (lanes, safety envelope, watch over frozen
-cameras, recording, spool on this disk) over a robot that hands over new pictures of 640 x 480 at once. With and
-without recording take turns. A period's jitter is how far its length is from the nominal one.
+Images are synthetic with the statistics of photographs: noise whose power falls with the square of the frequency, a
+few edges, and sensor noise. The control loop is the station's own (lanes, safety envelope, check for frozen cameras,
+recording, spool on this disk) with a robot that returns new images of 640 x 480 at once. Runs with and without
+recording alternate. The jitter of a period is the difference between its length and the nominal one.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ from robot_drivers.safety import Envelope
 from robot_drivers.single_lane import SingleLane
 
 LIMIT_MS = 5.0
-"""How much further out of step the worst percent of periods may be with recording: a sixth of a period at 30 Hz."""
+"""Allowed increase of the 99th percentile of the jitter with recording: a sixth of a period at 30 Hz."""
 NOISE = 2.5
-"""Standard deviation of the sensor's noise, in levels of 256."""
+"""Standard deviation of the sensor noise, in levels of 256."""
 KEPT = 24
-"""Different pictures of a camera, which it shows in turn."""
+"""Different images of a camera, which it returns in turn."""
 
 
 def photograph(random: np.random.Generator, height: int, width: int) -> ImageArray:
-    """A picture (height, width, 3) with the statistics of one."""
+    """An image, uint8 (height, width, 3), with the statistics of a photograph."""
     frequency = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None])
     frequency[0, 0] = 1.0
     layers = []
@@ -74,19 +74,19 @@ def photograph(random: np.random.Generator, height: int, width: int) -> ImageArr
 
 
 def noisy(random: np.random.Generator, picture: np.ndarray) -> ImageArray:
-    """The same picture through a sensor."""
+    """The image with sensor noise, uint8 (height, width, 3)."""
     return np.clip(picture + random.normal(0, NOISE, picture.shape), 0, 255).astype(np.uint8)
 
 
 def saved(image: ImageArray, kind: str, **options: int) -> bytes:
-    """The bytes of its file."""
+    """The encoded image."""
     buffer = io.BytesIO()
     Image.fromarray(image).save(buffer, kind, **options)
     return buffer.getvalue()
 
 
 def formats(random: np.random.Generator) -> Iterable[str]:
-    """One line for each format and size of picture."""
+    """One line for each image format and size."""
     ways: dict[str, Callable[[ImageArray], bytes]] = {
         f"JPEG {quality}": lambda image, quality=quality: saved(image, "JPEG", quality=quality)
         for quality in (75, 80, 85, 90, 95)
@@ -112,23 +112,23 @@ def formats(random: np.random.Generator) -> Iterable[str]:
             )
 
 
-class Filmed(FakeRobot):
-    """The fake arm with cameras of 640 x 480."""
+class CameraArm(FakeRobot):
+    """The fake arm with cameras of 640 x 480 pixels."""
 
     def __init__(self, spec: TaskSpec, random: np.random.Generator) -> None:
         super().__init__(height=2, width=8)
         self.spec, self._shown = spec, 0
         scenes = {camera: photograph(random, 480, 640).astype(np.float64) for camera in spec.cameras}
-        self._films = {camera: [noisy(random, scene)[None] for _ in range(KEPT)] for camera, scene in scenes.items()}
+        self._images = {camera: [noisy(random, scene)[None] for _ in range(KEPT)] for camera, scene in scenes.items()}
 
     def observe(self) -> Observation:
         self._shown += 1
-        images = {camera: film[self._shown % KEPT] for camera, film in self._films.items()}
+        images = {camera: shown[self._shown % KEPT] for camera, shown in self._images.items()}
         return replace(super().observe(), images=images)
 
 
 class ToAndFro:
-    """Task and policy in one: both joints swing until the time is up."""
+    """Task and policy in one: both joints swing until the time limit."""
 
     horizon = execute = 1
     needs_images = False
@@ -159,16 +159,16 @@ class ToAndFro:
 
 @dataclass
 class Loop:
-    """How the control loop kept its time."""
+    """Timing of the control loop."""
 
     jitter_ms: list[float] = field(default_factory=list)
     late: int = 0
     cpu_s: float = 0.0
     wall_s: float = 0.0
     recorded: int = 0
-    """Bytes."""
+    """Bytes recorded."""
 
-    def said(self, name: str) -> str:
+    def summary(self, name: str) -> str:
         p50, p99, worst = np.percentile(self.jitter_ms, [50, 99, 100])
         return (
             f"{name:<16}jitter median {p50:.2f} ms, p99 {p99:.2f} ms, worst {worst:.1f} ms of {len(self.jitter_ms)} "
@@ -177,13 +177,13 @@ class Loop:
         )
 
 
-def run(robot: Filmed, rule: RecordingRule, folder: Path, loop: Loop) -> None:
+def run(robot: CameraArm, rule: RecordingRule, folder: Path, loop: Loop) -> None:
     """One episode at the task's rate."""
     task, spec = ToAndFro(robot.spec), robot.spec
     spool = Spool(folder, 0)
-    filming = CameraRecorder(rule, spool.pictures)
-    outbox = Outbox(spool, time.monotonic, print, filming)
-    lanes = Lanes(task, GuardedRig(SingleLane(robot), Envelope(spec)), filming=filming)  # pyright: ignore[reportArgumentType]
+    camera_recorder = CameraRecorder(rule, spool.pictures)
+    outbox = Outbox(spool, time.monotonic, print, camera_recorder)
+    lanes = Lanes(task, GuardedRig(SingleLane(robot), Envelope(spec)), camera_recorder=camera_recorder)  # pyright: ignore[reportArgumentType]
     order = Order(
         order_id=mint(), campaign_id="benchmark", station="arm", task=spec.name, policy_id="p", purpose="collect",
         start=Start(split="train", index=0, values=(0.0, 0.0), seed=0), round=0,
@@ -208,7 +208,7 @@ def run(robot: Filmed, rule: RecordingRule, folder: Path, loop: Loop) -> None:
     loop.cpu_s += time.process_time() - before
     loop.wall_s += time.monotonic() - began_s
     loop.recorded += sum(path.stat().st_size for path in folder.glob("*.pictures"))
-    filming.close()
+    camera_recorder.close()
     spool.close()
 
 
@@ -226,7 +226,7 @@ def main() -> None:
         print(line, flush=True)
     names = tuple(f"camera_{number}" for number in range(1, args.cameras + 1))
     spec = replace(FAKE_SPEC, cameras=names, rate_hz=args.rate, limit_ticks=round(args.seconds * args.rate))
-    robot = Filmed(spec, random)
+    robot = CameraArm(spec, random)
     rules = {"not recorded": RecordingRule(), "recorded": RecordingRule(cameras="all")}
     loops = {name: Loop() for name in rules}
     with tempfile.TemporaryDirectory() as scratch:
@@ -235,12 +235,12 @@ def main() -> None:
                 run(robot, rule, Path(scratch) / f"{turn} {name}", loops[name])
     print(f"{args.cameras} cameras of 640 x 480 at {args.rate:g} Hz")
     for name, loop in loops.items():
-        print(loop.said(name))
+        print(loop.summary(name))
     print(f"memory of the process at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000:.0f} MB")
     before, after = (float(np.percentile(loops[name].jitter_ms, 99)) for name in rules)
     more = after - before
-    said = "PASS" if more <= LIMIT_MS else "FAIL"
-    print(f"{said}  the 99th percentile of the jitter is {more:.2f} ms higher with recording (limit {LIMIT_MS:g} ms)")
+    verdict = "PASS" if more <= LIMIT_MS else "FAIL"
+    print(f"{verdict}  the jitter's 99th percentile is {more:.2f} ms higher with recording (limit {LIMIT_MS:g} ms)")
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ class Lanes:
         operator: Intervener | None = None,
         chunks: Callable[[int, int], Chunks] = Chunks,
         clock: Callable[[], float] = time.monotonic,
-        filming: CameraRecorder | None = None,
+        camera_recorder: CameraRecorder | None = None,
     ) -> None:
         spec, count = rig.spec, rig.lanes
         self._clock, self.time = clock, RobotTime(count, clock)
@@ -83,7 +83,7 @@ class Lanes:
         self._verifier = task.verifier()
         self._verifier_thread = ThreadPoolExecutor(1, "verifier") if is_slow(self._verifier) else None
         self._new_chunks, self._chunks = chunks, chunks(count, spec.action_dim)
-        self._camera_recorder = filming or CameraRecorder()
+        self._camera_recorder = camera_recorder or CameraRecorder()
         self._camera_recorder.look_with(rig.look)
         self._chunks.look = self._camera_recorder.look
         self._viability = ViabilityMonitor(count)

@@ -22,16 +22,16 @@ class Outbox:
         spool: where episodes become durable.
         clock: monotonic seconds.
         say: prints one line about a refused write.
-        filming: knows when the pictures of an episode are durable.
+        camera_recorder: knows when the pictures of an episode are durable.
         lanes: of the station, so the most episodes that run at once.
     """
 
     def __init__(
         self, spool: Spool, clock: Callable[[], float], say: Callable[[str], None],
-        filming: CameraRecorder | None = None, lanes: int = 1,
+        camera_recorder: CameraRecorder | None = None, lanes: int = 1,
     ) -> None:  # fmt: skip
         self._spool, self._clock, self._say = spool, clock, say
-        self._camera_recorder, self._lanes = filming or CameraRecorder(), lanes
+        self._camera_recorder, self._lanes = camera_recorder or CameraRecorder(), lanes
         self._recorded: list[Parcel] = []
         """Episodes whose images are still being written."""
         self._waiting: deque[Parcel] = deque()

@@ -68,7 +68,7 @@ class RobotSession:
 
     def __init__(
         self, file: StationFile, task: Task, say: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic, filming: CameraRecorder | None = None,
+        clock: Callable[[], float] = time.monotonic, camera_recorder: CameraRecorder | None = None,
     ) -> None:  # fmt: skip
         self._file, self._task, self._say, self._clock = file, task, say, clock
         self._rig = open_robot(file, task)
@@ -77,7 +77,7 @@ class RobotSession:
         if file.record:
             file.recording_rule.check(tuple(self._rig.look(0)))
         limit = self._reset_limit_ticks
-        self.lanes = Lanes(task, self._rig, limit, self._operator(), self._chunks(), clock, filming)
+        self.lanes = Lanes(task, self._rig, limit, self._operator(), self._chunks(), clock, camera_recorder)
         self._longest_s = _longest_s(file, task.spec)
         self.stopped_by = ""
         """Who stopped the robot, once the robot holds; empty without a stop."""

@@ -80,9 +80,9 @@ def roll_out(file: StationFile, version: Path, count: int) -> Sequence[Parcel]:
     from policies.lerobot_policy import load
 
     spool = Spool(file.home / "spool", 0)
-    filming = CameraRecorder(file.recording_rule, spool.pictures)
-    outbox = Outbox(spool, time.monotonic, print, filming)
-    keeper = RobotSession(file, BusTask(), print, filming=filming)  # pyright: ignore[reportArgumentType]
+    camera_recorder = CameraRecorder(file.recording_rule, spool.pictures)
+    outbox = Outbox(spool, time.monotonic, print, camera_recorder)
+    keeper = RobotSession(file, BusTask(), print, camera_recorder=camera_recorder)  # pyright: ignore[reportArgumentType]
     policy, lanes = LoadedPolicy(policy_id="a" * 64, policy=load(version), source=0), keeper.lanes
     for index in range(count):
         order = Order(
@@ -100,7 +100,7 @@ def roll_out(file: StationFile, version: Path, count: int) -> Sequence[Parcel]:
     outbox.add(lanes.take_ended())
     done = outbox.spool(to_the_last=True)
     keeper.close()
-    filming.close()
+    camera_recorder.close()
     return [parcel for item in done if (parcel := spool.get(item.order.order_id)) is not None]
 
 

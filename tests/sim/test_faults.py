@@ -213,9 +213,9 @@ def test_frozen_cameras_of_a_shipped_task_make_recorded_episodes_invalid(tmp_pat
         name="s", task="pin_insertion", home=tmp_path, lanes=1, pace="fast", reset="teleport", seed=5,
         options={"faults": "frozen_camera=1"},
     )  # fmt: skip
-    filming = CameraRecorder(RecordingRule(cameras="all"), lambda order_id: tmp_path / order_id)
-    ended = run(PIN, RobotSession(file, PIN, lambda line: None, filming=filming), 2)
-    filming.close()
+    camera_recorder = CameraRecorder(RecordingRule(cameras="all"), lambda order_id: tmp_path / order_id)
+    ended = run(PIN, RobotSession(file, PIN, lambda line: None, camera_recorder=camera_recorder), 2)
+    camera_recorder.close()
     assert outcomes(ended) == {"invalid": 2}
     assert all("Camera side, top of pin_insertion" in parcel.episode.cause for parcel in ended.values())
 

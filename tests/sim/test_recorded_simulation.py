@@ -35,9 +35,9 @@ def test_recorded_is_what_a_replay_shows(tmp_path: Path) -> None:
         name="sim", task="pin_insertion", home=tmp_path, lanes=2, pace="fast", reset="teleport", seed=SEED, record="all"
     )
     spool = Spool(tmp_path / "spool", 0)
-    filming = CameraRecorder(file.recording_rule, spool.pictures)
-    outbox = Outbox(spool, time.monotonic, print, filming, file.lanes)
-    keeper = RobotSession(file, task, print, filming=filming)
+    camera_recorder = CameraRecorder(file.recording_rule, spool.pictures)
+    outbox = Outbox(spool, time.monotonic, print, camera_recorder, file.lanes)
+    keeper = RobotSession(file, task, print, camera_recorder=camera_recorder)
     expert = LoadedPolicy(policy_id="scripted:expert", policy=task.expert(1), source=SOURCE_EXPERT)
     for lane in range(2):
         order = Order(
@@ -54,7 +54,7 @@ def test_recorded_is_what_a_replay_shows(tmp_path: Path) -> None:
     keeper.lanes.abort("enough")
     outbox.add(keeper.lanes.take_ended())
     ended = outbox.spool(to_the_last=True)
-    filming.close()
+    camera_recorder.close()
     keeper.close()
     assert len(ended) == 2
     for episode in ended:

@@ -141,7 +141,7 @@ def test_a_replay_that_differs_gives_no_images(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="differ by up to .* when it is replayed"):
         camera_images(home, ledger, FolderStore(home.episodes).get("E1"))
     ledger.close()
-    with pytest.raises(UsageError, match="no pictures of any of these"):
+    with pytest.raises(UsageError, match="no camera images of any of these"):
         export_episodes(home, ["E1"], tmp_path / "set", cameras=True)
 
 

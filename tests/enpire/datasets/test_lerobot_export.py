@@ -53,7 +53,7 @@ def thought(episode: Episode) -> dict[str, list[float]]:
 def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Episode]]:
     episodes = [_episode("success", 1), _episode("failure", 2), _episode("unsafe", 3)]
     root = tmp_path_factory.mktemp("lerobot") / "set"
-    assert export_dataset(iter(episodes), SPEC, root, EpisodeExtras(figures=thought)) == 3
+    assert export_dataset(iter(episodes), SPEC, root, EpisodeExtras(critic_outputs=thought)) == 3
     assert [entry.name for entry in root.parent.iterdir()] == ["set"]
     return root, episodes
 

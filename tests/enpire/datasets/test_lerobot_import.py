@@ -24,8 +24,8 @@ def _state(cells: object) -> Columns:
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        (_state([[1.0] * (3 + n % 2) for n in range(TOTAL)]), "as many in every frame"),
-        (_state([None, *[[1.0] * 4] * (TOTAL - 1)]), "as many in every frame"),
+        (_state([[1.0] * (3 + n % 2) for n in range(TOTAL)]), "the same count in every frame"),
+        (_state([None, *[[1.0] * 4] * (TOTAL - 1)]), "the same count in every frame"),
         (_state([["a"] * 4] * TOTAL), "must be numbers"),
         (_state([[[1.0] * 4] * 2] * TOTAL), "not lists of lists"),
         ({"next.state": np.zeros((TOTAL, 3)).tolist()}, "3 numbers in next.state and 4 in observation.state"),
@@ -42,7 +42,7 @@ def test_columns_that_do_not_fit_are_refused(tmp_path: Path, changed: Columns, s
 
 @pytest.mark.parametrize("rate", [None, 0, -5, "30", True, NAN])
 def test_a_dataset_without_a_rate_is_refused(tmp_path: Path, rate: object) -> None:
-    with pytest.raises(FileProblem, match="how many frames a second"):
+    with pytest.raises(FileProblem, match="a number of frames per second"):
         list(import_dataset(written(tmp_path / "set", columns(), info={"fps": rate})))
 
 

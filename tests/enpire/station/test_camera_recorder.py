@@ -94,20 +94,20 @@ class Held(Executor):
 
 
 class Bench:
-    """Lanes with a filming, and the outbox of a station behind them."""
+    """Lanes with a camera_recorder, and the outbox of a station behind them."""
 
     def __init__(self, folder: Path, rig: PointRig, rule: RecordingRule, worker: Executor | None = None) -> None:
         self.spool = Spool(folder / "spool", 0)
         given = {"worker": lambda: worker} if worker is not None else {}
-        self.filming = CameraRecorder(rule, self.spool.pictures, **given)  # pyright: ignore[reportArgumentType]
-        self.lanes = Lanes(PointTask(), rig, filming=self.filming)
-        self.outbox = Outbox(self.spool, time.monotonic, print, self.filming, rig.lanes)
+        self.camera_recorder = CameraRecorder(rule, self.spool.pictures, **given)  # pyright: ignore[reportArgumentType]
+        self.lanes = Lanes(PointTask(), rig, camera_recorder=self.camera_recorder)
+        self.outbox = Outbox(self.spool, time.monotonic, print, self.camera_recorder, rig.lanes)
 
     def run(self, policy: LoadedPolicy, count: int = 1) -> list[Parcel]:
         """The episodes as they are delivered."""
         self.outbox.add(run_all(self.lanes, ORDERS[:count], policy).values())
         durable = self.outbox.spool(to_the_last=True)
-        self.filming.close()
+        self.camera_recorder.close()
         found = [self.spool.get(episode.order.order_id) for episode in durable]
         return [parcel for parcel in found if parcel is not None]
 
@@ -172,7 +172,12 @@ def test_images_are_recorded_during_overlapped_inference(tmp_path: Path) -> None
     bench = Bench(tmp_path, Shooting(PointTask.spec, 1, {"period_s": 0.001}), ALL)
     chunks = lambda lanes, width: OverlappedChunks(lanes, width, 0.001)  # noqa: E731
     bench.lanes = Lanes(
-        PointTask(), Shooting(PointTask.spec, 1, {"period_s": 0.001}), 0, None, chunks, filming=bench.filming
+        PointTask(),
+        Shooting(PointTask.spec, 1, {"period_s": 0.001}),
+        0,
+        None,
+        chunks,
+        camera_recorder=bench.camera_recorder,
     )
     [parcel] = bench.run(loaded(Looking()))
     assert len(bench.pictures(parcel).names) == 2 * (parcel.episode.ticks + 1)
@@ -193,7 +198,7 @@ def test_a_disk_that_refuses_ends_the_episode_in_the_middle(tmp_path: Path) -> N
     bench = Bench(tmp_path, Shooting(PointTask.spec, 1), ALL, held)
     lanes = bench.lanes
     lanes.begin(0, ORDERS[0], loaded())
-    bench.filming._place = lambda order_id: tmp_path / "gone" / order_id  # pyright: ignore[reportPrivateUsage]
+    bench.camera_recorder._place = lambda order_id: tmp_path / "gone" / order_id  # pyright: ignore[reportPrivateUsage]
     for _ in range(8):
         lanes.sense()
         lanes.reset()
@@ -234,7 +239,7 @@ def test_an_episode_that_never_began_leaves_no_image_file(tmp_path: Path) -> Non
     bench.lanes.abort("stopped")
     bench.outbox.add(bench.lanes.take_ended())
     assert len(bench.outbox.spool(to_the_last=True)) == 2
-    bench.filming.close()
+    bench.camera_recorder.close()
     left = [path.name for path in (tmp_path / "spool").iterdir() if path.suffix != ".episode"]
     assert left == ["lock"]
 
@@ -269,6 +274,6 @@ def test_new_orders_need_disk_space_for_images_as_large_as_the_last(tmp_path: Pa
     bench = Bench(tmp_path, Shooting(PointTask.spec, 3), ALL)
     bench.run(loaded(), 3)
     sizes = [path.stat().st_size for path in (tmp_path / "spool").glob("*.pictures")]
-    assert bench.filming.largest == max(sizes) > 0
+    assert bench.camera_recorder.largest == max(sizes) > 0
     assert bench.spool.room(max(sizes))
     assert not bench.spool.room(2**62)
