@@ -2,8 +2,8 @@
 
 Real processes of one campaign on the point task: the orchestrator, two stations of its own, one that connects through a
 faulty network and records a camera, and a learner. At random moments one process is killed (-9), all are killed at
-once, the network is cut or stalls, the orchestrator hangs, or a disk is full. A witness reads every spool, so it knows which
-episodes must not be lost; at the end, ledger and files are audited against it. Full disks need root (a small tmpfs);
+once, the network is cut or stalls, the orchestrator hangs, or a disk is full. A witness reads every spool, so it knows
+which episodes must not be lost; at the end, ledger and files are audited against it. Full disks need root (a tmpfs);
 without root they are left out.
 """
 
