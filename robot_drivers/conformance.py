@@ -85,7 +85,7 @@ def check_file(
 
 
 def guarded_robot(settings: GuardSettings, spec: TaskSpec) -> RobotUnderTest:
-    """A robot behind its guard. The operator who runs the checks stands beside it, so the checks resume it.
+    """A robot behind its guard. The operator who runs the checks watches it, so the checks resume it.
 
     They resume it with a code that is made for this run.
     """

@@ -1,4 +1,4 @@
-"""The fake arm behind a guard whose patience is long: a busy machine must not trip it."""
+"""The fake arm behind a guard with a long watchdog time, so that a busy computer does not trip it."""
 
 from __future__ import annotations
 

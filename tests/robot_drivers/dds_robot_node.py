@@ -1,4 +1,4 @@
-"""A robot as a ROS 2 node over cyclonedds: it publishes joint states and pictures, and takes actions and stops.
+"""A robot as a ROS 2 node over cyclonedds: it publishes joint states and images, and takes actions and stops.
 
 `python -m tests.robot_drivers.dds_robot_node FILE.py DOMAIN` runs it for the robot of a driver file.
 """
@@ -35,7 +35,7 @@ from robot_drivers.ros2_link import Ros2Settings
 
 
 class DdsRobotNode:
-    """One connected robot on ROS 2. State numbers of `joints` are published as positions, velocities or efforts."""
+    """One connected robot on ROS 2. It publishes state numbers as positions, velocities or efforts of joints."""
 
     def __init__(self, robot: Robot, names: Ros2Settings, joints: Mapping[str, tuple[str, str]]) -> None:
         """Join the domain.
@@ -58,15 +58,15 @@ class DdsRobotNode:
         self._asked = DataReader(member, Topic(member, f"rq/{names.stop}Request", TriggerRequest), RELIABLE)
         self._answer = DataWriter(member, Topic(member, f"rr/{names.stop}Reply", TriggerResponse), RELIABLE)
         self.refused = 0
-        """Commands of a wrong width or with numbers that are not finite."""
+        """Number of actions with a wrong shape or a value that is not finite."""
 
     def run(self, ended: threading.Event, publish_hz: float = 100.0) -> None:
-        """Serve until `ended` is set; stops come before commands."""
+        """Serve until `ended` is set; stops are handled before actions."""
         next_s = 0.0
         while not ended.is_set():
             for request in taken(self._asked, TriggerRequest):
                 self._robot.stop()
-                self._in.take(N=100)  # what was commanded before the stop shall not undo it
+                self._in.take(N=100)  # actions from before the stop must not undo it
                 self._answer.write(
                     TriggerResponse(client=request.client, sequence_number=request.sequence_number, success=True)
                 )

@@ -1,4 +1,4 @@
-"""A runner process for tests: drives the fake robot behind a guard that already runs, until it is killed or stopped."""
+"""A runner process for tests: moves the fake robot behind a running guard until it is killed or suspended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from robot_drivers.guard_settings import GuardSettings
 
 
 def drive(folder: Path) -> None:
-    """Swing the shoulder at 30 Hz; after every refusal begin anew, as an eager runner would."""
+    """Swing the shoulder at 30 Hz; begin a new rollout after every refusal."""
     settings = parse(GuardSettings, json.loads((folder / "settings.json").read_text()), "settings")
     rig = GuardedClient(settings, lease=1)
     tick = 0

@@ -1,4 +1,4 @@
-"""A robot as LeRobot has them, with servo registers in memory instead of a serial bus.
+"""A LeRobot robot with servo registers in memory instead of a serial bus.
 
 The name of this file is the one under which LeRobot looks for the class of a third party's robot.
 """
@@ -29,7 +29,7 @@ class ServoBus:
         self.seen_s = time.monotonic()
 
     def read(self) -> dict[str, float]:
-        """Where the servos are now."""
+        """Present positions of the servos [deg]."""
         self._check()
         now_s = time.monotonic()
         reach = self.speed_deg_s * (now_s - self.seen_s)
@@ -40,7 +40,7 @@ class ServoBus:
         return dict(self.present)
 
     def write(self, goal: dict[str, float]) -> None:
-        """Where they shall go."""
+        """Set the goal positions of the servos [deg]."""
         self.read()
         self.goal.update(goal)
 
@@ -54,7 +54,7 @@ class ServoBus:
 @RobotConfig.register_subclass("fake_bus_robot")
 @dataclass(kw_only=True)
 class FakeBusRobotConfig(RobotConfig):
-    """What LeRobot reads of it."""
+    """Its configuration in LeRobot."""
 
     port: str = "/dev/null"
     calibrated: bool = True

@@ -1,4 +1,4 @@
-"""A teleoperator as LeRobot has them, whose axes a test moves.
+"""A LeRobot teleoperator whose axes a test moves.
 
 The name of this file is the one under which LeRobot looks for the class of a third party's device.
 """
@@ -14,7 +14,7 @@ from lerobot.teleoperators import Teleoperator, TeleoperatorConfig
 @TeleoperatorConfig.register_subclass("fake_leader")
 @dataclass(kw_only=True)
 class FakeLeaderConfig(TeleoperatorConfig):
-    """What LeRobot reads of it."""
+    """Its configuration in LeRobot."""
 
     calibrated: bool = True
 
@@ -63,7 +63,7 @@ class FakeLeader(Teleoperator):
         return dict(self.axes)
 
     def send_feedback(self, feedback: dict[str, Any]) -> None:
-        """It feels nothing."""
+        """It takes no feedback."""
 
     def disconnect(self) -> None:
         self.connected = False

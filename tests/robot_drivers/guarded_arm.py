@@ -1,4 +1,4 @@
-"""What the tests of the guard share: the fake arm behind its guard, its log, the person who resumes it."""
+"""Shared by the tests of the guard: the fake arm behind its guard, its log, and the operator who resumes it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def acts(log: Path) -> list[int]:
 
 
 def slow(settings: GuardSettings, **options: float) -> GuardedClient:
-    """The slow arm behind a guard with a patience of one second, moving."""
+    """The slow arm, moving, behind a guard with a watchdog time of 1 s."""
     told = replace(
         settings, driver="tests.robot_drivers.slow_robot:open_rig", options={**settings.options, **options},
         watchdog_s=1.0,

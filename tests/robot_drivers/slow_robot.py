@@ -1,4 +1,4 @@
-"""A driver for tests whose bus is slow or breaks while its arm moves."""
+"""A driver for tests: its bus is slow, or breaks while its arm moves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from robot_drivers.single_lane import SingleLane
 
 
 class SlowRig(SingleLane):
-    """The fake arm; sensing and looking take so many seconds between one command and the next."""
+    """The fake arm; `observe` and `look` take these times between actions [s]."""
 
     def __init__(self, log: Path, observe_s: float, look_s: float, stop_s: float, breaks: float) -> None:
         super().__init__(FakeRobot(log=log))
@@ -30,18 +30,18 @@ class SlowRig(SingleLane):
         time.sleep(self._stop_s)
 
     def observe(self) -> Observation:
-        """Sense, slowly where the arm moves."""
+        """Sense; slow while the arm moves."""
         if self._moves:
             time.sleep(self._observe_s)
         return super().observe()
 
     def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
-        """Command the arm."""
+        """Send an action to the arm."""
         self._moves = True
         return super().act(action, moving)
 
     def look(self, lane: int) -> Mapping[str, ImageArray]:
-        """The pictures of the newest observation, late."""
+        """The images of the newest observation, after a delay."""
         time.sleep(self._look_s)
         return super().look(lane)
 

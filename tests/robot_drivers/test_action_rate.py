@@ -1,4 +1,4 @@
-"""Limits hold per second: whatever a runner sends, and whenever, no joint is commanded faster than its file allows."""
+"""Limits hold per second: whatever a runner sends and when, no joint gets actions that are faster than its limits."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_over_no_time_is_the_arm_commanded_faster_than_its_limits(commands):
 
 
 def near_bound(sent: list[float]) -> bool:
-    """Where the bound of the spec wins over the limit on bends."""
+    """Periods in which the bound of the spec overrides the limit on bends."""
     return max(map(abs, sent)) > 1.5 - 2 * STEP
 
 

@@ -1,4 +1,4 @@
-"""The kit passes good robots, over every wire that is quick to test, and names what is wrong with bad ones."""
+"""The conformance checks pass good robots over several transports, and name what is wrong with bad ones."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_simulation_behind_its_guard_conforms(tmp_path):
 
 
 class NoEnvelope(FakeRig):
-    """A rig that checks nothing and forgets its stops."""
+    """A rig that checks no action, and ends its stops by itself."""
 
     def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
         self._stopped = False
@@ -76,7 +76,7 @@ class NoEnvelope(FakeRig):
 
 
 class Frozen(FakeRig):
-    """A rig whose sensors stand still."""
+    """A rig with frozen sensors."""
 
     def observe(self) -> Observation:
         if not hasattr(self, "kept"):
@@ -85,7 +85,7 @@ class Frozen(FakeRig):
 
 
 class Leaky(FakeRig):
-    """A rig whose lanes pull at each other, with wrong units and a shared buffer."""
+    """A rig whose lanes influence each other, with wrong units and a shared buffer."""
 
     def __init__(self) -> None:
         shoulder = Bounds(name="shoulder_rad", unit="furlong", low=-2.0, high=2.0)

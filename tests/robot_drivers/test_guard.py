@@ -1,4 +1,4 @@
-"""The guard as a process: limits, stops, latch, lost and eager peers. Real sockets, real processes, a fake arm."""
+"""The guard as a process: limits, stops, latch, lost and fast peers. Real sockets, real processes, a fake arm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A laboratory works in a folder of its own: what it names relative to that folder, the guard's process finds, too."""
+"""The guard's process resolves names relative to the folder in which the laboratory starts the station."""
 
 from __future__ import annotations
 

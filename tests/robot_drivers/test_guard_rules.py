@@ -1,4 +1,4 @@
-"""What a guard lets pass, in virtual time."""
+"""Which actions a guard lets pass, in virtual time."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ EVENTS = st.lists(
 
 
 class Model:
-    """What must be true of the guard, kept beside it in the simplest way."""
+    """The simplest model of the guard, to compare it with."""
 
     def __init__(self) -> None:
         self.guard = GuardRules(patience_ns=PATIENCE)

@@ -1,4 +1,4 @@
-"""The runner hangs, is killed, or the guard itself is: the arm stops, and stays stopped until a person resumes."""
+"""The runner hangs or is killed, or the guard is: the arm stops, and stays stopped until an operator resumes it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def guard_and_runner(settings: GuardSettings) -> Iterator[tuple[GuardControl, su
 
 
 def driving(control: GuardControl, log: Path) -> None:
-    """Resume, and wait until the arm is being driven."""
+    """Resume the robot, and wait until the arm moves."""
     before = len(lines(log, "act"))
     control.resume("Ada", CODE)
     until(lambda: len(lines(log, "act")) >= before + 3, "commands")
@@ -103,7 +103,7 @@ def test_a_killed_runner_latches_the_robot(settings):
 
 
 def kill_guards(settings: GuardSettings, rounds: int) -> None:
-    """kill -9 the guard at random moments around a stop: an answered stop is durable, a restart is latched."""
+    """kill -9 the guard at random moments around a stop: an answered stop is on disk, a restart is latched."""
     chance = random.Random(rounds)
     log = Path(str(settings.options["log"]))
     for _ in range(rounds):

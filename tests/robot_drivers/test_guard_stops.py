@@ -1,4 +1,4 @@
-"""Who stops, ends and resumes a guarded robot, and who cannot. Real sockets, real processes, a fake arm."""
+"""Which processes can stop, end and resume a guarded robot, and which cannot. Real sockets, processes, a fake arm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from robot_drivers.streams import exchange
 from tests.robot_drivers.guarded_arm import CODE, HOME, ONE, PATIENT_S, acts, address_of, lines, resume, slow, until
 
 FLOOD = 500
-"""Commands at once: as many as the socket takes."""
+"""Number of actions that are sent at once, as many as the socket takes."""
 
 
 def test_it_starts_latched_and_only_a_person_resumes(settings):
@@ -165,7 +165,7 @@ def test_an_older_runner_is_shut_out(rig, settings):
 
 
 def burst(sequence: int, count: int) -> bytes:
-    """So many commands at once, as a runner would send them that waits for no answer."""
+    """Send this number of actions without waiting for answers."""
     frames = bytearray()
     for number in range(sequence, sequence + count):
         frame = encode({

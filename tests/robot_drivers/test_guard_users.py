@@ -1,4 +1,4 @@
-"""A guard that runs as a user of its own is out of its runner's reach."""
+"""A runner cannot reach a guard that runs as a user of its own."""
 
 from __future__ import annotations
 

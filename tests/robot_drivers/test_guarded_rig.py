@@ -1,4 +1,4 @@
-"""The rig in its envelope: limits are honoured, violated lanes hold, a stop lasts until it is resumed."""
+"""The rig in its envelope: limits are kept, lanes out of bounds hold, a stop lasts until it is resumed."""
 
 from __future__ import annotations
 

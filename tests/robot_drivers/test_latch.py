@@ -1,4 +1,4 @@
-"""The latch file: whatever happens to it, the robot stays latched unless a person opened it."""
+"""The latch file: whatever happens to it, the robot stays latched unless an operator opened it."""
 
 from __future__ import annotations
 

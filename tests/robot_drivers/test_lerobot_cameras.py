@@ -1,4 +1,4 @@
-"""A LeRobot robot with a camera makes a LeRobot policy that looks better: rollouts, learner, dataset and back."""
+"""A LeRobot robot with a camera improves a LeRobot policy with images: rollouts, learner, dataset and back."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TICKS = 12
 
 
 class BusTask:
-    """Twelve commands from wherever the servos stand; the odd starts succeed."""
+    """Twelve actions from the present position of the servos; odd starts succeed."""
 
     spec = replace(SPEC, limit_ticks=TICKS)
 
@@ -76,7 +76,7 @@ def station(root: Path) -> StationFile:
 
 
 def roll_out(file: StationFile, version: Path, count: int) -> Sequence[Parcel]:
-    """So many episodes with a version, as the station's spool has them, and the files of their pictures beside."""
+    """Episodes with a version as the station's spool has them, with the files of their images."""
     from policies.lerobot_policy import load
 
     spool = Spool(file.home / "spool", 0)
@@ -105,7 +105,7 @@ def roll_out(file: StationFile, version: Path, count: int) -> Sequence[Parcel]:
 
 
 def stored(home: Home, file: StationFile, parcels: Sequence[Parcel]) -> list[Path]:
-    """The same episodes in the store, as an orchestrator takes them in."""
+    """The same episodes in the store of the orchestrator."""
     spooled = file.home / "spool"
     return FolderStore(home.episodes).put_many(
         Recording(

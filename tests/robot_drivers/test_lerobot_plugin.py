@@ -1,4 +1,4 @@
-"""A simulated task as LeRobot sees it: its own commands record, replay and train on it."""
+"""A simulated task as a LeRobot robot: LeRobot's commands record, replay and train on it."""
 
 from __future__ import annotations
 

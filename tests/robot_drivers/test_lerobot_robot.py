@@ -1,4 +1,4 @@
-"""A LeRobot robot as a driver: it conforms, says what was sent, and explains what is missing."""
+"""A LeRobot robot as a driver: it conforms, returns what was sent, and names what is missing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MOVE = np.ones(1, np.bool_)
 
 @dataclass
 class OneSpec:
-    """All that a driver needs of a task."""
+    """A task with the spec that a driver needs."""
 
     spec: TaskSpec
 

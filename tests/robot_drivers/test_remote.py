@@ -1,4 +1,4 @@
-"""A rig over ZeroMQ: it conforms, refuses what it must, and lets in only who is enrolled."""
+"""A rig over ZeroMQ: it conforms, refuses what it must, and admits only enrolled clients."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ZERO = np.zeros((2, 2), np.float32)
 
 
 class CountingRig(GuardedRig):
-    """The fake rig, which counts its commands and stops, and is slow where it is told to be."""
+    """The fake rig; it counts its actions and stops, and may be slow."""
 
     def __init__(self) -> None:
         super().__init__(fake_robot.FakeRig(FAKE_SPEC, 2, 0), Envelope(FAKE_SPEC))
@@ -283,12 +283,12 @@ def test_a_dead_robot_holds_its_station_up_for_a_second_at_a_time(tmp_path):
 
 
 def patient(server: RigServer) -> dict[str, object]:
-    """Options for a busy machine."""
+    """Options for a busy computer."""
     return {"address": server.address, "answer_s": 10.0}
 
 
 def say_stop(address: str) -> None:
-    """As somebody without a lease."""
+    """Send a stop without a lease."""
     line = RpcClient(address, None, 10.0, "the robot", RobotProblem)
     line.call("stop")
     line.close()

@@ -1,4 +1,4 @@
-"""`enpire robot serve` as a process: a simulated robot is moved through it, and its guard ends with it."""
+"""`enpire robot serve` as a process: a simulated robot moves through it, and its guard ends with it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENPIRE = (sys.executable, "-m", "enpire.cli", "robot")
 
 
 def station(folder: Path, name: str, driver: str, **options: object) -> Path:
-    """The file of a station of the task whose robot is simulated."""
+    """Write the file of a station with a simulated robot."""
     file = StationFile(
         name=name, task="pin_insertion", home=folder / name, driver=driver, options=options, pace="fast",
         reset="teleport",
@@ -28,7 +28,7 @@ def station(folder: Path, name: str, driver: str, **options: object) -> Path:
 
 @contextmanager
 def served(robot: Path, home: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """The process that serves a robot, and the two lines that it says when it does."""
+    """The process that serves a robot, and the two lines that it prints first."""
     process = subprocess.Popen(
         [*ENPIRE, "serve", str(robot), "--bind", "tcp://127.0.0.1:*", "--home", str(home)],
         stderr=subprocess.PIPE, text=True,

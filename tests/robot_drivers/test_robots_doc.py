@@ -1,4 +1,4 @@
-"""The tutorial of docs/robots.md is true: its file is short, and the robot in it passes every check."""
+"""The tutorial of docs/robots.md: its driver file is short, and its robot passes every check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A station seen and stopped by a process that speaks only DDS, as ROS 2 tooling would."""
+"""A station on ROS 2: a process that speaks only DDS sees and stops it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A robot on ROS 2 topics in a process that speaks only DDS, driven and checked from this one."""
+"""A robot on ROS 2 topics in a process that speaks only DDS, moved and checked from this one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STATE = {
 }
 ARM = "from robot_drivers.fake_robot import robot\n"
 PIN = '''
-"""The simulated pin in real time, without the episode's clock. Whoever stops commanding it leaves it holding."""
+"""The simulated pin in real time, without the episode's clock. It holds when no new action comes."""
 
 import time
 from dataclasses import replace
@@ -47,7 +47,7 @@ import numpy as np
 from enpire.types import Observation
 from sim.tasks.pin_insertion import PinInsertion
 
-PERIODS = 3  # for which a command is carried out
+PERIODS = 3  # for which an action is carried out
 
 
 class RealTimePin:
@@ -88,7 +88,7 @@ def robot():
 
 @pytest.fixture
 def domain(worker_id) -> int:
-    """A domain of its own for every worker: tests that run side by side must not hear each other."""
+    """A domain per test worker, so that parallel tests do not receive each other's messages."""
     return 100 + (int(worker_id.removeprefix("gw")) if worker_id.startswith("gw") else 0)
 
 

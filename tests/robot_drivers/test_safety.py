@@ -1,4 +1,4 @@
-"""No command that is not finite or out of bounds passes the envelope, whatever the wish."""
+"""The envelope lets no action pass that is not finite or out of bounds, whatever was requested."""
 
 from __future__ import annotations
 

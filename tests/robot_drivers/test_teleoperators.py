@@ -1,4 +1,4 @@
-"""A person takes a robot over with a teleoperator of LeRobot or with the keyboard, and gives it back."""
+"""An operator takes over a robot with a LeRobot teleoperator or the keyboard, and gives it back."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SEEN = Observation(stamp_ns=0, state=np.zeros((1, PIN.spec.state_dim), np.float3
 
 
 class Still:
-    """A policy that wants nothing."""
+    """A policy whose actions are zero."""
 
     horizon = execute = 1
 
