@@ -1,1 +1,1 @@
-"""Training and comparing without a fleet."""
+"""Rollouts, training and comparison without a fleet."""

@@ -1,4 +1,4 @@
-"""One comparison of two versions in simulation, outside a campaign: the same starts, the same rule as a gate."""
+"""Compares two versions in simulation, outside a campaign, from the same starts and with the rule of a gate."""
 
 from __future__ import annotations
 
@@ -23,20 +23,30 @@ Side = Literal["champion", "candidate"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What shall be compared."""
+    """The two versions to compare, and how."""
 
     task: str
     champion: str
     """A folder, a policy id (or its beginning), or `scripted:expert`."""
     candidate: str
+    """As `champion`."""
     pairs: int = 400
     lanes: int = 16
     seed: int | None = None
-    """Draws the starts; fresh ones when None."""
+    """Determines the starts; new ones when None."""
 
 
-def compare(home: Home, asked: Comparison, say: Callable[[Decision], None]) -> Decision:
-    """Run pairs, `lanes` at a time, until the gate's rule decides; `say` hears every reading of the evidence."""
+def compare(home: Home, asked: Comparison, on_reading: Callable[[Decision], None]) -> Decision:
+    """Run pairs, `lanes` at a time, until the rule of a gate decides; policies that need camera images get them.
+
+    Args:
+        home: holds the versions.
+        asked: the comparison.
+        on_reading: called with each reading of the evidence.
+
+    Raises:
+        UnknownName: there is no such version.
+    """
     task = cast("Task", make("tasks", asked.task))
     sides: dict[Side, Policy] = {
         "champion": open_policy(home, asked.champion, task),
@@ -57,7 +67,7 @@ def compare(home: Home, asked: Comparison, say: Callable[[Decision], None]) -> D
                     for index, done in zip(indices, loop.run(policy, starts), strict=True)
                 ]
             decision = judge(pairs_in_order(trials), rule, rule.alpha)
-            say(decision)
+            on_reading(decision)
             if decision.final:
                 return decision
     finally:
@@ -65,7 +75,11 @@ def compare(home: Home, asked: Comparison, say: Callable[[Decision], None]) -> D
 
 
 def open_policy(home: Home, wanted: str, task: Task) -> Policy:
-    """A version as a policy; UnknownName lists the versions of the home."""
+    """Open a version, or the task's expert, as a policy.
+
+    Raises:
+        UnknownName: there is no such version.
+    """
     if wanted == EXPERT:
         return task.expert(0)
     folder = find_version(home, wanted)
@@ -74,7 +88,11 @@ def open_policy(home: Home, wanted: str, task: Task) -> Policy:
 
 
 def find_version(home: Home, wanted: str) -> Path:
-    """The folder of a version: a path that is one, or an id (or its beginning) in the home."""
+    """The folder of a version: a path to one, or an id (or its beginning) in the home.
+
+    Raises:
+        UnknownName: there is none, or more than one.
+    """
     if (Path(wanted) / versions.MANIFEST).is_file():
         return Path(wanted)
     known = sorted(item.name for item in home.versions.glob("*") if (item / versions.MANIFEST).is_file())

@@ -1,4 +1,4 @@
-"""One run of a learner outside a campaign: the recorded episodes of a campaign in, one kept version out."""
+"""Runs a learner outside a campaign, on the recorded episodes of a campaign; keeps the version that it makes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from enpire.store.ledger import open_to_read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """What a run made."""
+class TrainedVersion:
+    """The version that a run made."""
 
     policy_id: str
     folder: str
@@ -32,11 +32,20 @@ class Made:
     metrics: Mapping[str, float]
 
 
-def learn(home: Path, recipe_name: str, parent: str, campaign: str, report: Callable[[Progress], None]) -> Made:
-    """Learn from every episode of a campaign that training may see.
+def learn(
+    home: Path, recipe_name: str, parent: str, campaign: str, report: Callable[[Progress], None]
+) -> TrainedVersion:
+    """Train on every recorded episode of a campaign that training may use.
+
+    Args:
+        home: holds campaigns and versions.
+        recipe_name: name or path of the recipe.
+        parent: version to start from; empty for none.
+        campaign: id of the campaign, or its beginning.
+        report: called with the progress.
 
     Raises:
-        LearningProblem: nothing was recorded that may be learned from.
+        LearningProblem: the campaign has no such episode.
     """
     recipe, place = read_recipe(recipe_name), open_home(home)
     with campaigns.open_records(home) as records:
@@ -45,7 +54,7 @@ def learn(home: Path, recipe_name: str, parent: str, campaign: str, report: Call
         ids = records.reading.training_episodes(campaign_id)
     folders = tuple(folder for item in ids if (folder := place.episodes / campaign_id / item).is_dir())
     if not folders:
-        raise LearningProblem(f"Campaign {campaign_id} has no recorded episode that training may see.")
+        raise LearningProblem(f"Campaign {campaign_id} has no recorded episode that training may use.")
     ledger = open_to_read(place.ledger)
     try:
         seeds = station_seeds(ledger, place, campaign_id)
@@ -61,7 +70,7 @@ def learn(home: Path, recipe_name: str, parent: str, campaign: str, report: Call
     )  # fmt: skip
     metrics = cast("Learner", make("learners", recipe.learner)).improve(job, report)
     policy_id = versions.publish(job.output, place.versions)
-    return Made(
+    return TrainedVersion(
         policy_id=policy_id, folder=str(place.versions / policy_id), parent=before.name if before else "",
         recipe_hash=recipe.hash, episodes=len(folders), metrics=dict(metrics),
     )  # fmt: skip
