@@ -1,7 +1,7 @@
-"""What pairs of trials prove, in logarithms: e-values that may be read after every pair.
+"""Log evidence of pairs of trials: logarithms of e-values, which may be read after every pair.
 
-An e-value is the wealth of somebody who bets against a hypothesis without ever having an edge if it is true: it
-reaches 1/a with probability a at most, however often one looks (Ville's inequality).
+An e-value is the wealth of a gambler who bets against a hypothesis at odds that are fair if it is true. It then reaches
+1/a with probability at most a, however often it is read (Ville's inequality).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 from enpire.gate.intervals import crossing, log_choose
 
 NO_END = 1_000_000
-"""More pairs than anybody runs: no decision is in sight."""
+"""A number of pairs that no gate runs: no decision is in sight."""
 
 
 @lru_cache(maxsize=1 << 16)
 def log_e(wins: int, losses: int) -> float:
-    """Log evidence that a discordant pair is a win more often than not.
+    """Log evidence that more than half of the discordant pairs are wins.
 
-    Likelihood ratio against a fair coin, averaged over q in (1/2, 1): log E = (W+L) log 2 + log B(W+1, L+1)
-    + log(1 - I_half(W+1, L+1)) + log 2. For whole numbers 1 - I_half(W+1, L+1) is the probability of at most W heads
+    Likelihood ratio against a win probability of 1/2, averaged over q in (1/2, 1):
+    log E = (W+L) log 2 + log B(W+1, L+1) + log(1 - I_half(W+1, L+1)) + log 2. For whole numbers 1 - I_half(W+1, L+1) is the probability of at most W heads
     in W+L+1 tosses, summed here in logarithms.
     """
     n = wins + losses
@@ -52,7 +52,7 @@ _THETA = (np.arange(64) + 0.5) / 64
 
 
 def difference(wins: int, losses: int, ties: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Confidence sequence of the difference in success rate, candidate minus champion: may be read after every pair."""
+    """Confidence sequence for the candidate's success rate minus the champion's; it may be read after every pair."""
     need = math.log(2 / (1 - confidence))
     return _lowest(wins, losses, ties, need), -_lowest(losses, wins, ties, need)
 
@@ -63,7 +63,7 @@ def _lowest(wins: int, losses: int, ties: int, need: float) -> float:
 
 
 def pairs_until(wins: int, losses: int, pairs: int, need: float) -> int:
-    """Pairs until the log evidence reaches `need` if every further pair is like the average of the `pairs` so far."""
+    """Further pairs until the log evidence reaches `need`, if they are like the average of the `pairs` so far."""
     if wins <= losses:
         return NO_END
 

@@ -1,4 +1,4 @@
-"""How sure a proportion is: for a number of trials fixed in advance, and for one that is watched while it grows."""
+"""Intervals for proportions: for a number of trials fixed in advance, and for one that is read while it grows."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def upper_bound(successes: int, n: int, confidence: float = 0.95) -> float:
 
 
 def sequence(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """An interval that may be read after every trial: it covers the true rate at all times at once.
+    """A confidence sequence: an interval that may be read after every trial and covers the true rate at all times.
 
     Rates whose likelihood is at least (1 - confidence) times the likelihood averaged over all rates (uniform prior):
-    by Ville's inequality the true rate ever leaves with probability 1 - confidence at most. Source: Robbins 1970,
+    by Ville's inequality the true rate is ever outside with probability at most 1 - confidence. Source: Robbins 1970,
     "Statistical methods related to the law of the iterated logarithm".
     """
     _check(successes, n, confidence)
@@ -67,15 +67,15 @@ def sequence(successes: int, n: int, confidence: float = 0.95) -> Interval:
 
 
 def at_least(successes: int, n: int, rate: float) -> float:
-    """Probability of `successes` or more in `n` independent trials of one rate."""
+    """Probability of at least `successes` successes in `n` independent trials at `rate`."""
     terms = range(successes, n + 1)
     return math.fsum(math.exp(log_choose(n, k) + _log_likelihood(k, n - k, rate)) for k in terms)
 
 
 def predicted(successes: int, n: int, trials: int, rate: float) -> float:
-    """Probability that at least the share `rate` of `trials` further ones succeed, after `successes` of `n` did.
+    """Probability that at least the share `rate` of `trials` further trials succeeds, after `successes` of `n` did.
 
-    Beta-binomial with a uniform prior over the true rate: Laplace 1774, rule of succession, for many trials.
+    Beta-binomial with a uniform prior over the true rate (Laplace 1774, rule of succession, for many trials).
     """
     _check(successes, n, 0.5)
     before = _log_beta(successes + 1, n - successes + 1)
@@ -92,7 +92,7 @@ def log_choose(n: int, k: int) -> float:
 
 
 def crossing(rising: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function that rises from below zero to above it crosses zero, by bisection to 1e-12."""
+    """The zero of an increasing function in [low, high], by bisection to 1e-12."""
     while high - low > 1e-12:
         middle = (low + high) / 2
         if rising(middle) < 0:
@@ -114,6 +114,6 @@ def _log_beta(a: float, b: float) -> float:
 
 def _check(successes: int, n: int, confidence: float) -> None:
     if not 0 <= successes <= n:
-        raise UsageError(f"{successes} successes of {n} trials cannot be: give 0 <= successes <= trials.")
+        raise UsageError(f"{successes} successes of {n} trials are not possible: give 0 <= successes <= trials.")
     if not 0 < confidence < 1:
-        raise UsageError(f"A confidence of {confidence} cannot be: give a number between 0 and 1, such as 0.95.")
+        raise UsageError(f"A confidence of {confidence} is not possible: give a number between 0 and 1, such as 0.95.")

@@ -203,7 +203,7 @@ def test_about_how_many_more_pairs() -> None:
 
 @pytest.mark.parametrize("wrong", [{"alpha": 2.0}, {"margin": 0.0}, {"pairs": 0}, {"unsafe_margin": -1}])
 def test_a_rule_that_cannot_be_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(UsageError, match="alpha and margin lie between 0 and 1"):
+    with pytest.raises(UsageError, match="alpha and margin must lie between 0 and 1"):
         replace(GateRule(), **wrong)
 
 

@@ -61,8 +61,8 @@ def test_the_sentence_says_what_to_do() -> None:
     assert "enpire episodes audit" in drift([], rule).sentence
     assert "29 labels are needed" in drift([GOOD], rule).sentence
     told = drift([FALSE] * 3, rule).sentence
-    assert "Of 3 successes of the verifier that people checked, 3 were not successes" in told
-    assert "Of 1 success of the verifier that people checked, 1 was no success" in drift([FALSE], rule).sentence
+    assert "Labels contradict 3 of 3 labelled successes of the verifier" in told
+    assert "Labels contradict 1 of 1 labelled success of the verifier" in drift([FALSE], rule).sentence
     assert "enpire campaign resume" in told
 
 
@@ -111,15 +111,15 @@ def test_labels_stand_beside_verdicts_and_too_many_wrong_ones_pause_the_campaign
     judged(lab, "success", "failure", 3)
     handled(lab)
     assert lab.state.paused
-    assert "Of 6 successes" in lab.state.paused_why
+    assert "3 of 6 labelled successes" in lab.state.paused_why
     assert lab.state.ended == before, "a label changes no verdict"
     now = snapshot(lab)
-    assert "Of 6 successes" in now.phase_text
+    assert "3 of 6 labelled successes" in now.phase_text
     assert now.labels == now.paused_why
     events = list(lab.ledger.events(kinds=("campaign paused", "command refused")))
     assert [event.kind for event in events] == ["command refused", "campaign paused"]
     assert "no episode of this campaign" in str(events[0].body["why"])
-    assert "the check of the verifier: Of 6" in told(events[1].kind, events[1].body)
+    assert "the check of the verifier: Labels contradict 3 of 6" in told(events[1].kind, events[1].body)
 
 
 def test_a_person_may_go_on_until_more_is_known_and_the_report_says_it(lab: Lab) -> None:
@@ -131,7 +131,7 @@ def test_a_person_may_go_on_until_more_is_known_and_the_report_says_it(lab: Lab)
         assert view.labels is not None
         assert (view.labels.checked, view.labels.wrong, view.labels.passed) == (3, 3, True)
         assert view.paused_why == view.labels.sentence
-        assert "The campaign paused itself: Of 3 successes" in render(records, lab.state.campaign_id)
+        assert "Labels contradict 3 of 3 labelled successes" in render(records, lab.state.campaign_id)
         assert lab.state.labels.keys().isdisjoint(
             {row.order_id for row in unchecked(records, lab.state.campaign_id, 5)}
         )
