@@ -22,8 +22,8 @@ def log_e(wins: int, losses: int) -> float:
     """Log evidence that more than half of the discordant pairs are wins.
 
     Likelihood ratio against a win probability of 1/2, averaged over q in (1/2, 1):
-    log E = (W+L) log 2 + log B(W+1, L+1) + log(1 - I_half(W+1, L+1)) + log 2. For whole numbers 1 - I_half(W+1, L+1) is the probability of at most W heads
-    in W+L+1 tosses, summed here in logarithms.
+    log E = (W+L) log 2 + log B(W+1, L+1) + log(1 - I_half(W+1, L+1)) + log 2.
+    For whole numbers 1 - I_half(W+1, L+1) is the probability of at most W heads in W+L+1 tosses, summed in logarithms.
     """
     n = wins + losses
     heads = [log_choose(n + 1, k) for k in range(wins + 1)]

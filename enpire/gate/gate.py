@@ -200,8 +200,8 @@ def pairs_in_order(trials: Iterable[Trial]) -> tuple[Pair, ...]:
     """The finished pairs in the order of their numbers, up to the first unfinished one.
 
     Pairs are not read in the order in which they finish: slow failures finish late, so an early reading would miss
-    them. For the same reason no pair is left out. A released side is waited for until it was reissued and ran; otherwise
-    a version that makes robots stop would lose only the pairs in which it did so.
+    them. For the same reason no pair is left out. A released side is waited for until it was reissued and ran;
+    otherwise a version that makes robots stop would lose only the pairs in which it did so.
     """
     sides: dict[int, dict[str, Trial]] = {}
     for trial in trials:

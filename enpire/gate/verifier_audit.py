@@ -74,7 +74,7 @@ class Drift:
         if self.passed:
             return (
                 f"{summary}. Check the cameras, label more episodes (enpire episodes audit, enpire episodes judge), "
-                "then resume the campaign (enpire campaign resume) or end it and fit the verifier (enpire verifier fit)."
+                "then resume (enpire campaign resume), or end the campaign and fit the verifier (enpire verifier fit)."
             )
         return f"{summary}." if self.checked >= self.least else f"{summary}; {self.least} labels are needed to decide."
 
