@@ -1,11 +1,11 @@
-"""A new LeRobot policy of small size for a task that is seen through its state."""
+"""A new small LeRobot policy for a task that is observed through its state."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from policies.lerobot_files import About, Parts, missing_extra
+from policies.lerobot_files import LerobotManifest, Parts, missing_extra
 from policies.normalise import Scale
 
 STATE, ENVIRONMENT, ACTION = "observation.state", "observation.environment_state", "action"
@@ -13,19 +13,22 @@ STATE, ENVIRONMENT, ACTION = "observation.state", "observation.environment_state
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LerobotShape:
-    """What a new policy looks like."""
+    """Sizes of a new policy."""
 
     family: Literal["act", "diffusion"]
     width: int
     """Of the transformer, or of the first level of the U-net."""
     horizon: int
+    """Actions in a chunk."""
     execute: int
+    """Actions sent before the next decision."""
 
 
 def new_parts(shape: LerobotShape, state: Scale, action: Scale) -> Parts:
-    """A policy with random weights (from torch's generator) and processors that hold the scales.
+    """A policy with random weights from torch's global generator, and processors with the scales.
 
-    ACT and Diffusion insist on a picture or an environment state, so the state goes in as both.
+    ACT and Diffusion need an image or an environment state, so the state is given as both kinds of state. MissingExtra
+    if a package that the policy needs is not installed.
     """
     from lerobot.configs.types import FeatureType, PolicyFeature
     from lerobot.policies.factory import get_policy_class, make_pre_post_processors
@@ -44,13 +47,13 @@ def new_parts(shape: LerobotShape, state: Scale, action: Scale) -> Parts:
     except ImportError as missing:
         raise missing_extra(missing) from missing
     stats = {STATE: _stats(state), ENVIRONMENT: _stats(state), ACTION: _stats(action)}
-    before, after = make_pre_post_processors(config, dataset_stats=stats)
-    about = About(inputs={STATE: (0, wide), ENVIRONMENT: (0, wide)}, execute=shape.execute)
-    return Parts(about=about, policy=policy, before=before, after=after)
+    preprocessor, postprocessor = make_pre_post_processors(config, dataset_stats=stats)
+    about = LerobotManifest(inputs={STATE: (0, wide), ENVIRONMENT: (0, wide)}, execute=shape.execute)
+    return Parts(about=about, policy=policy, preprocessor=preprocessor, postprocessor=postprocessor)
 
 
 def shape_of(parts: Parts) -> dict[str, object]:
-    """What `LerobotShape` says, of a policy that is there; no width where its family has no such number."""
+    """The fields of `LerobotShape` of an existing policy; without `width` for families other than these two."""
     config: Any = parts.policy.config
     found = {"family": config.type, "horizon": len(config.action_delta_indices), "execute": parts.about.execute}
     match config.type:
@@ -66,7 +69,7 @@ def _config(shape: LerobotShape, features: dict[str, Any]) -> Any:
     from lerobot.configs.types import NormalizationMode
     from lerobot.policies.factory import make_policy_config
 
-    # Stock 0.6.1 leaves the environment state as it is; here it is scaled like the rest.
+    # LeRobot 0.6.1 does not normalise the environment state by default; here it is normalised like the state.
     scaled = dict.fromkeys(("STATE", "ENV", "ACTION", "VISUAL"), NormalizationMode.MEAN_STD)
     shared = {**features, "normalization_mapping": scaled, "device": "cpu", "push_to_hub": False}
     if shape.family == "act":

@@ -1,7 +1,7 @@
-"""HABC for LeRobot policies: the same windows, critics and gates as for ours, as weights on the policy's own loss.
+"""HABC for LeRobot policies: the windows, critics and gates of HABC as weights on the policy's own loss.
 
-LeRobot's network, loss and files stay as they are; its normaliser never sees a weight, because the weights are looked
-up by row and not carried in the batch. Without a parent a small policy is made and cloned from demonstrations.
+LeRobot's network, loss and files do not change. The weights are looked up by row and are not part of the batch, so that
+LeRobot's normaliser does not process them. Without a parent, a new small policy is cloned from demonstrations.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from policies.habc.weights import normalised
 from policies.image_windows import ImageWindows
 from policies.lerobot_base import LerobotShape, new_parts, shape_of
 from policies.lerobot_files import Parts
-from policies.lerobot_history import History, look_back
+from policies.lerobot_history import History, observation_history
 from policies.lerobot_losses import has_row_losses, mean_loss, row_losses
 from policies.normalise import Scale
 from policies.optimizer import AveragedAdam, TensorTable, read_checkpoint, write_checkpoint
@@ -40,26 +40,28 @@ from policies.training_data import read_episodes, stacked_actions, stacked_state
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LerobotSettings(HabcSettings):
-    """What a recipe for a LeRobot policy may say."""
+    """Settings of a recipe for a LeRobot policy."""
 
     family: Literal["act", "diffusion"] = "act"
-    """Of a new policy; a parent has its own."""
+    """Of a new policy; a version with a parent keeps the parent's."""
     width: int = 64
-    """Of a new policy; a parent has its own."""
+    """Of a new policy; a version with a parent keeps the parent's."""
     weights: Literal["loss", "draw"] = "loss"
-    """Where the weights act: on the loss of each sample, or on how often it is drawn (any policy can do that)."""
+    """Where the weights act: on the loss of each sample, or on its sampling, which works with any policy."""
 
     def __post_init__(self) -> None:
-        """Refuse what a LeRobot policy says elsewhere."""
+        """Refuse values that are not allowed, and settings that belong to other policies, with ValueError."""
         HabcSettings.__post_init__(self)
-        # Heads of ACT's attention, groups of the normalisation in Diffusion.
+        # ACT has 4 attention heads, Diffusion 8 normalisation groups.
         part = 4 if self.family == "act" else 8
         if self.width < 1 or self.width % part:
             raise ValueError(f"width is {self.width}; for a new {self.family} policy it must be a multiple of {part}.")
         if self.unseen:
-            raise ValueError("unseen is for flow policies; what a LeRobot policy sees, `inputs` of policy.json says.")
+            raise ValueError(
+                "unseen is for flow policies; `inputs` of policy.json sets what a LeRobot policy sees. Leave it out."
+            )
         if self.critic_beside:
-            raise ValueError("critics learn before a LeRobot policy and not beside it; leave critic_beside out.")
+            raise ValueError("critics train before a LeRobot policy, not at its steps; leave critic_beside out.")
         network = "hidden depth frequencies euler_steps temperature cooling least_temperature"
         self.require_default(
             network, "it is about flow policies, and a LeRobot policy has its own network and sampling"
@@ -67,12 +69,12 @@ class LerobotSettings(HabcSettings):
 
 
 class LerobotHabc:
-    """The learner for recipes that improve LeRobot policies."""
+    """The learner of LeRobot policies."""
 
     settings: ClassVar = LerobotSettings
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
-        """Train critics, weigh the windows, train the policy; the version is a LeRobot folder of plain files."""
+        """Train the critics, weight the windows, train the policy; the version is a LeRobot folder."""
         settings = settings_of(self.settings, job.recipe)
         prepare(job)
         episodes = read_episodes(job.episodes)
@@ -81,23 +83,23 @@ class LerobotHabc:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(job.seed)
             parts = _parts(job, settings, scales)
-            settings = _fitted(settings, parts)
+            settings = _fitted_settings(settings, parts)
             round_data = collect_round_data(episodes, settings)
             training, schedule = critic_training(job, settings, round_data, scales[0])
             report(Progress(stage="begin", done=0, total=1, metrics={}))
             pretrain_critics(training, schedule)
             metrics, rule = evaluate_critics(round_data, training, scales[1].spread)
             report(Progress(stage="critics", done=training.done, total=max(1, training.done), metrics=metrics))
-            table = WindowWeights(round_data.windows, training, rule, job.round)
-            schedule = replace(schedule, steps=settings.steps(int((table.sampling_weights > 0).sum())))
+            weights = WindowWeights(round_data.windows, training, rule, job.round)
+            schedule = replace(schedule, steps=settings.steps(int((weights.sampling_weights > 0).sum())))
             config = parts.policy.config
-            history = look_back(round_data.windows, round_data.episodes, config, settings.execute)
-            window_images = ImageWindows(job, history.looks, round_data.episodes)
+            history = observation_history(round_data.windows, round_data.episodes, config, settings.execute)
+            window_images = ImageWindows(job, history.observations, round_data.episodes)
             window_images.collect(lerobot_policy.cameras_of(config), report)
-            study = _Study(round_data, table, settings, schedule.seed)
-            for done, taught in _train(parts, study, _Feed(parts, history, window_images), schedule):
-                report(Progress(stage="actor", done=done, total=schedule.steps, metrics=taught))
-                metrics |= taught
+            windows = _SampledWindows(round_data, weights, settings, schedule.seed)
+            for done, actor_metrics in _train(parts, windows, _Batches(parts, history, window_images), schedule):
+                report(Progress(stage="actor", done=done, total=schedule.steps, metrics=actor_metrics))
+                metrics |= actor_metrics
         staged = durable.stage_folder(job.output)
         lerobot_files.save(parts, staged)
         durable.sync(staged)
@@ -108,24 +110,24 @@ class LerobotHabc:
 
 def _parts(job: ImprovementJob, settings: LerobotSettings, scales: tuple[Scale, Scale]) -> Parts:
     if job.parent is not None:
-        return lerobot_files.open_parts(job.parent)
+        return lerobot_files.load_parts(job.parent)
     shape = LerobotShape(
         family=settings.family, width=settings.width, horizon=settings.horizon, execute=settings.execute
     )
     return new_parts(shape, *scales)
 
 
-def _fitted(settings: LerobotSettings, parts: Parts) -> LerobotSettings:
-    """The settings with the policy's own chunk; LearningProblem for what episodes do not hold."""
+def _fitted_settings(settings: LerobotSettings, parts: Parts) -> LerobotSettings:
+    """The settings with the policy's chunk length. LearningProblem if the recipe contradicts the parent."""
     config: Any = parts.policy.config
     if config.action_delta_indices is None:
         raise LearningProblem(
-            f"This {config.type} policy gives single actions and no chunks; improve it with the learner lerobot_sac."
+            f"This {config.type} policy outputs single actions, not chunks; improve it with the learner lerobot_sac."
         )
     for name, there in shape_of(parts).items():
-        if (asked := getattr(settings, name)) not in (there, getattr(LerobotSettings(), name)):
+        if (inputs := getattr(settings, name)) not in (there, getattr(LerobotSettings(), name)):
             raise LearningProblem(
-                f"The recipe's {name} is {asked}, the parent's {there}; leave it out, or begin without a parent."
+                f"The recipe's {name} is {inputs}, the parent's {there}; leave it out, or begin without a parent."
             )
     wide, execute = max(config.action_delta_indices) + 1, parts.about.execute
     if not 1 <= execute <= wide:
@@ -135,83 +137,85 @@ def _fitted(settings: LerobotSettings, parts: Parts) -> LerobotSettings:
     return replace(settings, weights="draw" if draw else "loss")
 
 
-class _Study:
-    """Windows as LeRobot wants them, with the chance and the weight of each."""
+class _SampledWindows:
+    """The windows with their sampling weights and loss weights."""
 
-    def __init__(self, round_data: RoundData, table: WindowWeights, settings: LerobotSettings, seed: int) -> None:
+    def __init__(self, round_data: RoundData, weights: WindowWeights, settings: LerobotSettings, seed: int) -> None:
         self.windows: Windows = round_data.windows
-        self._table, self.settings, sampling_weights = table, settings, table.sampling_weights
+        self._weights, self.settings, sampling_weights = weights, settings, weights.sampling_weights
         if settings.weights == "draw":
             every = np.arange(len(self.windows))
-            sampling_weights = sampling_weights * table.weights(table.warmup_steps, every)
+            sampling_weights = sampling_weights * weights.weights(weights.warmup_steps, every)
         held = held_out(self.windows.episode, sampling_weights) & bool(settings.early_stop)
         self.evaluated = evaluation_rows(held, sampling_weights, seed)
-        """Rows of the held-out minibatch; empty where training never ends early."""
+        """(M,) int, rows of the held-out evaluation; empty without early stopping."""
         self._cumulative = np.cumsum(sampling_weights * ~held, dtype=np.float64)
         if not self._cumulative[-1] > 0:
-            raise LearningProblem("No window may be imitated: there is neither a demonstration nor a success.")
+            raise LearningProblem(
+                "No window may be imitated: there is neither a demonstration nor a success; collect more episodes."
+            )
 
     def rows(self, random: np.random.Generator) -> np.ndarray:
         drawn = random.random(self.settings.batch) * self._cumulative[-1]
         return np.searchsorted(self._cumulative, drawn, side="right")
 
     def weights(self, step: int, rows: np.ndarray) -> FloatArray:
-        """(B,), mean 1 over the policy's rows; all 1 where the weights act on the draw."""
+        """Loss weights (B,) float32, with mean 1 over policy windows; all 1 if the weights act on the sampling."""
         if self.settings.weights == "draw":
             return np.ones(len(rows), np.float32)
-        return normalised(self._table.weights(step, rows), self.windows.demonstration[rows])
+        return normalised(self._weights.weights(step, rows), self.windows.demonstration[rows])
 
 
-class _Feed:
-    """Minibatches as LeRobot's own losses read them, with its mask of what is padded."""
+class _Batches:
+    """Minibatches in LeRobot's form, with its mask of padded actions."""
 
     def __init__(self, parts: Parts, history: History, window_images: ImageWindows) -> None:
         self._parts, self._history, self._window_images = parts, history, window_images
         self._cameras = lerobot_policy.cameras_of(parts.policy.config)
-        # Without pictures everything is small, and is normalised once.
-        self._whole = None if self._cameras else self._seen(np.arange(len(history)))
+        # Without images all windows fit into memory and are normalised once.
+        self._all = None if self._cameras else self._inputs_of(np.arange(len(history)))
 
     def batch(self, rows: IntArray, device: torch.device) -> dict[str, Tensor]:
-        """Inputs, `action` (B, frames, action_dim) and `action_is_pad` (B, frames) of these windows."""
-        if self._whole is None:
-            found = self._seen(rows)
+        """Inputs, `action` (B, frames, action_dim) float32 and `action_is_pad` (B, frames) bool of the rows (B,)."""
+        if self._all is None:
+            found = self._inputs_of(rows)
         else:
             index = torch.from_numpy(rows)
-            found = {key: value[index] for key, value in self._whole.items()}
+            found = {key: value[index] for key, value in self._all.items()}
         return {key: value.to(device) for key, value in found.items()}
 
-    def _seen(self, rows: IntArray) -> dict[str, Tensor]:
+    def _inputs_of(self, rows: IntArray) -> dict[str, Tensor]:
         history = self._history
         sent = {"action": torch.from_numpy(history.chunk[rows])}
-        *earlier, looks = (rows * history.steps + step for step in range(history.steps))
-        seen = [self._parts.before(self._asked(one)) for one in earlier]
-        seen.append(self._parts.before(self._asked(looks) | sent))
+        *earlier, observations = (rows * history.steps + step for step in range(history.steps))
+        seen = [self._parts.preprocessor(self._observed(one)) for one in earlier]
+        seen.append(self._parts.preprocessor(self._observed(observations) | sent))
         found = {key: value for key, value in seen[-1].items() if key.startswith("observation.")}
         if history.steps > 1 or self._parts.policy.config.type == "diffusion":
             found = {key: torch.stack([one[key] for one in seen], dim=1) for key in found}
         mask = torch.from_numpy(history.mask[rows])
         return {**found, "action": seen[-1]["action"] * mask[..., None], "action_is_pad": mask == 0}
 
-    def _asked(self, looks: IntArray) -> dict[str, Any]:
+    def _observed(self, observations: IntArray) -> dict[str, Any]:
         about = self._parts.about
-        asked: dict[str, Any] = {
-            **lerobot_policy.batch_of(about, self._history.looks.state[looks]),
-            "task": [about.task] * len(looks),
+        inputs: dict[str, Any] = {
+            **lerobot_policy.state_inputs(about, self._history.observations.state[observations]),
+            "task": [about.task] * len(observations),
         }
         for camera in self._cameras:
-            asked[f"{lerobot_policy.IMAGES}{camera}"] = lerobot_policy.picture_rows(
-                self._window_images.at(camera, looks)
+            inputs[f"{lerobot_policy.IMAGES}{camera}"] = lerobot_policy.image_tensor(
+                self._window_images.at(camera, observations)
             )
-        return asked
+        return inputs
 
 
 def _train(
-    parts: Parts, study: _Study, feed: _Feed, schedule: TrainingSchedule
+    parts: Parts, windows: _SampledWindows, batches: _Batches, schedule: TrainingSchedule
 ) -> Iterator[tuple[int, dict[str, float]]]:
-    """Train in place, yielding (steps done, figures); a killed run goes on from its checkpoint to the same bytes."""
+    """Train in place, yielding (steps done, metrics); a killed and resumed run ends with the same bytes."""
     policy: Any = parts.policy
-    settings, device = study.settings, schedule.settings.compute_device
-    # Small steps would be lost on weights of 16 bits; the products may still be computed in them.
+    settings, device = windows.settings, schedule.settings.compute_device
+    # 16-bit weights would lose small steps; autocast may still compute the products in 16 bits.
     policy.float().to(device.torch_device)
     policy.config.device = str(device.torch_device)
     optimizer = AveragedAdam(policy.parameters(), schedule.learning_rate, settings.average)
@@ -219,14 +223,14 @@ def _train(
 
     def held_out_loss() -> float:
         torch.manual_seed(schedule.seed)
-        batches = np.array_split(study.evaluated, -(-len(study.evaluated) // settings.batch))
+        parts = np.array_split(windows.evaluated, -(-len(windows.evaluated) // settings.batch))
         policy.eval()
         with torch.no_grad(), device.autocast():
-            found = [float(losses_of(policy, feed.batch(rows, device.torch_device)).mean()) for rows in batches]
+            found = [float(losses_of(policy, batches.batch(rows, device.torch_device)).mean()) for rows in parts]
         policy.train()
         return float(np.mean(found))
 
-    stop = EarlyStopping(settings.early_stop, optimizer, held_out_loss, len(study.evaluated))
+    stop = EarlyStopping(settings.early_stop, optimizer, held_out_loss, len(windows.evaluated))
     done = 0
     if (found := read_checkpoint(schedule.checkpoint, schedule.job)) is not None:
         table, done = found
@@ -240,13 +244,13 @@ def _train(
     for step in range(done, last):
         random = np.random.default_rng((schedule.seed, step))
         torch.manual_seed(int(random.integers(2**62)))
-        rows = study.rows(random)
-        weights = torch.from_numpy(study.weights(step, rows)).to(device.torch_device)
+        rows = windows.rows(random)
+        weights = torch.from_numpy(windows.weights(step, rows)).to(device.torch_device)
         with device.autocast():
-            loss = (weights * losses_of(policy, feed.batch(rows, device.torch_device))).mean()
+            loss = (weights * losses_of(policy, batches.batch(rows, device.torch_device))).mean()
         optimizer.minimise(loss, step)
         done = step + 1
-        # Looks and checkpoints fall on steps that are reported, and none of them on a loss that is no number.
+        # Evaluations and checkpoints happen only on reported steps, after the loss was checked to be finite.
         if done % REPORT_STEPS and done < schedule.steps:
             continue
         metrics = {"loss": finite_loss(loss, done), "steps": float(done)}
@@ -264,12 +268,12 @@ def _train(
 
 
 def _mean_rows(policy: Any, batch: dict[str, Tensor]) -> Tensor:
-    """The policy's own mean, for weights that act on the draw."""
+    """The policy's own mean loss, for weights that act on the sampling."""
     return mean_loss(policy, batch)
 
 
 def _buffers(policy: Any) -> TensorTable:
-    """What a network learns beside its weights (running means of batch normalisation)."""
+    """float32 buffers of the network, such as the running means of batch normalisation."""
     return {
         f"buffer.{name}": value.cpu().numpy().copy()
         for name, value in policy.named_buffers()

@@ -1,9 +1,9 @@
-"""Per-sample losses of LeRobot policies, so that each recorded decision can count as much as it helped.
+"""Per-sample losses of LeRobot policies, for weighted behaviour cloning.
 
-ACT and Diffusion of 0.6.1 give only a mean over the batch; these functions compute the same numbers row by row, and a
-test holds their mean equal to LeRobot's own. Policies that know `reduction="none"`, such as SmolVLA, are asked for it;
-pi0.5 knows it, too, but would count what is padded, so its error is masked here. For any other policy the weights act
-on the draw of the samples instead: the same expectation, and no line of its code is touched.
+ACT and Diffusion of LeRobot 0.6.1 return only a mean over the batch. These functions compute the same loss row by row,
+and a test holds their mean equal to LeRobot's. Policies with `reduction="none"`, such as SmolVLA, compute it
+themselves; pi0.5 would include padded actions, so its error is masked here. For any other policy the weights act on the
+sampling of windows, which has the same expectation.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch.nn import functional
 
 
 def has_row_losses(policy: Any) -> bool:
-    """Whether `row_losses` knows this policy; otherwise the weights must act on the draw."""
+    """Whether `row_losses` supports this policy; otherwise the weights must act on the sampling."""
     return policy.config.type in {"act", "diffusion"} or "reduction" in inspect.signature(policy.forward).parameters
 
 
 def row_losses(policy: Any, batch: dict[str, Tensor]) -> Tensor:
-    """Loss of every sample (B,); their mean is the policy's own loss when no action is padded."""
+    """Loss of each sample (B,) float32; without padded actions their mean is the policy's own loss."""
     if policy.config.type == "act":
         return _act(policy, batch)
     if policy.config.type == "diffusion":
@@ -57,7 +57,7 @@ def _diffusion(policy: Any, batch: dict[str, Tensor]) -> Tensor:
     pictures = [batch[key] for key in policy.config.image_features]
     stacked = {"observation.images": torch.stack(pictures, dim=-4)} if pictures else {}
     seen = model._prepare_global_conditioning({**batch, **stacked})
-    # Noise before times: the order in which LeRobot draws them.
+    # LeRobot draws the noise first, then the times.
     noise = torch.randn(action.shape, device=action.device)
     last = model.noise_scheduler.config.num_train_timesteps
     time = torch.randint(0, last, (len(action),), device=action.device).long()
@@ -68,7 +68,7 @@ def _diffusion(policy: Any, batch: dict[str, Tensor]) -> Tensor:
 
 def _pi05(policy: Any, batch: dict[str, Tensor]) -> Tensor:
     model, action = policy.model, policy.prepare_action(batch)
-    # Noise before times: the order in which LeRobot draws them.
+    # LeRobot draws the noise first, then the times.
     noise = model.sample_noise(action.shape, action.device)
     time = model.sample_time(len(action), action.device)
     words = batch["observation.language.tokens"], batch["observation.language.attention_mask"]

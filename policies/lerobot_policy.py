@@ -1,4 +1,4 @@
-"""Any LeRobot policy (0.6.1) as a Policy: several lanes, seeded noise, the robot's units (`lerobot_files` loads it)."""
+"""Runs any LeRobot policy (0.6.1) for several lanes, with seeded noise and the robot's units."""
 
 from __future__ import annotations
 
@@ -14,28 +14,34 @@ from torch import Tensor
 
 from enpire.errors import PolicyProblem
 from enpire.types import FloatArray, ImageArray, IntArray, Observation
-from policies.lerobot_files import About, Parts, open_parts
+from policies.lerobot_files import LerobotManifest, Parts, load_parts
 from policies.lerobot_files import save as save
 
 BLOCK_ROWS = 8
-"""ACT decides for blocks of exactly this many lanes, so that a lane's chunk is the same in any company."""
+"""Lanes of one inference of ACT; with a fixed number a lane's chunk does not depend on the other lanes."""
 IMAGES = "observation.images."
-_DRAWS = threading.Lock()
-"""Whoever holds it draws from torch's global generator: versions that think in other threads share that."""
+_RANDOM_LOCK = threading.Lock()
+"""Guards torch's global random generator, which policies that run inference in several threads share."""
 
 
-def batch_of(about: About, state: FloatArray) -> dict[str, Tensor]:
-    """LeRobot's observation keys for our states (B, state_dim)."""
+def state_inputs(about: LerobotManifest, state: FloatArray) -> dict[str, Tensor]:
+    """LeRobot's key -> float32 tensor (B, columns), from states (B, state_dim) in units of the robot.
+
+    PolicyProblem if a key names columns that the state does not have.
+    """
     found: dict[str, Tensor] = {}
     for key, (first, last) in about.inputs.items():
         if not 0 <= first < last <= state.shape[1]:
-            raise PolicyProblem(f"{key} asks for the state's columns {first} to {last}; there are {state.shape[1]}.")
+            raise PolicyProblem(
+                f"{key} needs the state's columns {first} to {last}, and the state has {state.shape[1]}; "
+                "correct `inputs` in policy.json."
+            )
         found[key] = torch.from_numpy(np.ascontiguousarray(state[:, first:last], np.float32))
     return found
 
 
-def picture_inputs(config: Any) -> Mapping[str, Any]:
-    """LeRobot's key -> feature, for the inputs that are pictures of a camera; empty ones the policy fills in itself."""
+def image_inputs(config: Any) -> Mapping[str, Any]:
+    """LeRobot's key -> feature, for the camera images that the policy needs, without its placeholders."""
     return {
         key: feature
         for key, feature in config.input_features.items()
@@ -44,34 +50,34 @@ def picture_inputs(config: Any) -> Mapping[str, Any]:
 
 
 def cameras_of(config: Any) -> tuple[str, ...]:
-    """The cameras that a policy looks through."""
-    return tuple(key.removeprefix(IMAGES) for key in picture_inputs(config))
+    """The names of the cameras that a policy needs."""
+    return tuple(key.removeprefix(IMAGES) for key in image_inputs(config))
 
 
-def picture_rows(images: ImageArray) -> Tensor:
-    """Pictures (B, height, width, 3) as LeRobot wants them: (B, 3, height, width), in [0, 1]."""
+def image_tensor(images: ImageArray) -> Tensor:
+    """Images (B, height, width, 3) uint8 as LeRobot's input: (B, 3, height, width) float32 in [0, 1]."""
     rows = np.ascontiguousarray(images.transpose(0, 3, 1, 2), np.float32)
     return torch.from_numpy(rows / np.float32(255))
 
 
 class LerobotPolicy:
-    """A LeRobot policy that decides for several lanes.
+    """A LeRobot policy for several lanes.
 
-    A policy with several observation steps sees the lane's last decisions, so `execute` 1 gives it LeRobot's own
-    spacing. ACT has no noise and decides in blocks; others decide lane by lane with a seed each (the convolutions of
-    diffusion give a row other last bits at another place in its block).
+    A policy with several observation steps gets the observations of the lane's last decisions; with `execute` 1 that is
+    LeRobot's own spacing. ACT has no noise and runs in blocks of lanes. Other policies run one lane at a time, each
+    with its own seed, because the last bits of diffusion's convolutions depend on the position in the batch.
     """
 
     def __init__(self, parts: Parts) -> None:
-        """Ask the policy once how long its chunks are."""
+        """Run the policy once for the length of its chunks. PolicyProblem if `execute` does not fit it."""
         self._parts = parts
         self._config: Any = parts.policy.config
         self._steps = int(getattr(self._config, "n_obs_steps", 1))
         self._noise: dict[int, np.random.Generator] = {}
-        self._past: dict[int, deque[dict[str, Tensor]]] = {}
-        self._blocks = self._config.type == "act"
-        self.needs_images = bool(picture_inputs(self._config))
-        self.horizon = self._probe()
+        self._history: dict[int, deque[dict[str, Tensor]]] = {}
+        self._in_blocks = self._config.type == "act"
+        self.needs_images = bool(image_inputs(self._config))
+        self.horizon = self._chunk_length()
         self.execute = parts.about.execute
         if not 1 <= self.execute <= self.horizon:
             raise PolicyProblem(
@@ -79,14 +85,17 @@ class LerobotPolicy:
             )
 
     def begin(self, lane: int, seed: int) -> None:
-        """A new episode begins in this lane."""
+        """Start a new episode in this lane; `seed` is of its noise."""
         self._noise[lane] = np.random.default_rng(seed)
-        self._past.pop(lane, None)
+        self._history.pop(lane, None)
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """Chunks for the lanes named, (len(lanes), horizon, action_dim), in the robot's units."""
-        self._see(observation, lanes)
-        size = BLOCK_ROWS if self._blocks else 1
+        """Chunks (len(lanes), horizon, action_dim) float32, units of the robot.
+
+        PolicyProblem if the observation lacks a lane or a camera, or a lane has not begun an episode.
+        """
+        self._preprocess(observation, lanes)
+        size = BLOCK_ROWS if self._in_blocks else 1
         parts = [self._block([int(lane) for lane in lanes[top : top + size]]) for top in range(0, len(lanes), size)]
         return np.concatenate(parts) if parts else np.zeros((0, self.horizon, self._action_dim), np.float32)
 
@@ -94,111 +103,117 @@ class LerobotPolicy:
     def _action_dim(self) -> int:
         return int(self._config.action_feature.shape[0])
 
-    def _see(self, observation: Observation, lanes: IntArray, **beside: Tensor) -> dict[str, Tensor]:
-        """Remember what the lanes named sense now; all of it, and `beside`, as LeRobot's pipeline hands it over."""
-        unknown = [int(lane) for lane in lanes if int(lane) not in self._noise]
-        if unknown:
-            raise PolicyProblem(f"lane {unknown[0]} decides before its episode began; call begin(lane, seed) first.")
+    def _preprocess(self, observation: Observation, lanes: IntArray, **extra: Tensor) -> dict[str, Tensor]:
+        """Preprocess the observation with `extra` inputs, keep it in the lanes' histories, and return it."""
+        not_begun = [int(lane) for lane in lanes if int(lane) not in self._noise]
+        if not_begun:
+            raise PolicyProblem(
+                f"lane {not_begun[0]} asks for an action before its episode began; call begin(lane, seed) first."
+            )
         if len(observation.state) != len(lanes):
-            raise PolicyProblem(f"{len(observation.state)} states came for {len(lanes)} lanes; give one for each.")
-        seen = self._parts.before(self._inputs(observation) | beside)
+            raise PolicyProblem(
+                f"The observation has {len(observation.state)} states for {len(lanes)} lanes; give one for each lane."
+            )
+        batch = self._parts.preprocessor(self._inputs(observation) | extra)
         for row, lane in enumerate(lanes):
             self._remember(
-                int(lane), {key: value[row] for key, value in seen.items() if key.startswith("observation.")}
+                int(lane), {key: value[row] for key, value in batch.items() if key.startswith("observation.")}
             )
-        return seen
+        return batch
 
     def _inputs(self, observation: Observation) -> dict[str, Any]:
-        """What the pipeline is given, one row for each lane."""
-        rows: dict[str, Any] = {**batch_of(self._parts.about, observation.state)}
-        for key in picture_inputs(self._config):
+        """The preprocessor's inputs, one row for each lane."""
+        rows: dict[str, Any] = {**state_inputs(self._parts.about, observation.state)}
+        for key in image_inputs(self._config):
             camera = key.removeprefix(IMAGES)
             if camera not in observation.images:
                 raise PolicyProblem(
-                    f"this policy looks through the camera {camera!r}, which the station does not have."
+                    f"this policy needs the camera {camera!r}, which the station does not have; use a station with it."
                 )
-            rows[key] = picture_rows(observation.images[camera])
+            rows[key] = image_tensor(observation.images[camera])
         rows["task"] = [self._parts.about.task] * len(observation.state)
         return rows
 
     def _remember(self, lane: int, row: dict[str, Tensor]) -> None:
-        past = self._past.setdefault(lane, deque(maxlen=self._steps))
-        past.append(row)
-        while len(past) < self._steps:
-            past.append(row)
+        history = self._history.setdefault(lane, deque(maxlen=self._steps))
+        history.append(row)
+        while len(history) < self._steps:
+            history.append(row)
 
-    def _block(self, lanes: list[int], **along: Any) -> FloatArray:
-        padded = lanes + [lanes[-1]] * ((BLOCK_ROWS if self._blocks else 1) - len(lanes))
-        keys = self._past[lanes[0]][0]
+    def _block(self, lanes: list[int], **guidance: Any) -> FloatArray:
+        padded = lanes + [lanes[-1]] * ((BLOCK_ROWS if self._in_blocks else 1) - len(lanes))
+        keys = self._history[lanes[0]][0]
         stacked = {
-            key: torch.stack([torch.stack([row[key] for row in self._past[lane]]) for lane in padded]) for key in keys
+            key: torch.stack([torch.stack([row[key] for row in self._history[lane]]) for lane in padded])
+            for key in keys
         }
-        batch = {key: self._shaped(value) for key, value in stacked.items()}
-        with _DRAWS, torch.random.fork_rng(devices=[]), torch.no_grad():
+        batch = {key: self._with_steps(value) for key, value in stacked.items()}
+        with _RANDOM_LOCK, torch.random.fork_rng(devices=[]), torch.no_grad():
             self._parts.policy.reset()
             torch.manual_seed(int(self._noise[lanes[0]].integers(2**62)))
-            chunk = self._chunk(batch, **along)
-            actions = self._parts.after(chunk.reshape(-1, chunk.shape[-1]))
+            chunk = self._chunk(batch, **guidance)
+            actions = self._parts.postprocessor(chunk.reshape(-1, chunk.shape[-1]))
         found = actions.numpy().astype(np.float32)
         return found.reshape(len(padded), -1, self._action_dim)[: len(lanes)]
 
-    def _chunk(self, batch: dict[str, Tensor], **along: Any) -> Tensor:
-        """(B, steps, action width), normalised."""
+    def _chunk(self, batch: dict[str, Tensor], **guidance: Any) -> Tensor:
+        """Normalised actions (B, horizon, action_dim)."""
         if self._config.type == "gaussian_actor":
             return self._parts.policy.select_action(batch)[:, None].repeat(1, self._parts.about.hold, 1)
-        return self._parts.policy.predict_action_chunk(batch, **along)
+        return self._parts.policy.predict_action_chunk(batch, **guidance)
 
-    def _shaped(self, value: Tensor) -> Tensor:
-        """(B, steps, ...) for policies with a history axis, (B, ...) for those without."""
+    def _with_steps(self, value: Tensor) -> Tensor:
+        """(B, steps, ...) for policies with an axis of observation steps, (B, ...) for the others."""
         return value if self._config.type == "diffusion" or self._steps > 1 else value[:, 0]
 
-    def _probe(self) -> int:
+    def _chunk_length(self) -> int:
         wide = max(last for _, last in self._parts.about.inputs.values())
         images = {
             key.removeprefix(IMAGES): np.zeros((1, *feature.shape[1:], feature.shape[0]), np.uint8)
-            for key, feature in picture_inputs(self._config).items()
+            for key, feature in image_inputs(self._config).items()
         }
         self.horizon = 0
         self.begin(-1, 0)
-        seen = Observation(stamp_ns=0, state=np.zeros((1, wide), np.float32), images=images)
-        chunk = self.act(seen, np.array([-1]))
-        del self._noise[-1], self._past[-1]
+        batch = Observation(stamp_ns=0, state=np.zeros((1, wide), np.float32), images=images)
+        chunk = self.act(batch, np.array([-1]))
+        del self._noise[-1], self._history[-1]
         return int(chunk.shape[1])
 
 
-class ContinuingPolicy(LerobotPolicy):
-    """A LeRobot policy that begins a chunk along what is still being carried out of the last one.
+class RealTimeChunkingPolicy(LerobotPolicy):
+    """A LeRobot policy whose next chunk continues the chunk that is being executed.
 
-    LeRobot's own real-time chunking (Black et al., arXiv 2506.07339) of its flow policies: SmolVLA, pi0, pi0.5 and
-    more. `rtc_config` in the version's config.json says how; where it is left out, LeRobot's defaults hold.
+    It uses LeRobot's real-time chunking (Black et al., arXiv 2506.07339) of its flow policies, such as SmolVLA, pi0 and
+    pi0.5. `rtc_config` in the version's config.json sets it; without it LeRobot's defaults apply.
     """
 
     def __init__(self, parts: Parts) -> None:
-        """Give the policy its guidance."""
+        """Switch on the policy's guidance."""
         from lerobot.policies.rtc import RTCConfig
 
         policy: Any = parts.policy
         policy.config.rtc_config = policy.config.rtc_config or RTCConfig()
         policy.init_rtc_processor()
-        # The guidance asks for gradients of the actions; none of the weights' are wanted.
+        # The guidance needs gradients of the actions, not of the weights.
         policy.requires_grad_(requires_grad=False)
         super().__init__(parts)
 
     def act_along(self, observation: Observation, lanes: IntArray, left: FloatArray, delay: int) -> FloatArray:
-        """Chunks (len(lanes), horizon, action_dim) that go on from what is `left` (len(lanes), any, action_dim).
+        """Chunks (len(lanes), horizon, action_dim) float32 that continue the present ones, units of the robot.
 
-        The first `delay` actions are drawn towards it with full weight, those after them with less and less.
+        `left` (len(lanes), any, action_dim) is the rest of the present chunks, nan after their ends. The first `delay`
+        actions are guided towards it with full weight, later ones with a decreasing weight.
         """
         counts = np.isfinite(left).all(axis=2).sum(axis=1)
         if not counts.any():
             return self.act(observation, lanes)
-        # LeRobot's pipeline treats them as it treats the actions of a training batch: relative where the policy wants.
-        rest = self._see(observation, lanes, action=torch.from_numpy(np.nan_to_num(left)))["action"]
+        # Preprocessed like the actions of a training batch: converted to relative actions if the policy uses these.
+        remaining = self._preprocess(observation, lanes, action=torch.from_numpy(np.nan_to_num(left)))["action"]
         parts = [
             self._block(
                 [int(lane)],
                 inference_delay=delay,
-                prev_chunk_left_over=rest[row : row + 1, :count] if count else None,
+                prev_chunk_left_over=remaining[row : row + 1, :count] if count else None,
             )
             for row, (lane, count) in enumerate(zip(lanes, counts, strict=True))
         ]
@@ -206,9 +221,12 @@ class ContinuingPolicy(LerobotPolicy):
 
 
 def load(folder: Path) -> LerobotPolicy:
-    """Load a version's folder; it knows real-time chunking where LeRobot's policy does and its config allows it."""
-    parts = open_parts(folder)
+    """Load a version's folder, with real-time chunking if LeRobot's policy supports it and its config allows it.
+
+    Raises as `load_parts`.
+    """
+    parts = load_parts(folder)
     policy: Any = parts.policy
     if policy.supports_rtc() and (policy.config.rtc_config is None or policy.config.rtc_config.enabled):
-        return ContinuingPolicy(parts)
+        return RealTimeChunkingPolicy(parts)
     return LerobotPolicy(parts)

@@ -16,7 +16,7 @@ from enpire.types import Observation
 from policies import flow_policy
 from policies.flow_network import FlowNetwork, fourier
 from policies.flow_policy import FlowPolicy, FlowShape, FlowVersion
-from policies.lerobot_files import open_parts
+from policies.lerobot_files import load_parts
 from policies.normalise import Scale
 from policies.normalise import fourier as numpy_fourier
 
@@ -129,7 +129,7 @@ def test_a_version_of_another_kind_is_said_to_be_one(tmp_path: Path) -> None:
         flow_policy.read(tmp_path)
     flow_policy.save(version(), tmp_path)
     with pytest.raises(PolicyProblem, match="is of kind 'flow'; a LeRobot policy is of kind 'lerobot'.*for its kind"):
-        open_parts(tmp_path)
+        load_parts(tmp_path)
 
 
 def test_execute_must_fit_the_horizon() -> None:

@@ -14,7 +14,7 @@ import pytest
 from enpire.interfaces import ImprovementJob
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, Observation
 from policies.habc.segments import WindowSpec, cut
-from policies.lerobot_history import look_back
+from policies.lerobot_history import observation_history
 from tests.policies.recorded import driven, episode, write
 
 TWO: Any = SimpleNamespace(n_obs_steps=2, action_delta_indices=list(range(-1, 7)))
@@ -25,12 +25,12 @@ def test_a_window_is_seen_as_at_the_decisions_before_it() -> None:
     held = [SOURCE_POLICY] * 8 + [SOURCE_HUMAN] * 8
     episodes = [episode(held, success=True, seed=0), episode(held[:6], success=True, seed=1)]
     windows = cut(episodes, WindowSpec(horizon=7, execute=4, stride=2))
-    history = look_back(windows, episodes, TWO, execute=4)
+    history = observation_history(windows, episodes, TWO, execute=4)
     assert len(history) == len(windows)
     for row, (index, tick) in enumerate(zip(windows.episode, windows.tick, strict=True)):
         arrays, before = episodes[index].arrays, max(tick - 4, 0)
-        assert history.looks.tick[2 * row : 2 * row + 2].tolist() == [before, tick]
-        np.testing.assert_array_equal(history.looks.state[2 * row : 2 * row + 2], arrays.state[[before, tick]])
+        assert history.observations.tick[2 * row : 2 * row + 2].tolist() == [before, tick]
+        np.testing.assert_array_equal(history.observations.state[2 * row : 2 * row + 2], arrays.state[[before, tick]])
         np.testing.assert_array_equal(history.chunk[row, 1:], windows.chunk[row])
         np.testing.assert_array_equal(history.mask[row, 1:], windows.mask[row])
         assert history.mask[row, 0] == (tick > 0)
@@ -40,9 +40,9 @@ def test_a_window_is_seen_as_at_the_decisions_before_it() -> None:
 def test_a_policy_without_a_history_sees_the_windows_themselves() -> None:
     episodes = [driven(seed, expert=True) for seed in range(3)]
     windows = cut(episodes, WindowSpec())
-    history = look_back(windows, episodes, ONE, execute=4)
+    history = observation_history(windows, episodes, ONE, execute=4)
     for found, own in (
-        (history.looks.state, windows.state),
+        (history.observations.state, windows.state),
         (history.chunk, windows.chunk),
         (history.mask, windows.mask),
     ):
@@ -112,7 +112,9 @@ def _stock_diffusion(folder: Path) -> Path:
     }
     before, after = make_pre_post_processors(config, dataset_stats=stats)
     inputs = {"observation.state": (0, 3), "observation.environment_state": (0, 3)}
-    about = lerobot_files.About(inputs=inputs, execute=4)
+    about = lerobot_files.LerobotManifest(inputs=inputs, execute=4)
     folder.mkdir()
-    lerobot_files.save(lerobot_files.Parts(about=about, policy=policy, before=before, after=after), folder)
+    lerobot_files.save(
+        lerobot_files.Parts(about=about, policy=policy, preprocessor=before, postprocessor=after), folder
+    )
     return folder

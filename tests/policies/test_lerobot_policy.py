@@ -205,7 +205,7 @@ def test_what_does_not_fit_is_named(folder: Path) -> None:
     with pytest.raises(PolicyProblem, match="call begin"):
         policy.act(seen(np.zeros((1, 3))), np.array([0]))
     policy.begin(0, seed=0)
-    with pytest.raises(PolicyProblem, match="there are 2"):
+    with pytest.raises(PolicyProblem, match="the state has 2; correct"):
         policy.act(seen(np.zeros((1, 2))), np.array([0]))
     (folder / "config.json").unlink()
     with pytest.raises(PolicyProblem, match="lacks config.json"):

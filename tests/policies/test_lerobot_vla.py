@@ -24,10 +24,10 @@ from enpire.store import pictures, versions
 from enpire.types import Observation
 from policies import lerobot_files
 from policies.lerobot_base import STATE
-from policies.lerobot_files import About, Parts
+from policies.lerobot_files import LerobotManifest, Parts
 from policies.lerobot_learner import LerobotHabc
 from policies.lerobot_losses import has_row_losses, mean_loss, row_losses
-from policies.lerobot_policy import LerobotPolicy, batch_of, picture_rows
+from policies.lerobot_policy import LerobotPolicy, image_tensor, state_inputs
 from tests.policies import tiny_pi05, tiny_smolvla
 from tests.policies.recorded import driven, write
 
@@ -56,8 +56,13 @@ def act() -> Parts:
         "action": {"mean": torch.zeros(2), "std": torch.full((2,), 0.1)},
         f"observation.images.{CAMERA}": {"mean": torch.full((3, 1, 1), 0.5), "std": torch.full((3, 1, 1), 0.2)},
     }
-    before, after = make_pre_post_processors(config, dataset_stats=statistics)
-    return Parts(about=About(inputs={STATE: (0, 3)}, execute=4), policy=policy, before=before, after=after)
+    preprocessor, postprocessor = make_pre_post_processors(config, dataset_stats=statistics)
+    return Parts(
+        about=LerobotManifest(inputs={STATE: (0, 3)}, execute=4),
+        policy=policy,
+        preprocessor=preprocessor,
+        postprocessor=postprocessor,
+    )
 
 
 @pytest.fixture(scope="module", params=["smolvla", "pi05", "act"])
@@ -99,7 +104,7 @@ def test_it_loads_without_a_hub_and_a_lane_decides_alike_in_any_company(folder: 
     alone = Observation(stamp_ns=0, state=whole.state[2:], images={CAMERA: whole.images[CAMERA][2:]})
     np.testing.assert_allclose(again.act(alone, np.array([0]))[0], chunks[2], atol=1e-5)
     blind = Observation(stamp_ns=0, state=whole.state, images={})
-    with pytest.raises(PolicyProblem, match="looks through the camera 'front'"):
+    with pytest.raises(PolicyProblem, match="needs the camera 'front'"):
         policy.act(blind, np.arange(3))
 
 
@@ -107,7 +112,7 @@ def test_what_is_saved_again_is_the_same(folder: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for place, source in ((first, folder), (second, first)):
         place.mkdir()
-        lerobot_files.save(lerobot_files.open_parts(source), place)
+        lerobot_files.save(lerobot_files.load_parts(source), place)
     assert versions.identify(first) == versions.identify(second)
 
 
@@ -115,18 +120,18 @@ def minibatch(parts: Parts, rows: int) -> dict[str, torch.Tensor]:
     now = seen(rows)
     random = torch.Generator().manual_seed(1)
     asked: dict[str, Any] = {
-        **batch_of(parts.about, now.state),
-        f"observation.images.{CAMERA}": picture_rows(now.images[CAMERA]),
+        **state_inputs(parts.about, now.state),
+        f"observation.images.{CAMERA}": image_tensor(now.images[CAMERA]),
         "task": [parts.about.task] * rows,
         "action": torch.randn((rows, len(parts.policy.config.action_delta_indices or ()), 2), generator=random),
     }
-    ready = parts.before(asked)
+    ready = parts.preprocessor(asked)
     batch = {key: value for key, value in ready.items() if key.startswith("observation.") or key == "action"}
     return batch | {"action_is_pad": torch.zeros(batch["action"].shape[:2], dtype=torch.bool)}
 
 
 def test_row_losses_are_lerobots_and_a_row_of_weight_0_gives_no_gradient(folder: Path) -> None:
-    parts = lerobot_files.open_parts(folder)
+    parts = lerobot_files.load_parts(folder)
     policy: Any = parts.policy
     policy.train()
     assert has_row_losses(policy)
@@ -187,7 +192,7 @@ def test_habc_improves_it_and_a_cut_run_goes_on_to_the_same_bytes(folder: Path, 
     metrics = LerobotHabc().improve(job, lambda _: None)
     assert np.isfinite(metrics["loss"])
     assert weight_function(job.output) != weight_function(folder)
-    policy = LerobotPolicy(lerobot_files.open_parts(job.output))
+    policy = LerobotPolicy(lerobot_files.load_parts(job.output))
     policy.begin(0, seed=1)
     assert policy.act(seen(1), np.array([0])).shape == (1, policy.horizon, 2)
     cut = replace(job, work=tmp_path / "w2", output=tmp_path / "o2")
@@ -215,7 +220,7 @@ def _cut_at(stage: str, job: ImprovementJob, at: int) -> None:
 
 
 def test_episodes_without_pictures_are_named(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(LearningProblem, match="has no pictures of front"):
+    with pytest.raises(LearningProblem, match="has no images of front"):
         LerobotHabc().improve(job_of(folder, tmp_path, filmed=False), lambda _: None)
 
 
@@ -226,7 +231,7 @@ def test_training_in_bfloat16_comes_near_and_keeps_weights_of_32_bits(folder: Pa
     assert "bfloat16" not in exact
     assert near["loss"] != exact["loss"]
     assert near["loss"] == pytest.approx(exact["loss"], rel=0.1)
-    tensors = lerobot_files.open_parts(half.output).policy.parameters()
+    tensors = lerobot_files.load_parts(half.output).policy.parameters()
     assert {value.dtype for value in tensors} == {torch.float32}
 
 
@@ -239,7 +244,7 @@ def test_weights_that_are_not_the_policys_are_refused(folder: Path, tmp_path: Pa
     gone = next(name for name in table if name.endswith("action_out_proj.weight") or "action_head.weight" in name)
     save_file({name: value for name, value in table.items() if name != gone}, tmp_path / "model.safetensors")
     with pytest.raises(PolicyProblem, match="weights|cannot load"):
-        lerobot_files.open_parts(tmp_path)
+        lerobot_files.load_parts(tmp_path)
 
 
 def test_a_tokenizer_that_is_nowhere_is_named(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,5 +257,5 @@ def test_a_tokenizer_that_is_nowhere_is_named(folder: Path, tmp_path: Path, monk
     for item in folder.iterdir():
         if not without(item.name):
             (place / item.name).write_bytes(item.read_bytes())
-    with pytest.raises(PolicyProblem, match="tokenizer lies neither"):
-        lerobot_files.open_parts(place)
+    with pytest.raises(PolicyProblem, match="tokenizer is neither"):
+        lerobot_files.load_parts(place)

@@ -31,8 +31,10 @@ def write_act(folder: Path, camera: str, size: tuple[int, int], state_dim: int, 
         "action": {"mean": torch.zeros(2), "std": torch.full((2,), spread)},
         image: {"mean": torch.full((3, 1, 1), 0.5), "std": torch.full((3, 1, 1), 0.2)},
     }
-    before, after = make_pre_post_processors(config, dataset_stats=statistics)
-    about = lerobot_files.About(inputs={"observation.state": (0, state_dim)}, execute=4)
+    preprocessor, postprocessor = make_pre_post_processors(config, dataset_stats=statistics)
+    about = lerobot_files.LerobotManifest(inputs={"observation.state": (0, state_dim)}, execute=4)
     folder.mkdir()
-    lerobot_files.save(lerobot_files.Parts(about=about, policy=policy, before=before, after=after), folder)
+    lerobot_files.save(
+        lerobot_files.Parts(about=about, policy=policy, preprocessor=preprocessor, postprocessor=postprocessor), folder
+    )
     return folder

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from policies.lerobot_files import About, Parts
+from policies.lerobot_files import LerobotManifest, Parts
 
 WORDS = ("push", "the", "block", "<pad>", "<unk>", "<image>", "<end_of_utterance>", "<fake_image>", "<global_image>")
 STATE_DIM, ACTION_DIM, CHUNK, EXECUTE = 3, 2, 12, 6
@@ -72,6 +72,6 @@ def smolvla(folder: Path, seed: int = 0) -> Parts:
     }
     torch.manual_seed(seed)
     policy: Any = get_policy_class("smolvla")(config)
-    before, after = make_pre_post_processors(config, dataset_stats=statistics)
-    about = About(inputs={"observation.state": (0, STATE_DIM)}, execute=EXECUTE, task="push the block")
-    return Parts(about=about, policy=policy, before=before, after=after)
+    preprocessor, postprocessor = make_pre_post_processors(config, dataset_stats=statistics)
+    about = LerobotManifest(inputs={"observation.state": (0, STATE_DIM)}, execute=EXECUTE, task="push the block")
+    return Parts(about=about, policy=policy, preprocessor=preprocessor, postprocessor=postprocessor)

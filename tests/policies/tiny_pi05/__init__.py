@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from policies.lerobot_files import About, Parts
+from policies.lerobot_files import LerobotManifest, Parts
 
 STATE_DIM, ACTION_DIM, CHUNK, EXECUTE = 3, 2, 8, 4
 CAMERA, SIZE_PX = "front", 28
@@ -53,5 +53,5 @@ def pi05(seed: int = 0) -> Parts:
         "action": {"q01": torch.tensor([-0.3, -0.3]), "q99": torch.tensor([0.3, 0.3])},
     }
     before, after = make_pre_post_processors(config, dataset_stats=statistics)
-    about = About(inputs={"observation.state": (0, STATE_DIM)}, execute=EXECUTE, task="push")
-    return Parts(about=about, policy=policy, before=before, after=after)
+    about = LerobotManifest(inputs={"observation.state": (0, STATE_DIM)}, execute=EXECUTE, task="push")
+    return Parts(about=about, policy=policy, preprocessor=before, postprocessor=after)
