@@ -1,9 +1,9 @@
 """The page beside a running demo: how fast it is, and what it costs the robots: `python -m benchmarks.page`.
 
 Each seed runs `enpire demo` twice in fresh homes, with the page in a headless Chromium on the same machine. In the
-first run the page is open and closed in turns, and robot use is compared between the turns; in the second run single
-stations are stopped and resumed by clicks. What happened at a station is read from the ledger afterwards, what was
-painted and when from the page itself; both clocks are this machine's.
+first run the page is open and closed in turns, and robot utilisation is compared between the turns; in the second run
+single stations are stopped and resumed by clicks. Times of events at stations come from the ledger, times of painting
+from the page itself; both clocks are this machine's.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ PAINT_S, PIXEL_S, STOP_S, USE_POINTS, BUNDLE_KB = 1.0, 0.5, 0.3, 2.0, 150.0
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run")
 NAME, PASSWORD = "ada", "correct horse"
 SETTLED_S = 2.0
-"""After the page was opened, before its figures count."""
+"""Seconds after the page was opened, before its measurements count."""
 SPY = """
 window.spy = {painted: [], tiles: 0, clicked: 0, effective: {}};
-const after = (deed) => requestAnimationFrame(() => setTimeout(deed, 0));  // when the frame has been handed over
+const after = (action) => requestAnimationFrame(() => setTimeout(action, 0));  // after the frame was painted
 const seen = {};
 new MutationObserver(() => after(() => {
   const now = Date.now();
@@ -49,8 +49,8 @@ new MutationObserver(() => after(() => {
     const name = tile.dataset.station;
     if (seen[name] !== count) { seen[name] = count; spy.painted.push([now, name, count]); }
   }
-  for (const deed of document.querySelectorAll('[data-state="effective"]'))
-    spy.effective[deed.dataset.id] ??= performance.now();
+  for (const command of document.querySelectorAll('[data-state="effective"]'))
+    spy.effective[command.dataset.id] ??= performance.now();
 })).observe(document, {subtree: true, childList: true, characterData: true, attributes: true});
 addEventListener("click", () => { spy.clicked = performance.now(); }, true);
 """
@@ -78,7 +78,7 @@ class Figures:
     stop_s: list[float] = field(default_factory=list[float])
     """Click on a station's Stop until the page says effective."""
     use: dict[bool, float] = field(default_factory=dict[bool, float])
-    """Page open? -> robot use, in points."""
+    """Page open? -> robot utilisation, in percent."""
     rate: dict[bool, float] = field(default_factory=dict[bool, float])
     """Page open? -> episodes per minute, all stations together."""
 
@@ -255,7 +255,7 @@ def stop_and_resume(browser: Browser, seed: int, home: Path, trials: int, figure
             station = names[trial % len(names)]
             figures.stop_s.append(clicked_until_effective(page, "Stop", station))
             clicked_until_effective(page, "Resume", station)
-            page.wait_for_timeout(37 * (trial % 11))  # not in step with the beats
+            page.wait_for_timeout(37 * (trial % 11))  # not in step with the heartbeats
         context.close()
 
 
@@ -268,19 +268,19 @@ def clicked_until_effective(page: Page, verb: str, station: str) -> float:
 
 
 def bundle_kb() -> float:
-    """Everything that a first visit loads, gzipped."""
+    """Size of the files of a first visit, gzipped, in kB."""
     files = [path for path in BUILT.rglob("*") if path.is_file()]
     return sum(len(gzip.compress(path.read_bytes())) for path in files) / 1000
 
 
-def told(name: str, values: Sequence[float]) -> str:
+def spread(name: str, values: Sequence[float]) -> str:
     """One line of statistics, in milliseconds."""
     p50, p95 = np.percentile(values, [50, 95]) * 1000
     return f"{name}: p50 {p50:.0f} ms, p95 {p95:.0f} ms, max {max(values) * 1000:.0f} ms over {len(values)}"
 
 
-def promises(all_figures: Sequence[Figures]) -> list[tuple[str, bool]]:
-    """What the page promises, each with what was measured."""
+def requirements(all_figures: Sequence[Figures]) -> list[tuple[str, bool]]:
+    """Each requirement with its measurement, and whether it holds."""
     tiles = [value for one in all_figures for value in one.tiles_s]
     paints = [value for one in all_figures for value in one.first_paint_s]
     pixel = [value for one in all_figures for value in one.pixel_s]
@@ -292,20 +292,20 @@ def promises(all_figures: Sequence[Figures]) -> list[tuple[str, bool]]:
         "episodes/min)" for one in all_figures
     )  # fmt: skip
     return [
-        (f"first paint within {PAINT_S:g} s; {told('first contentful', paints)}; {told('stations shown', tiles)}",
+        (f"first paint within {PAINT_S:g} s; {spread('first contentful', paints)}; {spread('stations shown', tiles)}",
          max(tiles) <= PAINT_S),
-        (f"station to pixel within {PIXEL_S * 1000:.0f} ms (p95); {told('episode end to tile', pixel)}",
+        (f"station to pixel within {PIXEL_S * 1000:.0f} ms (p95); {spread('episode end to tile', pixel)}",
          bool(np.percentile(pixel, 95) <= PIXEL_S)),
-        (f"stop effective within {STOP_S * 1000:.0f} ms (p95); {told('click to effective', stops)}",
+        (f"stop effective within {STOP_S * 1000:.0f} ms (p95); {spread('click to effective', stops)}",
          bool(np.percentile(stops, 95) <= STOP_S) and len(stops) >= 40),
-        (f"robot use at most {USE_POINTS:g} points lower with the page open; mean {np.mean(costs):+.2f} points: {uses}",
+        (f"robot utilisation at most {USE_POINTS:g} points lower with the page open; {np.mean(costs):+.2f} points: {uses}",
          float(np.mean(costs)) <= USE_POINTS),
         (f"bundle at most {BUNDLE_KB:g} kB gzipped: {size:.1f} kB", size <= BUNDLE_KB),
     ]  # fmt: skip
 
 
 def main() -> int:
-    """Measure, print a line for each promise; 1 when one is not kept."""
+    """Measure and print a line for each requirement; returns 1 when one does not hold."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--turn-s", type=float, default=11.0, help="how long the page stays open, then closed")
@@ -320,14 +320,14 @@ def main() -> int:
     all_figures: list[Figures] = []
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=given.browser, args=list(ARGUMENTS))
-        print(f"browser   chromium {browser.version}, headless, on the same machine, live pictures shown")
+        print(f"browser   chromium {browser.version}, headless, on the same machine, live images shown")
         for seed in given.seeds:
             figures = Figures()
             take_turns(browser, seed, folder / f"turns-{seed}", given.turn_s, given.turns, figures)
             stop_and_resume(browser, seed, folder / f"stops-{seed}", given.stops, figures)
             all_figures.append(figures)
         browser.close()
-    kept = promises(all_figures)
+    kept = requirements(all_figures)
     for what, holds in kept:
         print(f"{'PASS' if holds else 'FAIL'}  {what}")
     return 0 if all(holds for _, holds in kept) else 1
