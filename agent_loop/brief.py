@@ -117,12 +117,12 @@ def remaining(client: LabClient, view: CampaignView, ideas: Ideas) -> dict[str, 
     }
 
 
-def _rate(figure: Success | None) -> dict[str, object] | None:
-    if figure is None or figure.success is None:
+def _rate(success: Success | None) -> dict[str, object] | None:
+    if success is None or success.success is None:
         return None
     return {
-        "policy_id": figure.id, "success": round(figure.success, 2), "low": round(figure.low, 2),
-        "high": round(figure.high, 2), "n": figure.n,
+        "policy_id": success.id, "success": round(success.success, 2), "low": round(success.low, 2),
+        "high": round(success.high, 2), "n": success.n,
     }  # fmt: skip
 
 

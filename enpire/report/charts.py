@@ -182,9 +182,9 @@ def utilisation(stations: Sequence[StationView]) -> Markup:
     return Markup("").join(bars)
 
 
-def _point(at: float, figure: Success | Confirm, what: str, mark: str = "") -> Point:
-    label = f"{what}: {figure.success or 0.0:.1%} [{figure.low:.1%}, {figure.high:.1%}] of {figure.n}"
-    return Point(at=at, rate=figure.success or 0.0, low=figure.low, high=figure.high, label=label, mark=mark)
+def _point(at: float, rate: Success | Confirm, what: str, mark: str = "") -> Point:
+    label = f"{what}: {rate.success or 0.0:.1%} [{rate.low:.1%}, {rate.high:.1%}] of {rate.n}"
+    return Point(at=at, rate=rate.success or 0.0, low=rate.low, high=rate.high, label=label, mark=mark)
 
 
 def _hidden_points(view: CampaignView) -> list[Point]:

@@ -76,9 +76,9 @@ class Metrics:
         success = GaugeMetricFamily(
             "enpire_success_ratio", "Success with its 95 % bounds.", labels=[*names, "of", "policy", "bound"]
         )
-        for of, figure in (("base", view.base), ("champion", view.champion)):
-            for bound, value in _bounds(figure):
-                success.add_metric([*mine, of, figure.id if figure else "", bound], value)
+        for of, measured in (("base", view.base), ("champion", view.champion)):
+            for bound, value in _bounds(measured):
+                success.add_metric([*mine, of, measured.id if measured else "", bound], value)
         yield from (orders, refused, spent, success)
         yield _gauge("enpire_robot_utilisation_ratio", "Mean robot utilisation.", names, mine, view.mru)
         yield _gauge("enpire_wall_seconds", "Wall clock of the campaign.", names, mine, view.wall_s)
@@ -103,10 +103,10 @@ def _exposition(fleet: FleetDocument, archive: Archive) -> bytes:
     return generate_latest(registry)
 
 
-def _bounds(figure: Success | None) -> list[tuple[str, float]]:
-    if figure is None or figure.success is None:
+def _bounds(measured: Success | None) -> list[tuple[str, float]]:
+    if measured is None or measured.success is None:
         return []
-    return [("rate", figure.success), ("low", figure.low), ("high", figure.high)]
+    return [("rate", measured.success), ("low", measured.low), ("high", measured.high)]
 
 
 def _gauge(name: str, about: str, names: list[str], mine: list[str], value: float | None) -> Metric:
