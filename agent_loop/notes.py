@@ -1,15 +1,12 @@
 """Search in conclusions of agents, of this campaign and earlier ones, and in the lab's folder of notes.
 
-Results are ranked by BM25 with SQLite's full-text index. The index is built for each query: there are hundreds of
-texts, not millions.
+Results are ranked by BM25 (`enpire.store.text_search`).
 """
 
 from __future__ import annotations
 
 import re
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +14,7 @@ from agent_loop.lab_client import LabClient
 from enpire.errors import UsageError
 from enpire.home import Home
 from enpire.service import reading
+from enpire.service.reading import ranked
 
 SUFFIXES = (".md", ".txt")
 LARGEST_FILE, LARGEST_FOLDER = 2 * 2**20, 64 * 2**20
@@ -35,23 +33,6 @@ class Passage:
     line: int
     """Line of its beginning, from 1."""
     text: str
-
-
-def ranked(texts: Sequence[str], words: str, most: int) -> list[int]:
-    """Indices of the texts that contain any of the words, best match first.
-
-    Raises:
-        UsageError: `words` contains no word.
-    """
-    wanted = list(dict.fromkeys(re.findall(r"\w+", words.lower())))
-    if not wanted:
-        raise UsageError("`words` contains no word; give at least one.")
-    with closing(sqlite3.connect(":memory:")) as database:
-        database.execute("CREATE VIRTUAL TABLE texts USING fts5(text, tokenize = 'porter unicode61')")
-        database.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", enumerate(texts))
-        sought = " OR ".join(f'"{word}"' for word in wanted)
-        found = database.execute("SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rank LIMIT ?", (sought, most))
-        return [int(row[0]) for row in found]
 
 
 def conclusions(client: LabClient, words: str, about: str, lane: str) -> list[dict[str, object]]:

@@ -7,7 +7,6 @@ import os
 import platform
 import shutil
 import socket
-import sqlite3
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from typing import Literal, cast
 from enpire.errors import EnpireError, UsageError
 from enpire.plugins import make
 from enpire.processes.sandbox import bubblewrap
-from enpire.store.connection import SAFE_WAL, open_writer, run
+from enpire.store.connection import LOADED_SQLITE, SAFE_WAL, journal_mode
 
 Level = Literal["OK", "WARN", "FAIL"]
 OK: Level = "OK"
@@ -69,7 +68,7 @@ def examine(home: Path) -> tuple[MachineCheck, ...]:
         browser(),
         sandbox(),
         tool("ffmpeg", "videos of exported datasets", "ffmpeg"),
-        sqlite(sqlite3.sqlite_version_info),
+        sqlite(LOADED_SQLITE),
         writable(home),
         disk(home, shutil.disk_usage(_existing(home)).free),
         cores(len(os.sched_getaffinity(0))),
@@ -189,9 +188,7 @@ def sqlite(loaded: tuple[int, ...]) -> MachineCheck:
     found = ".".join(map(str, loaded))
     try:
         with tempfile.TemporaryDirectory() as folder:
-            database = open_writer(Path(folder) / "probe.db")
-            mode = run(database, "PRAGMA journal_mode").fetchone()[0]
-            database.close()
+            mode = journal_mode(Path(folder) / "probe.db")
     except EnpireError as problem:
         return MachineCheck(
             level=FAIL, subject="SQLite", found=f"{found}: {problem}", fix="free space in the temporary folder"

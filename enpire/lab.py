@@ -22,6 +22,7 @@ from enpire.requests.operator_commands import CommandInbox, OperatorCommand
 from enpire.scheduling.lockstep import Lockstep
 from enpire.scheduling.scheduler import Scheduler
 from enpire.store.episodes import FolderStore
+from enpire.store.reading import Reading
 from enpire.types import Episode, Split, Start
 from enpire.wire.arrivals import Fleet, Heartbeat
 from enpire.wire.log_limiter import LogLimiter
@@ -113,6 +114,8 @@ class Lab:
     base_recipe: Recipe
     home: Home
     ledger: Ledger
+    records: Reading
+    """Answers about the same ledger: orders of every campaign of the home."""
     store: FolderStore
     fleet: Fleet
     task: Task

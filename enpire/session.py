@@ -22,7 +22,7 @@ from enpire.campaign.state import CampaignState
 from enpire.errors import EnpireError, NothingOpens, StorageFull
 from enpire.gate.gate import DISK_FULL, NOTHING_OPENS
 from enpire.home import Home
-from enpire.interfaces import Ledger, Task
+from enpire.interfaces import Task
 from enpire.interventions import require_operator
 from enpire.lab import Lab
 from enpire.loop import run
@@ -100,7 +100,7 @@ class _Run:
 
     campaign: Campaign
     home: Home
-    ledger: Ledger
+    ledger: SqliteLedger
     inbox: CommandInbox
     options: RunOptions = field(default_factory=RunOptions)
 
@@ -178,12 +178,12 @@ def _begin_when_there_is_space(this: _Run, after: str) -> CampaignState:
                 continue
 
 
-def open_lab(campaign: Campaign, home: Home, ledger: Ledger, state: CampaignState, fleet: Fleet) -> Lab:
+def open_lab(campaign: Campaign, home: Home, ledger: SqliteLedger, state: CampaignState, fleet: Fleet) -> Lab:
     """The lab of a campaign, after its ledger and its episode store were compared."""
     task = cast("Task", make("tasks", campaign.task))
     lab = Lab(
         campaign=campaign, recipe=read_recipe(campaign.recipe), base_recipe=read_recipe(campaign.base.recipe),
-        home=home, ledger=ledger, store=FolderStore(home.episodes), fleet=fleet, task=task,
+        home=home, ledger=ledger, records=Reading.of(ledger), store=FolderStore(home.episodes), fleet=fleet, task=task,
         state=state,
     )  # fmt: skip
     _reconcile(lab)
@@ -196,11 +196,8 @@ def open_lab(campaign: Campaign, home: Home, ledger: Ledger, state: CampaignStat
 def _reconcile(lab: Lab) -> None:
     """Record the episodes whose files were written before a crash and whose row was not; report other differences."""
     lab.store.sweep()
-    if not isinstance(lab.ledger, SqliteLedger):
-        return
-    reading = Reading(lab.ledger.database)
-    sweep_images(lab.home.incoming, reading)
-    differences = compare(reading, lab.store)
+    sweep_images(lab.home.incoming, lab.records)
+    differences = compare(lab.records, lab.store)
     if differences.none:
         return
     facts = [lab.store.facts(lab.store.folder(order_id)) for order_id in differences.unrecorded]

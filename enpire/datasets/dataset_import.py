@@ -24,7 +24,6 @@ from enpire.plugins import load
 from enpire.queries import campaigns
 from enpire.store import durable, pictures, records
 from enpire.store.arrays import pack
-from enpire.store.connection import run
 from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
 from enpire.types import SOURCE_EXPERT, Episode, Order, OutcomeKind, Purpose, Start, TaskSpec
@@ -96,9 +95,8 @@ def import_episodes(home: Home, root: Path, campaign: str, default_outcome: Outc
 
 def _judged(opened: campaigns.Records, campaign_id: str) -> dict[str, bool]:
     """sha256 of the arrays of the campaign's episodes -> whether one with these arrays has a verdict."""
-    sql = "SELECT sha256, outcome FROM orders WHERE campaign_id = ? AND sha256 <> ''"
     found: dict[str, bool] = {}
-    for sha256, outcome in run(opened.ledger.database, sql, (campaign_id,)):
+    for sha256, outcome in opened.reading.recordings(campaign_id):
         found[sha256] = found.get(sha256, False) or outcome in JUDGED
     return found
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast, get_args
+from typing import get_args
 
 from enpire.errors import UnknownName, UsageError
 from enpire.files import parse
@@ -37,7 +37,6 @@ from enpire.queries.models import (
     VersionView,
 )
 from enpire.queries.pass_at import pass_at_of
-from enpire.store.connection import run
 from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.pictures import shown
 from enpire.store.reading import ENDED, OPEN, Page, Reading
@@ -61,7 +60,7 @@ def open_records(home: Path) -> Generator[Records]:
     """Open a home's ledger for reading, beside whoever writes it; LedgerProblem when it cannot be read."""
     ledger = open_to_read(home / "ledger.db")
     try:
-        yield Records(home, ledger, Reading(ledger.database))
+        yield Records(home, ledger, Reading.of(ledger))
     finally:
         ledger.close()
 
@@ -331,12 +330,7 @@ def _released(records: Records, past: History, policy_id: str) -> int:
 def _gap(records: Records, past: History, champion: Success | None) -> float | None:
     if champion is None or champion.success is None:
         return None
-    # Odd train starts are practised, the uncertain ones more often; the even ones stay uniformly drawn.
-    sql = (
-        "SELECT avg(outcome = 'success') FROM orders WHERE campaign_id = ? AND purpose = 'collect' AND policy_id = ? "
-        "AND outcome IN ('success', 'failure', 'unsafe') AND start_index % 2 = 0"
-    )
-    search = cast("float | None", run(records.ledger.database, sql, (past.campaign_id, champion.id)).fetchone()[0])
+    search = records.reading.uniform_success(past.campaign_id, champion.id)
     return None if search is None else search - champion.success
 
 

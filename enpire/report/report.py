@@ -24,7 +24,6 @@ from enpire.queries.models import CampaignView, EpisodeView, VersionView, reason
 from enpire.report import charts, hypothesis_charts
 from enpire.store import durable, reset_accuracy
 from enpire.store.arrays import unpack
-from enpire.store.connection import run
 from enpire.store.reading import Page
 from enpire.types import OUTCOME_KINDS
 
@@ -175,8 +174,7 @@ def trust(records: Records, campaign_id: str) -> Trust:
 def _is_of(records: Records, check: Check, campaign_id: str) -> bool:
     if check.kind == SUM:
         return check.subject == campaign_id
-    sql = "SELECT 1 FROM events WHERE seq = ? AND campaign_id = ?"
-    return run(records.ledger.database, sql, (check.seq, campaign_id)).fetchone() is not None
+    return records.reading.is_event_of(check.seq, campaign_id)
 
 
 def clips(records: Records, view: CampaignView) -> Iterator[Clip]:

@@ -23,7 +23,7 @@ def write_label(home: Home, order_id: str, outcome: str, operator: str) -> None:
 
     ledger = SqliteLedger(home.ledger)
     try:
-        row = Reading(ledger.database).order(order_id)
+        row = Reading.of(ledger).order(order_id)
         if row is None or row.episode is None or row.episode.outcome not in JUDGED:
             raise UsageError(f"{order_id!r} is no episode of this home that ended with a verdict.")
         said = {"campaign_id": row.order.campaign_id, "order_id": order_id, "outcome": outcome, "by": operator}

@@ -56,7 +56,7 @@ def end_interrupted(home: Home, operator: str) -> str:
         if not open_ones:
             raise UsageError(f"{home.root} has no unfinished campaign, so there is none to end.")
         campaign_id = max(open_ones)
-        orders = Reading(ledger.database).open_orders(campaign_id)
+        orders = Reading.of(ledger).open_orders(campaign_id)
         lost = [episode_body(unfinished(order, "unknown", "the campaign ended first")) for order in orders]
         ended = ("campaign ended", {"campaign_id": campaign_id, "reached": False, "reason": f"ended by {operator}"})
         ledger.append([*([("orders ended", {"campaign_id": campaign_id, "episodes": lost})] if lost else []), ended])

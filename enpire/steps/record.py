@@ -13,9 +13,7 @@ from enpire.requests.operator_commands import OperatorCommand
 from enpire.steps.handle_commands import handle_stops, hold_again
 from enpire.store.arrays import unpack
 from enpire.store.episodes import FolderStore, Recording, same_files
-from enpire.store.ledger import SqliteLedger
 from enpire.store.pictures import Pictures
-from enpire.store.reading import Reading
 from enpire.store.records import episode_body
 from enpire.types import Episode, Order, OutcomeKind, TaskSpec
 from enpire.wire.arrivals import Announced, Arrival, Delivered, Fleet, Heartbeat, Joined, Left, Refused
@@ -212,7 +210,7 @@ def _standing(lab: Lab, order_id: str) -> tuple[Order | None, str]:
     state = lab.state
     if order_id in state.open or order_id in state.ended:
         return state.open.get(order_id) or state.unknown.get(order_id), state.ended.get(order_id, "")
-    row = Reading(lab.ledger.database).order(order_id) if isinstance(lab.ledger, SqliteLedger) else None
+    row = lab.records.order(order_id)
     return (row.order, row.episode.outcome if row.episode else "") if row is not None else (None, "")
 
 

@@ -13,13 +13,15 @@ from enpire.store import durable
 BUSY_TIMEOUT_S = 30.0
 SAFE_WAL = (3, 51, 3)
 """First SQLite without the WAL-reset corruption; with an older one the ledger keeps a rollback journal."""
+LOADED_SQLITE = sqlite3.sqlite_version_info
+"""Version of the SQLite library of this process."""
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
     """A connection that may write: an fsync in every commit, a journal mode that the loaded SQLite does safely."""
     with sentences(path):
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-        connection.execute(f"PRAGMA journal_mode = {'WAL' if sqlite3.sqlite_version_info >= SAFE_WAL else 'TRUNCATE'}")
+        connection.execute(f"PRAGMA journal_mode = {'WAL' if LOADED_SQLITE >= SAFE_WAL else 'TRUNCATE'}")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
@@ -40,6 +42,15 @@ def open_reader(path: Path) -> sqlite3.Connection:
         )
         connection.execute("PRAGMA trusted_schema = OFF")
         return connection
+
+
+def journal_mode(path: Path) -> str:
+    """Create a database; its journal mode: `wal`, or `truncate` where the loaded SQLite is older than SAFE_WAL."""
+    database = open_writer(path)
+    try:
+        return str(database.execute("PRAGMA journal_mode").fetchone()[0])
+    finally:
+        database.close()
 
 
 def scratch() -> sqlite3.Connection:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from enpire.store import connection, rows
 from enpire.store.connection import run
-from enpire.store.ledger import event_from
+from enpire.store.ledger import SqliteLedger, event_from
 from enpire.store.migrations import require_known
 from enpire.store.rows import OrderRow
 from enpire.types import OUTCOME_KINDS, Event, Order, OutcomeKind, Purpose
@@ -118,6 +118,11 @@ class Reading:
         with connection.sentences(path):
             require_known(database, path)
         return cls(database, path)
+
+    @classmethod
+    def of(cls, ledger: SqliteLedger) -> Reading:
+        """A reader over the connection of an open ledger, for the thread that uses the ledger."""
+        return cls(ledger.database, ledger.path)
 
     def close(self) -> None:
         """Let the connection go. Allowed twice."""
@@ -242,6 +247,26 @@ class Reading:
         return [
             cast(str, row[0]) for row in self._all("SELECT order_id FROM orders WHERE sha256 <> '' ORDER BY order_id")
         ]
+
+    def recordings(self, campaign_id: str) -> list[tuple[str, str]]:
+        """(sha256 of the arrays, outcome) of every recorded episode of a campaign."""
+        sql = "SELECT sha256, outcome FROM orders WHERE campaign_id = ? AND sha256 <> ''"
+        return cast(list[tuple[str, str]], self._all(sql, campaign_id))
+
+    def uniform_success(self, campaign_id: str, policy_id: str) -> float | None:
+        """Success rate of a version in data collection, on uniformly drawn train starts; None without a verdict.
+
+        Hard-start sampling draws the odd train starts, so only the even ones are uniform.
+        """
+        sql = (
+            "SELECT avg(outcome = 'success') FROM orders WHERE campaign_id = ? AND purpose = 'collect' "
+            "AND policy_id = ? AND outcome IN ('success', 'failure', 'unsafe') AND start_index % 2 = 0"
+        )
+        return cast("float | None", self._all(sql, campaign_id, policy_id)[0][0])
+
+    def is_event_of(self, seq: int, campaign_id: str) -> bool:
+        """Whether the event of this number belongs to a campaign."""
+        return bool(self._all("SELECT 1 FROM events WHERE seq = ? AND campaign_id = ?", seq, campaign_id))
 
     def early_stops(self, campaign_id: str) -> tuple[int, int, int, float]:
         """(rollouts stopped, hopeless ones of the control arm, successes of these, seconds that these went on for)."""

@@ -22,6 +22,7 @@ from enpire.steps.ending import wind_up
 from enpire.store import versions
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
+from enpire.store.reading import Reading
 from tests.fakes.fake_fleet import CoinTask, FakeFleet
 
 CAMPAIGN = Campaign(
@@ -81,7 +82,8 @@ class Running:
         fleet = FakeFleet(self.home.versions, lease=state.lease + 1)
         self.lab = Lab(
             campaign=self.campaign, recipe=self.recipe, base_recipe=self.recipe, home=self.home, ledger=self.ledger,
-            store=FolderStore(self.home.episodes), fleet=fleet, task=CoinTask(), state=state,  # pyright: ignore[reportArgumentType]
+            records=Reading.of(self.ledger), store=FolderStore(self.home.episodes), fleet=fleet, state=state,
+            task=CoinTask(),  # pyright: ignore[reportArgumentType]
         )  # fmt: skip
         return self
 

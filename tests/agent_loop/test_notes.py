@@ -8,10 +8,10 @@ import pytest
 
 from agent_loop import tools
 from agent_loop.lab_client import LabClient
-from agent_loop.notes import ranked
 from enpire.errors import UsageError
 from enpire.requests.agent_requests import Sender
 from enpire.store.ledger import SqliteLedger
+from enpire.store.text_search import ranked
 
 
 @pytest.fixture

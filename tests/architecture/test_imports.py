@@ -108,3 +108,28 @@ def test_the_packages_do_not_import_tests_or_benchmarks() -> None:
         if module.partition(".")[0] in {"tests", "benchmarks", "pytest", "hypothesis"}
     ]
     assert not wrong, wrong
+
+
+def test_sqlite_is_used_in_the_store_only() -> None:
+    """The accounts of the page are a database of their own."""
+    own = {ROOT / "web_ui" / "accounts.py", *files(("enpire/store",))}
+    wrong = [
+        where(path, node)
+        for path in files(PACKAGES)
+        if path not in own
+        for node, module in imports(path)
+        if module.partition(".")[0] in {"sqlite3", "sqlite_utils"}
+    ]
+    wrong += [
+        where(path, node)
+        for path in files(PACKAGES)
+        if path not in own
+        for node in ast.walk(tree(path))
+        if (isinstance(node, ast.Attribute) and node.attr == "database")
+        or (
+            isinstance(node, ast.Call)
+            and ast.unparse(node).startswith("isinstance(")
+            and "SqliteL" in ast.unparse(node)
+        )
+    ]
+    assert not wrong, wrong

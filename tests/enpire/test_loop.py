@@ -26,6 +26,7 @@ from enpire.steps.take_snapshot import champion_interval
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.pictures import keep
+from enpire.store.reading import Reading
 from enpire.store.records import order_from
 from enpire.types import Order
 from enpire.wire.arrivals import Delivered
@@ -57,8 +58,8 @@ def lab_of(home: Home, ledger: SqliteLedger, campaign: Campaign = CAMPAIGN, flee
         ledger.append([("campaign started", {"campaign_id": campaign_id, "name": campaign.name})])
     return Lab(
         campaign=campaign, recipe=BETTER, base_recipe=BETTER, home=home, ledger=ledger,
-        store=FolderStore(home.episodes), fleet=fleet or FakeFleet(home.versions), task=CoinTask(),  # pyright: ignore[reportArgumentType]
-        state=rebuilt(ledger, campaign_id),
+        records=Reading.of(ledger), store=FolderStore(home.episodes), state=rebuilt(ledger, campaign_id),
+        fleet=fleet or FakeFleet(home.versions), task=CoinTask(),  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
 
 
