@@ -41,7 +41,7 @@ def free_port() -> int:
 def until(condition: Callable[[], object], what: str, patience_s: float = WAIT_S) -> None:
     deadline = time.monotonic() + patience_s
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        assert time.monotonic() < deadline, f"waited too long for {what}"
         time.sleep(0.05)
 
 
@@ -62,7 +62,7 @@ def _command_line(pid: int) -> str:
 
 
 class Orchestrator:
-    """`enpire run` of one campaign in one home, started as often as it takes."""
+    """`enpire run` of one campaign in one home, started as often as needed."""
 
     def __init__(self, campaign: Path, home: Path, *options: str, **around: str) -> None:
         self.campaign, self.home, self.options, self.around = campaign, home, options, around
@@ -89,14 +89,14 @@ class Orchestrator:
         return self.process.pid
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """kill -9; what it started is told so by the kernel."""
+        """kill -9; the kernel ends its child processes."""
         if self.alive:
             os.kill(self.pid, number)
             if number == signal.SIGKILL:
                 cast("subprocess.Popen[bytes]", self.process).wait()
 
     def kill_all(self) -> None:
-        """Everything at once, as when the power fails."""
+        """Kill all processes at once, as in a power failure."""
         family = [self.pid, *children(self.pid)] if self.alive else []
         for pid in family:
             kill_quietly(pid)
@@ -104,7 +104,7 @@ class Orchestrator:
             self.process.wait()
 
     def end(self, number: int = signal.SIGINT, patience_s: float = WAIT_S) -> int:
-        """Ask it to stop in good order; its exit code."""
+        """Ask it to end; returns its exit code."""
         assert self.process is not None
         self.kill(number)
         return self.process.wait(patience_s)
@@ -114,7 +114,7 @@ class Orchestrator:
 
 
 def kill_quietly(pid: int, number: int = signal.SIGKILL) -> bool:
-    """Whether there was somebody to kill."""
+    """Kill a process; returns whether it was alive."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -124,7 +124,7 @@ def kill_quietly(pid: int, number: int = signal.SIGKILL) -> bool:
 
 @dataclass
 class Witness:
-    """Reads what lies in the spools, often enough to see nearly every episode before it is acknowledged."""
+    """Reads the spools often enough to see nearly every episode before it is acknowledged."""
 
     spools: Sequence[Path]
     seen: dict[str, str] = field(default_factory=dict[str, str])
@@ -166,22 +166,22 @@ class Witness:
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """What the records say after everything was broken."""
+    """Result of an audit of the records."""
 
     events: int
     orders: int
     outcomes: Mapping[str, int]
     open: int
     doubled: tuple[str, ...]
-    """Orders that were issued, ended or found more than once."""
+    """Orders that were issued, ended or recorded late more than once."""
     lost: tuple[str, ...]
-    """Episodes with a verdict that the witness saw and that the ledger does not have as they were."""
+    """Episodes with a verdict that the witness saw and that are missing or different in the ledger."""
     witnessed: int
     refused: int
     different: tuple[str, ...]
-    """Decisions that come out otherwise from the records alone."""
+    """Decisions that recompute differently from the records."""
     store: str
-    """What differs between the ledger and the files."""
+    """Differences between the ledger and the files."""
 
     def problems(self) -> list[str]:
         found = [f"lost {order_id}" for order_id in self.lost] + [f"doubled {order_id}" for order_id in self.doubled]
@@ -190,7 +190,11 @@ class Audit:
 
 
 def audit(home: Path, witness: Witness, *, may_be_open: bool = False) -> Audit:
-    """Read the ledger and the files anew; LedgerProblem when the chain or the table of orders does not verify."""
+    """Audit the ledger and the files.
+
+    Raises:
+        LedgerProblem: the chain or the table of orders does not verify.
+    """
     witness.look()
     ledger = SqliteLedger(home / "ledger.db", read_only=True)
     try:

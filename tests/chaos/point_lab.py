@@ -1,4 +1,4 @@
-"""A laboratory light enough to be killed many times: the point task, a slow first policy, a quick learner."""
+"""A small lab that can be killed many times: the point task, a slow first policy, a fast learner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.fakes.point_task import PointPolicy
 
 MODULE = "tests.chaos.point_lab"
 FIRST_REACH_M, STEP_M, LAST_REACH_M = 0.016, 0.003, 0.031
-"""What the base policy moves in a period, what a round adds, where it ends (just short of reaching every start)."""
+"""Motion of the base policy per period, increase per round, and upper limit, which leaves some starts out of reach."""
 
 
 class ReachPolicy(PointPolicy):
@@ -37,7 +37,7 @@ def load(folder: Path) -> ReachPolicy:
 
 
 class Reach:
-    """A learner of a second: reads every episode that it is given, reaches a little further than its parent."""
+    """A learner that takes a second: it reads every episode, and its versions move faster than their parents."""
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         frames = sum(len(arrays.unpack((folder / "arrays.npz").read_bytes()).action) for folder in job.episodes[-50:])
@@ -58,7 +58,7 @@ class Reach:
 
 
 def write_campaign(folder: Path, *, stations: int = 2, bind: str = "tcp://127.0.0.1:*", **more: object) -> Path:
-    """A campaign that goes on until somebody ends it: its goal is out of reach."""
+    """A campaign that runs until a command ends it: its goal is out of reach."""
     folder.mkdir(parents=True, exist_ok=True)
     recipe = folder / "reach.yaml"
     recipe.write_text(yaml.safe_dump({"name": "reach", "learner": f"{MODULE}:Reach"}))
@@ -81,7 +81,7 @@ def write_campaign(folder: Path, *, stations: int = 2, bind: str = "tcp://127.0.
 
 
 class NotANumber:
-    """A learner whose policy answers with nan."""
+    """A learner whose policy returns nan."""
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         staged = durable.stage_folder(job.output)

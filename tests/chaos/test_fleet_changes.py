@@ -1,4 +1,4 @@
-"""Stations that come, go, lose their network; an orchestrator that hangs: with real processes and a real campaign."""
+"""Stations join, leave and lose their network, and the orchestrator hangs, with real processes and a real campaign."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Lab:
         try:
             ledger = SqliteLedger(self.home / "ledger.db", read_only=True)
         except LedgerProblem:
-            return 0  # the orchestrator is making its tables right now
+            return 0  # the orchestrator is creating its tables
         try:
             row = ledger.database.execute(
                 "SELECT count(*) FROM orders WHERE station = ? AND outcome IN ('success', 'failure')", [station]
@@ -134,7 +134,7 @@ def test_a_stop_requested_while_a_station_was_away_holds_when_it_is_back(lab: La
     lab.stations["alpha"].wait()
     lab.station("alpha")
     until(lambda: lab.count("station held", "alpha") >= 2, "the new process to hear of the stop")
-    time.sleep(1.0)  # what had ended before the stop came still arrives
+    time.sleep(1.0)  # episodes that ended before the stop still arrive
     held = lab.kept("alpha")
     time.sleep(1.5)
     assert lab.kept("alpha") == held
@@ -190,7 +190,7 @@ def test_the_same_campaign_runs_over_an_address_that_needs_keys(tmp_path: Path) 
 
 
 def test_an_enrolled_station_joins_a_running_campaign(tmp_path: Path) -> None:
-    """As docs/fleet.md says it: enroll here, carry two files there, say which driver it has, start it."""
+    """The steps of docs/fleet.md: enroll, copy two files, set the driver, start."""
     lab, there = Lab(tmp_path, host="127.0.0.2"), tmp_path / "there"
     there.mkdir()
     enpire = [sys.executable, "-m", "enpire.cli", "station"]
@@ -202,7 +202,7 @@ def test_an_enrolled_station_joins_a_running_campaign(tmp_path: Path) -> None:
             (lab.home / "keys" / name).rename(there / name)
         (there / "cell-7.secret").chmod(0o600)
         told = yaml.safe_load((there / "cell-7.yaml").read_text())
-        assert told["task"].endswith(":PointTask"), "the task of the campaign that runs"
+        assert told["task"].endswith(":PointTask"), "the task of the running campaign"
         told |= {"driver": point_station(there).driver, "lanes": 2, "pace": "fast", "reset": "teleport"}
         (there / "cell-7.yaml").write_text(yaml.safe_dump(told))
         with (there / "log").open("ab") as log:

@@ -16,7 +16,7 @@ from tests.chaos.point_lab import write_campaign
 
 
 def kill_one(lab: Orchestrator, victim: str) -> bool:
-    """Kill it and, if it was the orchestrator, start the same command again; whether there was one to kill."""
+    """Kill a process and restart the orchestrator if it was that; returns whether a process was killed."""
     if victim == "orchestrator":
         lab.kill()
     elif victim == "power":

@@ -41,7 +41,7 @@ def cluster() -> Iterator[Any]:
 
 
 def shape(home: Path) -> dict[str, set[str]]:
-    """Kind of event -> what its body says in every one of them."""
+    """Kind of event -> keys that are in all its bodies."""
     found: dict[str, set[str]] = {}
     ledger = SqliteLedger(home / "ledger.db", read_only=True)
     try:
@@ -53,7 +53,7 @@ def shape(home: Path) -> dict[str, set[str]]:
 
 
 def run(lab: Orchestrator, home: Path, meanwhile: Callable[[Witness], None]) -> dict[str, set[str]]:
-    """One campaign to the end of its budget; the shape of its ledger, in which nothing is lost or doubled."""
+    """Run one campaign to the end of its budget; returns the event kinds of its ledger, after an audit."""
     witness = Witness([home / "stations" / f"sim-{number}" / "spool" for number in (1, 2)])
     witness.start()
     lab.start()
@@ -110,10 +110,10 @@ def test_the_same_campaign_runs_locally_encrypted_and_on_a_cluster_with_equal_ev
 
 
 def own_address() -> str:
-    """An address of this machine that is not the loopback, where it has one."""
+    """An address of this machine other than the loopback, if it has one."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
-            asking.connect(("192.0.2.1", 9))  # sends nothing: it only asks for a route
+            asking.connect(("192.0.2.1", 9))  # sends nothing: it only looks up a route
         except OSError:
             return "127.0.0.1"
         return str(asking.getsockname()[0])
@@ -139,7 +139,7 @@ def test_an_address_that_other_machines_cannot_reach_is_refused() -> None:
 
 
 class TwoMachines:
-    """As much of the module `ray` as is asked before any station begins."""
+    """The part of the module `ray` that is used before a station begins."""
 
     gone = False
     util = SimpleNamespace(get_node_ip_address=lambda: "10.0.0.1")

@@ -1,4 +1,4 @@
-"""A fleet in one process: stations that need no robot and end each order with a chance that the policy sets.
+"""A fleet in one process: fake stations that end each order with the success probability of its policy.
 
 A policy version of the kind `chance` is a file that says how often it succeeds, and how long it takes.
 """
@@ -21,13 +21,13 @@ from enpire.types import Bounds, Episode, EpisodeArrays, Order, OutcomeKind, Spl
 from enpire.wire.arrivals import Announced, Arrival, Delivered, Heartbeat, Joined
 
 ENDED_PER_POLL = 12
-"""Orders that end at one poll."""
+"""Orders that end at each poll."""
 GAIN_PER_ROUND = 0.3
-"""What a round of `ImprovingLearner` adds to the chance of success."""
+"""Increase of the success probability per round of `ImprovingLearner`."""
 
 
 class CoinTask:
-    """A task that nobody has to perform."""
+    """A task without a robot: an order succeeds with the probability of its policy."""
 
     spec = TaskSpec(
         name="coin",
@@ -63,15 +63,15 @@ class ImprovingLearner:
 
 @dataclass
 class FakeFleet:
-    """Four stations by default; every order ends at the next poll."""
+    """Four stations by default; orders end at the next polls."""
 
     versions: Path
     names: tuple[str, ...] = ("one", "two", "three", "four")
     lease: int = 1
     spoil: Callable[[Order], OutcomeKind | None] = lambda order: None
-    """What happens to an order instead of a verdict."""
+    """Outcome of an order instead of a verdict; None for the usual verdict."""
     ending: Callable[[Order], Delivered] | None = None
-    """How orders end; `finish` when nobody says."""
+    """How orders end; by default `finish`."""
     held: dict[str, Order] = field(default_factory=dict[str, Order])
     unacknowledged: dict[str, Delivered] = field(default_factory=dict[str, Delivered])
     acknowledged: list[str] = field(default_factory=list[str])
@@ -123,7 +123,7 @@ class FakeFleet:
         pass
 
     def finish(self, order: Order) -> Delivered:
-        """Toss the coin of the order's policy; the same start and policy give the same side."""
+        """Draw the verdict; the same start and policy give the same verdict."""
         spoiled = self.spoil(order)
         if spoiled is not None:
             return delivered(order, spoiled, 0, "spoiled by the test")
@@ -147,7 +147,7 @@ class FakeFleet:
 
 
 def delivered(order: Order, outcome: OutcomeKind, ticks: int, cause: str) -> Delivered:
-    """The end of an order, with a recording where there is a verdict."""
+    """The delivery of an order's episode, with a recording if it has a verdict."""
     recorded = outcome in {"success", "failure", "unsafe"}
     data = _recording(ticks) if recorded else b""
     episode = Episode(

@@ -1,6 +1,6 @@
-"""A wire that drops, repeats, reorders, truncates and flips whole messages, each way, by seed.
+"""A proxy that drops, repeats, reorders, truncates and damages messages in both directions, from a seed.
 
-Under TCP such things only show as delay, so they are made above it: a proxy between stations and the orchestrator.
+TCP hides such faults as delays, so the proxy between stations and orchestrator injects them above TCP.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Faults:
 
 
 class FaultyProxy:
-    """Stations connect to `address`; what they say goes on to the orchestrator, more or less."""
+    """Stations connect to `address`; their messages reach the orchestrator with faults."""
 
     def __init__(self, upstream: str, faults: Faults, seed: int) -> None:
         self._upstream, self._faults, self._random = upstream, faults, random.Random(seed)

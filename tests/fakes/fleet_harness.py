@@ -1,4 +1,4 @@
-"""A small orchestrator for tests: keeps what stations deliver, acknowledges it, remembers everything that arrived."""
+"""A small orchestrator for tests: acknowledges delivered episodes and keeps a list of all arrivals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAIT_S = 60.0
 
 
 class FleetHarness:
-    """One fleet, the station processes that were started, and every arrival in order."""
+    """One fleet, its station processes, and every arrival in order."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -54,14 +54,16 @@ class FleetHarness:
                 self.fleet.acknowledge(arrival.station, [arrival.episode.order.order_id])
 
     def until(self, condition: Callable[[], object]) -> None:
-        """Poll until it holds."""
+        """Poll until the condition holds."""
         deadline = time.monotonic() + WAIT_S
         while not condition():
-            assert time.monotonic() < deadline, f"waited in vain; the last arrivals: {self.arrivals[-5:]}"
+            assert time.monotonic() < deadline, (
+                f"the condition did not hold in time; the last arrivals: {self.arrivals[-5:]}"
+            )
             self.poll()
 
     def join(self, count: int = 1) -> int:
-        """Wait for that many hellos from now on; the newest lease."""
+        """Wait for `count` more hellos; returns the newest lease."""
         before = len(self.joined())
         self.until(lambda: len(self.joined()) >= before + count)
         return self.joined()[-1].lease
@@ -70,7 +72,7 @@ class FleetHarness:
         return [arrival for arrival in self.arrivals if isinstance(arrival, Joined)]
 
     def delivered(self) -> dict[str, Delivered]:
-        """The first delivery of each order."""
+        """Order id -> its first delivery."""
         found: dict[str, Delivered] = {}
         for arrival in self.arrivals:
             if isinstance(arrival, Delivered):

@@ -1,4 +1,4 @@
-"""A task small enough to see through: a point in the plane moves to the origin. Numpy only, for tests of the fleet.
+"""A small task for tests of the fleet: a point in the plane moves to the origin. It needs numpy only.
 
 Stations load its parts through plug-ins by their full names, as a laboratory's own parts would be.
 """
@@ -68,7 +68,7 @@ class PointTask:
 
 
 class PointRig:
-    """Each lane is a point with sensor noise of its own; `options` of the station file can break it.
+    """Each lane is a point with its own sensor noise; `options` of the station file can make it fail.
 
     With the option `picture_px` a camera sees noise, which nothing makes smaller.
     """
@@ -116,7 +116,7 @@ class PointRig:
 
 
 class LatchedRig(PointRig):
-    """A rig with a stop button of its own: pressed while the file `button` exists."""
+    """A rig with its own stop button, which is pressed while the file `button` exists."""
 
     @property
     def stopped(self) -> bool:
@@ -158,7 +158,7 @@ class PointVerifier:
 
 
 class PointPolicy:
-    """Steps towards the origin with noise of its own; `fault` makes it misbehave."""
+    """Steps towards the origin with its own noise; `fault` makes it fail."""
 
     horizon, execute = 4, 3
 
@@ -189,7 +189,7 @@ def load(folder: Path) -> PointPolicy:
 
 
 def write_policy(folder: Path, **says: object) -> Path:
-    """The files of a policy version, not yet published."""
+    """Write the files of a policy version; they are not published yet."""
     folder.mkdir(parents=True)
     (folder / "policy.json").write_text(json.dumps({"kind": f"{MODULE}:load", **says}))
     (folder / "weights.safetensors").write_bytes(b"\0" * 64)
@@ -207,7 +207,7 @@ def point_station(home: Path, name: str = "alpha", lanes: int = 3, **more: objec
 def point_order(
     policy_id: str, index: int, station: str = "alpha", lease: int = 0, purpose: Purpose = "collect"
 ) -> Order:
-    """An order for the start of that index."""
+    """An order for the start with this index."""
     return Order(
         order_id=mint(), campaign_id="point-campaign", station=station, task=f"{MODULE}:PointTask", policy_id=policy_id,
         start=PointTask().start("train", index, b""), purpose=purpose, round=1, lease=lease,
@@ -215,5 +215,5 @@ def point_order(
 
 
 def environment() -> dict[str, str]:
-    """For station processes: the tests are importable, one thread each."""
+    """The environment of station processes: tests are importable, one thread each."""
     return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3]), "OMP_NUM_THREADS": "1"}

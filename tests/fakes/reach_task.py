@@ -1,4 +1,4 @@
-"""A task for the fake arm of `robot_drivers.fake_robot`: bring both joints to zero, seen through its camera."""
+"""A task for the fake arm of `robot_drivers.fake_robot`: bring both joints to zero, observed by its camera."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ReachVerifier:
 
 
 def seen_joints(picture: ImageArray) -> FloatArray:
-    """Both joint angles (2,), as the bars of a picture (height, width, 3) show them."""
+    """Both joint angles (2,) in radians, read from the bars of an image, uint8 (height, width, 3)."""
     height, width, _ = picture.shape
     middles = [width // 8, 3 * width // 8]
     filled = [(picture[:, middle, 1] > 100).sum() / height for middle in middles]
@@ -75,7 +75,7 @@ def seen_joints(picture: ImageArray) -> FloatArray:
 
 
 class HalvingPolicy:
-    """Halves the way to zero, by what the sensors say."""
+    """Halves the distance to zero, from the joint sensors."""
 
     horizon = execute = 1
 
@@ -87,7 +87,7 @@ class HalvingPolicy:
 
 
 class CameraPolicy(HalvingPolicy):
-    """Halves the way to zero, by what the camera shows."""
+    """Halves the distance to zero, from the camera image."""
 
     needs_images = True
 
@@ -100,7 +100,7 @@ def load(folder: Path) -> CameraPolicy:
 
 
 def write_camera_policy(folder: Path) -> Path:
-    """The files of a policy that looks, not yet published."""
+    """Write the files of a policy that uses the camera; they are not published yet."""
     folder.mkdir(parents=True)
     (folder / "policy.json").write_text(json.dumps({"kind": f"{MODULE}:load"}))
     (folder / "weights.safetensors").write_bytes(b"\0" * 64)
@@ -108,7 +108,7 @@ def write_camera_policy(folder: Path) -> Path:
 
 
 def reach_station(home: Path) -> StationFile:
-    """A real-time station of the fake arm, behind its guard as hardware is driven."""
+    """A real-time station of the fake arm behind its guard, as with hardware."""
     guard = {
         "driver": str(Path(fake_robot.__file__)), "folder": str(home / "guard"), "person_to_resume": False,
         "watchdog_s": 5.0,

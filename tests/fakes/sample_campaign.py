@@ -119,7 +119,7 @@ def a_recording(seed: int) -> bytes:
 
 
 def begin(home: Path, name: str = "pin_insertion", campaign_id: str = CAMPAIGN, orders: int = 0) -> CampaignWriter:
-    """A campaign with two stations and a measured base of about 40 %; its orders count on from `orders`."""
+    """A campaign with two stations and a measured base of about 40 %; its order numbers begin after `orders`."""
     record = CampaignWriter(home, campaign_id=campaign_id, name=name, orders=orders)
     record.tell(
         "campaign started", name=name, task="pin_insertion", campaign={"name": name}, seed=7, home=str(home),
@@ -138,7 +138,7 @@ def begin(home: Path, name: str = "pin_insertion", campaign_id: str = CAMPAIGN, 
 
 
 def record_campaign(home: Path) -> CampaignWriter:
-    """A whole campaign: base, a promotion, a gate that promotes nobody, a passed confirmation."""
+    """A whole campaign: base, a promotion, a gate without a promotion, a passed confirmation."""
     record = begin(home)
     for _ in range(30):
         record.run("collect", BASE, 0, 0.45)
@@ -169,7 +169,7 @@ def write_confirmation(record: CampaignWriter, policy_id: str, n: int) -> None:
 
 
 def keep_files(record: CampaignWriter, order_id: str, order_number: int) -> Path:
-    """Put the recording of one episode where the store keeps it."""
+    """Write the recording of one episode into the store."""
     folder = record.home / "episodes" / record.campaign_id / order_id
     durable.make_folder(folder)
     durable.write(folder / "arrays.npz", a_recording(order_number))

@@ -1,4 +1,4 @@
-"""A station's spool and uplink without a robot, and a process of it that a test can kill.
+"""A station's spool and uplink without a robot, also as a process that a test can kill.
 
 `python -m tests.fakes.spooling_station FOLDER ADDRESS NAME`
 """
@@ -24,7 +24,7 @@ from tests.fakes.point_task import point_order
 
 
 class SpoolingStation:
-    """Delivers what was put into its spool, as a station does."""
+    """Delivers the episodes in its spool, as a station does."""
 
     def __init__(self, folder: Path, address: str, name: str = "alpha") -> None:
         self.name = name
@@ -34,7 +34,7 @@ class SpoolingStation:
         self.uplink = Uplink(self.link, self.spool, self._hello, self.said.append, THIS_HOST)
 
     def put(self, pictures_bytes: int, seed: int = 0) -> str:
-        """One more episode, with or without pictures; its id."""
+        """Put one more episode into the spool, with or without images; returns its id."""
         order = replace(point_order("a" * 64, seed), station=self.name)
         episode = replace(EPISODE, order=order)
         if pictures_bytes:
@@ -45,7 +45,7 @@ class SpoolingStation:
         return order.order_id
 
     def turn(self, timeout_s: float = 0.0) -> None:
-        """As in the loop of a station."""
+        """One turn, as in the loop of a station."""
         self.uplink.hear(timeout_s)
         self.uplink.keep_contact(self._beat)
         self.uplink.ship()

@@ -1,4 +1,4 @@
-"""What dies in a simulation, or stands for what does: ledger, store, learner, helper thread."""
+"""Parts of a simulated process that can be killed: ledger, store, learner, helper thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FULL = StorageFull("The disk refused to write: the simulation says that it is fu
 
 
 class Disk(Protocol):
-    """Where they write, and the wall clock beside it."""
+    """The disk they write to, and the wall clock."""
 
     disk_is_full: bool
     resumed: int
@@ -34,7 +34,7 @@ class Disk(Protocol):
 
 
 class Quick:
-    """A learner of no time: each version shakes less than its parent."""
+    """A learner that takes no time: each version has less noise than its parent."""
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         noise = 0.02
@@ -52,7 +52,7 @@ class Quick:
 
 
 class AtOnce(Executor):
-    """The helper thread, without a thread."""
+    """The helper executor, without a thread."""
 
     @override
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -65,7 +65,7 @@ class AtOnce(Executor):
 
 
 class MortalHelper(AtOnce):
-    """The helper thread of a process that may be killed before and after whatever it writes, on the same disk."""
+    """The helper executor of a process that may be killed before and after each of its writes, on the same disk."""
 
     def __init__(self, process: Process, laboratory: Disk) -> None:
         self._process, self._laboratory = process, laboratory
@@ -121,7 +121,7 @@ class MortalStore(FolderStore):
 
 @dataclass
 class VirtualLearner:
-    """Stands for the learner's process: done after a while, unless it is killed before."""
+    """Replaces the learner's process: it ends after a while, unless it is killed before."""
 
     folder: Path
     world: World

@@ -1,4 +1,4 @@
-"""What must hold in a home folder after a crash, whatever was lost: every promise that `writing_process` was given."""
+"""Checks of a home folder after a crash: all data that `writing_process` reported as acknowledged must be there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from enpire.store.reconcile import Differences, _sha256, compare
 
 
 def broken(home: Path, said: Sequence[str]) -> list[str]:
-    """Open the folder as the software does at its next start; what is wrong with it, in words."""
+    """Open the folder as the software does at its next start; returns its faults in words."""
     words = [line.split() for line in said]
     try:
         problems = _ledger(home, words)

@@ -1,4 +1,4 @@
-"""A learner that takes all the memory there is, and when it is begun again, little: `python -m ... FOLDER`."""
+"""A learner that allocates all memory in its first run and little in its second: `python -m ... FOLDER`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ CHUNK_BYTES = 8 << 20
 
 
 def main(folder: Path) -> None:
-    """Wait for `go`, then eat until killed; the second time there is a version at once."""
+    """Wait for `go`, then allocate until killed; the second run has a version at once."""
     while not (folder / "go").exists():
         time.sleep(0.02)
-    if (folder / "ate").exists():
+    if (folder / "allocated").exists():
         (folder / "result.json").write_text(json.dumps({"metrics": {"loss": 0.5}}))
         return
-    (folder / "ate").touch()
-    eaten: list[bytearray] = []
+    (folder / "allocated").touch()
+    allocated: list[bytearray] = []
     while True:
-        eaten.append(bytearray(b"x") * CHUNK_BYTES)
+        allocated.append(bytearray(b"x") * CHUNK_BYTES)
 
 
 if __name__ == "__main__":

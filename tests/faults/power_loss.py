@@ -1,4 +1,4 @@
-"""Power loss: from what was done to files, every kind of state that a crash could have left on the disk.
+"""Power loss: from recorded file operations, every kind of state that a crash could leave on the disk.
 
 The model is that of a journalling file system (ext4, xfs, btrfs) on a disk that keeps what it confirmed:
 
@@ -28,13 +28,13 @@ Files = dict[str, bytes | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What lies on the disk after the crash, and what the program had said before it."""
+    """The content of the disk after the crash, and the lines that the program had printed before it."""
 
     files: Files
     said: tuple[str, ...]
 
     def lay(self, folder: Path) -> None:
-        """Write it into an empty folder."""
+        """Write the state into an empty folder."""
         folder.mkdir(parents=True)
         for name, content in self.files.items():
             path = folder / name
@@ -47,14 +47,14 @@ class State:
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A file or a folder: what is durable, and what came since its last sync."""
+    """A file or a folder: its durable content, and the changes since its last sync."""
 
     is_folder: bool = False
     content: bytes = b""
     names: dict[str, _Node] = field(default_factory=dict)
-    """As the program sees them."""
+    """Names as the program sees them."""
     kept: dict[str, _Node] = field(default_factory=dict)
-    """As the disk has them."""
+    """Names that are durable on the disk."""
     pending: list[Op] = field(default_factory=list)
     moves: list[list[tuple[str, _Node | None]]] = field(default_factory=list)
 
@@ -177,7 +177,7 @@ def _all(root: _Node) -> list[_Node]:
 
 
 def _moment(root: _Node, draw: random.Random, enough: int) -> Iterator[Files]:
-    """What could be on the disk at one moment."""
+    """The possible contents of the disk at one moment."""
     nodes = _all(root)
     folders = [node for node in nodes if node.moves]
     files = [node for node in nodes if node.pending]
@@ -214,7 +214,7 @@ def _laid(folder: _Node, path: str, names: dict[int, dict[str, _Node]], subset: 
 
 
 def _sectors(op: Op) -> list[Op]:
-    """A write in pieces that end where sectors end."""
+    """A write, split at the boundaries of sectors."""
     if op.kind == "truncate":
         return [op]
     cuts = [op.offset, *range((op.offset // SECTOR + 1) * SECTOR, op.offset + len(op.data), SECTOR)]
@@ -226,7 +226,7 @@ def _sectors(op: Op) -> list[Op]:
 
 
 def _subsets[T: tuple[_Node, Op]](pieces: list[T], draw: random.Random, enough: int) -> list[list[T]]:
-    """All subsets where they are few; the first is the whole, the last is nothing."""
+    """All subsets where they are few; the first is complete, the last is empty."""
     count = len(pieces)
     if 2**count <= enough:
         masks = range(2**count - 1, -1, -1)
@@ -240,7 +240,7 @@ def _subsets[T: tuple[_Node, Op]](pieces: list[T], draw: random.Random, enough: 
 
 
 def _torn[T: tuple[_Node, Op]](pieces: list[T], index: int) -> list[T]:
-    """Everything up to one piece, and the first half of that one."""
+    """All pieces before one, and the first half of that one."""
     node, op = pieces[index]
     if op.kind == "truncate":
         return pieces[:index]

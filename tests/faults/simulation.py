@@ -1,4 +1,4 @@
-"""One laboratory in one process and in virtual time, with everything going wrong by seed: `simulate`.
+"""One lab in one process and in virtual time, with faults drawn from a seed: `simulate`.
 
 The loop, the fleet, the stations, the ledger and the stores are the real ones, on a folder in memory. The clock, the
 sockets, the start of processes and their deaths are the simulation's. A safety phase breaks things; a liveness phase
@@ -43,7 +43,7 @@ LEARNING_S = 4.0
 
 @dataclass
 class VirtualStation:
-    """One station's host: its process, whoever runs on it now."""
+    """One station's machine, and the process that runs on it now."""
 
     name: str
     process: Process
@@ -54,19 +54,19 @@ class VirtualStation:
 
 @dataclass
 class Laboratory:
-    """Everything that is simulated, and the faults that happen to it."""
+    """The simulated lab and its faults."""
 
     root: Path
     seed: int
     names: tuple[str, ...] = ("alpha", "beta", "gamma")
     stations_say: Mapping[str, object] = field(default_factory=dict[str, object])
-    """What their files say beside the usual."""
+    """Additional settings of the station files."""
     faults: Counter[str] = field(default_factory=Counter)
     trace: list[str] = field(default_factory=list)
-    """What was written to the ledger, in order, with numbers for the ids: the same for the same seed."""
+    """Events of the ledger in order, with numbers in place of ids: equal for equal seeds."""
     disk_is_full: bool = False
     resumed: int = 0
-    """Uploads that went on where they stood, in the middle of a file."""
+    """Uploads that resumed in the middle of a file."""
     wall_offset_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -99,7 +99,7 @@ class Laboratory:
         sockets = cast("Any", lambda: Context(self.network, process))
         return HostServices(clock=self.world.clock, sockets=sockets, helper=AtOnce)
 
-    # Stations: each is given its turns, and is started again when it ended.
+    # Stations: each gets its turns, and is restarted when it ended.
 
     def _start(self, virtual: VirtualStation) -> None:
         virtual.process = Process(virtual.name)
@@ -122,7 +122,7 @@ class Laboratory:
         self.world.after(again_s, lambda: self._turn(virtual))
 
     def _act(self, virtual: VirtualStation, station: Station) -> None:
-        """One turn of its loop; leaving takes several."""
+        """One turn of a station's loop; leaving takes several turns."""
         if not virtual.leaving:
             station.turn()
             if not station.stays:
@@ -132,10 +132,10 @@ class Laboratory:
             station.say_goodbye()
             raise Killed(virtual.name)
 
-    # The orchestrator: as `enpire.session.run_campaign`, with a death in between now and then.
+    # The orchestrator: as `enpire.session.run_campaign`, killed from time to time.
 
     def run_until(self, end_s: float, *, end_campaign: bool = False) -> None:
-        """Run the campaign up to a moment, through all restarts that it takes."""
+        """Run the campaign until a moment, with the restarts that it needs."""
         self.over_s = end_s
         while self.world.now_s < end_s:
             self.orchestrator = Process("orchestrator")
@@ -167,7 +167,7 @@ class Laboratory:
             fleet.close()
 
     def _begin(self, ledger: MortalLedger) -> None:
-        """The campaign's id is part of the seed of its draws, so it is not minted here."""
+        """The campaign's id is part of the seed of its draws, so it is fixed here."""
         if next(iter(ledger.events(limit=1)), None) is None:
             body = {
                 "campaign_id": "SIMULATED", "name": self.campaign.name, "task": self.campaign.task,
@@ -194,7 +194,7 @@ class Laboratory:
             self.trace.append(f"{self.world.now_s:.3f} {kind} {self._plain(body)}")
 
     def _plain(self, value: object) -> object:
-        """A body with a number for every id, and without what a real clock measured."""
+        """A body with a number in place of every id, and without measured times."""
         if isinstance(value, Mapping):
             return {
                 key: self._plain(item)
@@ -207,10 +207,10 @@ class Laboratory:
             return self._known.setdefault(value, f"#{len(self._known)}")
         return value
 
-    # What goes wrong.
+    # Faults.
 
     def break_things(self, until_s: float) -> None:
-        """One fault every second or so, up to a moment."""
+        """About one fault per second, until a moment."""
         if self.world.now_s < until_s:
             draw = self.world.random
             name, happen = draw.choice(list(self.possible().items()))
@@ -244,7 +244,7 @@ class Laboratory:
         process.dies_in = self.world.random.randrange(40)
 
     def cut(self, name: str, seconds: float, *, up: bool = False, down: bool = False) -> None:
-        """Cut a link, or one direction of it, for so long; it is mended with the last of several cuts."""
+        """Cut a link, or one direction of it, for a time; it works again after the last of several cuts."""
         link = self.network.links[name]
         link.up, link.down, link.cut_s = up, down, self.world.now_s
         whole_s = link.whole_s = max(link.whole_s, self.world.now_s + seconds)
@@ -275,7 +275,7 @@ class Laboratory:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What came of one seed."""
+    """Result of one seed."""
 
     audit: Audit
     faults: Mapping[str, int]
@@ -292,7 +292,7 @@ class Result:
 
 
 def simulate(root: Path, seed: int, broken_s: float, quiet_s: float = 60.0, **stations_say: object) -> Result:
-    """Break things for a while, leave them alone for a while, end the campaign, audit."""
+    """Run a phase with faults and a phase without, end the campaign, and audit its records."""
     laboratory = Laboratory(root, seed, stations_say=stations_say)
     world = laboratory.world
     began_s = world.now_s

@@ -1,4 +1,4 @@
-"""Run a program under strace: what it did to the files of one folder, call by call, or with one call refused."""
+"""Run a program under strace: record its file operations in one folder, or let one system call fail."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Kind = Literal["create", "write", "truncate", "rename", "unlink", "mkdir", "sync
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
-    """One thing that was done to a file, or one line that the program said. Paths are relative to the folder."""
+    """One file operation, or one line that the program printed. Paths are relative to the folder."""
 
     kind: Kind
     path: str = ""
     to: str = ""
     offset: int = 0
-    """Where a write begins; the new size of a truncation."""
+    """Offset of a write, or new size of a truncation."""
     data: bytes = b""
 
 
@@ -40,11 +40,11 @@ class Call:
 
     name: str
     number: int
-    """How many calls of this name the program had made, this one included."""
+    """Number of this call among the calls of its name."""
 
 
 def record(module: str, folder: Path, *arguments: str) -> list[Op]:
-    """What `python -m module FOLDER ARGUMENTS` did in the folder, in order."""
+    """File operations of `python -m module FOLDER ARGUMENTS` in the folder, in order."""
     trace = folder.parent / f"{folder.name}.strace"
     whole = ["-xx", "-s", "100000000", "-e", f"trace={CHANGES}"]
     strace = ["strace", "-f", "-y", "--seccomp-bpf", "-o", str(trace), *whole]
@@ -71,7 +71,7 @@ def calls(module: str, folder: Path, names: Sequence[str]) -> list[Call]:
 
 
 def refuse(module: str, folder: Path, call: Call, error: str) -> subprocess.CompletedProcess[str]:
-    """Run the program with one call answered by an error."""
+    """Run the program with one call that fails."""
     strace = ["strace", "-f", "--seccomp-bpf", "-o", f"{folder}.strace", "-e", f"trace={call.name}"]
     inject = ["-e", f"inject={call.name}:error={error}:when={call.number}"]
     return run([*strace, *inject, sys.executable, "-m", module, str(folder)], check=False)
@@ -146,7 +146,7 @@ class _Reader:
                 return [Op(kind="sync", path=path)]
 
     def _below(self, path: str) -> str:
-        """The path relative to the folder ("." for itself); empty when it lies elsewhere."""
+        """The path relative to the folder ("." for itself); empty when it is elsewhere."""
         path = path.removesuffix(" (deleted)")
         if path == self._root:
             return "."

@@ -1,4 +1,4 @@
-"""The wall clock may jump: no deadline moves, nothing changes its place, no duration is wrong."""
+"""The wall clock jumps: no deadline moves, no order of events changes, no duration is wrong."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOUR_S = 3600.0
 
 
 class Clocks:
-    """A monotonic clock, and a wall clock that somebody sets."""
+    """A monotonic clock, and a wall clock that is set while the test runs."""
 
     def __init__(self) -> None:
         self.now_s, self.wall_s = 50.0, 1.7e9
@@ -37,7 +37,7 @@ class Clocks:
 
 
 def jumps(seed: int) -> Callable[[], int]:
-    """A wall clock that is set by up to an hour whenever somebody looks."""
+    """A wall clock that changes by up to an hour at every reading."""
     draw = random.Random(seed)
     return lambda: int(1.7e18 + draw.uniform(-HOUR_S, HOUR_S) * 1e9)
 
@@ -76,7 +76,7 @@ def test_no_deadline_of_the_loop_moves_with_the_wall_clock(tmp_path: Path) -> No
             clocks.wall_s += hours * HOUR_S
             clocks.now_s += 3.0
             step.record(lab)
-            assert len(lab.state.open) == len(orders), "an hour on the wall is not an hour away"
+            assert len(lab.state.open) == len(orders), "an hour on the wall clock ends no order"
         assert not lab.due("something", 10.0)
         assert lab.elapsed_s() == pytest.approx(9.0)
         clocks.now_s += step.SILENT_S

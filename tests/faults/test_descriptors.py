@@ -1,4 +1,4 @@
-"""Nothing more can be opened: nothing is lost or set aside, and it goes on when something was closed."""
+"""No file descriptor is left: no data is lost or set aside, and work resumes when one is free."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FEW = 10
 
 @contextmanager
 def nothing_left() -> Iterator[None]:
-    """Every descriptor that this process may have is in use."""
+    """Use every descriptor that this process may have."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, before[1]))

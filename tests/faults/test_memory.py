@@ -1,4 +1,4 @@
-"""Memory runs out: the learner is ended and goes on later, the station and the guard of its robot never are."""
+"""Memory runs out: the learner is ended and resumes later, station and guard are never ended."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def little_memory() -> Iterator[Path]:
 
 
 def test_processes_set_the_order_in_which_linux_ends_them(tmp_path: Path) -> None:
-    """Agents before the learner, the learner before stations, the guard of a robot after everybody."""
+    """Agents are ended before the learner, the learner before stations, the guard of a robot last."""
     driver = tmp_path / "arm.py"
     driver.write_text("from robot_drivers.fake_robot import robot\n")
     guard = start_guard(GuardSettings(driver=str(driver), folder=tmp_path / "arm", person_to_resume=False))
@@ -73,7 +73,7 @@ def test_processes_set_the_order_in_which_linux_ends_them(tmp_path: Path) -> Non
         assert guard.stderr is not None
         guard.stderr.close()
     assert scores == sorted(scores)
-    assert scores[0] <= _score(os.getpid()) < scores[1], "the orchestrator is told nothing"
+    assert scores[0] <= _score(os.getpid()) < scores[1], "the orchestrator keeps its own score"
 
 
 def _score(pid: int) -> int:
@@ -90,7 +90,7 @@ def test_the_learner_is_ended_first_and_resumes_and_the_guard_is_never_ended(
     settings = GuardSettings(driver=str(driver), folder=tmp_path / "arm", person_to_resume=False)
     guard = start_guard(settings)
     station = start_station(point_station(tmp_path, "cell"), "tcp://127.0.0.1:9", tmp_path / "logs")
-    # More than the learner ever gets: only its standing says that it goes first.
+    # More than the learner ever gets: the learner goes first only because of its score.
     other = subprocess.Popen([sys.executable, "-c", HOLDING], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     running: list[subprocess.Popen[bytes]] = [guard, station, other]
     assert other.stdin is not None

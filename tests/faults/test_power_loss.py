@@ -1,4 +1,4 @@
-"""Power loss at every moment of a home folder's life: what was acknowledged is there, and everything opens."""
+"""Power loss at any moment: a home folder opens and holds all acknowledged data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ needs_strace = pytest.mark.skipif(STRACE is None, reason=WHY_NOT)
 
 @pytest.fixture
 def shelf() -> Iterator[Path]:
-    """A folder in memory where there is one: thousands of states are laid out in it."""
+    """A folder in memory where there is one: thousands of states are written to it."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         yield Path(folder)
@@ -44,7 +44,7 @@ def violations(shelf: Path, states: Sequence[State]) -> list[str]:
 
 
 def some(ops: Sequence[Op], count: int, per_moment: int) -> list[State]:
-    """That many of the states, drawn over the whole life; all where they are fewer."""
+    """A sample of the states over the whole run; all where they are fewer."""
     states = list(crash_states(ops, per_moment))
     return random.Random(1).sample(states, min(count, len(states)))
 
@@ -64,7 +64,7 @@ def test_no_power_cut_loses_data_that_ledger_store_and_spool_acknowledged(shelf:
     ["ledger.db", "spool", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ledger.db-journal", "episodes"))],
 )
 def test_a_disk_that_ignores_syncs_is_caught(shelf: Path, ignored: str) -> None:
-    # A sync of everything would make up for the one that is missing.
+    # A sync of all files would replace the missing one.
     kept = [op for op in life(shelf) if op.kind != "sync all"]
     ops = [op for op in kept if not (op.kind == "sync" and op.path.startswith(ignored))]
     assert violations(shelf, some(ops, 40, 6)), "the states would not show a missing sync"

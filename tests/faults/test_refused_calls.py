@@ -20,7 +20,7 @@ FULL = ("write", "pwrite64", "rename", "openat", "mkdir")
 
 
 def problems(home: Path, done: subprocess.CompletedProcess[str]) -> list[str]:
-    """It went on to the end, or it said one sentence; what it said before holds, and the folder opens."""
+    """The program ran to its end or printed one sentence; all data acknowledged before is there."""
     said, told = done.stdout.splitlines(), done.stderr.strip().splitlines()
     found = broken(home, said)
     if done.returncode == 0 and said[-1] != "all done":
@@ -31,7 +31,7 @@ def problems(home: Path, done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def refused(tmp_path: Path, call: Call, error: str) -> tuple[int, list[str]]:
-    """(exit code, what is wrong) when one call is answered by an error."""
+    """(exit code, faults) when one call fails."""
     home = tmp_path / "refused"
     home.mkdir()
     done = system_calls.refuse(LIFE, home, call, error)
@@ -47,7 +47,7 @@ def plan(tmp_path: Path, names: tuple[str, ...]) -> list[Call]:
 
 
 def test_a_failing_or_full_disk_loses_no_acknowledged_data(tmp_path: Path) -> None:
-    """A slice: one call of each of a few kinds, in the middle of the life."""
+    """A sample: one call of each of a few kinds, in the middle of the run."""
     found = plan(tmp_path, ("fdatasync", "pwrite64", "write", "openat"))
     for name, error, where in (("fdatasync", "EIO", 0.5), ("pwrite64", "ENOSPC", 0.6), ("write", "ENOSPC", 0.5)):
         those = [call for call in found if call.name == name]

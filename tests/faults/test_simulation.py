@@ -1,4 +1,4 @@
-"""Whatever goes wrong in a simulated laboratory: nothing is lost, nothing counts twice, and it goes on afterwards."""
+"""Faults in a simulated lab: no episode is lost or counted twice, and the campaign continues afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.faults.virtual_sockets import World
 
 @pytest.fixture
 def shelf() -> Iterator[Path]:
-    """A folder in memory where there is one: a simulated laboratory syncs thousands of files."""
+    """A folder in memory where there is one: a simulated lab syncs thousands of files."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         yield Path(folder)
@@ -60,7 +60,7 @@ def test_unknown_orders_become_late_results_after_a_minute_without_network(shelf
     unknown = [line for line in laboratory.trace if "orders ended" in line and "not heard for 30 s" in line]
     assert len(unknown) == 1
     assert any(" orders found " in line for line in laboratory.trace)
-    assert set(found.outcomes) <= {"success", "failure", "aborted"}, "nothing stays unknown"
+    assert set(found.outcomes) <= {"success", "failure", "aborted"}, "no order stays unknown"
 
 
 @pytest.mark.slow
@@ -76,7 +76,7 @@ def test_more_seeds(shelf: Path, seed: int) -> None:
 def test_the_same_seed_gives_the_same_run_in_another_process(shelf: Path) -> None:
     told: list[str] = []
     for hashing in ("1", "2"):
-        folder = shelf / "lab"  # the same place: paths are part of what is told
+        folder = shelf / "lab"  # the same folder: paths are part of the events
         code = (
             "import sys; from pathlib import Path; from tests.faults.simulation import simulate; "
             "print('\\n'.join(simulate(Path(sys.argv[1]), 7, 40.0, 45.0).trace))"

@@ -1,4 +1,4 @@
-"""Spells of faults and of rest, one after the other: what a laboratory holds on to does not grow."""
+"""Alternating phases with and without faults: memory and files of a lab do not grow."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.faults.simulation import Laboratory
 
 BROKEN_S, QUIET_S = 60.0, 50.0
 SLACK = {"descriptors": 3, "threads": 1, "journal": 1 << 20, "spooled": 40}
-"""What may differ between two moments of the same laboratory."""
+"""Allowed difference between two moments of the same lab."""
 
 
 def held(laboratory: Laboratory) -> Counter[str]:
-    """What could pile up, counted after a spell of rest."""
+    """Objects that could accumulate, counted after a phase without faults."""
     gc.collect()
     home = laboratory.home.root
     spools = [path for name in laboratory.names for path in (laboratory.root / name / "spool").rglob("*")]

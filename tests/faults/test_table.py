@@ -1,4 +1,4 @@
-"""docs/faults.md says which test injects which fault: every row is there, and every test that it names exists."""
+"""docs/faults.md lists faults and their tests: every row is there, and every named test exists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 ROWS = 40
 NOT_YET: set[int] = set()
-"""Faults that no test injects; the table must say so, and this set shrinks."""
+"""Faults without a test."""
 OF_INJECTORS = {
     "test_all_states_of_two_sectors_are_generated",
     "test_a_name_is_durable_with_its_folder_and_a_rename_is_atomic",
@@ -17,7 +17,7 @@ OF_INJECTORS = {
     "test_the_same_seed_gives_the_same_run_in_another_process",
     "test_more_seeds",
 }
-"""Tests of the injectors themselves, and more seeds of a test that stands in the table."""
+"""Tests of the injectors themselves, and more seeds of a test in the table."""
 
 
 def rows() -> dict[int, list[str]]:

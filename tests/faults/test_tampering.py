@@ -24,7 +24,7 @@ FILES = {
 
 
 def write(wheel: Path, **other: str) -> bytes:
-    """A small wheel that can be installed; what it says, to the byte."""
+    """A small wheel that can be installed; returns its exact bytes."""
     with zipfile.ZipFile(wheel, "w") as archive:
         for name, text in (FILES | other).items():
             archive.writestr(zipfile.ZipInfo(name), text)

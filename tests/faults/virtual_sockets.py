@@ -1,4 +1,4 @@
-"""ZeroMQ sockets over a network that exists only in a simulation: ROUTER and DEALER, virtual time, faults by seed.
+"""ZeroMQ sockets over a simulated network: ROUTER and DEALER, virtual time, faults by seed.
 
 What the fleet and the stations use of `zmq.Context` and its sockets, with the same errors: nothing of their own code is
 replaced. A message may be lost, repeated or delayed (so that a later one overtakes it); a link may be cut, wholly or in
@@ -24,11 +24,11 @@ ADDRESS = "tcp://127.0.0.1:7"
 
 
 class Killed(BaseException):
-    """The process that this happens to is dead: nothing of it may act any more."""
+    """Raised in a simulated process that was killed: it must not act any more."""
 
 
 class World:
-    """Virtual time, and what happens in it: callbacks in the order of their moments."""
+    """Virtual time and its events: callbacks in the order of their times."""
 
     def __init__(self, seed: int) -> None:
         self.now_s = 1000.0
@@ -46,7 +46,7 @@ class World:
         self.at(self.now_s + seconds, happen)
 
     def run_for(self, seconds: float, enough: Callable[[], object] = bool) -> None:
-        """Let that much time pass, or less when it is `enough`."""
+        """Let time pass, or less once `enough` is true."""
         end_s = self.now_s + seconds
         while not enough() and self._due and self._due[0][0] <= end_s:
             moment_s, _, happen = heapq.heappop(self._due)
@@ -58,35 +58,35 @@ class World:
 
 @dataclass(slots=True)
 class Link:
-    """The wire of one station."""
+    """The connection of one station."""
 
     up: bool = True
-    """What the station says arrives."""
+    """Whether messages from the station arrive."""
     down: bool = True
-    """What is said to it arrives."""
+    """Whether messages to the station arrive."""
     cut_s: float = -1e9
     """When the last direction was cut."""
     whole_s: float = 0.0
-    """When it is mended."""
+    """When it works again."""
 
     def connected(self, now_s: float) -> bool:
-        """What both ends believe."""
+        """The connection state that both ends see."""
         return (self.up and self.down) or now_s - self.cut_s < NOTICED_S
 
 
 @dataclass(slots=True)
 class Noise:
-    """Chances per message, and the mean delay."""
+    """Probabilities per message, and the mean delay in seconds."""
 
     lose: float = 0.0
     repeat: float = 0.0
     delay_s: float = 0.002
     in_order: bool = True
-    """As TCP brings them; otherwise a later message may overtake."""
+    """Whether messages keep their order, as over TCP."""
 
 
 class Network:
-    """The wires between one orchestrator and its stations."""
+    """The connections between one orchestrator and its stations."""
 
     def __init__(self, world: World) -> None:
         self.world, self.noise = world, Noise()
@@ -103,7 +103,7 @@ class Network:
         return self.router is not None and self.link(identity).connected(self.world.now_s)
 
     def carry(self, way: object, arrive: Callable[[], None], open_way: Callable[[], bool]) -> None:
-        """Bring one message to the other end of its way, or do to it what the network does."""
+        """Carry one message to the other end, or apply the network's faults to it."""
         draw, noise = self.world.random, self.noise
         self.messages += 1
         copies = 1
@@ -126,15 +126,15 @@ class Network:
 
 @dataclass(eq=False)
 class Process:
-    """Whose sockets they are: once it is dead, whatever it tries ends it again."""
+    """The simulated process that owns sockets; once it is killed, every operation raises `Killed`."""
 
     name: str
     dead: bool = False
     dies_in: int = -1
-    """Operations that are left to it; -1 for any number."""
+    """Operations left before it is killed; -1 for any number."""
 
     def act(self) -> None:
-        """One more operation with the world outside: the moments at which a process can be killed."""
+        """Count one external operation; a process can be killed at each of them."""
         if self.dies_in > 0:
             self.dies_in -= 1
         elif self.dies_in == 0:
@@ -145,7 +145,7 @@ class Process:
 
 @dataclass(eq=False)
 class Inert:
-    """A socket that nobody answers: for pictures, which are no part of this."""
+    """A socket without a peer, for live images, which are not simulated."""
 
     network: Network
     process: Process
@@ -158,7 +158,7 @@ class Inert:
         return "tcp://127.0.0.1:0"
 
     def poll(self, milliseconds: int) -> int:
-        time.sleep(0.005)  # its thread lives in our time
+        time.sleep(0.005)  # its thread runs in real time
         return 0
 
     def close(self, linger: int = 0) -> None: ...
@@ -242,7 +242,7 @@ class Dealer(Inert):
 
 
 class Context:
-    """What stands for `zmq.Context` in one process."""
+    """Replaces `zmq.Context` in one simulated process."""
 
     def __init__(self, network: Network, process: Process) -> None:
         self._network, self._process = network, process

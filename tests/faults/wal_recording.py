@@ -1,4 +1,4 @@
-"""The same transactions over a write-ahead log: what SQLite does to its files, recorded by a VFS of our own.
+"""The same transactions with a write-ahead log: SQLite's file operations, recorded by our own VFS.
 
 Python's SQLite is older than the first that the ledger trusts with a write-ahead log (`connection.SAFE_WAL`), so the
 real ledger never uses one here. `apsw` brings a newer SQLite and lets Python stand between it and the disk: it is given
@@ -21,11 +21,11 @@ from tests.faults.system_calls import Op
 
 Entry = tuple[str, Mapping[str, object]]
 BEGINNING = ""
-"""Stands for the ledger's making in what `statements` gives."""
+"""Marks the creation of the ledger in the result of `statements`."""
 
 
 def statements(folder: Path, transactions: Mapping[str, Sequence[Entry]]) -> list[tuple[str, list[str]]]:
-    """(what to say when it is done, statements) of the ledger's making and of each transaction, as really executed."""
+    """(line to print afterwards, statements) of the creation of the ledger and of each transaction, as executed."""
     path = folder / "ledger.db"
     asked: list[str] = []
     with closing(connection.open_writer(path)) as writer:
@@ -44,7 +44,7 @@ def statements(folder: Path, transactions: Mapping[str, Sequence[Entry]]) -> lis
 
 
 def record(folder: Path, told: Iterable[tuple[str, Sequence[str]]], synchronous: str) -> list[Op]:
-    """What SQLite with a write-ahead log does to the files, with what was promised in between."""
+    """File operations of SQLite with a write-ahead log, with the acknowledgements in between."""
     ops: list[Op] = []
     vfs = _RecordingVFS(f"record-{folder.name}", ops.append)
     database = apsw.Connection(str(folder / "ledger.db"), vfs=vfs.name)
@@ -57,7 +57,7 @@ def record(folder: Path, told: Iterable[tuple[str, Sequence[str]]], synchronous:
                 database.execute(statement)
             if line:
                 ops.append(Op(kind="said", data=line.encode()))
-        # A copy of the log into the database, which is what a busy ledger does now and then, and one more transaction.
+        # A checkpoint of the log into the database, as a busy ledger does from time to time, and one more transaction.
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
         database.close()

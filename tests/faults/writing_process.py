@@ -1,7 +1,7 @@
-"""A home folder's life, every way of writing once: `python -m tests.faults.writing_process FOLDER`.
+"""Writes to a home folder in every way once: `python -m tests.faults.writing_process FOLDER`.
 
-It says on stdout, in one system call each, what it was promised: that is what no crash may take back. An error that the
-code raises on purpose ends it with one sentence and exit code 1.
+It prints each acknowledgement on stdout in one system call: no crash may lose the acknowledged data. An EnpireError
+ends it with one sentence and exit code 1.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Life:
             say("store", episode.order.order_id)
 
     def _come(self, episode: Episode) -> Path | None:
-        """The pictures of an episode, in two parts."""
+        """The images of an episode, in two parts."""
         if not episode.pictures_sha256:
             return None
         path = self.store.root / ".incoming" / episode.order.order_id
@@ -72,7 +72,7 @@ class Life:
 
 
 def transactions(episodes: Sequence[Episode]) -> Mapping[str, Sequence[Entry]]:
-    """Every kind of transaction that changes a table, and one that only tells; in an order that makes sense."""
+    """Every kind of transaction that changes a table, and one that changes none, in a valid order."""
     first, second, third = episodes
     unknown = replace(second, outcome="unknown", cause="away", sha256="", ran_policy_id="", ticks=0)
     judged = {"campaign_id": "c1", "order_id": first.order.order_id, "outcome": "failure"}
