@@ -20,8 +20,9 @@ SIDES: tuple[Literal["", "champion", "candidate"], ...] = ("", "champion", "cand
 _ORDER = frozenset(Order.__dataclass_fields__)
 _START = frozenset(Start.__dataclass_fields__)
 _EARLY_STOP = frozenset(EarlyStop.__dataclass_fields__)
-_RESULT = frozenset(OrderResult.__dataclass_fields__)
-_EPISODE = _RESULT - {"order_id"} | {"order"}
+RESULT_FIELDS = frozenset(OrderResult.__dataclass_fields__) - {"predicted_failure_at"} | {"hopeless_at"}
+"""The stored names; one differs from the field: ledgers and spools keep the spelling of earlier versions."""
+_EPISODE = RESULT_FIELDS - {"order_id"} | {"order"}
 
 type Problem = type[EnpireError]
 
@@ -62,7 +63,7 @@ def result_of(episode: Episode) -> OrderResult:
         order_id=episode.order.order_id, outcome=episode.outcome, cause=episode.cause, confidence=episode.confidence,
         ran_policy_id=episode.ran_policy_id, ticks=episode.ticks, began_s=episode.began_s, ended_s=episode.ended_s,
         achieved_start=episode.achieved_start, reset_attempts=episode.reset_attempts, clipped=episode.clipped,
-        attempts=episode.attempts, hopeless_at=episode.hopeless_at, sha256=episode.sha256,
+        attempts=episode.attempts, predicted_failure_at=episode.predicted_failure_at, sha256=episode.sha256,
         pictures_sha256=episode.pictures_sha256,
     )  # fmt: skip
 
@@ -79,7 +80,7 @@ def episode_of(result: OrderResult, order: Order) -> Episode:
         order=order, outcome=result.outcome, cause=result.cause, confidence=result.confidence,
         ran_policy_id=result.ran_policy_id, ticks=result.ticks, began_s=result.began_s, ended_s=result.ended_s,
         achieved_start=result.achieved_start, reset_attempts=result.reset_attempts, clipped=result.clipped,
-        attempts=result.attempts, hopeless_at=result.hopeless_at, sha256=result.sha256,
+        attempts=result.attempts, predicted_failure_at=result.predicted_failure_at, sha256=result.sha256,
         pictures_sha256=result.pictures_sha256,
     )  # fmt: skip
 
@@ -136,7 +137,7 @@ def read_episode(content: object, problem: Problem = TransportProblem) -> Episod
 
 def read_result(content: object, problem: Problem = TransportProblem) -> OrderResult:
     """The inverse of `result_fields`; a `problem` names the field that is wrong."""
-    fields = Fields(content, "An episode", problem).only(_RESULT)
+    fields = Fields(content, "An episode", problem).only(RESULT_FIELDS)
     return _read_facts(fields, fields.identifier("order_id"))
 
 
@@ -146,7 +147,7 @@ def _facts(of: Episode | OrderResult) -> dict[str, Json]:
         "ticks": of.ticks, "began_s": of.began_s, "ended_s": of.ended_s,
         "achieved_start": [_finite(value) for value in of.achieved_start],
         "reset_attempts": of.reset_attempts, "clipped": of.clipped, "attempts": list(of.attempts),
-        "hopeless_at": of.hopeless_at, "sha256": of.sha256, "pictures_sha256": of.pictures_sha256,
+        "hopeless_at": of.predicted_failure_at, "sha256": of.sha256, "pictures_sha256": of.pictures_sha256,
     }  # fmt: skip
 
 
@@ -165,7 +166,7 @@ def _read_facts(fields: Fields, order_id: str) -> OrderResult:
         clipped=fields.whole("clipped"),
         attempts=fields.wholes("attempts"),
         # Episodes that were recorded before there were early stops, or pictures, lack these fields.
-        hopeless_at=fields.whole("hopeless_at", -1) if "hopeless_at" in fields else -1,
+        predicted_failure_at=fields.whole("hopeless_at", -1) if "hopeless_at" in fields else -1,
         sha256=fields.text("sha256", 64),
         pictures_sha256=fields.text("pictures_sha256", 64) if "pictures_sha256" in fields else "",
     )

@@ -206,7 +206,7 @@ class Episode:
     """Number of commands that the envelope changed."""
     attempts: tuple[int, ...] = ()
     """Ticks at which retries within the episode began (pass@k)."""
-    hopeless_at: int = -1
+    predicted_failure_at: int = -1
     """Tick at which the policy predicted a failure (`Order.early_stop`); -1: never."""
     sha256: str = ""
     """Hash of the arrays file; the store refuses an episode whose bytes differ."""
@@ -231,7 +231,7 @@ class OrderResult:
     reset_attempts: int = 0
     clipped: int = 0
     attempts: tuple[int, ...] = ()
-    hopeless_at: int = -1
+    predicted_failure_at: int = -1
     sha256: str = ""
     pictures_sha256: str = ""
 

@@ -94,7 +94,7 @@ def read_episode(folder: Path) -> RecordedEpisode | None:
 def _rollout_weight(facts: Episode) -> float:
     """Inverse-propensity weight: 1 over the probability that a rollout with this prediction was not stopped early."""
     rule = facts.order.early_stop
-    return 1 / rule.control if rule is not None and facts.hopeless_at >= 0 else 1.0
+    return 1 / rule.control if rule is not None and facts.predicted_failure_at >= 0 else 1.0
 
 
 def stacked_states(episodes: Iterable[RecordedEpisode]) -> np.ndarray:

@@ -127,7 +127,7 @@ class EarlyStops:
 
     def add(self, order: Order, episode: Episode) -> bool:
         """Count an episode that was flagged; whether it ended for that."""
-        if order.early_stop is None or episode.hopeless_at < 0:
+        if order.early_stop is None or episode.predicted_failure_at < 0:
             return False
         if episode.outcome == "aborted" and order.early_stop.armed:
             self.stopped += 1

@@ -26,14 +26,14 @@ class ViabilityMonitor:
         self._policies: list[PredictsSuccess | None] = [None] * lanes
         self._rules: list[EarlyStop | None] = [None] * lanes
         self._looks = np.zeros(lanes, np.int64)
-        self.hopeless_at: IntArray = np.full(lanes, -1, np.int64)
+        self.predicted_failure_at: IntArray = np.full(lanes, -1, np.int64)
         """int64 (lanes,): tick at which failure was predicted; -1: never."""
 
     def begin(self, lane: int, order: Order, policy: LoadedPolicy) -> None:
         """A new episode in this lane."""
         able = order.early_stop is not None and isinstance(policy.policy, PredictsSuccess)
         self._policies[lane] = policy.policy if able and isinstance(policy.policy, PredictsSuccess) else None
-        self._rules[lane], self._looks[lane], self.hopeless_at[lane] = order.early_stop, 0, -1
+        self._rules[lane], self._looks[lane], self.predicted_failure_at[lane] = order.early_stop, 0, -1
 
     def look(self, observation: Observation, lanes: IntArray, ticks: IntArray) -> Mapping[int, str]:
         """Read the viability of the rollouts that are due; returns lane -> why it ends, for those that end.
@@ -43,7 +43,7 @@ class ViabilityMonitor:
             lanes: int64 (n,), the lanes that roll out.
             ticks: int64 (n,), commands that each lane has sent.
         """
-        due = lanes[(ticks % LOOK_TICKS == 0) & (self.hopeless_at[lanes] < 0)]
+        due = lanes[(ticks % LOOK_TICKS == 0) & (self.predicted_failure_at[lanes] < 0)]
         groups: dict[int, list[int]] = {}
         for lane in map(int, due):
             policy = self._policies[lane]
@@ -75,5 +75,5 @@ class ViabilityMonitor:
         self._looks[lane] = self._looks[lane] + 1 if viability < rule.below else 0
         if self._looks[lane] < LOOKS:
             return ""
-        self.hopeless_at[lane] = tick
+        self.predicted_failure_at[lane] = tick
         return f"predicted failure: its viability stayed under {rule.below:g}" if rule.armed else ""

@@ -333,7 +333,7 @@ class Lanes:
             order=order, outcome=outcome, cause=cause, confidence=float(confidence), ran_policy_id=lane.policy_id,
             ticks=ticks, began_s=lane.began_s, ended_s=self._clock(), achieved_start=lane.achieved,
             reset_attempts=lane.reset_attempts, clipped=lane.clipped, attempts=attempts,
-            hopeless_at=int(self._viability.hopeless_at[lane.index]),
+            predicted_failure_at=int(self._viability.predicted_failure_at[lane.index]),
             sha256=hashlib.sha256(data).hexdigest() if data else "",
         )  # fmt: skip
         self._ended.append(Parcel(episode=episode, arrays_file=data))

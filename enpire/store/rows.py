@@ -6,7 +6,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from enpire.codec import early_stop_fields, episode_of, read_order, read_result, result_fields, start_fields
+from enpire.codec import (
+    RESULT_FIELDS,
+    early_stop_fields,
+    episode_of,
+    read_order,
+    read_result,
+    result_fields,
+    start_fields,
+)
 from enpire.errors import FileProblem
 from enpire.types import Episode, Order, OrderResult, OutcomeKind
 
@@ -56,7 +64,7 @@ def end_values(result: OrderResult, ended_seq: int) -> tuple[Value, ...]:
     return (
         ended_seq, result.outcome, result.cause, result.confidence, result.ticks, result.ran_policy_id,
         result.began_s, result.ended_s, json.dumps(fields["achieved_start"]), result.reset_attempts, result.clipped,
-        json.dumps(fields["attempts"]), result.hopeless_at, result.sha256, result.pictures_sha256,
+        json.dumps(fields["attempts"]), result.predicted_failure_at, result.sha256, result.pictures_sha256,
     )  # fmt: skip
 
 
@@ -69,7 +77,7 @@ def read(values: Sequence[object]) -> OrderRow:
     order = read_order(shared | {"start": start}, FileProblem)
     episode = None
     if cell["ended_seq"] is not None:
-        ended = {name: cell[name] for name in END_COLUMNS if name in OrderResult.__dataclass_fields__}
+        ended = {name: cell[name] for name in END_COLUMNS if name in RESULT_FIELDS}
         ended["order_id"] = order.order_id
         ended["achieved_start"] = json.loads(str(cell["achieved_start_json"]))
         ended["attempts"] = json.loads(str(cell["attempts_json"]))

@@ -67,7 +67,7 @@ def write(
     split: Split = "train",
     outcome: OutcomeKind | None = None,
     early_stop: EarlyStop | None = None,
-    hopeless_at: int = -1,
+    predicted_failure_at: int = -1,
 ) -> Path:
     """One episode as the store keeps it."""
     order = Order(
@@ -92,7 +92,7 @@ def write(
         ticks=recorded.ticks,
         began_s=0.0,
         ended_s=1.0,
-        hopeless_at=hopeless_at,
+        predicted_failure_at=predicted_failure_at,
         sha256=hashlib.sha256(data).hexdigest(),
     )
     return FolderStore(root).put(episode, data)

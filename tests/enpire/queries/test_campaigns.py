@@ -191,7 +191,7 @@ def test_early_stops_saved_what_the_control_arm_took_after_the_same_moment(tmp_p
         order = record.order("collect", BASE, 1, early_stop=replace(before, armed=armed))
         ended = Episode(
             order=order, outcome=outcome, cause="", confidence=1.0, ran_policy_id=BASE, ticks=60, began_s=0.0,
-            ended_s=6.0, hopeless_at=20,
+            ended_s=6.0, predicted_failure_at=20,
         )  # fmt: skip
         record.tell("orders ended", episodes=[episode_body(ended)])
     record.flush()

@@ -54,15 +54,15 @@ def ran(policy: PointPolicy, rule: EarlyStop | None) -> Episode:
 def test_an_armed_rollout_with_low_viability_ends_and_the_control_arm_runs_to_its_end() -> None:
     stopped, control, free = ran(Lost(), ARMED), ran(Lost(), CONTROL), ran(Lost(), None)
     assert (stopped.outcome, stopped.cause) == ("aborted", "predicted failure: its viability stayed under 0.1")
-    assert stopped.ticks == stopped.hopeless_at == control.hopeless_at == (LOOKS - 1) * LOOK_TICKS
+    assert stopped.ticks == stopped.predicted_failure_at == control.predicted_failure_at == (LOOKS - 1) * LOOK_TICKS
     assert (control.outcome, control.ticks) == (free.outcome, free.ticks) == ("failure", LIMIT)
-    assert free.hopeless_at == -1
+    assert free.predicted_failure_at == -1
 
 
 def test_a_failing_critic_stops_no_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Lost, "fault_of_the_critic", True)
     episode = ran(Lost(), ARMED)
-    assert (episode.outcome, episode.hopeless_at) == ("failure", -1)
+    assert (episode.outcome, episode.predicted_failure_at) == ("failure", -1)
 
 
 def test_one_high_viability_restarts_the_count() -> None:
@@ -81,10 +81,10 @@ def test_one_high_viability_restarts_the_count() -> None:
         assert not foresight.look(seen, lane, np.asarray([look * LOOK_TICKS + 1])), "only every few commands"
 
 
-def ended(rule: EarlyStop, outcome: str, hopeless_at: int = 20, ticks: int = 60, index: int = 0) -> Episode:
+def ended(rule: EarlyStop, outcome: str, predicted_failure_at: int = 20, ticks: int = 60, index: int = 0) -> Episode:
     return Episode(
         order=ordered(rule, index), outcome=outcome, cause="", confidence=1.0, ran_policy_id="p" * 64,  # pyright: ignore[reportArgumentType]
-        ticks=ticks, began_s=0.0, ended_s=1.0, hopeless_at=hopeless_at, sha256="s",
+        ticks=ticks, began_s=0.0, ended_s=1.0, predicted_failure_at=predicted_failure_at, sha256="s",
     )  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def test_saved_time_comes_from_the_control_arm_and_stopped_rollouts_count_as_fai
         state.end(ended(CONTROL, outcome))
     assert state.early_stops.flagged == Count(1, 3)
     assert len(state.data) == 3
-    state.end(ended(ARMED, "success", hopeless_at=-1))
+    state.end(ended(ARMED, "success", predicted_failure_at=-1))
     assert state.early_stops.stopped == 3
 
 

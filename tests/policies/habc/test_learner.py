@@ -346,7 +346,7 @@ def test_what_people_did_never_ages_and_counts_for_kappa_while_it_is_fresh() -> 
 def test_a_flagged_rollout_of_the_control_arm_stands_for_those_that_were_stopped(tmp_path: Path) -> None:
     rule = EarlyStop(below=0.1, control=0.25, armed=False)
     plain, flagged = driven(1, expert=False, round_=1), driven(2, expert=False, round_=1)
-    folders = [write(tmp_path, plain), write(tmp_path, flagged, early_stop=rule, hopeless_at=8)]
+    folders = [write(tmp_path, plain), write(tmp_path, flagged, early_stop=rule, predicted_failure_at=8)]
     episodes = read_episodes(folders)
     assert [item.rollout_weight for item in episodes] == [1.0, 4.0]
     windows = cut(episodes, WindowSpec())
