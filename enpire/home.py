@@ -1,4 +1,4 @@
-"""The home folder: where the state of a laboratory lies."""
+"""The home folder, which holds all state of a lab."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Home:
 
     @property
     def ledger(self) -> Path:
-        """The one history."""
+        """The ledger."""
         return self.root / "ledger.db"
 
     @property
@@ -29,32 +29,32 @@ class Home:
 
     @property
     def incoming(self) -> Path:
-        """Pictures of episodes on their way into the store: on its disk, so that it need not copy them."""
+        """Images that are being received. On the disk of the store, which then takes them without a copy."""
         return self.episodes / ".incoming"
 
     @property
     def versions(self) -> Path:
-        """Policy versions, one folder each, named by hash."""
+        """Policy versions, one folder each, named by their hash."""
         return self.root / "versions"
 
     @property
     def learning(self) -> Path:
-        """Work folders of training runs."""
+        """Folders of training runs."""
         return self.root / "learning"
 
     @property
     def stations(self) -> Path:
-        """Spools, caches and logs of the stations that this machine runs."""
+        """Spools, caches and logs of the stations on this machine."""
         return self.root / "stations"
 
     @property
     def keys(self) -> Path:
-        """Key pairs of the orchestrator and of the stations that may come from other machines."""
+        """Key pairs of the orchestrator and of enrolled stations."""
         return self.root / "keys"
 
     @property
     def inbox(self) -> Path:
-        """Commands of operators that the loop has not read yet, one file each."""
+        """Commands of operators that wait for the loop, one file each."""
         return self.root / "inbox"
 
     @property
@@ -64,13 +64,13 @@ class Home:
 
     @property
     def notes(self) -> Path:
-        """The lab's own papers and notes, which agents may search; people put them there."""
+        """Papers and notes of the lab; agents may search them."""
         return self.root / "notes"
 
     def private(self) -> tuple[Path, ...]:
-        """What no agent may read: keys, the secret behind the hidden starts, people's accounts, spools of stations.
+        """Paths that no agent may read: keys, the secret of the hidden starts, accounts, spools of stations.
 
-        All of it is there afterwards: a room hides only what exists when it is made.
+        Creates those that are missing: a sandbox can hide only paths that exist when it starts.
         """
         accounts = self.root / "web.db"
         self.secret()
@@ -83,7 +83,7 @@ class Home:
         return self.root / "secret"
 
     def secret(self) -> bytes:
-        """The laboratory's secret, from which hidden starts are derived; made once, readable by the owner only."""
+        """The secret of the lab, from which hidden starts are derived. Created once, readable by its owner only."""
         path = self._secret
         if not path.exists():
             durable.write(path, secrets.token_hex(32).encode())
@@ -97,13 +97,17 @@ def find_home(given: str | Path | None = None) -> Path:
 
 
 def open_home(given: str | Path | None = None) -> Home:
-    """The home with its folders made; FileProblem when the place cannot be written."""
+    """Create the folders of a home.
+
+    Raises:
+        FileProblem: the folder cannot be written.
+    """
     home = Home(find_home(given))
     try:
         for folder in (home.episodes, home.versions, home.learning, home.stations, home.inbox, home.reports):
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise FileProblem(
-            f"The home {home.root} cannot be used ({problem.strerror}); choose another with --home or ENPIRE_HOME."
+            f"The home {home.root} cannot be used ({problem.strerror}); choose another home with --home or ENPIRE_HOME."
         ) from problem
     return home

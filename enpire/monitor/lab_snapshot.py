@@ -1,4 +1,4 @@
-"""What a running lab looks like at one instant: one frozen object that the terminal and the web page both read."""
+"""A running lab at one instant: one immutable object for the terminal, the page and the live file."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from enpire.types import Interval, Phase
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StationLine:
-    """One station as a person watches it."""
+    """One station."""
 
     name: str
     phase: Phase
-    """What most of its lanes do."""
+    """The phase of most of its lanes."""
     lanes: int = 1
     episodes: int = 0
     """Episodes that ended on it in this campaign."""
     episodes_per_min: float = 0.0
-    """Over the last half minute or so."""
+    """Mean over this session."""
     verdicts: str = ""
     """Its last outcomes, oldest first, one letter each: s(uccess) f(ailure) u(nsafe) a(borted) i(nvalid) ?(unknown)."""
     deployed: str = ""
-    """The policy id that it answers to run."""
+    """Id of the policy version that it runs, as it reports."""
     paused: bool = False
     stopped: bool = False
     alarm: str = ""
-    """One sentence when it needs a person."""
+    """One sentence where it needs an operator; else empty."""
     cameras: tuple[str, ...] = ()
-    """What its task looks with."""
+    """Cameras of its task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class RoundLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerLine:
-    """How far the learner is."""
+    """The progress of the training run."""
 
     stage: str
     done: int
@@ -52,7 +52,7 @@ class LearnerLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateLine:
-    """The gate that is open."""
+    """The open gate."""
 
     pairs: int
     max_pairs: int
@@ -61,37 +61,37 @@ class GateLine:
     losses: int
     """Pairs in which only the champion succeeded."""
     log_e: float
-    """Evidence that the candidate is better, in nats."""
+    """Log evidence that the candidate is better, in nats."""
     need: float
-    """The evidence at which it is promoted, in nats."""
+    """Threshold of the log evidence for a promotion, in nats."""
     more: int | None = None
-    """About this many more pairs decide; None while nobody can say."""
+    """Estimated number of further pairs until a decision; None while there is no estimate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabSnapshot:
-    """The lab at one instant. Immutable: whoever holds it may read it from any thread."""
+    """The lab at one instant. Immutable, so any thread may read it."""
 
     campaign_id: str = ""
     campaign_name: str = ""
     task: str = ""
     elapsed_s: float = 0.0
-    """Wall time since the campaign began (without the time in which nothing ran)."""
+    """Wall-clock seconds of all sessions of the campaign."""
     wall_budget_s: float = 0.0
-    """0 when there is no budget."""
+    """0 without a budget."""
     round: int = 0
     phase_text: str = ""
-    """What the lab does now, in words for a person."""
+    """The phase of the campaign, as text."""
     stations: tuple[StationLine, ...] = ()
     rounds: tuple[RoundLine, ...] = ()
-    """Oldest first; the last one may still be growing."""
+    """Oldest first; the last may be incomplete."""
     learner: LearnerLine | None = None
     gate: GateLine | None = None
     champion: str = ""
     champion_interval: Interval | None = None
     """Success of the champion on hidden starts."""
     goal: float = 0.0
-    """The success to reach, in [0, 1]."""
+    """Goal of the success rate, in [0, 1]."""
     mru: float | None = None
     """Mean robot utilisation, in [0, 1]."""
     episodes: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -99,9 +99,9 @@ class LabSnapshot:
     home: str = ""
     paused: bool = False
     paused_why: str = ""
-    """One sentence where the campaign paused itself."""
+    """One sentence where the campaign paused itself; else empty."""
     labels: str = ""
-    """What people's labels say about the verifier, one sentence; empty without labels."""
+    """The verifier's error rate by the labels, one sentence; empty without labels."""
     waited_for: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Commands that stations should have obeyed by now: id -> which ones have not, in a sentence."""
+    """Id of each command that is late at its stations -> which stations have not obeyed, as a sentence."""
     stopped: bool = False

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 REFRESH_S = 0.25
 QUIET_S = 10.0
-"""Without a screen: after so many silent seconds a line says where the campaign stands."""
+"""Without a terminal, the longest time between two lines, in seconds."""
 
 
 class TerminalView:
-    """Draws the lab for the person who started it; a `View` of `enpire.session`."""
+    """Draws the lab in the terminal of `enpire run`; a `LabObserver`."""
 
     def __init__(self, campaign_name: str, goal: float, home: Path, out: TextIO | None = None) -> None:
-        """Draw on `out` (stderr when left out, so that stdout stays free); lines only when it is not a terminal."""
+        """Draw on `out`, default stderr; print lines instead where it is not a terminal."""
         self._out = out or sys.stderr
         self._title = f"{campaign_name}: to {goal:.1%} confirmed success"
         self._home = home
@@ -58,7 +58,7 @@ class TerminalView:
             self._say(line)
 
     def close(self) -> None:
-        """Leave the last screen standing. Allowed twice."""
+        """End the live screen; its last state stays visible. Allowed twice."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -146,7 +146,7 @@ def clock(seconds: float) -> str:
 
 
 def standing(snapshot: LabSnapshot) -> str:
-    """Where the campaign stands, on one line."""
+    """The state of the campaign on one line."""
     facts = [f"round {snapshot.round}", snapshot.phase_text, work_done(snapshot)]
     if snapshot.champion_interval is not None:
         facts.append(f"champion {success_text(snapshot)}")
@@ -155,7 +155,7 @@ def standing(snapshot: LabSnapshot) -> str:
 
 
 def held_text(stopped: int, paused: int) -> str:
-    """Stations that people stopped or paused, and the verb that lets them go on; empty without any."""
+    """How many stations are stopped or paused, and the command that resumes them; empty for none."""
     found = [
         f"{n} {'station is' if n == 1 else 'stations are'} {how}"
         for n, how in ((stopped, "stopped"), (paused, "paused"))
@@ -171,9 +171,9 @@ def held(snapshot: LabSnapshot) -> str:
 
 
 def work_done(snapshot: LabSnapshot) -> str:
-    """How many episodes ended, and how busy the robots were."""
+    """Number of ended episodes, and the robot utilisation."""
     ended = sum(count for kind, count in snapshot.episodes.items() if kind != "open")
-    return counted(ended, "episode") + ("" if snapshot.mru is None else f" | robots {snapshot.mru:.0%} busy")
+    return counted(ended, "episode") + ("" if snapshot.mru is None else f" | robot utilisation {snapshot.mru:.0%}")
 
 
 def success_text(snapshot: LabSnapshot) -> str:
@@ -210,10 +210,11 @@ def screen(title: str, snapshot: LabSnapshot, events: list[str]) -> RenderableTy
 
 
 def gate_text(gate: GateLine) -> str:
-    """The evidence of the open gate in words."""
+    """The log evidence of the open gate, as text."""
     more = "" if gate.more is None else f", about {gate.more} more pairs"
     return (
-        f"gate: +{gate.wins} -{gate.losses} in {gate.pairs} pairs, evidence {gate.log_e:.1f} of {gate.need:.1f}{more}"
+        f"gate: +{gate.wins} -{gate.losses} in {gate.pairs} pairs, log evidence {gate.log_e:.1f} "
+        f"(threshold {gate.need:.1f}){more}"
     )
 
 
@@ -252,7 +253,7 @@ def _rounds(snapshot: LabSnapshot) -> Table:
 
 
 def strip(line: RoundLine, width: int = 40) -> str:
-    """A rate as a strip of blocks; the interval's reach is shaded."""
+    """A rate as a bar of blocks, with the interval shaded."""
     if not line.interval.n:
         return ""
     low, rate, high = (round(width * value) for value in (line.interval.low, line.interval.rate, line.interval.high))

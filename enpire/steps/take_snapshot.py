@@ -1,4 +1,4 @@
-"""The running lab as one frozen snapshot, for whoever watches."""
+"""The running lab as one snapshot, for the observers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LETTERS = {"success": "s", "failure": "f", "unsafe": "u", "aborted": "a", "inva
 
 
 def snapshot(lab: Lab) -> LabSnapshot:
-    """What the lab looks like now. Called by the loop's own thread; the result may go anywhere."""
+    """The lab now. Call it in the loop's thread; any thread may read the result."""
     state = lab.state
     return LabSnapshot(
         campaign_id=state.campaign_id,
@@ -47,7 +47,7 @@ def snapshot(lab: Lab) -> LabSnapshot:
 
 
 def phase_text(lab: Lab) -> str:
-    """What the lab does now, in words."""
+    """The phase of the campaign, as text."""
     state = lab.state
     if lab.waits_for_space:
         return "waiting for disk space: stations get no new orders"
@@ -59,7 +59,7 @@ def phase_text(lab: Lab) -> str:
         return f"gate {state.gate.k}: champion against candidate on hidden starts"
     if state.training is not None:
         made = "base policy" if not state.champion else f"candidate of round {state.training.round}"
-        return f"learning the {made}; robots go on"
+        return f"learning the {made}; robots keep working"
     if not state.champion:
         return f"demonstrations: {state.demonstrations} of {lab.campaign.base.demonstrations}"
     if not state.base_measured:
@@ -68,13 +68,13 @@ def phase_text(lab: Lab) -> str:
 
 
 def champion_interval(state: CampaignState) -> Interval | None:
-    """Success of the champion over all its trials on hidden starts, as `enpire.queries.campaigns` counts it."""
+    """Success rate of the champion over all its trials on hidden starts, as in `enpire.queries.campaigns`."""
     count = state.hidden.get(state.champion)
     return wilson(count.successes, count.n) if count is not None and count.n else None
 
 
 def utilisation(lab: Lab) -> float | None:
-    """Mean robot utilisation of this session: moving seconds per wall-clock second, mean over stations."""
+    """Robot utilisation of this session, in [0, 1]: moving time over wall-clock time, mean over the stations."""
     wall_s = lab.clock() - lab.began_s
     if not lab.stations or wall_s < 1:
         return None

@@ -50,8 +50,8 @@ def test_the_screen_shows_all_that_a_person_asks() -> None:
     for expected in (
         "01:15 of at most 04:00", "round 2", "gate 2: champion against candidate", "50.0% [35.0%, 65.0%] of 40",
         "cell-1", "rollout", "the gripper is stuck", "168", "61% [51%, 70%] of 100", "critic 30/120",
-        "+9 -2 in 24 pairs", "evidence 1.8 of 3.7", "about 31 more pairs", "400 episodes",
-        "93% busy", "files: /lab", "station joined",
+        "+9 -2 in 24 pairs", "log evidence 1.8 (threshold 3.7)", "about 31 more pairs", "400 episodes",
+        "robot utilisation 93%", "files: /lab", "station joined",
     ):  # fmt: skip
         assert expected in text, expected
 
