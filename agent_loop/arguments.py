@@ -42,9 +42,9 @@ class RecipeComparison:
 class ConclusionQuery:
     """Arguments of query_findings."""
 
-    words: Annotated[str, "Words to search for. Without words: the newest findings."] = ""
-    about: Annotated[str, "Only findings about this experiment_id or hypothesis_id."] = ""
-    lane: Annotated[str, "Only findings of this agent session."] = ""
+    words: Annotated[str, "Words to search for. Without words: the newest conclusions."] = ""
+    about: Annotated[str, "Only conclusions about this experiment_id or hypothesis_id."] = ""
+    lane: Annotated[str, "Only conclusions of this agent session."] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,7 +145,7 @@ def _settings(ideas: Ideas, experiment_id: str) -> dict[str, object]:
     return dict(mapping(experiment.recipe, "settings"))
 
 
-def _query_findings(client: LabClient, query: ConclusionQuery) -> dict[str, object]:
+def _query_conclusions(client: LabClient, query: ConclusionQuery) -> dict[str, object]:
     return {"findings": notes.conclusions(client, query.words, query.about, query.lane)}
 
 
@@ -211,7 +211,7 @@ TOOLS: tuple[Tool, ...] = (
     ),
     Tool(
         name="list_experiments", arguments=NoArguments, run=_list_experiments, writes=False,
-        description="All hypotheses, experiments and findings of the campaign.",
+        description="All hypotheses, experiments and conclusions of the campaign.",
     ),
     Tool(
         name="get_experiment", arguments=ExperimentId, run=_get_experiment, writes=False,
@@ -226,8 +226,8 @@ TOOLS: tuple[Tool, ...] = (
         description="One episode of the train split: outcome, thinned series and camera images.",
     ),
     Tool(
-        name="query_findings", arguments=ConclusionQuery, run=_query_findings, writes=False,
-        description="Findings: conclusions of agents, of this campaign and earlier ones of the same task.",
+        name="query_findings", arguments=ConclusionQuery, run=_query_conclusions, writes=False,
+        description="Search the conclusions of agents, of this campaign and of earlier ones of the same task.",
     ),
     Tool(
         name="search_notes", arguments=NotesQuery, run=_search_notes, writes=False,
@@ -247,7 +247,7 @@ TOOLS: tuple[Tool, ...] = (
     ),
     Tool(
         name="post_finding", arguments=NewConclusion, run=_post, writes=True,
-        description="Post a finding: a conclusion for the other agents and the operators.",
+        description="Post a conclusion for the other agents and the operators.",
     ),
     Tool(
         name="give_up", arguments=GivingUp, run=_give_up, writes=True,
@@ -259,7 +259,7 @@ TOOLS: tuple[Tool, ...] = (
     ),
     Tool(
         name="wait", arguments=WaitTime, run=_wait, writes=False,
-        description="Wait until an experiment changes its phase or an agent posts a finding.",
+        description="Wait until an experiment changes its phase or an agent posts a conclusion.",
     ),
 )  # fmt: skip
 BY_NAME: Mapping[str, Tool] = {tool.name: tool for tool in TOOLS}

@@ -27,6 +27,7 @@ from enpire.campaign.experiments import KINDS, Ideas
 from enpire.home import open_home
 from enpire.queries import campaigns
 from enpire.queries.hypotheses import told
+from enpire.queries.models import reason_text
 from enpire.requests.agent_requests import Sender
 from enpire.types import Event
 
@@ -51,7 +52,8 @@ class Proposal:
         if not self.gate:
             return f"          {self.decision:<12}  {told(self.changes)}"
         points = f"{100 * self.delta:+6.1f} points [{100 * self.gate['low']:+6.1f}, {100 * self.gate['high']:+6.1f}]"
-        counts = f"+{self.gate['wins']} -{self.gate['losses']} in {self.gate['pairs']} pairs, {self.gate['reason']}"
+        reason = reason_text(str(self.gate["reason"]))
+        counts = f"+{self.gate['wins']} -{self.gate['losses']} in {self.gate['pairs']} pairs, {reason}"
         return f"  {self.at_s:5.0f} s  {self.decision:<12}  {points}  {counts:<36}  {told(self.changes)}"
 
     @property

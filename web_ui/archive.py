@@ -21,7 +21,7 @@ from web_ui.series import Series, read_series
 
 
 class Archive:
-    """One home folder, for reading."""
+    """The records of one home. Thread-safe."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -62,7 +62,7 @@ class Archive:
                     return EpisodePage(rows=(), next=None)
                 page = replace(page, campaign_id=known[0].id)
             if page.before and records.reading.order(page.before) is None:
-                raise Problem(400, f"The cursor {page.before[:40]!r} is of another ledger: begin again without it.")
+                raise Problem(400, f"The cursor {page.before[:40]!r} is not from this ledger; start again without it.")
             return reading.episodes(records, page)
 
     def episode(self, order_id: str) -> EpisodeView:
@@ -71,32 +71,32 @@ class Archive:
             return replace(reading.episode(records, order_id), folder="")
 
     def series(self, order_id: str, points: int) -> Series:
-        """What was sensed, sent and thought in one episode, at most `points` frames of it."""
+        """States, actions and critic outputs of one episode, at most `points` frames."""
         with reading.open_records(self._home) as records:
             row = records.reading.order(order_id)
         if row is None:
-            raise UnknownName(f"There is no episode {order_id[:40]!r}.")
+            raise UnknownName(f"There is no episode {order_id[:40]!r}; `GET /api/v1/episodes` lists them.")
         return read_series(self._folder(row.order.campaign_id, order_id), row, points)
 
     def stake(self, order_id: str, outcome: OutcomeKind) -> Stake:
-        """What would become of the decision that counted an episode, were its verdict another."""
+        """The decision that counted an episode, and the decision if the episode had another outcome."""
         with reading.open_records(self._home) as records:
             row = records.reading.order(order_id)
             if row is None:
-                raise UnknownName(f"There is no episode {order_id[:40]!r}.")
+                raise UnknownName(f"There is no episode {order_id[:40]!r}; `GET /api/v1/episodes` lists them.")
             return stake(records.reading, reading.history(records, row.order.campaign_id), row, outcome)
 
     def picture(self, order_id: str, name: str) -> bytes:
-        """One picture, JPEG or PNG; UnknownName when there is none."""
+        """One camera image, JPEG or PNG; UnknownName when there is none."""
         with reading.open_records(self._home) as records:
             row = records.reading.order(order_id)
         found = shown(self._folder(row.order.campaign_id, order_id)) if row is not None else None
         if found is None or name not in found.names:
-            raise UnknownName(f"Episode {order_id[:40]!r} has no picture {name[:60]!r}.")
+            raise UnknownName(f"Episode {order_id[:40]!r} has no image {name[:60]!r}; see `pictures` of the episode.")
         return found.bytes_of(name)
 
     def events(self, after: int, campaign_id: str, limit: int, kinds: Sequence[str] = ()) -> list[Event]:
-        """Events with a number above `after`, in order; of every kind where none is named."""
+        """Events with a number above `after`, in order; of all kinds when none is given."""
         if self._is_empty():
             return []
         with reading.open_records(self._home) as records:
@@ -104,7 +104,7 @@ class Archive:
 
     def _known(self, records: reading.Records, campaign_id: str) -> str:
         if not records.reading.events(campaign_id=campaign_id, limit=1):
-            raise UnknownName(f"There is no campaign {campaign_id[:40]!r} here.")
+            raise UnknownName(f"There is no campaign {campaign_id[:40]!r} here; `GET /api/v1/campaigns` lists all.")
         return campaign_id
 
     def _folder(self, campaign_id: str, order_id: str) -> Path:

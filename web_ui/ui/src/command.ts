@@ -2,12 +2,12 @@
 
 import { signal } from "@preact/signals";
 import { freshKey, post, Problem } from "./api";
-import type { Command, Verb } from "./types";
+import type { Command, CommandKind } from "./types";
 
 /** Why the last command was refused; empty when it was accepted. */
 export const refusal = signal("");
 export interface Question {
-  title: string; text: string; act: string; verb: Verb; target?: string;
+  title: string; text: string; act: string; kind: CommandKind; target?: string;
   /** Ask for a reason, which the ledger records. */
   reasoned?: boolean;
 }
@@ -20,13 +20,13 @@ const DOUBLE_CLICK_MS = 500;
 const TIMEOUT_MS = 2000;
 
 /** `target`: a station (empty: every one), a policy version or an episode. */
-export async function command(verb: Verb, target: string, reason = ""): Promise<void> {
-  const same = `${verb} ${target}`;
-  if (verb !== "stop" && underway.has(same)) return;
-  if (verb === "resume") stops.clear(); // a stop after a resume is a new stop, however soon
+export async function command(kind: CommandKind, target: string, reason = ""): Promise<void> {
+  const same = `${kind} ${target}`;
+  if (kind !== "stop" && underway.has(same)) return;
+  if (kind === "resume") stops.clear(); // a stop after a resume is a new stop, however soon
   underway.add(same);
   try {
-    await send({ verb, target, reason }, verb === "stop" ? stopKey(target) : freshKey());
+    await send({ verb: kind, target, reason }, kind === "stop" ? stopKey(target) : freshKey());
     refusal.value = "";
   } catch (problem) {
     refusal.value = problem instanceof Problem ? problem.message : String(problem);
@@ -42,7 +42,7 @@ export function askToStop(stations: number): void {
     title: "Stop all robots now?",
     text: `${who} at once and stay stopped until an operator resumes them. Running episodes end as aborted. Aborted trials of a gate, of the base measurement or of a confirmation count as failures.`,
     act: "■ Stop fleet",
-    verb: "stop",
+    kind: "stop",
   };
 }
 
@@ -56,7 +56,7 @@ function stopKey(target: string): string {
 }
 
 /** Send a command. A stop without an answer is sent again with the same key, so it stays one command. */
-async function send(request: { verb: Verb; target: string; reason: string }, key: string): Promise<void> {
+async function send(request: { verb: CommandKind; target: string; reason: string }, key: string): Promise<void> {
   for (let attempt = 0; ; attempt++) {
     try {
       await post<Command>("/commands", request, { headers: { "Idempotency-Key": key }, timeout_ms: TIMEOUT_MS });

@@ -2,7 +2,7 @@
 
 export type Phase =
   | "rollout" | "reset" | "verify" | "wait-order" | "wait-person" | "fault" | "stopped" | "offline";
-export type Verb =
+export type CommandKind =
   | "pause" | "resume" | "stop" | "pause campaign" | "continue campaign" | "end campaign" | "rollback" | "promote"
   | "judge success" | "judge failure" | "judge unsafe";
 export type CommandState = "requested" | "accepted" | "effective" | "refused";
@@ -35,7 +35,7 @@ export interface FleetDocument {
 }
 
 export interface Command {
-  id: string; verb: Verb; target: string; by: string; reason: string; state: CommandState; requested_ms: number; took_s?: number; why: string;
+  id: string; verb: CommandKind; target: string; by: string; reason: string; state: CommandState; requested_ms: number; took_s?: number; why: string;
 }
 
 export interface Success {

@@ -79,7 +79,7 @@ const COMMANDS: Record<string, string> = {
   "end campaign": "End campaign", rollback: "Roll back", promote: "Promote",
   "judge success": "Label success", "judge failure": "Label failure", "judge unsafe": "Label unsafe",
 };
-export const commandWord = (verb: string): string => COMMANDS[verb] ?? verb;
+export const commandWord = (kind: string): string => COMMANDS[kind] ?? kind;
 
 export const PURPOSES: Record<string, string> = {
   demonstrate: "Demonstration", collect: "Collection", base: "Base measurement", gate: "Gate", confirm: "Confirmation",

@@ -6,7 +6,7 @@ import { command, question } from "../command";
 import { percent, seconds, short, whole } from "../format";
 import { Chart } from "../parts/Chart";
 import { CommandList } from "../parts/Commands";
-import { Diagnostics } from "../parts/Diagnostics";
+import { Metrics } from "../parts/Metrics";
 import { ideaOfGate } from "../parts/ideaLayout";
 import { Ideas } from "../parts/Ideas";
 import { Empty, Failed, Interval, Live, Pill, Rate, Stack } from "../parts/Pieces";
@@ -42,7 +42,7 @@ export function CampaignPage({ id }: { id: string }) {
       </div>
       <CampaignCommands id={id} />
       <Live old={old}>
-        <Figures of={newest} />
+        <Summary of={newest} />
         <Curve of={newest} />
         <Ideas of={newest} />
         <div class="columns">
@@ -76,11 +76,11 @@ function CampaignCommands({ id }: { id: string }) {
   if (running?.id !== id || !mayCommand.value) return null;
   const end = () => (question.value = {
     title: "End this campaign?", text: "The stations finish their episodes and leave. All records are kept. An ended campaign cannot be resumed; to resume it later, pause it instead.",
-    act: "End the campaign", verb: "end campaign",
+    act: "End the campaign", kind: "end campaign",
   });
   const back = () => (question.value = {
     title: "Roll back the champion?", text: "Every station returns to the previous champion at its next episode. An open gate is cancelled.",
-    act: "Roll back", verb: "rollback", reasoned: true,
+    act: "Roll back", kind: "rollback", reasoned: true,
   });
   return (
     <div class="head" role="group" aria-label="Commands to the campaign">
@@ -98,10 +98,10 @@ function CampaignCommands({ id }: { id: string }) {
 
 const ENDS = ["success", "failure", "unsafe", "aborted", "invalid", "unknown", "open"];
 
-function Figures({ of }: { of: CampaignView }) {
+function Summary({ of }: { of: CampaignView }) {
   const best = of.confirm?.n ? of.confirm : of.champion;
   return (
-    <dl class="card figures">
+    <dl class="card summary">
       <div>
         <dt>{of.confirm?.n ? "Confirmed on fresh starts" : "Champion on hidden starts"}</dt>
         <dd>{percent(best?.success)} <small>goal {percent(of.goal.success, 0)}</small></dd>
@@ -262,7 +262,7 @@ function TrainingRuns({ of }: { of: CampaignView }) {
                 <td>{run.state}{run.why && <span class="small"> {run.why}</span>}</td>
                 <td class="right">{seconds(run.seconds)}</td>
                 <td class="small soft num said">
-                  <Diagnostics figures={run.figures} />
+                  <Metrics metrics={run.figures} />
                 </td>
               </tr>
             ))}

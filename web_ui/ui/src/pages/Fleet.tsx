@@ -12,7 +12,7 @@ import { Empty, Interval, Live } from "../parts/Pieces";
 import { showPictures, Tile, togglePictures } from "../parts/Tile";
 import { mayCommand } from "../session";
 import { fleet } from "../socket";
-import type { FleetDocument, GateBar, Headline, LearnerBar, RoundPoint, Station, Verb } from "../types";
+import type { FleetDocument, GateBar, Headline, LearnerBar, RoundPoint, Station, CommandKind } from "../types";
 
 const chosen = signal<ReadonlySet<string>>(new Set());
 const MANY = 2;
@@ -27,7 +27,7 @@ export function FleetPage() {
       <Title now={now} />
       <Attention now={now} />
       <Live old={stale.value}>
-        {now.campaign && <Figures of={now.campaign} />}
+        {now.campaign && <Summary of={now.campaign} />}
         {now.campaign && (
           <div class="columns wide-left">
             <Rounds rounds={now.rounds} goal={now.campaign.goal} />
@@ -58,11 +58,11 @@ function Title({ now }: { now: FleetDocument }) {
   );
 }
 
-function Figures({ of }: { of: Headline }) {
+function Summary({ of }: { of: Headline }) {
   const ended = Object.entries(of.episodes).reduce((sum, [kind, n]) => (kind === "open" || kind === "total" ? sum : sum + n), 0);
   const left = of.wall_budget_s ? of.wall_budget_s - of.elapsed_s : undefined;
   return (
-    <dl class="card figures">
+    <dl class="card summary">
       <div>
         <dt>Champion on hidden starts</dt>
         <dd>{percent(of.success?.rate)} <small>goal {percent(of.goal, 0)}</small></dd>
@@ -154,7 +154,7 @@ function LearnerCard({ learner }: { learner: LearnerBar | undefined }) {
 
 function Stations({ stations, connected }: { stations: Station[]; connected: boolean }) {
   const picked = stations.filter((station) => chosen.value.has(station.name));
-  const act = (verb: Verb) => picked.forEach((station) => void command(verb, station.name));
+  const act = (kind: CommandKind) => picked.forEach((station) => void command(kind, station.name));
   const toggle = (name: string) => {
     const next = new Set(chosen.value);
     if (!next.delete(name)) next.add(name);

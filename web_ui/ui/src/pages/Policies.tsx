@@ -63,7 +63,7 @@ function Champion({ of, campaign, running, first }: ChampionProps) {
   const since = campaign.deployments.filter((one) => one.id === of.id).at(-1)?.at_s;
   const back = () => (question.value = {
     title: "Roll back the champion?", text: "Every station returns to the previous champion at its next episode. An open gate is cancelled.",
-    act: "Roll back", verb: "rollback", reasoned: true,
+    act: "Roll back", kind: "rollback", reasoned: true,
   });
   return (
     <section class="card">
@@ -115,7 +115,7 @@ function Table({ versions, campaign, running }: { versions: VersionView[]; campa
   const gates = new Map(campaign.gates.map((gate) => [gate.candidate, gate]));
   const idea = new Map(campaign.ideas.flatMap((one) => one.experiments.map((test) => [test.policy_id, one.statement])));
   const promote = (version: VersionView) => (question.value = {
-    title: `Promote ${short(version.id)} without a gate?`, act: "Promote", verb: "promote", target: version.id, reasoned: true,
+    title: `Promote ${short(version.id)} without a gate?`, act: "Promote", kind: "promote", target: version.id, reasoned: true,
     text: `Every station runs this version from its next episode on. Success on hidden starts: ${percent(version.hidden.success)} of ${version.hidden.n} trials.`,
   });
   return (

@@ -3,9 +3,9 @@
 import { stale } from "../clock";
 import { command } from "../command";
 import { mayCommand } from "../session";
-import type { FleetDocument, Headline, Station, Verb } from "../types";
+import type { FleetDocument, Headline, Station, CommandKind } from "../types";
 
-interface Cause { key: string; text: string; tone: string; verb?: Verb; act?: string; names: string[] }
+interface Cause { key: string; text: string; tone: string; kind?: CommandKind; act?: string; names: string[] }
 
 /** The campaign and the stations that need an operator, grouped by cause. */
 export function causes({ campaign, stations }: FleetDocument): Cause[] {
@@ -22,21 +22,21 @@ export function causes({ campaign, stations }: FleetDocument): Cause[] {
 }
 
 const campaignPaused = ({ name, paused_why }: Headline): Cause => ({
-  key: "campaign", text: `Paused: ${paused_why || "no station receives new orders"}`, tone: "", verb: "continue campaign", act: "Resume campaign", names: [name],
+  key: "campaign", text: `Paused: ${paused_why || "no station receives new orders"}`, tone: "", kind: "continue campaign", act: "Resume campaign", names: [name],
 });
 
 function causeOf(station: Station): Omit<Cause, "names"> | undefined {
-  if (station.alarm) return { key: station.alarm, text: station.alarm, tone: "", verb: "pause", act: "Pause" };
-  if (station.phase === "fault") return { key: "fault", text: "Stopped by a fault", tone: "bad", verb: "stop", act: "Stop" };
+  if (station.alarm) return { key: station.alarm, text: station.alarm, tone: "", kind: "pause", act: "Pause" };
+  if (station.phase === "fault") return { key: "fault", text: "Stopped by a fault", tone: "bad", kind: "stop", act: "Stop" };
   if (station.phase === "offline") return { key: "offline", text: "Offline", tone: "bad" };
-  if (station.stopped || station.phase === "stopped") return { key: "stopped", text: "Stopped until resumed", tone: "bad", verb: "resume", act: "Resume" };
-  if (station.paused) return { key: "paused", text: "Paused: no new orders", tone: "", verb: "resume", act: "Resume" };
+  if (station.stopped || station.phase === "stopped") return { key: "stopped", text: "Stopped until resumed", tone: "bad", kind: "resume", act: "Resume" };
+  if (station.paused) return { key: "paused", text: "Paused: no new orders", tone: "", kind: "resume", act: "Resume" };
   if (station.phase === "wait-person") return { key: "person", text: "Waiting for an operator", tone: "" };
   return undefined;
 }
 
 /** Targets of a group's command; a command to the campaign has no target. */
-const targets = ({ verb, names }: Cause) => (verb === "continue campaign" ? [""] : names);
+const targets = ({ kind, names }: Cause) => (kind === "continue campaign" ? [""] : names);
 
 export function Attention({ now }: { now: FleetDocument }) {
   const groups = causes(now);
@@ -48,9 +48,9 @@ export function Attention({ now }: { now: FleetDocument }) {
         <div class={group.tone} key={group.key}>
           <span><span aria-hidden="true">⚠ </span>{group.text}</span>
           <span class="small">{group.names.join(", ")}</span>
-          {group.verb && (group.verb === "stop" || mayCommand.value) && (
+          {group.kind && (group.kind === "stop" || mayCommand.value) && (
             <span class="push">
-              <button onClick={() => targets(group).forEach((target) => void command(group.verb!, target))}>
+              <button onClick={() => targets(group).forEach((target) => void command(group.kind!, target))}>
                 {group.act}{group.names.length > 1 ? ` ${group.names.length}` : ""}
               </button>
             </span>

@@ -28,8 +28,8 @@ export function CommandList() {
 }
 
 /** The last command of some kinds with one target. */
-export function LastCommand({ verbs, target }: { verbs: string[]; target: string }) {
-  const last = Object.values(commands.value ?? {}).filter((one) => verbs.includes(one.verb) && one.target === target).at(-1);
+export function LastCommand({ kinds, target }: { kinds: string[]; target: string }) {
+  const last = Object.values(commands.value ?? {}).filter((one) => kinds.includes(one.verb) && one.target === target).at(-1);
   return last ? <ul class="commands"><CommandRow of={last} /></ul> : null;
 }
 

@@ -5,7 +5,7 @@ import { stale } from "../clock";
 import { command } from "../command";
 import { mayCommand } from "../session";
 import { commands, fleet } from "../socket";
-import type { EpisodeLine, Verb } from "../types";
+import type { EpisodeLine, CommandKind } from "../types";
 import { outcomeWord } from "../words";
 import { LastCommand } from "./Commands";
 import { useGet } from "./use";
@@ -13,7 +13,7 @@ import { useKeys } from "./useKeys";
 
 type Choice = "success" | "failure";
 interface Stake { decision: string; would: string; changes: boolean }
-const VERBS = ["judge success", "judge failure", "judge unsafe"];
+const LABEL_COMMANDS = ["judge success", "judge failure", "judge unsafe"];
 const LABELLED = ["success", "failure", "unsafe"];
 
 export function LabelBar({ line, again }: { line: EpisodeLine; again: () => void }) {
@@ -31,9 +31,9 @@ export function LabelBar({ line, again }: { line: EpisodeLine; again: () => void
   useEffect(() => void (effective && again()), [effective]);
   if (other) return <p class="faint small">This episode belongs to another campaign than the running one. You can label it when the running campaign has ended.</p>;
   if (!possible) return null;
-  const submit = (verb: Verb) => {
+  const submit = (kind: CommandKind) => {
     choose("");
-    void command(verb, line.order_id);
+    void command(kind, line.order_id);
   };
   return (
     <section class="card label-bar" aria-label="Your label">
@@ -41,12 +41,12 @@ export function LabelBar({ line, again }: { line: EpisodeLine; again: () => void
       <button aria-pressed={choice === "success"} onClick={() => choose("success")}>✓ Success <kbd>1</kbd></button>
       <button aria-pressed={choice === "failure"} onClick={() => choose("failure")}>✕ Failure <kbd>2</kbd></button>
       {choice ? <AtStake line={line} choice={choice} submit={submit} /> : <span class="faint small">A label checks the verifier's verdict ({outcomeWord(line.outcome).word.toLowerCase()}). It changes no decision.</span>}
-      <LastCommand verbs={VERBS} target={line.order_id} />
+      <LastCommand kinds={LABEL_COMMANDS} target={line.order_id} />
     </section>
   );
 }
 
-function AtStake({ line, choice, submit }: { line: EpisodeLine; choice: Choice; submit: (verb: Verb) => void }) {
+function AtStake({ line, choice, submit }: { line: EpisodeLine; choice: Choice; submit: (kind: CommandKind) => void }) {
   const { value, problem } = useGet<Stake>(`/episodes/${line.order_id}/stake?outcome=${choice}`);
   const same = choice === line.outcome;
   const act = useRef<HTMLButtonElement>(null);

@@ -111,7 +111,7 @@ function Asked() {
     event.preventDefault();
     const reason = String(new FormData(event.target as HTMLFormElement).get("reason") ?? "");
     close();
-    if (asked) void command(asked.verb, asked.target ?? "", reason);
+    if (asked) void command(asked.kind, asked.target ?? "", reason);
   };
   return (
     <dialog ref={box} onClose={() => box.current?.open || close()} aria-labelledby="question">

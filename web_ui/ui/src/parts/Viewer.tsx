@@ -1,4 +1,4 @@
-/** One episode on one time axis: pictures, segments, what the critics thought, what was sensed and sent. */
+/** One episode on its time axis: camera images, critic outputs, states and actions. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { query, tune } from "../router";
@@ -50,7 +50,7 @@ export function Viewer({ id, series, view }: { id: string; series: Series; view:
             <Segments series={series} tick={tick} seek={seek} />
           </div>
           {series.figures.map((curve, index) => (
-            <FigurePlot key={curve.name} curve={curve} tone={TONES[index] ?? "accent"} shown={shown} shared={shared} bare={index < series.figures.length - 1} />
+            <CriticPlot key={curve.name} curve={curve} tone={TONES[index] ?? "accent"} shown={shown} shared={shared} bare={index < series.figures.length - 1} />
           ))}
           {!series.figures.length && <span class="faint small" style={{ marginLeft: `${LEFT}px` }}>No critic outputs for this episode. p_v, V_e and g are computed for the episodes that a candidate is trained on.</span>}
         </div>
@@ -117,9 +117,9 @@ const MEANING: Record<string, string> = {
   p_v: "success probability", V_e: "remaining decisions (negative)", g: "training weight (1 is neutral)",
 };
 
-interface FigureProps { curve: Curve; tone: string; shown: number; shared: Shared; bare: boolean }
+interface CriticProps { curve: Curve; tone: string; shown: number; shared: Shared; bare: boolean }
 
-function FigurePlot({ curve, tone, shown, shared, bare }: FigureProps) {
+function CriticPlot({ curve, tone, shown, shared, bare }: CriticProps) {
   const lines = useMemo((): Line[] => [{ name: curve.name, tone, values: curve.values, stepped: true }], [curve]);
   const range: [number, number] | undefined = curve.name === "p_v" ? [0, 1] : curve.name === "g" ? [0, 2] : undefined;
   const value = curve.values[shown];

@@ -20,17 +20,17 @@ const WORDS: Record<string, string> = {
   on_gpu: "on a GPU (1 is yes)", bfloat16: "in bfloat16 (1 is yes)",
 };
 
-function figure(value: number): string {
+function numberText(value: number): string {
   if (!Number.isFinite(value)) return "–";
   return Number.isInteger(value) ? whole(value) : Number(value.toPrecision(3)).toString();
 }
 
-export function Diagnostics({ figures }: { figures: Record<string, number> }) {
-  const named = FIRST.filter((name) => name in figures);
-  const first = named.length ? named : Object.keys(figures).slice(0, FIRST.length);
-  const rest = Object.keys(figures).filter((name) => !first.includes(name));
+export function Metrics({ metrics }: { metrics: Record<string, number> }) {
+  const named = FIRST.filter((name) => name in metrics);
+  const first = named.length ? named : Object.keys(metrics).slice(0, FIRST.length);
+  const rest = Object.keys(metrics).filter((name) => !first.includes(name));
   const shown = (names: string[]) => names.map((name) => (
-    <><span title={name}>{WORDS[name] ?? name.replaceAll("_", " ")} <b>{figure(figures[name]!)}</b></span>{"  "}</>
+    <><span title={name}>{WORDS[name] ?? name.replaceAll("_", " ")} <b>{numberText(metrics[name]!)}</b></span>{"  "}</>
   ));
   return (
     <>
