@@ -95,7 +95,7 @@ def check_works_after_refusal(bench: Bench) -> None:
     require(bench.tick(hold).shape == hold.shape, "The action after a refused one was not sent.")
 
 
-def check_wish_untouched(bench: Bench) -> None:
+def check_action_untouched(bench: Bench) -> None:
     """`act` does not write into the caller's array."""
     bench.ready()
     action = bench.nudged(bench.holding())
@@ -258,7 +258,7 @@ def _need_repeatable_lanes(bench: Bench) -> None:
 CHECKS = (
     check_sent_shape, check_inside_is_sent, check_above_is_clipped, check_below_is_clipped, check_nan_is_refused,
     check_infinity_is_refused, check_width_is_refused, check_rows_are_refused, check_refused_moves_nothing,
-    check_works_after_refusal, check_wish_untouched, check_sent_owned, check_motion_is_seen, check_still_lane_rests,
+    check_works_after_refusal, check_action_untouched, check_sent_owned, check_motion_is_seen, check_still_lane_rests,
     check_lanes_independent, check_same_in_every_lane, check_start_repeats, check_wrong_lane_is_refused,
     check_keeps_time,
 )  # fmt: skip

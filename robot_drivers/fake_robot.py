@@ -83,7 +83,7 @@ class FakeRig:
         """Go part of the way to the targets (lanes, action_dim), in the units of the spec; returns `action`."""
         self._stamp_ns += round(1e9 * self.spec.period_s)
         if self._stopped:
-            raise RobotProblem("The fake robot is stopped; place a lane to go on.")
+            raise RobotProblem("The fake robot is stopped; place a lane first.")
         count = self._follows
         target = np.clip(action[:, :count], self._low[:count], self._high[:count])
         step = APPROACH * (target - self._state[:, :count])

@@ -121,31 +121,31 @@ class Guard:
 
     def _handle(self, peer: int, message: Fields) -> None:
         try:
-            verb = message.text("verb", 16)
-            if verb in {"stop", "resume", "status", "hello", "quit"}:
-                self._connections.answer(peer, {"error": "", **self._control(peer, verb, message)})
+            method = message.text("verb", 16)
+            if method in {"stop", "resume", "status", "hello", "quit"}:
+                self._connections.answer(peer, {"error": "", **self._control(peer, method, message)})
             elif peer != self._runner:
                 raise RobotProblem("Only the runner may use the robot; send hello with the runner's lease first.")
             else:
-                self._pass_on(peer, verb, message)
+                self._pass_on(peer, method, message)
         except TransportProblem as problem:
             self._connections.refuse(peer, problem)
         except EnpireError as error:
             self._connections.answer(peer, error_out(error))
 
-    def _control(self, peer: int, verb: str, message: Fields) -> Message:
-        if verb == "hello":
+    def _control(self, peer: int, method: str, message: Fields) -> Message:
+        if method == "hello":
             return self._greet(peer, message)
-        if verb == "stop":
+        if method == "stop":
             # A stop is valid whatever its cause contains.
             self.rules.latch(str(message.get("cause") if "cause" in message else "")[:400])
             self._halt()
             self._latch_durably(self.rules.latched)
             if self._unstopped:
                 raise RobotProblem(self._unstopped)
-        elif verb == "resume":
+        elif method == "resume":
             self._resume(message)
-        elif verb == "quit":
+        elif method == "quit":
             self._halt()
             self._latch_durably("The guard was ended; look at the robot, then resume it.")
             self._ending = True
@@ -187,31 +187,31 @@ class Guard:
         self._had_runner = True
         return self._status()
 
-    def _pass_on(self, peer: int, verb: str, message: Fields) -> None:
+    def _pass_on(self, peer: int, method: str, message: Fields) -> None:
         if peer in self._busy:
             self.rules.dropped["busy"] += 1
             raise RobotProblem("A request arrived before the last one was answered; it was dropped; wait for answers.")
-        if verb == "place" and self._busy:
+        if method == "place" and self._busy:
             raise RobotProblem("The driver still serves the former runner; place the robot again.")
         now_ns = time.monotonic_ns()
-        if verb in {"act", "place"}:
+        if method in {"act", "place"}:
             self._check_latch()
             ticket = Ticket(
                 sequence=message.whole("sequence"), lease=message.whole("lease"), stamp_ns=message.whole("stamp_ns")
             )
             tripped = self.rules.tripped
             moves = self.rules.armed and self._rig.lanes == 1
-            refusal = self.rules.admit(ticket, now_ns) if verb == "act" else self.rules.begin(ticket)
+            refusal = self.rules.admit(ticket, now_ns) if method == "act" else self.rules.begin(ticket)
             if refusal:
                 if self.rules.tripped != tripped:
                     self._halt()
                 raise RobotProblem(self._explained(refusal))
-            if verb == "place":
+            if method == "place":
                 if moves:
                     self._rig.stop()  # no watchdog runs before the first action of the new rollout
                 self._rig.resume()
-        self._busy[peer] = verb
-        self._worker.give(Job(peer=peer, verb=verb, message=message))
+        self._busy[peer] = method
+        self._worker.give(Job(peer=peer, method=method, message=message))
 
     def _pace(self) -> None:
         """Run in the driver's thread before an action: delay one that is early, start from rest after a pause."""
@@ -230,7 +230,7 @@ class Guard:
         while not self._worker.finished.empty():
             job, result = self._worker.finished.get()
             self._busy.pop(job.peer, None)
-            if job.verb == "act":
+            if job.method == "act":
                 self.rules.served(time.monotonic_ns())
             if result.pop("fault", False):
                 self.rules.trip("The driver failed.")

@@ -60,9 +60,9 @@ class GuardControl:
         self._folder = card.parent
         self._latch = Latch(card.parent / "latch.json")
 
-    def ask(self, verb: str, timeout_s: float = ANSWER_S, **content: object) -> Fields:
+    def ask(self, method: str, timeout_s: float = ANSWER_S, **content: object) -> Fields:
         """Send a request and wait for its answer; an error of the guard is raised here."""
-        frame = encode({"verb": verb, **content})
+        frame = encode({"verb": method, **content})
         with self._lock:
             return check_reply(decode(exchange(self._socket, frame, timeout_s)))
 
@@ -218,12 +218,12 @@ class GuardedClient:
         self._requests.close()
         self._stops.close()
 
-    def _ask(self, verb: str, **content: object) -> Fields:
+    def _ask(self, method: str, **content: object) -> Fields:
         if self._closed:
             raise RobotProblem("This rig is closed; open a new one.")
         self._sequence += 1
         ticket = {"sequence": self._sequence, "lease": self._lease, "stamp_ns": time.monotonic_ns()}
-        return self._requests.ask(verb, ANSWER_S, **ticket, **content)
+        return self._requests.ask(method, ANSWER_S, **ticket, **content)
 
     def _with_lane_status(self, answer: Fields) -> Fields:
         self.violated = mask_in(answer, "violated")

@@ -19,7 +19,7 @@ class Job:
     """One request to the rig, and the peer that sent it."""
 
     peer: int
-    verb: str
+    method: str
     message: Fields
 
 
@@ -59,12 +59,12 @@ class GuardWorker:
 
     def _result(self, job: Job) -> Message:
         try:
-            if job.verb == "act":
+            if job.method == "act":
                 self._pace()
-            return {"error": "", **answer(self._rig, job.verb, job.message), **self._report(job.verb)}
+            return {"error": "", **answer(self._rig, job.method, job.message), **self._report(job.method)}
         except EnpireError as error:
-            return {**error_out(error), **self._report(job.verb)}
-        except Exception as error:  # noqa: BLE001 - a driver may raise anything, and the guard must go on
+            return {**error_out(error), **self._report(job.method)}
+        except Exception as error:  # noqa: BLE001 - a driver may raise anything, and the guard must survive it
             problem = RobotProblem(f"The driver failed with {type(error).__name__}: {error}.")
             try:
                 self._rig.stop()
@@ -72,8 +72,8 @@ class GuardWorker:
                 problem = RobotProblem(f"{problem} {worse}")
             return {**error_out(problem), "fault": True}
 
-    def _report(self, verb: str) -> Message:
-        if verb not in {"act", "observe", "place"}:
+    def _report(self, method: str) -> Message:
+        if method not in {"act", "observe", "place"}:
             return {}
         rig = self._rig
         return {

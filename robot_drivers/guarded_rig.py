@@ -25,7 +25,7 @@ class GuardedRig:
     """A `Rig` whose actions are limited, and whose stop holds until `resume`.
 
     A lane whose measured state leaves the envelope holds still (`violated`) until it is placed again; the other lanes
-    go on. This protects against the policy, not against a hung process: for a real robot use `robot_drivers.guard`.
+    continue. This protects against the policy, not against a hung process: real robots need `robot_drivers.guard`.
     """
 
     def __init__(self, rig: Rig, envelope: Envelope) -> None:

@@ -149,13 +149,13 @@ class RemoteRig:
         self._requests.close()
         self._stops.close()
 
-    def _ask(self, line: RpcClient, verb: str, **content: object) -> Fields:
+    def _ask(self, line: RpcClient, method: str, **content: object) -> Fields:
         """Send a request of the owner. The server drops it when it arrives after this client has given it up."""
         if self._lost:
             raise RobotProblem(self._lost)
         until_ns = time.monotonic_ns() + self._ahead_ns + self._answer_ns
         try:
-            answer = line.call(verb, lease=self._lease, until_ns=until_ns, **content)
+            answer = line.call(method, lease=self._lease, until_ns=until_ns, **content)
         except RobotSilent as problem:
             self._lost = f"{problem} The robot was lost; connect again."
             raise

@@ -66,35 +66,35 @@ def spec_in(content: object) -> TaskSpec:
 
 
 def _as_fields(content: object) -> object:
-    """The message with the key `sight` of each number renamed to the field `sensor_std`."""
+    """The message, with the former key of each sensor standard deviation renamed to the field `sensor_std`."""
     if isinstance(content, dict):
         return {("sensor_std" if key == _SENSOR_STD else key): _as_fields(value) for key, value in content.items()}
     return [_as_fields(item) for item in content] if isinstance(content, list | tuple) else content
 
 
-def answer(rig: MonitoredRig, verb: str, message: Fields) -> Message:
+def answer(rig: MonitoredRig, method: str, message: Fields) -> Message:
     """Answer a request (spec, teleport, place, observe, act or look) with the rig.
 
     Raises:
         TransportProblem: there is no such request, or its content is malformed.
         EnpireError: raised by the rig.
     """
-    if verb == "spec":
+    if method == "spec":
         return {"spec": spec_out(rig.spec), "lanes": rig.lanes}
-    if verb == "teleport":
+    if method == "teleport":
         rig.set_teleport(message.flag("allowed"))
         return {}
-    if verb == "place":
+    if method == "place":
         rig.place(message.whole("lane", 0, rig.lanes - 1), start_in(message.get("start")))
         return {}
-    if verb == "observe":
+    if method == "observe":
         return observation_out(rig.observe())
-    if verb == "act":
+    if method == "act":
         return {"sent": array_out(rig.act(floats_in(message, "action"), mask_in(message, "moving")))}
-    if verb == "look":
+    if method == "look":
         images = rig.look(message.whole("lane", 0, rig.lanes - 1))
         return {"images": {camera: array_out(image) for camera, image in images.items()}}
-    raise TransportProblem(f"A robot has no request {verb!r}; it has spec, teleport, place, observe, act and look.")
+    raise TransportProblem(f"A robot has no request {method!r}; it has spec, teleport, place, observe, act and look.")
 
 
 def start_in(content: object) -> Start:

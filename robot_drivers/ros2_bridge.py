@@ -61,13 +61,16 @@ class Ros2Bridge:
     def __init__(self, topics: StationTopics) -> None:
         self._topics = topics
 
-    def show(self, beat: Heartbeat) -> None:
+    def show(self, heartbeat: Heartbeat) -> None:
         """Publish the state: level ERROR when the station needs an operator, WARN when it is stopped or paused."""
-        level = ERROR if beat.alarm else WARN if beat.stopped or beat.paused else OK
-        message = beat.alarm or ("stopped" if beat.stopped else "paused" if beat.paused else beat.phase)
+        level = ERROR if heartbeat.alarm else WARN if heartbeat.stopped or heartbeat.paused else OK
+        message = heartbeat.alarm or (
+            "stopped" if heartbeat.stopped else "paused" if heartbeat.paused else heartbeat.phase
+        )
         values = {
-            "phase": beat.phase, "running": str(beat.running), "queued": str(beat.queued), "policy": beat.deployed,
-            **{f"{phase} s": f"{seconds:.1f}" for phase, seconds in beat.seconds.items()},
+            "phase": heartbeat.phase, "running": str(heartbeat.running), "queued": str(heartbeat.queued),
+            "policy": heartbeat.deployed,
+            **{f"{phase} s": f"{seconds:.1f}" for phase, seconds in heartbeat.seconds.items()},
         }  # fmt: skip
         self._topics.diagnostics(time.time_ns(), level, message, values)
 

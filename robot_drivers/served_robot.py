@@ -138,13 +138,13 @@ class RigServer:
         peer, frame = frames
         try:
             message = decode(frame)
-            sequence, verb = message.whole("sequence"), message.text("verb", 16)
+            sequence, method = message.whole("sequence"), message.text("verb", 16)
         except TransportProblem as problem:
             self.dropped += 1
             self._answer(peer, 0, error_out(problem))
             return
         try:
-            reply = self._reply_to(peer, sequence, verb, message)
+            reply = self._reply_to(peer, sequence, method, message)
             if reply is not None:
                 self._answer(peer, sequence, {"error": "", **reply})
         except GuardGone as error:
@@ -153,29 +153,29 @@ class RigServer:
         except EnpireError as error:
             self._answer(peer, sequence, error_out(error))
 
-    def _reply_to(self, peer: bytes, sequence: int, verb: str, message: Fields) -> Message | None:
+    def _reply_to(self, peer: bytes, sequence: int, method: str, message: Fields) -> Message | None:
         """The answer to a request; None for one that the rig has to carry out first."""
-        if verb == "stop":
+        if method == "stop":
             # From any client, however old the request is and whatever else it contains.
             lease = message.get("lease") if "lease" in message else ""
             self._stops.add(self._owner.lease if self._owner is not None and lease == self._owner.lease else "")
             self._rig.stop()
             return {}
-        if verb == "hello":
+        if method == "hello":
             return self._greet(message)
         owner = self._admitted(peer, sequence, message)
-        if verb == "status":
+        if method == "status":
             return {"stopped": self._is_stopped()}
-        if verb == "resume":
+        if method == "resume":
             self._resume(owner)
             return {}
-        if verb == "bye":
+        if method == "bye":
             self._release(owner)
             return {}
         if self._busy is not None:
             raise RobotProblem(f"The robot still carries out the last request ({self._busy[2]}); this one was dropped.")
-        self._busy = peer, sequence, verb
-        self._worker.give(Job(peer=0, verb=verb, message=message))
+        self._busy = peer, sequence, method
+        self._worker.give(Job(peer=0, method=method, message=message))
         return None
 
     def _greet(self, message: Fields) -> Message:
