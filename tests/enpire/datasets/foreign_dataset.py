@@ -15,7 +15,7 @@ Columns = dict[str, Any]
 
 
 def columns(state_dim: int = 4, action_dim: int = 2) -> Columns:
-    """Two episodes of random numbers, with what every LeRobotDataset has."""
+    """Two episodes of random numbers with the standard columns of a LeRobotDataset."""
     random, total = np.random.default_rng(0), sum(FRAMES)
     return {
         "observation.state": random.normal(size=(total, state_dim)).astype(np.float32).tolist(),
@@ -31,7 +31,7 @@ def written(
     info: Mapping[str, object] | None = None,
     tasks: Mapping[str, Sequence[object]] | None = None,
 ) -> Path:
-    """A dataset whose data lies in these parquet files; `info` changes what info.json says."""
+    """A dataset with these parquet files; `info` changes keys of info.json."""
     from pyarrow import parquet, table
 
     (root / "meta").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Episodes of a dataset become episodes of a campaign, which learners read as demonstrations and rollouts."""
+"""Import of a dataset: its episodes join a campaign, and learners read them as demonstrations and rollouts."""
 
 from __future__ import annotations
 

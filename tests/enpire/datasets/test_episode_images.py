@@ -1,4 +1,4 @@
-"""A recorded episode of a simulated station runs again, exactly, and gives pictures, also to a LeRobotDataset."""
+"""A recorded episode of a simulated station is replayed exactly and gives images, also for a LeRobotDataset."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_an_episode_of_a_foreign_station_cannot_be_replayed(tmp_path: Path) -> N
 
 
 def seen_live(home: Home) -> list[dict[str, np.ndarray]]:
-    """What cameras see before every command of the episode, while its commands are sent."""
+    """The camera images before every command of the episode, rendered while its commands are sent."""
     from sim.tasks.pin_insertion import PinInsertion
 
     episode = FolderStore(home.episodes).get("E1")

@@ -1,4 +1,4 @@
-"""A dataset of another tool on its way into a campaign: what is refused, left out or known, and what is said of it."""
+"""Import of foreign datasets: refused datasets, episodes left out, known episodes, and the messages about them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_subcommand_names_the_episodes_left_out(lab: Home, tmp_path: Path) -
     root = written(tmp_path / "set", cells | {"outcome": ["unsafe"] * 12})
     done = CliRunner().invoke(app, ["episodes", "import", str(root), "--home", str(lab.root)])
     assert done.exit_code == 0, done.output
-    assert "Left out, because a state or an action is not a finite number: episode-1." in done.output
+    assert "Left out because a state or an action is not finite: episode-1." in done.output
     assert "no verdict" not in done.output
 
 

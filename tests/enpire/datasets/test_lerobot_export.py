@@ -1,4 +1,4 @@
-"""The way to LeRobotDataset and back: LeRobot itself reads what we write, and nothing is lost."""
+"""Export to LeRobotDataset and import: LeRobot reads the export, and the import is exact."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _episode(outcome: OutcomeKind, seed: int) -> Episode:
 
 
 def thought(episode: Episode) -> dict[str, list[float]]:
-    """What critics may have thought of the first episode's decisions."""
+    """Example outputs of critics for the first episode's decisions."""
     if episode.outcome != "success" or episode.arrays is None:
         return {}
     count = int(decision_of(episode.arrays.chunk)[-1]) + 1
@@ -178,7 +178,7 @@ def test_a_foreign_dataset_is_read_with_its_own_columns(tmp_path: Path) -> None:
 
 
 def _filmed(ticks: int, phase: int) -> list[dict[str, np.ndarray]]:
-    """A disc that moves over a soft background, seen by two cameras."""
+    """Images of two cameras: a disc that moves over a soft background."""
     y, x = np.mgrid[:64, :96]
     found = []
     for tick in range(ticks):

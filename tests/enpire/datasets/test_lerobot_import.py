@@ -1,4 +1,4 @@
-"""What datasets of other tools say, and the sentence for each that cannot be believed."""
+"""Contents of foreign datasets, and the sentence for each invalid one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pictures the loop has brought: those of episodes that count, once, and no others."""
+"""The loop fetches the images of episodes that count, once, and no others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.fakes.fake_fleet import FakeFleet, delivered
 
 @dataclass
 class Cameras(FakeFleet):
-    """Stations that say what the test says."""
+    """Stations that send the messages of the test."""
 
     says: list[Arrival] = field(default_factory=list[Arrival])
     fetched: list[str] = field(default_factory=list[str])
@@ -55,7 +55,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """What a camera saw."""
+    """The images of an episode."""
     path = tmp_path_factory.mktemp("seen") / PICTURES
     keep(path, [{"top": np.zeros((4, 4, 3), np.uint8)}])
     return path.read_bytes()

@@ -1,4 +1,4 @@
-"""Whatever a peer floods the orchestrator with, a poll is short, others pass, and little of it is written down."""
+"""Floods of messages: a poll stays short, other peers are served, and few rows are written."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ def test_a_flood_of_invalid_messages_is_reported_a_bounded_number_of_times(fleet
 
 
 class HurriedClock:
-    """Every look at it takes ten milliseconds."""
+    """A clock whose every reading takes ten milliseconds."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

@@ -1,4 +1,4 @@
-"""The pictures of an episode arrive whole or not at all, whatever the wire and the disks do."""
+"""The images of an episode arrive complete or not at all, with faults of the network and the disks."""
 
 import hashlib
 import random
@@ -23,7 +23,7 @@ CONTENT = random.Random(1).randbytes(3 * MOST + 12_345)
 
 
 class Wire:
-    """Uploads in one place, what they ask for, and stations that answer from memory, in virtual time."""
+    """Uploads, their requests, and stations that reply from memory, in virtual time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.now_s = folder, 100.0
@@ -53,13 +53,13 @@ class Wire:
         return PicturesPart(order_id=want.order_id, offset=want.offset, total=len(content), data=data)
 
     def answer(self, took_s: float = 0.01) -> None:
-        """The oldest question, after a while."""
+        """The oldest request, after a while."""
         station, want = self.asked.pop(0)
         self.now_s += took_s
         self.uploads.arrived(station, self.part(station, want))
 
     def run(self, took_s: float = 0.01, enough: Callable[[], bool] = lambda: False) -> list[Delivered | Refused]:
-        """Answer until nothing is asked any more."""
+        """Reply until there is no request left."""
         told = [*self.uploads.step()]
         while (self.asked or self.uploads.writing) and not enough():
             if self.asked:
@@ -84,7 +84,7 @@ def held(wire: Wire, announced: Announced) -> int:
 
 
 def whole(announced: Announced, told: list[Delivered | Refused]) -> None:
-    """What was told is this one episode, with its pictures."""
+    """Assert that this one episode was delivered with its images."""
     [delivered] = told
     assert isinstance(delivered, Delivered)
     assert (delivered.station, delivered.lease, delivered.episode) == (announced.station, 3, announced.episode)

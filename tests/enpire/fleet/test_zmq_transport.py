@@ -60,7 +60,7 @@ def links() -> Iterator[Callable[[ZmqFleet, str], StationLink]]:
 
 
 def until(fleet: ZmqFleet, kind: type[Arrival]) -> Sequence[Arrival]:
-    """Everything that arrived up to the first of a kind."""
+    """All arrivals up to the first of a kind."""
     seen: list[Arrival] = []
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
@@ -92,7 +92,7 @@ def hello(name: str, greeting: int = 1, running: tuple[str, ...] = ()) -> Hello:
 
 
 def join(fleet: ZmqFleet, link: StationLink, greeting: int = 1) -> Joined:
-    """Say hello as a station does: once a second, until it is heard."""
+    """Say hello as a station does: once a second, until it is welcomed."""
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
         say(link, hello(link.name, greeting))

@@ -1,4 +1,4 @@
-"""A version thinks beside the others."""
+"""Versions run inference in parallel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def server(tmp_path: Path) -> Iterator[PolicyServer]:
 
 
 class Slow(PointPolicy):
-    """Thinks until a file is there."""
+    """Runs inference until a file exists."""
 
     def __init__(self, until: Path) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ def test_an_error_in_a_policy_is_sent_as_a_reply(where: str, fault: Exception) -
 
 
 def crowd(server: PolicyServer, *versions: str) -> str:
-    """What is said first to one of very many clients, who ask these versions in turn."""
+    """The first error among the replies to very many clients, which call these versions in turn."""
     rows = observation_out(looked((0.5, 0.1)))
     question = {"verb": "act", "lanes": [0], "begins": [[0, 1]], "observation": rows}
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()

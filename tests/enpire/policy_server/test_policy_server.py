@@ -45,7 +45,7 @@ MODULE = "tests.enpire.policy_server.test_policy_server"
 
 
 class Gifted(PointPolicy):
-    """Goes on from what is left, and looks at pictures: their mean is its first action."""
+    """A policy that continues its chunk and uses images: their mean is its first action."""
 
     needs_images = True
 
@@ -66,7 +66,7 @@ def load_gifted(folder: Path) -> Gifted:
 
 
 def load_nothing(folder: Path) -> None:
-    """No policy at all."""
+    """Returns an object that is no policy."""
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def harness(tmp_path: Path) -> Iterator[FleetHarness]:
 
 @contextmanager
 def answering(folder: Path, keys: Path | None = None, **options: Any) -> Iterator[PolicyServer]:
-    """A server that answers in a thread."""
+    """A server that runs in a thread."""
     given = {"any_kind": True, **options}
     opened, ended = PolicyServer(folder, "tcp://127.0.0.1:*", keys, lambda _: None, **given), threading.Event()
     thread = threading.Thread(target=opened.run, args=(ended,))

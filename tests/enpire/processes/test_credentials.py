@@ -23,7 +23,7 @@ KEYS = {"ANTHROPIC_API_KEY": "k1", "ENPIRE_MCP_TOKEN": "k2", "AWS_SECRET_ACCESS_
 
 
 class Keyed:
-    """An agent that has a key and nothing to do."""
+    """An agent with a key that does nothing."""
 
     keys: ClassVar[tuple[str, ...]] = ("ANTHROPIC_API_KEY",)
 

@@ -1,4 +1,4 @@
-"""The sandbox of an agent: it changes nothing outside, sees nothing that is private, and leaves nothing running."""
+"""The sandbox of an agent: no writes outside, no private files, no processes left running."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CORPUS = {
     "a socket of the system": "os.listdir('/run')[0]",
     "another process": "os.kill({pid}, 0)",
 }
-"""What an agent may try -> one line that does it, in its own folder."""
+"""Attack -> one line of code that tries it."""
 TRY = "import os, socket, subprocess, sys\n{line}\nprint('through')"
 
 
@@ -104,7 +104,7 @@ def test_allowed_work_succeeds_in_the_sandbox(home: Home, sandbox: Sandbox) -> N
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_all_child_processes_end_with_the_sandbox(sandbox: Sandbox, tmp_path: Path, how: signal.Signals) -> None:
-    """Sessions of their own, double forks, deaf to every signal that asks: gone within a second of its end."""
+    """Own sessions, double forks, ignored signals: all processes end within a second after the sandbox."""
     work, log = sandbox.writes[0], tmp_path / "log.txt"
     process = start_python(
         "tests.enpire.processes.test_sandbox", ["linger", str(work)], log, ProcessLimits(sandbox=sandbox)
@@ -122,7 +122,7 @@ LINGERING = 6
 
 
 def linger(folder: str) -> None:
-    """Start processes that want to stay: in sessions and groups of their own, orphaned, deaf."""
+    """Start processes in own sessions and groups, orphaned, that ignore signals."""
     deaf = "import signal, time; [signal.signal(s, signal.SIG_IGN) for s in (1, 2, 15)]; time.sleep(600)"
     for _ in range(LINGERING):
         if os.fork() == 0:
@@ -153,7 +153,7 @@ def _until(seen, log: Path, patience_s: float = 30.0) -> None:
 
 
 class Nosy:
-    """An agent that says in its first turn what it finds, and ends."""
+    """An agent that reports in its first turn what it finds, and ends."""
 
     def __init__(self, place, options) -> None:
         self.place = place

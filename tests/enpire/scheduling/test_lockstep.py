@@ -1,4 +1,4 @@
-"""In lockstep the same seed gives the same campaign again, whichever station is faster."""
+"""In lockstep the same seed gives the same campaign, independent of the speed of stations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOCKSTEP = replace(
 
 
 class Hurried(FakeFleet):
-    """Ends the orders that came last first, and every second time none."""
+    """Ends the newest orders first, and at every second poll none."""
 
     def poll(self, timeout_s: float) -> Sequence[Arrival]:
         self.held = dict(reversed(self.held.items()))
@@ -33,7 +33,7 @@ class Hurried(FakeFleet):
 
 
 def run(folder: Path, fleet: type[FakeFleet]) -> tuple[list[object], list[object], list[object]]:
-    """Proposals, gates and what the learners learned from, in their order."""
+    """Proposals, gates and training data, in order."""
     home = open_home(folder)
     (home.root / "secret").write_text("5e" * 32)
     with Running(home, campaign=LOCKSTEP) as lab:
@@ -56,7 +56,7 @@ def run(folder: Path, fleet: type[FakeFleet]) -> tuple[list[object], list[object
 
 
 class Nobody:
-    """Stands for the lane that works in a thread of the test."""
+    """Replaces the agent lane that runs in a thread of the test."""
 
     def turn(self, lab: object) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Which order a free station gets: gates before data, pairs side by side, uncertain starts more often than others."""
+"""Which order a free station gets: gates before data, both trials of a pair together, uncertain starts more often."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def collected(practice: Mapping[int, Count], seed: int = 1, practised: float = 0
 
 COUNTS = st.integers(1, 6).flatmap(lambda n: st.builds(Count, successes=st.integers(0, n), n=st.just(n)))
 KNOWN = {index: Count(2, 4) if index % 6 == 1 else Count(4 * (index % 4 == 1), 4) for index in range(1, POOL, 2)}
-"""Of the odd starts every third is a coin's flip, the others always succeed or always fail."""
+"""Every third odd start succeeds with probability 0.5; the others always succeed or always fail."""
 
 
 @given(

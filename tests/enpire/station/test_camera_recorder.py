@@ -1,4 +1,4 @@
-"""What the cameras of a station see is kept with every command, beside the control loop, and ends where it cannot."""
+"""Camera images are recorded at every command, next to the control loop; an episode whose images cannot be kept ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALL = RecordingRule(cameras="all")
 
 
 class Shooting(PointRig):
-    """Robots whose every observation brings a new picture of each camera."""
+    """A rig whose every observation has a new image of each camera."""
 
     cameras: tuple[str, ...] = ("front", "wrist")
     shots = 0
@@ -50,7 +50,7 @@ class Shooting(PointRig):
 
 
 class Drawn(PointRig):
-    """A simulation that makes pictures when it is asked."""
+    """A simulation that renders images on request."""
 
     looks = 0
 
@@ -60,7 +60,7 @@ class Drawn(PointRig):
 
 
 class Looking(PointPolicy):
-    """Remembers what it saw."""
+    """A policy that stores its images."""
 
     needs_images = True
 
@@ -74,7 +74,7 @@ class Looking(PointPolicy):
 
 
 class Held(Executor):
-    """A thread that is held up until it is let go."""
+    """A thread that waits until the test releases it."""
 
     def __init__(self) -> None:
         self.tasks: list[tuple[Future[Any], Callable[[], Any]]] = []
@@ -94,7 +94,7 @@ class Held(Executor):
 
 
 class Bench:
-    """Lanes with a camera_recorder, and the outbox of a station behind them."""
+    """Lanes with a camera recorder, and the outbox of a station."""
 
     def __init__(self, folder: Path, rig: PointRig, rule: RecordingRule, worker: Executor | None = None) -> None:
         self.spool = Spool(folder / "spool", 0)
@@ -104,7 +104,7 @@ class Bench:
         self.outbox = Outbox(self.spool, time.monotonic, print, self.camera_recorder, rig.lanes)
 
     def run(self, policy: LoadedPolicy, count: int = 1) -> list[Parcel]:
-        """The episodes as they are delivered."""
+        """The episodes as the outbox delivers them."""
         self.outbox.add(run_all(self.lanes, ORDERS[:count], policy).values())
         durable = self.outbox.spool(to_the_last=True)
         self.camera_recorder.close()
@@ -245,7 +245,7 @@ def test_an_episode_that_never_began_leaves_no_image_file(tmp_path: Path) -> Non
 
 
 class Huge(Shooting):
-    """Pictures that take no memory here and would take 64 MB each."""
+    """Images that take no memory here and report 64 MB each."""
 
     cameras = ("front",)
 

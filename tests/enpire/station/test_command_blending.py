@@ -1,4 +1,4 @@
-"""Hand-overs: no step in the commands, no trace anywhere else."""
+"""Command blending: no step in the commands when control changes, and no other effect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATE = np.array([[8.0, 2.0]], np.float32)
 
 
 def driven(held: list[bool], wishes: list[float]) -> list[float]:
-    """What one lane is sent, where a guard sends everything."""
+    """The commands sent to one lane, with a guard that changes none."""
     over, sent = CommandBlender(1, replace(SPEC, action=(JOINT,))), []
     over.begin(0)
     for now, wish in zip(held, wishes, strict=True):

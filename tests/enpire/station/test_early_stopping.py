@@ -1,4 +1,4 @@
-"""Rollouts that look hopeless: which end, which run on as the control arm, and what is counted."""
+"""Rollouts that are predicted to fail: which end, which run on as the control arm, and what is counted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARMED, CONTROL = (EarlyStop(below=0.1, control=0.2, armed=armed) for armed in (T
 
 
 class Lost(PointPolicy):
-    """Goes nowhere, and knows it."""
+    """A policy that does not move and reports a low viability."""
 
     fault_of_the_critic = False
 

@@ -31,7 +31,7 @@ def loaded(policy: PointPolicy | None = None, source: int = SOURCE_POLICY) -> Lo
 
 
 def run_all(lanes: Lanes, orders: Sequence[Order], policy: LoadedPolicy, periods: int = 2000) -> dict[str, Parcel]:
-    """What a station does, without orchestrator and disk."""
+    """The work of a station, without orchestrator and disk."""
     waiting, ended = list(orders), dict[str, Parcel]()
     for _ in range(periods):
         for lane in lanes.free():
@@ -49,7 +49,7 @@ def run_all(lanes: Lanes, orders: Sequence[Order], policy: LoadedPolicy, periods
 
 
 class Diary(PointRig):
-    """Remembers what was really sensed and sent in lane 0."""
+    """Stores the states and commands of lane 0."""
 
     def __init__(self, lanes: int) -> None:
         super().__init__(PointTask.spec, lanes)
@@ -94,7 +94,7 @@ def test_an_episode_is_the_same_alone_and_with_others_in_any_lane() -> None:
 
 
 class Photographed(PointRig):
-    """Pictures that show the number of the lane; counts them."""
+    """Images that show the number of the lane; counts them."""
 
     looks = 0
 
@@ -104,7 +104,7 @@ class Photographed(PointRig):
 
 
 class Looking(PointPolicy):
-    """Checks that each lane's picture is its own."""
+    """Checks that each lane gets its own image."""
 
     def __init__(self, *, needs_images: bool) -> None:
         super().__init__()
@@ -199,7 +199,7 @@ def test_a_reset_that_fails_three_times_raises_an_alarm_and_other_lanes_continue
 
 
 class Strict(PointRig):
-    """Refuses, before anything moves, a command to a lane that is right of the line x = 0.5."""
+    """Refuses a command to a lane with x > 0.5 before any lane moves."""
 
     def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
         if (moving & (self.at[:, 0] > 0.5)).any():
@@ -238,7 +238,7 @@ def test_a_lane_that_the_guard_holds_is_unsafe() -> None:
 
 
 class Frozen(PointRig):
-    """A rig whose sensor stands still from the third command on."""
+    """A rig whose sensor is frozen from the third command on."""
 
     commands = 0
 
@@ -301,7 +301,7 @@ def test_a_reason_that_is_too_long_to_deliver_is_cut() -> None:
 
 
 def judged(verdict: Verdict) -> Episode:
-    """The end of an order about which a verifier says this."""
+    """The episode of an order with this verdict."""
     task, verifier = PointTask(), PointVerifier()
     verifier.judge = lambda evidence: verdict
     task.verifier = lambda: verifier

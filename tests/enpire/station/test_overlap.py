@@ -1,4 +1,4 @@
-"""Policies that think while the robots move: no pause, the right action at the right moment."""
+"""Inference during motion: no pause, and the right action at the right time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PERIOD_S = 0.05
 
 
 class Clockwork:
-    """Plans the tick of its observation, the next one, and so on; answers when it is told to."""
+    """Plans the tick of its observation, the next one, and so on; answers when the test allows it."""
 
     horizon, execute = 8, 4
 
@@ -84,7 +84,7 @@ class Stage:
         return dict(failed)
 
     def settle(self) -> None:
-        """Let the thought that is under way end."""
+        """Let the running inference end."""
         question = self.chunks._call  # pyright: ignore[reportPrivateUsage]
         if question is not None:
             assert question.ready.wait(5)

@@ -1,4 +1,4 @@
-"""Policy versions at a station: what arrives in parts, what the disk refuses, what was damaged."""
+"""Policy versions at a station: fetching in parts, refused writes, damaged files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.fakes.point_task import PointPolicy, PointTask, write_policy
 
 
 class AtOnce(Executor):
-    """Does what it is given before it returns."""
+    """An executor that runs its work before it returns."""
 
     def submit(self, fn, /, *arguments, **named):  # pyright: ignore[reportIncompatibleMethodOverride, reportMissingParameterType]
         done = Future()

@@ -1,4 +1,4 @@
-"""Robots with cameras, from their pictures to a better policy: the fake arm behind its guard, LeRobot's with a bus."""
+"""Robots with cameras: the fake arm behind its guard records the images that its policy uses."""
 
 from __future__ import annotations
 

@@ -23,13 +23,13 @@ from sim.tasks.push_t import PushT
 
 
 def opened(task: Task, home: Path, reset: str = "robot") -> RobotSession:
-    """A simulated station of two lanes, just switched on."""
+    """A simulated station with two lanes, after its start."""
     file = StationFile(name="s", task=task.spec.name, home=home, lanes=2, reset=reset, seed=1, reset_limit_s=20.0)  # pyright: ignore[reportArgumentType]
     return RobotSession(file, task, print)
 
 
 def order(task: Task, order_id: str, index: int) -> Order:
-    """To collect from a train start."""
+    """A data collection order from a train start."""
     return Order(
         order_id=order_id, campaign_id="c", station="s", task=task.spec.name, policy_id="p",
         start=task.start("train", index, b""), purpose="collect", round=0,
@@ -37,7 +37,7 @@ def order(task: Task, order_id: str, index: int) -> Order:
 
 
 def ended(lanes: Lanes, given: Order, task: Task) -> Sequence[Parcel]:
-    """Carry out one order in the first lane, by the expert."""
+    """Run one order in the first lane with the expert."""
     lanes.begin(0, given, LoadedPolicy(policy_id="p", policy=task.expert(0), source=SOURCE_EXPERT))
     while lanes.busy:
         for step in (lanes.sense, lanes.reset, lanes.verify, lanes.decide, lanes.act):
@@ -46,7 +46,7 @@ def ended(lanes: Lanes, given: Order, task: Task) -> Sequence[Parcel]:
 
 
 def first_state(tmp_path: Path, reset: str) -> np.ndarray:
-    """What the station senses right after an order began."""
+    """The state that the station senses right after an order began."""
     task = PinInsertion()
     keeper, start = opened(task, tmp_path, reset), task.start("train", 5, b"")
     rig = keeper._rig
@@ -75,7 +75,7 @@ def test_a_guarded_simulation_gets_the_reset_setting(tmp_path: Path, reset: str)
 
 
 def bare(task: Task, lanes: int, seed: int, options: object) -> Rig:
-    """A driver that forgot the envelope, and with it how to be told."""
+    """A driver without an envelope, and so without `set_teleport`."""
     return task.rig(lanes, seed)
 
 

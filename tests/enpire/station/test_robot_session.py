@@ -1,4 +1,4 @@
-"""A stop is said to hold only when the robot has taken it."""
+"""A stop is reported only when the robot has confirmed it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.robot_drivers.guarded_arm import CODE, resume
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.now_s = 100.0

@@ -39,7 +39,7 @@ def test_an_episode_stays_until_it_is_deleted_also_after_a_restart(tmp_path: Pat
 
 
 def with_pictures(spool: Spool, index: int, content: bytes = b"pictures") -> Parcel:
-    """A parcel whose pictures lie where they must."""
+    """A parcel with its image file in place."""
     item = parcel(index)
     durable.write(spool.pictures(item.episode.order.order_id), content)
     episode = dataclasses.replace(item.episode, pictures_sha256=hashlib.sha256(content).hexdigest())

@@ -53,7 +53,7 @@ def unknown(keys: Path) -> StationKeys:
 
 
 def nothing_comes(fleet: ZmqFleet, link: StationLink, seconds: float = 0.7) -> None:
-    """A peer that keeps trying to say hello gets nothing through."""
+    """Assert that no hello of a peer arrives."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         link.send(hello(link.name))
@@ -178,7 +178,7 @@ def test_a_key_is_valid_only_for_its_own_name(fleet: ZmqFleet, keys: Path) -> No
 
 
 def test_without_an_authenticator_no_connection_is_accepted(keys: Path) -> None:
-    """ZeroMQ lets unknown keys in when nobody answers, unless the domain is enforced: this is that setting's test."""
+    """Without an authenticator ZeroMQ accepts unknown keys, unless the domain is enforced: this tests that setting."""
     pair = server_keys(keys)
     context = zmq.Context()
     router = context.socket(zmq.ROUTER)

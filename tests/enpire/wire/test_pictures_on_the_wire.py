@@ -1,4 +1,4 @@
-"""Pictures over real sockets: cuts, a bad wire, kill -9 of either end, several stations at once."""
+"""Images over real sockets: lost connections, a faulty network, kill -9 of either end, several stations at once."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.fakes.point_task import environment
 from tests.fakes.spooling_station import SpoolingStation
 
 SIZE = 16 * 2**20
-"""More than four parts above three fifths: whoever is stopped there is not done, however quick the machine."""
+"""More than four parts beyond three fifths: an upload interrupted there is not complete, on any machine."""
 
 
 class Lab(FleetHarness):
-    """A fleet and stations that have turns while it polls."""
+    """A fleet, and stations that run their turns while it polls."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -43,12 +43,12 @@ class Lab(FleetHarness):
             station.turn()
 
     def came(self, order_id: str) -> int:
-        """Bytes of these pictures that lie here."""
+        """Bytes of these images that have arrived."""
         path = self.root / "incoming" / order_id
         return path.stat().st_size if path.exists() else 0
 
     def whole(self, *order_ids: str) -> None:
-        """Wait until these are delivered, as they were recorded, and forgotten by their stations."""
+        """Wait until these are delivered unchanged and deleted at their stations."""
         self.until(lambda: set(order_ids) <= set(self.delivered()) and not any(len(one.spool) for one in self.stations))
         for order_id in order_ids:
             arrived = self.delivered()[order_id]
@@ -69,7 +69,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 
 def bytes_sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How many bytes of pictures the stations here sent so far."""
+    """Bytes of images that the stations have sent."""
     sent, post = 0, StationLink.post
 
     def counting(link: StationLink, data: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Live pictures: nobody's look is nobody's work, the newest one wins, and a reason comes where there is none."""
+"""Live images: nothing is rendered without a request, the newest image is shown, and a missing one has a reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ADDRESS = "tcp://127.0.0.1:1"
 
 @dataclass(slots=True)
 class Arm:
-    """Counts how often it is looked at, and in which thread the pictures are made."""
+    """Counts its captures, and notes the threads in which the images are rendered."""
 
     glances: int = 0
     developed_in: set[str] = field(default_factory=set[str])
@@ -59,7 +59,7 @@ def camera() -> Iterator[PreviewCamera]:
 
 
 def until(true: Callable[[], object], turn: Callable[[], None]) -> None:
-    """Turn the station's loop until something is true."""
+    """Run the station's turns until the condition holds."""
     deadline_s = time.monotonic() + PATIENT_S
     while not true():
         assert time.monotonic() < deadline_s, "it never came"
