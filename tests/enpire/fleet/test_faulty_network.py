@@ -11,7 +11,7 @@ from tests.fakes.point_task import point_order, point_station
 
 
 class TinyLab:
-    """Ends every order once, as the loop does: the first delivery counts, orders that a hello does not list are lost."""
+    """Ends every order once, as the loop does: the first delivery counts, orders missing in a hello are lost."""
 
     def __init__(self, harness: FleetHarness, policy_id: str, total: int) -> None:
         self.harness, self.policy_id, self.total = harness, policy_id, total

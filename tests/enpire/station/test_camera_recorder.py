@@ -1,4 +1,4 @@
-"""Camera images are recorded at every command, next to the control loop; an episode whose images cannot be kept ends."""
+"""Camera images are recorded at every command; an episode whose images cannot be kept ends."""
 
 from __future__ import annotations
 
