@@ -1,6 +1,6 @@
 """One run of a campaign in this process: open the home, connect the fleet, run the loop, wait for disk space.
 
-Start at `run_campaign`. Every session ends; the campaign goes on in the next one, from its events.
+Start at `run_campaign`. A session may end early; the next one resumes the campaign from its events.
 """
 
 from __future__ import annotations

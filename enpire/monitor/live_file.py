@@ -1,7 +1,7 @@
-"""A running lab seen from another process: `enpire serve` beside `enpire run` in the same home.
+"""A running lab seen from another process: `enpire serve` and `enpire run` in the same home.
 
-The loop writes down where it stands, only while somebody looks. Who looks reads that, leaves commands in the inbox as
-everybody does, and learns from the ledger what became of them. A reader that dies or hangs is no concern of the loop.
+While a reader looks, the loop writes its newest snapshot to one file, the live file. The reader leaves commands in the
+inbox and reads their state from the ledger. A reader that ends or hangs does not affect the loop.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from enpire.queries import campaigns
 WRITE_EVERY_S = 0.25
 LOOK_EVERY_S = 0.1
 DRIVEN_EVERY_S = 0.5
-"""How often a reader asks whether a loop runs at all, and says that it looks."""
+"""How often a reader checks whether a loop runs, and notes that it looks, in seconds."""
 LOOKED_S = 5.0
-"""Who looked is taken to look for so long."""
+"""How long the loop writes the file after a reader looked, in seconds."""
 LARGEST = 8 * 2**20
-"""Bytes of a snapshot that are read."""
-SILENT = "the loop has not said yet where it stands"
+"""Most bytes of a snapshot."""
+SILENT = "the loop has not reported its state yet"
 
 
 def _looked_at(home: Home) -> Path:
@@ -42,22 +42,22 @@ def _now(home: Home) -> Path:
 
 
 class LiveFileWriter:
-    """The loop's side: a `View` that keeps the newest snapshot in one file of the home."""
+    """The loop's side: a `LabObserver` that writes the newest snapshot to one file of the home."""
 
     def __init__(self, home: Home) -> None:
-        """Nothing is written before somebody looks."""
+        """Write nothing before a reader looks."""
         self._home = home
         self._written_s = -WRITE_EVERY_S
 
     def update(self, snapshot: LabSnapshot) -> None:
-        """Write the lab as it is now, unless nobody looks; for a moment only, so nothing is synced."""
+        """Write the newest snapshot if a reader looks. Not synced: it is valid for a moment only."""
         now_s = time.monotonic()
         if now_s < self._written_s + WRITE_EVERY_S:
             return
         self._written_s = now_s
         path = _now(self._home)
         staged = path.with_name(f".{path.name}")
-        with contextlib.suppress(OSError):  # where it cannot be written, readers see it grow old and say so
+        with contextlib.suppress(OSError):  # readers notice that the file gets old
             if time.time() - _looked_at(self._home).stat().st_mtime < LOOKED_S:
                 staged.write_text(json.dumps(plain(snapshot)), encoding="utf-8")
                 staged.replace(path)
@@ -67,30 +67,30 @@ class LiveFileWriter:
 
 
 class LiveFileReader:
-    """The reader's side: while entered, a thread feeds `watched` with the lab that another process runs here."""
+    """The reader's side: while entered, a thread keeps a `LiveLab` up to date with the lab of another process."""
 
     def __init__(self, home: Home, watched: LiveLab) -> None:
-        """No lab runs, until one is seen."""
+        """Show that no lab runs, until one is found."""
         self._home = home
         self._watched = watched
         self._read = 0
-        """seq of the newest event that was noted."""
+        """Number of the newest event that was read."""
         self._file = (0, 0)
-        """Which snapshot was seen: time of writing and inode."""
+        """The snapshot that was read last: time of writing in nanoseconds, inode."""
         self._begun: LabSnapshot | None = None
-        """The campaign that runs as the ledger knows it; what is shown until the loop says more."""
+        """The running campaign by the ledger; shown until the loop writes a snapshot."""
         self._asked_s = -DRIVEN_EVERY_S
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="beside", daemon=True)
+        self._thread = threading.Thread(target=self._follow, name="live file", daemon=True)
         watched.update(None)
 
     def __enter__(self) -> Self:
-        """Begin to look."""
+        """Start the thread."""
         self._thread.start()
         return self
 
     def __exit__(self, *problem: object) -> None:
-        """Look no longer."""
+        """End the thread."""
         self._ended.set()
         self._thread.join()
 
@@ -120,7 +120,7 @@ class LiveFileReader:
             self._read_snapshot(self._begun)
 
     def _ask_who_runs(self) -> None:
-        """Whether a loop drives a campaign of this home; what an earlier one wrote down is not shown for its state."""
+        """Check whether a loop runs in this home; the snapshot of an earlier loop is not shown."""
         if not campaigns.is_driven(self._home.root):
             self._begun = None
             self._watched.update(None)
@@ -129,7 +129,7 @@ class LiveFileReader:
             self._watched.update(self._begun)
 
     def _latest(self) -> LabSnapshot | None:
-        """What the ledger says of the campaign that runs; None before it has begun."""
+        """The running campaign by the ledger; None before it starts."""
         with campaigns.open_records(self._home.root) as records:
             past = campaigns.history(records, campaigns.latest_begun(records), campaigns.MARKS)
         if not past.campaign_id or past.ended is not None:
@@ -154,11 +154,11 @@ class LiveFileReader:
         with path.open("rb") as file:
             data = file.read(LARGEST)
         try:
-            seen = parse(LabSnapshot, json.loads(data), f"{path}, where the loop says how it stands,")
+            seen = parse(LabSnapshot, json.loads(data), f"{path}, the snapshot of the loop,")
         except (ValueError, RecursionError, FileProblem) as problem:
-            self._watched.update(replace(begun, phase_text=f"its state cannot be read: {problem}"))
+            self._watched.update(replace(begun, phase_text=f"the snapshot of the loop cannot be read: {problem}"))
             return
-        stations = tuple(replace(line, cameras=()) for line in seen.stations)  # pictures stay in the loop's process
+        stations = tuple(replace(line, cameras=()) for line in seen.stations)  # live images stay in the loop's process
         self._watched.update(replace(seen, stations=stations))
 
     def _read_commands(self) -> None:

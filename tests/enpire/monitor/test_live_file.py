@@ -141,7 +141,7 @@ def test_a_state_that_cannot_be_read_is_said_in_a_sentence(tmp_path: Path, conte
     seen = live.snapshot()
     assert seen is not None
     assert seen.campaign_id == "C1"
-    assert seen.phase_text.startswith("its state cannot be read: ")
+    assert seen.phase_text.startswith("the snapshot of the loop cannot be read: ")
     assert live.command("stop", "", "ada", "key"), "a stop is left for the loop all the same"
     ledger.close()
 
