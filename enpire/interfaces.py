@@ -58,7 +58,7 @@ class Rig(Protocol):
     def place(self, lane: int, start: Start) -> None:
         """Put one lane into a start state at once (teleport), or prepare it for a reset by the robot.
 
-        Resets all that belongs to an episode in that lane: time, noise (from `start.seed`), history.
+        Resets everything that belongs to an episode in that lane: time, noise (from `start.seed`), history.
         """
 
     def observe(self) -> Observation:

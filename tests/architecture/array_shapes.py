@@ -62,9 +62,14 @@ def lacking(path: Path) -> list[str]:
     return found
 
 
+def everywhere() -> list[str]:
+    """All such functions of the packages."""
+    return [place for path in files(PACKAGES) for place in lacking(path)]
+
+
 def main() -> None:
     """Print every place of the folders that were named, then how many there are in each package."""
-    found = [place for path in files(PACKAGES) for place in lacking(path)]
+    found = everywhere()
     if wanted := tuple(sys.argv[1:]):
         print("\n".join(place for place in found if place.startswith(wanted)))
     counts = Counter("/".join(place.split("/")[: 2 if place.startswith("enpire/") else 1]) for place in found)

@@ -13,7 +13,7 @@ import re
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -30,7 +30,7 @@ NAMES = {
     "pupils": "training states", "chances": "sampling weights", "taught": "metrics", "manner": "behaviour",
     "manners": "behaviour", "mood": "state", "moods": "states", "thinks": "inference", "think": "inference",
     "thinker": "inference", "thinking": "inference", "sight": "sensor_std", "nobody": "name the actor",
-    "somebody": "name the actor", "whoever": "name the actor", "beside": "live_file", "watched": "live",
+    "somebody": "name the actor", "whoever": "name the actor", "watched": "live",
     "glance": "live_images", "fold": "apply", "folded": "applied", "finding": "conclusion or check result",
     "findings": "conclusions or check results", "film": "clip or images", "films": "clips or images",
     "workplace": "device", "album": "image_windows", "opinions": "critic_outputs", "opinion": "critic_output",
@@ -64,7 +64,6 @@ PROSE = {
     r"\broad\b": "follows the candidate pipeline",
     r"\bst(?:and|ands|ood|anding) still\b|\blet go\b|\blets go\b": "idle, released",
     r"\bdear ones\b": "costly verifiers run last",
-    r"\bsight\b": "sensor standard deviation",
     r"\bnobody\b|\bsomebody\b|\bwhoever\b|\ball that\b": "name the actor: operator, agent, station, process",
     r"\bglanc(?:e|es|ed|ing)\b": "live images",
     r"\bfold(?:s|ed|ing)?\b": "apply events",
@@ -72,15 +71,22 @@ PROSE = {
     r"\bfilm(?:s|ed)?\b": "clip, camera images",
     r"\bworkplaces?\b|\balbums?\b|\bopinions?\b": "device, image windows, critic outputs",
     r"\bdesk\b|\bcouriers?\b|\bkeepers?\b|\bshel(?:f|ves)\b": "lab client, uplink, robot session, policy cache",
-    r"\bdoors?\b|\bfaces?\b": "listening address, bridge",
+    r"\bdoors?\b|(?<!Hugging )\bfaces?\b": "listening address, bridge",
     r"\bbrains?\b": "say what the package does",
-    r"\bbeats?\b": "heartbeat",
+    r"\bbeats?\b(?! (?:the|its|every|all|any)| ,)": "heartbeat",
 }
 """Pattern in prose -> what to say instead."""
 STORED = frozenset({"orders found", "finding posted", "wish refused", "give up"})
 """Event kinds of the ledger: they keep their spelling."""
-ALLOWED: dict[str, tuple[str, ...]] = {"docs/words.md": (".",)}
-"""File -> patterns that it may hold, each with its reason in the comment beside it."""
+MODULES = {"beside": "live_file", "views": "queries", "brain": "what it does", "hands": "what they do"}
+"""Names of modules alone -> what to say instead."""
+ALLOWED: Mapping[str, tuple[str, ...]] = {
+    "docs/words.md": (".",),  # the table itself
+    "configs/campaigns": ("practised",),  # a key of campaign files
+    "enpire/campaign/campaign.py": ("practised",),  # the field of that key
+    "sim/tasks/gpu_": ("face",),  # the face of a card
+}
+"""Beginning of a path -> patterns of words that stay there."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +159,35 @@ def prose_of(path: Path) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
+PAGE_PROSE = re.compile(
+    r"//(?P<line>[^\n]*)|/\*(?P<block>.*?)\*/"
+    r'|"(?P<string>[^"\n]* [^"\n]*)"|`(?P<template>[^`]* [^`]*)`'
+    r"|(?<!=)>(?P<text>[^<>{}=;()]*[a-z] [^<>{}=;()]*)<",
+    re.DOTALL,
+)
+"""Comments, strings with a space and text between tags in the sources of the page."""
+EXPORT = re.compile(r"^export (?:default )?(?:async )?(?:function|const|class|type|interface) (\w+)", re.MULTILINE)
+
+
+def prose_of_document(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, text) of a document or a source of the page; what a document quotes as `code` is left out."""
+    source = path.read_text(encoding="utf-8")
+    if path.suffix in {".ts", ".tsx", ".css"}:
+        for found in PAGE_PROSE.finditer(source):
+            if path.suffix != ".css" or found["block"]:
+                text = next(group for group in found.groups() if group is not None)
+                yield source.count("\n", 0, found.start()) + 1, re.sub(r"\$\{[^}]*\}", "", text)
+        return
+    for line, text in enumerate(source.splitlines(), start=1):
+        yield line, re.sub(r"`[^`]*`", "", text) if path.suffix == ".md" else text
+
+
+def exports_of(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, name) of what a source of the page exports."""
+    source = path.read_text(encoding="utf-8")
+    yield from ((source.count("\n", 0, found.start()) + 1, found[1]) for found in EXPORT.finditer(source))
+
+
 def documents() -> list[Path]:
     """The pages of text, and the sources of the web page."""
     pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -163,34 +198,35 @@ def documents() -> list[Path]:
     return [*pages, *page, *settings, *templates]
 
 
+def _hits(path: Path) -> Iterator[tuple[int, str, tuple[str, str]]]:
+    """(line, name or prose, (retired word, what to say)) of one file."""
+    if path.suffix == ".py":
+        if path.stem in MODULES:
+            yield 1, "name", (path.stem, MODULES[path.stem])
+        names, texts = names_of(path), prose_of(path)
+    else:
+        names = exports_of(path) if path.suffix in {".ts", ".tsx"} else iter(())
+        texts = prose_of_document(path)
+    yield from ((line, "name", hit) for line, name in names for hit in retired_in_name(name))
+    yield from ((line, "prose", hit) for line, text in texts for hit in retired_in_prose(text))
+
+
 def places(folders: Iterable[str] = ()) -> list[Place]:
     """Every retired word of the packages and documents; of some folders alone when they are given."""
-    wanted = tuple(folders)
+    wanted = tuple(folders) or ("",)
     found: list[Place] = []
-
-    def add(path: Path, line: int, sort: str, hits: Iterable[tuple[str, str]]) -> None:
+    for path in (*files(PACKAGES), *documents()):
         file = str(path.relative_to(ROOT))
-        excused = [re.compile(pattern, re.IGNORECASE) for pattern in ALLOWED.get(file, ())]
-        for word, instead in hits:
-            if not any(pattern.search(word) for pattern in excused):
+        if not file.startswith(wanted):
+            continue
+        allowed = [pattern for start, patterns in ALLOWED.items() if file.startswith(start) for pattern in patterns]
+        for line, sort, (word, instead) in _hits(path):
+            if not any(re.search(pattern, word, re.IGNORECASE) for pattern in allowed):
                 found.append(Place(file, line, sort, word, instead))
-
-    def is_wanted(path: Path) -> bool:
-        return not wanted or any(str(path.relative_to(ROOT)).startswith(folder) for folder in wanted)
-
-    for path in filter(is_wanted, files(PACKAGES)):
-        for line, name in names_of(path):
-            add(path, line, "name", retired_in_name(name))
-        for line, text in prose_of(path):
-            add(path, line, "prose", retired_in_prose(text))
-    for path in filter(is_wanted, documents()):
-        for line, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            prose = re.sub(r"`[^`]*`", "", text) if path.suffix == ".md" else text  # old spellings are named as code
-            add(path, line, "prose", retired_in_prose(prose))
     return found
 
 
-def _room(file: str) -> str:
+def room_of(file: str) -> str:
     steps = file.split("/")
     return "/".join(steps[:2]) if steps[0] == "enpire" and len(steps) > 2 else steps[0]
 
@@ -201,7 +237,7 @@ def main() -> None:
     if sys.argv[1:]:
         for place in found:
             print(place)
-    counts = Counter((_room(place.file), place.sort) for place in found)
+    counts = Counter((room_of(place.file), place.sort) for place in found)
     for room in sorted({room for room, _ in counts}):
         print(f"{room:28} names {counts[room, 'name']:5}   prose {counts[room, 'prose']:5}")
     sums = Counter(place.sort for place in found)
