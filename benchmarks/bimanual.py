@@ -1,10 +1,10 @@
 """The bimanual station: `python -m benchmarks.bimanual [--lanes 16] [--repeats 8] [--resets 20]`.
 
-First how much of raw `mj_step` the rig keeps: both sides step the same lanes through an expert's commands and
-must end in the same joints, bit for bit. Then how often the robot's own reset reaches its start, and how long it takes.
-Between them, how many pairs of pictures a second its cameras give.
-How often experts succeed is `python -m benchmarks.tasks --tasks gpu_insertion`. `--lying N`: so many resets of a card
-that lies on either face, turned anyhow, somewhere on the table before the board.
+It prints the speed of the rig relative to raw `mj_step`: both step the same lanes through an expert's commands and must
+end in the same joints, bit for bit. Then it prints how many pairs of images a second the cameras give, how often the
+reset by the robot reaches its start, and how long it takes. The success of experts is measured by
+`python -m benchmarks.tasks --tasks gpu_insertion`. `--lying N`: N resets of a card that lies on either side, at any
+angle, on the table before the board.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from sim.tasks.gpu_rig import CARD_QPOS
 
 Joints = npt.NDArray[np.float64]
 _SCALE = np.tile([*[1.0] * JOINTS, 0.5e-3], 2)
-"""From commands to set-point speeds, as in the rig."""
+"""Factor from commands to set-point speeds, as in the rig."""
 CARD_LYING_M, SETTLE_TICKS = (0.03, 0.11, 0.02), 20
-"""Around this place the middles of cards lie, dropped from there: on the table, before the board."""
+"""Mean place before the board from which cards are dropped, and periods until they rest."""
 MIDDLE_M = 0.0375
-"""Of the card, from its lower edge."""
+"""Distance of the card's middle from its lower edge."""
 
 
 def by_rig(rig: BimanualRig, starts: list[Start], commands: list[FloatArray]) -> tuple[float, Joints]:
@@ -74,8 +74,8 @@ def by_mujoco(
     return time.process_time() - began, np.stack([data.qpos for _, data in pairs])
 
 
-def held_back(rig: BimanualRig, starts: list[Start], commands: list[FloatArray]) -> list[Joints]:
-    """The set points (lanes, servos) of every period as the rig leaves them, which keeps them near their joints."""
+def leashed_setpoints(rig: BimanualRig, starts: list[Start], commands: list[FloatArray]) -> list[Joints]:
+    """The set points (lanes, servos) of every period, which the rig keeps near their joints."""
     kept: list[Joints] = []
     for lane, start in enumerate(starts):
         rig.place(lane, start)
@@ -97,13 +97,13 @@ def stepping(task: ExpertTask, lanes: int, ticks: int, repeats: int) -> None:
     starts = [task.start("train", index, b"") for index in range(lanes)]
     commands = recorded(task, rig, task.clean_expert(), starts, ticks)
     steps = ticks * lanes * SUBSTEPS
-    setpoints = held_back(rig, starts, commands)
+    setpoints = leashed_setpoints(rig, starts, commands)
     ours, raw = [], []
     for _ in range(repeats + 1):
         ours_s, ours_end = by_rig(rig, starts, commands)
         raw_s, raw_end = by_mujoco(rig, starts, commands, setpoints)
         if not np.array_equal(ours_end, raw_end):
-            raise SystemExit("The rig and plain mj_step ended in different states; the comparison would mean nothing.")
+            raise SystemExit("The rig and plain mj_step ended in different states, so their speeds cannot be compared.")
         ours.append(steps / ours_s)
         raw.append(steps / raw_s)
     ratios = np.array(ours[1:]) / np.array(raw[1:])
@@ -118,7 +118,7 @@ def stepping(task: ExpertTask, lanes: int, ticks: int, repeats: int) -> None:
 
 
 def pictures(task: ExpertTask, repeats: int) -> None:
-    """Print how many pairs of pictures a second this process draws of a scene that moves, and what a verifier pays."""
+    """Print how many pairs of images a second this process renders of a moving scene, and the time for all cameras."""
     rig = cast(BimanualRig, task.rig(2, 0))
     for lane in range(2):
         rig.place(lane, task.start("train", lane, b""))
@@ -143,7 +143,7 @@ def pictures(task: ExpertTask, repeats: int) -> None:
 
 
 def lying(count: int) -> None:
-    """Print how many resets of a card that lies on its face end at their start, and how soon; ten stations."""
+    """Print how many resets of a flat card end at their start, and how soon, on ten stations."""
     task, rng = GpuInsertion(), np.random.default_rng(0)
     reached, took_s = 0, list[float]()
     for station in range(STATIONS):

@@ -1,4 +1,4 @@
-"""The benchmark's rollout loop with a simulated operator, who may take over in the episodes that are supervised."""
+"""The rollout loop with a simulated operator, who may take over in supervised episodes."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, Observation, Order, Start
 
 
 class SupervisedLoop(RolloutLoop):
-    """Which episodes are supervised is drawn before they begin, from the start alone."""
+    """Whether an episode is supervised is drawn before it begins, from the start alone."""
 
     def __init__(self, task: Task, rig: Rig, seed: int, share: float) -> None:
         """`share` of the episodes is supervised, in [0, 1]."""
         super().__init__(task, rig)
         self._share, self._seed = share, seed
-        self._person: Intervener | None = None
+        self._operator: Intervener | None = None
         self._held: dict[int, list[bool]] = {}
-        """id of a supervised episode under way -> for every command, whether the person gave it."""
+        """id of a supervised episode under way -> for every command, whether the operator gave it."""
 
     def run(self, policy: Policy, starts: Sequence[Start], source: int = SOURCE_POLICY) -> list[Rollout]:
-        """As `RolloutLoop.run`; frames that the person commanded carry the source of a human."""
-        if self._share and source == SOURCE_POLICY and self._person is None:
+        """As `RolloutLoop.run`; frames that the operator commanded have the source of a human."""
+        if self._share and source == SOURCE_POLICY and self._operator is None:
             opened = cast(OpenOperator, load("operators", "simulated"))
-            self._person = opened(self.task, self.rig, self._seed, {})
+            self._operator = opened(self.task, self.rig, self._seed, {})
         return super().run(policy, starts, source)
 
     def _begin(self, policy: Policy, lane: int, start: Start) -> RunningRollout:
         begun = super()._begin(policy, lane, start)
         drawn = np.random.default_rng((start.seed, 41)).random()
-        if self._person is not None and drawn < self._share:
+        if self._operator is not None and drawn < self._share:
             order = Order(
                 order_id="", campaign_id="", station="benchmark", task=self.task.spec.name, policy_id="",
                 start=start, purpose="collect", round=0, supervised=True,
             )  # fmt: skip
-            self._person.begin(lane, order, LoadedPolicy(policy_id="", policy=policy, source=SOURCE_POLICY))
+            self._operator.begin(lane, order, LoadedPolicy(policy_id="", policy=policy, source=SOURCE_POLICY))
             self._held[id(begun)] = []
         return begun
 
     def _step(self, policy: Policy, lanes: Mapping[int, RunningRollout], observation: Observation) -> None:
-        watched = np.array([lane for lane, item in lanes.items() if id(item) in self._held], np.int64)
+        supervised = np.array([lane for lane, item in lanes.items() if id(item) in self._held], np.int64)
         held = np.zeros(0, np.int64)
-        if self._person is not None and len(watched):
-            ticks = np.array([len(lanes[int(lane)].actions) for lane in watched], np.int64)
-            holds = self._person.watch(observation, watched, ticks)
-            held = watched[holds]
-            for lane, now in zip(watched, holds, strict=True):
+        if self._operator is not None and len(supervised):
+            ticks = np.array([len(lanes[int(lane)].actions) for lane in supervised], np.int64)
+            holds = self._operator.watch(observation, supervised, ticks)
+            held = supervised[holds]
+            for lane, now in zip(supervised, holds, strict=True):
                 self._held[id(lanes[int(lane)])].append(bool(now))
-        if self._person is not None and len(held):
-            for lane, command in zip(held, self._person.act(observation, held), strict=True):
+        if self._operator is not None and len(held):
+            for lane, command in zip(held, self._operator.act(observation, held), strict=True):
                 # A decision of one command, used up at once: the policy decides anew when it gets the robot back.
                 item = lanes[int(lane)]
                 item.chunk = np.repeat(command[None], policy.execute, axis=0)

@@ -1,10 +1,10 @@
-"""How good the shipped experts, resets and verifiers are: `python -m benchmarks.tasks [--starts 200] [--graded 500]`.
+"""Success of the shipped experts, resets and verifiers: `python -m benchmarks.tasks [--starts 200] [--graded 500]`.
 
-Experts run from hidden starts, a tenth of them on each of ten stations with their own physics; the verifier is graded
-against the simulator's truth on the demonstrations of the varied expert. `--resets N`: so many resets by the robot, all
-after a try of the varied expert, with `--clumsy` on every other station after a hand that knocks things about.
-`--disturbed N`: so many episodes of good, clumsy and misled hands from other hidden starts, the verifier's sensors as
-built and disturbed, as `enpire verifier report` does it (`--draw N`: another set of them, on other stations).
+Experts run from hidden starts, a tenth of them on each of ten stations with their own physics. The verifier is graded
+against the ground truth on the demonstrations of the varied expert. `--resets N`: N resets by the robot, each after a
+rollout of the varied expert, or with `--clumsy` on every other station after an expert with action noise. `--disturbed
+N`: N episodes of clean, varied, noisy and biased experts from other hidden starts, with the verifier's sensors as built
+and disturbed, as in `enpire verifier report` (`--draw N`: another set of starts, on other stations).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ LONGEST_TICKS = 1800
 
 
 class ExpertTask(Task, Protocol):
-    """A task that also has an expert at its best."""
+    """A task that also has a clean expert."""
 
     def clean_expert(self) -> Policy:
-        """Fast and careful."""
+        """The fast and accurate expert."""
         ...
 
 
@@ -60,7 +60,7 @@ def rate(good: int, of: int) -> str:
 
 
 def expert_line(name: str, done: list[GradedRollout]) -> str:
-    """Success by the simulator's truth, and how long successes take."""
+    """Success by ground truth, and the length of successes."""
     good = [item.ticks for item in done if item.truth.success]
     return f"  {name:<9} {rate(len(good), len(done))}; successes take {np.mean(good):.0f} periods on average"
 
@@ -68,22 +68,22 @@ def expert_line(name: str, done: list[GradedRollout]) -> str:
 def verifier_lines(task: Task, done: list[GradedRollout]) -> list[str]:
     """Precision, recall and latency of the verifier."""
     truth = np.array([item.truth.success for item in done])
-    said = np.array([item.verdict.kind == "success" for item in done])
+    called_success = np.array([item.verdict.kind == "success" for item in done])
     verifier, took = task.verifier(), []
     for item in done:
         began = time.perf_counter()
         verifier.judge(Evidence(arrays=item.arrays, images=item.images))
         took.append(1e3 * (time.perf_counter() - began))
-    both = int((said & truth).sum())
+    both = int((called_success & truth).sum())
     return [
-        f"  verifier precision {rate(both, int(said.sum()))}",
+        f"  verifier precision {rate(both, int(called_success.sum()))}",
         f"           recall    {rate(both, int(truth.sum()))}",
         f"           on {len(done)} episodes; {np.percentile(took, 50):.2f} ms p50, {np.percentile(took, 95):.2f} p95",
     ]
 
 
 def resets(task: Task, count: int, clumsy: bool = False) -> None:
-    """Print how many resets by the robot, each after a try, end at their start, how near, and how soon."""
+    """Print how many resets by the robot, each after a rollout, end at their start, how near, and how soon."""
     reached, took_s, off = 0, list[float](), list[npt.NDArray[np.float64]]()
     each = -(-count // STATIONS)
     for station in range(STATIONS):
@@ -91,8 +91,8 @@ def resets(task: Task, count: int, clumsy: bool = False) -> None:
         if not len(tried):
             continue
         rig = task.rig(len(tried), station)
-        hand = NoisyExpert(task.expert(0), task.spec) if clumsy and station % 2 else task.expert(0)
-        roll_out(task, rig, hand, [task.start("train", index, b"") for index in tried])
+        policy = NoisyExpert(task.expert(0), task.spec) if clumsy and station % 2 else task.expert(0)
+        roll_out(task, rig, policy, [task.start("train", index, b"") for index in tried])
         rig.teleport = False  # pyright: ignore[reportAttributeAccessIssue]
         goals = [task.start("train", count + index, b"") for index in tried]
         for lane, ticks in enumerate(reset_all(task, rig, goals)):
@@ -102,12 +102,12 @@ def resets(task: Task, count: int, clumsy: bool = False) -> None:
             off.append(np.abs(np.array(achieved) - np.array(goals[lane].values)))
         rig.close()
     print(f"  resets    {rate(reached, len(took_s))} reach their start; median {np.median(took_s):.1f} s of robot time")
-    figures = zip(task.spec.start_names, np.median(off, axis=0), np.percentile(off, 95, axis=0), strict=True)
-    print("            off by (median, 95 %): " + ", ".join(f"{name} {a:.2g}, {b:.2g}" for name, a, b in figures))
+    errors = zip(task.spec.start_names, np.median(off, axis=0), np.percentile(off, 95, axis=0), strict=True)
+    print("            off by (median, 95 %): " + ", ".join(f"{name} {a:.2g}, {b:.2g}" for name, a, b in errors))
 
 
 def reset_all(task: Task, rig: Rig, goals: Sequence[Start]) -> npt.NDArray[np.int64]:
-    """Reset all lanes towards their starts; the periods each took."""
+    """Reset all lanes to their starts; returns the periods that each took, (lanes,)."""
     skill = task.reset_skill()
     for lane, goal in enumerate(goals):
         rig.place(lane, goal)
@@ -115,17 +115,17 @@ def reset_all(task: Task, rig: Rig, goals: Sequence[Start]) -> npt.NDArray[np.in
     done, took = np.zeros(rig.lanes, np.bool_), np.zeros(rig.lanes, np.int64)
     while not done.all() and took.max() < LONGEST_TICKS:
         lanes = np.flatnonzero(~done)
-        wish = np.zeros((rig.lanes, task.spec.action_dim), np.float32)
-        wish[lanes], done[lanes] = skill.step(rig.observe().state[lanes], lanes)
+        command = np.zeros((rig.lanes, task.spec.action_dim), np.float32)
+        command[lanes], done[lanes] = skill.step(rig.observe().state[lanes], lanes)
         took[lanes] += 1
-        rig.act(wish, ~done)
+        rig.act(command, ~done)
     return took
 
 
 def measure(name: str, asked: argparse.Namespace) -> None:
     """Measure one task."""
     task = cast(ExpertTask, cast(type, plugins.load("tasks", name))())
-    print(f"{name}, limit {task.spec.limit_ticks} periods, success by the simulator's truth (95 % Wilson interval)")
+    print(f"{name}, limit {task.spec.limit_ticks} periods, success by ground truth (95 % Wilson interval)")
     if asked.starts:
         print(expert_line("clean", tries(task, task.clean_expert(), asked.starts)), flush=True)
     if asked.graded:

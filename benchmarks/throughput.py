@@ -1,12 +1,12 @@
-"""How fast robots are simulated: `python -m benchmarks.throughput [--lanes 16] [--repeats 12] [--seconds 30]`.
+"""Speed of the simulation: `python -m benchmarks.throughput [--lanes 16] [--repeats 12] [--seconds 30]`.
 
-Three figures: how much of raw `mj_step` a vectorised task keeps, what a batched decision of the flow policy costs
-beside the stepping that it decides, and how many orders a whole campaign (four stations, ledger, learner) ends in a
-second.
+Three numbers: the speed of a vectorised task relative to raw `mj_step`, the cost of a batched decision of the flow
+policy relative to the stepping that it decides, and the orders that a whole campaign (four stations, ledger, learner)
+ends in a second.
 
-Both sides step the same lanes through the same commands with the same per-lane models, and must end in the same state
-bit for bit; only then are they compared. Time is the CPU time of the process, so that neighbours on the machine do not
-count. The task's side is all of `act` and `observe`: limits, latency, sensors, noise, clocks.
+Task and raw `mj_step` step the same lanes through the same commands with the same per-lane models, and must end in the
+same state bit for bit before their speeds are compared. Time is the CPU time of the process, so that other processes do
+not count. The task's time is all of `act` and `observe`: limits, latency, sensors, noise, clocks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from sim.rig import SimRig
 
 SUBSTEPS = 8
 LEAST = 0.6
-"""Share of raw `mj_step` that a task must keep."""
+"""Least speed of a task relative to raw `mj_step`."""
 Joints = npt.NDArray[np.float64]
 
 
@@ -112,15 +112,15 @@ def orders_per_s(seconds: float) -> tuple[float, int]:
         campaign["budget"] |= {"wall_s": seconds}
         path, home = Path(folder) / "timed.yaml", Path(folder) / "home"
         path.write_text(yaml.safe_dump(campaign), encoding="utf-8")
-        verbs = ("run", str(path), "--headless"), ("campaign", "show", "--json")
-        said = [
+        subcommands = ("run", str(path), "--headless"), ("campaign", "show", "--json")
+        outputs = [
             subprocess.run(
-                [sys.executable, "-m", "enpire.cli", *verb, "--home", str(home)], capture_output=True, text=True,
+                [sys.executable, "-m", "enpire.cli", *words, "--home", str(home)], capture_output=True, text=True,
                 check=False,
             ).stdout
-            for verb in verbs
+            for words in subcommands
         ]  # fmt: skip
-    view = json.loads(said[-1])
+    view = json.loads(outputs[-1])
     ended = view["episodes"]["total"] - view["episodes"].get("open", 0)
     return ended / view["wall_s"], ended
 
@@ -130,7 +130,7 @@ def _widths(shape: FlowShape) -> tuple[int, int]:
 
 
 def main() -> int:
-    """Measure, check that both sides did the same, print the figures; 1 when the ratio is surely below its limit."""
+    """Measure and print the results; returns 1 when the whole interval of the ratio is below its limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--task", default="pin_insertion")
     parser.add_argument("--lanes", type=int, default=16)
@@ -149,7 +149,9 @@ def main() -> int:
         task_s, task_end = by_task(rig, starts, commands)
         raw_s, raw_end = by_mujoco(rig, starts, commands, rig.latency_substeps)
         if not np.array_equal(task_end, raw_end):
-            raise SystemExit("The task and plain mj_step ended in different states; the comparison would mean nothing.")
+            raise SystemExit(
+                "The task and plain mj_step ended in different states, so their speeds cannot be compared."
+            )
         ours.append(steps / task_s)
         raw.append(steps / raw_s)
     ratios = np.array(ours[1:]) / np.array(raw[1:])
@@ -172,7 +174,7 @@ def main() -> int:
     )
     if asked.seconds:
         rate, ended = orders_per_s(asked.seconds)
-        print(f"orders    {rate:.0f} ended in a second of wall clock ({ended} in all), learner and gates beside them")
+        print(f"orders    {rate:.0f} ended in a second of wall clock ({ended} in all), with learner and gates")
     return 0 if kept else 1
 
 

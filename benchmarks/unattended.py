@@ -1,15 +1,14 @@
-"""Simulated stations left alone, with faults: `python -m benchmarks.unattended --hours 8 [--tasks pin_insertion ...]`.
+"""Unattended simulated stations with faults: `python -m benchmarks.unattended --hours 8 [--tasks pin_insertion ...]`.
 
-For each task a real campaign (orchestrator, one station, reset by the robot, fast pace) has the varied expert work
-until so many hours of rollouts are recorded, resets not counted, while commands are dropped and delayed, grasps slip,
-things jam, calibrations drift and the power fails: every fault that the task knows. The station is reached over a
-network that is lost now and then, for a moment, for longer than it may be silent, or until its orders are given up.
-With `--lanes 1` sensors and cameras freeze, too, and the station records its cameras, which is how it sees that. The
-robot works inside an envelope of forces and places that is the task's own. A call for a person is answered with
-`resume`, a second later: the person puts in order the things of the lanes that could not reset. Calls are counted by
-what the ledger says: every lane whose reset was given up, however many were answered at once, and every other alarm.
-At the end every order must have ended, and none as unsafe. Interrupted, the same command goes on where the ledger
-stands (`--home`).
+For each task a real campaign (orchestrator, one station, reset by the robot, fast pace) runs the varied expert until
+so many hours of rollouts are recorded, without the resets. Meanwhile commands are dropped and delayed, grasps slip,
+motions jam, calibrations drift and the power fails: every fault that the task has. The network to the station is lost
+now and then: for a moment, for longer than a station may be silent, or until its orders end as unknown. With `--lanes 1`
+sensors and cameras freeze, too, and the station records its cameras to detect it. The robot works in the task's envelope of
+forces and places. Each call for an operator is answered with `resume` a second later: the operator sets up the lanes
+that could not reset. Calls are counted from the ledger: every lane whose reset was given up, and every other alarm. At
+the end every order must have ended, and none as unsafe. After an interruption, the same command continues where the
+ledger ends (`--home`).
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ FAULTS: Mapping[str, float] = {
     "dropped_command": 0.05, "delayed_command": 0.05, "slipping_gripper": 0.02, "jammed": 0.02,
     "calibration_drift": 0.001, "lost_power": 0.004, "frozen_sensor": 0.01, "frozen_camera": 0.01,
 }  # fmt: skip
-"""Fault -> probability that it strikes an episode."""
+"""Fault -> probability per episode."""
 ALONE = frozenset({"frozen_sensor", "frozen_camera"})
-"""Noticed on stations of one lane only."""
+"""Detected on stations of one lane only."""
 _PIN = {"force_n": 8.0, "workspace": {"tip_x_mm": [-20, 20], "tip_y_mm": [-20, 20], "tip_z_mm": [-9, 30]}}
 ENVELOPES: Mapping[str, Mapping[str, object]] = {
     "pin_insertion": _PIN, "pin_insertion_blind": _PIN,
@@ -60,24 +59,24 @@ ENVELOPES: Mapping[str, Mapping[str, object]] = {
     "gpu_insertion": {"force_n": gpu_rig.GENTLE_N}, "ziptie_cutting": {"force_n": ziptie_rig.GENTLE_N},
     "bag_packing": {"force_n": bag_rig.GENTLE_N},
 }  # fmt: skip
-"""Task -> the envelope of its station: a pin's servo presses with less than 8 N unless something pushes back, a pusher
-feels no force, and what two arms handle bears `GENTLE_N` on each axis."""
+"""Task -> envelope of its station. A pin's servo presses with less than 8 N unless something pushes back, a pusher
+senses no force, and the objects of two arms bear `GENTLE_N` on each axis."""
 LOOK_S, REST_S, STALLED_S = 1.0, 150.0, 10.0
 TASKS = ["pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting", "bag_packing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """What the ledger says so far."""
+class Progress:
+    """Counts from the ledger so far."""
 
     hours: float
     """Of rollouts, in simulated robot time."""
     outcomes: Mapping[str, int]
     causes: Mapping[str, int]
     alarms: int
-    """Of stations, that a person must answer; one may name several lanes."""
+    """Alarms of stations that an operator must answer; one may name several lanes."""
     calls: Mapping[str, int]
-    """For a person: why -> how many."""
+    """Calls for an operator: reason -> number."""
 
 
 def faults_of(name: str, lanes: int) -> Mapping[str, float]:
@@ -98,7 +97,7 @@ def largest_force_n(home: Path, spec: TaskSpec) -> float:
 
 
 def campaign_file(name: str, lanes: int, folder: Path) -> Path:
-    """A campaign that demonstrates for ever; the one that lies there when the run goes on."""
+    """A campaign of endless demonstrations; an existing one when the run continues."""
     path = folder / "campaign.yaml"
     if path.exists():
         return path
@@ -116,8 +115,8 @@ def campaign_file(name: str, lanes: int, folder: Path) -> Path:
     return path
 
 
-def account(home: Path, spec: TaskSpec) -> Account:
-    """Read the ledger, beside whoever writes it."""
+def progress(home: Path, spec: TaskSpec) -> Progress:
+    """Read the ledger while the campaign writes it."""
     ledger = SqliteLedger(home / "ledger.db", read_only=True)
     try:
         outcomes, causes = Counter[str](), Counter[str]()
@@ -132,26 +131,26 @@ def account(home: Path, spec: TaskSpec) -> Account:
         ledger.close()
     calls = Counter(alarm.split(":")[0] for alarm in alarms if not alarm.startswith("The reset of lane"))
     calls["a lane cannot reset"] = causes["aborted: reset failed"]
-    return Account(
+    return Progress(
         hours=ticks * spec.period_s / 3600, outcomes=outcomes, causes=causes, alarms=len(alarms), calls=calls
     )
 
 
 def leave_alone(name: str, asked: argparse.Namespace) -> bool:
-    """Run one task for so long; whether every order ended, and none unsafe."""
+    """Run one task; returns whether every order ended, and none as unsafe."""
     spec = cast(TaskSpec, plugins.load("tasks", name).spec)  # type: ignore[attr-defined]
     folder = asked.home / name
     home, path = open_home(folder / "home"), campaign_file(name, asked.lanes, folder)
     SqliteLedger(home.root / "ledger.db").close()
-    began_s, answered = time.monotonic(), account(home.root, spec).alarms
-    if account(home.root, spec).hours < asked.hours:
+    began_s, answered = time.monotonic(), progress(home.root, spec).alarms
+    if progress(home.root, spec).hours < asked.hours:
         lab = Lab(path, home)
         try:
             _watch(lab, spec, asked.hours, answered)
         finally:
             lab.close()
         print(f"{name}: the network was lost {lab.lost} times")
-    kept = say(name, account(home.root, spec), time.monotonic() - began_s)
+    kept = say(name, progress(home.root, spec), time.monotonic() - began_s)
     faults = ", ".join(f"{kind} {share:g}" for kind, share in faults_of(name, asked.lanes).items())
     felt = (
         f"{largest_force_n(home.root, spec):.1f} N" if any(item.unit == "N" for item in spec.state) else "none sensed"
@@ -185,32 +184,32 @@ class Lab:
         return self._network.lost
 
     def close(self) -> None:
-        """End it; an interrupted campaign is kept, to go on."""
+        """End it; an interrupted campaign is kept and can continue."""
         self._stations.stop()
         if self.process.poll() is None:
-            # Not SIGINT: what a shell starts in the background ignores that.
+            # Not SIGINT, which processes that a shell starts in the background ignore.
             self.process.terminate()
             self.process.wait(REST_S)
 
 
 def _watch(lab: Lab, spec: TaskSpec, hours: float, answered: int) -> None:
-    """Answer calls until there is enough."""
+    """Answer calls until the hours are reached."""
     seen, moved_s = -1, time.monotonic()
-    while (now := account(lab.home, spec)).hours < hours:
+    while (now := progress(lab.home, spec)).hours < hours:
         lab.look()
         if sum(now.outcomes.values()) != seen:
             seen, moved_s = sum(now.outcomes.values()), time.monotonic()
-        # The same alarm again is no new event: a lab that stands still is one whose call was not yet answered.
+        # A repeated alarm is no new event: in a lab without progress, a call is still unanswered.
         if now.alarms > answered or time.monotonic() - moved_s > STALLED_S:
             answered, moved_s = now.alarms, time.monotonic()
-            operator_commands.leave(lab.home / "inbox", "resume", operator="the benchmark's person")
+            operator_commands.leave(lab.home / "inbox", "resume", operator="the benchmark's operator")
         time.sleep(LOOK_S)
     operator_commands.leave(lab.home / "inbox", "end campaign", operator="the benchmark")
     lab.process.wait(REST_S)
 
 
-def say(name: str, end: Account, wall_s: float) -> bool:
-    """Print the account of one task."""
+def say(name: str, end: Progress, wall_s: float) -> bool:
+    """Print the counts of one task."""
     orders = sum(end.outcomes.values())
     good, judged = end.outcomes.get("success", 0), sum(end.outcomes.get(k, 0) for k in ("success", "failure", "unsafe"))
     interval = wilson(good, judged)
@@ -223,12 +222,12 @@ def say(name: str, end: Account, wall_s: float) -> bool:
     print(f"  success {good}/{judged} = {100 * interval.rate:.1f} % ({low:.1f} to {high:.1f})")
     calls = "; ".join(f"{why}: {count}" for why, count in sorted(end.calls.items()) if count)
     print(f"  orders without an outcome: {missing}; unsafe: {unsafe}")
-    print(f"  calls for a person: {sum(end.calls.values())} ({calls or 'nothing failed'})", flush=True)
+    print(f"  calls for an operator: {sum(end.calls.values())} ({calls or 'nothing failed'})", flush=True)
     return not missing and not unsafe
 
 
 def main() -> None:
-    """Leave every task alone, one after the other; exit code 1 when an order has no outcome or ended unsafe."""
+    """Run every task, one after the other; exit code 1 when an order has no outcome or ended unsafe."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hours", type=float, default=8.0)
     parser.add_argument("--lanes", type=int, default=8)

@@ -125,9 +125,8 @@ class BimanualRig(SimRig):
         """Teleport an arm to its parking pose, its gripper half open."""
         self.pose_arm(lane, side, np.array(PARKED[side]), FINGER_REACH_M)
 
-    def pose_gripper(self, lane: int, side: Side, at_m: Rows, turn: Rows, first: Rows) -> Rows:
+    def pose_gripper(self, side: Side, at_m: Rows, turn: Rows, first: Rows) -> Rows:
         """The joints (6,) in rad for a pose of the gripper, (3,) in m and (3, 3), from a first guess (6,)."""
-        del lane
         return solve(side, at_m[None], turn[None], first[None])[0]
 
     def settle(self, lane: int, side: Side, joints: Rows) -> None:

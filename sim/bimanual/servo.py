@@ -8,9 +8,6 @@ from enpire.types import FloatArray
 from sim.bimanual.kinematics import SIDES, Reach, Rows, Side, joint_speeds, moved, reach, rotation_between
 from sim.bimanual.rig import JOINT_RAD_S, joints_of
 
-LEAD_S = 0.055
-"""Lag of the joints behind their set points, about."""
-
 
 def reach_of(side: Side, state: FloatArray) -> Reach:
     """Pose and Jacobian of an arm's gripper from its sensed joints; state (n, state_dim)."""

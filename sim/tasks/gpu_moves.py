@@ -46,7 +46,7 @@ class Work:
     """Periods for which a card that the right gripper holds has seemed lost."""
     tries: int = 0
     """Attempts to pick the card up from the table."""
-    face: int = 0
+    upper_side: int = 0
     """Upper side of a card that is held flat: 1 the side towards its y, -1 the other; 0: it is not flat."""
     flip: int = 1
     """Orientation of the gripper when it grasps a flat card: 1 or -1."""
@@ -144,7 +144,7 @@ def askew(seen: Seen) -> bool:
     return off_m > _ASKEW_M or float(np.abs(rotation_between(now.turn, frame)).max()) > _ASKEW_RAD
 
 
-def face_up(seen: Seen) -> int:
+def upper_side_of(seen: Seen) -> int:
     """Upper side of the card: 1 the side towards its y, -1 the other; 0: it stands or leans steeply."""
     upward = float(seen.card_turn[0, 2, 1])
     return int(np.sign(upward)) if abs(upward) > _FLAT else 0

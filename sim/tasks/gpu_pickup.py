@@ -17,11 +17,11 @@ from sim.tasks.gpu_moves import (
     TAKEN_M,
     Seen,
     Work,
-    face_up,
     grip,
     squeezed,
     to_joints,
     to_pose,
+    upper_side_of,
 )
 from sim.tasks.gpu_rig import GRIP_TURN
 from sim.tasks.gpu_scene import BODY_HALF_M, GRASP_M, SLOT_M
@@ -40,15 +40,15 @@ _WIDE_MM, _GONE_MM = 2e3 * BODY_HALF_M[2], 50.0
 _NEAR_M, _NEAR_RAD, _NEAR_JOINTS_RAD = 0.004, 0.05, 0.03
 
 
-def grasp_frame(face: int, flip: int) -> Rows:
+def grasp_frame(upper_side: int, flip: int) -> Rows:
     """(3, 3): the tool's axes in the frame of a flat card: pointing at its upper side, fingers along its height."""
-    return np.array([[0.0, 0.0, -face * flip], [-face, 0.0, 0.0], [0.0, flip, 0.0]], dtype=np.float64)
+    return np.array([[0.0, 0.0, -upper_side * flip], [-upper_side, 0.0, 0.0], [0.0, flip, 0.0]], dtype=np.float64)
 
 
-def flat_pose(face: int) -> Rows:
+def flat_pose(upper_side: int) -> Rows:
     """The pose (1, 6) in mm and rad at which a card is presented flat, so that the left hand grasps its usual point."""
     aside_mm = 1e3 * (_HELD_M - TAKEN_M[2])
-    return np.array([[0.0, face * aside_mm, OFFER_MM + 1e3 * TAKEN_M[2], face * np.pi / 2, 0.0, 0.0]])
+    return np.array([[0.0, upper_side * aside_mm, OFFER_MM + 1e3 * TAKEN_M[2], upper_side * np.pi / 2, 0.0, 0.0]])
 
 
 def over(work: Work, seen: Seen) -> str:
@@ -72,23 +72,23 @@ def over(work: Work, seen: Seen) -> str:
 
 def _plan(work: Work, seen: Seen) -> bool:
     """Choose the orientation of the grasp; returns whether the arm can reach both grasp and hand-over."""
-    work.face, best = face_up(seen), np.inf
-    above = seen.card_m + (seen.card_turn @ np.array([0.0, work.face * _OVER_M, _ACROSS_M])[:, None])[:, :, 0]
-    for flip in (work.face, -work.face) if work.face else ():
-        taken = _posture(above, seen.card_turn @ grasp_frame(work.face, flip))
-        shown = _posture(*_shown(work.face, flip))
+    work.upper_side, best = upper_side_of(seen), np.inf
+    above = seen.card_m + (seen.card_turn @ np.array([0.0, work.upper_side * _OVER_M, _ACROSS_M])[:, None])[:, :, 0]
+    for flip in (work.upper_side, -work.upper_side) if work.upper_side else ():
+        taken = _posture(above, seen.card_turn @ grasp_frame(work.upper_side, flip))
+        shown = _posture(*_shown(work.upper_side, flip))
         wound = max(abs(joints[-1]) for joints in (taken, shown)) if taken and shown else np.inf
         if wound < best:
             best, work.flip, work.joints = wound, flip, taken
     return bool(best < np.inf)
 
 
-def _shown(face: int, flip: int) -> tuple[Rows, Rows]:
+def _shown(upper_side: int, flip: int) -> tuple[Rows, Rows]:
     """Pose of the right gripper, (1, 3) in m and (1, 3, 3), when it presents a card flat."""
-    pose = flat_pose(face)
+    pose = flat_pose(upper_side)
     turn = from_angles(pose[:, 3:])
     middle = np.array(SLOT_M) + 1e-3 * pose[:, :3] + (turn @ np.array([0.0, 0.0, _HELD_M])[:, None])[:, :, 0]
-    return middle, turn @ grasp_frame(face, flip)
+    return middle, turn @ grasp_frame(upper_side, flip)
 
 
 def _posture(at_m: Rows, turn: Rows) -> tuple[float, ...]:
@@ -105,10 +105,10 @@ def _posture(at_m: Rows, turn: Rows) -> tuple[float, ...]:
 
 def down(work: Work, seen: Seen) -> str:
     """Move straight down over the card, with a finger at each long edge."""
-    if work.face == 0 or face_up(seen) != work.face:
+    if work.upper_side == 0 or upper_side_of(seen) != work.upper_side:
         return "ready"
-    place = seen.card_m + (seen.card_turn @ np.array([0.0, work.face * _DOWN_M, _ACROSS_M])[:, None])[:, :, 0]
-    there = to_pose(work, "right", seen, place, seen.card_turn @ grasp_frame(work.face, work.flip))
+    place = seen.card_m + (seen.card_turn @ np.array([0.0, work.upper_side * _DOWN_M, _ACROSS_M])[:, None])[:, :, 0]
+    there = to_pose(work, "right", seen, place, seen.card_turn @ grasp_frame(work.upper_side, work.flip))
     grip(work, "right", 1.0)
     return "clasp" if there or work.ticks > PATIENCE_TICKS // 2 else "down"
 
@@ -134,7 +134,7 @@ def present(work: Work, seen: Seen) -> str:
     """Move in joint space to the hand-over, with the card flat."""
     grip(work, "right", -0.2)
     if work.ticks == 0:
-        work.joints = _posture(*_shown(work.face, work.flip))
+        work.joints = _posture(*_shown(work.upper_side, work.flip))
     if to_joints(work, "right", seen, work.joints) < _NEAR_JOINTS_RAD:
         work.rested, work.raised = 0, False
         return "offer"
@@ -163,7 +163,7 @@ def upright(work: Work, seen: Seen) -> str:
     work.rested = work.rested + 1 if there else 0
     if work.rested < REST_TICKS and work.ticks < PATIENCE_TICKS:
         return "upright"
-    work.face, work.rested = 0, 0
+    work.upper_side, work.rested = 0, 0
     return "reach"
 
 
@@ -172,5 +172,5 @@ def _still_held(seen: Seen) -> bool:
 
 
 def _again(work: Work) -> str:
-    work.face, work.joints, work.rested = 0, (), 0
+    work.upper_side, work.joints, work.rested = 0, (), 0
     return "ready"

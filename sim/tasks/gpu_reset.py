@@ -26,7 +26,6 @@ from sim.tasks.gpu_moves import (
     askew,
     card_pose,
     carry,
-    face_up,
     grip,
     lost,
     move,
@@ -34,6 +33,7 @@ from sim.tasks.gpu_moves import (
     squeezed,
     to_joints,
     to_pose,
+    upper_side_of,
 )  # fmt: skip
 from sim.tasks.gpu_rig import ANGLES, CARD, GRIP_TURN
 from sim.tasks.gpu_scene import GRASP_M, SLOT_M
@@ -107,7 +107,7 @@ class GpuReset:
         """One period of one lane; its commands are in its work."""
         work.command[:] = 0.0
         work.twists.clear()
-        work.gone = work.gone + 1 if work.phase in _HOLDS and not work.face and lost(seen) else 0
+        work.gone = work.gone + 1 if work.phase in _HOLDS and not work.upper_side and lost(seen) else 0
         if work.gone >= _LOSES:
             work.phase, work.gone, work.ticks, work.rested = "ready", 0, 0, 0
         after = self._phases[work.phase](work, seen)
@@ -118,8 +118,8 @@ class GpuReset:
 def _ready(work: Work, seen: Seen) -> str:
     """Move an arm in an odd posture over the table's middle first, in joint space."""
     if lost(seen):
-        work.face, work.joints = 0, ()
-        return "over" if face_up(seen) else "reach"
+        work.upper_side, work.joints = 0, ()
+        return "over" if upper_side_of(seen) else "reach"
     off = np.abs(np.array(READY["right"]) - seen.state[:, joints_of("right")])
     if work.ticks == 0 and float(off.max()) < 0.5:
         return "lift"
@@ -150,7 +150,7 @@ def _lift(work: Work, seen: Seen) -> str:
 
 def _reach(work: Work, seen: Seen) -> str:
     """Open over a lost card, then grasp it where it stands; a flat card is picked up first."""
-    if face_up(seen) and work.ticks > REST_TICKS:
+    if upper_side_of(seen) and work.ticks > REST_TICKS:
         work.joints = ()
         return "over"
     grip(work, "right", 1.0)
@@ -168,11 +168,11 @@ def _beyond(work: Work, seen: Seen) -> str:
 
 def _offer(work: Work, seen: Seen) -> str:
     """Move the card to the hand-over, upright or flat, and the left gripper to its side."""
-    goal = gpu_pickup.flat_pose(work.face) if work.face else _OFFER.copy()
+    goal = gpu_pickup.flat_pose(work.upper_side) if work.upper_side else _OFFER.copy()
     # A card that hangs at a steep angle is offered at that angle: the right wrist cannot correct it.
-    swing_rad = 0.0 if work.face else _swing_rad(seen)
+    swing_rad = 0.0 if work.upper_side else _swing_rad(seen)
     goal[0, 4] = -swing_rad if abs(swing_rad) > _STEEP_RAD else 0.0
-    waiting = (*_WAITING[:-1], _WAITING[-1] + work.face * np.pi / 2)
+    waiting = (*_WAITING[:-1], _WAITING[-1] + work.upper_side * np.pi / 2)
     carry(work, seen, card_twist(seen.state, goal, 5.0, 0.1))
     grip(work, "left", 1.0)
     still = (np.abs(seen.state[0, CARD.start : ANGLES.stop] - goal[0]) < 4 * _NEAR).all()
@@ -189,7 +189,7 @@ def _offer(work: Work, seen: Seen) -> str:
         return "approach"
     if work.ticks < 3 * PATIENCE_TICKS // 2:
         return "offer"
-    return "carry_off" if work.unwound or work.face else "unwind"
+    return "carry_off" if work.unwound or work.upper_side else "unwind"
 
 
 def _swing_rad(seen: Seen) -> float:
@@ -209,7 +209,7 @@ def _take(work: Work, seen: Seen) -> str:
 
 
 def _open_right(work: Work, seen: Seen) -> str:
-    if work.face:
+    if work.upper_side:
         return "clear"
     grip(work, "right", 1.0)
     return "regrasp" if float(seen.state[0, opening_of("right")]) > 28.0 else "open_right"
@@ -261,7 +261,7 @@ def _hover(work: Work, seen: Seen) -> str:
 def _unwind(work: Work, seen: Seen) -> str:
     """Arms at a joint limit start again from good postures."""
     away = max(to_joints(work, "right", seen, READY["right"]), to_joints(work, "left", seen, PARKED["left"]))
-    work.rested, work.unwound, work.face, work.joints = 0, True, 0, ()
+    work.rested, work.unwound, work.upper_side, work.joints = 0, True, 0, ()
     return "ready" if away < 0.1 or work.ticks > PATIENCE_TICKS else "unwind"
 
 
@@ -299,5 +299,5 @@ def _back_off(work: Work, seen: Seen) -> str:
     grip(work, "right", 1.0)
     if float(seen.state[0, opening_of("right")]) > _OPEN_MM:
         move(work, seen, "right", np.array([[0.0, 0.0, 0.1, 0.0, 0.0, 0.0]]))
-    work.face, work.joints = 0, ()
+    work.upper_side, work.joints = 0, ()
     return "ready" if work.ticks > 60 else "back_off"

@@ -91,7 +91,7 @@ class GpuRig(BimanualRig):
         turn = from_angles(angles[None])[0]
         grasp_m = at_m + (turn @ np.array([along_m, 0.0, GRASP_M + up_m])[:, None])[:, 0]
         tool = turn @ turning(1, np.array([swing_rad]))[0] @ GRIP_TURN
-        joints = self.pose_gripper(lane, "right", grasp_m, tool, np.array(READY["right"]))
+        joints = self.pose_gripper("right", grasp_m, tool, np.array(READY["right"]))
         self.park(lane, "left")
         self.pose_arm(lane, "right", joints, 2 * BODY_HALF_M[1], squeeze_m=0.026)
         self.scene.qpos[lane, CARD_QPOS] = [*at_m, *quaternion_of(angles)]

@@ -142,7 +142,7 @@ class ZiptieRig(BimanualRig):
             return
         self._feed(lane)
         hand_m = SEAT_M + 1e-3 * self._goal[lane, 4:]
-        joints = self.pose_gripper(lane, "right", hand_m, GRIP_TURN, np.array(READY["right"]))
+        joints = self.pose_gripper("right", hand_m, GRIP_TURN, np.array(READY["right"]))
         self.pose_arm(lane, "right", joints, 2 * FINGER_REACH_M)
         self.pose_arm(lane, "left", np.array(WATCHING), 1e-3 * WATCHING_MM)
         qpos = self.scene.qpos[lane, _CUTTER_QPOS]
