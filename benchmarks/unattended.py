@@ -1,13 +1,14 @@
 """Unattended simulated stations with faults: `python -m benchmarks.unattended --hours 8 [--tasks pin_insertion ...]`.
 
-For each task a real campaign (orchestrator, one station, reset by the robot, fast pace) runs the varied expert until
-so many hours of rollouts are recorded, without the resets. Meanwhile commands are dropped and delayed, grasps slip,
-motions jam, calibrations drift and the power fails: every fault that the task has. The network to the station is lost
-now and then: for a moment, for longer than a station may be silent, or until its orders end as unknown. With `--lanes 1` sensors and cameras freeze, too, and the station records its cameras to detect it. The robot works in the task's
-envelope of forces and places. Each call for an operator is answered with `resume` a second later: the operator sets
-up the lanes that could not reset. Calls are counted from the ledger: every lane whose reset was given up, and every
-other alarm. At the end every order must have ended, and none as unsafe. After an interruption, the same command
-continues where the ledger ends (`--home`).
+For each task a real campaign (orchestrator, one station, reset by the robot, fast pace) runs the varied expert
+until so many hours of rollouts are recorded, without the resets. Meanwhile commands are dropped and delayed, grasps
+slip, motions jam, calibrations drift and the power fails: every fault that the task has. The network to the station
+is lost now and then: for a moment, for longer than a station may be silent, or until its orders end as unknown.
+With `--lanes 1` sensors and cameras freeze, too, and the station records its cameras to detect it. The robot works
+in the task's envelope of forces and places. Each call for an operator is answered with `resume` a second later: the
+operator sets up the lanes that could not reset. Calls are counted from the ledger: every lane whose reset was given
+up, and every other alarm. At the end every order must have ended, and none as unsafe. After an interruption, the
+same command continues where the ledger ends (`--home`).
 """
 
 from __future__ import annotations

@@ -41,6 +41,8 @@ class CampaignResumed(EventBase):
     """Version of ENPIRE."""
     after: str
     """Cause of the orders that the session before it cut off, such as a full disk; empty after a crash or Ctrl-C."""
+    verifier: str = field(default="", metadata=OPTIONAL)
+    """Digest of the verifier from here on; empty where none was recorded. It judges as the one before did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

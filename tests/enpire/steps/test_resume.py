@@ -9,13 +9,17 @@ from typing import Any, cast
 
 import pytest
 
+from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.campaign import Budget, Campaign, Goal, read_campaign
 from enpire.errors import FileProblem, UsageError
 from enpire.files import plain
 from enpire.home import open_home
+from enpire.lab import StationSeat
 from enpire.session import run_campaign
-from enpire.steps.begin import find_unfinished
+from enpire.steps.begin import begin_or_resume, find_unfinished
 from enpire.store.ledger import SqliteLedger
+from sim.tasks.pin_insertion import PinInsertion
+from sim.verifiers.earlier_digests import EARLIER
 
 CAMPAIGN = Campaign(name="coin", task="coin", recipe="poor", budget=Budget(rounds=7))
 
@@ -81,3 +85,24 @@ def test_recipes_are_checked_when_a_campaign_begins_and_not_when_it_goes_on(tmp_
     ledger.close()
     with pytest.raises(UsageError, match="The campaign 'coin' began with the verifier another"):
         run_campaign(file, home)
+
+
+def test_a_campaign_of_a_verifier_with_docstrings_in_its_digest_resumes_with_the_digest_of_now(tmp_path: Path) -> None:
+    file, home = tmp_path / "pins.yaml", open_home(tmp_path / "home")
+    file.write_text("{name: pins, task: pin_insertion, recipe: habc_plus}")
+    campaign, ledger = read_campaign(file), SqliteLedger(home.ledger)
+    row = EARLIER["pin_insertion"]
+    body = {
+        "campaign_id": "C1", "name": "pins", "task": "pin_insertion", "campaign": written(campaign), "code": "0.1.0",
+        "verifier": row.before, "seed": 0, "goal": plain(campaign.goal), "home": str(home.root),
+    }  # fmt: skip
+    ledger.append([("campaign started", body)])
+    assert rebuilt(ledger, "C1").verifier == row.before
+    state = begin_or_resume(ledger, campaign, home)
+    assert state.verifier == row.now
+    (resumed,) = ledger.events(kinds=("campaign resumed",))
+    assert resumed.body["verifier"] == row.now
+    station = StationSeat(name="one", lanes=1, lease=1, facts={"verifier": PinInsertion().verifier().digest})
+    assert station.trusts(state.verifier)
+    assert not station.trusts(row.before)
+    ledger.close()

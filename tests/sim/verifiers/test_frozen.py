@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from enpire import plugins
+from enpire.interfaces import Task
+from enpire.verifiers import UnanimousVerifier, earlier_digests
 from sim.tasks.push_t import PushT
 from sim.verifiers.classifier import Classifier, ClassifierInfo
+from sim.verifiers.earlier_digests import EARLIER, earlier_digest
 
 ROOT = Path(__file__).resolve().parents[3]
 TASKS = ("pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting", "bag_packing")
@@ -28,6 +34,25 @@ for name in sys.argv[1:]:
     plans = [VerifierSettings(name=verifier, options=options[verifier])] if verifier else []
     print(open_verifier(plugins.load("tasks", task)(), plans).digest)
 """
+
+
+@pytest.mark.parametrize("task", sorted(EARLIER))
+def test_an_earlier_digest_counts_only_for_the_code_of_now(task: str) -> None:
+    now = cast("type[Task]", plugins.load("tasks", task))().verifier().digest
+    assert EARLIER[task].now == now, f"Another verifier of {task} than at commit 0ea805b: remove its row."
+    assert earlier_digest(now) == EARLIER[task].before
+    assert earlier_digest(EARLIER[task].before) == ""
+
+
+def test_several_verifiers_have_earlier_digests_together() -> None:
+    task = PushT()
+    plain, classifier = task.verifier(), Classifier(task, ClassifierInfo(task="push_t", cameras=(), threshold=0.5,
+                                                                         examples=0), {})  # fmt: skip
+    assert earlier_digests(plain) == {EARLIER["push_t"].before}
+    assert earlier_digests(classifier) == frozenset()
+    assert earlier_digests(UnanimousVerifier([plain, classifier])) == {
+        hashlib.sha256(repr([EARLIER["push_t"].before, classifier.digest]).encode()).hexdigest()
+    }
 
 
 def digests(folder: Path, *names: str) -> list[str]:
