@@ -1,10 +1,10 @@
-"""Does a robot stand still while its policy thinks? Waiting for chunks against deciding them while it moves.
+"""Idle time of robots during inference: waiting for chunks against running inference while the robot moves.
 
     python -m benchmarks.chunks [--delay-ms 60] [--episodes 96] [--lanes 16] [--seed 0]
 
 A policy (cloned and improved for two rounds here, or --version FOLDER) gets an inference of a given length, and does
-pin_insertion at the task's real rate in three ways: the robots wait for it; it thinks while they move; the same, and it
-is told what is left of the old chunk. Success comes with its Wilson interval, on the same starts for all three.
+pin_insertion at the task's real rate in three ways: the robots wait for it; it runs while they move; the same, and it
+gets the rest of the old chunk. Success has its Wilson interval, on the same starts for all three.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from policies.flow_policy import FlowPolicy, load
 from sim.tasks.pin_insertion import PinInsertion
 
 LIMIT = 0.25
-"""How much of the standing still may be left. Before its first chunk a robot has nothing to go on with."""
+"""Share of the idle time that may remain. Before its first chunk a robot has no action to execute."""
 
 
-class Thoughtful:
-    """A flow policy whose every answer takes `delay_s`, as a large model's does; without `act_along`."""
+class DelayedPolicy:
+    """A flow policy with an inference time of `delay_s`, like a large model's; without `act_along`."""
 
     def __init__(self, policy: FlowPolicy, delay_s: float) -> None:
         self.policy, self.delay_s = policy, delay_s
@@ -53,8 +53,8 @@ class Thoughtful:
         return self.policy.act(observation, lanes)
 
 
-class ThoughtfulAlong(Thoughtful):
-    """The same, and it goes on from the chunk that is being carried out."""
+class DelayedContinuingPolicy(DelayedPolicy):
+    """The same, with chunks that continue the one that is being executed."""
 
     def act_along(self, observation: Observation, lanes: IntArray, left: FloatArray, delay: int) -> FloatArray:
         time.sleep(self.delay_s)
@@ -69,7 +69,7 @@ class Measured:
     jump: float
     """Mean change of the command from the last action of a chunk to the first of the next, over that inside chunks."""
 
-    def said(self, name: str, period_s: float) -> str:
+    def line(self, name: str, period_s: float) -> str:
         done = [episode for episode in self.episodes if episode.outcome in ("success", "failure", "unsafe")]
         good = wilson(sum(episode.outcome == "success" for episode in done), len(done))
         moved = sum(episode.ticks for episode in done) * period_s
@@ -80,12 +80,12 @@ class Measured:
             f"{took / len(done):>5.2f} s an episode   still {1 - moved / took:>5.1%}   jump {self.jump:.2f}"
         )
 
-    def still(self, period_s: float) -> float:
+    def idle_share(self, period_s: float) -> float:
         took = sum(episode.ended_s - episode.began_s for episode in self.episodes)
         return 1 - sum(episode.ticks for episode in self.episodes) * period_s / took
 
 
-def measure(policy: Thoughtful, chunks: Callable[[int, int], Chunks], args: argparse.Namespace) -> Measured:
+def measure(policy: DelayedPolicy, chunks: Callable[[int, int], Chunks], args: argparse.Namespace) -> Measured:
     """Run the episodes at the task's real rate."""
     task = PinInsertion()
     lanes = Lanes(task, task.rig(args.lanes, 900 + args.seed), 0, None, chunks)
@@ -122,13 +122,13 @@ def measure(policy: Thoughtful, chunks: Callable[[int, int], Chunks], args: argp
 
 
 def main() -> None:
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("--delay-ms", type=float, default=60.0, help="how long each inference takes")
-    words.add_argument("--episodes", type=int, default=96)
-    words.add_argument("--lanes", type=int, default=16)
-    words.add_argument("--seed", type=int, default=0)
-    words.add_argument("--version", default="", help="folder of a flow policy for pin_insertion")
-    args = words.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--delay-ms", type=float, default=60.0, help="how long each inference takes")
+    parser.add_argument("--episodes", type=int, default=96)
+    parser.add_argument("--lanes", type=int, default=16)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--version", default="", help="folder of a flow policy for pin_insertion")
+    args = parser.parse_args()
     print(describe([args.seed]))
     with tempfile.TemporaryDirectory() as scratch:
         version = Path(args.version)
@@ -139,19 +139,19 @@ def main() -> None:
         overlapped = partial(OverlappedChunks, period_s=period_s)
         sent = f"{policy.execute} of {policy.horizon} actions of a chunk are sent"
         print(f"inference {args.delay_ms:.0f} ms, period {1000 * period_s:.0f} ms, {sent}")
-        arms: dict[str, tuple[Thoughtful, Callable[[int, int], Chunks]]] = {
-            "no delay": (Thoughtful(policy, 0.0), Chunks),
-            "robots wait": (Thoughtful(policy, delay_s), Chunks),
-            "overlapped": (Thoughtful(policy, delay_s), overlapped),
-            "overlapped, goes along": (ThoughtfulAlong(policy, delay_s), overlapped),
+        arms: dict[str, tuple[DelayedPolicy, Callable[[int, int], Chunks]]] = {
+            "no delay": (DelayedPolicy(policy, 0.0), Chunks),
+            "robots wait": (DelayedPolicy(policy, delay_s), Chunks),
+            "overlapped": (DelayedPolicy(policy, delay_s), overlapped),
+            "overlapped, goes along": (DelayedContinuingPolicy(policy, delay_s), overlapped),
         }
-        found = {name: measure(thinker, chunks, args) for name, (thinker, chunks) in arms.items()}
+        found = {name: measure(policy_under_test, chunks, args) for name, (policy_under_test, chunks) in arms.items()}
     for name, measured in found.items():
-        print(measured.said(name, period_s))
-    before = found["robots wait"].still(period_s)
-    after = max(found[name].still(period_s) for name in ("overlapped", "overlapped, goes along"))
-    said = "PASS" if after <= before * LIMIT else "FAIL"
-    print(f"{said}  robots stand still {after:.1%} of their time instead of {before:.1%} (limit: a quarter of it)")
+        print(measured.line(name, period_s))
+    before = found["robots wait"].idle_share(period_s)
+    after = max(found[name].idle_share(period_s) for name in ("overlapped", "overlapped, goes along"))
+    verdict = "PASS" if after <= before * LIMIT else "FAIL"
+    print(f"{verdict}  robots idle {after:.1%} of their time instead of {before:.1%} (limit: a quarter of it)")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What do early stops save, and what do they cost?
+"""Time saved and successes lost by early stops of rollouts.
 
     python -m benchmarks.early_stop [--seeds 0 1] [--below .05]
 
 Runs the shipped campaign, each seed with rollouts that may end early (viability under --below) and without. The control
-arm, drawn before each episode, says what would have become of the rollouts that were stopped: their false alarms come
-with a Wilson interval, the saved time with the number of rollouts that it rests on.
+arm, drawn before each episode, measures how the stopped rollouts would have ended: the false alarms have a Wilson
+interval, the saved time the number of rollouts that it is estimated from.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from enpire.files import find
 from enpire.gate.intervals import wilson
 
 FALSE_ALARMS = 0.1
-"""The share of successes among stopped rollouts must not surely be above this."""
+"""Limit of the share of successes among stopped rollouts; the lower 95 % bound must not be above it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,19 +39,19 @@ class Run:
 
     def line(self) -> str:
         stops, confirm = self.view["early_stops"], self.view["confirm"] or {"success": 0.0}
-        said = "-"
+        text = "-"
         if stops:
             alarms = stops["false_alarms"]
             saved = "?" if stops["saved_robot_s"] is None else f"{stops['saved_robot_s'] / 60:.1f}"
-            said = f"{stops['stopped']} stopped, {saved} robot-min saved; {alarms['successes']} of {alarms['n']} good"
+            text = f"{stops['stopped']} stopped, {saved} robot-min saved; {alarms['successes']} of {alarms['n']} good"
         return (
             f"{self.seed:>4}  {self.below:>5g}  {confirm['success']:>9.1%}  {len(self.view['rounds']) - 1:>6}  "
-            f"{self.view['wall_s']:>5.0f} s  {self.view['episodes']['total']:>8}  {said}"
+            f"{self.view['wall_s']:>5.0f} s  {self.view['episodes']['total']:>8}  {text}"
         )
 
 
 def run_one(seed: int, below: float, folder: Path) -> Run:
-    """Run the shipped campaign with this rule in a fresh home."""
+    """Run the shipped campaign with this rule in a new home."""
     campaign = yaml.safe_load(find("campaigns", "pin_insertion").read_text(encoding="utf-8"))
     campaign["rounds"] |= {"early_stop": below, "early_stop_control": 0.2}
     home = folder / f"seed-{seed}-{below:g}"
@@ -62,12 +62,14 @@ def run_one(seed: int, below: float, folder: Path) -> Run:
 
 
 def main() -> int:
-    """Run, print the table and the judgement; 1 when early stops surely cost successes."""
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
-    words.add_argument("--below", type=float, default=0.05, help="viability under which a rollout is hopeless")
-    words.add_argument("--keep", type=Path, help="folder for the homes; a temporary one when left out")
-    given = words.parse_args()
+    """Run, print the table and the verdict; 1 if early stops lose more successes than the limit."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument(
+        "--below", type=float, default=0.05, help="viability under which a rollout is a predicted failure"
+    )
+    parser.add_argument("--keep", type=Path, help="folder for the homes; a temporary one when left out")
+    given = parser.parse_args()
     print(describe(given.seeds))
     folder = given.keep or Path(tempfile.mkdtemp(prefix="enpire-early-stop-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -81,13 +83,13 @@ def main() -> int:
                 alarms = run.view["early_stops"]["false_alarms"]
                 flagged, wrong = flagged + alarms["n"], wrong + alarms["successes"]
     if not flagged:
-        print("FAIL  no rollout of the control arm looked hopeless: nothing can be said")
+        print("FAIL  no rollout of the control arm was a predicted failure: there is no result")
         return 1
     rate = wilson(wrong, flagged)
     fine = rate.low <= FALSE_ALARMS
     print(
-        f"{'PASS' if fine else 'FAIL'}  {wrong} of {flagged} hopeless rollouts of the control arm succeeded "
-        f"[{rate.low:.1%}, {rate.high:.1%}]; they are no longer stopped once that is surely above {FALSE_ALARMS:.0%}"
+        f"{'PASS' if fine else 'FAIL'}  {wrong} of {flagged} predicted failures of the control arm succeeded "
+        f"[{rate.low:.1%}, {rate.high:.1%}]; early stops end if the lower bound is above {FALSE_ALARMS:.0%}"
     )
     return 0 if fine else 1
 

@@ -1,4 +1,4 @@
-"""What the benchmark of improvement runs: its arms, how much of each, and what a task needs of its own."""
+"""Arms and sizes of the benchmark of improvement, and the settings of single tasks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from enpire.campaign.recipe import Recipe, Setting, read_recipe
 from policies.clone import RoundSettings
 
 TRAIN_THE_ACTOR = frozenset({"clone", "habc", "recap"})
-"""Learners whose recipes say how the flow actor is built and trained."""
+"""Learners whose recipes set how the flow actor is built and trained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlan:
-    """What one task needs: its base policy, and how much is shown and collected."""
+    """Recipes and sizes of one task."""
 
     base: str = "clone_demonstrations"
     """Recipe of the base policy."""
@@ -26,9 +26,9 @@ class TaskPlan:
     episodes: int = 100
 
     def training(self, shipped: Recipe) -> Mapping[str, Setting]:
-        """What the task's recipe changes against habc_plus: every arm that trains the actor changes it too.
+        """The task's changes to habc_plus, which every arm that trains the actor takes over.
 
-        Arms without HABC's critics change what concerns the actor.
+        Arms without HABC's critics take over only the settings of the actor.
         """
         if shipped.learner not in TRAIN_THE_ACTOR or shipped.name == self.base:
             return {}
@@ -41,20 +41,20 @@ class TaskPlan:
 TASKS: Mapping[str, TaskPlan] = {
     "push_t": TaskPlan(base="clone_push_t", habc="habc_push_t", demonstrations=1000, rounds=4, episodes=250)
 }
-"""Tasks that need more than the others."""
+"""Tasks with sizes of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One way to improve: a shipped recipe with some settings changed."""
+    """One arm: a shipped recipe with some settings changed."""
 
     recipe: str
     changes: Mapping[str, object]
     turns: int = 1
-    """Times it learns in a round, each after its share of the rollouts: above 1 for what learns while it acts."""
+    """Training runs in a round, each after its share of the rollouts; above 1 for those that learn while they act."""
 
     def made(self, task: TaskPlan, most_steps: int = 0) -> Recipe:
-        """The recipe with what the task needs and the arm's changes; `most_steps` above 0 cuts trainings (--smoke)."""
+        """The recipe with the task's and the arm's changes; `most_steps` above 0 shortens training (--smoke)."""
         shipped = read_recipe(self.recipe)
         settings = {**shipped.settings, **task.training(shipped), **self.changes}
         if most_steps and shipped.learner == "program_search":
@@ -94,7 +94,7 @@ QUICK = ("habc_plus", "filtered_bc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is run."""
+    """Sizes of one run of the benchmark."""
 
     task: str = "pin_insertion"
     demonstrations: int = 60
@@ -103,13 +103,13 @@ class Plan:
     starts: int = 200
     lanes: int = 32
     supervised: float = 0.0
-    """Share of the episodes that the simulated operator watches."""
+    """Share of the episodes that the simulated operator supervises, in [0, 1]."""
     most_steps: int = 0
-    """Cuts every training short; 0 leaves the recipes as they are."""
+    """Gradient steps of every training; 0 leaves the recipes unchanged."""
 
     @classmethod
     def of(cls, task: str, supervised: float) -> Plan:
-        """What is run of a task where the command line does not say otherwise."""
+        """The default sizes for a task."""
         own = TASKS.get(task, TaskPlan())
         return cls(
             task=task, demonstrations=own.demonstrations, rounds=own.rounds, episodes=own.episodes,
@@ -117,7 +117,7 @@ class Plan:
         )  # fmt: skip
 
     def turns(self, arm: str) -> int:
-        """Times an arm learns in a round: never without a new rollout."""
+        """Training runs of an arm in a round, at most one for each rollout."""
         return min(ARMS[arm].turns, self.episodes)
 
     def recipe(self, arm: str) -> Recipe:

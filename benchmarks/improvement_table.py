@@ -8,12 +8,12 @@ from html import escape
 
 import numpy as np
 
-from benchmarks.improvement_viability import Foreseen, claims
+from benchmarks.improvement_viability import ViabilitySample, claims
 from enpire.gate.intervals import wilson
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class Evaluation:
     """One evaluation: an arm after a round."""
 
     seed: int
@@ -26,33 +26,33 @@ class Judged:
     """Folders of the episodes that the round collected."""
     learning_cpu_s: float
     steps: int = 0
-    """Gradient steps of the policy."""
+    """Gradient steps of the actor."""
     commit: str = "not written down"
-    """What it was measured at, with a plus when the working tree differed."""
+    """The commit of the measurement, with a plus if the working tree differed."""
     gave_up: bool = False
-    """The learner could not go on in this round; the version before was judged again."""
+    """The learner failed in this round; the version before was evaluated again."""
 
     def mapping(self) -> dict[str, object]:
         """As a line of results.jsonl."""
         return asdict(self)
 
-    def said(self) -> str:
+    def text(self) -> str:
         """Success with its interval."""
-        return _said(self.success, self.ticks)
+        return _text(self.success, self.ticks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What the method promises, and when the numbers bear it out."""
+    """A claim that one arm is better than another, with the threshold that it must reach."""
 
     better: str
     worse: str
     least_gain: float = 0.0
-    """The mean difference in success must reach this, beside a lower 95 % bound above 0."""
+    """Minimum of the mean difference in success; the lower 95 % bound must also be above 0."""
     shorter: bool = False
-    """Judge the ticks where both succeed instead of success."""
+    """Compare the ticks where both succeed instead of success."""
 
-    def said(self) -> str:
+    def text(self) -> str:
         """The claim in words."""
         if self.shorter:
             return f"{self.better} is shorter than {self.worse} where both succeed"
@@ -70,13 +70,13 @@ CLAIMS = (
 )
 
 
-OF_THEIR_OWN = frozenset({"hil_serl", "awac", "iql", "lerobot_act", "spiral_search"})
-"""Arms that do not begin from the base."""
+OWN_START = frozenset({"hil_serl", "awac", "iql", "lerobot_act", "spiral_search"})
+"""Arms that do not start from the base policy."""
 LEAST_PAIRS = 30
-"""Below this many pairs a claim is neither borne out nor refuted: the bootstrap of a handful is no interval."""
+"""With fewer pairs a claim neither passes nor fails, because a bootstrap interval needs more."""
 
 
-def table(found: Mapping[str, Sequence[Judged]], last: int, foreseen: Sequence[Foreseen] = ()) -> str:
+def table(found: Mapping[str, Sequence[Evaluation]], last: int, viability: Sequence[ViabilitySample] = ()) -> str:
     """Every arm after the last round, its differences, and the claims with pass, FAIL or too few."""
     final = {
         name: [item for item in items if item.round in {0 if name == "base" else last}] for name, items in found.items()
@@ -91,25 +91,25 @@ def table(found: Mapping[str, Sequence[Judged]], last: int, foreseen: Sequence[F
         cost, steps = sum(item.learning_cpu_s for item in found[name]), sum(item.steps for item in found[name])
         stopped = sum(item.gave_up for item in found[name])
         note = f", gave up in {stopped} round(s)" if stopped else ""
-        marked = f"{name} *" if name in OF_THEIR_OWN else name
+        marked = f"{name} *" if name in OWN_START else name
         lines.append(
-            f"{marked:20} {_said(success, ticks):58} {against[0]:26} {against[1]:26} {steps:6} {cost:.0f}{note}"
+            f"{marked:20} {_text(success, ticks):58} {against[0]:26} {against[1]:26} {steps:6} {cost:.0f}{note}"
         )
-    if OF_THEIR_OWN & set(final):
-        lines.append("* begins from networks or a program of its own, not from the base")
-    lines += ["", "claims"] + [f"  {_verdict(claim, final):8} {claim.said()}" for claim in CLAIMS] + claims(foreseen)
+    if OWN_START & set(final):
+        lines.append("* starts from networks or a program of its own, not from the base")
+    lines += ["", "claims"] + [f"  {_verdict(claim, final):8} {claim.text()}" for claim in CLAIMS] + claims(viability)
     return "\n".join(lines)
 
 
 def bootstrap(differences: np.ndarray) -> tuple[float, float]:
-    """95 % interval of the mean of paired differences, from 2000 resamples of the pairs."""
+    """95 % interval of the mean of paired differences (pairs,), from 2000 resamples of the pairs."""
     random = np.random.default_rng(0)
     means = differences[random.integers(len(differences), size=(2000, len(differences)))].mean(axis=1)
     low, high = np.quantile(means, (0.025, 0.975))
     return float(low), float(high)
 
 
-def curve(found: Mapping[str, Sequence[Judged]], title: str) -> str:
+def curve(found: Mapping[str, Sequence[Evaluation]], title: str) -> str:
     """Success over rounds, one line for each arm, as SVG."""
     rounds = max(item.round for items in found.values() for item in items)
     wide, high, colours = 720, 420, ("#1b6ca8", "#d1495b", "#2e933c", "#8d5a97", "#edae49", "#00798c", "#6b705c")
@@ -141,19 +141,19 @@ def curve(found: Mapping[str, Sequence[Judged]], title: str) -> str:
     return "".join(parts) + "</svg>\n"
 
 
-def _pooled(items: Sequence[Judged]) -> tuple[list[bool], list[int]]:
+def _pooled(items: Sequence[Evaluation]) -> tuple[list[bool], list[int]]:
     ordered = sorted(items, key=lambda item: item.seed)
     return [one for item in ordered for one in item.success], [one for item in ordered for one in item.ticks]
 
 
-def _said(success: Sequence[bool], ticks: Sequence[int]) -> str:
+def _text(success: Sequence[bool], ticks: Sequence[int]) -> str:
     found = wilson(sum(success), len(success))
     good = [tick for tick, won in zip(ticks, success, strict=True) if won]
     median = f"{np.median(good):.0f}" if good else "-"
     return f"{found.rate:6.1%} [{found.low:.1%}, {found.high:.1%}] of {len(success)}, median {median} ticks"
 
 
-def _paired(final: Mapping[str, Sequence[Judged]], name: str, other: str, shorter: bool = False) -> np.ndarray:
+def _paired(final: Mapping[str, Sequence[Evaluation]], name: str, other: str, shorter: bool = False) -> np.ndarray:
     (ours, our_ticks), (theirs, their_ticks) = _pooled(final[name]), _pooled(final[other])
     if shorter:
         rows = zip(ours, theirs, our_ticks, their_ticks, strict=True)
@@ -161,13 +161,13 @@ def _paired(final: Mapping[str, Sequence[Judged]], name: str, other: str, shorte
     return np.array([float(a) - float(b) for a, b in zip(ours, theirs, strict=True)])
 
 
-def _difference(final: Mapping[str, Sequence[Judged]], name: str, other: str) -> str:
+def _difference(final: Mapping[str, Sequence[Evaluation]], name: str, other: str) -> str:
     gain = _paired(final, name, other)
     low, high = bootstrap(gain)
     return f"{gain.mean():+.1%} [{low:+.1%}, {high:+.1%}]"
 
 
-def _verdict(claim: Claim, final: Mapping[str, Sequence[Judged]]) -> str:
+def _verdict(claim: Claim, final: Mapping[str, Sequence[Evaluation]]) -> str:
     if claim.better not in final or claim.worse not in final:
         return "not run"
     gain = _paired(final, claim.better, claim.worse, claim.shorter)

@@ -1,13 +1,15 @@
-"""How well p_v foresees: HABC's viability head against branches of the simulation in which the policy itself goes on.
+"""Accuracy of p_v: HABC's viability head against the success of branch rollouts of the policy.
 
-The head of a round has learned from what the version before collected, so that version acts, and goes on in the
-branches, from starts that nobody has trained on or been judged by.
+The head of a round was trained on rollouts of the version before, so that version runs, also in the branches. The
+starts were used neither for training nor for evaluation.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -19,31 +21,44 @@ from enpire.types import SOURCE_POLICY, Observation, Order, Start
 from sim.operator import SimulatedOperator
 
 BRANCHES = 6
-LOOK_EVERY_DECISIONS = 5
+EVERY_DECISIONS = 5
 LEAST_SPEARMAN, MOST_ECE = 0.6, 0.1
 LEAST_STATES = 100
-"""Below so many states nothing is decided."""
+"""With fewer states the claim is neither passed nor failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foreseen:
-    """What the head of one round said about states, and how often the policy succeeded from there."""
+class ViabilitySample:
+    """Predicted and measured success from a number of states, for the head of one round."""
 
     seed: int
     round: int
-    said: Sequence[float]
-    truth: Sequence[float]
+    predicted: Sequence[float]
+    """p_v of each state, in [0, 1]."""
+    measured: Sequence[float]
+    """Share of the branches from each state that succeed, in [0, 1]."""
+
+    @classmethod
+    def read(cls, path: Path) -> ViabilitySample:
+        """The sample that `write` kept."""
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return cls(seed=kept["seed"], round=kept["round"], predicted=kept["said"], measured=kept["truth"])
+
+    def write(self, path: Path) -> None:
+        """Keep the sample, under the keys that folders of earlier runs have."""
+        kept = {"seed": self.seed, "round": self.round, "said": self.predicted, "truth": self.measured}
+        path.write_text(json.dumps(kept), encoding="utf-8")
 
 
-class Looks(RolloutLoop):
-    """The rollout loop, which now and then asks the head and tries out how the policy goes on."""
+class ViabilityProbe(RolloutLoop):
+    """The rollout loop, with a prediction and branch rollouts every EVERY_DECISIONS decisions."""
 
     def __init__(self, task: Task, rig: Rig, seed: int, head: PredictsSuccess) -> None:
-        """`rig` can be copied lane by lane."""
+        """`rig`: one whose lanes can be copied."""
         super().__init__(task, rig)
         self._head, self._branches = head, SimulatedOperator(task, rig, seed, {"branches": BRANCHES})
-        self.said: list[float] = []
-        self.truth: list[float] = []
+        self.predicted: list[float] = []
+        self.measured: list[float] = []
 
     def _begin(self, policy: Policy, lane: int, start: Start) -> RunningRollout:
         order = Order(
@@ -55,40 +70,44 @@ class Looks(RolloutLoop):
 
     def _step(self, policy: Policy, lanes: Mapping[int, RunningRollout], observation: Observation) -> None:
         ticks = {lane: len(item.actions) for lane, item in lanes.items()}
-        evaluated = {lane: tick for lane, tick in ticks.items() if tick % (LOOK_EVERY_DECISIONS * policy.execute) == 0}
+        evaluated = {lane: tick for lane, tick in ticks.items() if tick % (EVERY_DECISIONS * policy.execute) == 0}
         if evaluated:
             rows = np.array(list(evaluated), np.int64)
             seen = Observation(stamp_ns=observation.stamp_ns, state=observation.state[rows])
-            self.said += self._head.viability(seen, rows).tolist()
+            self.predicted += self._head.viability(seen, rows).tolist()
             found: Mapping[int, float] = self._branches.success_of_branches(evaluated)
-            self.truth += [found[lane] for lane in evaluated]
+            self.measured += [found[lane] for lane in evaluated]
         super()._step(policy, lanes, observation)
 
 
-def agreement(said: npt.NDArray[np.floating], truth: npt.NDArray[np.floating]) -> tuple[float, float]:
-    """(Spearman's rank correlation, expected calibration error over ten bins of `said`); nan where all are alike."""
+def agreement(predicted: npt.NDArray[np.floating], measured: npt.NDArray[np.floating]) -> tuple[float, float]:
+    """Spearman's rank correlation and expected calibration error in ten bins, of (states,) and (states,), in [0, 1].
+
+    The correlation is nan if all predictions or all measurements are equal.
+    """
     from scipy.stats import rankdata
 
-    bins = np.minimum((said * 10).astype(np.int64), 9)
-    gaps = [abs(said[bins == b].mean() - truth[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins)]
-    if np.ptp(said) == 0 or np.ptp(truth) == 0:
+    bins = np.minimum((predicted * 10).astype(np.int64), 9)
+    gaps = [abs(predicted[bins == b].mean() - measured[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins)]
+    if np.ptp(predicted) == 0 or np.ptp(measured) == 0:
         return float("nan"), float(sum(gaps))
-    return float(np.corrcoef(rankdata(said), rankdata(truth))[0, 1]), float(sum(gaps))
+    return float(np.corrcoef(rankdata(predicted), rankdata(measured))[0, 1]), float(sum(gaps))
 
 
-def claims(found: Sequence[Foreseen]) -> list[str]:
+def claims(found: Sequence[ViabilitySample]) -> list[str]:
     """One line for each round: pass, FAIL or too few, over all seeds."""
     lines: list[str] = []
     for round_ in sorted({item.round for item in found}):
-        said, truth = (
+        predicted, measured = (
             np.concatenate([np.asarray(getattr(item, name)) for item in found if item.round == round_])
-            for name in ("said", "truth")
+            for name in ("predicted", "measured")
         )
-        rank, error = agreement(said, truth)
+        rank, error = agreement(predicted, measured)
         sound = rank >= LEAST_SPEARMAN and error <= MOST_ECE
-        verdict = "too few" if len(said) < LEAST_STATES else "pass" if sound else "FAIL"
+        verdict = "too few" if len(predicted) < LEAST_STATES else "pass" if sound else "FAIL"
         lines.append(
             f"  {verdict:8} p_v of habc_plus, round {round_}, against branch rollouts: Spearman {rank:.2f} (at least "
-            f"{LEAST_SPEARMAN}), ECE {error:.3f} (at most {MOST_ECE}), {len(said)} states, truth {truth.mean():.0%}"
+            f"{LEAST_SPEARMAN}), ECE {error:.3f} (at most {MOST_ECE}), {len(predicted)} states, "
+            f"truth {measured.mean():.0%}"
         )
     return lines or ["  not run  p_v of habc_plus against branch rollouts"]

@@ -5,9 +5,9 @@
     python -m benchmarks.learning_cost --only act   the second alone (needs LeRobot with accelerate)
 
 All sides take turns in one run, on one thread. HABC's CPU seconds are those of its whole round divided by the actor's
-gradient steps: critics, gates and their refreshing are in them, and what the critics say of each recorded decision
-(`figures.json`), without which the table gives the ratio, too. Reading the episodes and writing the version, which all
-learners must, are left out. Plain weighted cloning is the same training loop with fixed weights. LeRobot's samples per
+gradient steps: critics, gates and the critics' outputs for each recorded decision (`figures.json`)
+are included; the table also gives the ratio without `figures.json`. Reading the episodes and writing the version are
+left out. Plain weighted cloning is the same training loop with fixed weights. LeRobot's samples per
 second are those that its loop logs by itself, data loading included (`--num_workers=0`: in the same process).
 Intervals: 95 %, bootstrap over the turns.
 """
@@ -55,10 +55,10 @@ TURNS = 8
 
 
 class Round:
-    """One round's job: the episodes of a teacher, and of a policy that is his with another name."""
+    """One round's job: demonstrations of an expert, and rollouts of the same expert marked as the policy's."""
 
     def __init__(self, root: Path, demonstrations: int, rollouts: int) -> None:
-        """Record so many demonstrations, and so many rollouts of the teacher that count as the policy's."""
+        """Record this number of demonstrations, and of rollouts that are marked as the policy's."""
         self.bench = Bench(Plan(starts=1), 0, root, commit())
         starts = self.bench.starts(0, demonstrations + rollouts)
         shown = self.bench.collecting.run(self.bench.task.expert(0), starts, SOURCE_EXPERT)
@@ -70,7 +70,7 @@ class Round:
         self.folders += keep(self.bench.store, own, "scripted:expert", 1, "own")
 
     def job(self, recipe: str, root: Path, seed: int) -> ImprovementJob:
-        """A job of its own folder."""
+        """A job in a folder of its own."""
         return ImprovementJob(
             recipe=read_recipe(recipe).mapping(), task=self.bench.plan.task, parent=None, episodes=self.folders,
             work=root / "work", output=root / "out", round=1, seed=seed,
@@ -78,7 +78,7 @@ class Round:
 
 
 def seconds_per_step(job: ImprovementJob, plain: bool) -> tuple[float, float]:
-    """CPU seconds of a round per gradient step of the actor: (all of it, without what is said of each decision).
+    """CPU seconds of a round per gradient step of the actor: (in all, without writing the critics' outputs).
 
     With `plain` the weights are fixed before the first step and there are no critics.
     """
@@ -152,7 +152,7 @@ def compare_act(root: Path, turns: int) -> list[str]:
 
 
 def our_speed(job: ImprovementJob, root: Path) -> float:
-    """Samples per wall second of HABC on ACT, critics included, over a whole training run without its set-up."""
+    """Samples per wall-clock second of HABC on ACT, critics included, over a training run without its set-up."""
     more = {"most_steps": 600, "least_steps": 600, "critic_steps": 500}
     stamps: dict[str, float] = {}
 
@@ -200,10 +200,10 @@ def _interval(ratios: np.ndarray) -> str:
 
 def main() -> None:
     """Parse the command line and run."""
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("--only", choices=("habc", "act"), help="one of the two comparisons")
-    words.add_argument("--turns", type=int, default=TURNS)
-    given = words.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("habc", "act"), help="one of the two comparisons")
+    parser.add_argument("--turns", type=int, default=TURNS)
+    given = parser.parse_args()
     torch.set_num_threads(1)
     print(describe(range(given.turns)), flush=True)
     root = Path(tempfile.mkdtemp(prefix="learning-cost-"))

@@ -66,7 +66,7 @@ def test_an_arm_that_learns_while_it_acts_collects_with_what_it_has_just_learned
     plan = Plan(demonstrations=8, rounds=2, episodes=4, starts=2, lanes=4, most_steps=3)
     bench = Bench(plan, 0, tmp_path, "now")
     last = bench.arm("hil_serl")[-1]
-    own = [read_episode(Path(folder)) for judged in bench.arm("hil_serl")[1:] for folder in judged.episodes]
+    own = [read_episode(Path(folder)) for evaluation in bench.arm("hil_serl")[1:] for folder in evaluation.episodes]
     assert [item.round for item in own if item is not None] == list(range(1, 9))
     assert (Path(last.version).name, last.steps) == ("version8", 12)
     assert bench.store.facts(Path(last.episodes[-1])).ran_policy_id == "version7"

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.improvement import check_commit, read_results
-from benchmarks.improvement_table import Judged
+from benchmarks.improvement_table import Evaluation
 from benchmarks.machine import commit, describe
 from enpire.errors import UsageError
 
-ONE = Judged(
+ONE = Evaluation(
     seed=0, arm="base", round=0, success=[True], ticks=[9], version="v", episodes=[], learning_cpu_s=1.0, commit="aaa",
 )  # fmt: skip
 

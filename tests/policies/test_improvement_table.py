@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from benchmarks.improvement_table import Judged, bootstrap, curve, table
+from benchmarks.improvement_table import Evaluation, bootstrap, curve, table
 
 
-def judged(arm: str, round_: int, success: Sequence[bool], ticks: int = 50) -> Judged:
-    return Judged(
+def evaluation(arm: str, round_: int, success: Sequence[bool], ticks: int = 50) -> Evaluation:
+    return Evaluation(
         seed=0, arm=arm, round=round_, success=list(success), ticks=[ticks] * len(success), version="v", episodes=[],
         learning_cpu_s=1.0,
     )  # fmt: skip
@@ -26,10 +26,10 @@ def verdicts(text: str) -> dict[str, str]:
 def test_a_clear_gain_passes_and_none_fails() -> None:
     good, poor = [True] * 90 + [False] * 10, [True] * 40 + [False] * 60
     found = {
-        "base": [judged("base", 0, poor)],
-        "habc_plus": [judged("habc_plus", 1, good, ticks=40)],
-        "filtered_bc": [judged("filtered_bc", 1, poor)],
-        "habc_v": [judged("habc_v", 1, good)],
+        "base": [evaluation("base", 0, poor)],
+        "habc_plus": [evaluation("habc_plus", 1, good, ticks=40)],
+        "filtered_bc": [evaluation("filtered_bc", 1, poor)],
+        "habc_v": [evaluation("habc_v", 1, good)],
     }
     said = verdicts(table(found, 1))
     assert said["habc_plus beats filtered_bc"] == "pass"
@@ -40,8 +40,8 @@ def test_a_clear_gain_passes_and_none_fails() -> None:
 
 
 def test_a_handful_of_pairs_decides_nothing() -> None:
-    found = {name: [judged(name, 1, [name == "habc_plus"] * 8)] for name in ("habc_plus", "filtered_bc")}
-    found["base"] = [judged("base", 0, [False] * 8)]
+    found = {name: [evaluation(name, 1, [name == "habc_plus"] * 8)] for name in ("habc_plus", "filtered_bc")}
+    found["base"] = [evaluation("base", 0, [False] * 8)]
     assert set(verdicts(table(found, 1)).values()) == {"too few", "not run"}
 
 
@@ -53,16 +53,16 @@ def test_the_bootstrap_covers_the_mean() -> None:
 
 
 def test_arms_that_do_not_begin_from_the_base_are_marked() -> None:
-    found = {name: [judged(name, int(name != "base"), [True, False])] for name in ("base", "habc_plus", "iql")}
+    found = {name: [evaluation(name, int(name != "base"), [True, False])] for name in ("base", "habc_plus", "iql")}
     lines = table(found, 1).splitlines()
     assert [line.split("  ")[0] for line in lines[1:4]] == ["base", "habc_plus", "iql *"]
-    assert lines[4] == "* begins from networks or a program of its own, not from the base"
+    assert lines[4] == "* starts from networks or a program of its own, not from the base"
     del found["iql"]
     assert "*" not in table(found, 1)
 
 
 def test_an_arm_that_gave_up_says_so() -> None:
-    poor = judged("base", 0, [True, False])
+    poor = evaluation("base", 0, [True, False])
     found = {
         "base": [poor],
         "habc_paper": [replace(poor, arm="habc_paper", round=1, gave_up=True)],

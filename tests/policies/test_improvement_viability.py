@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.improvement_viability import Foreseen, Looks, agreement, claims
+from benchmarks.improvement_viability import ViabilityProbe, ViabilitySample, agreement, claims
 from enpire.types import FloatArray, IntArray, Observation
 from robot_drivers.mujoco_robot import open_rig
 from tests.sim.task_check.reach import Reach
@@ -20,34 +20,34 @@ class Knows(Stalls):
 
 
 def test_branches_say_from_where_the_policy_succeeds() -> None:
-    looks = Looks(TASK, open_rig(TASK, 4, 3, {}), 3, Knows())
-    looks.run(Stalls(), [TASK.start("train", index, b"") for index in range(8)])
-    said, truth = np.array(looks.said), np.array(looks.truth)
-    assert len(said) == len(truth) > 16
-    assert {0.0, 1.0} <= set(truth)
-    rank, error = agreement(said, truth)
+    probe = ViabilityProbe(TASK, open_rig(TASK, 4, 3, {}), 3, Knows())
+    probe.run(Stalls(), [TASK.start("train", index, b"") for index in range(8)])
+    predicted, measured = np.array(probe.predicted), np.array(probe.measured)
+    assert len(predicted) == len(measured) > 16
+    assert {0.0, 1.0} <= set(measured)
+    rank, error = agreement(predicted, measured)
     assert rank > 0.8
     assert error < 0.1
-    assert agreement(1 - said, truth)[0] < -0.8
+    assert agreement(1 - predicted, measured)[0] < -0.8
 
 
 def test_a_claim_passes_fails_or_says_that_it_is_too_few() -> None:
     random = np.random.default_rng(0)
-    truth = random.uniform(0, 1, 400)
-    near = (truth + random.normal(0, 0.05, 400)).clip(0, 1)
+    measured = random.uniform(0, 1, 400)
+    near = (measured + random.normal(0, 0.05, 400)).clip(0, 1)
 
-    def said(values: np.ndarray, count: int = 400) -> str:
-        found = Foreseen(seed=0, round=1, said=values[:count].tolist(), truth=truth[:count].tolist())
+    def predicted(values: np.ndarray, count: int = 400) -> str:
+        found = ViabilitySample(seed=0, round=1, predicted=values[:count].tolist(), measured=measured[:count].tolist())
         return claims([found])[0].strip()
 
-    assert said(near).startswith("pass")
-    assert said(near * 0.5).startswith("FAIL")
-    assert said(random.permutation(near)).startswith("FAIL")
-    assert said(near, 50).startswith("too few")
-    assert said(np.full(400, truth.mean())).startswith("FAIL")
+    assert predicted(near).startswith("pass")
+    assert predicted(near * 0.5).startswith("FAIL")
+    assert predicted(random.permutation(near)).startswith("FAIL")
+    assert predicted(near, 50).startswith("too few")
+    assert predicted(np.full(400, measured.mean())).startswith("FAIL")
     assert claims([])[0].strip().startswith("not run")
 
 
 def test_the_calibration_error_is_the_mean_gap_of_the_bins() -> None:
-    said, truth = np.array([0.05, 0.05, 0.95, 0.95]), np.array([0.0, 0.5, 1.0, 1.0])
-    assert agreement(said, truth)[1] == pytest.approx(0.5 * 0.2 + 0.5 * 0.05)
+    predicted, measured = np.array([0.05, 0.05, 0.95, 0.95]), np.array([0.0, 0.5, 1.0, 1.0])
+    assert agreement(predicted, measured)[1] == pytest.approx(0.5 * 0.2 + 0.5 * 0.05)
