@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, cast, runtime_checkable
 
@@ -19,7 +19,6 @@ from enpire.station.station_file import StationFile
 from enpire.types import Phase, TaskSpec
 from enpire.wire.live_images import HasLiveImages, RenderImages, no_live_images
 
-OpenRig = Callable[[Task, int, int, Mapping[str, object]], Rig]
 ITSELF = "the robot"
 """Name of the actor when the robot holds its own stop: a button at the robot, or its guard."""
 _GENEROUS, _LEAST_S, _LEAST_FAST_S = 10, 900.0, 3600.0
