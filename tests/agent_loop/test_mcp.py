@@ -93,7 +93,7 @@ def test_the_official_client_gets_an_answer_from_every_tool(tmp_path: Path, tran
             assert [tool.name for tool in listed.tools] == [tool.name for tool in tools.TOOLS]
             huge = {"hypothesis_id": "x", "changes": {"skill": 10**400}}
             refused = answered(await client.call_tool("submit_candidate", huge))["problem"]
-            assert "a whole number of 401 digits is too large" in refused
+            assert "an integer of 401 digits is too large" in refused
             return await every_tool(client, known)
 
     with Running(home) as lab:
