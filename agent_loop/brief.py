@@ -9,12 +9,13 @@ import hashlib
 from collections.abc import Mapping
 from typing import cast
 
+from agent_loop import notes
 from agent_loop.lab_client import LabClient
 from enpire.files import canonical, plain
-from enpire.queries.models import CampaignView, Success
+from enpire.queries.models import BudgetView, CampaignView, RoundView, Success
 from enpire.service import reading
 from enpire.service.asking import Experiment, Ideas
-from enpire.service.reading import Page, experiment_view, mapping, number
+from enpire.service.reading import Page, experiment_view
 
 LARGEST = 64 * 1024
 """Most bytes of a brief."""
@@ -53,9 +54,9 @@ def make_brief(client: LabClient) -> dict[str, object]:
         "recipe": {**recipe.mapping(), "hash": recipe.hash},
         "campaign_settings": plain(ideas.declared.settings) if ideas.declared else {},
         "space": plain(recipe.space),
-        "rounds": [_round(item) for item in cast("list[Mapping[str, object]]", plain(view.rounds))[-ROUNDS:]],
+        "rounds": [_round(item) for item in view.rounds[-ROUNDS:]],
         "experiments": [experiment_summary(item) for item in list(ideas.experiments.values())[-EXPERIMENTS:]],
-        "findings": [plain(item) for item in ideas.findings[-CONCLUSIONS:]],
+        "findings": [notes.document(item) for item in ideas.conclusions[-CONCLUSIONS:]],
         "failures_to_look_at": failures(client),
         "lanes_that_finished": {lane: how[:SUMMARY] for lane, how in ideas.finished.items()},
         "left": remaining(client, view, ideas),
@@ -88,7 +89,7 @@ def experiment_summary(experiment: Experiment) -> dict[str, object]:
             shown[name] = round(cast("float", shown[name]), 2)
     del shown["policy_id"], shown["gate_id"]
     source = {"hypothesis_id": experiment.hypothesis_id, "author": experiment.author, "lane": experiment.lane}
-    settings = plain(mapping(experiment.recipe, "settings"))
+    settings = plain(experiment.recipe.settings) if experiment.recipe else {}
     return {"experiment_id": shown.pop("id"), **source, **shown, "settings": settings}
 
 
@@ -106,13 +107,12 @@ def failures(client: LabClient) -> list[dict[str, object]]:
 
 def remaining(client: LabClient, view: CampaignView, ideas: Ideas) -> dict[str, object]:
     """What remains of the budget; None where there is no limit."""
-    budget = mapping(mapping(client.started(), "campaign"), "budget")
-    wall_s, robot_s = number(budget, "wall_s"), number(budget, "robot_s")
+    budget = view.budget or BudgetView(wall_s=0.0, rounds=0, robot_s=0.0)
     spent = max((item.round for item in view.rounds), default=0)
     return {
-        "rounds": max(0, int(number(budget, "rounds")) - spent),
-        "wall_s": round(max(0.0, wall_s - view.wall_s)) if wall_s else None,
-        "robot_s": round(max(0.0, robot_s - 3600 * view.robot_h)) if robot_s else None,
+        "rounds": max(0, budget.rounds - spent),
+        "wall_s": round(max(0.0, budget.wall_s - view.wall_s)) if budget.wall_s else None,
+        "robot_s": round(max(0.0, budget.robot_s - 3600 * view.robot_h)) if budget.robot_s else None,
         "tokens_spent_by_this_lane": ideas.tokens.get(client.sender.lane, 0),
     }
 
@@ -126,10 +126,11 @@ def _rate(success: Success | None) -> dict[str, object] | None:
     }  # fmt: skip
 
 
-def _round(item: Mapping[str, object]) -> dict[str, object]:
-    collection, gate, learner = (mapping(item, key) for key in ("collection", "gate", "learner"))
+def _round(item: RoundView) -> dict[str, object]:
+    gate, learner = item.gate, item.learner
+    metrics = plain(learner.figures) if learner else None
     return {
-        "round": item["round"], "collection_success": collection.get("success"), "n": collection.get("n"),
-        "gate": gate.get("decision"), "reason": gate.get("reason"), "metrics": learner.get("figures"),
-        "figures": learner.get("figures"),  # older name of metrics, which agents may read
+        "round": item.round, "collection_success": item.collection.success, "n": item.collection.n,
+        "gate": gate.decision if gate else None, "reason": gate.reason if gate else None, "metrics": metrics,
+        "figures": metrics,  # older name of metrics, which agents may read
     }  # fmt: skip

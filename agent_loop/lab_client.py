@@ -7,16 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from enpire.campaign import agent_events as events
+from enpire.campaign.agent_events import AgentTurned, BriefRead, OfRequest, TokensSpent
+from enpire.campaign.events import kinds_of
 from enpire.campaign.recipe import Recipe
 from enpire.errors import EnpireError, UsageError
 from enpire.queries.models import CampaignView
 from enpire.service import reading
 from enpire.service.asking import AGENT_EVENTS, Ideas, RequestKind, Sender, leave_request
-from enpire.types import Event
 
 TIMEOUT_S = 30.0
 """Longest time to wait for the answer to a request, in seconds."""
 POLL_S = 0.1
+Answer = OfRequest | events.RequestRefused
+"""An event that answers a request."""
 
 
 class RequestRefused(EnpireError):
@@ -35,8 +39,8 @@ class LabClient:
         ideas, after = Ideas(), 0
         with reading.open_records(self.home) as records:
             while page := records.reading.events(after, self.sender.campaign_id, AGENT_EVENTS):
-                for event in page:
-                    ideas.apply(event.kind, event.body)
+                for entry in page:
+                    ideas.apply(entry.event)
                 after = page[-1].seq
         return ideas
 
@@ -44,11 +48,6 @@ class LabClient:
         """The state of the campaign."""
         with reading.open_records(self.home) as records:
             return reading.campaign_view(records, self.sender.campaign_id)
-
-    def started(self) -> Mapping[str, object]:
-        """The body of the event `campaign started`: the campaign file and its goal."""
-        with reading.open_records(self.home) as records:
-            return reading.history(records, self.sender.campaign_id, ("campaign started",)).started
 
     def recipe(self, ideas: Ideas) -> Recipe:
         """The recipe in force, with its search space.
@@ -63,7 +62,7 @@ class LabClient:
             )
         return ideas.recipe_in_force(ideas.declared)
 
-    def request(self, kind: RequestKind, content: Mapping[str, object]) -> Event:
+    def request(self, kind: RequestKind, content: Mapping[str, object]) -> Answer:
         """Send a request to the loop and wait for the event that answers it.
 
         Raises:
@@ -116,9 +115,8 @@ class LabClient:
             raise UsageError(f"No campaign runs in {self.home}; `enpire run` starts or resumes one.")
 
 
-RELEVANT = tuple(
-    kind for kind in AGENT_EVENTS if kind not in {"brief read", "agent turned", "tokens spent", "wish refused"}
-)
+_IRRELEVANT = kinds_of(BriefRead, AgentTurned, TokensSpent, events.RequestRefused)
+RELEVANT = tuple(kind for kind in AGENT_EVENTS if kind not in _IRRELEVANT)
 """Kinds of events that may change what an agent does next."""
 
 
@@ -129,13 +127,13 @@ def _newest(records: reading.Records, after: int, campaign_id: str) -> int:
     return newest
 
 
-def _answers(records: reading.Records, after: int, campaign_id: str, request_id: str) -> list[Event]:
-    page = records.reading.events(after, campaign_id, AGENT_EVENTS)
-    return [event for event in page if event.body.get("wish_id") == request_id]
+def _answers(records: reading.Records, after: int, campaign_id: str, request_id: str) -> list[Answer]:
+    page = (entry.event for entry in records.reading.events(after, campaign_id, AGENT_EVENTS))
+    return [event for event in page if isinstance(event, Answer) and event.request_id == request_id]
 
 
-def _accepted(answers: list[Event]) -> Event:
+def _accepted(answers: list[Answer]) -> Answer:
     for event in answers:
-        if event.kind in {"wish refused", "experiment refused"}:
-            raise RequestRefused(str(event.body["why"]))
+        if isinstance(event, events.RequestRefused | events.ExperimentRefused):
+            raise RequestRefused(event.why)
     return answers[0]

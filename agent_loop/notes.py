@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_loop.lab_client import LabClient
+from enpire.campaign.agent_events import ConclusionPosted
+from enpire.campaign.events import kinds_of
 from enpire.errors import UsageError
 from enpire.home import Home
 from enpire.service import reading
@@ -35,6 +37,14 @@ class Passage:
     text: str
 
 
+def document(conclusion: ConclusionPosted) -> dict[str, object]:
+    """A conclusion as agents read it."""
+    return {
+        "finding_id": conclusion.conclusion_id, "author": conclusion.author, "lane": conclusion.lane,
+        "about": conclusion.about, "text": conclusion.text,
+    }  # fmt: skip
+
+
 def conclusions(client: LabClient, words: str, about: str, lane: str) -> list[dict[str, object]]:
     """Conclusions of this home's campaigns of the same task, newest campaign first, at most MOST.
 
@@ -43,15 +53,16 @@ def conclusions(client: LabClient, words: str, about: str, lane: str) -> list[di
     with reading.open_records(client.home) as records:
         lines = reading.campaigns(records)
         task = next(line.task for line in lines if line.id == client.sender.campaign_id)
-        events = [
-            {"campaign": line.id, **event.body}
+        posted = [
+            (line.id, entry.event)
             for line in lines if line.task == task
-            for event in reversed(records.reading.events(0, line.id, ("finding posted",)))
+            for entry in reversed(records.reading.events(0, line.id, kinds_of(ConclusionPosted)))
         ]  # fmt: skip
-    found = [
-        {name: event.get(name, "") for name in ("campaign", "finding_id", "author", "lane", "about", "text")}
-        for event in events if about in ("", event.get("about")) and lane in ("", event.get("lane"))
-    ]  # fmt: skip
+    found: list[dict[str, object]] = [
+        {"campaign": campaign_id, **document(event)}
+        for campaign_id, event in posted
+        if isinstance(event, ConclusionPosted) and about in ("", event.about) and lane in ("", event.lane)
+    ]
     if not words.strip():
         return found[:MOST]
     return [found[index] for index in ranked([str(item["text"]) for item in found], words, MOST)]

@@ -29,13 +29,18 @@ from agent_loop.arguments import (
     object_schema,
 )
 from agent_loop.episode_summary import episode_summary
-from agent_loop.lab_client import LabClient
+from agent_loop.lab_client import Answer, LabClient
+from enpire.campaign.agent_events import (
+    ConclusionPosted,
+    ExperimentSubmitted,
+    GivenUp,
+    HypothesisProposed,
+    LaneFinished,
+)
 from enpire.errors import UnknownName, UsageError
 from enpire.files import parse, plain
 from enpire.home import Home
 from enpire.service.asking import Ideas
-from enpire.service.reading import mapping
-from enpire.types import Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +97,7 @@ def _list_experiments(client: LabClient, _: NoArguments) -> dict[str, object]:
     return {
         "hypotheses": [plain(item) for item in ideas.ideas.values()],
         "experiments": [briefs.experiment_summary(item) for item in ideas.experiments.values()],
-        "findings": [plain(item) for item in ideas.findings],
+        "findings": [notes.document(item) for item in ideas.conclusions],
     }
 
 
@@ -105,11 +110,11 @@ def _get_experiment(client: LabClient, which: ExperimentId) -> dict[str, object]
     idea = ideas.ideas.get(experiment.hypothesis_id)
     return {
         **briefs.experiment_summary(experiment),
-        "recipe": plain(experiment.recipe),
+        "recipe": experiment.recipe.mapping() if experiment.recipe else {},
         "training_metrics": plain(experiment.metrics),
         "training_figures": plain(experiment.metrics),  # older name, which agents may read
         "hypothesis": plain(idea),
-        "findings": [plain(item) for item in ideas.findings if item.about in about],
+        "findings": [notes.document(item) for item in ideas.conclusions if item.about in about],
     }
 
 
@@ -142,7 +147,7 @@ def _settings(ideas: Ideas, experiment_id: str) -> dict[str, object]:
         raise UnknownName(f"There is no experiment {experiment_id!r}; list_experiments returns all of them.")
     if not experiment.recipe:
         raise UsageError(f"Experiment {experiment_id} was refused, so it has no recipe to compare: {experiment.why}")
-    return dict(mapping(experiment.recipe, "settings"))
+    return dict(experiment.recipe.settings)
 
 
 def _query_conclusions(client: LabClient, query: ConclusionQuery) -> dict[str, object]:
@@ -153,19 +158,26 @@ def _search_notes(client: LabClient, query: NotesQuery) -> dict[str, object]:
     return {"passages": [plain(item) for item in notes.passages(Home(client.home), query.words)]}
 
 
+def _expected[T](event: Answer, kind: type[T]) -> T:
+    """The answer as the class that the request asks for."""
+    if not isinstance(event, kind):
+        raise UsageError(f"The loop answered with {event.KIND!r}; run the same version of ENPIRE for both.")
+    return event
+
+
 def _finish(client: LabClient, final: FinalSummary) -> dict[str, object]:
     event = client.request("finish", {"text": final.summary})
-    return {"noted": event.kind == "lane finished", "over": True}
+    return {"noted": isinstance(event, LaneFinished), "over": True}
 
 
 def _propose(client: LabClient, new: NewHypothesis) -> dict[str, object]:
     event = client.request("hypothesis", _plain(new))
-    return {"hypothesis_id": cast("Mapping[str, object]", event.body["hypothesis"])["hypothesis_id"]}
+    return {"hypothesis_id": _expected(event, HypothesisProposed).hypothesis.hypothesis_id}
 
 
 def _submit(client: LabClient, new: NewCandidate) -> dict[str, object]:
-    event = client.request("experiment", _plain(new))
-    return {"experiment_id": event.body["experiment_id"], "recipe_hash": event.body["recipe_hash"], "phase": "queued"}
+    event = _expected(client.request("experiment", _plain(new)), ExperimentSubmitted)
+    return {"experiment_id": event.experiment_id, "recipe_hash": event.recipe_hash, "phase": "queued"}
 
 
 def _adopt(client: LabClient, which: ExperimentId) -> dict[str, object]:
@@ -175,12 +187,12 @@ def _adopt(client: LabClient, which: ExperimentId) -> dict[str, object]:
 
 
 def _post(client: LabClient, new: NewConclusion) -> dict[str, object]:
-    return {"finding_id": client.request("finding", _plain(new)).body["finding_id"]}
+    return {"finding_id": _expected(client.request("finding", _plain(new)), ConclusionPosted).conclusion_id}
 
 
 def _give_up(client: LabClient, given_up: GivingUp) -> dict[str, object]:
-    event: Event = client.request("give up", {"text": given_up.reason, "about": given_up.about})
-    return {"noted": event.kind == "given up", "scored": "neutral"}
+    event = client.request("give up", {"text": given_up.reason, "about": given_up.about})
+    return {"noted": isinstance(event, GivenUp), "scored": "neutral"}
 
 
 def _wait(client: LabClient, time: WaitTime) -> dict[str, object]:

@@ -23,13 +23,16 @@ from agent_loop.agents.search import Search
 from agent_loop.brief import make_brief
 from agent_loop.lab_client import LabClient
 from benchmarks.machine import describe
+from enpire.campaign.agent_events import ExperimentDecided, ExperimentSubmitted, HypothesisProposed
+from enpire.campaign.events import LedgerEntry, kinds_of
 from enpire.campaign.experiments import KINDS, Ideas
+from enpire.campaign.gate_events import GateDecided
+from enpire.campaign.session_events import CampaignStarted
 from enpire.home import open_home
 from enpire.queries import campaigns
 from enpire.queries.hypotheses import told
 from enpire.queries.models import reason_text
 from enpire.requests.agent_requests import Sender
-from enpire.types import Event
 
 CAMPAIGN, LANE = "search_alone", "search-1"
 LIMIT_S = 600.0
@@ -90,9 +93,9 @@ class Past(LabClient):
     def ideas(self) -> Ideas:
         """Everything that had been proposed by then."""
         ideas = Ideas()
-        for event in _events(self.home, KINDS):
-            if event.seq < self.before:
-                ideas.apply(event.kind, event.body)
+        for entry in _events(self.home, KINDS):
+            if entry.seq < self.before:
+                ideas.apply(entry.event)
         return ideas
 
 
@@ -107,23 +110,25 @@ def run_once(seed: int, folder: Path, secret_of: Path | None = None) -> tuple[Ru
 
 def read(seed: int, home: Path) -> Run:
     """What the ledger of a home says."""
-    events = _events(home, (*KINDS, "campaign started"))
-    ideas, began_ns = Ideas(), next(event.stamp_ns for event in events if event.kind == "campaign started")
+    entries = _events(home, (*KINDS, *kinds_of(CampaignStarted)))
+    ideas = Ideas()
+    began_ns = next(entry.stamp_ns for entry in entries if isinstance(entry.event, CampaignStarted))
     ends_s: dict[str, float] = {}
-    for event in events:
-        ideas.apply(event.kind, event.body)
-        if event.kind == "experiment decided":
-            ends_s[str(event.body["experiment_id"])] = (event.stamp_ns - began_ns) / 1e9
+    for entry in entries:
+        ideas.apply(entry.event)
+        if isinstance(entry.event, ExperimentDecided):
+            ends_s[entry.event.experiment_id] = (entry.stamp_ns - began_ns) / 1e9
     proposals = [
         Proposal(
             statement=ideas.ideas[item.hypothesis_id].hypothesis.statement, changes=item.changes,
-            decision=item.decision or item.phase, gate=item.gate or {}, at_s=ends_s.get(item.experiment_id, 0.0),
+            decision=item.decision or item.phase, gate=item.gate.body() if item.gate else {},
+            at_s=ends_s.get(item.experiment_id, 0.0),
         )
         for item in ideas.experiments.values()
     ]  # fmt: skip
     gates = [
-        tuple(event.body[key] for key in ("decision", "pairs", "wins", "losses", "candidate"))
-        for event in events if event.kind == "gate decided"
+        (gate.decision, gate.pairs, gate.wins, gate.losses, gate.candidate)
+        for gate in (entry.event for entry in entries) if isinstance(gate, GateDecided)
     ]  # fmt: skip
     sound = all(enpire(home, "ledger", verb) == 0 for verb in ("verify", "recompute"))
     return Run(seed=seed, proposals=proposals, gates=gates, recomputed=sound, proposed_again=asked_again(seed, home))
@@ -135,17 +140,18 @@ def asked_again(seed: int, home: Path) -> tuple[int, int]:
         campaign_id = campaigns.find_campaign(records, "")
     sender = Sender(campaign_id=campaign_id, author="search", lane=LANE)
     same, submitted, statement = 0, 0, ""
-    for event in _events(home, KINDS):
-        if event.kind == "hypothesis proposed":
-            statement = cast("Mapping[str, str]", event.body["hypothesis"])["statement"]
-        elif event.kind == "experiment submitted":
+    for entry in _events(home, KINDS):
+        event = entry.event
+        if isinstance(event, HypothesisProposed):
+            statement = event.hypothesis.statement
+        elif isinstance(event, ExperimentSubmitted):
             submitted += 1
             asked: dict[str, Any] = {}
-            facts = make_brief(Past(home, sender, event.seq - 1))
+            facts = make_brief(Past(home, sender, entry.seq - 1))
             cast("dict[str, object]", facts["left"])["rounds"] = 1
             place = AgentContext(seed=seed * 1000, lane=LANE, work=home, spent=lambda said: None)
             Search(place, {}).turn(_recording(asked), facts)
-            same += asked == {"statement": statement, "changes": event.body["changes"]}
+            same += asked == {"statement": statement, "changes": event.changes}
     return same, submitted
 
 
@@ -165,7 +171,7 @@ def _recording(asked: dict[str, Any]) -> dict[str, Any]:
     return {"propose_hypothesis": propose, "submit_candidate": submit, "post_finding": nothing, "adopt": nothing}
 
 
-def _events(home: Path, kinds: Sequence[str]) -> list[Event]:
+def _events(home: Path, kinds: Sequence[str]) -> list[LedgerEntry]:
     with campaigns.open_records(home) as records:
         return list(records.ledger.events(kinds=kinds))
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from enpire.errors import FileProblem
+from enpire.types import Json
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 """The shipped files of a checkout; an installed wheel has them inside the package."""
@@ -115,6 +116,11 @@ def _fields_of(cls: type) -> tuple[dict[str, dataclasses.Field[object]], dict[st
 def canonical(value: object) -> str:
     """JSON with sorted keys and no spaces, so that equal content has one spelling and one hash."""
     return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def document(value: object) -> dict[str, Json]:
+    """A dataclass, with all that lies in it, as a JSON object."""
+    return cast("dict[str, Json]", plain(value))
 
 
 def plain(value: object) -> object:

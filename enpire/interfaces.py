@@ -5,14 +5,13 @@ Files name implementations by plug-in name, and `enpire.plugins` finds them. Con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
 from enpire.types import (
     EpisodeArrays,
-    Event,
     FloatArray,
     ImageArray,
     IntArray,
@@ -306,25 +305,6 @@ class ChecksRecipe(Learner, Protocol):
     def check(self, recipe: Mapping[str, object]) -> None:
         """Raise FileProblem for a recipe (as in `ImprovementJob`) with settings that are unknown or not allowed."""
         ...
-
-
-class Ledger(Protocol):
-    """The one history: append-only, hash-chained. Everything else is a view of it."""
-
-    def append(self, events: Iterable[tuple[str, Mapping[str, object]]]) -> Sequence[Event]:
-        """Append events (kind, body) durably, in one transaction; returns when fsync has."""
-        ...
-
-    def events(self, after: int = 0, kinds: Sequence[str] = (), limit: int = 0) -> Iterator[Event]:
-        """Events with seq > after, in order."""
-        ...
-
-    def verify(self) -> int:
-        """Check the whole chain; the number of events, or LedgerProblem naming the first bad one."""
-        ...
-
-    def close(self) -> None:
-        """Let the file go."""
 
 
 class Agent(Protocol):

@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from enpire.campaign.apply_events import fold
+from enpire.campaign.apply_events import apply_event
 from enpire.campaign.campaign import Campaign
+from enpire.campaign.events import Event
+from enpire.campaign.ledger import Ledger
 from enpire.campaign.load_backoff import Refusals
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.state import CampaignState
 from enpire.home import Home
-from enpire.interfaces import ImprovementJob, Ledger, Progress, Task
+from enpire.interfaces import ImprovementJob, Progress, Task
 from enpire.processes.training_process import TrainingProcess
 from enpire.requests.operator_commands import CommandInbox, OperatorCommand
 from enpire.scheduling.lockstep import Lockstep
@@ -27,8 +29,7 @@ from enpire.types import Episode, Split, Start
 from enpire.wire.arrivals import Fleet, Heartbeat
 from enpire.wire.log_limiter import LogLimiter
 
-Entry = tuple[str, Mapping[str, object]]
-Watcher = Callable[[str, Mapping[str, object]], None]
+Watcher = Callable[[Event], None]
 
 
 CLOCKS_AGREE = 1.02
@@ -164,20 +165,18 @@ class Lab:
         kind = Lockstep if self.campaign.rounds.lockstep else Scheduler
         self.scheduler = kind(self.campaign, self.start, random.Random(seed))
 
-    def write(self, *entries: Entry) -> None:
-        """Append events durably, then fold the same events into the state."""
-        stamped = [(kind, {"campaign_id": self.state.campaign_id, **body}) for kind, body in entries]
-        if not stamped:
+    def write(self, *events: Event) -> None:
+        """Append events of this campaign durably, then apply them to the state, as the ledger reads them back."""
+        if not events:
             return
-        self.ledger.append(stamped)
-        for kind, body in stamped:
-            fold(self.state, kind, body)
-            self.tell(kind, body)
+        for entry in self.ledger.append(events, self.state.campaign_id):
+            apply_event(self.state, entry.event)
+            self.tell(entry.event)
 
-    def tell(self, kind: str, body: Mapping[str, object]) -> None:
-        """Tell the watchers of an event; once more when it is written, if it was told before."""
+    def tell(self, event: Event) -> None:
+        """Show the watchers an event; they see it once more when it is written, if they saw it before."""
         for watcher in self.watchers:
-            watcher(kind, body)
+            watcher(event)
 
     def start(self, split: Split, index: int, scope: str = "") -> Start:
         """A start of the task. Hidden ones are keyed by the laboratory's secret and their scope.

@@ -17,8 +17,12 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from enpire.campaign.campaign import Campaign, read_campaign
+from enpire.campaign.events import Event
+from enpire.campaign.order_events import LateResults, OrdersEnded
 from enpire.campaign.recipe import read_recipe
+from enpire.campaign.session_events import StoreDiffers
 from enpire.campaign.state import CampaignState
+from enpire.codec import result_of
 from enpire.errors import EnpireError, NothingOpens, StorageFull
 from enpire.gate.gate import DISK_FULL, NOTHING_OPENS
 from enpire.home import Home
@@ -41,7 +45,6 @@ from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.store.reconcile import compare
-from enpire.store.records import episode_body
 from enpire.wire.arrivals import Fleet
 from enpire.wire.live_images import HasPreviews, ShowsPreviews
 
@@ -55,7 +58,7 @@ class LabObserver(Protocol):
     def update(self, snapshot: LabSnapshot) -> None:
         """The lab as it is now; about ten times a second."""
 
-    def note(self, kind: str, body: Mapping[str, object]) -> None:
+    def note(self, event: Event) -> None:
         """An event, after it is durable."""
 
 
@@ -201,12 +204,12 @@ def _reconcile(lab: Lab) -> None:
     if differences.none:
         return
     facts = [lab.store.facts(lab.store.folder(order_id)) for order_id in differences.unrecorded]
-    for kind, orders in (("orders ended", lab.state.open), ("orders found", lab.state.unknown)):
-        mine = [episode_body(episode) for episode in facts if episode.order.order_id in orders]
+    for kind, orders in ((OrdersEnded, lab.state.open), (LateResults, lab.state.unknown)):
+        mine = tuple(result_of(episode) for episode in facts if episode.order.order_id in orders)
         if mine:
-            lab.write((kind, {"episodes": mine}))
+            lab.write(kind(results=mine))
     if differences.unordered or differences.missing or differences.altered:
-        lab.write(("store differs", {"sentence": differences.sentence()}))
+        lab.write(StoreDiffers(sentence=differences.sentence()))
         _log(differences.sentence())
 
 

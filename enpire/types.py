@@ -237,19 +237,6 @@ class OrderResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One event of the ledger. `hash` covers all other fields and the hash before it."""
-
-    seq: int
-    stamp_ns: int
-    """Wall clock in ns, for people; the order of events is `seq`."""
-    kind: str
-    body: Mapping[str, object]
-    previous: str
-    hash: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
     """A success rate with its confidence interval."""
 

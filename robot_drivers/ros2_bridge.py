@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Protocol
 
+from enpire.codec import result_fields, result_of
 from enpire.errors import MissingExtra
 from enpire.files import parse
-from enpire.store.records import episode_body
 from enpire.types import Episode
 from enpire.wire.arrivals import Heartbeat
 
@@ -76,7 +76,7 @@ class Ros2Bridge:
 
     def ended(self, episode: Episode) -> None:
         """Publish the episode as JSON, with its policy and purpose."""
-        body = episode_body(episode)
+        body = result_fields(result_of(episode))
         body |= {"policy_id": episode.order.policy_id, "purpose": episode.order.purpose, "task": episode.order.task}
         self._topics.verdict(json.dumps(body, sort_keys=True))
 

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from enpire.campaign.events import LedgerEntry
 from enpire.errors import UnknownName
 from enpire.queries.models import CampaignLine, CampaignView, EpisodePage, EpisodeView, VersionView
 from enpire.service import reading
 from enpire.service.auditing import Stake, stake
 from enpire.service.reading import Page
 from enpire.service.recordings import shown
-from enpire.types import Event, OutcomeKind
+from enpire.types import OutcomeKind
 from web_ui.problems import Problem
 from web_ui.series import Series, read_series
 
@@ -95,7 +96,7 @@ class Archive:
             raise UnknownName(f"Episode {order_id[:40]!r} has no image {name[:60]!r}; see `pictures` of the episode.")
         return found.bytes_of(name)
 
-    def events(self, after: int, campaign_id: str, limit: int, kinds: Sequence[str] = ()) -> list[Event]:
+    def events(self, after: int, campaign_id: str, limit: int, kinds: Sequence[str] = ()) -> list[LedgerEntry]:
         """Events with a number above `after`, in order; of all kinds when none is given."""
         if self._is_empty():
             return []

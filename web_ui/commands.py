@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from enpire.campaign.command_events import CommandEvent, CommandRefused
+from enpire.campaign.events import LedgerEntry
 from enpire.errors import UnknownName, UsageError
 from enpire.service.asking import URGENT
-from enpire.service.watching import STATE_OF_EVENT
-from enpire.types import Event
+from enpire.service.watching import state_after
 from web_ui.documents import CommandDocument
 from web_ui.live import CommandKind, CommandState, LiveLab
 from web_ui.problems import Problem
@@ -76,13 +77,15 @@ class CommandTracker:
                 self._drop_oldest()
         return document
 
-    def add_events(self, events: Iterable[Event]) -> None:
+    def add_events(self, entries: Iterable[LedgerEntry]) -> None:
         """Add commands from the ledger that were submitted elsewhere, for example in a terminal."""
         with self._lock:
-            for event in events:
-                command_id = str(event.body["command_id"])
-                if command_id not in self._began_s:
-                    self._commands[command_id] = _from_event(event, self._commands.get(command_id))
+            for entry in entries:
+                event = entry.event
+                if isinstance(event, CommandEvent) and event.command_id not in self._began_s:
+                    requested_ms = entry.stamp_ns // 1_000_000
+                    before = self._commands.get(event.command_id)
+                    self._commands[event.command_id] = _from_event(event, before, requested_ms)
             self._commands = dict(sorted(self._commands.items(), key=lambda item: item[1].requested_ms))
             self._drop_oldest()
 
@@ -142,13 +145,10 @@ def _is_settled(document: CommandDocument) -> bool:
     return document.state == "refused" or (document.state == "effective" and not document.why)
 
 
-def _from_event(event: Event, before: CommandDocument | None) -> CommandDocument:
+def _from_event(event: CommandEvent, before: CommandDocument | None, now_ms: int) -> CommandDocument:
     """A command with the state that an event of the ledger gives it."""
-    verb, station, by, reason, why = (
-        str(event.body.get(name, "")) for name in ("verb", "station", "by", "reason", "why")
-    )
-    requested_ms = before.requested_ms if before else event.stamp_ns // 1_000_000
     return CommandDocument(
-        id=str(event.body["command_id"]), verb=verb, target=station, by=by, reason=reason,
-        state=STATE_OF_EVENT[event.kind], requested_ms=requested_ms, why=why,
+        id=event.command_id, verb=event.command, target=event.target, by=event.by, reason=event.reason,
+        state=state_after(event), requested_ms=before.requested_ms if before else now_ms,
+        why=event.why if isinstance(event, CommandRefused) else "",
     )  # fmt: skip

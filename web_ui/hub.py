@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from enpire.errors import EnpireError
-from enpire.service.watching import STATE_OF_EVENT, LabSnapshot, StationLine
+from enpire.service.watching import COMMAND_KINDS, LabSnapshot, StationLine
 from web_ui.archive import Archive
 from web_ui.commands import CommandTracker
 from web_ui.documents import (
@@ -151,9 +151,7 @@ class Hub:
         if not campaign_id:
             return
         try:
-            events = await asyncio.to_thread(
-                self._archive.events, after, campaign_id, COMMANDS_READ, tuple(STATE_OF_EVENT)
-            )
+            events = await asyncio.to_thread(self._archive.events, after, campaign_id, COMMANDS_READ, COMMAND_KINDS)
         except EnpireError:
             return  # requests for the campaign report the problem; the next reading tries again
         self._commands_read = campaign_id, events[-1].seq if events else after

@@ -1,204 +1,240 @@
-"""Events folded into the state of a campaign: one function per kind of event that moves it."""
+"""Applies events to the state of a campaign: one function per subject, one case per event."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import assert_never
 
+from enpire.campaign.agent_events import AgentEvent, ExperimentEvent
+from enpire.campaign.command_events import (
+    CommandAccepted,
+    CommandEffective,
+    CommandEvent,
+    CommandRefused,
+    CommandRequested,
+)
+from enpire.campaign.events import Event, UnknownEvent
+from enpire.campaign.gate_events import (
+    BaseMeasured,
+    ConfirmationOpened,
+    Confirmed,
+    Deployed,
+    GateDecided,
+    GateEvent,
+    GateOpened,
+    RolledBack,
+)
+from enpire.campaign.ledger import Ledger
+from enpire.campaign.order_events import (
+    EpisodeLabelled,
+    EpisodeRefused,
+    LateResults,
+    OrderEvent,
+    OrdersEnded,
+    OrdersIssued,
+)
+from enpire.campaign.session_events import (
+    CampaignContinued,
+    CampaignEnded,
+    CampaignPaused,
+    CampaignResumed,
+    CampaignStarted,
+    SessionEvent,
+    StoreDiffers,
+)
 from enpire.campaign.state import CampaignState, Confirmation, OpenGate, Training
-from enpire.interfaces import Ledger
-from enpire.store.records import episode_from, order_from
+from enpire.campaign.station_events import (
+    OperatorNeeded,
+    PeerRefused,
+    RobotTime,
+    StationEvent,
+    StationHeld,
+    StationJoined,
+    StationLeft,
+    StationRuns,
+)
+from enpire.campaign.training_events import (
+    LearnerEnded,
+    LearnerFailed,
+    LearnerKilled,
+    LearnerStarted,
+    TrainingEvent,
+    VersionMade,
+)
+from enpire.codec import episode_of
+from enpire.types import Episode, Order, OrderResult
 
 
-def fold(state: CampaignState, kind: str, body: Mapping[str, object]) -> None:
-    """Fold one event in; kinds that do not move the campaign are passed over."""
-    handler = _HANDLERS.get(kind)
-    if handler is not None:
-        handler(state, body)
-    state.ideas.apply(kind, body)
+def apply_event(state: CampaignState, event: Event) -> None:
+    """Apply one event of the campaign."""
+    state.ideas.apply(event)
+    if isinstance(event, OrderEvent):
+        _apply_order(state, event)
+    elif isinstance(event, SessionEvent):
+        _apply_session(state, event)
+    elif isinstance(event, StationEvent):
+        _apply_station(state, event)
+    elif isinstance(event, CommandEvent):
+        _apply_command(state, event)
+    elif isinstance(event, TrainingEvent):
+        _apply_training(state, event)
+    elif isinstance(event, GateEvent):
+        _apply_gate(state, event)
+    else:
+        _apply_other(state, event)
 
 
 def rebuilt(ledger: Ledger, campaign_id: str) -> CampaignState:
-    """The state of a campaign from its events; what people ask of stations holds across campaigns."""
+    """The state of a campaign from its events. What operators command stations holds across campaigns."""
     state = CampaignState(campaign_id=campaign_id)
-    for event in ledger.events():
-        if event.body.get("campaign_id") == campaign_id:
-            fold(state, event.kind, event.body)
-        elif event.kind == "command accepted":
-            _accepted(state, event.body)
+    for entry in ledger.events():
+        if entry.campaign_id == campaign_id:
+            apply_event(state, entry.event)
+        elif isinstance(entry.event, CommandAccepted):
+            _apply_command(state, entry.event)
     return state
 
 
-def _orders_issued(state: CampaignState, body: Mapping[str, object]) -> None:
-    for item in cast("Iterable[Mapping[str, object]]", body["orders"]):
-        state.issue(order_from(item))
+def _apply_other(state: CampaignState, event: ExperimentEvent | AgentEvent | UnknownEvent) -> None:
+    """Nothing: agents' events are applied by `state.ideas`, and an unknown event moves nothing."""
 
 
-def _orders_ended(state: CampaignState, body: Mapping[str, object]) -> None:
-    for item in cast("Iterable[Mapping[str, object]]", body["episodes"]):
-        order = state.open.get(str(item["order_id"]))
-        if order is not None:
-            state.end(episode_from(item, order))
+def _apply_order(state: CampaignState, event: OrderEvent) -> None:
+    match event:
+        case OrdersIssued():
+            for order in event.orders:
+                state.issue(order)
+        case OrdersEnded():
+            for episode in _episodes(event.results, state.open):
+                state.end(episode)
+        case LateResults():
+            for episode in _episodes(event.results, state.unknown):
+                state.end_late(episode)
+        case EpisodeLabelled():
+            verdict = state.ended.get(event.order_id)
+            if verdict is not None:
+                state.labels[event.order_id] = (verdict, event.outcome)
+        case EpisodeRefused():
+            pass
+        case _:
+            assert_never(event)
 
 
-def _orders_found(state: CampaignState, body: Mapping[str, object]) -> None:
-    for item in cast("Iterable[Mapping[str, object]]", body["episodes"]):
-        order = state.unknown.get(str(item["order_id"]))
-        if order is not None:
-            state.find(episode_from(item, order))
+def _episodes(results: Sequence[OrderResult], orders: Mapping[str, Order]) -> list[Episode]:
+    """The episodes of those results whose orders are known."""
+    known = {result.order_id: result for result in results if result.order_id in orders}
+    return [episode_of(result, orders[order_id]) for order_id, result in known.items()]
 
 
-def _started(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.campaign_id = _text(body, "campaign_id")
-    state.verifier = str(body.get("verifier", ""))
+def _apply_session(state: CampaignState, event: SessionEvent) -> None:
+    match event:
+        case CampaignStarted():
+            state.verifier = event.verifier
+        case CampaignResumed():
+            state.wall_s, state.session_s = state.wall_s + state.session_s, 0.0
+            state.robot_s, state.robot_session_s = state.robot_s + state.robot_session_s, 0.0
+            state.over = False
+            state.verifier = event.verifier or state.verifier
+            if event.after:
+                state.cut_off = dict.fromkeys(state.open, event.after)
+        case CampaignPaused():
+            state.paused, state.paused_why = True, event.why
+        case CampaignContinued():
+            state.paused, state.paused_why = False, ""
+            state.wrong_accepted = sum(verdict == "success" != label for verdict, label in state.labels.values())
+        case CampaignEnded():
+            state.over = True
+        case StoreDiffers():
+            pass
+        case _:
+            assert_never(event)
 
 
-def _resumed(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.wall_s, state.session_s = state.wall_s + state.session_s, 0.0
-    state.robot_s, state.robot_session_s = state.robot_s + state.robot_session_s, 0.0
-    state.over = False
-    state.verifier = str(body.get("verifier", "")) or state.verifier
-    if why := str(body.get("after", "")):
-        state.cut_off = dict.fromkeys(state.open, why)
+def _apply_station(state: CampaignState, event: StationEvent) -> None:
+    match event:
+        case RobotTime():
+            state.session_s, state.robot_session_s = event.wall_s, event.robot_s
+        case StationJoined():
+            state.lease = max(state.lease, event.lease)
+        case StationLeft() | StationHeld() | StationRuns() | OperatorNeeded() | PeerRefused():
+            pass  # of the session alone (`enpire.lab.StationSeat`)
+        case _:
+            assert_never(event)
 
 
-def _robot_time(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.session_s = _number(body, "wall_s")
-    state.robot_session_s = _number(body, "robot_s")
+def _apply_command(state: CampaignState, event: CommandEvent) -> None:
+    match event:
+        case CommandAccepted():
+            if event.command in ("stop", "pause", "resume"):
+                state.holds.ask(event.command, event.target, event.by)
+        case CommandRequested() | CommandRefused() | CommandEffective():
+            pass
+        case _:
+            assert_never(event)
 
 
-def _joined(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.lease = max(state.lease, int(_number(body, "lease")))
+def _apply_training(state: CampaignState, event: TrainingEvent) -> None:
+    match event:
+        case LearnerStarted():
+            state.training = Training(
+                job=event.job, parent=event.parent, round=event.round, recipe_hash=event.recipe_hash,
+                data_hash=event.data_hash, recipe=event.recipe, episodes=event.episodes,
+                experiment_id=event.experiment_id,
+            )  # fmt: skip
+            state.round = max(state.round, event.round)
+            if not event.experiment_id:
+                state.fresh = 0
+        case LearnerEnded():
+            own = state.training is None or not state.training.experiment_id
+            state.training, state.failures_in_a_row = None, 0 if own else state.failures_in_a_row
+            state.candidates.append((event.policy_id, event.round))
+        case LearnerFailed():
+            own = state.training is None or not state.training.experiment_id
+            state.training, state.failures_in_a_row = None, state.failures_in_a_row + own
+        case LearnerKilled() | VersionMade():
+            pass
+        case _:
+            assert_never(event)
 
 
-def _learning(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.training = Training(
-        job=_text(body, "job"),
-        parent=_text(body, "parent"),
-        round=int(_number(body, "round")),
-        recipe_hash=_text(body, "recipe_hash"),
-        data_hash=_text(body, "data_hash"),
-        recipe=cast("Mapping[str, object]", body["recipe"]),
-        episodes=tuple(map(str, cast("Iterable[object]", body["episodes"]))),
-        experiment_id=str(body.get("experiment_id", "")),
-    )
-    state.round = max(state.round, state.training.round)
-    if not state.training.experiment_id:
-        state.fresh = 0
+def _apply_gate(state: CampaignState, event: GateEvent) -> None:
+    match event:
+        case BaseMeasured():
+            state.base_measured = True
+        case GateOpened():
+            state.gates = event.k
+            state.candidates = [item for item in state.candidates if item[0] != event.candidate]
+            state.gate = OpenGate(
+                gate_id=event.gate_id, champion=event.champion, candidate=event.candidate, round=event.round,
+                k=event.k, level=event.level,
+            )  # fmt: skip
+        case GateDecided():
+            state.gate = None
+            state.promoted += event.decision == "promote"
+        case Deployed():
+            _deploy(state, event.policy_id)
+        case RolledBack():
+            state.champion = event.to
+            state.champions.append(event.to)
+            state.candidates, state.gate, state.confirmation = [], None, None
+        case ConfirmationOpened():
+            state.confirmation = Confirmation(policy_id=event.policy_id, n=event.n)
+        case Confirmed():
+            state.confirmation = None
+            state.confirmed[event.policy_id] = event.passed
+        case _:
+            assert_never(event)
 
 
-def _learned(state: CampaignState, body: Mapping[str, object]) -> None:
-    own = state.training is None or not state.training.experiment_id
-    state.training, state.failures_in_a_row = None, 0 if own else state.failures_in_a_row
-    version = _text(body, "policy_id")
-    state.candidates.append((version, int(_number(body, "round"))))
-
-
-def _not_learned(state: CampaignState, body: Mapping[str, object]) -> None:
-    own = state.training is None or not state.training.experiment_id
-    state.training, state.failures_in_a_row = None, state.failures_in_a_row + own
-
-
-def _accepted(state: CampaignState, body: Mapping[str, object]) -> None:
-    verb = _text(body, "verb")
-    if verb in ("stop", "pause", "resume"):
-        state.holds.ask(verb, _text(body, "station"), _text(body, "by"))
-
-
-def _base_measured(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.base_measured = True
-
-
-def _gate_opened(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.gates = int(_number(body, "k"))
-    candidate = _text(body, "candidate")
-    state.candidates = [item for item in state.candidates if item[0] != candidate]
-    state.gate = OpenGate(
-        gate_id=_text(body, "gate_id"), champion=_text(body, "champion"), candidate=candidate,
-        round=int(_number(body, "round")), k=state.gates, level=_number(body, "alpha"),
-    )  # fmt: skip
-
-
-def _gate_decided(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.gate = None
-    state.promoted += body["decision"] == "promote"
-
-
-def _deployed(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.champion = _text(body, "policy_id")
-    if state.gate is not None:  # a person was quicker: the candidate is judged anew, against the new champion
+def _deploy(state: CampaignState, policy_id: str) -> None:
+    state.champion = policy_id
+    if (
+        state.gate is not None
+    ):  # an operator promoted during a gate: its candidate meets the new champion in another one
         state.candidates.insert(0, (state.gate.candidate, state.gate.round))
         state.gate = None
-    if state.confirmation is not None and state.confirmation.policy_id != state.champion:
+    if state.confirmation is not None and state.confirmation.policy_id != policy_id:
         state.confirmation = None
-    state.candidates = [item for item in state.candidates if item[0] != state.champion]
-    state.champions.append(state.champion)
-    state.base_policy = state.base_policy or state.champion
-
-
-def _rolled_back(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.champion = _text(body, "to")
-    state.champions.append(state.champion)
-    state.candidates, state.gate, state.confirmation = [], None, None
-
-
-def _confirming(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.confirmation = Confirmation(policy_id=_text(body, "policy_id"), n=int(_number(body, "n")))
-
-
-def _confirmed(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.confirmation = None
-    state.confirmed[_text(body, "policy_id")] = bool(body["passed"])
-
-
-def _judged(state: CampaignState, body: Mapping[str, object]) -> None:
-    said = state.ended.get(_text(body, "order_id"))
-    if said is not None:
-        state.labels[_text(body, "order_id")] = (said, _text(body, "outcome"))
-
-
-def _paused(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.paused, state.paused_why = True, str(body.get("why", ""))
-
-
-def _continued(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.paused, state.paused_why = False, ""
-    state.wrong_accepted = sum(said == "success" != person for said, person in state.labels.values())
-
-
-def _ended(state: CampaignState, body: Mapping[str, object]) -> None:
-    state.over = True
-
-
-_HANDLERS = {
-    "order issued": _orders_issued,
-    "orders ended": _orders_ended,
-    "orders found": _orders_found,
-    "campaign started": _started,
-    "command accepted": _accepted,
-    "campaign resumed": _resumed,
-    "person judged": _judged,
-    "campaign paused": _paused,
-    "campaign continued": _continued,
-    "campaign ended": _ended,
-    "robot time": _robot_time,
-    "station joined": _joined,
-    "learner started": _learning,
-    "learner ended": _learned,
-    "learner failed": _not_learned,
-    "base measured": _base_measured,
-    "gate opened": _gate_opened,
-    "gate decided": _gate_decided,
-    "deployed": _deployed,
-    "rolled back": _rolled_back,
-    "confirm opened": _confirming,
-    "confirmed": _confirmed,
-}
-
-
-def _text(body: Mapping[str, object], key: str) -> str:
-    return str(body[key])
-
-
-def _number(body: Mapping[str, object], key: str) -> float:
-    return float(cast("float", body[key]))
+    state.candidates = [item for item in state.candidates if item[0] != policy_id]
+    state.champions.append(policy_id)
+    state.base_policy = state.base_policy or policy_id

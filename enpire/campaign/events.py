@@ -6,11 +6,12 @@ then names every place that must know it: the functions that apply events end in
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
-from typing import get_args
+from typing import cast, get_args
 
 from enpire.campaign.agent_events import AgentEvent, ExperimentEvent
 from enpire.campaign.command_events import CommandEvent
@@ -59,6 +60,18 @@ class LedgerEntry:
     event: Event
     previous: str
     hash: str
+
+    @property
+    def body(self) -> dict[str, object]:
+        """The stored body as it stands in the ledger, to be shown as it is; `event` is what it means."""
+        return json.loads(self.text)
+
+    def document(self) -> dict[str, Json]:
+        """The entry as JSON, for people and other programs."""
+        return {
+            "seq": self.seq, "stamp_ns": self.stamp_ns, "kind": self.kind, "body": cast("dict[str, Json]", self.body),
+            "previous": self.previous, "hash": self.hash,
+        }  # fmt: skip
 
 
 @cache

@@ -1,39 +1,70 @@
-"""What agents proposed and what became of it: hypotheses, their edges, experiments, findings. A fold of events.
+"""What agents proposed and what became of it: hypotheses, their edges, experiments, conclusions.
 
-An experiment is a recipe with some settings changed. It takes the road of any candidate: proposed, checked, queued,
+An experiment is a recipe with some settings changed. It follows the candidate pipeline: proposed, checked, queued,
 training, gate, decided; or it ends as invalid (refused, or its training failed) or cancelled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, cast
+from typing import Literal, assert_never
 
+from enpire.campaign.agent_events import (
+    AgentEnded,
+    AgentEvent,
+    AgentStarted,
+    AgentTurned,
+    BriefRead,
+    ConclusionPosted,
+    Edge,
+    ExperimentAdopted,
+    ExperimentCancelled,
+    ExperimentChecked,
+    ExperimentDecided,
+    ExperimentEvent,
+    ExperimentRefused,
+    ExperimentSubmitted,
+    GivenUp,
+    HypothesisProposed,
+    Kept,
+    LaneFinished,
+    OfRequest,
+    RecipeDeclared,
+    RequestRefused,
+    TokensSpent,
+)
+from enpire.campaign.events import Event, kinds_of
+from enpire.campaign.gate_events import (
+    BaseMeasured,
+    ConfirmationOpened,
+    Confirmed,
+    Deployed,
+    GateDecided,
+    GateEvent,
+    GateOpened,
+    RolledBack,
+)
 from enpire.campaign.recipe import Recipe
-from enpire.files import parse
+from enpire.campaign.session_events import CampaignEnded
+from enpire.campaign.training_events import (
+    LearnerEnded,
+    LearnerFailed,
+    LearnerKilled,
+    LearnerStarted,
+    TrainingEvent,
+    VersionMade,
+)
 from enpire.types import Hypothesis
 
 Phase = Literal["proposed", "checked", "queued", "training", "gate", "decided", "invalid", "cancelled"]
-EdgeKind = Literal["inspired_by", "adopts", "refutes", "supersedes"]
-"""Edges beside `Hypothesis.parents`."""
-KEPT: Mapping[str, str] = {"promote": "keep", "reject": "revert", "hold": "inconclusive"}
+KEPT: Mapping[str, Kept] = {"promote": "keep", "reject": "revert", "hold": "inconclusive"}
 """What a gate's decision means for the change that made its candidate."""
-KINDS = (
-    "hypothesis proposed", "experiment submitted", "experiment checked", "experiment refused", "experiment cancelled",
-    "experiment decided", "experiment adopted", "finding posted", "given up", "wish refused", "brief read",
-    "lane finished", "agent turned", "agent started", "agent ended", "tokens spent", "learner started", "learner ended",
-    "learner failed", "gate opened", "gate decided", "deployed", "rolled back", "campaign ended", "recipe declared",
+KINDS = kinds_of(
+    ExperimentEvent, AgentEvent, LearnerStarted, LearnerEnded, LearnerFailed, GateOpened, GateDecided, Deployed,
+    RolledBack, CampaignEnded,
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
-    """A line of the idea tree that is not a parent."""
-
-    kind: EdgeKind
-    to: str
-    """hypothesis_id."""
+"""The kinds that move something here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +85,10 @@ class Experiment:
     hypothesis_id: str
     author: str
     lane: str
-    changes: Mapping[str, object]
+    changes: Mapping[str, bool | int | float | str]
     """Settings that differ from the recipe that was in force."""
-    recipe: Mapping[str, object]
-    """The whole changed recipe, as `ImprovementJob.recipe` carries it."""
+    recipe: Recipe | None
+    """The whole changed recipe; None where the changes were refused."""
     recipe_hash: str
     champion: str
     """The champion when it was submitted; from its training on, the one that it was trained from."""
@@ -69,9 +100,9 @@ class Experiment:
     """Of the recipe that its training was given; the same as `recipe_hash`, or the records are wrong."""
     policy_id: str = ""
     gate_id: str = ""
-    metrics: Mapping[str, object] = field(default_factory=dict[str, object])
+    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
     """Diagnostics of its training."""
-    gate: Mapping[str, object] | None = None
+    gate: GateDecided | None = None
     """What its gate decided."""
     decision: str = ""
     """keep, revert, inconclusive; empty until it is decided."""
@@ -89,31 +120,20 @@ class Experiment:
         return self.phase in ("decided", "invalid", "cancelled")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What an agent learned and tells its peers."""
-
-    finding_id: str
-    author: str
-    lane: str
-    text: str
-    about: str = ""
-    """experiment_id or hypothesis_id; empty for a general one."""
-
-
 @dataclass(slots=True)
 class Ideas:
     """Everything that was proposed in one campaign."""
 
     ideas: dict[str, Idea] = field(default_factory=dict[str, Idea])
     experiments: dict[str, Experiment] = field(default_factory=dict[str, Experiment])
-    findings: list[Finding] = field(default_factory=list[Finding])
-    kept: list[tuple[str, Mapping[str, object]]] = field(default_factory=list[tuple[str, Mapping[str, object]]])
+    conclusions: list[ConclusionPosted] = field(default_factory=list[ConclusionPosted])
+    """What agents wrote down about experiments that ended, oldest first."""
+    kept: list[tuple[str, Recipe]] = field(default_factory=list[tuple[str, Recipe]])
     """(version, recipe) of every experiment that was kept, oldest first; the last recipe is in force."""
     declared: Recipe | None = None
     """The campaign's recipe with its search space."""
     answered: set[str] = field(default_factory=set[str])
-    """Wishes that have their event."""
+    """Ids of requests that have their event."""
     away: set[str] = field(default_factory=set[str])
     """Lanes whose process ended and is not started again."""
     finished: dict[str, str] = field(default_factory=dict[str, str])
@@ -123,14 +143,21 @@ class Ideas:
     experiment_turn: bool = False
     """Whether the next training run may be an experiment: the campaign's own rounds and experiments take turns."""
 
-    def apply(self, kind: str, body: Mapping[str, object]) -> None:
-        """Fold one event in; kinds that move nothing here are passed over."""
-        wish = body.get("wish_id")
-        if wish:
-            self.answered.add(str(wish))
-        handler = self.HANDLERS.get(kind)
-        if handler is not None:
-            handler(self, body)
+    def apply(self, event: Event) -> None:
+        """Apply one event; most move nothing here."""
+        if isinstance(event, OfRequest | RequestRefused) and event.request_id:
+            self.answered.add(event.request_id)
+        if isinstance(event, ExperimentEvent):
+            self._apply_experiment(event)
+        elif isinstance(event, AgentEvent):
+            self._apply_agent(event)
+        elif isinstance(event, TrainingEvent):
+            self._apply_training(event)
+        elif isinstance(event, GateEvent):
+            self._apply_gate(event)
+        elif isinstance(event, CampaignEnded):
+            for experiment in self.undecided():
+                experiment.phase, experiment.why = "cancelled", "the campaign ended"
 
     def queue(self) -> list[Experiment]:
         """Experiments that wait for the learner, oldest first."""
@@ -144,182 +171,146 @@ class Ideas:
         """The campaign's recipe with the settings of the last experiment that was kept."""
         if not self.kept:
             return recipe
-        kept = recipe_from(self.kept[-1][1])
+        kept = self.kept[-1][1]
         return replace(recipe, name=kept.name, learner=kept.learner, settings=kept.settings)
 
-    # One method per kind of event.
+    def _apply_experiment(self, event: ExperimentEvent) -> None:
+        match event:
+            case RecipeDeclared():
+                self.declared = event.recipe
+            case HypothesisProposed():
+                idea = Idea(hypothesis=event.hypothesis, effect=event.effect, edges=event.edges)
+                self.ideas[event.hypothesis.hypothesis_id] = idea
+            case ExperimentSubmitted():
+                self.experiments[event.experiment_id] = Experiment(
+                    experiment_id=event.experiment_id, hypothesis_id=event.hypothesis_id, author=event.author,
+                    lane=event.lane, changes=event.changes, recipe=event.recipe, recipe_hash=event.recipe_hash,
+                    champion=event.champion,
+                )  # fmt: skip
+            case ExperimentChecked():
+                if experiment := self.experiments.get(event.experiment_id):
+                    experiment.phase = "queued"
+            case ExperimentRefused():
+                self._close(event.experiment_id, "invalid", event.why)
+            case ExperimentCancelled():
+                self._close(event.experiment_id, "cancelled", event.why)
+            case ExperimentAdopted():
+                self._adopt(event)
+            case ExperimentDecided():
+                self._decide(event)
+            case _:
+                assert_never(event)
 
-    def _declared(self, body: Mapping[str, object]) -> None:
-        self.declared = recipe_from(_mapping(body["recipe"]))
+    def _apply_agent(self, event: AgentEvent) -> None:
+        match event:
+            case ConclusionPosted():
+                self.conclusions.append(event)
+            case LaneFinished():
+                self.finished[event.lane] = event.text
+            case GivenUp():
+                if not event.about:
+                    self.finished[event.lane] = f"given up: {event.reason}"
+            case TokensSpent():
+                spent = event.fresh + event.cached + event.output
+                self.tokens[event.lane] = self.tokens.get(event.lane, 0) + spent
+            case AgentStarted():
+                self.away.discard(event.lane)
+            case AgentEnded():
+                if not event.again:
+                    self.away.add(event.lane)
+            case BriefRead() | AgentTurned() | RequestRefused():
+                pass
+            case _:
+                assert_never(event)
 
-    def _proposed(self, body: Mapping[str, object]) -> None:
-        hypothesis = parse(Hypothesis, body["hypothesis"], "The hypothesis of an event")
-        edges = cast("list[object]", body.get("edges", []))
-        self.ideas[hypothesis.hypothesis_id] = Idea(
-            hypothesis=hypothesis, effect=str(body.get("effect", "")),
-            edges=tuple(parse(Edge, edge, "The edge of an event") for edge in edges),
-        )  # fmt: skip
+    def _apply_training(self, event: TrainingEvent) -> None:
+        match event:
+            case LearnerStarted():
+                experiment = self.experiments.get(event.experiment_id)
+                self.experiment_turn = experiment is None and bool(event.parent)
+                if experiment:
+                    experiment.phase, experiment.job = "training", event.job
+                    experiment.champion, experiment.trained_hash = event.parent, event.recipe_hash
+            case LearnerEnded():
+                for experiment in self._of_job(event.job):
+                    experiment.phase, experiment.policy_id = "gate", event.policy_id
+                    experiment.metrics = event.metrics
+            case LearnerFailed():
+                for experiment in self._of_job(event.job):
+                    experiment.phase, experiment.why = "invalid", event.why
+            case LearnerKilled() | VersionMade():
+                pass
+            case _:
+                assert_never(event)
 
-    def _submitted(self, body: Mapping[str, object]) -> None:
-        experiment_id = str(body["experiment_id"])
-        self.experiments[experiment_id] = Experiment(
-            experiment_id=experiment_id, hypothesis_id=str(body["hypothesis_id"]), author=str(body["author"]),
-            lane=str(body["lane"]), changes=_mapping(body["changes"]), recipe=_mapping(body.get("recipe", {})),
-            recipe_hash=str(body.get("recipe_hash", "")), champion=str(body["champion"]),
-        )  # fmt: skip
+    def _apply_gate(self, event: GateEvent) -> None:
+        match event:
+            case GateOpened():
+                waiting = (item for item in self._at_gate() if not item.gate_id and item.policy_id == event.candidate)
+                if experiment := next(waiting, None):
+                    experiment.gate_id = event.gate_id
+            case GateDecided():
+                for experiment in self._at_gate(event.gate_id):
+                    experiment.gate = event
+            case Deployed():
+                self._deploy(event.policy_id)
+            case RolledBack():
+                self._roll_back(event.policy_id)
+            case BaseMeasured() | ConfirmationOpened() | Confirmed():
+                pass
+            case _:
+                assert_never(event)
 
-    def _checked(self, body: Mapping[str, object]) -> None:
-        if experiment := self._named(body):
-            experiment.phase = "queued"
+    def _deploy(self, policy_id: str) -> None:
+        """A gate that an operator's promotion cut off is opened anew later, unless its candidate is what was promoted.
 
-    def _refused(self, body: Mapping[str, object]) -> None:
-        if experiment := self._named(body):
-            experiment.phase, experiment.why = "invalid", str(body["why"])
-
-    def _cancelled(self, body: Mapping[str, object]) -> None:
-        if experiment := self._named(body):
-            experiment.phase, experiment.why = "cancelled", str(body["why"])
-
-    def _adopted(self, body: Mapping[str, object]) -> None:
-        experiment = self._named(body)
-        if experiment and body["lane"] not in experiment.adopted_by:
-            experiment.adopted_by = (*experiment.adopted_by, str(body["lane"]))
-
-    def _found(self, body: Mapping[str, object]) -> None:
-        self.findings.append(
-            Finding(
-                finding_id=str(body["finding_id"]), author=str(body["author"]), lane=str(body["lane"]),
-                text=str(body["text"]), about=str(body.get("about", "")),
-            )
-        )  # fmt: skip
-
-    def _learning(self, body: Mapping[str, object]) -> None:
-        experiment = self._named(body)
-        self.experiment_turn = experiment is None and bool(body.get("parent"))
-        if experiment:
-            experiment.phase, experiment.job = "training", str(body["job"])
-            experiment.champion, experiment.trained_hash = str(body["parent"]), str(body["recipe_hash"])
-
-    def _learned(self, body: Mapping[str, object]) -> None:
-        for experiment in self._of_job(body):
-            experiment.phase, experiment.policy_id = "gate", str(body["policy_id"])
-            experiment.metrics = _mapping(body.get("figures", {}))
-
-    def _not_learned(self, body: Mapping[str, object]) -> None:
-        for experiment in self._of_job(body):
-            experiment.phase, experiment.why = "invalid", str(body["why"])
-
-    def _gate_opened(self, body: Mapping[str, object]) -> None:
-        for experiment in self.experiments.values():
-            if experiment.phase == "gate" and not experiment.gate_id and experiment.policy_id == body["candidate"]:
-                experiment.gate_id = str(body["gate_id"])
-                return
-
-    def _gate_decided(self, body: Mapping[str, object]) -> None:
-        for experiment in self.experiments.values():
-            if experiment.phase == "gate" and experiment.gate_id == body["gate_id"]:
-                experiment.gate = body
-
-    def _deployed(self, body: Mapping[str, object]) -> None:
-        """A person was quicker than a gate: what it judged is judged anew, unless it is what was promoted."""
-        for experiment in self.experiments.values():
-            if experiment.phase == "gate" and experiment.gate_id and experiment.gate is None:
+        A gate's own promotion finds its experiment decided already.
+        """
+        for experiment in self._at_gate():
+            if experiment.gate is None:
                 experiment.gate_id = ""
-            if experiment.phase == "gate" and experiment.gate is None and experiment.policy_id == body["policy_id"]:
-                experiment.phase, experiment.why = "cancelled", "a person promoted it without a gate"
+                if experiment.policy_id == policy_id:
+                    experiment.phase, experiment.why = "cancelled", "a person promoted it without a gate"
 
-    def _decided(self, body: Mapping[str, object]) -> None:
-        experiment = self._named(body)
+    def _adopt(self, event: ExperimentAdopted) -> None:
+        experiment = self.experiments.get(event.experiment_id)
+        if experiment and event.lane not in experiment.adopted_by:
+            experiment.adopted_by = (*experiment.adopted_by, event.lane)
+
+    def _decide(self, event: ExperimentDecided) -> None:
+        experiment = self.experiments.get(event.experiment_id)
         if experiment is None:
             return
-        experiment.phase, experiment.decision = "decided", str(body["decision"])
-        experiment.delta, experiment.low, experiment.high = (
-            float(cast("float", body[key])) for key in ("delta", "low", "high")
-        )
-        experiment.why = str(body["reason"])
-        if experiment.decision == "keep":
+        experiment.phase, experiment.decision, experiment.why = "decided", event.decision, event.reason
+        experiment.delta, experiment.low, experiment.high = event.delta, event.low, event.high
+        if event.decision == "keep" and experiment.recipe is not None:
             self.kept.append((experiment.policy_id, experiment.recipe))
 
-    def _rolled_back(self, body: Mapping[str, object]) -> None:
-        """The version goes and with it the recipe that made it; what waited for a gate against it goes too."""
-        self.kept = [item for item in self.kept if item[0] != body["policy_id"]]
-        for experiment in self.experiments.values():
-            if experiment.phase == "gate" and experiment.gate is None:
+    def _close(self, experiment_id: str, phase: Phase, why: str) -> None:
+        if experiment := self.experiments.get(experiment_id):
+            experiment.phase, experiment.why = phase, why
+
+    def _roll_back(self, policy_id: str) -> None:
+        """The version goes, and with it the recipe that made it and every experiment that waits for a gate."""
+        self.kept = [item for item in self.kept if item[0] != policy_id]
+        for experiment in self._at_gate():
+            if experiment.gate is None:
                 experiment.phase, experiment.why = "cancelled", "the champion was rolled back"
 
-    def _ended(self, body: Mapping[str, object]) -> None:
-        for experiment in self.undecided():
-            experiment.phase, experiment.why = "cancelled", "the campaign ended"
+    def _at_gate(self, gate_id: str = "") -> list[Experiment]:
+        """Experiments whose candidate waits for a gate or is in one; in one gate where it is named."""
+        waiting = [item for item in self.experiments.values() if item.phase == "gate"]
+        return [item for item in waiting if gate_id in ("", item.gate_id)]
 
-    def _finished(self, body: Mapping[str, object]) -> None:
-        self.finished[str(body["lane"])] = str(body["text"])
-
-    def _given_up(self, body: Mapping[str, object]) -> None:
-        if not body.get("about"):
-            self.finished[str(body["lane"])] = f"given up: {body['reason']}"
-
-    def _spent(self, body: Mapping[str, object]) -> None:
-        lane = str(body.get("lane", ""))
-        spent = sum(int(cast("int", body.get(sort, 0))) for sort in ("fresh", "cached", "output"))
-        self.tokens[lane] = self.tokens.get(lane, 0) + spent
-
-    def _came(self, body: Mapping[str, object]) -> None:
-        self.away.discard(str(body["lane"]))
-
-    def _went(self, body: Mapping[str, object]) -> None:
-        if not body.get("again"):
-            self.away.add(str(body["lane"]))
-
-    def _named(self, body: Mapping[str, object]) -> Experiment | None:
-        return self.experiments.get(str(body.get("experiment_id", "")))
-
-    def _of_job(self, body: Mapping[str, object]) -> list[Experiment]:
-        job = body["job"]
+    def _of_job(self, job: str) -> list[Experiment]:
         return [item for item in self.experiments.values() if item.phase == "training" and item.job == job]
 
-    HANDLERS: ClassVar[Mapping[str, Callable[..., None]]] = {
-        "recipe declared": _declared,
-        "hypothesis proposed": _proposed,
-        "experiment submitted": _submitted,
-        "experiment checked": _checked,
-        "experiment refused": _refused,
-        "experiment cancelled": _cancelled,
-        "experiment decided": _decided,
-        "experiment adopted": _adopted,
-        "finding posted": _found,
-        "given up": _given_up,
-        "lane finished": _finished,
-        "learner started": _learning,
-        "learner ended": _learned,
-        "learner failed": _not_learned,
-        "gate opened": _gate_opened,
-        "gate decided": _gate_decided,
-        "deployed": _deployed,
-        "rolled back": _rolled_back,
-        "campaign ended": _ended,
-        "tokens spent": _spent,
-        "agent started": _came,
-        "agent ended": _went,
-    }
-    """kind of event -> the method that folds it in."""
 
-
-def recipe_from(mapping: Mapping[str, object]) -> Recipe:
-    """The recipe of an event."""
-    return parse(Recipe, mapping, "The recipe of an event")
-
-
-def verdict(experiment: Experiment, gate: Mapping[str, object]) -> dict[str, object]:
-    """The body of "experiment decided": what its gate's decision means for the change."""
-    pairs = int(cast("int", gate["pairs"]))
-    won = int(cast("int", gate["wins"])) - int(cast("int", gate["losses"]))
-    return {
-        "experiment_id": experiment.experiment_id, "hypothesis_id": experiment.hypothesis_id,
-        "policy_id": experiment.policy_id, "gate_id": experiment.gate_id, "recipe_hash": experiment.recipe_hash,
-        "decision": KEPT[str(gate["decision"])], "reason": gate["reason"], "pairs": pairs,
-        "delta": won / pairs if pairs else 0.0, "low": gate["low"], "high": gate["high"],
-    }  # fmt: skip
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", value)
+def decided(experiment: Experiment, gate: GateDecided) -> ExperimentDecided:
+    """What the decision of its gate means for the change that an experiment tried."""
+    return ExperimentDecided(
+        experiment_id=experiment.experiment_id, hypothesis_id=experiment.hypothesis_id,
+        policy_id=experiment.policy_id, gate_id=experiment.gate_id, recipe_hash=experiment.recipe_hash,
+        decision=KEPT[gate.decision], reason=gate.reason, pairs=gate.pairs,
+        delta=(gate.wins - gate.losses) / gate.pairs if gate.pairs else 0.0, low=gate.low, high=gate.high,
+    )  # fmt: skip

@@ -42,6 +42,10 @@ class Recipe:
         """As `ImprovementJob.recipe` carries it."""
         return {"name": self.name, "learner": self.learner, "settings": plain(self.settings)}
 
+    def without_space(self) -> Recipe:
+        """What a learner is given: the recipe without the search space."""
+        return replace(self, space={})
+
     @property
     def hash(self) -> str:
         """sha256 of learner and settings in canonical form; name and space do not count."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from enpire.campaign.experiments import Ideas
+from enpire.campaign.recipe import Recipe
 from enpire.gate.gate import Decision, Side, Trial, given_again
 from enpire.gate.intervals import lower_bound
 from enpire.types import HIDDEN, Episode, Order, OutcomeKind, Purpose, never_began
@@ -89,7 +90,7 @@ class Training:
     round: int
     recipe_hash: str
     data_hash: str
-    recipe: Mapping[str, object]
+    recipe: Recipe
     episodes: tuple[str, ...]
     experiment_id: str = ""
     """Empty for the campaign's own rounds."""
@@ -271,7 +272,7 @@ class CampaignState:
         elif self.confirmation is not None and order.policy_id == self.confirmation.policy_id:
             self.confirmation.ended.add(success)
 
-    def find(self, episode: Episode) -> None:
+    def end_late(self, episode: Episode) -> None:
         """An order that had ended as unknown is known after all.
 
         Data gathers it. The base's measure and a confirmation are read once, when complete: until then it counts as

@@ -45,13 +45,14 @@ def tail(
     with reading.open_records(existing_home(home)) as records:
         events = reading.last_events(records, number)
         if not follow:
-            answer(events, as_json=as_json, text="\n".join(map(texts.event, events)))
+            documents = [entry.document() for entry in events]
+            answer(documents, as_json=as_json, text="\n".join(map(texts.event, events)))
             return
         seen = 0
         while True:
             for event in events:
                 seen = event.seq
-                print(as_document(event, indent=None) if as_json else texts.event(event), flush=True)
+                print(as_document(event.document(), indent=None) if as_json else texts.event(event), flush=True)
             time.sleep(0.5)
             events = reading.events_after(records, seen)
 

@@ -78,25 +78,26 @@ def send_command(home: Path, typed: str, kind: str, target: str = "") -> None:
     Raises:
         UsageError: the campaign refused the command, or none runs. (A later campaign must not get it.)
     """
+    from enpire.campaign.command_events import CommandEvent, CommandRefused, CommandRequested
     from enpire.service.asking import leave_command
     from enpire.service.reading import events_after, is_driven, last_events, latest_begun, open_records
-    from enpire.service.watching import STATE_OF_EVENT
+    from enpire.service.watching import state_after
 
     if not is_driven(home):
         raise UsageError(f"No campaign runs in {home}, so `enpire {typed}` has no effect; `enpire run` starts one.")
     state, deadline = "", time.monotonic() + ANSWERED_S
     with open_records(home) as records:
-        seq = max((event.seq for event in last_events(records, 1)), default=0)
+        seq = max((entry.seq for entry in last_events(records, 1)), default=0)
         campaign_id = latest_begun(records)
         command_id = leave_command(home / "inbox", kind, target, getpass.getuser(), campaign_id=campaign_id)
         while state != "effective" and time.monotonic() < deadline:
             time.sleep(0.05)
-            for event in events_after(records, seq):
-                seq = event.seq
-                if event.body.get("command_id") == command_id and event.kind in STATE_OF_EVENT:
-                    state = STATE_OF_EVENT[event.kind]
-                    if state == "refused":
-                        raise UsageError(f"`enpire {typed}` was refused: {event.body['why']}.")
+            for entry in events_after(records, seq):
+                seq, event = entry.seq, entry.event
+                if isinstance(event, CommandEvent) and event.command_id == command_id:
+                    if isinstance(event, CommandRefused):
+                        raise UsageError(f"`enpire {typed}` was refused: {event.why}.")
+                    state = "" if isinstance(event, CommandRequested) else state_after(event)
     result = state or f"requested; no answer within {ANSWERED_S:.0f} s"
     more = "" if state == "effective" else "; `enpire ledger tail` shows its later state"
     log(f"{typed}: {result} (command {command_id}){more}.")

@@ -13,7 +13,9 @@ from typing import cast
 
 import numpy as np
 
+from enpire.campaign.order_events import OrdersEnded, OrdersIssued
 from enpire.campaign.state import JUDGED
+from enpire.codec import result_of
 from enpire.datasets.lerobot_import import Imported, import_dataset
 from enpire.datasets.lerobot_tables import read_dataset_info
 from enpire.errors import FileProblem, UnknownName, UsageError
@@ -22,7 +24,7 @@ from enpire.ids import mint
 from enpire.interfaces import Task
 from enpire.plugins import load
 from enpire.queries import campaigns
-from enpire.store import durable, pictures, records
+from enpire.store import durable, pictures
 from enpire.store.arrays import pack
 from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
@@ -147,14 +149,12 @@ def _keep(home: Home, store: FolderStore, campaign_id: str, made: list[tuple[Rec
     try:
         for recording, one in made:
             whole.append(_with_pictures(store, recording, one))
-        orders = [records.order_body(item.episode.order) for item in whole]
-        ends = [records.episode_body(item.episode) for item in whole]
-        ledger.append([(records.ORDER_ISSUED, {"campaign_id": campaign_id, "orders": orders})])
+        ledger.append([OrdersIssued(orders=tuple(item.episode.order for item in whole))], campaign_id)
         folders = store.put_many(whole)
         for folder, (_, one) in zip(folders, made, strict=True):
             if one.critic_outputs:
                 durable.write(folder / "figures.json", json.dumps(dict(one.critic_outputs)).encode())
-        ledger.append([(records.ORDERS_ENDED, {"campaign_id": campaign_id, "episodes": ends})])
+        ledger.append([OrdersEnded(results=tuple(result_of(item.episode) for item in whole))], campaign_id)
     finally:
         for item in whole:
             if item.pictures is not None:

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
+from enpire.campaign.events import kinds_of
+from enpire.campaign.ledger import Ledger
+from enpire.campaign.session_events import CampaignStarted
 from enpire.errors import EnpireError, UsageError
 from enpire.files import parse
 from enpire.fleet.local import station_files
 from enpire.home import Home
-from enpire.interfaces import Ledger, Task
+from enpire.interfaces import Task
 from enpire.plugins import load, make
 from enpire.station.station_file import StationFile
 from enpire.store import pictures
@@ -113,7 +116,7 @@ def _station(ledger: Ledger, home: Home, episode: Episode) -> tuple[str, int]:
 def _stations(ledger: Ledger, home: Home, campaign_id: str) -> list[StationFile]:
     from enpire.campaign.campaign import Campaign
 
-    for event in ledger.events(kinds=("campaign started",)):
-        if event.body["campaign_id"] == campaign_id and "campaign" in event.body:
-            return station_files(parse(Campaign, event.body["campaign"], "The campaign in the ledger"), home)
+    for entry in ledger.events(kinds=kinds_of(CampaignStarted)):
+        if entry.campaign_id == campaign_id and isinstance(entry.event, CampaignStarted):
+            return station_files(parse(Campaign, entry.event.campaign, "The campaign in the ledger"), home)
     return []

@@ -10,17 +10,18 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
+from enpire.campaign.events import Event
 from enpire.errors import EnpireError, FileProblem
 from enpire.files import parse, plain
 from enpire.home import Home
 from enpire.monitor.lab_snapshot import LabSnapshot
-from enpire.monitor.live_lab import STATE_OF_EVENT, LiveLab
+from enpire.monitor.live_lab import COMMAND_KINDS, LiveLab
 from enpire.queries import campaigns
+from enpire.queries.campaign_history import MARKS
 
 WRITE_EVERY_S = 0.25
 LOOK_EVERY_S = 0.1
@@ -62,7 +63,7 @@ class LiveFileWriter:
                 staged.write_text(json.dumps(plain(snapshot)), encoding="utf-8")
                 staged.replace(path)
 
-    def note(self, kind: str, body: Mapping[str, object]) -> None:
+    def note(self, event: Event) -> None:
         """Events are read from the ledger."""
 
 
@@ -131,12 +132,15 @@ class LiveFileReader:
     def _latest(self) -> LabSnapshot | None:
         """The running campaign by the ledger; None before it starts."""
         with campaigns.open_records(self._home.root) as records:
-            past = campaigns.history(records, campaigns.latest_begun(records), campaigns.MARKS)
+            past = campaigns.history(records, campaigns.latest_begun(records), MARKS)
         if not past.campaign_id or past.ended is not None:
             return None
-        name, task = str(past.started.get("name", "")), str(past.started.get("task", ""))
         return LabSnapshot(
-            campaign_id=past.campaign_id, campaign_name=name, task=task, phase_text=SILENT, home=str(self._home.root)
+            campaign_id=past.campaign_id,
+            campaign_name=past.name,
+            task=past.task,
+            phase_text=SILENT,
+            home=str(self._home.root),
         )
 
     def _stamp(self) -> tuple[int, int]:
@@ -167,9 +171,7 @@ class LiveFileReader:
             seq = newest[0].seq if newest else 0
             if not self._read:
                 self._read = seq
-            events = (
-                list(records.ledger.events(after=self._read, kinds=tuple(STATE_OF_EVENT))) if seq > self._read else []
-            )
-        for event in events:
-            self._watched.note(event.kind, event.body)
-        self._read = max(seq, events[-1].seq if events else 0)
+            newer = list(records.ledger.events(after=self._read, kinds=COMMAND_KINDS)) if seq > self._read else []
+        for entry in newer:
+            self._watched.note(entry.event)
+        self._read = max(seq, newer[-1].seq if newer else 0)

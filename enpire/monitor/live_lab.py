@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Mapping
 from typing import Literal
 
+from enpire.campaign.command_events import (
+    CommandAccepted,
+    CommandEffective,
+    CommandEvent,
+    CommandRefused,
+    CommandRequested,
+)
+from enpire.campaign.events import Event, kinds_of
 from enpire.errors import UnknownName, UsageError
 from enpire.home import Home
 from enpire.monitor.lab_snapshot import LabSnapshot
@@ -16,12 +23,23 @@ from enpire.requests.operator_commands import AT_STATIONS, CommandInbox, Operato
 from enpire.wire.live_images import Preview, Previews
 
 CommandState = Literal["requested", "accepted", "effective", "refused"]
-STATE_OF_EVENT: Mapping[str, CommandState] = {
-    "command accepted": "accepted", "command effective": "effective", "command refused": "refused",
-}  # fmt: skip
-"""Event kind -> the state that it gives its command."""
+COMMAND_KINDS = kinds_of(CommandAccepted, CommandRefused, CommandEffective)
+"""Kinds of events that change the state of a command."""
 LABEL = "judge "
 """Commands that begin so label an episode."""
+
+
+def state_after(event: CommandEvent) -> CommandState:
+    """The state of a command after an event."""
+    match event:
+        case CommandRequested():
+            return "requested"
+        case CommandAccepted():
+            return "accepted"
+        case CommandRefused():
+            return "refused"
+        case CommandEffective():
+            return "effective"
 
 
 class LiveLab:
@@ -55,13 +73,13 @@ class LiveLab:
         previews = self._previews
         return previews.look(station, camera) if previews is not None else Preview(why="No station sends live images.")
 
-    def note(self, kind: str, body: Mapping[str, object]) -> None:
+    def note(self, event: Event) -> None:
         """Take an event that changes the state of a command; from the same thread as `update`."""
-        if kind in STATE_OF_EVENT:
+        if isinstance(event, CommandAccepted | CommandRefused | CommandEffective):
             with self._guard:
-                self._states[str(body["command_id"])] = STATE_OF_EVENT[kind]
-                if kind == "command refused":
-                    self._refusals[str(body["command_id"])] = str(body["why"])
+                self._states[event.command_id] = state_after(event)
+                if isinstance(event, CommandRefused):
+                    self._refusals[event.command_id] = event.why
 
     def snapshot(self) -> LabSnapshot | None:
         """The newest snapshot, at once; None while no lab runs."""

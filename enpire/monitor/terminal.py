@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from enpire.campaign.events import Event
+from enpire.monitor.event_lines import line_of
 from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, RoundLine, StationLine
-from enpire.queries.models import weighed
 from enpire.wording import counted
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ class TerminalView:
         elif self._live is None and now - self._said_s >= QUIET_S:
             self._say(standing(snapshot))
 
-    def note(self, kind: str, body: Mapping[str, object]) -> None:
-        """Tell an event, if a person wants to know it."""
-        line = told(kind, body)
+    def note(self, event: Event) -> None:
+        """Show an event, if a person wants to know it."""
+        line = line_of(event)
         if not line:
             return
         self._events = [*self._events[-5:], f"{clock(time.monotonic() - self._began_s)}  {line}"]
@@ -75,67 +75,6 @@ class TerminalView:
     def _say(self, line: str) -> None:
         self._said_s = time.monotonic()
         print(f"{clock(self._said_s - self._began_s)}  {line}", file=self._out, flush=True)
-
-
-def told(kind: str, body: Mapping[str, object]) -> str:
-    """One line about a notable event; empty for the rest."""
-    teller = _TELLERS.get(kind)
-    if kind == "gate decided":
-        body = {**body, "evidence": body.get(weighed(str(body.get("reason")))), "why": body.get("why", "")}
-    return teller.format_map(_Facts(body)).rstrip(": ") if teller else ""
-
-
-_TELLERS: Mapping[str, str] = {
-    "campaign started": "campaign {campaign_id} begins",
-    "campaign resumed": "campaign {campaign_id} goes on",
-    "campaign paused": "paused by {by}: {why}",
-    "person judged": "{by} judged episode {order_id}: {outcome}",
-    "campaign continued": "continued by {by}",
-    "campaign ended": "campaign ended: {reason}",
-    "station joined": "station {station} joined with {lanes}",
-    "station left": "station {station} left: {cause}",
-    "station held": "station {station} holds still again: {verb} by {by}; `enpire campaign resume --stations` ends it",
-    "orders found": "{episodes} that had ended as unknown: found at their station",
-    "episode refused": "an episode of {station} was refused: {why}",
-    "learner started": "round {round}: {learner} learns from {episodes}",
-    "learner ended": "learned {policy_id} in {seconds} s",
-    "learner failed": "the learner failed: {why}",
-    "base measured": "base policy {policy_id}: {successes} of {n} succeed [{low}, {high}]",
-    "gate opened": "gate {k}: candidate {candidate} against champion {champion}",
-    "gate decided": (
-        "gate: {decision} ({reason}), +{wins} -{losses} of {pairs} pairs, {evidence} of {log_need} nats: {why}"
-    ),
-    "deployed": "deployed {policy_id}: {reason}",
-    "rolled back": "rolled back to {to}: {reason}",
-    "confirm opened": "confirming {policy_id} on {n} fresh starts",
-    "confirmed": "confirmation of {policy_id}: {successes} of {n} [{low}, {high}], passed: {passed}",
-    "command accepted": "command of {by}: {verb} {station}",
-    "command refused": "command of {by} refused: {verb}: {why}",
-}
-
-
-class _Facts(dict[str, str]):
-    """An event's fields as people read them; a missing one is a dash, not an error in the middle of a night."""
-
-    def __init__(self, body: Mapping[str, object]) -> None:
-        super().__init__({key: _short(value) for key, value in body.items()})
-        for noun in ("lane", "episode"):
-            if (count := self.get(f"{noun}s", "")).isdigit():
-                self[f"{noun}s"] = counted(int(count), noun)
-
-    def __missing__(self, key: str) -> str:
-        return "-"
-
-
-def _short(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    if isinstance(value, list):
-        return str(len(value))  # pyright: ignore[reportUnknownArgumentType]
-    written = str(value)
-    return written[:12] if len(written) == 64 else written
 
 
 def clock(seconds: float) -> str:

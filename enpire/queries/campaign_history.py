@@ -1,21 +1,62 @@
-"""A campaign as people ask about it, folded from its events; orders and episodes are counted by the ledger's tables."""
+"""A campaign as people ask about it, computed from its events; orders and episodes are counted by the orders table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, cast
+from typing import assert_never
 
 from enpire.campaign import experiments
-from enpire.types import Event
+from enpire.campaign.agent_events import ConclusionPosted, ExperimentEvent, HypothesisProposed, TokensSpent
+from enpire.campaign.events import LedgerEntry, kinds_of
+from enpire.campaign.gate_events import (
+    BaseMeasured,
+    ConfirmationOpened,
+    Confirmed,
+    Deployed,
+    GateDecided,
+    GateEvent,
+    GateOpened,
+    RolledBack,
+)
+from enpire.campaign.order_events import EpisodeRefused
+from enpire.campaign.session_events import (
+    CampaignContinued,
+    CampaignEnded,
+    CampaignPaused,
+    CampaignResumed,
+    CampaignStarted,
+    SessionEvent,
+    StoreDiffers,
+)
+from enpire.campaign.station_events import (
+    OperatorNeeded,
+    PeerRefused,
+    RobotTime,
+    StationEvent,
+    StationHeld,
+    StationJoined,
+    StationLeft,
+    StationRuns,
+)
+from enpire.campaign.training_events import (
+    LearnerEnded,
+    LearnerFailed,
+    LearnerKilled,
+    LearnerStarted,
+    TrainingEvent,
+    VersionMade,
+)
+from enpire.types import Json
 
+MARKS = kinds_of(CampaignStarted, CampaignResumed, CampaignPaused, CampaignContinued, CampaignEnded)
+"""The kinds that tell where a campaign stands."""
 KINDS = (
-    "campaign started", "campaign resumed", "campaign paused", "campaign continued", "campaign ended",
-    "station joined", "station left", "episode refused", "learner started", "learner ended", "learner failed",
-    "version made", "base measured", "gate opened", "gate decided", "deployed", "rolled back", "confirm opened",
-    "confirmed", "robot time", "tokens spent",
-    *(kind for kind in experiments.KINDS if kind.startswith(("hypothesis", "experiment", "finding"))),
-)  # fmt: skip
+    *MARKS,
+    *kinds_of(StationJoined, StationLeft, RobotTime, EpisodeRefused, LearnerStarted, LearnerEnded, LearnerFailed),
+    *kinds_of(VersionMade, GateEvent, ExperimentEvent, ConclusionPosted, TokensSpent),
+)
+"""The kinds that a history reads. Those that carry orders and episodes are many, and are never read one by one."""
 
 LONGEST_S = 10.0
 """Once the orchestrator has reported its clock, more seconds between two events are a jump of the wall clock."""
@@ -25,8 +66,8 @@ LONGEST_S = 10.0
 class GateRecord:
     """One gate: how it was opened, how it was decided."""
 
-    opened: Mapping[str, object]
-    decided: Mapping[str, object] | None = None
+    opened: GateOpened
+    decided: GateDecided | None = None
     opened_s: float = 0.0
     decided_s: float = 0.0
 
@@ -35,18 +76,21 @@ class GateRecord:
 class LearnerRecord:
     """One training run."""
 
-    started: Mapping[str, object]
+    started: LearnerStarted
     began_s: float
-    ended: Mapping[str, object] | None = None
+    ended: LearnerEnded | None = None
     failed: str = ""
 
 
 @dataclass(slots=True)
 class ConfirmRecord:
-    """One confirmation; `ended` is None while it is going on."""
+    """One confirmation."""
 
-    opened: Mapping[str, object]
-    ended: Mapping[str, object] | None = None
+    policy_id: str
+    n: int
+    """Starts that were announced."""
+    ended: Confirmed | None = None
+    """None while it runs."""
     ended_s: float = 0.0
 
 
@@ -59,7 +103,7 @@ class StationRecord:
     present: bool = False
     cause: str = ""
     """Why it left."""
-    facts: Mapping[str, object] = field(default_factory=dict[str, object])
+    facts: Mapping[str, str] = field(default_factory=dict[str, str])
     earlier_s: dict[str, float] = field(default_factory=dict[str, float])
     """Time by phase in the sessions before this one."""
     session_s: dict[str, float] = field(default_factory=dict[str, float])
@@ -77,7 +121,8 @@ class History:
     """What happened in one campaign. `elapsed_s` leaves out the time in which no orchestrator ran."""
 
     campaign_id: str
-    started: Mapping[str, object] = field(default_factory=dict[str, object])
+    started: CampaignStarted | None = None
+    """None before its first event was applied."""
     began_ns: int = 0
     last_ns: int = 0
     elapsed_s: float = 0.0
@@ -88,15 +133,15 @@ class History:
     session_robot_s: float = 0.0
     paused: bool = False
     paused_why: str = ""
-    ended: Mapping[str, object] | None = None
+    ended: CampaignEnded | None = None
     goal_s: float | None = None
     """When a confirmation first passed."""
     goal_robot_s: float | None = None
     goal_tokens: int | None = None
     champions: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
     """(elapsed seconds, version) of every deployment and rollback."""
-    base: Mapping[str, object] | None = None
-    versions: dict[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
+    base: BaseMeasured | None = None
+    versions: dict[str, VersionMade] = field(default_factory=dict[str, VersionMade])
     made_s: dict[str, float] = field(default_factory=dict[str, float])
     gates: dict[str, GateRecord] = field(default_factory=dict[str, GateRecord])
     learners: dict[str, LearnerRecord] = field(default_factory=dict[str, LearnerRecord])
@@ -110,6 +155,31 @@ class History:
     tokens: dict[str, int] = field(default_factory=lambda: {"fresh": 0, "cached": 0, "output": 0})
 
     @property
+    def name(self) -> str:
+        """Of the campaign; empty before its first event was applied."""
+        return self.started.name if self.started else ""
+
+    @property
+    def task(self) -> str:
+        """Of the campaign; empty before its first event was applied."""
+        return self.started.task if self.started else ""
+
+    @property
+    def goal(self) -> float:
+        """The success rate to reach, in [0, 1]; 0 before the campaign's first event was applied."""
+        return self.started.goal.get("success", 0.0) if self.started else 0.0
+
+    @property
+    def confirm_starts(self) -> int:
+        """On how many starts the goal is confirmed; 0 before the campaign's first event was applied."""
+        return int(self.started.goal.get("confirm_starts", 0)) if self.started else 0
+
+    def section(self, name: str) -> Mapping[str, Json]:
+        """One section of the campaign file as the campaign began with it; empty where its ENPIRE had none."""
+        written = self.started.campaign.get(name) if self.started else None
+        return written if isinstance(written, Mapping) else {}
+
+    @property
     def champion(self) -> str:
         """The version that stations run; empty before the first deployment."""
         return self.champions[-1][1] if self.champions else ""
@@ -119,31 +189,56 @@ class History:
         """Wall clock over all sessions, as the orchestrator measured it; from the time stamps before it said so."""
         return self.earlier_wall_s + self.session_wall_s or self.elapsed_s
 
-    def apply(self, event: Event) -> None:
-        """Fold one event in. The time until a resume is nobody's.
+    def apply(self, entry: LedgerEntry) -> None:
+        """Apply one event. The time before a resume is not counted: no orchestrator ran.
 
-        Between two events the wall clock says how long it took, but it may jump: the orchestrator's own clock, which
-        cannot, is reported every few seconds and corrects it.
+        Between two events the wall clock gives the time that passed, but it may jump. The orchestrator's own clock
+        cannot jump; it is reported every few seconds and corrects the sum.
         """
-        if self.last_ns and event.kind != "campaign resumed":
-            step_s = max(0, event.stamp_ns - self.last_ns) * 1e-9
+        event = entry.event
+        if self.last_ns and not isinstance(event, CampaignResumed):
+            step_s = max(0, entry.stamp_ns - self.last_ns) * 1e-9
             self.elapsed_s += min(step_s, LONGEST_S) if self.earlier_wall_s + self.session_wall_s else step_s
-        self.last_ns = event.stamp_ns
-        handler = self.HANDLERS.get(event.kind)
-        if handler is not None:
-            handler(self, event.body)
-        self.ideas.apply(event.kind, event.body)
+        self.last_ns = entry.stamp_ns
+        self.ideas.apply(event)
+        if isinstance(event, SessionEvent):
+            self._apply_session(event)
+        elif isinstance(event, StationEvent):
+            self._apply_station(event)
+        elif isinstance(event, TrainingEvent):
+            self._apply_training(event)
+        elif isinstance(event, GateEvent):
+            self._apply_gate(event)
+        elif isinstance(event, EpisodeRefused):
+            self.refused += 1
+        elif isinstance(event, HypothesisProposed):
+            self.proposed_s[event.hypothesis.hypothesis_id] = self.elapsed_s
+        elif isinstance(event, TokensSpent):
+            for name, spent in (("fresh", event.fresh), ("cached", event.cached), ("output", event.output)):
+                self.tokens[name] += spent
 
     def robot_s(self) -> float:
-        """Robot seconds: time of every lane of every station that was there, whatever it did."""
+        """Robot seconds: time of every lane of every station that was present, in every phase."""
         return self.earlier_robot_s + self.session_robot_s
 
-    # One method per kind of event.
+    def _apply_session(self, event: SessionEvent) -> None:
+        match event:
+            case CampaignStarted():
+                self.started, self.began_ns, self.sessions = event, self.last_ns, 1
+            case CampaignResumed():
+                self._resume()
+            case CampaignPaused():
+                self.paused, self.paused_why = True, event.why
+            case CampaignContinued():
+                self.paused, self.paused_why = False, ""
+            case CampaignEnded():
+                self.ended = event
+            case StoreDiffers():
+                pass
+            case _:
+                assert_never(event)
 
-    def _started(self, body: Mapping[str, object]) -> None:
-        self.started, self.began_ns, self.sessions = body, self.last_ns, 1
-
-    def _resumed(self, body: Mapping[str, object]) -> None:
+    def _resume(self) -> None:
         self.sessions += 1
         self.ended = None
         self.earlier_wall_s, self.session_wall_s = self.earlier_wall_s + self.session_wall_s, 0.0
@@ -152,124 +247,67 @@ class History:
             station.earlier_s, station.session_s = station.seconds(), {}
             station.present = False
 
-    def _paused(self, body: Mapping[str, object]) -> None:
-        self.paused, self.paused_why = True, text(body, "why")
+    def _apply_station(self, event: StationEvent) -> None:
+        match event:
+            case StationJoined():
+                station = self.stations.setdefault(event.station, StationRecord())
+                station.lanes, station.lease = event.lanes, event.lease
+                station.present, station.cause, station.facts = True, "", event.facts
+            case StationLeft():
+                station = self.stations.setdefault(event.station, StationRecord())
+                station.present, station.cause = False, event.cause
+            case RobotTime():
+                self.session_wall_s, self.session_robot_s = event.wall_s, event.robot_s
+                self.elapsed_s = self.wall_s
+                for name, seconds in event.stations.items():
+                    self.stations.setdefault(name, StationRecord()).session_s = dict(seconds)
+            case StationHeld() | StationRuns() | OperatorNeeded() | PeerRefused():
+                pass
+            case _:
+                assert_never(event)
 
-    def _continued(self, body: Mapping[str, object]) -> None:
-        self.paused, self.paused_why = False, ""
+    def _apply_training(self, event: TrainingEvent) -> None:
+        match event:
+            case LearnerStarted():
+                self.learners[event.job] = LearnerRecord(started=event, began_s=self.elapsed_s)
+            case LearnerEnded():
+                if record := self.learners.get(event.job):
+                    record.ended = event
+            case LearnerFailed():
+                if record := self.learners.get(event.job):
+                    record.failed = event.why
+            case VersionMade():
+                self.versions[event.policy_id] = event
+                self.made_s.setdefault(event.policy_id, self.elapsed_s)
+            case LearnerKilled():
+                pass
+            case _:
+                assert_never(event)
 
-    def _ended(self, body: Mapping[str, object]) -> None:
-        self.ended = body
+    def _apply_gate(self, event: GateEvent) -> None:
+        match event:
+            case BaseMeasured():
+                self.base = event
+            case GateOpened():
+                self.gates[event.gate_id] = GateRecord(opened=event, opened_s=self.elapsed_s)
+            case GateDecided():
+                if record := self.gates.get(event.gate_id):
+                    record.decided, record.decided_s = event, self.elapsed_s
+            case Deployed():
+                self.champions.append((self.elapsed_s, event.policy_id))
+            case RolledBack():
+                self.champions.append((self.elapsed_s, event.to))
+            case ConfirmationOpened():
+                self.confirms.append(ConfirmRecord(policy_id=event.policy_id, n=event.n))
+            case Confirmed():
+                self._confirm(event)
+            case _:
+                assert_never(event)
 
-    def _joined(self, body: Mapping[str, object]) -> None:
-        station = self.stations.setdefault(text(body, "station"), StationRecord())
-        station.lanes, station.lease = int(number(body, "lanes")), int(number(body, "lease"))
-        station.present, station.cause, station.facts = True, "", mapping(body, "facts")
-
-    def _left(self, body: Mapping[str, object]) -> None:
-        station = self.stations.setdefault(text(body, "station"), StationRecord())
-        station.present, station.cause = False, text(body, "cause")
-
-    def _refused(self, body: Mapping[str, object]) -> None:
-        self.refused += 1
-
-    def _learning(self, body: Mapping[str, object]) -> None:
-        self.learners[text(body, "job")] = LearnerRecord(started=body, began_s=self.elapsed_s)
-
-    def _learned(self, body: Mapping[str, object]) -> None:
-        if record := self.learners.get(text(body, "job")):
-            record.ended = body
-
-    def _not_learned(self, body: Mapping[str, object]) -> None:
-        if record := self.learners.get(text(body, "job")):
-            record.failed = text(body, "why")
-
-    def _made(self, body: Mapping[str, object]) -> None:
-        self.versions[text(body, "policy_id")] = body
-        self.made_s.setdefault(text(body, "policy_id"), self.elapsed_s)
-
-    def _base_measured(self, body: Mapping[str, object]) -> None:
-        self.base = body
-
-    def _gate_opened(self, body: Mapping[str, object]) -> None:
-        self.gates[text(body, "gate_id")] = GateRecord(opened=body, opened_s=self.elapsed_s)
-
-    def _gate_decided(self, body: Mapping[str, object]) -> None:
-        if record := self.gates.get(text(body, "gate_id")):
-            record.decided, record.decided_s = body, self.elapsed_s
-
-    def _deployed(self, body: Mapping[str, object]) -> None:
-        self.champions.append((self.elapsed_s, text(body, "policy_id")))
-
-    def _rolled_back(self, body: Mapping[str, object]) -> None:
-        self.champions.append((self.elapsed_s, text(body, "to")))
-
-    def _confirming(self, body: Mapping[str, object]) -> None:
-        self.confirms.append(ConfirmRecord(opened=body))
-
-    def _confirmed(self, body: Mapping[str, object]) -> None:
+    def _confirm(self, event: Confirmed) -> None:
         if not self.confirms or self.confirms[-1].ended is not None:
-            self.confirms.append(ConfirmRecord(opened=body))
-        self.confirms[-1].ended, self.confirms[-1].ended_s = body, self.elapsed_s
-        if body.get("passed") and self.goal_s is None:
+            self.confirms.append(ConfirmRecord(policy_id=event.policy_id, n=event.n))
+        self.confirms[-1].ended, self.confirms[-1].ended_s = event, self.elapsed_s
+        if event.passed and self.goal_s is None:
             self.goal_s, self.goal_robot_s = self.elapsed_s, self.robot_s()
             self.goal_tokens = sum(self.tokens.values())
-
-    def _robot_time(self, body: Mapping[str, object]) -> None:
-        self.session_wall_s, self.session_robot_s = number(body, "wall_s"), number(body, "robot_s")
-        self.elapsed_s = self.wall_s
-        for name, seconds in mapping(body, "stations").items():
-            station = self.stations.setdefault(name, StationRecord())
-            station.session_s = {
-                phase: float(cast("float", value)) for phase, value in cast("Mapping[str, object]", seconds).items()
-            }
-
-    def _proposed(self, body: Mapping[str, object]) -> None:
-        self.proposed_s[text(mapping(body, "hypothesis"), "hypothesis_id")] = self.elapsed_s
-
-    def _tokens(self, body: Mapping[str, object]) -> None:
-        for sort in self.tokens:
-            self.tokens[sort] += int(number(body, sort))
-
-    HANDLERS: ClassVar[Mapping[str, Callable[..., None]]] = {
-        "campaign started": _started,
-        "campaign resumed": _resumed,
-        "campaign paused": _paused,
-        "campaign continued": _continued,
-        "campaign ended": _ended,
-        "station joined": _joined,
-        "station left": _left,
-        "episode refused": _refused,
-        "learner started": _learning,
-        "learner ended": _learned,
-        "learner failed": _not_learned,
-        "version made": _made,
-        "base measured": _base_measured,
-        "gate opened": _gate_opened,
-        "gate decided": _gate_decided,
-        "deployed": _deployed,
-        "rolled back": _rolled_back,
-        "confirm opened": _confirming,
-        "confirmed": _confirmed,
-        "robot time": _robot_time,
-        "hypothesis proposed": _proposed,
-        "tokens spent": _tokens,
-    }
-    """kind of event -> the method that folds it in."""
-
-
-def text(body: Mapping[str, object], key: str) -> str:
-    """A text field of an event; empty where an older event lacks it."""
-    return str(body.get(key, ""))
-
-
-def number(body: Mapping[str, object], key: str) -> float:
-    """A number of an event; 0 where an older event lacks it."""
-    value = body.get(key)
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
-def mapping(body: Mapping[str, object], key: str) -> Mapping[str, object]:
-    """A mapping of an event; empty where an older event lacks it."""
-    value = body.get(key)
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}

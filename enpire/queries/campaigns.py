@@ -13,10 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
+from enpire.campaign.events import LedgerEntry, kinds_of
+from enpire.campaign.session_events import CampaignResumed, CampaignStarted
+from enpire.campaign.training_events import VersionMade
 from enpire.errors import UnknownName, UsageError
 from enpire.files import parse
 from enpire.gate.verifier_audit import DriftRule, drift
-from enpire.queries.campaign_history import KINDS, History, mapping, number, text
+from enpire.queries.campaign_history import KINDS, MARKS, History
 from enpire.queries.gates import confirm_view, gate_view, rounds_of, success, tally_of
 from enpire.queries.hypotheses import ideas_of
 from enpire.queries.metrics import PhaseSeconds, robot_time
@@ -41,9 +44,7 @@ from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.pictures import shown
 from enpire.store.reading import ENDED, OPEN, Page, Reading
 from enpire.store.rows import OrderRow
-from enpire.types import HIDDEN, MOVING, OUTCOME_KINDS, PHASES, Event, Purpose, never_began
-
-MARKS = tuple(kind for kind in KINDS if kind.startswith("campaign "))
+from enpire.types import HIDDEN, MOVING, OUTCOME_KINDS, PHASES, Purpose, never_began
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +88,13 @@ def find_campaign(records: Records, wanted: str) -> str:
 
 
 def history(records: Records, campaign_id: str, kinds: Sequence[str] = KINDS) -> History:
-    """The fold of one campaign's events."""
-    folded, after = History(campaign_id=campaign_id), 0
+    """What the events of one campaign say, of some kinds only where they are named."""
+    past, after = History(campaign_id=campaign_id), 0
     while page := records.reading.events(after, campaign_id, kinds):
-        for event in page:
-            folded.apply(event)
+        for entry in page:
+            past.apply(entry)
         after = page[-1].seq
-    return folded
+    return past
 
 
 def campaign_view(records: Records, campaign_id: str) -> CampaignView:
@@ -102,17 +103,17 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
     champion = _hidden(records, past, past.champion) if past.champion else None
     seconds = _robot_seconds(past)
     used = robot_time(seconds, past.wall_s) if seconds and past.wall_s > 0 else None
-    goal = mapping(past.started, "goal")
+    started = past.started
     return CampaignView(
         id=campaign_id,
-        name=text(past.started, "name"),
-        task=text(past.started, "task"),
+        name=past.name,
+        task=past.task,
         state=_state(records, past),
-        reason=text(past.ended, "reason") if past.ended else "",
+        reason=past.ended.reason if past.ended else "",
         began=_utc(past.began_ns),
-        seed=int(number(past.started, "seed")),
-        code=text(past.started, "code"),
-        goal=GoalView(success=number(goal, "success"), confirm_starts=int(number(goal, "confirm_starts"))),
+        seed=started.seed if started else 0,
+        code=started.code if started else "",
+        goal=GoalView(success=past.goal, confirm_starts=past.confirm_starts),
         rounds=rounds_of(records.reading, past),
         gates=tuple(map(gate_view, past.gates.values())),
         deployments=tuple(Deployment(at_s=at_s, id=policy_id) for at_s, policy_id in past.champions),
@@ -135,14 +136,18 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         early_stops=_early_stops(records, campaign_id),
         labels=_labels(records, past),
         paused_why=past.paused_why,
-        budget=_budget(mapping(mapping(past.started, "campaign"), "budget")),
+        budget=_budget(past),
         pass_at=pass_at_of(records.reading, past),
     )
 
 
-def _budget(said: Mapping[str, object]) -> BudgetView | None:
-    rounds = int(number(said, "rounds"))
-    return BudgetView(wall_s=number(said, "wall_s"), rounds=rounds, robot_s=number(said, "robot_s")) if said else None
+def _budget(past: History) -> BudgetView | None:
+    written = past.section("budget")
+    wall_s, rounds, robot_s = (
+        amount if isinstance(amount := written.get(name), int | float) else 0
+        for name in ("wall_s", "rounds", "robot_s")
+    )
+    return BudgetView(wall_s=wall_s, rounds=int(rounds), robot_s=robot_s) if written else None
 
 
 def _early_stops(records: Records, campaign_id: str) -> EarlyStopView | None:
@@ -165,7 +170,7 @@ def _early_stops(records: Records, campaign_id: str) -> EarlyStopView | None:
 def versions(records: Records, campaign_id: str) -> tuple[VersionView, ...]:
     """Every version of a campaign in the order in which they were made, with lineage and evidence."""
     past = history(records, campaign_id)
-    return tuple(_version(records, past, body) for body in past.versions.values())
+    return tuple(_version(records, past, made) for made in past.versions.values())
 
 
 def find_version(records: Records, campaign_id: str, wanted: str) -> VersionView:
@@ -237,12 +242,12 @@ def episode(records: Records, order_id: str) -> EpisodeView:
     )
 
 
-def last_events(records: Records, number_of: int) -> tuple[Event, ...]:
+def last_events(records: Records, number_of: int) -> tuple[LedgerEntry, ...]:
     """The last events of the ledger, oldest first."""
     return tuple(records.reading.tail(number_of))
 
 
-def events_after(records: Records, seq: int) -> tuple[Event, ...]:
+def events_after(records: Records, seq: int) -> tuple[LedgerEntry, ...]:
     """Events that are newer than one, oldest first."""
     return tuple(records.ledger.events(after=seq))
 
@@ -256,8 +261,7 @@ def _labels(records: Records, past: History) -> Labels | None:
     said = records.reading.labels(past.campaign_id)
     if not said:
         return None
-    rule = mapping(mapping(past.started, "campaign"), "drift")
-    found = drift(said, parse(DriftRule, rule, "The recorded drift rule"))
+    found = drift(said, parse(DriftRule, past.section("drift"), "The recorded drift rule"))
     return Labels(
         labels=found.labels, checked=found.checked, wrong=found.wrong, missed=found.missed, high=found.high,
         limit=found.limit, passed=found.passed, sentence=found.sentence,
@@ -267,8 +271,8 @@ def _labels(records: Records, past: History) -> Labels | None:
 def _line(records: Records, past: History) -> CampaignLine:
     return CampaignLine(
         id=past.campaign_id,
-        name=text(past.started, "name"),
-        task=text(past.started, "task"),
+        name=past.name,
+        task=past.task,
         state=_state(records, past),
         began=_utc(past.began_ns),
     )
@@ -276,7 +280,7 @@ def _line(records: Records, past: History) -> CampaignLine:
 
 def _state(records: Records, past: History) -> str:
     if past.ended is not None:
-        return "reached" if past.ended.get("reached") else "ended"
+        return "reached" if past.ended.reached else "ended"
     if not is_driven(records.home):
         return "interrupted"
     return "paused" if past.paused else "running"
@@ -284,8 +288,8 @@ def _state(records: Records, past: History) -> str:
 
 def latest_begun(records: Records) -> str:
     """The campaign that was started or resumed last: the one that runs, where one runs; empty where none ever did."""
-    begun = records.ledger.events(kinds=("campaign started", "campaign resumed"))
-    return next((text(event.body, "campaign_id") for event in reversed(list(begun))), "")
+    begun = records.ledger.events(kinds=kinds_of(CampaignStarted, CampaignResumed))
+    return next((entry.campaign_id for entry in reversed(list(begun))), "")
 
 
 def is_driven(home: Path) -> bool:
@@ -304,7 +308,7 @@ def _utc(stamp_ns: int) -> str:
 def _base(past: History) -> Success | None:
     if past.base is None:
         return None
-    return success(text(past.base, "policy_id"), int(number(past.base, "successes")), int(number(past.base, "n")))
+    return success(past.base.policy_id, past.base.successes, past.base.n)
 
 
 def _hidden(records: Records, past: History, policy_id: str, *, worst: bool = False) -> Success:
@@ -317,7 +321,9 @@ def _hidden(records: Records, past: History, policy_id: str, *, worst: bool = Fa
 def _released(records: Records, past: History, policy_id: str) -> int:
     """Gate orders for a version that were taken back, or refused, before they began: they were given again."""
     sides = (
-        (text(gate.opened, side), side, key) for key, gate in past.gates.items() for side in ("champion", "candidate")
+        (version, side, gate_id)
+        for gate_id, gate in past.gates.items()
+        for side, version in (("champion", gate.opened.champion), ("candidate", gate.opened.candidate))
     )
     return sum(
         trial.side == side and never_began(trial.outcome, trial.cause)
@@ -354,7 +360,7 @@ def _stations(past: History) -> tuple[StationView, ...]:
             cause=station.cause,
             lanes=station.lanes,
             lease=station.lease,
-            facts={key: str(value) for key, value in station.facts.items()},
+            facts=dict(station.facts),
             utilisation=min(1.0, sum(s for phase, s in station.seconds().items() if phase in MOVING) / past.wall_s)
             if past.wall_s > 0
             else None,
@@ -364,15 +370,15 @@ def _stations(past: History) -> tuple[StationView, ...]:
     )
 
 
-def _version(records: Records, past: History, body: Mapping[str, object]) -> VersionView:
-    policy_id = text(body, "policy_id")
+def _version(records: Records, past: History, made: VersionMade) -> VersionView:
+    policy_id = made.policy_id
     return VersionView(
         id=policy_id,
-        kind=text(body, "kind"),
-        parent=text(body, "parent"),
-        round=int(number(body, "round")),
-        recipe_hash=text(body, "recipe_hash"),
-        data_hash=text(body, "data_hash"),
+        kind=made.policy_kind,
+        parent=made.parent,
+        round=made.round,
+        recipe_hash=made.recipe_hash,
+        data_hash=made.data_hash,
         state=_standing(past, policy_id),
         made_s=past.made_s[policy_id],
         hidden=_hidden(records, past, policy_id),
@@ -384,6 +390,5 @@ def _standing(past: History, policy_id: str) -> str:
         return "champion"
     if any(policy_id == deployed for _, deployed in past.champions):
         return "former champion"
-    decisions = [gate_view(gate).decision for gate in past.gates.values() if gate.opened.get("candidate") == policy_id]
-    words = {"reject": "rejected", "hold": "held", "open": "in the gate"}
-    return words.get(decisions[-1], "candidate") if decisions else "candidate"
+    gates = [gate_view(gate).decision for gate in past.gates.values() if gate.opened.candidate == policy_id]
+    return {"reject": "rejected", "hold": "held", "open": "in the gate"}.get(["", *gates][-1], "candidate")

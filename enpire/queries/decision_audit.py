@@ -6,14 +6,32 @@ comes out different means that the ledger, the gate or this file is wrong; each 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import assert_never
 
-from enpire.campaign.experiments import Ideas, verdict
+from enpire.campaign.agent_events import ExperimentChecked, ExperimentDecided, ExperimentSubmitted
+from enpire.campaign.command_events import CommandAccepted
+from enpire.campaign.events import LedgerEntry, kinds_of
+from enpire.campaign.experiments import Ideas, decided
+from enpire.campaign.gate_events import (
+    BaseMeasured,
+    ConfirmationOpened,
+    Confirmed,
+    Deployed,
+    GateDecided,
+    GateEvent,
+    GateOpened,
+    GateSides,
+    RolledBack,
+)
+from enpire.campaign.ledger import Ledger
 from enpire.campaign.load_backoff import TRIES
+from enpire.campaign.order_events import LateResults, OrdersEnded, OrdersIssued
+from enpire.campaign.session_events import CampaignStarted
+from enpire.campaign.training_events import LearnerEnded, LearnerStarted
+from enpire.codec import episode_of
 from enpire.files import parse
 from enpire.gate.gate import (
     Decision,
@@ -27,31 +45,15 @@ from enpire.gate.gate import (
     unloadable,
 )
 from enpire.gate.intervals import wilson
-from enpire.interfaces import Ledger
+from enpire.queries.decision_checks import Check, compared, differs
 from enpire.queries.models import weighed
-from enpire.store.records import episode_from, order_from
-from enpire.types import Episode, Event, Order, never_began, refused
+from enpire.types import Episode, Order, OrderResult, never_began, refused
 
-KINDS = (
-    "campaign started", "order issued", "orders ended", "orders found", "base measured", "gate opened", "gate decided",
-    "confirm opened", "confirmed", "deployed", "rolled back", "command accepted", "experiment submitted",
-    "experiment checked", "experiment decided", "learner started", "learner ended",
+KINDS = kinds_of(
+    CampaignStarted, OrdersIssued, OrdersEnded, LateResults, GateEvent, CommandAccepted, ExperimentSubmitted,
+    ExperimentChecked, ExperimentDecided, LearnerStarted, LearnerEnded,
 )  # fmt: skip
 BEGAN = frozenset({"success", "failure", "unsafe"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One decision, as it was written and as it comes out again."""
-
-    seq: int
-    """The event that wrote it."""
-    kind: str
-    subject: str
-    """Which gate, version or campaign."""
-    sentence: str
-    """The numbers: what came out again, and where the ledger differs."""
-    equal: bool
 
 
 def recompute(ledger: Ledger, say: Callable[[int], None] = lambda seq: None) -> list[Check]:
@@ -62,28 +64,28 @@ def recompute(ledger: Ledger, say: Callable[[int], None] = lambda seq: None) -> 
     records: dict[str, _Records] = {}
     checks: list[Check] = []
     last = 0
-    for event in ledger.events(kinds=KINDS):
-        campaign_id = str(event.body.get("campaign_id", ""))
-        last = event.seq
-        checks += records.setdefault(campaign_id, _Records()).read(event)
-        say(event.seq)
+    for entry in ledger.events(kinds=KINDS):
+        last = entry.seq
+        checks += records.setdefault(entry.campaign_id, _Records()).read(entry)
+        say(entry.seq)
     return checks + [one.sums(campaign_id, last) for campaign_id, one in records.items()]
 
 
 @dataclass(slots=True)
 class _Gate:
-    opened: Mapping[str, object]
+    opened: GateOpened
     orders: dict[tuple[int, str], Order] = field(default_factory=dict[tuple[int, str], Order])
     again: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
     """Sides of pairs that were taken back and not given again yet."""
     trials: list[Trial] = field(default_factory=list[Trial])
-    decision: Decision | None = None
+    decided: GateDecided | None = None
+    """Its decision as it comes out of the records."""
     strange: list[str] = field(default_factory=list[str])
 
 
 @dataclass(slots=True)
 class _Confirmation:
-    opened: Mapping[str, object]
+    opened: ConfirmationOpened
     starts: set[int] = field(default_factory=set[int])
     ended: int = 0
     successes: int = 0
@@ -99,9 +101,10 @@ class _Records:
     ended: int = 0
     doubled: int = 0
     unknown: dict[str, Order] = field(default_factory=dict[str, Order])
-    found: int = 0
+    late: int = 0
+    """Late results of orders that had ended as unknown."""
     counted: int = 0
-    """Found after a gate had counted them as unknown."""
+    """Of these, results that came after a gate had counted their orders as unknown."""
     replaced: Counter[str] = field(default_factory=Counter[str])
     """Version -> interrupted trials that were given again."""
     base: list[bool] = field(default_factory=list[bool])
@@ -112,33 +115,64 @@ class _Records:
     granted: str = ""
     """The candidate that the last decided gate promoted and that is not deployed yet."""
     champions: list[str] = field(default_factory=list[str])
-    wished: set[str] = field(default_factory=set[str])
-    """Versions that a person asked for by an accepted command."""
+    wanted: set[str] = field(default_factory=set[str])
+    """Versions that an operator asked for by an accepted command."""
     ideas: Ideas = field(default_factory=Ideas)
     """What agents submitted and what was trained from it."""
 
-    def read(self, event: Event) -> list[Check]:
-        """Fold one event in; the checks that it calls for."""
-        self.ideas.apply(event.kind, event.body)
-        return self.READERS.get(event.kind, _Records._nothing)(self, event)
+    def read(self, entry: LedgerEntry) -> list[Check]:
+        """Apply one event; the checks that it calls for."""
+        event = entry.event
+        self.ideas.apply(event)
+        if isinstance(event, GateEvent):
+            return self._decisions(entry.seq, event)
+        match event:
+            case OrdersIssued():
+                self._issued(event.orders)
+            case OrdersEnded():
+                self._ended(event.results)
+            case LateResults():
+                self._ended_late(event.results)
+            case CommandAccepted():
+                if event.command == "promote":
+                    self.wanted.add(event.target)
+            case ExperimentDecided():
+                return [self._experiment_decided(entry.seq, event)]
+            case _:
+                pass  # nothing is decided by the others; `ideas` knows what was submitted and trained
+        return []
+
+    def _decisions(self, seq: int, event: GateEvent) -> list[Check]:
+        match event:
+            case BaseMeasured():
+                return [self._base_measured(seq, event)]
+            case GateOpened():
+                return [self._gate_opened(seq, event)]
+            case GateDecided():
+                return [self._gate_decided(seq, event)]
+            case ConfirmationOpened():
+                self.confirmations.append(_Confirmation(opened=event))
+                return []
+            case Confirmed():
+                return [self._confirmed(seq, event)]
+            case Deployed():
+                return [self._deployed(seq, event)]
+            case RolledBack():
+                return [self._rolled_back(seq, event)]
+            case _:
+                assert_never(event)
 
     def sums(self, campaign_id: str, seq: int) -> Check:
         """Started = ended + open, every order ended once at most."""
         sentence = f"{self.issued} orders issued = {self.ended} ended + {len(self.open)} open"
-        if self.found:
-            sentence += (
-                f"; {self.found} were unknown and found later, {self.counted} of them stay as their gate counted"
-            )
+        if self.late:
+            sentence += f"; {self.late} late results, {self.counted} of them stay as their gate counted"
         equal = self.issued == self.ended + len(self.open) and not self.doubled
         if not equal:
             sentence += f" does not hold; {self.doubled} ends belong to no open order"
         return Check(seq=seq, kind="sum of orders", subject=campaign_id, sentence=sentence, equal=equal)
 
-    def _nothing(self, event: Event) -> list[Check]:
-        return []
-
-    def _issued(self, event: Event) -> list[Check]:
-        orders = [order_from(item) for item in _rows(event, "orders")]
+    def _issued(self, orders: Sequence[Order]) -> None:
         for order in orders:
             self.issued += 1
             self.open[order.order_id] = order
@@ -147,40 +181,36 @@ class _Records:
                 _enter(gate, order, orders)
             elif order.purpose == "confirm" and self.confirmations:
                 _enrol(self.confirmations[-1], order)
-        return []
 
-    def _ended(self, event: Event) -> list[Check]:
-        for item in _rows(event, "episodes"):
-            order = self.open.pop(str(item.get("order_id")), None)
+    def _ended(self, results: Sequence[OrderResult]) -> None:
+        for result in results:
+            order = self.open.pop(result.order_id, None)
             if order is None:
                 self.doubled += 1
                 continue
             self.ended += 1
-            if item.get("outcome") == "unknown":
+            if result.outcome == "unknown":
                 self.unknown[order.order_id] = order
             if order.purpose in {"gate", "base", "confirm"}:
-                self._count(order, item)
-        return []
+                self._count(order, episode_of(result, order))
 
-    def _found(self, event: Event) -> list[Check]:
+    def _ended_late(self, results: Sequence[OrderResult]) -> None:
         """Orders that had ended as unknown: what is read once may still count them, a gate does not (docs/fleet.md)."""
-        for item in _rows(event, "episodes"):
-            order = self.unknown.pop(str(item.get("order_id")), None)
+        for result in results:
+            order = self.unknown.pop(result.order_id, None)
             if order is None:
                 self.doubled += 1
                 continue
-            self.found += 1
+            self.late += 1
             self.counted += order.purpose == "gate"
-            episode = episode_from(item, order)
+            episode = episode_of(result, order)
             if order.purpose == "base":
                 self.base.remove(False)
                 self.base += [] if never_began(episode.outcome, episode.cause) else [episode.outcome == "success"]
             elif order.purpose == "confirm" and self.confirmations:
                 _correct(self.confirmations[-1], episode)
-        return []
 
-    def _count(self, order: Order, item: Mapping[str, object]) -> None:
-        episode = episode_from(item, order)
+    def _count(self, order: Order, episode: Episode) -> None:
         success = episode.outcome == "success"
         other = episode.outcome in BEGAN and episode.ran_policy_id != order.policy_id
         strange = [f"order {order.order_id} ran another version than ordered"] if other else []
@@ -197,120 +227,96 @@ class _Records:
                 self.confirmations[-1].starts.discard(order.start.index)
         elif order.purpose == "base":
             self.base.append(success)
-        elif self.confirmations and order.policy_id == self.confirmations[-1].opened["policy_id"]:
+        elif self.confirmations and order.policy_id == self.confirmations[-1].opened.policy_id:
             last = self.confirmations[-1]
             last.ended, last.successes = last.ended + 1, last.successes + success
             last.strange += strange
 
-    def _base_measured(self, event: Event) -> list[Check]:
+    def _base_measured(self, seq: int, event: BaseMeasured) -> Check:
         interval = wilson(sum(self.base), len(self.base))
-        again = {"successes": interval.successes, "n": interval.n, "low": interval.low, "high": interval.high}
-        return [_check(event, "policy_id", again, f"{interval.successes} of {interval.n} starts")]
+        again = replace(event, successes=interval.successes, n=interval.n, low=interval.low, high=interval.high)
+        return compared(seq, event, again, f"{interval.successes} of {interval.n} starts")
 
-    def _gate_opened(self, event: Event) -> list[Check]:
+    def _gate_opened(self, seq: int, event: GateOpened) -> Check:
         self.opened += 1
-        self.gates[str(event.body["gate_id"])] = _Gate(opened=event.body)
-        rule = parse(GateRule, event.body["rule"], f"The rule of event {event.seq}")
-        again = {
-            "k": self.opened, "promoted": self.promoted, "alpha": level(rule.alpha, self.opened, self.promoted),
-        }  # fmt: skip
-        return [_check(event, "gate_id", again, f"gate {self.opened} after {self.promoted} promotions")]
+        self.gates[event.gate_id] = _Gate(opened=event)
+        rule = parse(GateRule, event.rule, f"The rule of event {seq}")
+        again = replace(
+            event, k=self.opened, promoted=self.promoted, level=level(rule.alpha, self.opened, self.promoted)
+        )
+        return compared(seq, event, again, f"gate {self.opened} after {self.promoted} promotions")
 
-    def _gate_decided(self, event: Event) -> list[Check]:
-        gate = self.gates.get(str(event.body["gate_id"]))
+    def _gate_decided(self, seq: int, event: GateDecided) -> Check:
+        gate = self.gates.get(event.gate_id)
         if gate is None:
-            return [_differs(event, "gate_id", "this gate was never opened")]
-        rule = parse(GateRule, gate.opened["rule"], f"The rule of the gate of event {event.seq}")
-        decision = judge(pairs_in_order(gate.trials), rule, cast("float", gate.opened["alpha"]))
-        if event.body["reason"] == "unloadable" and not decision.final:
+            return differs(seq, event, "this gate was never opened")
+        opened = gate.opened
+        rule = parse(GateRule, opened.rule, f"The rule of the gate of event {seq}")
+        decision = judge(pairs_in_order(gate.trials), rule, opened.level)
+        if event.reason == "unloadable" and not decision.final:
             decision = unloadable(decision)
             if sum(trial.side == "candidate" and refused("aborted", trial.cause) for trial in gate.trials) < TRIES:
                 gate.strange.append("no station refused the candidate")
-        gate.decision = decision
         self.promoted += decision.kind == "promote"
-        self.granted = str(gate.opened["candidate"]) if decision.kind == "promote" else ""
-        return [_check(event, "gate_id", decision.body(), _told(decision), gate.strange)]
+        self.granted = opened.candidate if decision.kind == "promote" else ""
+        if not decision.final:
+            gate.strange.append(f"the records decide nothing: {_told(decision)}")
+            return compared(seq, event, event, _told(decision), gate.strange)
+        sides = GateSides(gate_id=event.gate_id, champion=event.champion, candidate=event.candidate, round=event.round)
+        gate.decided = GateDecided.of(sides, decision, event.why)
+        return compared(seq, event, gate.decided, _told(decision), gate.strange)
 
-    def _experiment_decided(self, event: Event) -> list[Check]:
-        experiment = self.ideas.experiments.get(str(event.body["experiment_id"]))
-        gate = self.gates.get(str(event.body["gate_id"]))
-        if experiment is None or gate is None or gate.decision is None:
-            return [_differs(event, "experiment_id", "no submitted experiment went through this gate")]
-        again = verdict(experiment, gate.decision.body())
+    def _experiment_decided(self, seq: int, event: ExperimentDecided) -> Check:
+        experiment = self.ideas.experiments.get(event.experiment_id)
+        gate = self.gates.get(event.gate_id)
+        if experiment is None or gate is None or gate.decided is None:
+            return differs(seq, event, "no submitted experiment went through this gate")
+        again = decided(experiment, gate.decided)
         strange = list(gate.strange)
-        if gate.opened["candidate"] != experiment.policy_id:
+        if gate.opened.candidate != experiment.policy_id:
             strange.append("its gate judged another version than the one that was trained for it")
         if experiment.trained_hash != experiment.recipe_hash:
             strange.append("its candidate was trained with another recipe than the one that was submitted")
-        return [_check(event, "experiment_id", again, f"{again['decision']}, as its gate decided", strange)]
+        return compared(seq, event, again, f"{again.decision}, as its gate decided", strange)
 
-    def _confirm_opened(self, event: Event) -> list[Check]:
-        self.confirmations.append(_Confirmation(opened=event.body))
-        return []
-
-    def _confirmed(self, event: Event) -> list[Check]:
+    def _confirmed(self, seq: int, event: Confirmed) -> Check:
         if not self.confirmations:
-            return [_differs(event, "policy_id", "this confirmation was never announced")]
+            return differs(seq, event, "this confirmation was never announced")
         last = self.confirmations[-1]
-        n, goal = cast("int", last.opened["n"]), cast("float", last.opened["goal"])
+        n, goal, policy_id = last.opened.n, last.opened.goal, last.opened.policy_id
         result = confirm(last.successes, last.ended, goal)
-        again = {
-            "policy_id": last.opened["policy_id"], "successes": last.successes, "n": n, "passed": result.passed,
-            "low": result.interval.low, "high": result.interval.high,
-        }  # fmt: skip
-        if "given_again" in event.body:  # an older version did not say it
-            again["given_again"] = self.replaced[str(last.opened["policy_id"])]
+        again = Confirmed(
+            policy_id=policy_id, successes=last.successes, n=n, passed=result.passed, low=result.interval.low,
+            high=result.interval.high, reissued=None if event.reissued is None else self.replaced[policy_id],
+        )  # fmt: skip
         strange = list(last.strange)
         if last.ended != n or len(last.starts) != n:
             strange.append(f"{last.ended} trials on {len(last.starts)} starts where {n} were announced")
         sentence = f"{last.successes} of {last.ended}, goal {goal:.1%}, lower bound {result.bound:.4f}"
-        return [_check(event, "policy_id", again, sentence, strange)]
+        return compared(seq, event, again, sentence, strange)
 
-    def _deployed(self, event: Event) -> list[Check]:
-        version = str(event.body["policy_id"])
+    def _deployed(self, seq: int, event: Deployed) -> Check:
+        version = event.policy_id
         previous = self.champions[-1] if self.champions else ""
         if version == self.granted:
             why = "its gate promoted it"
-        elif version in self.wished:
-            why = "a person asked for it"
+        elif version in self.wanted:
+            why = "an operator asked for it"
         else:
             why = "" if previous else "it is the base"
         self.champions.append(version)
         self.granted = ""
         if not why:
-            return [_differs(event, "policy_id", "no gate promoted this version and nobody asked for it")]
-        return [_check(event, "policy_id", {"previous": previous}, why)]
+            return differs(seq, event, "no gate promoted this version and no operator asked for it")
+        return compared(seq, event, replace(event, previous=previous), why)
 
-    def _rolled_back(self, event: Event) -> list[Check]:
-        to = str(event.body["to"])
-        known = to in self.champions
+    def _rolled_back(self, seq: int, event: RolledBack) -> Check:
+        known = event.to in self.champions
         current = self.champions[-1] if self.champions else ""
-        self.champions.append(to)
+        self.champions.append(event.to)
         if not known:
-            return [_differs(event, "policy_id", f"version {to[:12]} was never a champion")]
-        return [_check(event, "policy_id", {"policy_id": current}, f"back to version {to[:12]}")]
-
-    def _wished(self, event: Event) -> list[Check]:
-        if event.body.get("verb") == "promote":
-            self.wished.add(str(event.body.get("station", "")))
-        return []
-
-    READERS: ClassVar[Mapping[str, Callable[..., list[Check]]]] = {
-        "campaign started": _nothing,
-        "order issued": _issued,
-        "orders ended": _ended,
-        "orders found": _found,
-        "base measured": _base_measured,
-        "gate opened": _gate_opened,
-        "gate decided": _gate_decided,
-        "confirm opened": _confirm_opened,
-        "confirmed": _confirmed,
-        "deployed": _deployed,
-        "rolled back": _rolled_back,
-        "command accepted": _wished,
-        "experiment decided": _experiment_decided,
-    }
-    """Kind of event -> how it is read; the others are only folded into `ideas`."""
+            return differs(seq, event, f"version {event.to[:12]} was never a champion")
+        return compared(seq, event, replace(event, policy_id=current), f"back to version {event.to[:12]}")
 
 
 def _told(decision: Decision) -> str:
@@ -328,7 +334,7 @@ def _enter(gate: _Gate, order: Order, together: Sequence[Order]) -> None:
 
     What was taken back before it began may be given again elsewhere; if both sides were, they go there together.
     """
-    if order.policy_id != gate.opened.get(order.side):
+    if order.policy_id != {"champion": gate.opened.champion, "candidate": gate.opened.candidate}.get(order.side):
         gate.strange.append(f"order {order.order_id} does not name the gate's {order.side or 'side'}")
     if order.start.split != "holdout":
         gate.strange.append(f"pair {order.pair} starts from the {order.start.split} split")
@@ -348,44 +354,16 @@ def _enter(gate: _Gate, order: Order, together: Sequence[Order]) -> None:
 def _enrol(confirmation: _Confirmation, order: Order) -> None:
     """An order of a confirmation: the frozen version, on a start of its own."""
     confirmation.starts.add(order.start.index)
-    if order.policy_id != confirmation.opened["policy_id"] or order.start.split != "confirm":
+    if order.policy_id != confirmation.opened.policy_id or order.start.split != "confirm":
         confirmation.strange.append(f"order {order.order_id} is of another version or split")
 
 
 def _correct(confirmation: _Confirmation, found: Episode) -> None:
     """An order of a confirmation is known after all; one of an earlier confirmation changes nothing."""
     order = found.order
-    if order.policy_id != confirmation.opened["policy_id"]:
+    if order.policy_id != confirmation.opened.policy_id:
         return
     confirmation.successes += found.outcome == "success"
     if never_began(found.outcome, found.cause):
         confirmation.ended -= 1
         confirmation.starts.discard(order.start.index)
-
-
-def _check(
-    event: Event, subject: str, again: Mapping[str, object], sentence: str, strange: Sequence[str] = ()
-) -> Check:
-    """Compare what the event says with what came out again; figures may differ in their last bits (1e-9)."""
-    wrong = [
-        f"the ledger says {name} = {event.body.get(name)!r}, the records {value!r}"
-        for name, value in again.items()
-        if not _same(event.body.get(name), value)
-    ]
-    sentence = "; ".join([sentence, *wrong, *strange])
-    equal = not wrong and not strange
-    return Check(seq=event.seq, kind=event.kind, subject=str(event.body.get(subject)), sentence=sentence, equal=equal)
-
-
-def _differs(event: Event, subject: str, why: str) -> Check:
-    return Check(seq=event.seq, kind=event.kind, subject=str(event.body.get(subject)), sentence=why, equal=False)
-
-
-def _same(written: object, again: object) -> bool:
-    if isinstance(again, float) and isinstance(written, (int, float)) and not isinstance(written, bool):
-        return math.isclose(written, again, rel_tol=1e-9, abs_tol=1e-9)
-    return written == again and isinstance(written, bool) == isinstance(again, bool)
-
-
-def _rows(event: Event, name: str) -> list[Mapping[str, object]]:
-    return cast("list[Mapping[str, object]]", event.body[name])

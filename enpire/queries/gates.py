@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from enpire.gate.intervals import wilson
-from enpire.queries.campaign_history import GateRecord, History, LearnerRecord, mapping, number, text
+from enpire.queries.campaign_history import GateRecord, History, LearnerRecord
 from enpire.queries.models import Confirm, GateView, LearnerView, RoundView, Success, weighed
 from enpire.store.reading import Reading, Tally
 from enpire.types import Purpose
@@ -36,68 +37,58 @@ def tally_of(
 
 def rounds_of(reading: Reading, past: History) -> tuple[RoundView, ...]:
     """Every round that began, oldest first; round 0 makes the base."""
-    last = max([0, *(int(number(record.started, "round")) for record in past.learners.values())])
+    last = max([0, *(record.started.round for record in past.learners.values())])
     return tuple(_round(reading, past, index) for index in range(last + 1))
 
 
 def gate_view(record: GateRecord) -> GateView:
-    """One gate as it stands; figures of an open one are those at its opening."""
-    opened, decided = record.opened, record.decided or {}
-    wins, losses = int(number(decided, "wins")), int(number(decided, "losses"))
-    both, neither = int(number(decided, "both")), int(number(decided, "neither"))
-    pairs = wins + losses + both + neither
-    champion, candidate = text(opened, "champion"), text(opened, "candidate")
-    return GateView(
-        id=text(opened, "gate_id"),
-        round=int(number(opened, "round")),
-        k=int(number(opened, "k")),
-        champion=champion,
-        candidate=candidate,
-        decision=text(decided, "decision") or "open",
-        reason=text(decided, "reason"),
-        pairs=pairs,
-        max_pairs=int(number(mapping(opened, "rule"), "pairs")),
-        wins=wins,
-        losses=losses,
-        both=both,
-        neither=neither,
-        log_e=number(decided, weighed(text(decided, "reason"))),
-        log_need=number(decided, "log_need"),
-        difference_low=number(decided, "low") if decided else None,
-        difference_high=number(decided, "high") if decided else None,
-        champion_success=success(champion, both + losses, pairs),
-        candidate_success=success(candidate, both + wins, pairs),
-        opened_s=record.opened_s,
-        decided_s=record.decided_s if record.decided else None,
-    )
+    """One gate as it stands; the numbers of an open one are 0 until it is decided."""
+    opened, decided = record.opened, record.decided
+    view = GateView(
+        id=opened.gate_id, round=opened.round, k=opened.k, champion=opened.champion, candidate=opened.candidate,
+        decision="open", reason="", pairs=0, max_pairs=int(opened.rule.get("pairs", 0)), wins=0, losses=0, both=0,
+        neither=0, log_e=0.0, log_need=0.0, difference_low=None, difference_high=None,
+        champion_success=success(opened.champion, 0, 0), candidate_success=success(opened.candidate, 0, 0),
+        opened_s=record.opened_s, decided_s=None,
+    )  # fmt: skip
+    if decided is None:
+        return view
+    pairs = decided.wins + decided.losses + decided.both + decided.neither
+    return replace(
+        view, decision=decided.decision, reason=decided.reason, pairs=pairs, wins=decided.wins,
+        losses=decided.losses, both=decided.both, neither=decided.neither,
+        log_e=getattr(decided, weighed(decided.reason)), log_need=decided.log_need, difference_low=decided.low,
+        difference_high=decided.high, decided_s=record.decided_s,
+        champion_success=success(opened.champion, decided.both + decided.losses, pairs),
+        candidate_success=success(opened.candidate, decided.both + decided.wins, pairs),
+    )  # fmt: skip
 
 
 def confirm_view(reading: Reading, past: History) -> Confirm | None:
-    """The last confirmation; while it is going on, what has ended so far."""
+    """The last confirmation; while it runs, what has ended so far."""
     if not past.confirms:
         return None
     record = past.confirms[-1]
-    policy_id, announced = text(record.opened, "policy_id"), int(number(record.opened, "n"))
     if record.ended is None:
-        so_far = success_of(reading, past.campaign_id, ("confirm",), policy_id=policy_id)
+        so_far = success_of(reading, past.campaign_id, ("confirm",), policy_id=record.policy_id)
     else:
-        so_far = success(policy_id, int(number(record.ended, "successes")), int(number(record.ended, "n")))
+        so_far = success(record.policy_id, record.ended.successes, record.ended.n)
     return Confirm(
-        id=policy_id,
+        id=record.policy_id,
         success=so_far.success,
         low=so_far.low,
         high=so_far.high,
         n=so_far.n,
         successes=so_far.successes,
-        announced=announced,
-        passed=bool(record.ended.get("passed")) if record.ended else None,
+        announced=record.n,
+        passed=record.ended.passed if record.ended else None,
     )
 
 
 def _round(reading: Reading, past: History, index: int) -> RoundView:
-    learner = _last([item for item in past.learners.values() if int(number(item.started, "round")) == index])
-    gate = _last([item for item in past.gates.values() if int(number(item.opened, "round")) == index])
-    made = [policy_id for policy_id, body in past.versions.items() if int(number(body, "round")) == index]
+    learner = _last([item for item in past.learners.values() if item.started.round == index])
+    gate = _last([item for item in past.gates.values() if item.opened.round == index])
+    made = [policy_id for policy_id, version in past.versions.items() if version.round == index]
     return RoundView(
         round=index,
         collection=success_of(reading, past.campaign_id, ("collect",), round=index),
@@ -108,16 +99,15 @@ def _round(reading: Reading, past: History, index: int) -> RoundView:
 
 
 def _learner(record: LearnerRecord, over: bool) -> LearnerView:
-    ended = record.ended
-    figures = mapping(ended, "figures") if ended else dict[str, object]()
+    started, ended = record.started, record.ended
     return LearnerView(
-        job=text(record.started, "job"),
-        learner=text(record.started, "learner"),
-        parent=text(record.started, "parent"),
+        job=started.job,
+        learner=started.learner,
+        parent=started.parent,
         state="done" if ended else "failed" if record.failed else "stopped" if over else "running",
         why=record.failed,
-        seconds=number(ended, "seconds") if ended else None,
-        figures={name: float(value) for name, value in figures.items() if isinstance(value, int | float)},
+        seconds=ended.seconds if ended else None,
+        figures=dict(ended.metrics) if ended else {},
     )
 
 

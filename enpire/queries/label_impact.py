@@ -5,15 +5,14 @@ A label never changes a verdict or a decision (gate/verifier_audit.py); this say
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
+from enpire.campaign.gate_events import BaseMeasured, Confirmed
 from enpire.errors import UsageError
 from enpire.files import parse
 from enpire.gate.gate import GateRule, Trial, confirm, judge, pairs_in_order
 from enpire.gate.intervals import wilson
-from enpire.queries.campaign_history import History, mapping, number, text
+from enpire.queries.campaign_history import History
 from enpire.store.reading import Reading
 from enpire.store.rows import OrderRow
 from enpire.types import Interval, OutcomeKind
@@ -54,7 +53,7 @@ def _gate(reading: Reading, past: History, row: OrderRow, outcome: OutcomeKind) 
     record = past.gates.get(row.order.gate_id)
     if record is None or record.decided is None:
         return Stake(decision="", would="Its gate has not decided yet.", changes=False)
-    rule = parse(GateRule, record.opened["rule"], f"The rule of the gate {row.order.gate_id}")
+    rule = parse(GateRule, record.opened.rule, f"The rule of the gate {row.order.gate_id}")
     trials = [
         Trial(
             pair=trial.pair, side="champion" if trial.side == "champion" else "candidate", ticks=trial.ticks,
@@ -62,9 +61,9 @@ def _gate(reading: Reading, past: History, row: OrderRow, outcome: OutcomeKind) 
         )
         for trial in reading.gate_trials(row.order.gate_id)
     ]  # fmt: skip
-    again = judge(pairs_in_order(trials), rule, cast("float", record.opened["alpha"]))
-    was = text(record.decided, "decision")
-    told = f"Gate of round {int(number(record.opened, 'round'))}: {was} ({text(record.decided, 'reason')})"
+    again = judge(pairs_in_order(trials), rule, record.opened.level)
+    was = record.decided.decision
+    told = f"Gate of round {record.opened.round}: {was} ({record.decided.reason})"
     would = f"It would be {again.kind} ({again.reason}) after {again.tally.pairs} pairs."
     if again.kind == "continue":
         would = f"It would be undecided after the {again.tally.pairs} pairs that were run."
@@ -73,12 +72,12 @@ def _gate(reading: Reading, past: History, row: OrderRow, outcome: OutcomeKind) 
 
 def _confirmation(past: History, row: OrderRow, outcome: OutcomeKind) -> Stake:
     ended = past.confirms[-1].ended if past.confirms else None
-    if ended is None or text(ended, "policy_id") != row.order.policy_id:
+    if ended is None or ended.policy_id != row.order.policy_id:
         return Stake(decision="", would="Its confirmation has not ended.", changes=False)
     successes, n = _shifted(ended, row, outcome)
-    goal = number(mapping(past.started, "goal"), "success")
-    again, was = confirm(successes, n, goal).passed, bool(ended.get("passed"))
-    told = f"Confirmation: {'passed' if was else 'not passed'} with {int(number(ended, 'successes'))} of {n}"
+    goal = past.goal
+    again, was = confirm(successes, n, goal).passed, ended.passed
+    told = f"Confirmation: {'passed' if was else 'not passed'} with {ended.successes} of {n}"
     would = f"It would be {'passed' if again else 'not passed'} with {successes} of {n}, goal {goal:.1%}."
     return Stake(decision=told, would=would, changes=again != was)
 
@@ -86,15 +85,15 @@ def _confirmation(past: History, row: OrderRow, outcome: OutcomeKind) -> Stake:
 def _base(past: History, row: OrderRow, outcome: OutcomeKind) -> Stake:
     assert past.base is not None  # asked before
     successes, n = _shifted(past.base, row, outcome)
-    told = f"Measurement of the base: {_rate(wilson(int(number(past.base, 'successes')), n))}"
+    told = f"Measurement of the base: {_rate(wilson(past.base.successes, n))}"
     return Stake(decision=told, would=f"It would be {_rate(wilson(successes, n))}.", changes=False)
 
 
-def _shifted(said: Mapping[str, object], row: OrderRow, outcome: OutcomeKind) -> tuple[int, int]:
+def _shifted(measured: BaseMeasured | Confirmed, row: OrderRow, outcome: OutcomeKind) -> tuple[int, int]:
     """(successes, n) with this episode's verdict replaced."""
     assert row.episode is not None  # asked before
     moved = (outcome == "success") - (row.episode.outcome == "success")
-    return int(number(said, "successes")) + moved, int(number(said, "n"))
+    return measured.successes + moved, measured.n
 
 
 def _rate(interval: Interval) -> str:

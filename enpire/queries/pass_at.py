@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from enpire.errors import UsageError
 from enpire.gate.intervals import wilson
-from enpire.queries.campaign_history import History, number
+from enpire.queries.campaign_history import History
 from enpire.queries.gates import success
 from enpire.queries.models import PassAt, Success
 from enpire.store.reading import Attempts, Reading
@@ -48,10 +48,10 @@ def pass_at_of(reading: Reading, past: History) -> tuple[PassAt, ...]:
     return tuple(
         PassAt(
             id=policy_id,
-            round=int(number(body, "round")),
+            round=made.round,
             rates=tuple(_rate(policy_id, pass_at(groups[policy_id], k)) for k in range(1, most + 1)),
         )
-        for policy_id, body in past.versions.items()
+        for policy_id, made in past.versions.items()
         if policy_id in groups
     )
 

@@ -23,8 +23,8 @@ from enpire.queries.models import (
 from enpire.wording import counted
 
 if TYPE_CHECKING:
+    from enpire.campaign.events import LedgerEntry
     from enpire.gate.gate import Decision
-    from enpire.types import Event
 
 HASH = 64
 SHORT = 12
@@ -110,7 +110,7 @@ def episode(view: EpisodeView) -> str:
     )  # fmt: skip
 
 
-def event(item: Event) -> str:
+def event(item: LedgerEntry) -> str:
     """One event on one line."""
     when = datetime.fromtimestamp(item.stamp_ns * 1e-9, UTC).strftime("%Y-%m-%d %H:%M:%S")
     return f"{item.seq:>6}  {when}  {item.kind:<18}  {_facts(item)}"
@@ -182,7 +182,7 @@ def _ideas(ideas: Sequence[IdeaView]) -> str:
     return "\n".join(lines)
 
 
-def _facts(item: Event) -> str:
+def _facts(item: LedgerEntry) -> str:
     told: list[str] = []
     for key, value in item.body.items():
         if key == "campaign_id" or isinstance(value, dict):

@@ -17,7 +17,7 @@ from enpire.errors import EnpireError, LedgerProblem
 from enpire.home import Home as Folder
 from enpire.interfaces import Task
 from enpire.queries import campaigns, hypotheses, texts
-from enpire.queries.campaign_history import History, mapping, text
+from enpire.queries.campaign_history import History
 from enpire.queries.campaigns import Records
 from enpire.queries.decision_audit import Check, recompute
 from enpire.queries.models import CampaignView, EpisodeView, VersionView, reason_text
@@ -157,8 +157,7 @@ def raised(versions: tuple[VersionView, ...]) -> tuple[tuple[VersionView, float]
 def recipes(past: History) -> Mapping[str, str]:
     """recipe_hash -> name of the recipe, for every training run."""
     runs = [run.started for run in past.learners.values()]
-    named = {text(started, "recipe_hash"): text(mapping(started, "recipe"), "name") for started in runs}
-    return {key: name for key, name in named.items() if name}
+    return {started.recipe_hash: started.recipe.name for started in runs}
 
 
 def trust(records: Records, campaign_id: str) -> Trust:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from enpire.campaign.agent_events import EdgeKind
 from enpire.campaign.experiments import KINDS as AGENT_EVENTS
-from enpire.campaign.experiments import EdgeKind, Experiment, Ideas
+from enpire.campaign.experiments import Experiment, Ideas
 from enpire.requests.agent_requests import RequestKind, Sender
 from enpire.requests.agent_requests import leave as leave_request
 from enpire.requests.labels import write_label

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from enpire.queries.campaign_history import History, mapping, number
+from enpire.campaign.command_events import CommandAccepted
+from enpire.campaign.events import kinds_of
+from enpire.campaign.station_events import StationJoined, StationLeft
+from enpire.queries.campaign_history import MARKS, History
 from enpire.queries.campaigns import (
-    MARKS,
     Records,
     campaign_view,
     campaigns,
@@ -31,8 +33,7 @@ from enpire.store.versions import ID as VERSION_ID
 __all__ = [
     "MARKS", "VERSION_ID", "History", "OrderRow", "Page", "Records", "campaign_view", "campaigns",
     "episode", "episodes", "events_after", "experiment_view", "find_campaign", "find_version", "held_stations",
-    "history", "is_driven", "last_events", "latest_begun", "mapping", "number", "open_records", "ranked",
-    "unchecked", "versions",
+    "history", "is_driven", "last_events", "latest_begun", "open_records", "ranked", "unchecked", "versions",
 ]  # fmt: skip
 
 
@@ -41,9 +42,10 @@ def held_stations(records: Records) -> tuple[int, int]:
     from enpire.campaign.state import Holds
 
     holds = Holds()
-    past = history(records, latest_begun(records), ("station joined", "station left"))
-    for event in records.ledger.events(kinds=("command accepted",)):
-        if (kind := str(event.body["verb"])) in AT_STATIONS:
-            holds.ask(kind, str(event.body["station"]), str(event.body["by"]))
+    past = history(records, latest_begun(records), kinds_of(StationJoined, StationLeft))
+    for entry in records.ledger.events(kinds=kinds_of(CommandAccepted)):
+        event = entry.event
+        if isinstance(event, CommandAccepted) and event.command in AT_STATIONS:
+            holds.ask(event.command, event.target, event.by)
     found = [holds.at(name) for name, station in past.stations.items() if station.present]
     return sum("stop" in held for held in found), sum("stop" not in held and "pause" in held for held in found)

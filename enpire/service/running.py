@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enpire.campaign.campaign import Campaign
+from enpire.campaign.order_events import OrdersEnded
+from enpire.campaign.session_events import CampaignEnded
+from enpire.codec import result_of
 from enpire.errors import UsageError
 from enpire.home import Home
 from enpire.queries.campaigns import is_driven
@@ -12,7 +15,6 @@ from enpire.steps.ending import Ending
 from enpire.steps.record import unfinished
 from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.reading import Reading
-from enpire.store.records import episode_body
 
 __all__ = [
     "Ending", "LabObserver", "RunOptions", "end_interrupted", "migrate_ledger", "require_unfinished", "run_campaign",
@@ -57,9 +59,9 @@ def end_interrupted(home: Home, operator: str) -> str:
             raise UsageError(f"{home.root} has no unfinished campaign, so there is none to end.")
         campaign_id = max(open_ones)
         orders = Reading.of(ledger).open_orders(campaign_id)
-        lost = [episode_body(unfinished(order, "unknown", "the campaign ended first")) for order in orders]
-        ended = ("campaign ended", {"campaign_id": campaign_id, "reached": False, "reason": f"ended by {operator}"})
-        ledger.append([*([("orders ended", {"campaign_id": campaign_id, "episodes": lost})] if lost else []), ended])
+        lost = tuple(result_of(unfinished(order, "unknown", "the campaign ended first")) for order in orders)
+        ended = CampaignEnded(reached=False, reason=f"ended by {operator}")
+        ledger.append([*([OrdersEnded(results=lost)] if lost else []), ended], campaign_id)
     finally:
         ledger.close()
     return campaign_id

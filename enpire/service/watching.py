@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from enpire.monitor.lab_snapshot import LabSnapshot, StationLine
 from enpire.monitor.live_file import LiveFileReader, LiveFileWriter
-from enpire.monitor.live_lab import STATE_OF_EVENT, CommandState, LiveLab
+from enpire.monitor.live_lab import COMMAND_KINDS, CommandState, LiveLab, state_after
 from enpire.monitor.terminal import TerminalView, held_text
 from enpire.wire.live_images import Preview
 
 __all__ = [
-    "STATE_OF_EVENT", "CommandState", "LabSnapshot", "LiveFileReader", "LiveFileWriter", "LiveLab", "Preview",
-    "StationLine", "TerminalView", "held_text",
+    "COMMAND_KINDS", "CommandState", "LabSnapshot", "LiveFileReader", "LiveFileWriter", "LiveLab", "Preview",
+    "StationLine", "TerminalView", "held_text", "state_after",
 ]  # fmt: skip

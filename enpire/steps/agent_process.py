@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from enpire.campaign.agent_events import AgentEnded, AgentStarted
 from enpire.campaign.campaign import AgentPlan, Campaign
 from enpire.campaign.recipe import read_recipe
 from enpire.errors import UsageError
@@ -67,8 +68,8 @@ class AgentProcess:
         own = cast("tuple[str, ...]", getattr(load("agents", self.plan.name), "keys", ()))
         standing = ProcessLimits(nice=10, oom_score=1000, sandbox=self._sandbox(lab.home, network=bool(own)))
         self.process = start_python(PROGRAM, arguments, log, standing, single_core_environment(*own))
-        told = {"lane": self.lane, "agent": self.plan.name, "start": self.starts}
-        lab.write(("agent started", told | {"sandbox": "bubblewrap" if bubblewrap() else "none"}))
+        sandbox = "bubblewrap" if bubblewrap() else "none"
+        lab.write(AgentStarted(lane=self.lane, agent=self.plan.name, start=self.starts, sandbox=sandbox))
 
     def _sandbox(self, home: Home, *, network: bool) -> Sandbox:
         """It reads the records, and writes its notes and its wishes; an agent with a key may reach its model."""
@@ -91,7 +92,7 @@ class AgentProcess:
             self.starts = PATIENCE + 1
         again = self.starts <= PATIENCE
         why = f"its process ended with code {code}; its log is {self.folder / 'log.txt'}"
-        lab.write(("agent ended", {"lane": self.lane, "agent": self.plan.name, "why": why, "again": again}))
+        lab.write(AgentEnded(lane=self.lane, agent=self.plan.name, why=why, again=again))
 
 
 def lanes_of(lab: Lab) -> list[AgentProcess]:

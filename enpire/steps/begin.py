@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import asdict
 from typing import cast
 
 from enpire import __version__
 from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.campaign import Campaign
+from enpire.campaign.command_events import CommandAccepted
+from enpire.campaign.events import kinds_of
+from enpire.campaign.ledger import Ledger
 from enpire.campaign.recipe import read_recipe, require_learner
+from enpire.campaign.session_events import CampaignEnded, CampaignResumed, CampaignStarted
 from enpire.campaign.state import CampaignState
 from enpire.errors import UsageError
-from enpire.files import canonical, parse, plain
+from enpire.files import canonical, document, parse
 from enpire.home import Home
 from enpire.ids import mint
-from enpire.interfaces import Ledger, Task, Verifier
+from enpire.interfaces import Task, Verifier
 from enpire.plugins import load, make
 from enpire.requests.operator_commands import URGENT, CommandInbox, OperatorCommand
 from enpire.steps.handle_commands import refused_before
@@ -42,17 +46,15 @@ def begin_or_resume(
     found = find_unfinished(ledger, campaign)
     if found is None:
         campaign_id = mint()
-        body = {
-            "campaign_id": campaign_id, "name": campaign.name, "task": campaign.task, "campaign": plain(campaign),
-            "goal": plain(campaign.goal), "seed": campaign.seed, "home": str(home.root), "code": __version__,
-            "verifier": _verifier(campaign).digest,
-        }  # fmt: skip
-        ledger.append([("campaign started", body), *refused_before(commands, campaign_id)])
+        started = CampaignStarted(
+            name=campaign.name, task=campaign.task, campaign=document(campaign), goal=asdict(campaign.goal),
+            seed=campaign.seed, home=str(home.root), code=__version__, verifier=_verifier(campaign).digest,
+        )  # fmt: skip
+        ledger.append([started, *refused_before(commands)], campaign_id)
         return rebuilt(ledger, campaign_id)
     state = rebuilt(ledger, found)
     verifier = require_same_verifier(campaign, state.verifier)
-    body = {"campaign_id": found, "code": __version__, "after": after} | ({"verifier": verifier} if verifier else {})
-    ledger.append([("campaign resumed", body)])
+    ledger.append([CampaignResumed(code=__version__, after=after, verifier=verifier)], found)
     _remove_recorded(ledger, commands)
     return rebuilt(ledger, found)
 
@@ -101,9 +103,9 @@ def find_unfinished(ledger: Ledger, campaign: Campaign) -> str | None:
     Raises:
         UsageError: it began with another file; names each field that differs.
     """
-    for campaign_id, body in unended(ledger).items():
-        if body["name"] == campaign.name:
-            now, then = (cast("Mapping[str, object]", plain(item)) for item in (campaign, _as_begun(body)))
+    for campaign_id, started in unended(ledger).items():
+        if started.name == campaign.name:
+            now, then = document(campaign), document(_as_begun(started))
             differing = [key for key in now if canonical(now[key]) != canonical(then[key])]
             if differing:
                 changes = "; ".join(f"{key} was {then[key]!r} and is {now[key]!r}" for key in sorted(differing))
@@ -115,15 +117,14 @@ def find_unfinished(ledger: Ledger, campaign: Campaign) -> str | None:
     return None
 
 
-def unended(ledger: Ledger) -> dict[str, Mapping[str, object]]:
-    """The campaigns that have not ended: id -> body of the first event, oldest first."""
-    started: dict[str, Mapping[str, object]] = {}
-    for event in ledger.events(kinds=("campaign started", "campaign ended")):
-        campaign_id = str(event.body["campaign_id"])
-        if event.kind == "campaign started":
-            started[campaign_id] = event.body
+def unended(ledger: Ledger) -> dict[str, CampaignStarted]:
+    """The campaigns that have not ended: id -> first event, oldest first."""
+    started: dict[str, CampaignStarted] = {}
+    for entry in ledger.events(kinds=kinds_of(CampaignStarted, CampaignEnded)):
+        if isinstance(entry.event, CampaignStarted):
+            started[entry.campaign_id] = entry.event
         else:
-            started.pop(campaign_id, None)
+            started.pop(entry.campaign_id, None)
     return started
 
 
@@ -135,16 +136,17 @@ def _remove_recorded(ledger: Ledger, inbox: CommandInbox) -> None:
     waiting = [item for item in inbox.waiting() if isinstance(item, OperatorCommand) and item.kind in URGENT]
     if not waiting:
         return
-    recorded = {event.body["command_id"] for event in ledger.events(kinds=("command accepted",))}
+    accepted = (entry.event for entry in ledger.events(kinds=kinds_of(CommandAccepted)))
+    recorded = {event.command_id for event in accepted if isinstance(event, CommandAccepted)}
     for command in waiting:
         if command.command_id in recorded:
             inbox.remove(command)
 
 
-def _as_begun(body: Mapping[str, object]) -> Campaign:
+def _as_begun(started: CampaignStarted) -> Campaign:
     """The campaign file in a campaign's first event; a field that its ENPIRE did not have gets today's default."""
-    where = f"The campaign {body['name']!r}, begun by ENPIRE {body.get('code', 'of an unknown version')}"
-    return parse(Campaign, body["campaign"], where)
+    where = f"The campaign {started.name!r}, begun by ENPIRE {started.code}"
+    return parse(Campaign, started.campaign, where)
 
 
 def _verifier(campaign: Campaign) -> Verifier:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from enpire.campaign.gate_events import Deployed, RolledBack
 from enpire.campaign.state import CampaignState
 from enpire.gate.intervals import wilson
-from enpire.lab import Entry, Lab
+from enpire.lab import Lab
 
 WATCHED = 100
 """Episodes of each of the two versions before a regression can be seen."""
@@ -29,16 +30,15 @@ def swap(lab: Lab, policy_id: str, reason: str) -> None:
     tell(lab)
 
 
-def deployment(state: CampaignState, policy_id: str, reason: str) -> Entry:
+def deployment(state: CampaignState, policy_id: str, reason: str) -> Deployed:
     """The event that makes a version the champion."""
-    body = {"policy_id": policy_id, "previous": state.champion, "reason": reason, "round": state.round}
-    return "deployed", body
+    return Deployed(policy_id=policy_id, previous=state.champion, reason=reason, round=state.round)
 
 
 def roll_back(lab: Lab, to: str, reason: str) -> None:
     """Make an earlier version the champion again; what was trained from the other is dropped."""
     _release_gate(lab)
-    lab.write(("rolled back", {"policy_id": lab.state.champion, "to": to, "reason": reason}))
+    lab.write(RolledBack(policy_id=lab.state.champion, to=to, reason=reason))
     tell(lab)
 
 

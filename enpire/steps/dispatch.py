@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from enpire.campaign.order_events import OrdersIssued
 from enpire.lab import Lab, StationSeat
 from enpire.scheduling.scheduler import FreeStation
-from enpire.store.records import order_body
 from enpire.types import Order
 
 TAKE_BACK_S = 1.0
@@ -34,7 +34,7 @@ def dispatch(lab: Lab) -> None:
             drawn += lab.scheduler.next_orders(lab.state, station, drawn)
     if not drawn:
         return
-    lab.write(("order issued", {"orders": [order_body(order) for order in drawn]}))
+    lab.write(OrdersIssued(orders=tuple(drawn)))
     for name in dict.fromkeys(order.station for order in drawn):
         lab.fleet.send(name, [order for order in drawn if order.station == name])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from enpire.campaign.session_events import CampaignEnded
 from enpire.lab import Lab
 from enpire.steps.handle_commands import handle_stops
 from enpire.steps.improve import PATIENCE
@@ -52,7 +53,7 @@ def ending(lab: Lab) -> Ending | None:
 
 def _ended(lab: Lab, reached: bool, reason: str, *, over: bool = True) -> Ending:
     if over:
-        lab.write(robot_time(lab), ("campaign ended", {"reached": reached, "reason": reason}))
+        lab.write(robot_time(lab), CampaignEnded(reached=reached, reason=reason))
     return Ending(campaign_id=lab.state.campaign_id, reached=reached, reason=reason, over=over, home=lab.home.root)
 
 

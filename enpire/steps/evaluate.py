@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from enpire.files import plain
+from dataclasses import asdict
+
+from enpire.campaign.gate_events import BaseMeasured, ConfirmationOpened, Confirmed, GateDecided, GateOpened, GateSides
 from enpire.gate.gate import confirm, judge, level, pairs_in_order, unloadable
 from enpire.gate.intervals import predicted, wilson
 from enpire.ids import mint
@@ -26,8 +28,12 @@ def _measure_base(lab: Lab) -> None:
     state, n = lab.state, lab.campaign.base.evaluate_starts
     if state.champion and not state.base_measured and state.base.n >= n:
         interval = wilson(state.base.successes, state.base.n)
-        body = {"policy_id": state.base_policy, "successes": interval.successes, "n": interval.n}
-        lab.write(("base measured", {**body, "low": interval.low, "high": interval.high}))
+        lab.write(
+            BaseMeasured(
+                policy_id=state.base_policy, successes=interval.successes, n=interval.n, low=interval.low,
+                high=interval.high,
+            )
+        )  # fmt: skip
 
 
 def _open_gate(lab: Lab) -> None:
@@ -37,11 +43,12 @@ def _open_gate(lab: Lab) -> None:
     candidate, round_number = state.candidates[0]
     k = state.gates + 1
     rule = lab.campaign.gate
-    body = {
-        "gate_id": mint(), "champion": state.champion, "candidate": candidate, "round": round_number, "k": k,
-        "promoted": state.promoted, "alpha": level(rule.alpha, k, state.promoted), "rule": plain(rule),
-    }  # fmt: skip
-    lab.write(("gate opened", body))
+    lab.write(
+        GateOpened(
+            gate_id=mint(), champion=state.champion, candidate=candidate, round=round_number, k=k,
+            promoted=state.promoted, level=level(rule.alpha, k, state.promoted), rule=asdict(rule),
+        )
+    )  # fmt: skip
 
 
 def _read_gate(lab: Lab) -> None:
@@ -58,9 +65,9 @@ def _read_gate(lab: Lab) -> None:
         decision = unloadable(decision)
     gate.decision = decision
     if decision.final:
-        sides = {"gate_id": gate.gate_id, "champion": gate.champion, "candidate": gate.candidate, "round": gate.round}
-        said = {"why": f"No station can run the candidate: {why}"} if decision.reason == "unloadable" else {}
-        decided = ("gate decided", {**sides, **decision.body(), **said})
+        sides = GateSides(gate_id=gate.gate_id, champion=gate.champion, candidate=gate.candidate, round=gate.round)
+        reason = f"No station can run the candidate: {why}" if decision.reason == "unloadable" else ""
+        decided = GateDecided.of(sides, decision, reason)
         if decision.kind == "promote":
             lab.write(decided, deployment(lab.state, gate.candidate, decision.reason))
             tell(lab)
@@ -85,8 +92,7 @@ def _open_confirmation(lab: Lab) -> None:
     if trials is None or trials.n < LEAST_TRIALS:
         return
     if predicted(trials.successes, trials.n, goal.confirm_starts, goal.success) >= goal.attempt_chance:
-        body = {"policy_id": state.champion, "n": goal.confirm_starts, "goal": goal.success}
-        lab.write(("confirm opened", body))
+        lab.write(ConfirmationOpened(policy_id=state.champion, n=goal.confirm_starts, goal=goal.success))
 
 
 def _read_confirmation(lab: Lab) -> None:
@@ -94,9 +100,10 @@ def _read_confirmation(lab: Lab) -> None:
     if confirmation is None or confirmation.ended.n < confirmation.n:
         return
     result = confirm(confirmation.ended.successes, confirmation.n, lab.campaign.goal.success)
-    body = {
-        "policy_id": confirmation.policy_id, "successes": confirmation.ended.successes, "n": confirmation.n,
-        "low": result.interval.low, "high": result.interval.high, "passed": result.passed,
-        "given_again": lab.state.replaced[confirmation.policy_id],
-    }  # fmt: skip
-    lab.write(("confirmed", body))
+    lab.write(
+        Confirmed(
+            policy_id=confirmation.policy_id, successes=confirmation.ended.successes, n=confirmation.n,
+            low=result.interval.low, high=result.interval.high, passed=result.passed,
+            reissued=lab.state.replaced[confirmation.policy_id],
+        )
+    )  # fmt: skip

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from typing import TypedDict
 
-from enpire.campaign.experiments import Edge, Experiment, Ideas, verdict
+from enpire.campaign.agent_events import (
+    AgentTurned,
+    BriefRead,
+    ConclusionPosted,
+    Edge,
+    ExperimentAdopted,
+    ExperimentCancelled,
+    ExperimentChecked,
+    ExperimentRefused,
+    ExperimentSubmitted,
+    GivenUp,
+    HypothesisProposed,
+    LaneFinished,
+    RecipeDeclared,
+    RequestRefused,
+    TokensSpent,
+)
+from enpire.campaign.events import Event
+from enpire.campaign.experiments import Experiment, Ideas, decided
 from enpire.campaign.recipe import Recipe, changed
 from enpire.errors import EnpireError, UsageError
-from enpire.files import parse, plain
+from enpire.files import parse
 from enpire.ids import mint
-from enpire.lab import Entry, Lab
+from enpire.lab import Lab
 from enpire.requests import agent_requests
 from enpire.requests.agent_requests import AgentRequest, RequestKind
 from enpire.requests.file_queue import Unreadable
@@ -78,17 +97,16 @@ class Spent:
     model: str = ""
 
 
-@dataclass(slots=True)
-class _Reply:
-    """The events that answer one request."""
+class _Signature(TypedDict):
+    """Which request an event answers."""
 
-    request: AgentRequest
-    entries: list[Entry] = field(default_factory=list[Entry])
+    request_id: str
+    author: str
+    lane: str
 
-    def say(self, kind: str, **body: object) -> None:
-        """Add one event with the request's id, author and lane."""
-        signed = {"wish_id": self.request.request_id, "author": self.request.author, "lane": self.request.lane}
-        self.entries.append((kind, {**signed, **body}))
+
+def _signed(request: AgentRequest) -> _Signature:
+    return {"request_id": request.request_id, "author": request.author, "lane": request.lane}
 
 
 def evolve(lab: Lab) -> None:
@@ -97,10 +115,10 @@ def evolve(lab: Lab) -> None:
     if not lab.due("agents", 0.1):
         return
     if lab.recipe.space and lab.state.ideas.declared != lab.recipe:
-        lab.write(("recipe declared", {"recipe": plain(lab.recipe), "recipe_hash": lab.recipe.hash}))
+        lab.write(RecipeDeclared(recipe=lab.recipe, recipe_hash=lab.recipe.hash))
     for request in agent_requests.waiting(lab.home.inbox):
         if isinstance(request, Unreadable):
-            lab.write(("wish refused", {"why": request.why}))
+            lab.write(RequestRefused(why=request.why))
             continue
         if request.request_id not in lab.state.ideas.answered:
             lab.write(*_answer(lab, request))
@@ -114,28 +132,25 @@ def evolve(lab: Lab) -> None:
 def _decide(lab: Lab) -> None:
     for experiment in lab.state.ideas.undecided():
         if experiment.gate is not None:
-            lab.write(("experiment decided", verdict(experiment, experiment.gate)))
+            lab.write(decided(experiment, experiment.gate))
 
 
-def _answer(lab: Lab, request: AgentRequest) -> Sequence[Entry]:
-    """The events that answer one request: what was asked for, or the refusal."""
-    reply = _Reply(request)
+def _answer(lab: Lab, request: AgentRequest) -> Sequence[Event]:
+    """The events of one request: what was asked for, or why not."""
     try:
         if request.campaign_id != lab.state.campaign_id:
             raise UsageError(f"Campaign {request.campaign_id} is not the one that runs ({lab.state.campaign_id}).")
-        _ANSWERS[request.kind](lab, reply)
+        return _ANSWERS[request.kind](lab, request)
     except EnpireError as problem:
-        reply.entries.clear()
-        reply.say("wish refused", verb=request.kind, why=str(problem))
-    except Exception as mistake:  # noqa: BLE001  whatever an agent says, the loop goes on and the ledger tells why
-        reply.entries.clear()
-        reply.say("wish refused", verb=request.kind, why=f"It cannot be judged ({type(mistake).__name__}): {mistake}.")
-    return reply.entries
+        why = str(problem)
+    except Exception as mistake:  # noqa: BLE001  no request of an agent may end the loop; the ledger records why
+        why = f"It cannot be judged ({type(mistake).__name__}): {mistake}."
+    return [RequestRefused(**_signed(request), request=request.kind, why=why)]
 
 
-def _hypothesis(lab: Lab, reply: _Reply) -> None:
-    claim = parse(Claim, reply.request.content, "The hypothesis")
-    _at_work(lab.state.ideas, reply.request.lane)
+def _hypothesis(lab: Lab, request: AgentRequest) -> Sequence[Event]:
+    claim = parse(Claim, request.content, "The hypothesis")
+    _at_work(lab.state.ideas, request.lane)
     for name in ("statement", "falsifier", "regime", "effect"):
         _short(getattr(claim, name), name)
     if not claim.statement.strip() or not claim.falsifier.strip():
@@ -144,34 +159,40 @@ def _hypothesis(lab: Lab, reply: _Reply) -> None:
     for cited in (*claim.parents, *(edge.to for edge in claim.edges)):
         if cited not in known:
             raise UsageError(f"There is no hypothesis {cited!r} to cite; list_experiments names those there are.")
-    said = {
+    written = {
         "hypothesis_id": mint(), "statement": claim.statement, "falsifier": claim.falsifier, "regime": claim.regime,
-        "kind": claim.kind, "author": reply.request.author, "lane": reply.request.lane, "parents": list(claim.parents),
+        "kind": claim.kind, "author": request.author, "lane": request.lane, "parents": list(claim.parents),
     }  # fmt: skip
-    parse(Hypothesis, said, "The hypothesis")
-    reply.say("hypothesis proposed", hypothesis=said, effect=claim.effect, edges=plain(claim.edges))
+    hypothesis = parse(Hypothesis, written, "The hypothesis")
+    return [HypothesisProposed(**_signed(request), hypothesis=hypothesis, effect=claim.effect, edges=claim.edges)]
 
 
-def _experiment(lab: Lab, reply: _Reply) -> None:
-    submission = parse(Submission, reply.request.content, "The submission")
+def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
+    submission = parse(Submission, request.content, "The submission")
     ideas = lab.state.ideas
-    _at_work(ideas, reply.request.lane)
+    _at_work(ideas, request.lane)
     if submission.hypothesis_id not in ideas.ideas:
         raise UsageError(f"There is no hypothesis {submission.hypothesis_id!r}; propose it first.")
     experiment_id = mint()
-    about: dict[str, object] = {"experiment_id": experiment_id, "hypothesis_id": submission.hypothesis_id}
-    submitted = {**about, "changes": dict(submission.changes), "champion": lab.state.champion}
+    submitted = ExperimentSubmitted(
+        **_signed(request), experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id,
+        changes=dict(submission.changes), champion=lab.state.champion,
+    )  # fmt: skip
     force = ideas.recipe_in_force(lab.recipe)
     try:
         recipe = changed(force, submission.changes, f"{lab.recipe.name}+{experiment_id[-6:]}")
-        _room(ideas, reply.request.lane)
+        _room(ideas, request.lane)
         _new(ideas, recipe, lab.state.champion)
     except UsageError as problem:
-        reply.say("experiment submitted", **submitted)
-        reply.say("experiment refused", **about, why=str(problem))
-        return
-    reply.say("experiment submitted", **submitted, recipe=recipe.mapping(), recipe_hash=recipe.hash)
-    reply.say("experiment checked", **about, recipe_hash=recipe.hash, in_force=force.hash)
+        refused = ExperimentRefused(
+            **_signed(request), experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id, why=str(problem)
+        )
+        return [submitted, refused]
+    checked = ExperimentChecked(
+        **_signed(request), experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id,
+        recipe_hash=recipe.hash, in_force=force.hash,
+    )  # fmt: skip
+    return [replace(submitted, recipe=recipe.without_space(), recipe_hash=recipe.hash), checked]
 
 
 def _at_work(ideas: Ideas, lane: str) -> None:
@@ -195,33 +216,36 @@ def _new(ideas: Ideas, recipe: Recipe, champion: str) -> None:
             raise UsageError(f"Experiment {earlier.experiment_id} has tried exactly this recipe ({told}).")
 
 
-def _adopt(lab: Lab, reply: _Reply) -> None:
-    adoption = parse(Adoption, reply.request.content, "The adoption")
+def _adopt(lab: Lab, request: AgentRequest) -> Sequence[Event]:
+    adoption = parse(Adoption, request.content, "The adoption")
     experiment = _known(lab, adoption.experiment_id)
-    if experiment.lane == reply.request.lane:
+    if experiment.lane == request.lane:
         raise UsageError(f"Experiment {experiment.experiment_id} is your own; adopt those of other lanes.")
     if not experiment.recipe:
         raise UsageError(f"Experiment {experiment.experiment_id} was refused, so there is nothing to adopt.")
-    reply.say("experiment adopted", experiment_id=experiment.experiment_id, hypothesis_id=experiment.hypothesis_id)
+    return [
+        ExperimentAdopted(
+            **_signed(request), experiment_id=experiment.experiment_id, hypothesis_id=experiment.hypothesis_id
+        )
+    ]
 
 
-def _finding(lab: Lab, reply: _Reply) -> None:
-    note = parse(Note, reply.request.content, "The finding")
+def _finding(lab: Lab, request: AgentRequest) -> Sequence[Event]:
+    note = parse(Note, request.content, "The finding")
     _short(note.text, "text")
     if not note.text.strip():
         raise UsageError("A finding needs a text.")
     ideas = lab.state.ideas
     if note.about and note.about not in ideas.ideas and note.about not in ideas.experiments:
         raise UsageError(f"There is no hypothesis or experiment {note.about!r} that a finding could be about.")
-    reply.say("finding posted", finding_id=mint(), text=note.text, about=note.about)
+    return [ConclusionPosted(**_signed(request), conclusion_id=mint(), text=note.text, about=note.about)]
 
 
-def _give_up(lab: Lab, reply: _Reply) -> None:
+def _give_up(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     """An honest way out, which counts for nobody: what is queued is cancelled, what runs is decided all the same."""
-    note = parse(Note, reply.request.content, "What is given up")
+    note = parse(Note, request.content, "What is given up")
     _short(note.text, "reason")
-    reply.say("given up", about=note.about, reason=note.text)
-    ideas, lane = lab.state.ideas, reply.request.lane
+    ideas, lane = lab.state.ideas, request.lane
     mine = ideas.undecided(lane)
     if note.about in ideas.ideas:
         mine = [item for item in mine if item.hypothesis_id == note.about]
@@ -229,38 +253,43 @@ def _give_up(lab: Lab, reply: _Reply) -> None:
         mine = [_known(lab, note.about)]
         if mine[0].lane != lane:
             raise UsageError(f"Experiment {note.about} belongs to the lane {mine[0].lane!r}.")
-    for experiment in mine:
-        if experiment.phase == "queued":
-            why = f"given up: {note.text}"
-            reply.say("experiment cancelled", experiment_id=experiment.experiment_id, why=why)
+    why = f"given up: {note.text}"
+    cancelled = [
+        ExperimentCancelled(**_signed(request), experiment_id=experiment.experiment_id, why=why)
+        for experiment in mine
+        if experiment.phase == "queued"
+    ]
+    return [GivenUp(**_signed(request), about=note.about, reason=note.text), *cancelled]
 
 
-def _finish(lab: Lab, reply: _Reply) -> None:
+def _finish(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     """A lane that ended its work proposes nothing more, and is not started again."""
-    note = parse(Note, reply.request.content, "The summary")
+    note = parse(Note, request.content, "The summary")
     _short(note.text, "summary")
     if not note.text.strip():
         raise UsageError("A summary needs a text: what was tried, what worked, what did not.")
-    if mine := lab.state.ideas.undecided(reply.request.lane):
+    if mine := lab.state.ideas.undecided(request.lane):
         raise UsageError(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it, or give it up.")
-    reply.say("lane finished", text=note.text)
+    return [LaneFinished(**_signed(request), text=note.text)]
 
 
-def _brief(lab: Lab, reply: _Reply) -> None:
-    read = parse(Read, reply.request.content, "The brief")
-    reply.say("brief read", sha256=read.sha256, size=read.size)
+def _brief(lab: Lab, request: AgentRequest) -> Sequence[Event]:
+    read = parse(Read, request.content, "The brief")
+    return [BriefRead(**_signed(request), sha256=read.sha256, size=read.size)]
 
 
-def _tokens(lab: Lab, reply: _Reply) -> None:
-    spent = parse(Spent, reply.request.content, "The tokens")
+def _tokens(lab: Lab, request: AgentRequest) -> Sequence[Event]:
+    spent = parse(Spent, request.content, "The tokens")
     if min(spent.fresh, spent.cached, spent.output) < 0:
         raise UsageError("Tokens that were spent cannot be negative.")
-    reply.say("tokens spent", fresh=spent.fresh, cached=spent.cached, output=spent.output, model=spent.model)
+    return [
+        TokensSpent(**_signed(request), fresh=spent.fresh, cached=spent.cached, output=spent.output, model=spent.model)
+    ]
 
 
-def _turn(lab: Lab, reply: _Reply) -> None:
-    note = parse(Note, reply.request.content, "The turn")
-    reply.say("agent turned", text=note.text[:LONGEST])
+def _turn(lab: Lab, request: AgentRequest) -> Sequence[Event]:
+    note = parse(Note, request.content, "The turn")
+    return [AgentTurned(**_signed(request), text=note.text[:LONGEST])]
 
 
 def _known(lab: Lab, experiment_id: str) -> Experiment:
@@ -275,7 +304,7 @@ def _short(text: str, name: str) -> None:
         raise UsageError(f"The {name} has {len(text)} characters; at most {LONGEST} are taken.")
 
 
-_ANSWERS: Mapping[RequestKind, Callable[[Lab, _Reply], None]] = {
+_ANSWERS: Mapping[RequestKind, Callable[[Lab, AgentRequest], Sequence[Event]]] = {
     "hypothesis": _hypothesis,
     "experiment": _experiment,
     "adopt": _adopt,

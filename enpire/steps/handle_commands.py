@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from enpire.campaign.command_events import CommandAccepted, CommandEffective, CommandRefused, CommandRequested
+from enpire.campaign.events import Event, kinds_of
+from enpire.campaign.order_events import EpisodeLabelled
+from enpire.campaign.session_events import CampaignContinued, CampaignPaused
 from enpire.campaign.state import JUDGED
+from enpire.campaign.station_events import StationHeld, StationJoined
+from enpire.campaign.training_events import VersionMade
 from enpire.errors import FileProblem
 from enpire.gate.verifier_audit import BY, drift
-from enpire.lab import Entry, Lab
+from enpire.lab import Lab
 from enpire.requests.file_queue import Unreadable
 from enpire.requests.operator_commands import AT_STATIONS, URGENT, CommandInbox, OperatorCommand
 from enpire.steps.deploy import roll_back, swap
 from enpire.store import versions
-from enpire.store.records import PERSON_JUDGED
+from enpire.types import OutcomeKind
 
 PATIENCE_S = 1.0
 """A command that has waited for stations for so long says which ones, in seconds."""
@@ -48,42 +54,39 @@ def handle_urgent(lab: Lab, kinds: Sequence[str] = URGENT) -> None:
             _handle(lab, command)
 
 
-def refused_before(inbox: CommandInbox, campaign_id: str) -> list[Entry]:
+def refused_before(inbox: CommandInbox) -> list[Event]:
     """Remove the commands that were left before a campaign began; the events that refuse them."""
-    entries: list[Entry] = []
+    events: list[Event] = []
     asked_now = {command.command_id for command in inbox.handed_over()}
     for command in list(inbox.waiting()):
         if isinstance(command, Unreadable):
-            entries.append(set_aside(command))
+            events.append(set_aside(command))
             continue
         if command.command_id in asked_now:  # on the page of this process: it is meant
             continue
         inbox.remove(command)
-        body = _body(command)
         why = "it was left before this campaign began: ask again if it is still meant"
-        entries += [("command requested", body), ("command refused", {**body, "why": why})]
-    return [(kind, {"campaign_id": campaign_id, **body}) for kind, body in entries]
+        events += [_requested(command), _refused(command, why)]
+    return events
 
 
 def _handle(lab: Lab, command: OperatorCommand) -> None:
-    body = _body(command)
     refusal = refusal_of(lab, command)
     if refusal:
-        lab.write(("command requested", body), ("command refused", {**body, "why": refusal}))
+        lab.write(_requested(command), _refused(command, refusal))
     else:
         if command.kind == "stop":
             send(lab, command)  # before the disk is asked
-        lab.write(("command requested", body), ("command accepted", body))
+        lab.write(_requested(command), _accepted(command))
         if command.kind != "stop":
             _CARRY_OUT[command.kind](lab, command)
         lab.pending_commands[command.command_id] = command, lab.clock()
     lab.inbox.remove(command)
 
 
-def set_aside(file: Unreadable) -> Entry:
+def set_aside(file: Unreadable) -> CommandRefused:
     """The event about a file that was not a command."""
-    body = {"command_id": file.name, "verb": "an unreadable file", "station": "", "by": "unknown"}
-    return "command refused", {**body, "why": file.why}
+    return CommandRefused(command_id=file.name, command="an unreadable file", target="", by="unknown", why=file.why)
 
 
 def refusal_of(lab: Lab, command: OperatorCommand) -> str:
@@ -98,7 +101,7 @@ def refusal_of(lab: Lab, command: OperatorCommand) -> str:
         return f"no station has joined yet, so there is none to {command.kind}"
     if command.kind == "promote":
         return _why_not_promoted(lab, command.target)
-    if command.kind in _JUDGE and lab.state.ended.get(command.target) not in JUDGED:
+    if command.kind in _LABELS and lab.state.ended.get(command.target) not in JUDGED:
         return f"{command.target!r} is no episode of this campaign that ended with a verdict"
     if command.kind == "rollback" and not _earlier(lab):
         return "there is no earlier champion to go back to"
@@ -114,8 +117,9 @@ def _why_not_promoted(lab: Lab, policy_id: str) -> str:
         return f"there is no policy version {policy_id!r}"
     own = {lab.campaign.base.policy, *lab.state.champions}
     if policy_id in own or any(
-        (event.body["campaign_id"], event.body["policy_id"]) == (lab.state.campaign_id, policy_id)
-        for event in lab.ledger.events(kinds=("version made",))
+        isinstance(entry.event, VersionMade)
+        and (entry.campaign_id, entry.event.policy_id) == (lab.state.campaign_id, policy_id)
+        for entry in lab.ledger.events(kinds=kinds_of(VersionMade))
     ):
         return ""
     return f"the version {policy_id!r} was neither made in this campaign nor named as its base"
@@ -125,7 +129,8 @@ def _knows_station(lab: Lab, command: OperatorCommand) -> bool:
     """Whether the named station is here; a stop or pause may also name one that joined earlier and holds it later."""
     if command.target in lab.stations or command.kind not in URGENT:
         return command.target in lab.stations
-    return any(event.body["station"] == command.target for event in lab.ledger.events(kinds=("station joined",)))
+    joined = (entry.event for entry in lab.ledger.events(kinds=kinds_of(StationJoined)))
+    return any(isinstance(event, StationJoined) and event.station == command.target for event in joined)
 
 
 def send(lab: Lab, command: OperatorCommand) -> None:
@@ -135,21 +140,20 @@ def send(lab: Lab, command: OperatorCommand) -> None:
 
 
 def _pause(lab: Lab, command: OperatorCommand) -> None:
-    lab.write(("campaign paused", {"by": command.operator, "why": ""}))
+    lab.write(CampaignPaused(by=command.operator, why=""))
 
 
 def _continue(lab: Lab, command: OperatorCommand) -> None:
-    lab.write(("campaign continued", {"by": command.operator}))
+    lab.write(CampaignContinued(by=command.operator))
 
 
 def _end(lab: Lab, command: OperatorCommand) -> None:
     lab.wanted, lab.for_good = f"{command.operator} stopped the campaign", True
 
 
-def _judge(lab: Lab, command: OperatorCommand) -> None:
+def _label(lab: Lab, command: OperatorCommand) -> None:
     """An operator's label is kept next to the verdict; it does not change the verdict."""
-    outcome = command.kind.removeprefix("judge ")
-    lab.write((PERSON_JUDGED, {"order_id": command.target, "outcome": outcome, "by": command.operator}))
+    lab.write(EpisodeLabelled(order_id=command.target, outcome=_LABELS[command.kind], by=command.operator))
 
 
 def _pause_for_the_verifier(lab: Lab) -> None:
@@ -159,8 +163,10 @@ def _pause_for_the_verifier(lab: Lab) -> None:
         return
     now = drift(state.labels.values(), lab.campaign.drift)
     if now.passed and now.wrong > state.wrong_accepted:
-        figures = {"checked": now.checked, "wrong": now.wrong, "high": now.high, "limit": now.limit}
-        lab.write(("campaign paused", {"by": BY, "why": now.sentence, **figures}))
+        paused = CampaignPaused(
+            by=BY, why=now.sentence, checked=now.checked, wrong=now.wrong, high=now.high, limit=now.limit
+        )
+        lab.write(paused)
 
 
 def _promote(lab: Lab, command: OperatorCommand) -> None:
@@ -181,13 +187,39 @@ def _because(command: OperatorCommand) -> str:
     return f": {command.reason}" if command.reason else ""
 
 
-def _body(command: OperatorCommand) -> dict[str, object]:
-    """A command as the ledger stores it; `station` holds the target of every kind."""
-    body = {"command_id": command.command_id, "verb": command.kind, "station": command.target, "by": command.operator}
-    return {**body, **({"reason": command.reason} if command.reason else {})}
+def _requested(command: OperatorCommand) -> CommandRequested:
+    return CommandRequested(
+        command_id=command.command_id, command=command.kind, target=command.target, by=command.operator,
+        reason=command.reason,
+    )  # fmt: skip
 
 
-_JUDGE = ("judge success", "judge failure", "judge unsafe")
+def _accepted(command: OperatorCommand) -> CommandAccepted:
+    return CommandAccepted(
+        command_id=command.command_id, command=command.kind, target=command.target, by=command.operator,
+        reason=command.reason,
+    )  # fmt: skip
+
+
+def _refused(command: OperatorCommand, why: str) -> CommandRefused:
+    return CommandRefused(
+        command_id=command.command_id, command=command.kind, target=command.target, by=command.operator,
+        reason=command.reason, why=why,
+    )  # fmt: skip
+
+
+def _effective(command: OperatorCommand) -> CommandEffective:
+    return CommandEffective(
+        command_id=command.command_id, command=command.kind, target=command.target, by=command.operator,
+        reason=command.reason,
+    )  # fmt: skip
+
+
+_LABELS: Mapping[str, OutcomeKind] = {
+    "judge success": "success",
+    "judge failure": "failure",
+    "judge unsafe": "unsafe",
+}
 _CARRY_OUT: Mapping[str, Callable[[Lab, OperatorCommand], None]] = {
     "pause": send,
     "resume": send,
@@ -195,7 +227,7 @@ _CARRY_OUT: Mapping[str, Callable[[Lab, OperatorCommand], None]] = {
     "pause campaign": _pause,
     "continue campaign": _continue,
     "end campaign": _end,
-    **dict.fromkeys(_JUDGE, _judge),
+    **dict.fromkeys(_LABELS, _label),
     "promote": _promote,
     "rollback": _roll_back,
 }
@@ -207,7 +239,7 @@ def see_effects(lab: Lab) -> None:
         if is_effective(lab, command):
             if command.kind == "stop":
                 report_effect(lab, command)  # before the disk is asked
-            lab.write(("command effective", _body(command)))
+            lab.write(_effective(command))
             del lab.pending_commands[command.command_id]
 
 
@@ -218,7 +250,7 @@ def is_effective(lab: Lab, command: OperatorCommand) -> bool:
 
 def report_effect(lab: Lab, command: OperatorCommand) -> None:
     """Tell the observers that a command is effective; the ledger gets it later."""
-    lab.tell("command effective", _body(command))
+    lab.tell(_effective(command))
 
 
 def hold_again(lab: Lab, station: str) -> None:
@@ -226,7 +258,7 @@ def hold_again(lab: Lab, station: str) -> None:
     holds = lab.state.holds.at(station)
     for kind, by in holds.items():
         lab.fleet.control(station, kind, by)
-        lab.write(("station held", {"station": station, "verb": kind, "by": by}))
+        lab.write(StationHeld(station=station, command=kind, by=by))
     waiting = [command for command, _ in lab.pending_commands.values() if command.target in ("", station)]
     if not holds and (resumed := [command for command in waiting if command.kind == "resume"]):
         lab.fleet.control(station, "resume", resumed[-1].operator)

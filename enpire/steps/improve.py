@@ -7,9 +7,10 @@ import math
 import time
 from collections.abc import Sequence
 
-from enpire.campaign.experiments import Experiment, recipe_from
+from enpire.campaign.experiments import Experiment
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.state import DataRow
+from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerKilled, LearnerStarted, VersionMade
 from enpire.fleet.local import station_files
 from enpire.ids import mint
 from enpire.interfaces import ImprovementJob
@@ -27,8 +28,8 @@ RESTARTS = 5
 def improve(lab: Lab) -> None:
     """Begin a training run when one is due, follow the one that is at work, publish what it made."""
     if lab.state.training is None:
-        if (experiment := _its_turn(lab)) is not None:
-            _begin(lab, recipe_from(experiment.recipe), experiment.experiment_id)
+        if (experiment := _its_turn(lab)) is not None and experiment.recipe is not None:
+            _begin(lab, experiment.recipe, experiment.experiment_id)
         elif _due(lab):
             _begin(lab, lab.state.ideas.recipe_in_force(lab.recipe) if lab.state.champion else lab.base_recipe)
         return
@@ -67,15 +68,13 @@ def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
     round_number = state.round + 1 if state.champion else 0
     episodes = _data(lab, round_number)
     digest = hashlib.sha256("".join(sorted(item.sha256 for item in episodes)).encode()).hexdigest()
-    job = mint()
-    body: dict[str, object] = {
-        "job": job, "learner": recipe.learner, "parent": state.champion, "round": round_number,
-        "episodes": [item.order_id for item in episodes], "recipe": recipe.mapping(), "recipe_hash": recipe.hash,
-        "data_hash": digest,
-    }  # fmt: skip
-    if experiment_id:
-        body["experiment_id"] = experiment_id
-    lab.write(("learner started", body))
+    lab.write(
+        LearnerStarted(
+            job=mint(), learner=recipe.learner, parent=state.champion, round=round_number,
+            episodes=tuple(item.order_id for item in episodes), recipe=recipe.without_space(),
+            recipe_hash=recipe.hash, data_hash=digest, experiment_id=experiment_id,
+        )
+    )  # fmt: skip
     lab.learner = lab.train(_job(lab))
 
 
@@ -92,7 +91,7 @@ def _job(lab: Lab) -> ImprovementJob:
     assert training is not None
     work = lab.home.learning / training.job
     return ImprovementJob(
-        recipe=training.recipe,
+        recipe=training.recipe.mapping(),
         task=lab.campaign.task,
         parent=lab.home.versions / training.parent if training.parent else None,
         episodes=tuple(lab.store.folder(order_id, lab.state.campaign_id) for order_id in training.episodes),
@@ -114,23 +113,23 @@ def _follow(lab: Lab, learner: TrainingProcess) -> None:
         lab.learner_progress = progress
     if (metrics := learner.metrics()) is not None:
         policy_id = versions.publish(learner.folder / "version", lab.home.versions)
-        made = {
-            "policy_id": policy_id, "kind": str(versions.manifest(lab.home.versions / policy_id)["kind"]),
-            "parent": training.parent, "recipe_hash": training.recipe_hash, "data_hash": training.data_hash,
-            "round": training.round,
-        }  # fmt: skip
-        known = {name: value for name, value in metrics.items() if math.isfinite(value)}  # the ledger knows no nan
-        ended = {
-            "job": training.job, "policy_id": policy_id, "round": training.round, "figures": known,
-            "seconds": round(time.monotonic() - learner.began_s, 3),
-        }  # fmt: skip
-        lab.write(("version made", made), ("learner ended", ended))
+        made = VersionMade(
+            policy_id=policy_id, policy_kind=str(versions.manifest(lab.home.versions / policy_id)["kind"]),
+            parent=training.parent, recipe_hash=training.recipe_hash, data_hash=training.data_hash,
+            round=training.round,
+        )  # fmt: skip
+        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}  # JSON has no word for nan
+        ended = LearnerEnded(
+            job=training.job, policy_id=policy_id, round=training.round, metrics=finite,
+            seconds=round(time.monotonic() - learner.began_s, 3),
+        )  # fmt: skip
+        lab.write(made, ended)
     elif learner.was_killed() and learner.restarts < RESTARTS:
-        lab.write(("learner killed", {"job": training.job, "restarts": learner.restarts + 1}))
+        lab.write(LearnerKilled(job=training.job, restarts=learner.restarts + 1))
         lab.learner = learner.again(lab.train, _job(lab))
         return
     elif why := learner.failure():
-        lab.write(("learner failed", {"job": training.job, "why": why}))
+        lab.write(LearnerFailed(job=training.job, why=why))
     else:
         return
     lab.learner, lab.learner_progress = None, None

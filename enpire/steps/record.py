@@ -6,15 +6,25 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from enpire.campaign.events import Event
+from enpire.campaign.order_events import EpisodeRefused, LateResults, OrdersEnded
+from enpire.campaign.station_events import (
+    OperatorNeeded,
+    PeerRefused,
+    RobotTime,
+    StationJoined,
+    StationLeft,
+    StationRuns,
+)
+from enpire.codec import result_of
 from enpire.errors import FileProblem
 from enpire.gate.gate import PROCESS_ENDED
-from enpire.lab import Entry, Lab, StationSeat
+from enpire.lab import Lab, StationSeat
 from enpire.requests.operator_commands import OperatorCommand
 from enpire.steps.handle_commands import handle_stops, hold_again
 from enpire.store.arrays import unpack
 from enpire.store.episodes import FolderStore, Recording, same_files
 from enpire.store.pictures import Pictures
-from enpire.store.records import episode_body
 from enpire.types import Episode, Order, OutcomeKind, TaskSpec
 from enpire.wire.arrivals import Announced, Arrival, Delivered, Fleet, Heartbeat, Joined, Left, Refused
 
@@ -48,7 +58,7 @@ def take(lab: Lab, arrivals: Sequence[Arrival]) -> None:
             case Heartbeat():
                 _beat(lab, arrival)
             case Refused():
-                lab.write(("peer refused", {"peer": arrival.peer, "why": arrival.why}))
+                lab.write(PeerRefused(peer=arrival.peer, why=arrival.why))
             case Delivered():
                 delivered.append(arrival)
             case Announced():
@@ -61,8 +71,7 @@ def take(lab: Lab, arrivals: Sequence[Arrival]) -> None:
 def end_orders(lab: Lab, orders: Sequence[Order], outcome: OutcomeKind, cause: str) -> None:
     """End orders of which no episode will come."""
     if orders:
-        bodies = [episode_body(unfinished(order, outcome, cause)) for order in orders]
-        lab.write(("orders ended", {"episodes": bodies}))
+        lab.write(OrdersEnded(results=tuple(result_of(unfinished(order, outcome, cause)) for order in orders)))
 
 
 def unfinished(order: Order, outcome: OutcomeKind, cause: str) -> Episode:
@@ -72,15 +81,14 @@ def unfinished(order: Order, outcome: OutcomeKind, cause: str) -> Episode:
     )
 
 
-def robot_time(lab: Lab) -> Entry:
+def robot_time(lab: Lab) -> RobotTime:
     """The robot-time stack of this session: seconds by phase and station, mean over a station's lanes."""
     stations = {seat.name: seat.seconds() for seat in lab.stations.values()}
     robot_s = sum(
         seat.lanes * sum(seconds for phase, seconds in seat.seconds().items() if phase != "offline")
         for seat in lab.stations.values()
     )
-    body = {"stations": stations, "wall_s": lab.clock() - lab.began_s, "robot_s": robot_s}
-    return "robot time", body
+    return RobotTime(stations=stations, wall_s=lab.clock() - lab.began_s, robot_s=robot_s)
 
 
 def _fetch(lab: Lab, announced: Sequence[Announced]) -> Sequence[Delivered]:
@@ -104,7 +112,7 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
     known: dict[str, Delivered] = {}
     refused: dict[tuple[str, str], str] = {}
     found: set[str] = set()
-    entries: list[Entry] = []
+    refusals: list[Event] = []
     for arrival in delivered:
         order_id = arrival.episode.order.order_id
         order, ended = _standing(lab, order_id)
@@ -115,8 +123,9 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
         if why:
             refused[arrival.station, order_id] = why
             if lab.complaints.passes(arrival.station, order_id):
-                body = {"order_id": order_id, "station": arrival.station, "why": why}
-                entries.append(("episode refused", {**body, "outcome": arrival.episode.outcome}))
+                refusals.append(
+                    EpisodeRefused(order_id=order_id, station=arrival.station, why=why, outcome=arrival.episode.outcome)
+                )
             continue
         mine = arrival.episode.order.campaign_id == lab.state.campaign_id
         known[order_id] = sound(arrival, lab.task.spec if mine else None)
@@ -126,9 +135,9 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
         Recording(episode=item.episode, arrays_file=item.arrays_file, pictures=item.pictures) for item in known.values()
     )
     ends = [item.episode for item in known.values()]
-    _write(lab, "orders found", [episode for episode in ends if episode.order.order_id in found])
-    _write(lab, "orders ended", [episode for episode in ends if episode.order.order_id not in found])
-    lab.write(*entries)
+    _write(lab, LateResults, [episode for episode in ends if episode.order.order_id in found])
+    _write(lab, OrdersEnded, [episode for episode in ends if episode.order.order_id not in found])
+    lab.write(*refusals)
     differing = [order_id for (_, order_id), why in refused.items() if why == DIFFERS and order_id in lab.state.open]
     end_orders(lab, [lab.state.open[order_id] for order_id in differing], "invalid", DIFFERS)
     for arrival in delivered:
@@ -138,7 +147,7 @@ def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
     for arrival in known.values():
         seat = lab.stations.get(arrival.station)
         if seat is not None and (alarm := seat.take(arrival.episode, lab.clock())):
-            lab.write(("person needed", {"station": seat.name, "alarm": alarm}))
+            lab.write(OperatorNeeded(station=seat.name, alarm=alarm))
 
 
 def _answer(fleet: Fleet, heard: Sequence[tuple[str, str]], refused: Mapping[tuple[str, str], str]) -> None:
@@ -214,20 +223,19 @@ def _standing(lab: Lab, order_id: str) -> tuple[Order | None, str]:
     return (row.order, row.episode.outcome if row.episode else "") if row is not None else (None, "")
 
 
-def _write(lab: Lab, kind: str, episodes: Sequence[Episode]) -> None:
+def _write(lab: Lab, kind: type[OrdersEnded | LateResults], episodes: Sequence[Episode]) -> None:
     """One event for each campaign; those of an earlier campaign move nothing here."""
     for campaign_id in dict.fromkeys(episode.order.campaign_id for episode in episodes):
-        body = {"episodes": [episode_body(item) for item in episodes if item.order.campaign_id == campaign_id]}
+        event = kind(results=tuple(result_of(item) for item in episodes if item.order.campaign_id == campaign_id))
         if campaign_id == lab.state.campaign_id:
-            lab.write((kind, body))
+            lab.write(event)
         else:
-            lab.ledger.append([(kind, {"campaign_id": campaign_id, **body})])
+            lab.ledger.append([event], campaign_id)
 
 
 def _joined(lab: Lab, joined: Joined) -> None:
     seat = lab.stations.get(joined.station)
-    body = {"station": joined.station, "lanes": joined.lanes, "lease": joined.lease, "facts": dict(joined.facts)}
-    lab.write(("station joined", body))
+    lab.write(StationJoined(station=joined.station, lanes=joined.lanes, lease=joined.lease, facts=dict(joined.facts)))
     lab.stations[joined.station] = StationSeat(
         name=joined.station, lanes=joined.lanes, lease=joined.lease, facts=joined.facts, heard_s=lab.clock(),
         earlier_s=seat.earlier_s if seat else {}, spoken_s=seat.spoken_s if seat else {},
@@ -235,7 +243,7 @@ def _joined(lab: Lab, joined: Joined) -> None:
     )  # fmt: skip
     if not lab.stations[joined.station].trusts(lab.state.verifier):
         alarm = "Its verifier is not the one that the campaign began with; give it the same version and files."
-        lab.write(("person needed", {"station": joined.station, "alarm": alarm}))
+        lab.write(OperatorNeeded(station=joined.station, alarm=alarm))
     kept = {*joined.running, *joined.spooled}
     lost = [
         order for order in lab.state.open.values() if order.station == joined.station and order.order_id not in kept
@@ -254,7 +262,7 @@ def _joined(lab: Lab, joined: Joined) -> None:
 
 
 def _left(lab: Lab, left: Left) -> None:
-    lab.write(("station left", {"station": left.station, "cause": left.cause}))
+    lab.write(StationLeft(station=left.station, cause=left.cause))
     seat = lab.stations.get(left.station)
     if seat is not None:
         seat.away_since_s = lab.clock()
@@ -265,16 +273,16 @@ def _beat(lab: Lab, beat: Heartbeat) -> None:
     if seat is None or beat.lease != seat.lease:
         return
     leave_stop(lab, beat)
-    entries: list[Entry] = []
+    events: list[Event] = []
     if beat.alarm and (seat.told is None or seat.told.alarm != beat.alarm):
-        entries.append(("person needed", {"station": beat.station, "alarm": beat.alarm}))
+        events.append(OperatorNeeded(station=beat.station, alarm=beat.alarm))
     if beat.deployed and (seat.told is None or seat.told.deployed != beat.deployed):
-        entries.append(("station runs", {"station": beat.station, "policy_id": beat.deployed}))
-    if not entries:
+        events.append(StationRuns(station=beat.station, policy_id=beat.deployed))
+    if not events:
         seat.told = beat
     elif seat.told is None or lab.clock() - seat.told_s >= TOLD_S:
         seat.told, seat.told_s = beat, lab.clock()
-        lab.write(*entries)
+        lab.write(*events)
     seat.hear(beat, lab.clock(), lab.began_s)
     late = [lab.state.open[order_id] for order_id in beat.overdue if order_id in lab.state.open]
     end_orders(lab, [order for order in late if order.station == beat.station], "unknown", OVERDUE)

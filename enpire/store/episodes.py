@@ -12,10 +12,11 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
 
+from enpire.codec import episode_of, order_fields, read_order, read_result, result_fields, result_of
 from enpire.errors import EnpireError, FileProblem, UnknownName
-from enpire.store import arrays, durable, pictures, records
+from enpire.fields import Fields
+from enpire.store import arrays, durable, pictures
 from enpire.types import Episode
 
 FACTS = "episode.json"
@@ -83,15 +84,14 @@ class FolderStore:
         """What `episode.json` in a folder says, without arrays; FileProblem when it is not that episode's."""
         path = folder / FACTS
         try:
-            said: object = json.loads(path.read_bytes())
+            content: object = json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
             raise FileProblem(f"Cannot read {path}: {error}. The episode cannot be used.") from error
-        stated = cast(dict[str, object], said) if isinstance(said, dict) else {}
-        order_body, episode_body = stated.get("order"), stated.get("episode")
-        if stated.get("schema") != _SCHEMA or not isinstance(order_body, dict) or not isinstance(episode_body, dict):
-            raise FileProblem(f"{path} must say schema {_SCHEMA}, order and episode.")
-        order = records.order_from(cast(Mapping[str, object], order_body))
-        episode = records.episode_from(cast(Mapping[str, object], episode_body), order)
+        fields = Fields(content, str(path), FileProblem)
+        if fields.whole("schema") != _SCHEMA:
+            raise fields.refuse("schema", str(_SCHEMA))
+        order = read_order(fields.get("order"), FileProblem)
+        episode = episode_of(read_result(fields.get("episode"), FileProblem), order)
         if (order.order_id, order.campaign_id) != (folder.name, folder.parent.name):
             raise FileProblem(f"{path} is of order {order.order_id}: the folder was renamed or swapped with another.")
         return episode
@@ -187,8 +187,8 @@ def _files(recording: Recording) -> dict[str, bytes]:
     episode = recording.episode
     facts = {
         "schema": _SCHEMA,
-        "order": records.order_body(episode.order),
-        "episode": records.episode_body(episode),
+        "order": order_fields(episode.order),
+        "episode": result_fields(result_of(episode)),
     }
     files = {FACTS: (json.dumps(facts, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()}
     return files | ({ARRAYS: recording.arrays_file} if recording.arrays_file else {})

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
-from enpire.errors import CutWrite, LedgerProblem, OldSchema, OutcomeUnknown
+from enpire.campaign.events import Event, LedgerEntry, kind_of
+from enpire.errors import CutWrite, FileProblem, LedgerProblem, OldSchema, OutcomeUnknown
 from enpire.store import connection, durable
 from enpire.store.connection import run
+from enpire.store.entries import COLUMNS, entry_from, read_entry, stored_text
 from enpire.store.migrations import STEPS, migrate, require_known
 from enpire.store.projection import differing_order, project
-from enpire.types import Event
 
 LABEL_S = 1.0
 """A ledger that is held for longer is that of a campaign that runs; a person's label takes milliseconds."""
 _CHUNK = 1000
-_COLUMNS = "seq, stamp_ns, kind, campaign_id, body, previous, hash"
 _AS_BYTES = (
     "seq, stamp_ns, CAST(kind AS BLOB), CAST(campaign_id AS BLOB), CAST(body AS BLOB), CAST(previous AS BLOB), "
     "CAST(hash AS BLOB), CASE WHEN json_valid(body) THEN CAST(body ->> 'campaign_id' AS BLOB) END"
@@ -64,28 +63,31 @@ class SqliteLedger:
         """The connection, for reading in the writer's own thread (`Reading(ledger.database)`)."""
         return self._db
 
-    def append(self, events: Iterable[tuple[str, Mapping[str, object]]]) -> Sequence[Event]:
-        """Append events (kind, body) and update the orders, in one transaction; returns when fsync has.
+    def append(self, events: Iterable[Event], campaign_id: str = "") -> Sequence[LedgerEntry]:
+        """Append events of one campaign and update the orders, in one transaction; returns when fsync has.
 
-        `body["campaign_id"]`, where there is one, says whose event it is. All or nothing: LedgerProblem when a body is
-        not plain JSON or an order would be issued or ended twice; StorageFull when the disk refuses.
+        All or nothing. Each event is read back from its stored form first, so nothing is kept that cannot be read.
+
+        Raises:
+            LedgerProblem: a body is not plain JSON or cannot be read back, or an order would be issued or ended twice.
+            StorageFull: the disk refuses.
         """
         if self.read_only:
             raise LedgerProblem(f"The ledger {self.path} was opened for reading only; the orchestrator writes it.")
-        said = [(_checked_kind(kind), canonical(body)) for kind, body in events]
+        bodies = [(_checked_kind(kind_of(event)), stored_text(event, campaign_id)) for event in events]
         with self._guard:
             if self._broken:
                 raise OutcomeUnknown(self._broken)
             try:
                 with connection.sentences(self.path), connection.atomic(self._db):
-                    return self._append(said)
+                    return self._append(bodies, campaign_id)
             except OutcomeUnknown as error:
                 # A disk that failed once may forget what it promised: no further write over this connection.
                 self._broken = str(error)
                 raise
 
-    def events(self, after: int = 0, kinds: Sequence[str] = (), limit: int = 0) -> Iterator[Event]:
-        """Events with seq > after, in order; all kinds and no limit where empty or 0."""
+    def events(self, after: int = 0, kinds: Sequence[str] = (), limit: int = 0) -> Iterator[LedgerEntry]:
+        """Entries with seq > after, in order; all kinds and no limit where empty or 0."""
         allowed = f"AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
         left = limit or -1
         while left:
@@ -94,10 +96,10 @@ class SqliteLedger:
                 # The chunk is fetched whole: an open cursor would keep the writer from committing.
                 chunk = run(
                     self._db,
-                    f"SELECT {_COLUMNS} FROM events WHERE seq > ? {allowed} ORDER BY seq LIMIT ?",
+                    f"SELECT {COLUMNS} FROM events WHERE seq > ? {allowed} ORDER BY seq LIMIT ?",
                     (after, *kinds, size),
                 ).fetchall()
-            yield from map(event_from, chunk)
+            yield from map(entry_from, chunk)
             if len(chunk) < size:
                 return
             after = chunk[-1][0]
@@ -165,17 +167,20 @@ class SqliteLedger:
         elif version < len(STEPS):
             raise OldSchema(f"The ledger {self.path} has an old schema: open it once for writing, to migrate it.")
 
-    def _append(self, said: Sequence[tuple[str, str]]) -> list[Event]:
+    def _append(self, bodies: Sequence[tuple[str, str]], campaign_id: str) -> list[LedgerEntry]:
         seq, previous = run(self._db, "SELECT seq, hash FROM head").fetchone()
-        appended: list[Event] = []
-        for kind, text in said:
+        appended: list[LedgerEntry] = []
+        for kind, text in bodies:
             seq, stamp_ns, before = seq + 1, self._wall_ns(), previous
-            body = cast(dict[str, object], json.loads(text))
             previous = link(seq, stamp_ns, kind.encode(), text.encode(), before.encode())
-            row = (seq, stamp_ns, kind, _campaign(body), text, before, previous)
-            run(self._db, f"INSERT INTO events ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-            project(self._db, seq, kind, body)
-            appended.append(event_from(row))
+            row = (seq, stamp_ns, kind, campaign_id, text, before, previous)
+            try:
+                entry = read_entry(row)
+            except FileProblem as error:
+                raise LedgerProblem(f"The event {kind!r} cannot be recorded: {error}") from error
+            run(self._db, f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            project(self._db, entry)
+            appended.append(entry)
         run(self._db, "UPDATE head SET seq = ?, hash = ?", (seq, previous))
         return appended
 
@@ -192,36 +197,9 @@ def open_to_read(path: Path) -> SqliteLedger:
         return SqliteLedger(path, read_only=True)
 
 
-def canonical(body: Mapping[str, object]) -> str:
-    """The one spelling of a body: JSON with sorted keys, no spaces, ASCII; LedgerProblem when it is not plain JSON."""
-    try:
-        return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
-    except (TypeError, ValueError) as error:
-        raise LedgerProblem(f"The body of an event must be plain JSON with finite numbers: {error}.") from error
-
-
 def link(seq: int, stamp_ns: int, kind: bytes, body: bytes, previous: bytes) -> str:
     """The hash of one event: sha256 over its fields, one per line, and the hash before it."""
     return hashlib.sha256(b"\n".join((b"%d" % seq, b"%d" % stamp_ns, kind, body, previous))).hexdigest()
-
-
-def event_from(row: Sequence[object]) -> Event:
-    """An event from a row of seq, stamp_ns, kind, campaign_id, body, previous, hash."""
-    seq, stamp_ns, kind, _, body, previous, digest = row
-    try:
-        content: object = json.loads(str(body))
-    except ValueError as error:
-        raise LedgerProblem(
-            f"Event {seq} of the ledger is damaged: {error}. Restore the ledger from a copy."
-        ) from error
-    return Event(
-        seq=cast(int, seq),
-        stamp_ns=cast(int, stamp_ns),
-        kind=str(kind),
-        body=cast(dict[str, object], content),
-        previous=str(previous),
-        hash=str(digest),
-    )
 
 
 def _check_link(row: Sequence[object], seq: int, previous: str) -> str:
@@ -242,23 +220,10 @@ def _check_link(row: Sequence[object], seq: int, previous: str) -> str:
     return cast(bytes, digest).decode()
 
 
-def _campaign(body: Mapping[str, object]) -> str:
-    named = body.get("campaign_id", "")
-    if not isinstance(named, str):
-        raise LedgerProblem(f"An event names its campaign as {named!r}; campaign_id must be a text.")
-    return named
-
-
 def _checked_kind(kind: str) -> str:
     if not kind or not kind.isprintable():
         raise LedgerProblem(f"An event cannot be of kind {kind!r}: it must be a few printable words.")
     return kind
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Mapping):
-        return dict(cast(Mapping[str, object], value))
-    raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
 def _lock_file(lock: Path, path: Path) -> int:

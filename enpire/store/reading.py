@@ -9,17 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from enpire.campaign.events import LedgerEntry
 from enpire.store import connection, rows
 from enpire.store.connection import run
-from enpire.store.ledger import SqliteLedger, event_from
+from enpire.store.entries import COLUMNS, entry_from
+from enpire.store.ledger import SqliteLedger
 from enpire.store.migrations import require_known
 from enpire.store.rows import OrderRow
-from enpire.types import OUTCOME_KINDS, Event, Order, OutcomeKind, Purpose
+from enpire.types import OUTCOME_KINDS, Order, OutcomeKind, Purpose
 
 if TYPE_CHECKING:
     from enpire.store.reset_accuracy import Asked
 
-_EVENT = "seq, stamp_ns, kind, campaign_id, body, previous, hash"
 _ROW = ", ".join(rows.COLUMNS)
 OPEN = "open"
 """Stands for an outcome in `Page.outcome`: orders that have not ended."""
@@ -292,21 +293,21 @@ class Reading:
             for start, achieved, tries, reached in found
         ]
 
-    def tail(self, limit: int = 50, campaign_id: str = "") -> list[Event]:
-        """The newest events, oldest of them first; of all campaigns where none is named."""
+    def tail(self, limit: int = 50, campaign_id: str = "") -> list[LedgerEntry]:
+        """The newest entries, oldest of them first, to be shown; of all campaigns where none is named."""
         where, values = _conditions({"campaign_id": campaign_id or None})
-        found = self._all(f"SELECT {_EVENT} FROM events WHERE {where} ORDER BY seq DESC LIMIT ?", *values, limit)
-        return [event_from(row) for row in reversed(found)]
+        found = self._all(f"SELECT {COLUMNS} FROM events WHERE {where} ORDER BY seq DESC LIMIT ?", *values, limit)
+        return [entry_from(row, shown_only=True) for row in reversed(found)]
 
     def events(
         self, after: int = 0, campaign_id: str = "", kinds: Sequence[str] = (), limit: int = 1000
-    ) -> list[Event]:
+    ) -> list[LedgerEntry]:
         """At most `limit` events with seq > `after`, in order: what a page asks for again and again."""
         where, values = _conditions({"campaign_id": campaign_id or None})
         if kinds:
             where, values = f"{where} AND kind IN ({', '.join('?' * len(kinds))})", [*values, *kinds]
-        sql = f"SELECT {_EVENT} FROM events WHERE {where} AND seq > ? ORDER BY seq LIMIT ?"
-        return [event_from(row) for row in self._all(sql, *values, after, limit)]
+        sql = f"SELECT {COLUMNS} FROM events WHERE {where} AND seq > ? ORDER BY seq LIMIT ?"
+        return [entry_from(row) for row in self._all(sql, *values, after, limit)]
 
     def campaigns(self) -> list[CampaignSpan]:
         """Every campaign, the newest first."""

@@ -24,6 +24,7 @@ from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from tests.fakes.fake_fleet import CoinTask, FakeFleet
+from tests.fakes.sample_events import append
 
 CAMPAIGN = Campaign(
     name="coin", task="coin", recipe="poor",
@@ -74,10 +75,10 @@ class Running:
         campaign_id = str(begun[0]) if begun else "C1"
         if not begun:
             body = {"campaign_id": campaign_id, "name": "coin", "task": "coin", "campaign": {"budget": {"rounds": 40}}}
-            self.ledger.append([("campaign started", {**body, "goal": {"success": 0.99, "confirm_starts": 30}})])
-            self.ledger.append(begun_with(self.home, float(str(self.recipe.settings["skill"])), campaign_id))
+            append(self.ledger, [("campaign started", {**body, "goal": {"success": 0.99, "confirm_starts": 30}})])
+            append(self.ledger, begun_with(self.home, float(str(self.recipe.settings["skill"])), campaign_id))
             if self.paused:
-                self.ledger.append([("campaign paused", {"campaign_id": campaign_id, "by": "the test"})])
+                append(self.ledger, [("campaign paused", {"campaign_id": campaign_id, "by": "the test"})])
         state = rebuilt(self.ledger, campaign_id)
         fleet = FakeFleet(self.home.versions, lease=state.lease + 1)
         self.lab = Lab(

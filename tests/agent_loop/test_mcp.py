@@ -39,6 +39,7 @@ from tests.agent_loop.simulated_campaign import running
 from tests.agent_loop.test_proposal_lifecycle import submit
 from tests.fakes.fake_fleet import delivered
 from tests.fakes.sample_campaign import record_campaign
+from tests.fakes.sample_events import write
 
 TOKEN = "a secret"
 WORDS = "cold gripper"
@@ -113,7 +114,7 @@ def begin(lab: Running) -> Known:
     """Let the campaign collect its first episodes and pause it; one of them gets pictures, and a peer proposes."""
     lab.lab.fleet.ending = lambda order: delivered(order, "failure", FRAMES, "")  # pyright: ignore[reportAttributeAccessIssue]
     lab.until(lambda lab: any(order.purpose == "collect" for order in recorded(lab)))
-    lab.lab.write(("campaign paused", {"by": "the test", "why": ""}))
+    write(lab.lab, ("campaign paused", {"by": "the test", "why": ""}))
     episode = next(order for order in recorded(lab.lab) if order.purpose == "collect")
     folder = lab.home.episodes / episode.campaign_id / episode.order_id
     image = np.full((10, 16, 3), 128, np.uint8)

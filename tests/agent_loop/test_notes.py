@@ -12,6 +12,7 @@ from enpire.errors import UsageError
 from enpire.requests.agent_requests import Sender
 from enpire.store.ledger import SqliteLedger
 from enpire.store.text_search import ranked
+from tests.fakes.sample_events import append
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def client(tmp_path: Path) -> LabClient:
     ):
         body = {"campaign_id": campaign_id, "name": task, "task": task, "campaign": {}, "goal": {}, "seed": 0}
         said = {"finding_id": f"F{campaign_id}", "author": "search", "lane": "search-1", "text": text, "about": ""}
-        ledger.append([("campaign started", body), ("finding posted", {"campaign_id": campaign_id, **said})])
+        append(ledger, [("campaign started", body), ("finding posted", {"campaign_id": campaign_id, **said})])
     ledger.close()
     return LabClient(tmp_path, Sender(campaign_id="C3", author="test", lane="one"))
 

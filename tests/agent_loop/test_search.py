@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import cast
 
 import pytest
 from hypothesis import given
@@ -28,6 +27,7 @@ from enpire.files import canonical
 from enpire.home import open_home
 from enpire.queries.decision_audit import recompute
 from tests.agent_loop.pretend_lab import CAMPAIGN, POOR, Running, with_skill
+from tests.fakes.sample_events import append
 
 SPACE = axes(POOR.space)
 BAD = with_skill(0.4)
@@ -102,7 +102,7 @@ def search_from_a_bad_recipe(folder: Path) -> list[Experiment]:
         thread = threading.Thread(target=run_session, args=(session, lambda said: None), daemon=True)
         thread.start()
         lab.until(lambda _: any(one.decision == "keep" for one in ideas.experiments.values()), turns=4000)
-        lab.ledger.append([("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
+        append(lab.ledger, [("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
         lab.until(lambda _: not thread.is_alive())
         assert [check for check in recompute(lab.ledger) if not check.equal] == []
         briefs = [int(str(event.body["size"])) for event in lab.ledger.events(kinds=("brief read",))]
@@ -135,7 +135,7 @@ def test_a_person_runs_one_lane_beside_the_campaign(tmp_path: Path) -> None:
     with Running(home, paused=True) as lab, ThreadPoolExecutor(1) as beside:
         verb = beside.submit(CliRunner().invoke, app, words)
         lab.until(lambda lab: lab.state.ideas.experiments or verb.done())
-        lab.ledger.append([("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
+        append(lab.ledger, [("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
         lab.until(lambda _: verb.done())
         result = verb.result()
         assert result.exit_code == 0, result.output
@@ -143,7 +143,8 @@ def test_a_person_runs_one_lane_beside_the_campaign(tmp_path: Path) -> None:
 
 
 def set_skill(experiment: Experiment) -> float:
-    return float(str(cast("Mapping[str, object]", experiment.recipe["settings"])["skill"]))
+    assert experiment.recipe is not None
+    return float(str(experiment.recipe.settings["skill"]))
 
 
 @pytest.mark.slow

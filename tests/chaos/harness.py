@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from enpire.campaign.events import LedgerEntry
 from enpire.errors import TransportProblem
 from enpire.queries.decision_audit import recompute
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.store.reconcile import compare
-from enpire.types import Event
 from enpire.wire.messages import Parcel, decode
 from tests.fakes.point_task import environment
 
@@ -225,13 +225,13 @@ def audit(home: Path, witness: Witness, *, may_be_open: bool = False) -> Audit:
     )  # fmt: skip
 
 
-def _ids(event: Event, kind: str, key: str) -> list[str]:
+def _ids(event: LedgerEntry, kind: str, key: str) -> list[str]:
     if event.kind != kind:
         return []
     return [str(item["order_id"]) for item in cast("Sequence[Mapping[str, object]]", event.body[key])]
 
 
-def _outcomes(event: Event) -> dict[str, str]:
+def _outcomes(event: LedgerEntry) -> dict[str, str]:
     if event.kind not in ("orders ended", "orders found"):
         return {}
     items = cast("Sequence[Mapping[str, object]]", event.body["episodes"])

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from enpire.codec import order_fields, result_fields, result_of
 from enpire.datasets.episode_images import replay_images
 from enpire.home import open_home
-from enpire.store import pictures, records
+from enpire.store import pictures
 from enpire.store.episodes import FolderStore
 from tests.end_to_end.conftest import NEEDED, set_up
 from tests.end_to_end.watch import Watch
 from tests.enpire.datasets.test_episode_images import TICKS, recorded
+from tests.fakes.sample_events import append
 from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.server import Server
 
@@ -38,9 +40,9 @@ def site(tmp_path: Path) -> Iterator[Server]:
     home = open_home(tmp_path)
     ledger = recorded(home, "sim-1")
     episode = FolderStore(home.episodes).get("E1")
-    ledger.append([
-        ("order issued", {"campaign_id": "C1", "orders": [records.order_body(episode.order)]}),
-        ("orders ended", {"campaign_id": "C1", "episodes": [records.episode_body(episode)]}),
+    append(ledger, [
+        ("order issued", {"campaign_id": "C1", "orders": [order_fields(episode.order)]}),
+        ("orders ended", {"campaign_id": "C1", "episodes": [result_fields(result_of(episode))]}),
     ])  # fmt: skip
     made = replay_images(home, ledger, "E1")
     if made.why:
@@ -90,9 +92,9 @@ def test_every_command_of_a_real_robot_has_its_picture(
     shades = [{"front": np.full((48, 64, 3), tick, np.uint8)} for tick in range(TICKS + 1)]
     digest = pictures.keep(store.folder("E1") / pictures.NAME, dict(enumerate(shades)), "jpg")
     episode = replace(before, pictures_sha256=digest)
-    ledger.append([
-        ("order issued", {"campaign_id": "C1", "orders": [records.order_body(episode.order)]}),
-        ("orders ended", {"campaign_id": "C1", "episodes": [records.episode_body(episode)]}),
+    append(ledger, [
+        ("order issued", {"campaign_id": "C1", "orders": [order_fields(episode.order)]}),
+        ("orders ended", {"campaign_id": "C1", "episodes": [result_fields(result_of(episode))]}),
     ])  # fmt: skip
     server = Server(home.root, ScriptedLab(campaign_id="C1"))
     server.start()

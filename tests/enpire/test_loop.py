@@ -14,6 +14,8 @@ from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.campaign import Base, Budget, Campaign, Goal, Rounds, Stations
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.state import CampaignState, Confirmation, Count
+from enpire.codec import read_order
+from enpire.errors import FileProblem
 from enpire.gate.gate import REPLACED, GateRule
 from enpire.home import Home, open_home
 from enpire.lab import Lab
@@ -27,11 +29,11 @@ from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.pictures import keep
 from enpire.store.reading import Reading
-from enpire.store.records import order_from
 from enpire.types import Order
 from enpire.wire.arrivals import Delivered
 from tests.enpire.store.store_samples import an_order
 from tests.fakes.fake_fleet import CoinTask, FakeFleet, delivered
+from tests.fakes.sample_events import append
 
 CAMPAIGN = Campaign(
     name="coin", task="coin", recipe="better",
@@ -55,7 +57,7 @@ def lab_of(home: Home, ledger: SqliteLedger, campaign: Campaign = CAMPAIGN, flee
     begun = [event.body["campaign_id"] for event in ledger.events(kinds=("campaign started",))]
     campaign_id = str(begun[0]) if begun else "C1"
     if not begun:
-        ledger.append([("campaign started", {"campaign_id": campaign_id, "name": campaign.name})])
+        append(ledger, [("campaign started", {"campaign_id": campaign_id, "name": campaign.name})])
     return Lab(
         campaign=campaign, recipe=BETTER, base_recipe=BETTER, home=home, ledger=ledger,
         records=Reading.of(ledger), store=FolderStore(home.episodes), state=rebuilt(ledger, campaign_id),
@@ -261,7 +263,7 @@ def test_what_a_decided_gate_no_longer_needs_is_given_back_before_it_begins(home
     back: list[Order] = []
     for event in ledger.events():
         if event.kind == "order issued":
-            orders = [order_from(item) for item in cast("list[dict[str, object]]", event.body["orders"])]
+            orders = [read_order(item, FileProblem) for item in cast("list[dict[str, object]]", event.body["orders"])]
             assert not [order for order in orders if order.gate_id in decided], "a decided gate wants no more"
             given_out |= {order.order_id: order for order in orders}
         elif event.kind == "gate decided":
@@ -315,7 +317,7 @@ def test_a_confirmation_that_is_interrupted_gives_those_trials_again_and_is_reco
     confirmed = next(iter(ledger.events(kinds=("confirmed",)))).body
     assert (confirmed["n"], confirmed["given_again"]) == (30, 8)
     issued = [event.body["orders"] for event in ledger.events(kinds=("order issued",))]
-    orders = [order_from(item) for items in issued for item in cast("list[dict[str, object]]", items)]
+    orders = [read_order(item, FileProblem) for items in issued for item in cast("list[dict[str, object]]", items)]
     starts = [order.start.index for order in orders if order.purpose == "confirm"]
     assert len(starts) == len(set(starts)) >= 38
     assert all(check.equal for check in recompute(ledger))

@@ -22,6 +22,7 @@ from enpire.wire.curve_keys import enroll, server_keys
 from tests.chaos.harness import Orchestrator, until
 from tests.chaos.point_lab import write_campaign
 from tests.fakes.point_task import environment, point_station
+from tests.fakes.sample_events import append
 
 PATIENCE_S = 90.0
 
@@ -148,7 +149,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("recorded")
     ledger = SqliteLedger(home / "ledger.db")
     started = {"campaign_id": "c1", "name": "reach", "task": "reach", "goal": {"success": 0.9, "confirm_starts": 5}}
-    ledger.append([("campaign started", started), *[("note", {"campaign_id": "c1", "number": n}) for n in range(100)]])
+    append(ledger, [("campaign started", started), *[("note", {"campaign_id": "c1", "number": n}) for n in range(100)]])
     ledger.close()
     return home
 

@@ -10,12 +10,13 @@ from typing import Literal
 
 import numpy as np
 
+from enpire.codec import order_fields, result_fields, result_of
 from enpire.gate.gate import GateRule, Trial, confirm, judge, level, pairs_in_order
 from enpire.gate.intervals import wilson
 from enpire.store import arrays, durable
 from enpire.store.ledger import SqliteLedger
-from enpire.store.records import episode_body, order_body
 from enpire.types import Episode, EpisodeArrays, Order, OutcomeKind, Purpose, Start
+from tests.fakes.sample_events import append
 
 CAMPAIGN = "01J0000000000000000000CAMP"
 BASE, SECOND, THIRD = "b" * 64, "c" * 64, "d" * 64
@@ -40,7 +41,7 @@ class CampaignWriter:
 
     def flush(self) -> None:
         ledger = SqliteLedger(self.home / "ledger.db")
-        ledger.append(self.entries)
+        append(ledger, self.entries)
         ledger.close()
         self.entries.clear()
 
@@ -53,7 +54,7 @@ class CampaignWriter:
             task="pin_insertion", policy_id=policy, start=Start(split=split, index=index, values=(0.1,), seed=index),
             purpose=purpose, round=round, **more,  # pyright: ignore[reportArgumentType]
         )  # fmt: skip
-        self.tell("order issued", orders=[order_body(order)])
+        self.tell("order issued", orders=[order_fields(order)])
         return order
 
     def end(self, order: Order, outcome: OutcomeKind, cause: str = "", retries: tuple[int, ...] = ()) -> None:
@@ -62,7 +63,7 @@ class CampaignWriter:
             order=order, outcome=outcome, cause=cause, confidence=0.9, ran_policy_id=order.policy_id, ticks=40,
             began_s=1.0, ended_s=3.5, sha256=hashlib.sha256(data).hexdigest(), attempts=retries,
         )  # fmt: skip
-        self.tell("orders ended", episodes=[episode_body(ended)])
+        self.tell("orders ended", episodes=[result_fields(result_of(ended))])
 
     def run(self, purpose: Purpose, policy: str, round: int, success: float, **more: object) -> OutcomeKind:
         order = self.order(purpose, policy, round, **more)

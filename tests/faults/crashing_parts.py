@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, override
 
+from enpire.campaign.events import Event, LedgerEntry
 from enpire.errors import StorageFull
 from enpire.fleet.uploads import _File
 from enpire.interfaces import ImprovementJob, Progress
@@ -16,7 +17,6 @@ from enpire.processes.learner_process import run_job
 from enpire.store import durable
 from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
-from enpire.types import Event
 from tests.fakes.point_task import MODULE as POINT
 from tests.faults.virtual_sockets import Process, World
 
@@ -92,11 +92,11 @@ class MortalLedger(SqliteLedger):
         super().__init__(path, wall_ns=laboratory.wall_ns)
 
     @override
-    def append(self, events: Iterable[tuple[str, Mapping[str, object]]]) -> Sequence[Event]:
+    def append(self, events: Iterable[Event], campaign_id: str = "") -> Sequence[LedgerEntry]:
         self._process.act()
         if self._laboratory.disk_is_full:
             raise FULL
-        appended = super().append(events)
+        appended = super().append(events, campaign_id)
         self._process.act()
         return appended
 

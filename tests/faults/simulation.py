@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from enpire.campaign.campaign import Campaign, read_campaign
+from enpire.campaign.events import Event, kind_of
+from enpire.campaign.station_events import RobotTime
 from enpire.errors import StorageFull
 from enpire.files import plain
 from enpire.fleet.zmq_transport import ZmqFleet
@@ -33,6 +35,7 @@ from enpire.wire.host_services import HostServices
 from tests.chaos.harness import Audit, Witness, audit
 from tests.chaos.point_lab import write_campaign
 from tests.fakes.point_task import point_station
+from tests.fakes.sample_events import append
 from tests.faults.crashing_parts import MODULE as MORTALS
 from tests.faults.crashing_parts import AtOnce, MortalHelper, MortalLedger, MortalStore, VirtualLearner
 from tests.faults.virtual_sockets import ADDRESS, Context, Killed, Network, Noise, Process, World
@@ -174,7 +177,7 @@ class Laboratory:
                 "campaign": plain(self.campaign), "goal": plain(self.campaign.goal), "seed": self.campaign.seed,
                 "home": str(self.home.root), "code": "0",
             }  # fmt: skip
-            ledger.append([("campaign started", body)])
+            append(ledger, [("campaign started", body)])
 
     def _train(self, job: ImprovementJob) -> TrainingProcess:
         job.work.mkdir(parents=True, exist_ok=True)
@@ -189,9 +192,9 @@ class Laboratory:
         if self.world.now_s >= self.over_s:
             lab.wanted, lab.for_good = "the simulation is over", end_campaign
 
-    def _note(self, kind: str, body: Mapping[str, object]) -> None:
-        if kind != "robot time":
-            self.trace.append(f"{self.world.now_s:.3f} {kind} {self._plain(body)}")
+    def _note(self, event: Event) -> None:
+        if not isinstance(event, RobotTime):
+            self.trace.append(f"{self.world.now_s:.3f} {kind_of(event)} {self._plain(event.body())}")
 
     def _plain(self, value: object) -> object:
         """A body with a number in place of every id, and without measured times."""

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from enpire.codec import order_fields
 from enpire.home import open_home
 from enpire.ids import Mint, is_id
 from enpire.queries.campaign_history import History
 from enpire.steps import record as step
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
-from enpire.store.records import order_body
 from tests.enpire.test_loop import lab_of, lab_seat
 from tests.fakes.fake_fleet import FakeFleet
+from tests.fakes.sample_events import append, write
 
 HOUR_S = 3600.0
 
@@ -47,7 +48,7 @@ def test_events_keep_their_order_and_verify_with_any_wall_clock(tmp_path: Path, 
     path = tmp_path / "ledger.db"
     with closing(SqliteLedger(path, wall_ns=jumps(1))) as ledger:
         for number in range(count):
-            ledger.append([("note", {"campaign_id": f"c{number * 3 // count}", "number": number})])
+            append(ledger, [("note", {"campaign_id": f"c{number * 3 // count}", "number": number})])
         stamps = [event.stamp_ns for event in ledger.events()]
         assert sum(a > b for a, b in pairwise(stamps)) > count // 4, "the clock did jump"
         assert [event.body["number"] for event in ledger.events()] == list(range(count))
@@ -70,7 +71,7 @@ def test_no_deadline_of_the_loop_moves_with_the_wall_clock(tmp_path: Path) -> No
         lab = lab_of(home, ledger, fleet=FakeFleet(home.versions, names=()))
         lab.clock, lab.began_s = clocks.monotonic, clocks.monotonic()
         orders = lab.scheduler.next_orders(lab.state, lab_seat())
-        lab.write(("order issued", {"orders": [order_body(order) for order in orders]}))
+        write(lab, ("order issued", {"orders": [order_fields(order) for order in orders]}))
         assert not lab.due("something", 10.0)
         for hours in (1.0, -2.0, 24.0):
             clocks.wall_s += hours * HOUR_S
@@ -90,14 +91,14 @@ def test_durations_of_a_campaign_use_the_orchestrators_monotonic_clock(tmp_path:
     clocks = Clocks()
     with closing(SqliteLedger(tmp_path / "ledger.db", wall_ns=clocks.wall_ns)) as ledger:
         body = {"campaign_id": "c"}
-        ledger.append([("campaign started", {**body, "name": "n"})])
+        append(ledger, [("campaign started", {**body, "name": "n"})])
         for number in range(20):
             clocks.now_s += 5.0
             clocks.wall_s += (HOUR_S, -HOUR_S, 0.0)[number % 3]
-            ledger.append([("robot time", {**body, "stations": {}, "wall_s": 5.0 * (number + 1), "robot_s": 0.0})])
+            append(ledger, [("robot time", {**body, "stations": {}, "wall_s": 5.0 * (number + 1), "robot_s": 0.0})])
         clocks.now_s += 1.0
         clocks.wall_s += 24 * HOUR_S
-        ledger.append([("deployed", {**body, "policy_id": "p"})])
+        append(ledger, [("deployed", {**body, "policy_id": "p"})])
         past = History("c")
         for event in ledger.events():
             past.apply(event)

@@ -20,6 +20,7 @@ from enpire.store.ledger import SqliteLedger
 from tests.chaos.harness import Orchestrator, Witness, audit, free_port, until
 from tests.chaos.point_lab import write_campaign
 from tests.enpire.store.store_samples import a_recording, an_order
+from tests.fakes.sample_events import append
 
 FEW = 10
 """Descriptors that the orchestrator has left."""
@@ -49,15 +50,15 @@ def test_files_that_cannot_be_opened_now_are_neither_lost_nor_set_aside(tmp_path
     ledger, store = SqliteLedger(tmp_path / "ledger.db"), FolderStore(tmp_path / "episodes")
     episode, data = a_recording(an_order())
     recording = Recording(episode=episode, arrays_file=data)
-    ledger.append([("noted", {})])
+    append(ledger, [("noted", {})])
     with nothing_left(), pytest.raises((FileProblem, NothingOpens)) as raised:  # FileProblem: a module to import first
         store.put_many([recording])
     assert isinstance(durable.shortage(raised.value), NothingOpens)
     arrays.unpack(data)
-    for do in (lambda: ledger.append([("noted", {})]), lambda: store.put_many([recording])):
+    for do in (lambda: append(ledger, [("noted", {})]), lambda: store.put_many([recording])):
         with nothing_left(), pytest.raises(NothingOpens, match="it goes on when some are closed"):
             do()
-    ledger.append([("noted", {})])
+    append(ledger, [("noted", {})])
     assert ledger.verify() == 2
     ledger.close()
     store.put_many([recording])

@@ -17,6 +17,7 @@ import apsw
 from enpire.store import connection
 from enpire.store.ledger import SqliteLedger
 from enpire.store.migrations import migrate
+from tests.fakes.sample_events import append
 from tests.faults.system_calls import Op
 
 Entry = tuple[str, Mapping[str, object]]
@@ -37,7 +38,7 @@ def statements(folder: Path, transactions: Mapping[str, Sequence[Entry]]) -> lis
         for entries in transactions.values():
             asked.clear()
             ledger.database.set_trace_callback(asked.append)
-            last = ledger.append(entries)[-1]
+            last = append(ledger, entries)[-1]
             ledger.database.set_trace_callback(None)
             told.append((f"ledger {last.seq} {last.hash}", list(asked)))
     return told

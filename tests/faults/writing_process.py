@@ -15,12 +15,13 @@ from pathlib import Path
 
 from enpire.errors import EnpireError
 from enpire.station.spool import Spool
-from enpire.store import durable, records
+from enpire.store import durable
 from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
 from enpire.types import Episode
 from enpire.wire.messages import Parcel
 from tests.enpire.store.store_samples import a_recording, an_order, ended, issued
+from tests.fakes.sample_events import append
 
 Entry = tuple[str, Mapping[str, object]]
 SEEN = b"what the cameras saw" * 70
@@ -38,7 +39,7 @@ class Life:
         self.store, self.spool = FolderStore(home / "episodes"), Spool(home / "spool", 0)
 
     def append(self, *entries: Entry) -> None:
-        last = self.ledger.append(entries)[-1]
+        last = append(self.ledger, entries)[-1]
         say("ledger", last.seq, last.hash)
 
     def put(self, *episodes: tuple[Episode, bytes]) -> None:
@@ -81,8 +82,8 @@ def transactions(episodes: Sequence[Episode]) -> Mapping[str, Sequence[Entry]]:
         "issue": [issued(*(episode.order for episode in episodes))],
         "end": [ended(first)],
         "end as unknown": [ended(unknown)],
-        "find": [(records.ORDERS_FOUND, ended(second)[1])],
-        "judge": [(records.PERSON_JUDGED, judged)],
+        "find": [("orders found", ended(second)[1])],
+        "judge": [("person judged", judged)],
         "several at once": [ended(third), ("gate decided", {"campaign_id": "c1", "why": "x" * 9000})],
     }
 

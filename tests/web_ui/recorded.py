@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
+from enpire.codec import order_fields, result_fields, result_of
 from enpire.ids import mint
-from enpire.store import records
 from enpire.store.arrays import pack
 from enpire.store.ledger import SqliteLedger
 from enpire.types import Episode, EpisodeArrays, Order, OutcomeKind, Purpose, Start
+from tests.fakes.sample_events import append
 from tests.web_ui.tiny_task import ADDRESS
 
 BASE, SECOND, THIRD = (digit * 64 for digit in "abc")
@@ -40,18 +41,18 @@ class History:
 
     def say(self, kind: str, /, **body: object) -> None:
         """Append one event."""
-        self.ledger.append([(kind, {"campaign_id": self.campaign_id, **body})])
+        append(self.ledger, [(kind, {"campaign_id": self.campaign_id, **body})])
 
     def issue(self, n: int, purpose: Purpose, policy_id: str, **more: object) -> list[Order]:
         """Issue n orders; they stay open."""
         orders = [self._order(index, purpose, policy_id, more) for index in range(n)]
-        self.say("order issued", orders=[records.order_body(order) for order in orders])
+        self.say("order issued", orders=[order_fields(order) for order in orders])
         return orders
 
     def end(self, orders: Sequence[Order], rate: float) -> list[Episode]:
         """End orders, a share `rate` of them with success."""
         ended = [self._end(order, self.draw.random() < rate) for order in orders]
-        self.say("orders ended", episodes=[records.episode_body(episode) for episode in ended])
+        self.say("orders ended", episodes=[result_fields(result_of(episode)) for episode in ended])
         return ended
 
     def run(self, n: int, purpose: Purpose, policy_id: str, rate: float, **more: object) -> list[Episode]:
@@ -68,7 +69,7 @@ class History:
             )
             for order in orders
         ]  # fmt: skip
-        self.say("orders ended", episodes=[records.episode_body(episode) for episode in ended])
+        self.say("orders ended", episodes=[result_fields(result_of(episode)) for episode in ended])
 
     def _order(self, index: int, purpose: Purpose, policy_id: str, more: Mapping[str, object]) -> Order:
         hidden = purpose in ("gate", "confirm", "base")
@@ -168,7 +169,8 @@ def _propose(past: History) -> None:
 def _learn(past: History, number: int, parent: str, made: str, figures: Mapping[str, float]) -> None:
     job = f"round-{number}"
     past.say(
-        "learner started", job=job, learner="habc" if number else "clone", parent=parent, round=number, episodes=50,
+        "learner started", job=job, learner="habc" if number else "clone", parent=parent, round=number,
+        episodes=["e"] * 50,
         recipe_hash="d" * 64, data_hash="e" * 64,
     )  # fmt: skip
     past.say("learner ended", job=job, policy_id=made, round=number, figures=dict(figures), seconds=9.4)

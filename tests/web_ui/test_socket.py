@@ -14,6 +14,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from enpire.store.ledger import SqliteLedger
 from enpire.wire.live_images import Preview
+from tests.fakes.sample_events import append
 from tests.web_ui.conftest import Site
 from web_ui.documents import delta
 from web_ui.routes.socket import MOST_TOPICS
@@ -86,7 +87,7 @@ def test_a_command_is_watched_until_it_is_effective(site: Site) -> None:
 def test_a_command_from_a_terminal_is_shown_with_who_gave_it(site: Site) -> None:
     said = {"command_id": "C7", "verb": "pause campaign", "station": "", "by": "root", "reason": "the pins are used up"}
     ledger = SqliteLedger(site.home / "ledger.db")
-    ledger.append([(kind, {"campaign_id": site.campaign_id, **said}) for kind in KINDS])
+    append(ledger, [(kind, {"campaign_id": site.campaign_id, **said}) for kind in KINDS])
     ledger.close()
     with site.enter("viewer").websocket_connect(SOCKET) as socket:
         socket.send_json({"subscribe": ["commands"]})

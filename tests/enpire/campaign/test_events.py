@@ -16,7 +16,7 @@ from enpire.campaign.gate_events import Confirmed, GateEvent
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.session_events import CampaignStarted
 from enpire.errors import FileProblem
-from enpire.store.ledger import canonical
+from enpire.store.entries import canonical
 from enpire.types import Json, Order, OrderResult
 from tests.enpire.test_codec import episodes, orders, result_of
 

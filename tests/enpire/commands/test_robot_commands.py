@@ -12,6 +12,7 @@ from enpire.queries.campaigns import open_records
 from robot_drivers.guard_client import GuardControl, start_guard
 from robot_drivers.guard_settings import GuardSettings
 from tests.enpire.datasets.test_episode_images import recorded
+from tests.fakes.sample_events import append
 
 
 def enpire(*arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
@@ -56,9 +57,9 @@ def test_a_person_makes_a_code_and_resumes_the_robot_with_it(tmp_path: Path) -> 
 
 
 def test_hidden_starts_never_leave_the_lab_and_the_rest_does(tmp_path: Path) -> None:
+    from enpire.codec import order_fields, result_fields, result_of
     from enpire.datasets.dataset_export import export_episodes, wanted
     from enpire.home import open_home
-    from enpire.store.records import episode_body, order_body
 
     home = open_home(tmp_path / "home")
     ledger = recorded(home, "sim-1")
@@ -68,9 +69,10 @@ def test_hidden_starts_never_leave_the_lab_and_the_rest_does(tmp_path: Path) -> 
 
     episode = FolderStore(home.episodes).get("E1")
     hidden = replace(episode.order, order_id="E2", start=replace(episode.order.start, split="holdout"), purpose="base")
-    ledger.append([("order issued", {"campaign_id": "C1", "orders": [order_body(episode.order), order_body(hidden)]})])
-    ended = [episode_body(episode), episode_body(replace(episode, order=hidden))]
-    ledger.append([("orders ended", {"campaign_id": "C1", "episodes": ended})])
+    orders = [order_fields(episode.order), order_fields(hidden)]
+    append(ledger, [("order issued", {"campaign_id": "C1", "orders": orders})])
+    ended = [result_fields(result_of(episode)), result_fields(result_of(replace(episode, order=hidden)))]
+    append(ledger, [("orders ended", {"campaign_id": "C1", "episodes": ended})])
     with open_records(home.root) as records:
         chosen = wanted(records, "C1", 10)
     assert chosen == ["E1"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from enpire.codec import order_fields, result_fields, result_of
 from enpire.datasets.dataset_export import export_episodes, wanted
 from enpire.datasets.dataset_import import import_episodes
 from enpire.datasets.lerobot_export import export_dataset
@@ -19,7 +20,6 @@ from enpire.queries import campaigns
 from enpire.store.arrays import pack
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
-from enpire.store.records import episode_body, order_body
 from enpire.types import (
     SOURCE_EXPERT,
     SOURCE_HUMAN,
@@ -35,6 +35,7 @@ from policies.habc.segments import Part, WindowSpec, cut
 from policies.training_data import read_episodes
 from sim.tasks.pin_insertion import PinInsertion
 from tests.fakes.sample_campaign import CAMPAIGN, begin
+from tests.fakes.sample_events import append
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 SPEC = PinInsertion.spec
@@ -77,9 +78,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Home:
     ledger, store = SqliteLedger(home.ledger), FolderStore(home.episodes)
     for episode, data in EPISODES:
         bare = replace(episode, arrays=None)
-        ledger.append([("order issued", {"campaign_id": CAMPAIGN, "orders": [order_body(bare.order)]})])
+        append(ledger, [("order issued", {"campaign_id": CAMPAIGN, "orders": [order_fields(bare.order)]})])
         folder = store.put(bare, data)
-        ledger.append([("orders ended", {"campaign_id": CAMPAIGN, "episodes": [episode_body(bare)]})])
+        append(ledger, [("orders ended", {"campaign_id": CAMPAIGN, "episodes": [result_fields(result_of(bare))]})])
         if episode.order.purpose == "collect" and len(data) and episode.ticks == 12:
             (folder / "figures.json").write_text(json.dumps(THOUGHT))
     ledger.close()

@@ -24,6 +24,7 @@ from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.types import Episode, EpisodeArrays, Observation, Order
 from tests.fakes.sample_campaign import CAMPAIGN, begin
+from tests.fakes.sample_events import append
 
 TICKS = 12
 
@@ -34,7 +35,7 @@ def recorded(home: Home, station: str) -> SqliteLedger:
 
     campaign = read_campaign("pin_insertion")
     ledger = SqliteLedger(home.ledger)
-    ledger.append([("campaign started", {"campaign_id": "C1", "campaign": plain(campaign)})])
+    append(ledger, [("campaign started", {"campaign_id": "C1", "campaign": plain(campaign)})])
     task = PinInsertion()
     start = task.start("train", 3, b"")
     rig = task.rig(1, campaign.seed * 1000 + 1)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from enpire.codec import order_fields
 from enpire.home import open_home
 from enpire.lab import Lab
 from enpire.session import sweep_images
@@ -20,11 +21,11 @@ from enpire.store.episodes import PICTURES
 from enpire.store.ledger import SqliteLedger
 from enpire.store.pictures import keep
 from enpire.store.reading import Reading
-from enpire.store.records import order_body
 from enpire.types import Order
 from enpire.wire.arrivals import Announced, Arrival, Delivered
 from tests.enpire.test_loop import lab_of, lab_seat
 from tests.fakes.fake_fleet import FakeFleet, delivered
+from tests.fakes.sample_events import write
 
 
 @dataclass
@@ -48,7 +49,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     ledger = SqliteLedger(home.ledger)
     made = lab_of(home, ledger, fleet=Cameras(home.versions))
     orders = made.scheduler.next_orders(made.state, lab_seat())
-    made.write(("order issued", {"orders": [order_body(order) for order in orders]}))
+    write(made, ("order issued", {"orders": [order_fields(order) for order in orders]}))
     yield made
     ledger.close()
 

@@ -15,7 +15,7 @@ from enpire.gate.verifier_audit import DriftRule, drift
 from enpire.home import open_home
 from enpire.lab import Lab, StationSeat
 from enpire.loop import turn
-from enpire.monitor.terminal import told
+from enpire.monitor.event_lines import line_of
 from enpire.queries.campaigns import campaign_view, open_records, unchecked
 from enpire.report.report import render
 from enpire.requests import operator_commands
@@ -119,7 +119,7 @@ def test_labels_stand_beside_verdicts_and_too_many_wrong_ones_pause_the_campaign
     events = list(lab.ledger.events(kinds=("campaign paused", "command refused")))
     assert [event.kind for event in events] == ["command refused", "campaign paused"]
     assert "no episode of this campaign" in str(events[0].body["why"])
-    assert "the check of the verifier: Labels contradict 3 of 6" in told(events[1].kind, events[1].body)
+    assert "the check of the verifier: Labels contradict 3 of 6" in line_of(events[1].event)
 
 
 def test_a_person_may_go_on_until_more_is_known_and_the_report_says_it(lab: Lab) -> None:

@@ -22,6 +22,7 @@ from enpire.steps.ending import wind_up
 from enpire.steps.take_snapshot import snapshot
 from enpire.store.ledger import SqliteLedger
 from tests.enpire.test_loop import lab_of
+from tests.fakes.sample_events import append
 
 
 @dataclass
@@ -121,7 +122,7 @@ def test_a_silent_loop_is_not_shown_as_it_was_earlier(tmp_path: Path) -> None:
     assert (silent.campaign_id, silent.campaign_name, silent.phase_text) == ("C1", "coin", SILENT)
     again(reader)
     assert live.snapshot() is silent, "the same object says that nothing moves"
-    ledger.append([("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "x"})])
+    append(ledger, [("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "x"})])
     fresh = LiveLab(home)
     LiveFileReader(home, fresh).look()
     assert fresh.snapshot() is None, "the campaign has ended, whatever still holds the ledger"

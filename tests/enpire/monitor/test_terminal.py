@@ -3,9 +3,11 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from enpire.monitor.event_lines import line_of
 from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
-from enpire.monitor.terminal import TerminalView, clock, screen, standing, strip, told
+from enpire.monitor.terminal import TerminalView, clock, screen, standing, strip
 from enpire.types import Interval
+from tests.fakes.sample_events import event
 
 CHAMPION = "c" * 64
 
@@ -68,7 +70,7 @@ def test_a_terminal_is_drawn_in_place_and_left_standing() -> None:
     out = Terminal()
     view = TerminalView("pin_insertion", 0.97, Path("/lab"), out)
     view.update(a_snapshot())
-    view.note("station joined", {"station": "cell-1", "lanes": 16})
+    view.note(event("station joined", station="cell-1", lanes=16))
     view.close()
     view.close()
     assert "\x1b[" in out.getvalue(), "escape codes redraw the screen"
@@ -78,12 +80,10 @@ def test_a_terminal_is_drawn_in_place_and_left_standing() -> None:
 def test_without_a_terminal_every_notable_event_is_one_plain_line() -> None:
     out = io.StringIO()
     view = TerminalView("pin_insertion", 0.97, Path("/lab"), out)
-    view.note("station joined", {"station": "cell-1", "lanes": 16})
-    view.note("order issued", {"orders": [1, 2]})
-    view.note("learner progressed", {"job": "j"})
-    view.note(
-        "confirmed", {"policy_id": CHAMPION, "successes": 399, "n": 400, "low": 0.98612, "high": 1.0, "passed": True}
-    )
+    view.note(event("station joined", station="cell-1", lanes=16))
+    view.note(event("order issued", orders=[]))
+    view.note(event("learner progressed", job="j"))
+    view.note(event("confirmed", policy_id=CHAMPION, successes=399, n=400, low=0.98612, high=1.0, passed=True))
     view.update(a_snapshot())
     view.close()
     lines = out.getvalue().splitlines()
@@ -93,20 +93,19 @@ def test_without_a_terminal_every_notable_event_is_one_plain_line() -> None:
     assert "\x1b" not in out.getvalue()
 
 
-def test_an_event_that_lacks_a_field_is_told_with_a_dash() -> None:
-    assert told("station left", {"station": "cell-1"}) == "station cell-1 left: -"
-    assert told("robot time", {}) == ""
+def test_events_that_nobody_needs_to_see_have_no_line() -> None:
+    assert line_of(event("robot time")) == ""
 
 
 def test_a_label_is_told_as_it_was_given() -> None:
     body = {"by": "anna", "order_id": "E1", "outcome": "unsafe"}
-    assert told("person judged", body) == "anna judged episode E1: unsafe"
+    assert line_of(event("person judged", **body)) == "anna labelled episode E1: unsafe"
 
 
 def test_one_is_told_as_one() -> None:
-    assert told("station joined", {"station": "cell-1", "lanes": 1}) == "station cell-1 joined with 1 lane"
+    assert line_of(event("station joined", station="cell-1", lanes=1)) == "station cell-1 joined with 1 lane"
     learns = {"round": 1, "learner": "habc", "episodes": ["E1"]}
-    assert told("learner started", learns) == "round 1: habc learns from 1 episode"
+    assert line_of(event("learner started", **learns)) == "round 1: habc learns from 1 episode"
 
 
 def test_the_standing_is_one_line() -> None:

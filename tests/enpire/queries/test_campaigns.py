@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from enpire.codec import result_fields, result_of
 from enpire.errors import LedgerProblem, UnknownName, UsageError
 from enpire.gate.intervals import wilson
 from enpire.queries import campaigns
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Page
-from enpire.store.records import episode_body
 from enpire.types import EarlyStop, Episode, OutcomeKind
 from tests.fakes.sample_campaign import BASE, SECOND, THIRD, begin, record_campaign
+from tests.fakes.sample_events import append
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +163,7 @@ def test_a_campaign_that_nobody_drives_is_interrupted_and_one_that_is_driven_run
     try:
         with campaigns.open_records(tmp_path) as records:
             assert campaigns.campaigns(records)[0].state == "running"
-        driver.append([("campaign paused", {"campaign_id": record.campaign_id, "by": "ada"})])
+        append(driver, [("campaign paused", {"campaign_id": record.campaign_id, "by": "ada"})])
         with campaigns.open_records(tmp_path) as records:
             assert campaigns.campaigns(records)[0].state == "paused"
     finally:
@@ -193,7 +194,7 @@ def test_early_stops_saved_what_the_control_arm_took_after_the_same_moment(tmp_p
             order=order, outcome=outcome, cause="", confidence=1.0, ran_policy_id=BASE, ticks=60, began_s=0.0,
             ended_s=6.0, predicted_failure_at=20,
         )  # fmt: skip
-        record.tell("orders ended", episodes=[episode_body(ended)])
+        record.tell("orders ended", episodes=[result_fields(result_of(ended))])
     record.flush()
     with campaigns.open_records(tmp_path) as records:
         stops = campaigns.campaign_view(records, record.campaign_id).early_stops

@@ -10,12 +10,13 @@ from typing import Literal
 
 import pytest
 
+from enpire.codec import order_fields, result_fields, result_of
 from enpire.gate.gate import GateRule, Trial, confirm, judge, level, pairs_in_order
 from enpire.gate.intervals import wilson
 from enpire.queries.decision_audit import Check, recompute
 from enpire.store.ledger import SqliteLedger
-from enpire.store.records import episode_body, order_body
 from enpire.types import Episode, Order, OutcomeKind, Purpose, Split, Start
+from tests.fakes.sample_events import append
 
 Entry = tuple[str, dict[str, object]]
 RULE = GateRule(pairs=120)
@@ -50,8 +51,8 @@ class Story:
         )  # fmt: skip
         if side:
             self.trials.append(Trial(pair=index, side=side, outcome=outcome, ticks=70))
-        self.tell("order issued", orders=[order_body(order)])
-        self.tell("orders ended", episodes=[episode_body(ended)])
+        self.tell("order issued", orders=[order_fields(order)])
+        self.tell("orders ended", episodes=[result_fields(result_of(ended))])
 
     def ends(self, purpose: str) -> list[bool]:
         purposes = {
@@ -105,7 +106,7 @@ def replay(tmp_path: Path) -> Iterator[Callable[[Sequence[Entry]], dict[str, Che
         folder.mkdir()
         ledger = SqliteLedger(folder / "ledger.db")
         made.append(ledger)
-        ledger.append(entries)
+        append(ledger, entries)
         return {check.kind: check for check in recompute(ledger)}
 
     yield again

@@ -23,6 +23,7 @@ from enpire.store import durable
 from enpire.store.ledger import SqliteLedger
 from tests.enpire.test_loop import CAMPAIGN, lab_of
 from tests.fakes.fake_fleet import FakeFleet
+from tests.fakes.sample_events import append
 
 STOP = OperatorCommand(command_id="S1", kind="stop", operator="anna")
 RESUME = OperatorCommand(command_id="R1", kind="resume", operator="anna")
@@ -110,7 +111,7 @@ def test_a_process_killed_between_the_ledger_and_the_file_does_not_record_a_stop
     campaign = parse(Campaign, plain(CAMPAIGN), "the campaign")
     campaign_id = begin_or_resume(ledger, campaign, home).campaign_id
     said = {"campaign_id": campaign_id, "command_id": "S1", "verb": "stop", "station": "", "by": "anna"}
-    ledger.append([("command requested", said), ("command accepted", said)])
+    append(ledger, [("command requested", said), ("command accepted", said)])
     leave_command(home.inbox, STOP)
     leave_command(home.inbox, RESUME)
     state = begin_or_resume(ledger, campaign, home)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +13,8 @@ import pytest
 
 from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.campaign import Campaign
+from enpire.campaign.events import Event
+from enpire.campaign.order_events import OrdersIssued
 from enpire.files import parse, plain
 from enpire.home import open_home
 from enpire.lab import Lab
@@ -26,6 +28,7 @@ from enpire.store.ledger import SqliteLedger
 from enpire.wire.arrivals import Joined
 from tests.enpire.test_loop import CAMPAIGN, lab_of
 from tests.fakes.fake_fleet import FakeFleet, delivered
+from tests.fakes.sample_events import write
 
 
 @pytest.fixture
@@ -144,7 +147,7 @@ def test_only_a_version_of_this_campaign_can_be_promoted(lab: Lab) -> None:
         (lab.home.versions / policy_id).mkdir()
         (lab.home.versions / policy_id / "policy.json").write_text('{"kind": "chance", "chance": 1}')
     lab.campaign = replace(lab.campaign, base=replace(lab.campaign.base, policy=base))
-    lab.write(("version made", {"policy_id": made, "round": 1}))
+    write(lab, ("version made", {"policy_id": made, "round": 1}))
     empty = "d" * 64
     (lab.home.versions / empty).mkdir()
     for target in (".", "..", "a", "A" * 64, empty, "e" * 64, foreign):
@@ -221,13 +224,13 @@ def test_a_stop_holds_in_the_next_campaign_too_until_somebody_resumes(
     for verb, station in (("stop", "two"), ("pause", "three"), ("stop", "four"), ("resume", "four")):
         operator_commands.leave(lab.home.inbox, verb, station, "anna")
         handled(lab)
-    lab.write(("campaign ended", {"reached": False, "reason": "spent"}))
+    write(lab, ("campaign ended", {"reached": False, "reason": "spent"}))
     wind_up(lab)
     fleet = FakeFleet(lab.home.versions, lease=9)
     begun = begin_or_resume(lab.ledger, replace(CAMPAIGN, name="next"), lab.home)
     later = replace(lab, state=begun, fleet=fleet, stations={}, timer_s={}, pending_commands={})
     given: list[str] = []
-    later.watchers = [lambda kind, body: given.extend(stations_of(body) if kind == "order issued" else [])]
+    later.watchers = [lambda event: given.extend(stations_of(event))]
     turn(later)
     turn(later)
     assert set(given) == {"one", "four"}
@@ -270,13 +273,13 @@ def test_a_stop_that_a_station_was_told_itself_holds_like_one_of_a_person(lab: L
     assert asked == ["stop", "resume", "stop"]
 
 
-def stations_of(body: Mapping[str, object]) -> list[str]:
-    return [str(order["station"]) for order in cast("list[dict[str, object]]", body["orders"])]
+def stations_of(event: Event) -> list[str]:
+    return [order.station for order in event.orders] if isinstance(event, OrdersIssued) else []
 
 
 def deployed(lab: Lab, *versions: str) -> None:
     for version in versions:
-        lab.write(("deployed", {"policy_id": version, "previous": lab.state.champion, "reason": "", "round": 1}))
+        write(lab, ("deployed", {"policy_id": version, "previous": lab.state.champion, "reason": "", "round": 1}))
 
 
 def test_going_back_twice_goes_back_two_steps(lab: Lab) -> None:
@@ -291,10 +294,10 @@ def test_going_back_twice_goes_back_two_steps(lab: Lab) -> None:
 def test_a_person_who_promotes_is_not_overruled_by_the_gate_that_was_open(lab: Lab) -> None:
     deployed(lab, "a")
     sides = {"champion": "a", "candidate": "b", "round": 1, "promoted": 0, "alpha": 0.02}
-    lab.write(("gate opened", {"gate_id": "G1", "k": 1, **sides}))
+    write(lab, ("gate opened", {"gate_id": "G1", "k": 1, **sides}))
     deployed(lab, "c")
     assert lab.state.gate is None
     assert lab.state.candidates == [("b", 1)]  # to be judged anew, against what the person chose
-    lab.write(("gate opened", {"gate_id": "G2", "k": 2, **sides, "champion": "c"}))
+    write(lab, ("gate opened", {"gate_id": "G2", "k": 2, **sides, "champion": "c"}))
     deployed(lab, "b")
     assert (lab.state.gate, lab.state.candidates) == (None, [])

@@ -17,6 +17,7 @@ from enpire.home import open_home
 from enpire.wire.arrivals import Arrival
 from tests.agent_loop.pretend_lab import CAMPAIGN, Running
 from tests.fakes.fake_fleet import FakeFleet
+from tests.fakes.sample_events import append
 
 LOCKSTEP = replace(
     CAMPAIGN, stations=Stations(count=4, lanes=4, ahead=8), agents=(AgentPlan(name="search"),),
@@ -46,7 +47,7 @@ def run(folder: Path, fleet: type[FakeFleet]) -> tuple[list[object], list[object
         lab.until(
             lambda lab: lab.state.round >= 5 and not (lab.state.training or lab.state.gate or lab.state.candidates)
         )
-        lab.ledger.append([("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
+        append(lab.ledger, [("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
         thread.join(30)
         changes: list[object] = [dict(item.changes) for item in lab.lab.state.ideas.experiments.values()]
         decided = lab.ledger.events(kinds=("gate decided",))

@@ -12,6 +12,9 @@ from typing import cast
 import pytest
 
 from enpire.campaign.campaign import Budget, Rounds, Stations
+from enpire.campaign.events import LedgerEntry
+from enpire.codec import read_order
+from enpire.errors import FileProblem
 from enpire.home import Home, open_home
 from enpire.lab import StationSeat
 from enpire.loop import run
@@ -19,12 +22,12 @@ from enpire.queries.decision_audit import recompute
 from enpire.steps.dispatch import dispatch
 from enpire.steps.evaluate import _unable
 from enpire.store.ledger import SqliteLedger
-from enpire.store.records import order_from
-from enpire.types import Event, Order, never_began
+from enpire.types import Order, never_began
 from enpire.wire.arrivals import Arrival, Delivered, Heartbeat
 from tests.enpire.store.store_samples import an_order
 from tests.enpire.test_loop import CAMPAIGN, lab_of
 from tests.fakes.fake_fleet import FakeFleet, delivered
+from tests.fakes.sample_events import write
 
 
 @dataclass
@@ -68,7 +71,7 @@ def test_what_waits_at_a_station_that_is_stopped_is_done_by_others(home: Home, l
     stations: dict[tuple[int, str], list[str]] = {}
     for event in ledger.events(kinds=("order issued",)):
         for item in cast("list[dict[str, object]]", event.body["orders"]):
-            order = order_from(item)
+            order = read_order(item, FileProblem)
             stations.setdefault((order.pair, order.side), []).append(order.station)
     elsewhere = [pair for (pair, side), names in stations.items() if side == "candidate" and names[0] != names[-1]]
     assert elsewhere
@@ -135,7 +138,7 @@ def test_in_lockstep_a_refusal_takes_the_turns_only_until_the_station_is_asked_a
     assert {order.station for order in lab.state.open.values()} == {stations.names[1]}
 
 
-def _items(event: Event) -> list[object]:
+def _items(event: LedgerEntry) -> list[object]:
     return cast("list[object]", event.body["episodes"])
 
 
@@ -176,7 +179,7 @@ def test_a_candidate_is_unloadable_when_everybody_here_refused_it(home: Home, le
         lab.stations["one"].take(refused, time_s)
     other = lab.stations["two"]
     if there == "is paused":
-        lab.write(("command accepted", {"verb": "pause", "station": "two", "by": "anna"}))
+        write(lab, ("command accepted", {"verb": "pause", "station": "two", "by": "anna"}))
     elif there == "is away":
         other.away_since_s = 0.0
     assert bool(_unable(lab, refused.order.policy_id)) == (there == "is away")

@@ -13,6 +13,7 @@ import pytest
 
 from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.state import Confirmation
+from enpire.codec import order_fields
 from enpire.gate.gate import GateRule, level
 from enpire.gate.intervals import wilson
 from enpire.home import open_home
@@ -25,11 +26,11 @@ from enpire.store.arrays import pack
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.store.reconcile import compare
-from enpire.store.records import order_body
 from enpire.types import EpisodeArrays, Order, OutcomeKind, Purpose, Split
 from enpire.wire.arrivals import Arrival, Delivered, Heartbeat, Joined, Left
 from tests.enpire.test_loop import lab_of, lab_seat
 from tests.fakes.fake_fleet import FakeFleet, delivered
+from tests.fakes.sample_events import append, write
 
 POLICY = "p" * 64
 
@@ -62,7 +63,7 @@ class Away:
             pair = index if purpose == "gate" else -1
             order = replace(order, purpose=purpose, policy_id=POLICY, start=start, side="", gate_id="", pair=pair)
             orders.append(replace(order, **more))  # pyright: ignore[reportArgumentType]
-        self.lab.write(("order issued", {"orders": [order_body(order) for order in orders]}))
+        write(self.lab, ("order issued", {"orders": [order_fields(order) for order in orders]}))
         return orders
 
     def wait(self) -> None:
@@ -128,7 +129,7 @@ def test_what_a_gate_counted_as_unknown_stays_so_and_the_episodes_are_kept(away:
     away.lab.campaign = replace(away.lab.campaign, gate=rule)
     sides = {"gate_id": "g", "champion": POLICY, "candidate": POLICY, "round": 1}
     figures = {"k": 1, "promoted": 0, "alpha": level(rule.alpha, 1, 0), "rule": asdict(rule)}
-    away.lab.write(("gate opened", {**sides, **figures}))
+    write(away.lab, ("gate opened", {**sides, **figures}))
     orders = [*away.take("gate", 2, gate_id="g", side="champion"), *away.take("gate", 2, gate_id="g", side="candidate")]
     away.wait()
     away.hear(told(orders[0]))
@@ -139,14 +140,14 @@ def test_what_a_gate_counted_as_unknown_stays_so_and_the_episodes_are_kept(away:
     assert POLICY not in away.lab.state.trials  # a version's record is of verdicts alone
     assert set(away.lab.state.ended.values()) == {"success"}
     [sums] = [check for check in recompute(away.ledger) if check.kind == "sum of orders"]
-    assert "4 were unknown and found later, 4 of them stay as their gate counted" in sums.sentence
+    assert "4 late results, 4 of them stay as their gate counted" in sums.sentence
     assert all(away.lab.store.get(order.order_id).arrays is not None for order in orders)
     away.sound()
 
 
 def test_a_confirmation_and_the_base_are_read_once_so_they_take_what_is_found_before(away: Away) -> None:
     state = away.lab.state
-    away.lab.write(("confirm opened", {"policy_id": POLICY, "n": 4, "goal": 0.5}))
+    write(away.lab, ("confirm opened", {"policy_id": POLICY, "n": 4, "goal": 0.5}))
     confirming, base = away.take("confirm"), away.take("base", 2)
     away.wait()
     assert isinstance(state.confirmation, Confirmation)
@@ -157,7 +158,7 @@ def test_a_confirmation_and_the_base_are_read_once_so_they_take_what_is_found_be
     assert (state.base.successes, state.base.n) == (1, 2)
     away.sound()
     n = {"policy_id": POLICY, "successes": 1, "n": 2}
-    away.lab.write(("base measured", {**n, "low": wilson(1, 2).low, "high": wilson(1, 2).high}))
+    write(away.lab, ("base measured", {**n, "low": wilson(1, 2).low, "high": wilson(1, 2).high}))
     away.hear(told(base[1]))
     assert (state.base.successes, state.base.n) == (1, 2), "what was read stays as it was read"
     away.sound()
@@ -177,10 +178,10 @@ def test_nothing_begins_any_more_under_an_order_that_has_ended(away: Away) -> No
 
 def test_an_episode_of_an_earlier_campaign_is_kept_under_that_campaign(away: Away) -> None:
     orders = away.take("collect", 3)
-    away.lab.write(("campaign ended", {"reached": False, "reason": "the test"}))
+    write(away.lab, ("campaign ended", {"reached": False, "reason": "the test"}))
     wind_up(away.lab)
     assert [away.lab.state.ended[order.order_id] for order in orders] == ["unknown"] * 3
-    away.ledger.append([("campaign started", {"campaign_id": "C2", "name": "next"})])
+    append(away.ledger, [("campaign started", {"campaign_id": "C2", "name": "next"})])
     earlier, away.lab.state = away.lab.state.campaign_id, rebuilt(away.ledger, "C2")
     away.hear(told(orders[0]), told(orders[1], "failure"))
     away.hear(told(orders[0]))
@@ -300,7 +301,7 @@ def a_beat(station: str) -> Heartbeat:
 def test_a_station_that_joins_when_the_campaign_is_over_is_told_to_leave(away: Away) -> None:
     away.hear(Joined(station="one", lanes=4, lease=9, running=(), spooled=()))
     assert ("one", "leave", "") not in away.fleet.controls
-    away.lab.write(("campaign ended", {"reached": False, "reason": "the test"}))
+    write(away.lab, ("campaign ended", {"reached": False, "reason": "the test"}))
     away.hear(Joined(station="one", lanes=4, lease=10, running=(), spooled=()))
     assert ("one", "leave", "") in away.fleet.controls
 

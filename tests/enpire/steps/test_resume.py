@@ -20,6 +20,7 @@ from enpire.steps.begin import begin_or_resume, find_unfinished
 from enpire.store.ledger import SqliteLedger
 from sim.tasks.pin_insertion import PinInsertion
 from sim.verifiers.earlier_digests import EARLIER
+from tests.fakes.sample_events import append
 
 CAMPAIGN = Campaign(name="coin", task="coin", recipe="poor", budget=Budget(rounds=7))
 
@@ -33,7 +34,7 @@ def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
 
 def begin(ledger: SqliteLedger, written: Mapping[str, object], campaign_id: str = "C1") -> None:
     body = {"campaign_id": campaign_id, "name": "coin", "campaign": written, "code": "0.0.1"}
-    ledger.append([("campaign started", body)])
+    append(ledger, [("campaign started", body)])
 
 
 def written(campaign: Campaign = CAMPAIGN) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def test_a_field_that_is_not_known_any_more_is_said(ledger: SqliteLedger) -> Non
 def test_an_ended_campaign_or_another_name_is_not_gone_on_with(ledger: SqliteLedger) -> None:
     begin(ledger, written())
     assert find_unfinished(ledger, replace(CAMPAIGN, name="dice")) is None
-    ledger.append([("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
+    append(ledger, [("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
     assert find_unfinished(ledger, CAMPAIGN) is None
 
 
@@ -81,7 +82,7 @@ def test_recipes_are_checked_when_a_campaign_begins_and_not_when_it_goes_on(tmp_
         run_campaign(file, home)
     ledger = SqliteLedger(home.ledger)
     body = {"campaign_id": "C1", "name": "coin", "campaign": written(read_campaign(file)), "verifier": "another"}
-    ledger.append([("campaign started", body)])
+    append(ledger, [("campaign started", body)])
     ledger.close()
     with pytest.raises(UsageError, match="The campaign 'coin' began with the verifier another"):
         run_campaign(file, home)

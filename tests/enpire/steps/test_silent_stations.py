@@ -7,14 +7,15 @@ import signal
 import time
 from pathlib import Path
 
+from enpire.codec import order_fields
 from enpire.home import open_home
 from enpire.steps import record as step
 from enpire.steps.improve import RESTARTS
 from enpire.store.ledger import SqliteLedger
-from enpire.store.records import order_body
 from tests.chaos.harness import until
 from tests.enpire.test_loop import lab_of, lab_seat
 from tests.fakes.fake_fleet import FakeFleet
+from tests.fakes.sample_events import write
 
 
 def test_orders_of_a_station_that_does_not_come_back_after_a_restart_end_as_unknown(tmp_path: Path) -> None:
@@ -22,7 +23,7 @@ def test_orders_of_a_station_that_does_not_come_back_after_a_restart_end_as_unkn
     ledger = SqliteLedger(home.ledger)
     lab = lab_of(home, ledger, fleet=FakeFleet(home.versions, names=("two",)))
     orders = lab.scheduler.next_orders(lab.state, lab_seat())
-    lab.write(("order issued", {"orders": [order_body(order) for order in orders]}))
+    write(lab, ("order issued", {"orders": [order_fields(order) for order in orders]}))
     step.record(lab)
     assert len(lab.state.open) == len(orders), "it may still come back"
     lab.began_s = time.monotonic() - step.SILENT_S - 1.0

@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from enpire import ids
-from enpire.store import arrays, records
+from enpire.codec import order_fields, result_fields, result_of
+from enpire.store import arrays
 from enpire.store.ledger import SqliteLedger
 from enpire.types import Episode, EpisodeArrays, Order, OutcomeKind, Purpose, Start
+from tests.fakes.sample_events import append
 
 
 def an_order(campaign_id: str = "c1", purpose: Purpose = "collect", **changes: object) -> Order:
@@ -65,18 +67,18 @@ def an_episode(order: Order, outcome: OutcomeKind = "success", **changes: object
 
 
 def issued(*orders: Order) -> tuple[str, dict[str, object]]:
-    body = {"campaign_id": orders[0].campaign_id, "orders": [records.order_body(order) for order in orders]}
-    return records.ORDER_ISSUED, body
+    body = {"campaign_id": orders[0].campaign_id, "orders": [order_fields(order) for order in orders]}
+    return "order issued", body
 
 
 def ended(*episodes: Episode) -> tuple[str, dict[str, object]]:
     campaign_id = episodes[0].order.campaign_id
-    return records.ORDERS_ENDED, {
+    return "orders ended", {
         "campaign_id": campaign_id,
-        "episodes": [records.episode_body(episode) for episode in episodes],
+        "episodes": [result_fields(result_of(episode)) for episode in episodes],
     }
 
 
 def a_closed_ledger(path: Path, *events: tuple[str, dict[str, object]]) -> None:
     with closing(SqliteLedger(path)) as ledger:
-        ledger.append(events)
+        append(ledger, events)

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from enpire.campaign.events import LedgerEntry
 from enpire.errors import LedgerProblem
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Page, Reading
 from enpire.store.rows import OrderRow
-from enpire.types import Event
 from tests.enpire.store.store_samples import a_closed_ledger, an_episode, an_order, ended, issued
 
 
-def _content(path: Path) -> tuple[list[Event], list[OrderRow], object]:
+def _content(path: Path) -> tuple[list[LedgerEntry], list[OrderRow], object]:
     """Everything that the ledger says, checked as `enpire` checks it."""
     with closing(SqliteLedger(path, read_only=True)) as ledger:
         ledger.verify()

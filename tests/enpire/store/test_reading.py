@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from enpire.campaign.events import UnknownEvent
 from enpire.errors import LedgerProblem
-from enpire.store import connection, records
+from enpire.store import connection
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import ENDED, OPEN, Page, Reading, Tally
 from enpire.types import OUTCOME_KINDS, OutcomeKind, Start
 from tests.enpire.store.store_samples import an_episode, an_order, ended, issued
+from tests.fakes.sample_events import append
 
 
 @pytest.fixture
@@ -37,13 +39,13 @@ def test_orders_and_episodes_come_back_whole(ledger: SqliteLedger, reading: Read
         purpose="gate", gate_id="g1", pair=4, side="candidate", lease=9, supervised=True, round=7,
         start=Start(split="holdout", index=11, values=(math.pi, -0.0), seed=2**63 - 1),
     )  # fmt: skip
-    ledger.append([issued(order)])
+    append(ledger, [issued(order)])
     assert reading.open_orders("c1") == [order]
     row = reading.order(order.order_id)
     assert row is not None
     assert (row.episode, row.ended_seq, row.issued_seq) == (None, None, 1)
     seen = an_episode(order, "unsafe", pictures_sha256="b" * 64)
-    ledger.append([ended(seen)])
+    append(ledger, [ended(seen)])
     row = reading.order(order.order_id)
     assert row is not None
     assert (row.episode, row.ended_seq) == (seen, 2)
@@ -53,7 +55,7 @@ def test_orders_and_episodes_come_back_whole(ledger: SqliteLedger, reading: Read
 def test_a_dead_sensor_is_recorded_as_such(ledger: SqliteLedger, reading: Reading) -> None:
     order = an_order()
     dead = an_episode(order, "invalid", achieved_start=(math.nan, 0.5))
-    ledger.append([issued(order), ended(dead)])
+    append(ledger, [issued(order), ended(dead)])
     row = reading.order(order.order_id)
     assert row is not None
     assert row.episode is not None
@@ -63,9 +65,9 @@ def test_a_dead_sensor_is_recorded_as_such(ledger: SqliteLedger, reading: Readin
 
 def _ended(ledger: SqliteLedger, outcome: OutcomeKind | None, n: int = 1, **changes: object) -> list[str]:
     orders = [an_order(**changes) for _ in range(n)]  # pyright: ignore[reportArgumentType]
-    ledger.append([issued(*orders)])
+    append(ledger, [issued(*orders)])
     if outcome:
-        ledger.append([ended(*(an_episode(order, outcome) for order in orders))])
+        append(ledger, [ended(*(an_episode(order, outcome) for order in orders))])
     return [order.order_id for order in orders]
 
 
@@ -96,9 +98,9 @@ def test_successes_say_what_they_leave_out(ledger: SqliteLedger, reading: Readin
 
 def test_gate_trials_come_in_the_order_of_their_ends(ledger: SqliteLedger, reading: Reading) -> None:
     orders = [an_order(purpose="gate", gate_id="g1", pair=n, side="champion") for n in range(4)]
-    ledger.append([issued(*orders, an_order(purpose="gate", gate_id="g2"))])
+    append(ledger, [issued(*orders, an_order(purpose="gate", gate_id="g2"))])
     for order in (orders[2], orders[0], orders[3]):
-        ledger.append([ended(an_episode(order, "failure", ticks=order.pair))])
+        append(ledger, [ended(an_episode(order, "failure", ticks=order.pair))])
     trials = reading.gate_trials("g1")
     assert [trial.pair for trial in trials] == [2, 0, 3]
     assert [trial.ticks for trial in trials] == [2, 0, 3]
@@ -148,7 +150,7 @@ def test_training_never_sees_a_hidden_start(ledger: SqliteLedger, reading: Readi
     _ended(ledger, "aborted")
     _ended(ledger, None)
     unrecorded = an_order()
-    ledger.append([issued(unrecorded), ended(an_episode(unrecorded, sha256=""))])
+    append(ledger, [issued(unrecorded), ended(an_episode(unrecorded, sha256=""))])
     assert reading.training_episodes("c1") == wanted
     assert reading.training_episodes("c1", rounds=[1, 5]) == wanted[2:]
     assert unrecorded.order_id not in reading.recorded()
@@ -156,7 +158,8 @@ def test_training_never_sees_a_hidden_start(ledger: SqliteLedger, reading: Readi
 
 def test_the_newest_events_and_the_campaigns(ledger: SqliteLedger, reading: Reading) -> None:
     for n in range(6):
-        ledger.append([("note", {"campaign_id": f"c{n % 2}", "n": n}), ("tick", {})])
+        append(ledger, [("note", {"campaign_id": f"c{n % 2}", "n": n})])
+        append(ledger, [("tick", {})])
     assert [event.seq for event in reading.tail(3)] == [10, 11, 12]
     assert [event.body["n"] for event in reading.tail(2, "c0")] == [2, 4]
     assert [event.seq for event in reading.events(after=4, kinds=("tick",), limit=2)] == [6, 8]
@@ -169,20 +172,22 @@ def test_a_person_has_the_last_word_beside_the_verifier(ledger: SqliteLedger, re
     (order_id,) = _ended(ledger, "failure")
     (still_open,) = _ended(ledger, None)
     body = {"campaign_id": "c1", "order_id": order_id, "outcome": "success"}
-    ledger.append([(records.PERSON_JUDGED, body)])
+    append(ledger, [("person judged", body)])
     row = reading.order(order_id)
     assert row is not None
     assert row.episode is not None
     assert (row.episode.outcome, row.person_outcome) == ("failure", "success")
-    with pytest.raises(LedgerProblem, match="cannot be judged: it has not ended"):
-        ledger.append([(records.PERSON_JUDGED, body | {"order_id": still_open})])
-    with pytest.raises(LedgerProblem, match="cannot judge 'fine'"):
-        ledger.append([(records.PERSON_JUDGED, body | {"outcome": "fine"})])
+    with pytest.raises(LedgerProblem, match="cannot be labelled: it has not ended"):
+        append(ledger, [("person judged", body | {"order_id": still_open})])
+    with pytest.raises(LedgerProblem, match="outcome must be one of .*, not 'fine'"):
+        ledger.append(
+            [UnknownEvent(kind="person judged", content={"order_id": order_id, "outcome": "fine", "by": ""})], "c1"
+        )
     ledger.verify_orders()
 
 
 def test_questions_read_no_more_than_they_need(ledger: SqliteLedger) -> None:
-    ledger.append([("note", {"campaign_id": "c1"})])
+    append(ledger, [("note", {"campaign_id": "c1"})])
     reading = Reading(ledger.database)
     asked: list[str] = []
     ledger.database.set_trace_callback(asked.append)

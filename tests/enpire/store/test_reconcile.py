@@ -15,6 +15,7 @@ from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.store.reconcile import Differences, compare
 from tests.enpire.store.store_samples import a_recording, an_episode, an_order, ended, issued
+from tests.fakes.sample_events import append
 
 
 @pytest.fixture
@@ -31,10 +32,10 @@ def store(tmp_path: Path) -> FolderStore:
 
 def _recorded(ledger: SqliteLedger, store: FolderStore, seed: int = 0) -> Path:
     order = an_order()
-    ledger.append([issued(order)])
+    append(ledger, [issued(order)])
     episode, data = a_recording(order, seed=seed)
     folder = store.put(episode, data)
-    ledger.append([ended(episode)])
+    append(ledger, [ended(episode)])
     return folder
 
 
@@ -48,7 +49,7 @@ def test_a_lab_in_order_has_no_differences(ledger: SqliteLedger, store: FolderSt
     for seed in range(3):
         _recorded(ledger, store, seed)
     aborted = an_order()
-    ledger.append([issued(aborted, an_order()), ended(an_episode(aborted, "aborted", sha256=""))])
+    append(ledger, [issued(aborted, an_order()), ended(an_episode(aborted, "aborted", sha256=""))])
     found = _differences(ledger, store)
     assert found.none
     assert found.sentence() == "The ledger and the episode store agree."
@@ -56,12 +57,12 @@ def test_a_lab_in_order_has_no_differences(ledger: SqliteLedger, store: FolderSt
 
 def test_a_crash_between_file_and_row_is_found_and_can_be_repaired(ledger: SqliteLedger, store: FolderStore) -> None:
     order = an_order()
-    ledger.append([issued(order)])
+    append(ledger, [issued(order)])
     store.put(*a_recording(order))
     found = _differences(ledger, store)
     assert found == Differences(unrecorded=(order.order_id,))
     again = FolderStore(store.root)
-    ledger.append([ended(again.facts(again.folder(order.order_id)))])
+    append(ledger, [ended(again.facts(again.folder(order.order_id)))])
     assert _differences(ledger, store).none
 
 
@@ -73,7 +74,7 @@ def test_changed_and_missing_pictures_are_found(ledger: SqliteLedger, store: Fol
         pictures.write_bytes(b"seen")
         episode = replace(episode, pictures_sha256=hashlib.sha256(b"seen").hexdigest())
         folders += store.put_many([Recording(episode=episode, arrays_file=data, pictures=pictures)])
-        ledger.append([issued(episode.order), ended(episode)])
+        append(ledger, [issued(episode.order), ended(episode)])
     assert _differences(ledger, store).none
     (folders[0] / PICTURES).write_bytes(b"Seen")
     (folders[1] / PICTURES).unlink()

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from enpire.codec import result_fields, result_of
 from enpire.queries import campaigns
 from enpire.report.report import render
 from enpire.store.ledger import SqliteLedger
-from enpire.store.records import episode_body
 from enpire.store.reset_accuracy import account
 from enpire.types import Episode
 from tests.fakes.sample_campaign import CAMPAIGN, record_campaign
+from tests.fakes.sample_events import append
 
 
 def test_tries_are_counted_and_distances_only_where_the_start_was_reached() -> None:
@@ -43,7 +44,7 @@ def test_the_report_says_how_the_robots_reset(tmp_path: Path) -> None:
             ticks=0, began_s=0.0, ended_s=1.0, achieved_start=achieved, reset_attempts=3 if cause else 1,
         )  # fmt: skip
         ledger = SqliteLedger(tmp_path / "ledger.db")
-        ledger.append([("orders ended", {"campaign_id": CAMPAIGN, "episodes": [episode_body(episode)]})])
+        append(ledger, [("orders ended", {"campaign_id": CAMPAIGN, "episodes": [result_fields(result_of(episode))]})])
         ledger.close()
     with campaigns.open_records(tmp_path) as records:
         asked = records.reading.resets(CAMPAIGN)

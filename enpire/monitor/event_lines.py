@@ -1,0 +1,124 @@
+"""One plain line about each event that a person who watches a campaign wants to know."""
+
+from __future__ import annotations
+
+from enpire.campaign.command_events import CommandAccepted, CommandEvent, CommandRefused
+from enpire.campaign.events import Event
+from enpire.campaign.gate_events import (
+    BaseMeasured,
+    ConfirmationOpened,
+    Confirmed,
+    Deployed,
+    GateDecided,
+    GateEvent,
+    GateOpened,
+    RolledBack,
+)
+from enpire.campaign.order_events import EpisodeLabelled, EpisodeRefused, LateResults
+from enpire.campaign.session_events import (
+    CampaignContinued,
+    CampaignEnded,
+    CampaignPaused,
+    SessionEvent,
+)
+from enpire.campaign.station_events import StationEvent, StationHeld, StationJoined, StationLeft
+from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerStarted, TrainingEvent
+from enpire.queries.models import weighed
+from enpire.wording import counted
+
+
+def line_of(event: Event) -> str:
+    """One line about a notable event; empty for the rest."""
+    if isinstance(event, GateEvent):
+        return _of_gate(event)
+    if isinstance(event, TrainingEvent):
+        return _of_training(event)
+    if isinstance(event, StationEvent):
+        return _of_station(event)
+    if isinstance(event, SessionEvent):
+        return _of_session(event)
+    if isinstance(event, CommandEvent):
+        return _of_command(event)
+    match event:
+        case EpisodeLabelled():
+            return f"{event.by} labelled episode {event.order_id}: {event.outcome}"
+        case LateResults():
+            return f"{counted(len(event.results), 'late result')} of orders that had ended as unknown"
+        case EpisodeRefused():
+            return f"an episode of {event.station} was refused: {event.why}"
+        case _:
+            return ""
+
+
+def _of_gate(event: GateEvent) -> str:
+    match event:
+        case BaseMeasured():
+            rate = f"{event.successes} of {event.n} succeed [{event.low:.3g}, {event.high:.3g}]"
+            return f"base policy {event.policy_id[:12]}: {rate}"
+        case GateOpened():
+            return f"gate {event.k}: candidate {event.candidate[:12]} against champion {event.champion[:12]}"
+        case GateDecided():
+            evidence: float = getattr(event, weighed(event.reason))
+            line = (
+                f"gate: {event.decision} ({event.reason}), +{event.wins} -{event.losses} of {event.pairs} pairs, "
+                f"log evidence {evidence:.3g} (threshold {event.log_need:.3g})"
+            )
+            return f"{line}: {event.why}" if event.why else line
+        case Deployed():
+            return f"deployed {event.policy_id[:12]}: {event.reason}"
+        case RolledBack():
+            return f"rolled back to {event.to[:12]}: {event.reason}"
+        case ConfirmationOpened():
+            return f"confirming {event.policy_id[:12]} on {event.n} fresh starts"
+        case Confirmed():
+            rate = f"{event.successes} of {event.n} [{event.low:.3g}, {event.high:.3g}]"
+            return f"confirmation of {event.policy_id[:12]}: {rate}, passed: {'yes' if event.passed else 'no'}"
+
+
+def _of_training(event: TrainingEvent) -> str:
+    match event:
+        case LearnerStarted():
+            return f"round {event.round}: {event.learner} learns from {counted(len(event.episodes), 'episode')}"
+        case LearnerEnded():
+            return f"learned {event.policy_id[:12]} in {event.seconds:.3g} s"
+        case LearnerFailed():
+            return f"the learner failed: {event.why}"
+        case _:
+            return ""
+
+
+def _of_station(event: StationEvent) -> str:
+    match event:
+        case StationJoined():
+            return f"station {event.station} joined with {counted(event.lanes, 'lane')}"
+        case StationLeft():
+            return f"station {event.station} left: {event.cause}"
+        case StationHeld():
+            return (
+                f"station {event.station} is held again ({event.command} by {event.by}); "
+                "`enpire campaign resume --stations` ends it"
+            )
+        case _:
+            return ""
+
+
+def _of_session(event: SessionEvent) -> str:
+    match event:
+        case CampaignPaused():
+            return f"paused by {event.by}: {event.why}" if event.why else f"paused by {event.by}"
+        case CampaignContinued():
+            return f"continued by {event.by}"
+        case CampaignEnded():
+            return f"campaign ended: {event.reason}"
+        case _:
+            return ""
+
+
+def _of_command(event: CommandEvent) -> str:
+    match event:
+        case CommandAccepted():
+            return f"command of {event.by}: {event.command} {event.target}".rstrip()
+        case CommandRefused():
+            return f"command of {event.by} refused: {event.command}: {event.why}"
+        case _:
+            return ""
