@@ -97,7 +97,7 @@ def test_a_campaign_of_a_verifier_with_docstrings_in_its_digest_resumes_with_the
         "campaign_id": "C1", "name": "pins", "task": "pin_insertion", "campaign": written(campaign), "code": "0.1.0",
         "verifier": row.before, "seed": 0, "goal": plain(campaign.goal), "home": str(home.root),
     }  # fmt: skip
-    ledger.append([("campaign started", body)])
+    append(ledger, [("campaign started", body)])
     assert rebuilt(ledger, "C1").verifier == row.before
     state = begin_or_resume(ledger, campaign, home)
     assert state.verifier == row.now
