@@ -10,7 +10,7 @@ import numpy as np
 from enpire.errors import PolicyProblem
 from enpire.types import FloatArray, IntArray, Observation, TaskSpec
 from sim.behaviour import BehaviourParameters, EpisodeBehaviour, draw_behaviour
-from sim.bimanual.hands import Hand, Hands
+from sim.bimanual.arm_goals import Hand, Hands
 from sim.bimanual.kinematics import JOINTS, Rows
 from sim.bimanual.rig import ACTION, JOINT_RAD_S, SIDE_ACTION
 

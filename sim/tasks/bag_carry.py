@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.bimanual.hands import Hand
+from sim.bimanual.arm_goals import Hand
 from sim.bimanual.kinematics import Rows
 from sim.tasks.bag_rig import HOME, wrapped
 from sim.tasks.bag_scene import FLOOR_M, THINGS

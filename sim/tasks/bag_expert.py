@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from sim.bimanual.arm_goals import Hand
 from sim.bimanual.demonstrator import ArmBehaviour, ArmEpisode, Demonstrator
-from sim.bimanual.hands import Hand
 from sim.bimanual.kinematics import Rows
 from sim.tasks.bag_carry import Carry, PlaceGoal
 from sim.tasks.bag_flap import Opener

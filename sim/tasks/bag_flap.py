@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.bimanual.hands import Hand
+from sim.bimanual.arm_goals import Hand
 from sim.bimanual.kinematics import Rows
 from sim.tasks.bag_scene import HANDLE_M, HANDLE_MM, KNOB_MM
 from sim.tasks.bag_world import FIRM_N, HELD_N, PATIENCE_TICKS, TRAVEL_M, World, downward, travel

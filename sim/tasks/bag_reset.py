@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from enpire.types import FloatArray, IntArray, MaskArray, Start
-from sim.bimanual.hands import Hand, Hands
+from sim.bimanual.arm_goals import Hand, Hands
 from sim.bimanual.kinematics import Rows
 from sim.bimanual.rig import ACTION
 from sim.tasks.bag_carry import Carry, PlaceGoal

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sim.bimanual.hands import Hand
+from sim.bimanual.arm_goals import Hand
 from sim.bimanual.kinematics import Rows, Side, turning
 from sim.bimanual.rig import force_of
 from sim.tasks.bag_rig import BAG, FLAP, TILT, VIEWS, place_of, seen_of, turn_of, within_bag

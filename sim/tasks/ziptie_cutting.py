@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from enpire.types import FloatArray, MaskArray, Split, Start, TaskSpec
+from sim.bimanual.arm_goals import Hands
 from sim.bimanual.demonstrator import CLEAN
-from sim.bimanual.hands import Hands
 from sim.bimanual.kinematics import reach
 from sim.bimanual.rig import ACTION, joints_of
 from sim.starts import Sampler

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sim.bimanual.arm_goals import Hand
 from sim.bimanual.demonstrator import ArmBehaviour, ArmEpisode, Demonstrator
-from sim.bimanual.hands import Hand
 from sim.bimanual.kinematics import Rows, from_angles, turning
 from sim.bimanual.rig import GRIP_MM_S
 from sim.tasks.ziptie_rig import CUTTER, SEAT_M, TAIL, TURNED, WATCHING, YAW

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from enpire.types import FloatArray, IntArray, MaskArray, Start
-from sim.bimanual.hands import Hand, Hands
+from sim.bimanual.arm_goals import Hand, Hands
 from sim.bimanual.kinematics import READY, Rows, from_angles, reach
 from sim.bimanual.rig import GRIP_MM_S
 from sim.tasks.ziptie_expert import (

@@ -10,7 +10,7 @@ import pytest
 from enpire.errors import UsageError
 from enpire.interfaces import Evidence
 from enpire.types import EpisodeArrays, FloatArray
-from sim.bimanual.hands import Hands
+from sim.bimanual.arm_goals import Hands
 from sim.bimanual.rig import ACTION, commands_of, force_of, opening_of
 from sim.faults import FaultyRig
 from sim.rollouts import GradedRollout, roll_out
