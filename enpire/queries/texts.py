@@ -126,7 +126,7 @@ def decision(item: Decision) -> str:
             ("only candidate", str(tally.wins)), ("only champion", str(tally.losses)),
             ("faster / slower", f"{tally.faster} / {tally.slower} where both succeed"),
             ("difference", f"between {100 * item.low:+.1f} and {100 * item.high:+.1f} points"),
-            ("log evidence", f"{getattr(item, weighed(item.reason)):.2f} (threshold {item.log_need:.2f})"),
+            ("log evidence", _evidence(getattr(item, weighed(item.reason)), item.log_need, item.reason)),
         ]
     )  # fmt: skip
 
@@ -136,6 +136,11 @@ def _confirmed(confirm: Confirm | None) -> str:
         return "-"
     verdict = {True: "passed", False: "not passed", None: f"going on, {confirm.announced} announced"}[confirm.passed]
     return f"{rate(confirm)}: {verdict}"
+
+
+def _evidence(log_e: float, log_need: float, reason: str) -> str:
+    """Log evidence with its threshold. A candidate is rejected as worse from a lower threshold than it is promoted."""
+    return f"{log_e:.2f} ({'threshold to promote' if reason == 'worse' else 'threshold'} {log_need:.2f})"
 
 
 def _between(gate: GateView) -> str:
@@ -157,7 +162,7 @@ def _gate(gate: GateView) -> str:
         return "deciding"
     return (
         f"{gate.decision} ({reason_text(gate.reason)}): +{gate.wins} -{gate.losses} in {gate.pairs} pairs, "
-        f"log evidence {gate.log_e:.2f} (threshold {gate.log_need:.2f}){_between(gate)}"
+        f"log evidence {_evidence(gate.log_e, gate.log_need, gate.reason)}{_between(gate)}"
     )
 
 

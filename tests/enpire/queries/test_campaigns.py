@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -8,8 +9,9 @@ import pytest
 
 from enpire.codec import result_fields, result_of
 from enpire.errors import LedgerProblem, UnknownName, UsageError
+from enpire.gate.gate import GateRule, Tally, decide, level
 from enpire.gate.intervals import wilson
-from enpire.queries import campaigns
+from enpire.queries import campaigns, texts
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Page
 from enpire.types import EarlyStop, Episode, OutcomeKind
@@ -220,3 +222,11 @@ def test_two_campaigns_of_one_home_stay_apart(tmp_path: Path) -> None:
 def test_a_home_without_a_ledger_is_named(tmp_path: Path) -> None:
     with pytest.raises(LedgerProblem, match="no ledger"), campaigns.open_records(tmp_path):
         pass
+
+
+def test_a_rejection_names_the_threshold_as_that_of_a_promotion() -> None:
+    rule, first = GateRule(pairs=60), level(0.05, 1, 0)
+    rejected = texts.decision(decide(Tally(wins=1, losses=12, both=0, neither=0), rule, first))
+    assert re.search(r"log evidence +\d\.\d\d \(threshold to promote 3\.49\)", rejected)
+    promoted = texts.decision(decide(Tally(wins=12, losses=0, both=0, neither=0), rule, first))
+    assert re.search(r"log evidence +\d\.\d\d \(threshold 3\.49\)", promoted)

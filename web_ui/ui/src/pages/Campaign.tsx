@@ -186,7 +186,7 @@ function Gates({ of }: { of: CampaignView }) {
         {gates.length ? (
           <table>
             <thead>
-              <tr><th>Round</th><th>Candidate</th><th>Champion</th><th class="right">Pairs</th><th class="right">Won : lost</th><th class="right">Difference</th><th class="right" title="Log evidence for the decision (better, worse or faster) and its threshold, in nats">Log evidence (threshold)</th><th>Decision</th></tr>
+              <tr><th>Round</th><th>Candidate</th><th>Champion</th><th class="right">Pairs</th><th class="right">Won : lost</th><th class="right">Difference</th><th class="right" title="Log evidence for the decision (better, worse or faster), and the threshold to promote, in nats. A rejection as worse has a lower threshold: minus the logarithm of the rule's alpha.">Log evidence (threshold to promote)</th><th>Decision</th></tr>
             </thead>
             <tbody>{gates.map((gate) => <GateRow key={gate.id} gate={gate} idea={ideas.get(gate.id)} now={now} />)}</tbody>
           </table>
