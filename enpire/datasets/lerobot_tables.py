@@ -72,7 +72,7 @@ class Table:
         return len(self.columns["episode_index"])
 
     def at(self, rows: IntArray) -> Table:
-        """These frames."""
+        """The table of these frames, int64 (n,)."""
         return Table(root=self.root, columns={name: column[rows] for name, column in self.columns.items()})
 
     def vectors(self, name: str) -> FloatArray:

@@ -62,7 +62,7 @@ class CameraFiles:
         )  # fmt: skip
 
     def pictures(self, episode: int, columns: Mapping[str, npt.NDArray[Any]], count: int) -> Pictures | None:
-        """Reader of the `count` frames of one episode, whose data rows are in `columns`; None without a camera."""
+        """Reader of the `count` frames of one episode, data rows in `columns`, each (count,); None without a camera."""
         if not self.videos and not self.images:
             return None
 

@@ -44,7 +44,7 @@ class Chunks:
         return ""
 
     def drop(self, lanes: IntArray) -> None:
-        """Drop the rest of these lanes' chunks: an operator moved the robot, so a new decision is due."""
+        """Drop the rest of the chunks of lanes (n,): an operator moved the robot, so a new decision is due."""
         self._used[lanes] = self._length[lanes] = 0
 
     def ready(self, lanes: IntArray) -> MaskArray:

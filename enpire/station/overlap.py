@@ -87,7 +87,7 @@ class OverlappedChunks(Chunks):
         return super().begin(lane, policy, seed)
 
     def drop(self, lanes: IntArray) -> None:
-        """Drop these lanes' chunks, also those that are being decided."""
+        """Drop the chunks of lanes (n,), also those that are being decided."""
         super().drop(lanes)
         self._forget(lanes)
 
@@ -96,7 +96,7 @@ class OverlappedChunks(Chunks):
         return self._used[lanes] < self._left[lanes]
 
     def decide(self, observation: Observation, lanes: IntArray) -> Mapping[int, str]:
-        """Take the answer that arrived, call the policy of lanes that are due soon; lane -> why it has no action."""
+        """Take the answer that arrived; call the policy for lanes (n,) that are due soon; lane -> why it failed."""
         failed = dict(self._take())
         self._stuck = [call for call in self._stuck if not call.ready.is_set()]
         due = lanes[self._used[lanes] + self.lead >= self._length[lanes]]

@@ -24,7 +24,7 @@ class HasLiveImages(Protocol):
 
 
 def no_live_images(cameras: Sequence[str]) -> Mapping[str, ImageArray]:
-    """Raise MissingExtra: the driver of this rig gives no live images."""
+    """Raise MissingExtra: the driver gives no live images, uint8 (height, width, 3)."""
     raise MissingExtra("The driver of this station gives no live images; write a driver with `capture_live`.")
 
 

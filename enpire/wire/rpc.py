@@ -141,7 +141,7 @@ def array_out(values: npt.NDArray[np.generic]) -> Message:
 
 
 def array_in(message: Fields, name: str) -> npt.NDArray[np.generic]:
-    """A copy of an array in a message; at most four dimensions, dtype one of `DTYPES`.
+    """A copy of an array in a message: any shape of at most four dimensions, dtype one of `DTYPES`.
 
     Raises:
         TransportProblem: size, shape or dtype do not fit.

@@ -19,8 +19,8 @@ from tests.architecture.sources import PACKAGES, ROOT, Function, files, tree
 
 ARRAYS = re.compile(r"\b(FloatArray|IntArray|MaskArray|ImageArray|NDArray|ndarray|Tensor)\b")
 SIZE = r"(?:(?:len\(\w+\)|[\w.]+)(?: ?[-+*/] ?[\w.]+)*)"
-SHAPE = re.compile(rf"\(\s*{SIZE}\s*,(?:\s*(?:{SIZE}|\.\.\.)\s*,?)*\s*\)|\bscalar\b")
-"""Sizes in parentheses; `scalar` for an array of one number."""
+SHAPE = re.compile(rf"\(\s*{SIZE}\s*,(?:\s*(?:{SIZE}|\.\.\.)\s*,?)*\s*\)|\bscalar\b|\bany shape\b")
+"""Sizes in parentheses; `scalar` for an array of one number; `any shape`."""
 
 
 def is_public(name: str) -> bool:
