@@ -75,7 +75,10 @@ def test_commands_and_requests_wait_for_free_descriptors(tmp_path: Path) -> None
         next(waiting)
         with nothing_left(), pytest.raises(NothingOpens):
             next(waiting)
-    assert {item.command_id for item in operator_commands.waiting(folder)} == set(asked)
+    commands = [
+        item for item in operator_commands.waiting(folder) if isinstance(item, operator_commands.OperatorCommand)
+    ]
+    assert {item.command_id for item in commands} == set(asked)
     assert {
         item.request_id for item in agent_requests.waiting(folder) if isinstance(item, agent_requests.AgentRequest)
     } == set(wished)
