@@ -1,4 +1,4 @@
-"""What a gradient step costs: HABC beside plain weighted cloning, and ACT beside LeRobot's own training loop.
+"""Cost of a gradient step: HABC against plain weighted cloning, and ACT against LeRobot's own training loop.
 
     python -m benchmarks.learning_cost              both comparisons, minutes
     python -m benchmarks.learning_cost --only habc  the first alone

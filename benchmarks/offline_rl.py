@@ -37,7 +37,7 @@ FOLDER = Path(__file__).parents[1] / ".tools" / "d3rlpy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfflineSettings:
-    """What a recipe for AWAC or IQL may say."""
+    """Settings of a recipe for AWAC or IQL."""
 
     algorithm: Literal["awac", "iql"] = "iql"
     execute: int = 4
@@ -50,36 +50,36 @@ class OfflineSettings:
     learning_rate: float = 1e-3
     hidden: int = 128
     expectile: float = 0.9
-    """IQL: which expectile of the recorded actions' values a state is worth, in (0.5, 1)."""
+    """IQL: the expectile of the recorded actions' values that is the value of a state, in (0.5, 1)."""
     sharpness: float = 10.0
-    """IQL: an action counts exp(sharpness * advantage), at most 100. Advantages are in decisions, as in the sparse
-    tasks of both papers, where each step costs 1; ours are paid 1 at the end, so that a decision costs 1 - discount."""
+    """IQL: the weight of an action is exp(sharpness * advantage), at most 100. Advantages are in decisions, as in the
+    sparse tasks of both papers, where each step costs 1. Our reward is 1 at the end: a decision costs 1 - discount."""
     softness: float = 33.0
-    """AWAC: within a minibatch an action counts as softmax(advantage / softness), advantages in decisions, too. Its
-    authors' 0.5 goes with advantages that are clipped, which d3rlpy does not do."""
+    """AWAC: the weight of an action in a minibatch is softmax(advantage / softness), with advantages in decisions. Its
+    authors' 0.5 is for clipped advantages; d3rlpy does not clip."""
     temperature: float = 0.5
-    """Factor on the learned deviation when the version acts."""
+    """Factor on the learned standard deviation when sampling."""
     window_rounds: int = 4
 
     def __post_init__(self) -> None:
-        """Say which value is not allowed."""
+        """Refuse values that are not allowed with ValueError."""
         if not 0.5 < self.expectile < 1 or min(self.sharpness, self.softness) <= 0:
             raise ValueError("expectile is in (0.5, 1), sharpness and softness are above 0.")
 
     def weighing(self) -> dict[str, float]:
-        """How actions are weighed, as d3rlpy's algorithm calls it, for returns in [0, 1]."""
+        """The weights of actions as arguments of d3rlpy's algorithm, for returns in [0, 1]."""
         decision = 1 - self.discount
         if self.algorithm == "awac":
             return {"lam": self.softness * decision}
         return {"expectile": self.expectile, "weight_temp": self.sharpness / decision}
 
     def steps(self, decisions: int) -> int:
-        """Gradient steps for that many decisions."""
+        """Gradient steps for this number of decisions."""
         return min(self.most_steps, max(self.least_steps, math.ceil(self.passes * decisions / self.batch)))
 
 
 class OfflineRl:
-    """The learner. Each round learns anew from the whole replay, as d3rlpy's algorithms are made to."""
+    """The learner. Each round trains from scratch on the whole replay."""
 
     settings: ClassVar = OfflineSettings
 
@@ -90,10 +90,12 @@ class OfflineRl:
         episodes = recent_episodes(read_episodes(job.episodes), settings.window_rounds)
         replay = replay_of(episodes, settings.execute)
         if not replay.reward.any():
-            raise LearningProblem("No decision was ever rewarded: there is neither a demonstration nor a success.")
+            raise LearningProblem(
+                "No decision has a reward: there is neither a demonstration nor a success; collect more episodes."
+            )
         state = Scale.of(replay.state)
         low, high = (edge(replay.action.reshape(-1, replay.action.shape[2]), axis=0) for edge in (np.min, np.max))
-        # A tenth of room, so that no recorded command lies where tanh is flat.
+        # A margin of a tenth, so that no recorded command is where tanh is flat.
         action = Scale(mean=(low + high) / 2, spread=np.maximum(0.55 * (high - low), 1e-6))
         steps = settings.steps(len(replay))
         algorithm = _trained(replay, (state, action), settings, job.seed, steps)
@@ -135,7 +137,7 @@ def _trained(replay: Replay, scales: tuple[Scale, Scale], settings: OfflineSetti
 
 
 def _actor(algorithm: Any) -> tuple[dict[str, FloatArray], FloatArray]:
-    """The actor's layers in order, and its standard deviations."""
+    """The actor's layers, and its standard deviations (execute * action_dim,) float32, normalised."""
     import torch
 
     policy = algorithm.impl.policy

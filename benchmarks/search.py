@@ -1,8 +1,8 @@
 """`search` alone on a deliberately bad recipe, in the real simulator: `python -m benchmarks.search`.
 
 Each run is `enpire run search_alone` in a fresh home. The first seed runs twice; the second home gets the first one's
-secret, so that both have the same hidden starts. Printed are the proposals in their order with what their gates said,
-the time to the first that was kept, and whether the promises of docs/agents.md hold.
+secret, so that both have the same hidden starts. It prints the proposals in order with the decisions of their gates, the
+time to the first that was kept, and whether the promises of docs/agents.md hold.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ LIMIT_S = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """One experiment, and what became of it."""
+    """One experiment and its decision."""
 
     statement: str
     changes: Mapping[str, object]
     decision: str
     gate: Mapping[str, Any]
-    """The event "gate decided"; empty when its gate was not decided."""
+    """The event "gate decided"; empty if its gate has not decided."""
     at_s: float
     """Seconds from the beginning of the campaign to the decision."""
 
     def line(self) -> str:
-        """For people."""
+        """One line of the table."""
         if not self.gate:
             return f"          {self.decision:<12}  {told(self.changes)}"
         points = f"{100 * self.delta:+6.1f} points [{100 * self.gate['low']:+6.1f}, {100 * self.gate['high']:+6.1f}]"
@@ -76,7 +76,7 @@ class Run:
     recomputed: bool
     """Whether the chain holds and every decision came out the same from the records."""
     proposed_again: tuple[int, int]
-    """Proposals that the agent makes again when it is asked with the ledger's facts of that time, of how many."""
+    """(proposals that the agent repeats from the ledger's facts of that time, all proposals)."""
 
     @property
     def first_kept_s(self) -> float:
@@ -86,7 +86,7 @@ class Run:
 
 @dataclass(slots=True)
 class Past(LabClient):
-    """The client of a lane as it was before an event."""
+    """The client of a lane with the ledger as it was before an event."""
 
     before: int
 
@@ -109,7 +109,7 @@ def run_once(seed: int, folder: Path, secret_of: Path | None = None) -> tuple[Ru
 
 
 def read(seed: int, home: Path) -> Run:
-    """What the ledger of a home says."""
+    """The run, read from the ledger of a home."""
     entries = _events(home, (*KINDS, *kinds_of(CampaignStarted)))
     ideas = Ideas()
     began_ns = next(entry.stamp_ns for entry in entries if isinstance(entry.event, CampaignStarted))
@@ -135,7 +135,7 @@ def read(seed: int, home: Path) -> Run:
 
 
 def asked_again(seed: int, home: Path) -> tuple[int, int]:
-    """Ask the agent at every point of the history, from the ledger alone: (how often it says the same, of how many)."""
+    """Run the agent at every point of the history, from the ledger alone: (repeated proposals, all proposals)."""
     with campaigns.open_records(home) as records:
         campaign_id = campaigns.find_campaign(records, "")
     sender = Sender(campaign_id=campaign_id, author="search", lane=LANE)
@@ -149,14 +149,14 @@ def asked_again(seed: int, home: Path) -> tuple[int, int]:
             asked: dict[str, Any] = {}
             facts = make_brief(Past(home, sender, entry.seq - 1))
             cast("dict[str, object]", facts["left"])["rounds"] = 1
-            place = AgentContext(seed=seed * 1000, lane=LANE, work=home, spent=lambda said: None)
+            place = AgentContext(seed=seed * 1000, lane=LANE, work=home, spent=lambda _: None)
             Search(place, {}).turn(_recording(asked), facts)
             same += asked == {"statement": statement, "changes": event.changes}
     return same, submitted
 
 
 def _recording(asked: dict[str, Any]) -> dict[str, Any]:
-    """Tools that only note what the agent says."""
+    """Tools that only record the agent's proposals."""
 
     def propose(statement: str, **more: object) -> dict[str, str]:
         asked["statement"] = statement
@@ -165,7 +165,7 @@ def _recording(asked: dict[str, Any]) -> dict[str, Any]:
     def submit(hypothesis_id: str, changes: Mapping[str, object]) -> None:
         asked["changes"] = dict(changes)
 
-    def nothing(**said: object) -> None:
+    def nothing(**proposed: object) -> None:
         return None
 
     return {"propose_hypothesis": propose, "submit_candidate": submit, "post_finding": nothing, "adopt": nothing}
@@ -183,16 +183,16 @@ def enpire(home: Path, *arguments: str) -> int:
 
 
 def promises(runs: Sequence[Run], again: Run) -> list[tuple[str, bool]]:
-    """What must hold."""
+    """The promises, with whether each holds."""
     first, everything = runs[0], [*runs, again]
     proposals = min(len(first.proposals), len(again.proposals))
     gates = min(len(first.gates), len(again.gates))
-    said = [[(item.statement, item.changes) for item in run.proposals[:proposals]] for run in (first, again)]
+    proposed = [[(item.statement, item.changes) for item in run.proposals[:proposals]] for run in (first, again)]
     return [
         ("every seed: a proposal is kept by its gate within 10 minutes", all(r.first_kept_s <= LIMIT_S for r in runs)),
         (
             f"seed {first.seed} again: the same {proposals} proposals in the same order",
-            proposals > 0 and said[0] == said[1],
+            proposals > 0 and proposed[0] == proposed[1],
         ),
         (
             f"seed {first.seed} again: the same {gates} gates, to the pair and to the candidate's hash",

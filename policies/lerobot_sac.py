@@ -176,7 +176,7 @@ def networks(job: ImprovementJob, settings: SacSettings, replay: Replay) -> tupl
     )  # fmt: skip
     algorithm: Any = SACAlgorithm(parts.policy, config)  # pyright: ignore[reportArgumentType]
     # The only reward is 1 at the end of a success, so returns are in [0, 1] and targets are clipped to that.
-    algorithm.critic_target.register_forward_hook(lambda _module, _asked, said: said.clamp(0.0, 1.0))
+    algorithm.critic_target.register_forward_hook(lambda _module, _inputs, values: values.clamp(0.0, 1.0))
     algorithm.make_optimizers_and_scheduler()
     if before is not None:
         try:
