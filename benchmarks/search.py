@@ -1,8 +1,8 @@
 """`search` alone on a deliberately bad recipe, in the real simulator: `python -m benchmarks.search`.
 
 Each run is `enpire run search_alone` in a fresh home. The first seed runs twice; the second home gets the first one's
-secret, so that both have the same hidden starts. It prints the proposals in order with the decisions of their gates, the
-time to the first that was kept, and whether the promises of docs/agents.md hold.
+secret, so that both have the same hidden starts. It prints the proposals in order with the decisions of their gates,
+the time to the first that was kept, and whether the promises of docs/agents.md hold.
 """
 
 from __future__ import annotations
