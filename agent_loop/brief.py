@@ -14,7 +14,7 @@ from agent_loop.lab_client import LabClient
 from enpire.files import canonical, plain
 from enpire.queries.models import BudgetView, CampaignView, RoundView, Success
 from enpire.service import reading
-from enpire.service.asking import Experiment, Ideas
+from enpire.service.asking import Experiment, Proposals
 from enpire.service.reading import Page, experiment_view
 
 LARGEST = 64 * 1024
@@ -36,8 +36,8 @@ SUMMARY = 400
 
 def make_brief(client: LabClient) -> dict[str, object]:
     """The brief of an agent session now."""
-    ideas, view = client.ideas(), client.campaign()
-    recipe = client.recipe(ideas)
+    proposals, view = client.proposals(), client.campaign()
+    recipe = client.recipe(proposals)
     document: dict[str, object] = {
         "rules": RULES,
         "campaign": {
@@ -52,14 +52,14 @@ def make_brief(client: LabClient) -> dict[str, object]:
         "champion": _rate(view.champion),
         "base": _rate(view.base),
         "recipe": {**recipe.mapping(), "hash": recipe.hash},
-        "campaign_settings": plain(ideas.declared.settings) if ideas.declared else {},
+        "campaign_settings": plain(proposals.declared.settings) if proposals.declared else {},
         "space": plain(recipe.space),
         "rounds": [_round(item) for item in view.rounds[-ROUNDS:]],
-        "experiments": [experiment_summary(item) for item in list(ideas.experiments.values())[-EXPERIMENTS:]],
-        "findings": [notes.document(item) for item in ideas.conclusions[-CONCLUSIONS:]],
+        "experiments": [experiment_summary(item) for item in list(proposals.experiments.values())[-EXPERIMENTS:]],
+        "findings": [notes.document(item) for item in proposals.conclusions[-CONCLUSIONS:]],
         "failures_to_look_at": failures(client),
-        "lanes_that_finished": {lane: how[:SUMMARY] for lane, how in ideas.finished.items()},
-        "left": remaining(client, view, ideas),
+        "lanes_that_finished": {lane: how[:SUMMARY] for lane, how in proposals.finished.items()},
+        "left": remaining(client, view, proposals),
     }
     return shortened(document)
 
@@ -105,7 +105,7 @@ def failures(client: LabClient) -> list[dict[str, object]]:
     ]
 
 
-def remaining(client: LabClient, view: CampaignView, ideas: Ideas) -> dict[str, object]:
+def remaining(client: LabClient, view: CampaignView, proposals: Proposals) -> dict[str, object]:
     """What remains of the budget; None where there is no limit."""
     budget = view.budget or BudgetView(wall_s=0.0, rounds=0, robot_s=0.0)
     spent = max((item.round for item in view.rounds), default=0)
@@ -113,7 +113,7 @@ def remaining(client: LabClient, view: CampaignView, ideas: Ideas) -> dict[str, 
         "rounds": max(0, budget.rounds - spent),
         "wall_s": round(max(0.0, budget.wall_s - view.wall_s)) if budget.wall_s else None,
         "robot_s": round(max(0.0, budget.robot_s - 3600 * view.robot_h)) if budget.robot_s else None,
-        "tokens_spent_by_this_lane": ideas.tokens.get(client.sender.lane, 0),
+        "tokens_spent_by_this_lane": proposals.tokens.get(client.sender.lane, 0),
     }
 
 

@@ -14,7 +14,7 @@ from enpire.campaign.recipe import Recipe
 from enpire.errors import EnpireError, UsageError
 from enpire.queries.models import CampaignView
 from enpire.service import reading
-from enpire.service.asking import AGENT_EVENTS, Ideas, RequestKind, Sender, leave_request
+from enpire.service.asking import AGENT_EVENTS, Proposals, RequestKind, Sender, leave_request
 
 TIMEOUT_S = 30.0
 """Longest time to wait for the answer to a request, in seconds."""
@@ -34,33 +34,33 @@ class LabClient:
     home: Path
     sender: Sender
 
-    def ideas(self) -> Ideas:
+    def proposals(self) -> Proposals:
         """All hypotheses, experiments and conclusions so far."""
-        ideas, after = Ideas(), 0
+        proposals, after = Proposals(), 0
         with reading.open_records(self.home) as records:
             while page := records.reading.events(after, self.sender.campaign_id, AGENT_EVENTS):
                 for entry in page:
-                    ideas.apply(entry.event)
+                    proposals.apply(entry.event)
                 after = page[-1].seq
-        return ideas
+        return proposals
 
     def campaign(self) -> CampaignView:
         """The state of the campaign."""
         with reading.open_records(self.home) as records:
             return reading.campaign_view(records, self.sender.campaign_id)
 
-    def recipe(self, ideas: Ideas) -> Recipe:
+    def recipe(self, proposals: Proposals) -> Recipe:
         """The recipe in force, with its search space.
 
         Raises:
             UsageError: the campaign's recipe declares no search space.
         """
-        if ideas.declared is None:
+        if proposals.declared is None:
             raise UsageError(
                 "This campaign's recipe declares no `space`, so agents cannot change any setting; "
                 "add `space` to the recipe file."
             )
-        return ideas.recipe_in_force(ideas.declared)
+        return proposals.recipe_in_force(proposals.declared)
 
     def request(self, kind: RequestKind, content: Mapping[str, object]) -> Answer:
         """Send a request to the loop and wait for the event that answers it.

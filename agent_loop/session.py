@@ -67,7 +67,7 @@ def run_session(session: AgentSession, show: Callable[[str], None] = print) -> i
             client.send("turn", {"text": report})
         if failed >= MOST_FAILURES:
             return 1
-        if report.startswith(DONE) or session.lane in client.ideas().finished:
+        if report.startswith(DONE) or session.lane in client.proposals().finished:
             return 0
         time.sleep(max(0.0, IDLE_S - (time.monotonic() - began)))
     return 0

@@ -40,7 +40,7 @@ from enpire.campaign.agent_events import (
 from enpire.errors import UnknownName, UsageError
 from enpire.files import parse, plain
 from enpire.home import Home
-from enpire.service.asking import Ideas
+from enpire.service.asking import Proposals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,28 +93,28 @@ def _get_brief(client: LabClient, _: NoArguments) -> dict[str, object]:
 
 
 def _list_experiments(client: LabClient, _: NoArguments) -> dict[str, object]:
-    ideas = client.ideas()
+    proposals = client.proposals()
     return {
-        "hypotheses": [plain(item) for item in ideas.ideas.values()],
-        "experiments": [briefs.experiment_summary(item) for item in ideas.experiments.values()],
-        "findings": [notes.document(item) for item in ideas.conclusions],
+        "hypotheses": [plain(item) for item in proposals.hypotheses.values()],
+        "experiments": [briefs.experiment_summary(item) for item in proposals.experiments.values()],
+        "findings": [notes.document(item) for item in proposals.conclusions],
     }
 
 
 def _get_experiment(client: LabClient, which: ExperimentId) -> dict[str, object]:
-    ideas = client.ideas()
-    experiment = ideas.experiments.get(which.experiment_id)
+    proposals = client.proposals()
+    experiment = proposals.experiments.get(which.experiment_id)
     if experiment is None:
         raise UnknownName(f"There is no experiment {which.experiment_id!r}; list_experiments returns all of them.")
     about = {experiment.experiment_id, experiment.hypothesis_id}
-    idea = ideas.ideas.get(experiment.hypothesis_id)
+    proposed = proposals.hypotheses.get(experiment.hypothesis_id)
     return {
         **briefs.experiment_summary(experiment),
         "recipe": experiment.recipe.mapping() if experiment.recipe else {},
         "training_metrics": plain(experiment.metrics),
         "training_figures": plain(experiment.metrics),  # older name, which agents may read
-        "hypothesis": plain(idea),
-        "findings": [notes.document(item) for item in ideas.conclusions if item.about in about],
+        "hypothesis": plain(proposed),
+        "findings": [notes.document(item) for item in proposals.conclusions if item.about in about],
     }
 
 
@@ -123,13 +123,13 @@ def _get_episode(client: LabClient, which: EpisodeId) -> dict[str, object]:
 
 
 def _get_diff(client: LabClient, which: RecipeComparison) -> dict[str, object]:
-    ideas = client.ideas()
+    proposals = client.proposals()
     if which.against in ("", "in_force"):
-        other = client.recipe(ideas) if which.against else ideas.declared
+        other = client.recipe(proposals) if which.against else proposals.declared
         before = dict(other.settings) if other else {}
     else:
-        before = _settings(ideas, which.against)
-    after = _settings(ideas, which.experiment_id)
+        before = _settings(proposals, which.against)
+    after = _settings(proposals, which.experiment_id)
     changed = {
         name: {"from": plain(before.get(name)), "to": plain(after.get(name))}
         for name in sorted({*before, *after}) if plain(before.get(name)) != plain(after.get(name))
@@ -141,8 +141,8 @@ def _get_diff(client: LabClient, which: RecipeComparison) -> dict[str, object]:
     }
 
 
-def _settings(ideas: Ideas, experiment_id: str) -> dict[str, object]:
-    experiment = ideas.experiments.get(experiment_id)
+def _settings(proposals: Proposals, experiment_id: str) -> dict[str, object]:
+    experiment = proposals.experiments.get(experiment_id)
     if experiment is None:
         raise UnknownName(f"There is no experiment {experiment_id!r}; list_experiments returns all of them.")
     if not experiment.recipe:
@@ -182,7 +182,7 @@ def _submit(client: LabClient, new: NewCandidate) -> dict[str, object]:
 
 def _adopt(client: LabClient, which: ExperimentId) -> dict[str, object]:
     client.request("adopt", _plain(which))
-    experiment = client.ideas().experiments[which.experiment_id]
+    experiment = client.proposals().experiments[which.experiment_id]
     return {"hypothesis_id": experiment.hypothesis_id, "changes": plain(experiment.changes)}
 
 
@@ -205,7 +205,7 @@ def _wait(client: LabClient, time: WaitTime) -> dict[str, object]:
     newest = client.wait(began, min(max(0.0, time.seconds), WAIT_S))
     mine = [
         briefs.experiment_summary(item)
-        for item in client.ideas().experiments.values()
+        for item in client.proposals().experiments.values()
         if item.lane == client.sender.lane
     ]
     return {

@@ -25,13 +25,13 @@ from agent_loop.lab_client import LabClient
 from benchmarks.machine import describe
 from enpire.campaign.agent_events import ExperimentDecided, ExperimentSubmitted, HypothesisProposed
 from enpire.campaign.events import LedgerEntry, kinds_of
-from enpire.campaign.experiments import KINDS, Ideas
+from enpire.campaign.experiments import KINDS, Proposals
 from enpire.campaign.gate_events import GateDecided
 from enpire.campaign.session_events import CampaignStarted
+from enpire.gate.gate import reason_text
 from enpire.home import open_home
 from enpire.queries import campaigns
 from enpire.queries.hypotheses import told
-from enpire.queries.models import reason_text
 from enpire.requests.agent_requests import Sender
 
 CAMPAIGN, LANE = "search_alone", "search-1"
@@ -90,13 +90,13 @@ class Past(LabClient):
 
     before: int
 
-    def ideas(self) -> Ideas:
+    def proposals(self) -> Proposals:
         """Everything that had been proposed by then."""
-        ideas = Ideas()
+        proposals = Proposals()
         for entry in _events(self.home, KINDS):
             if entry.seq < self.before:
-                ideas.apply(entry.event)
-        return ideas
+                proposals.apply(entry.event)
+        return proposals
 
 
 def run_once(seed: int, folder: Path, secret_of: Path | None = None) -> tuple[Run, Path]:
@@ -111,20 +111,20 @@ def run_once(seed: int, folder: Path, secret_of: Path | None = None) -> tuple[Ru
 def read(seed: int, home: Path) -> Run:
     """The run, read from the ledger of a home."""
     entries = _events(home, (*KINDS, *kinds_of(CampaignStarted)))
-    ideas = Ideas()
+    known = Proposals()
     began_ns = next(entry.stamp_ns for entry in entries if isinstance(entry.event, CampaignStarted))
     ends_s: dict[str, float] = {}
     for entry in entries:
-        ideas.apply(entry.event)
+        known.apply(entry.event)
         if isinstance(entry.event, ExperimentDecided):
             ends_s[entry.event.experiment_id] = (entry.stamp_ns - began_ns) / 1e9
     proposals = [
         Proposal(
-            statement=ideas.ideas[item.hypothesis_id].hypothesis.statement, changes=item.changes,
+            statement=known.hypotheses[item.hypothesis_id].hypothesis.statement, changes=item.changes,
             decision=item.decision or item.phase, gate=item.gate.body() if item.gate else {},
             at_s=ends_s.get(item.experiment_id, 0.0),
         )
-        for item in ideas.experiments.values()
+        for item in known.experiments.values()
     ]  # fmt: skip
     gates = [
         (gate.decision, gate.pairs, gate.wins, gate.losses, gate.candidate)

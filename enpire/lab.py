@@ -14,7 +14,7 @@ from enpire.campaign.apply_events import apply_event
 from enpire.campaign.campaign import Campaign
 from enpire.campaign.events import Event
 from enpire.campaign.ledger import Ledger
-from enpire.campaign.load_backoff import Refusals
+from enpire.campaign.load_backoff import LoadBackoff
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.state import CampaignState
 from enpire.home import Home
@@ -58,13 +58,13 @@ class StationSeat:
     verdicts: list[str] = field(default_factory=list[str])
     """The last outcomes, newest last."""
     episodes: int = 0
-    refusals: Refusals = field(default_factory=Refusals)
+    load_backoff: LoadBackoff = field(default_factory=LoadBackoff)
 
     def take(self, episode: Episode, now_s: float) -> str:
         """Count the end of one of its orders; one sentence where a person should look at the station."""
         self.episodes += 1
         self.verdicts = [*self.verdicts[-19:], episode.outcome]
-        return self.refusals.hear(episode, now_s)
+        return self.load_backoff.record(episode, now_s)
 
     def trusts(self, digest: str) -> bool:
         """Whether its verifier is the one that the campaign began with; one that says nothing is believed."""

@@ -67,7 +67,7 @@ from enpire.types import Episode, Order, OrderResult
 
 def apply_event(state: CampaignState, event: Event) -> None:
     """Apply one event of the campaign."""
-    state.ideas.apply(event)
+    state.proposals.apply(event)
     if isinstance(event, OrderEvent):
         _apply_order(state, event)
     elif isinstance(event, SessionEvent):
@@ -96,7 +96,7 @@ def rebuilt(ledger: Ledger, campaign_id: str) -> CampaignState:
 
 
 def _apply_other(state: CampaignState, event: ExperimentEvent | AgentEvent | UnknownEvent) -> None:
-    """Nothing: agents' events are applied by `state.ideas`, and an unknown event moves nothing."""
+    """Nothing: agents' events are applied by `state.proposals`, and an unknown event moves nothing."""
 
 
 def _apply_order(state: CampaignState, event: OrderEvent) -> None:
@@ -166,7 +166,7 @@ def _apply_command(state: CampaignState, event: CommandEvent) -> None:
     match event:
         case CommandAccepted():
             if event.command in ("stop", "pause", "resume"):
-                state.holds.ask(event.command, event.target, event.by)
+                state.holds.accept(event.command, event.target, event.by)
         case CommandRequested() | CommandRefused() | CommandEffective():
             pass
         case _:

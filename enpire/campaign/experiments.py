@@ -68,7 +68,7 @@ KINDS = kinds_of(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Idea:
+class ProposedHypothesis:
     """One hypothesis with its edges."""
 
     hypothesis: Hypothesis
@@ -121,10 +121,10 @@ class Experiment:
 
 
 @dataclass(slots=True)
-class Ideas:
+class Proposals:
     """Everything that was proposed in one campaign."""
 
-    ideas: dict[str, Idea] = field(default_factory=dict[str, Idea])
+    hypotheses: dict[str, ProposedHypothesis] = field(default_factory=dict[str, ProposedHypothesis])
     experiments: dict[str, Experiment] = field(default_factory=dict[str, Experiment])
     conclusions: list[ConclusionPosted] = field(default_factory=list[ConclusionPosted])
     """What agents wrote down about experiments that ended, oldest first."""
@@ -179,8 +179,8 @@ class Ideas:
             case RecipeDeclared():
                 self.declared = event.recipe
             case HypothesisProposed():
-                idea = Idea(hypothesis=event.hypothesis, effect=event.effect, edges=event.edges)
-                self.ideas[event.hypothesis.hypothesis_id] = idea
+                proposed = ProposedHypothesis(hypothesis=event.hypothesis, effect=event.effect, edges=event.edges)
+                self.hypotheses[event.hypothesis.hypothesis_id] = proposed
             case ExperimentSubmitted():
                 self.experiments[event.experiment_id] = Experiment(
                     experiment_id=event.experiment_id, hypothesis_id=event.hypothesis_id, author=event.author,

@@ -21,19 +21,19 @@ class _Refusal:
 
 
 @dataclass(slots=True)
-class Refusals:
+class LoadBackoff:
     """Of one station since it joined, by version. All times are on the orchestrator's clock."""
 
-    known: dict[str, _Refusal] = field(default_factory=dict[str, _Refusal])
+    versions: dict[str, _Refusal] = field(default_factory=dict[str, _Refusal])
 
-    def hear(self, episode: Episode, now_s: float) -> str:
+    def record(self, episode: Episode, now_s: float) -> str:
         """Take the end of an order; one sentence for a person where a version is refused for the first time."""
         version = episode.order.policy_id
         if not refused(episode.outcome, episode.cause):
             if not never_began(episode.outcome, episode.cause):
-                self.known.pop(version, None)
+                self.versions.pop(version, None)
             return ""
-        refusal = self.known.setdefault(version, _Refusal())
+        refusal = self.versions.setdefault(version, _Refusal())
         if now_s < refusal.until_s:
             return ""
         refusal.why = episode.cause.partition(": ")[2]
@@ -41,18 +41,18 @@ class Refusals:
         refusal.times += 1
         return _sentence(version, refusal) if refusal.times == 1 else ""
 
-    def now(self, now_s: float) -> frozenset[str]:
+    def excluded(self, now_s: float) -> frozenset[str]:
         """Versions that it is not asked for now."""
-        return frozenset(version for version, refusal in self.known.items() if now_s < refusal.until_s)
+        return frozenset(version for version, refusal in self.versions.items() if now_s < refusal.until_s)
 
     def alarm(self, now_s: float) -> str:
         """What a person should look at; empty when nothing."""
-        waiting = sorted(self.now(now_s))
-        return _sentence(waiting[0], self.known[waiting[0]]) if waiting else ""
+        waiting = sorted(self.excluded(now_s))
+        return _sentence(waiting[0], self.versions[waiting[0]]) if waiting else ""
 
     def unable(self, version: str) -> str:
         """Why it cannot run a version; empty where it may yet."""
-        refusal = self.known.get(version)
+        refusal = self.versions.get(version)
         return refusal.why if refusal is not None and refusal.times >= TRIES else ""
 
 

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from enpire.campaign.experiments import Ideas
+from enpire.campaign.experiments import Proposals
 from enpire.campaign.recipe import Recipe
-from enpire.gate.gate import Decision, Side, Trial, given_again
+from enpire.gate.gate import Decision, Side, Trial, reissued
 from enpire.gate.intervals import lower_bound
 from enpire.types import HIDDEN, Episode, Order, OutcomeKind, Purpose, never_began
 
@@ -139,29 +139,29 @@ class EarlyStops:
 
 
 @dataclass(slots=True)
-class Holds:
-    """Stops and pauses of stations that people asked for, in any campaign of the home, and nobody took back."""
+class StationHolds:
+    """Stops and pauses of stations by operators, from all campaigns of the home, that no operator has resumed."""
 
-    asked: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
-    """(verb, station or empty for all, by), oldest first."""
+    commands: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    """(command, station or empty for all, operator), oldest first."""
 
-    def ask(self, verb: str, station: str, by: str) -> None:
-        """`stop`, `pause` or `resume` was accepted."""
-        if verb == "resume":
-            self.asked = [wish for wish in self.asked if station and wish[1] != station]
-        self.asked = [wish for wish in self.asked if wish[:2] != (verb, station)]
-        if self.asked or verb != "resume":
-            self.asked.append((verb, station, by))
+    def accept(self, command: str, station: str, by: str) -> None:
+        """Apply an accepted `stop`, `pause` or `resume`."""
+        if command == "resume":
+            self.commands = [held for held in self.commands if station and held[1] != station]
+        self.commands = [held for held in self.commands if held[:2] != (command, station)]
+        if self.commands or command != "resume":
+            self.commands.append((command, station, by))
 
     def at(self, station: str) -> Mapping[str, str]:
-        """What holds a station now: `stop` and `pause` -> by whom."""
+        """The stops and pauses in force at a station: `stop` or `pause` -> the operator who commanded it."""
         found: dict[str, str] = {}
-        for verb, where, by in self.asked:
+        for command, where, by in self.commands:
             if where in ("", station):
-                if verb == "resume":
+                if command == "resume":
                     found.clear()
                 else:
-                    found[verb] = by
+                    found[command] = by
         return found
 
 
@@ -198,7 +198,7 @@ class CampaignState:
     confirm_issued: Counter[str] = field(default_factory=Counter[str])
     """Version -> starts of its confirmations that were ordered; none is ever used twice."""
     base_measured: bool = False
-    practice: dict[int, Count] = field(default_factory=dict[int, Count])
+    start_results: dict[int, Count] = field(default_factory=dict[int, Count])
     """Train start -> how the last policies did on it."""
     collected: dict[str, Count] = field(default_factory=dict[str, Count])
     """Version -> its collection on uniformly drawn train starts."""
@@ -227,7 +227,7 @@ class CampaignState:
     session_s: float = 0.0
     robot_s: float = 0.0
     robot_session_s: float = 0.0
-    ideas: Ideas = field(default_factory=Ideas)
+    proposals: Proposals = field(default_factory=Proposals)
     """What agents proposed."""
     labels: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Order -> (the verifier's verdict, a person's later one)."""
@@ -238,7 +238,7 @@ class CampaignState:
     """One sentence where the campaign paused itself."""
     wrong_accepted: int = 0
     """False successes that were known when a person last continued the campaign."""
-    holds: Holds = field(default_factory=Holds)
+    holds: StationHolds = field(default_factory=StationHolds)
     over: bool = False
 
     def issue(self, order: Order) -> None:
@@ -265,7 +265,7 @@ class CampaignState:
             self._gather(order, episode)
         elif order.purpose == "gate":
             self._trial(order, episode)
-        elif never_began(episode.outcome, episode.cause) or given_again(episode, self.replaced):
+        elif never_began(episode.outcome, episode.cause) or reissued(episode, self.replaced):
             return
         elif order.purpose == "base":
             self.base.add(success)
@@ -298,7 +298,7 @@ class CampaignState:
         """Demonstrations and data collection."""
         if self.early_stops.add(order, episode):
             # Hopeless is not failed, so nobody learns from it; for a rate it would be a hole, so there it is a failure.
-            self._practise(order, False)
+            self._count_start(order, False)
             self.by_round.setdefault(order.round, Count()).add(False)
         if episode.outcome not in JUDGED:
             return
@@ -311,11 +311,11 @@ class CampaignState:
         self.fresh += 1
         if not order.supervised:
             # A supervised success may be a person's: it says nothing about the version or the start.
-            self._practise(order, success)
+            self._count_start(order, success)
         self.by_round.setdefault(order.round, Count()).add(success)
 
-    def _practise(self, order: Order, success: bool) -> None:
-        count = self.practice.setdefault(order.start.index, Count())
+    def _count_start(self, order: Order, success: bool) -> None:
+        count = self.start_results.setdefault(order.start.index, Count())
         if count.n >= 4:
             count.successes, count.n = count.successes // 2, count.n // 2
         count.add(success)

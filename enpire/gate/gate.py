@@ -87,7 +87,7 @@ def interrupted(outcome: OutcomeKind, cause: str) -> bool:
     return outcome == "aborted" and cause.startswith((PROCESS_ENDED, DISK_FULL, NOTHING_OPENS, "the station left"))
 
 
-def given_again(episode: Episode, replaced: Counter[str]) -> bool:
+def reissued(episode: Episode, replaced: Counter[str]) -> bool:
     """Whether an interrupted trial of a base measurement or a confirmation is reissued; counts it under its version."""
     version = episode.order.policy_id
     if not interrupted(episode.outcome, episode.cause) or replaced[version] >= REPLACED:

@@ -23,6 +23,7 @@ from enpire.campaign.session_events import (
 )
 from enpire.campaign.station_events import StationEvent, StationHeld, StationJoined, StationLeft
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerStarted, TrainingEvent
+from enpire.gate.gate import reason_text
 from enpire.queries.models import weighed
 from enpire.wording import counted
 
@@ -60,7 +61,8 @@ def _of_gate(event: GateEvent) -> str:
         case GateDecided():
             evidence: float = getattr(event, weighed(event.reason))
             line = (
-                f"gate: {event.decision} ({event.reason}), +{event.wins} -{event.losses} of {event.pairs} pairs, "
+                f"gate: {event.decision} ({reason_text(event.reason)}), "
+                f"+{event.wins} -{event.losses} of {event.pairs} pairs, "
                 f"log evidence {evidence:.3g} (threshold {event.log_need:.3g})"
             )
             return f"{line}: {event.why}" if event.why else line

@@ -148,7 +148,7 @@ class History:
     confirms: list[ConfirmRecord] = field(default_factory=list[ConfirmRecord])
     stations: dict[str, StationRecord] = field(default_factory=dict[str, StationRecord])
     refused: int = 0
-    ideas: experiments.Ideas = field(default_factory=experiments.Ideas)
+    proposals: experiments.Proposals = field(default_factory=experiments.Proposals)
     """What agents proposed."""
     proposed_s: dict[str, float] = field(default_factory=dict[str, float])
     """hypothesis -> elapsed seconds when it was proposed."""
@@ -200,7 +200,7 @@ class History:
             step_s = max(0, entry.stamp_ns - self.last_ns) * 1e-9
             self.elapsed_s += min(step_s, LONGEST_S) if self.earlier_wall_s + self.session_wall_s else step_s
         self.last_ns = entry.stamp_ns
-        self.ideas.apply(event)
+        self.proposals.apply(event)
         if isinstance(event, SessionEvent):
             self._apply_session(event)
         elif isinstance(event, StationEvent):

@@ -132,7 +132,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         tokens=Tokens(**past.tokens, to_goal=past.goal_tokens),
         search_gate_gap=_gap(records, past, champion),
         stations=_stations(past),
-        ideas=ideas_of(past.ideas, past.proposed_s),
+        ideas=ideas_of(past.proposals, past.proposed_s),
         early_stops=_early_stops(records, campaign_id),
         labels=_labels(records, past),
         paused_why=past.paused_why,

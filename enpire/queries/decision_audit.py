@@ -14,7 +14,7 @@ from typing import assert_never
 from enpire.campaign.agent_events import ExperimentChecked, ExperimentDecided, ExperimentSubmitted
 from enpire.campaign.command_events import CommandAccepted
 from enpire.campaign.events import LedgerEntry, kinds_of
-from enpire.campaign.experiments import Ideas, decided
+from enpire.campaign.experiments import Proposals, decided
 from enpire.campaign.gate_events import (
     BaseMeasured,
     ConfirmationOpened,
@@ -38,10 +38,10 @@ from enpire.gate.gate import (
     GateRule,
     Trial,
     confirm,
-    given_again,
     judge,
     level,
     pairs_in_order,
+    reissued,
     unloadable,
 )
 from enpire.gate.intervals import wilson
@@ -72,7 +72,7 @@ def recompute(ledger: Ledger, say: Callable[[int], None] = lambda seq: None) -> 
 
 
 @dataclass(slots=True)
-class _Gate:
+class _GateTrials:
     opened: GateOpened
     orders: dict[tuple[int, str], Order] = field(default_factory=dict[tuple[int, str], Order])
     again: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
@@ -84,7 +84,7 @@ class _Gate:
 
 
 @dataclass(slots=True)
-class _Confirmation:
+class _ConfirmationTrials:
     opened: ConfirmationOpened
     starts: set[int] = field(default_factory=set[int])
     ended: int = 0
@@ -108,22 +108,22 @@ class _Records:
     replaced: Counter[str] = field(default_factory=Counter[str])
     """Version -> interrupted trials that were given again."""
     base: list[bool] = field(default_factory=list[bool])
-    gates: dict[str, _Gate] = field(default_factory=dict[str, _Gate])
+    gates: dict[str, _GateTrials] = field(default_factory=dict[str, _GateTrials])
     opened: int = 0
     promoted: int = 0
-    confirmations: list[_Confirmation] = field(default_factory=list[_Confirmation])
+    confirmations: list[_ConfirmationTrials] = field(default_factory=list[_ConfirmationTrials])
     granted: str = ""
     """The candidate that the last decided gate promoted and that is not deployed yet."""
     champions: list[str] = field(default_factory=list[str])
     wanted: set[str] = field(default_factory=set[str])
     """Versions that an operator asked for by an accepted command."""
-    ideas: Ideas = field(default_factory=Ideas)
+    proposals: Proposals = field(default_factory=Proposals)
     """What agents submitted and what was trained from it."""
 
     def read(self, entry: LedgerEntry) -> list[Check]:
         """Apply one event; the checks that it calls for."""
         event = entry.event
-        self.ideas.apply(event)
+        self.proposals.apply(event)
         if isinstance(event, GateEvent):
             return self._decisions(entry.seq, event)
         match event:
@@ -139,7 +139,7 @@ class _Records:
             case ExperimentDecided():
                 return [self._experiment_decided(entry.seq, event)]
             case _:
-                pass  # nothing is decided by the others; `ideas` knows what was submitted and trained
+                pass  # nothing is decided by the others; `proposals` knows what was submitted and trained
         return []
 
     def _decisions(self, seq: int, event: GateEvent) -> list[Check]:
@@ -151,7 +151,7 @@ class _Records:
             case GateDecided():
                 return [self._gate_decided(seq, event)]
             case ConfirmationOpened():
-                self.confirmations.append(_Confirmation(opened=event))
+                self.confirmations.append(_ConfirmationTrials(opened=event))
                 return []
             case Confirmed():
                 return [self._confirmed(seq, event)]
@@ -222,7 +222,7 @@ class _Records:
             gate.trials.append(trial)
             if trial.released:
                 gate.again.add((trial.pair, side))
-        elif never_began(episode.outcome, episode.cause) or given_again(episode, self.replaced):
+        elif never_began(episode.outcome, episode.cause) or reissued(episode, self.replaced):
             if order.purpose == "confirm" and self.confirmations:
                 self.confirmations[-1].starts.discard(order.start.index)
         elif order.purpose == "base":
@@ -239,7 +239,7 @@ class _Records:
 
     def _gate_opened(self, seq: int, event: GateOpened) -> Check:
         self.opened += 1
-        self.gates[event.gate_id] = _Gate(opened=event)
+        self.gates[event.gate_id] = _GateTrials(opened=event)
         rule = parse(GateRule, event.rule, f"The rule of event {seq}")
         again = replace(
             event, k=self.opened, promoted=self.promoted, level=level(rule.alpha, self.opened, self.promoted)
@@ -260,14 +260,14 @@ class _Records:
         self.promoted += decision.kind == "promote"
         self.granted = opened.candidate if decision.kind == "promote" else ""
         if not decision.final:
-            gate.strange.append(f"the records decide nothing: {_told(decision)}")
-            return compared(seq, event, event, _told(decision), gate.strange)
+            gate.strange.append(f"the records decide nothing: {_in_numbers(decision)}")
+            return compared(seq, event, event, _in_numbers(decision), gate.strange)
         sides = GateSides(gate_id=event.gate_id, champion=event.champion, candidate=event.candidate, round=event.round)
         gate.decided = GateDecided.of(sides, decision, event.why)
-        return compared(seq, event, gate.decided, _told(decision), gate.strange)
+        return compared(seq, event, gate.decided, _in_numbers(decision), gate.strange)
 
     def _experiment_decided(self, seq: int, event: ExperimentDecided) -> Check:
-        experiment = self.ideas.experiments.get(event.experiment_id)
+        experiment = self.proposals.experiments.get(event.experiment_id)
         gate = self.gates.get(event.gate_id)
         if experiment is None or gate is None or gate.decided is None:
             return differs(seq, event, "no submitted experiment went through this gate")
@@ -319,7 +319,7 @@ class _Records:
         return compared(seq, event, replace(event, policy_id=current), f"back to version {event.to[:12]}")
 
 
-def _told(decision: Decision) -> str:
+def _in_numbers(decision: Decision) -> str:
     """A decision in numbers, with the evidence that its reason rests on."""
     tally = decision.tally
     evidence: float = getattr(decision, weighed(decision.reason))
@@ -329,7 +329,7 @@ def _told(decision: Decision) -> str:
     )
 
 
-def _enter(gate: _Gate, order: Order, together: Sequence[Order]) -> None:
+def _enter(gate: _GateTrials, order: Order, together: Sequence[Order]) -> None:
     """An order of a gate: the right version, on a hidden start, the same as its other side, on the same station.
 
     What was taken back before it began may be given again elsewhere; if both sides were, they go there together.
@@ -351,14 +351,14 @@ def _enter(gate: _Gate, order: Order, together: Sequence[Order]) -> None:
     gate.orders[mine] = order
 
 
-def _enrol(confirmation: _Confirmation, order: Order) -> None:
+def _enrol(confirmation: _ConfirmationTrials, order: Order) -> None:
     """An order of a confirmation: the frozen version, on a start of its own."""
     confirmation.starts.add(order.start.index)
     if order.policy_id != confirmation.opened.policy_id or order.start.split != "confirm":
         confirmation.strange.append(f"order {order.order_id} is of another version or split")
 
 
-def _correct(confirmation: _Confirmation, found: Episode) -> None:
+def _correct(confirmation: _ConfirmationTrials, found: Episode) -> None:
     """An order of a confirmation is known after all; one of an earlier confirmation changes nothing."""
     order = found.order
     if order.policy_id != confirmation.opened.policy_id:

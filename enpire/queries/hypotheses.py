@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from enpire.campaign.experiments import Experiment, Idea, Ideas
+from enpire.campaign.experiments import Experiment, Proposals, ProposedHypothesis
 from enpire.queries.models import ExperimentView, IdeaView
 
 
-def ideas_of(ideas: Ideas, proposed_s: Mapping[str, float]) -> tuple[IdeaView, ...]:
+def ideas_of(proposals: Proposals, proposed_s: Mapping[str, float]) -> tuple[IdeaView, ...]:
     """Every hypothesis as a document; each stands below its first parent, siblings oldest first.
 
     Args:
-        ideas: the fold of what was proposed.
+        proposals: the fold of what was proposed.
         proposed_s: hypothesis -> when, in seconds of the campaign.
     """
     children: dict[str, list[str]] = {}
-    for idea in ideas.ideas.values():
-        parents = [parent for parent in idea.hypothesis.parents if parent in ideas.ideas]
+    for idea in proposals.hypotheses.values():
+        parents = [parent for parent in idea.hypothesis.parents if parent in proposals.hypotheses]
         children.setdefault(parents[0] if parents else "", []).append(idea.hypothesis.hypothesis_id)
     tests: dict[str, list[Experiment]] = {}
-    for experiment in ideas.experiments.values():
+    for experiment in proposals.experiments.values():
         tests.setdefault(experiment.hypothesis_id, []).append(experiment)
     views: list[IdeaView] = []
     waiting = [(name, 0) for name in reversed(children.get("", []))]
     while waiting:
         name, depth = waiting.pop()
-        views.append(_idea(ideas.ideas[name], depth, proposed_s.get(name, 0.0), tests.get(name, [])))
+        views.append(_idea(proposals.hypotheses[name], depth, proposed_s.get(name, 0.0), tests.get(name, [])))
         waiting.extend((child, depth + 1) for child in reversed(children.get(name, [])))
     return tuple(views)
 
@@ -63,7 +63,7 @@ def points(view: ExperimentView) -> str:
     return f"{100 * view.delta:+.1f} points [{100 * view.low:+.1f}, {100 * view.high:+.1f}]"
 
 
-def _idea(idea: Idea, depth: int, proposed_s: float, tests: Sequence[Experiment]) -> IdeaView:
+def _idea(idea: ProposedHypothesis, depth: int, proposed_s: float, tests: Sequence[Experiment]) -> IdeaView:
     said = idea.hypothesis
     return IdeaView(
         id=said.hypothesis_id, depth=depth, proposed_s=proposed_s, statement=said.statement,

@@ -371,15 +371,6 @@ class EpisodeView:
     """CAMERA_TICK.jpg or .png: recorded with the episode, or taken when a simulated one ran again."""
 
 
-_REASONS = {"hopeless": "futility", "spent": "pairs exhausted"}
-"""Recorded reason of a gate -> the field's term for it."""
-
-
-def reason_text(reason: str) -> str:
-    """The reason of a gate's decision as reports show it; the ledger records `hopeless` and `spent`."""
-    return _REASONS.get(reason, reason)
-
-
 def weighed(reason: str) -> str:
     """Name of the figure that a decision of this reason rests on, in nats."""
     return {"faster": "log_e_faster", "worse": "log_e_worse"}.get(reason, "log_e")

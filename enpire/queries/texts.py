@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from enpire.gate.gate import reason_text
 from enpire.queries.hypotheses import outcome, told
 from enpire.queries.models import (
     CampaignView,
@@ -17,7 +18,6 @@ from enpire.queries.models import (
     RoundView,
     Success,
     VersionView,
-    reason_text,
     weighed,
 )
 from enpire.wording import counted

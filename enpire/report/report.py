@@ -14,13 +14,14 @@ from markupsafe import Markup
 from enpire import plugins
 from enpire.datasets.episode_images import replay_or_reason
 from enpire.errors import EnpireError, LedgerProblem
+from enpire.gate.gate import reason_text
 from enpire.home import Home as Folder
 from enpire.interfaces import Task
 from enpire.queries import campaigns, hypotheses, texts
 from enpire.queries.campaign_history import History
 from enpire.queries.campaigns import Records
 from enpire.queries.decision_audit import Check, recompute
-from enpire.queries.models import CampaignView, EpisodeView, VersionView, reason_text
+from enpire.queries.models import CampaignView, EpisodeView, VersionView
 from enpire.report import charts, hypothesis_charts
 from enpire.store import durable, reset_accuracy
 from enpire.store.arrays import unpack

@@ -21,10 +21,10 @@ BLOCK = 8
 
 def experiment_first(state: CampaignState, campaign: Campaign) -> bool:
     """Whether a campaign in lockstep waits until the agent's next experiment has begun."""
-    if not (campaign.rounds.lockstep and state.ideas.experiment_turn):
+    if not (campaign.rounds.lockstep and state.proposals.experiment_turn):
         return False
-    at_work = [lane for plan in campaign.agents for lane in plan.lane_names if lane not in state.ideas.away]
-    return bool(state.ideas.undecided() or at_work)
+    at_work = [lane for plan in campaign.agents for lane in plan.lane_names if lane not in state.proposals.away]
+    return bool(state.proposals.undecided() or at_work)
 
 
 def demonstrated(state: CampaignState, campaign: Campaign) -> int:

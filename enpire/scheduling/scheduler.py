@@ -168,11 +168,11 @@ class Scheduler:
         It uses odd indices only. Even ones stay uniformly drawn, so that a version's success on them is an unbiased
         estimate, from which `deploy` detects a regression.
         """
-        known = [index for index in state.practice if index % 2]
+        known = [index for index in state.start_results if index % 2]
         if len(known) < 20:
             return otherwise
         candidates = self.random.sample(known, min(8, len(known)))
-        return max(candidates, key=lambda index: _variance(state.practice[index]))
+        return max(candidates, key=lambda index: _variance(state.start_results[index]))
 
     def _order(
         self, state: CampaignState, station: FreeStation, purpose: Purpose, start: Start, policy: str, **more: object

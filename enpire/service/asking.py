@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enpire.campaign.agent_events import EdgeKind
 from enpire.campaign.experiments import KINDS as AGENT_EVENTS
-from enpire.campaign.experiments import Experiment, Ideas
+from enpire.campaign.experiments import Experiment, Proposals
 from enpire.requests.agent_requests import RequestKind, Sender
 from enpire.requests.agent_requests import leave as leave_request
 from enpire.requests.labels import write_label
@@ -12,6 +12,17 @@ from enpire.requests.operator_commands import AT_STATIONS, URGENT, CommandInbox,
 from enpire.requests.operator_commands import leave as leave_command
 
 __all__ = [
-    "AGENT_EVENTS", "AT_STATIONS", "URGENT", "CommandInbox", "EdgeKind", "Experiment", "Ideas", "OperatorCommand",
-    "RequestKind", "Sender", "leave_command", "leave_request", "write_label",
+    "AGENT_EVENTS",
+    "AT_STATIONS",
+    "URGENT",
+    "CommandInbox",
+    "EdgeKind",
+    "Experiment",
+    "OperatorCommand",
+    "Proposals",
+    "RequestKind",
+    "Sender",
+    "leave_command",
+    "leave_request",
+    "write_label",
 ]  # fmt: skip

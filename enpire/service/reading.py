@@ -39,13 +39,13 @@ __all__ = [
 
 def held_stations(records: Records) -> tuple[int, int]:
     """(stopped, paused): how many stations of the running campaign operators hold, each counted once."""
-    from enpire.campaign.state import Holds
+    from enpire.campaign.state import StationHolds
 
-    holds = Holds()
+    holds = StationHolds()
     past = history(records, latest_begun(records), kinds_of(StationJoined, StationLeft))
     for entry in records.ledger.events(kinds=kinds_of(CommandAccepted)):
         event = entry.event
         if isinstance(event, CommandAccepted) and event.command in AT_STATIONS:
-            holds.ask(event.command, event.target, event.by)
+            holds.accept(event.command, event.target, event.by)
     found = [holds.at(name) for name, station in past.stations.items() if station.present]
     return sum("stop" in held for held in found), sum("stop" not in held and "pause" in held for held in found)

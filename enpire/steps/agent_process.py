@@ -47,7 +47,9 @@ class AgentProcess:
             code = self.process.poll()
             if code is not None:
                 self._ended(lab, code)
-        elif self.starts <= PATIENCE and time.monotonic() >= self.due_s and self.lane not in lab.state.ideas.finished:
+        elif (
+            self.starts <= PATIENCE and time.monotonic() >= self.due_s and self.lane not in lab.state.proposals.finished
+        ):
             self._start(lab)
 
     def end(self) -> None:

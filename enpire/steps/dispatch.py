@@ -23,14 +23,16 @@ def dispatch(lab: Lab) -> None:
     held = Counter(order.station for order in lab.state.open.values())
     drawn: list[Order] = []
     now_s = lab.clock()
-    unable = frozenset((one.name, version) for one in lab.stations.values() for version in one.refusals.now(now_s))
+    unable = frozenset(
+        (one.name, version) for one in lab.stations.values() for version in one.load_backoff.excluded(now_s)
+    )
     for station in lab.stations.values():
         if not works(lab, station):
             _take_back(lab, station)
             continue
         room = station.lanes + lab.campaign.stations.ahead - held[station.name]
         if room >= max(1, min(station.lanes, lab.campaign.stations.ahead) // 4):
-            station = FreeStation(station.name, station.lease, room, station.refusals.now(now_s), unable)
+            station = FreeStation(station.name, station.lease, room, station.load_backoff.excluded(now_s), unable)
             drawn += lab.scheduler.next_orders(lab.state, station, drawn)
     if not drawn:
         return

@@ -79,7 +79,7 @@ def _read_gate(lab: Lab) -> None:
 def _unable(lab: Lab, policy_id: str) -> str:
     """Why none of the stations that are here can run a version; empty where one may, or may once it works again."""
     here = [seat for seat in lab.stations.values() if seat.away_since_s is None]
-    reasons = [seat.refusals.unable(policy_id) for seat in here]
+    reasons = [seat.load_backoff.unable(policy_id) for seat in here]
     return reasons[0] if reasons and all(reasons) else ""
 
 

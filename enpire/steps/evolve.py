@@ -24,7 +24,7 @@ from enpire.campaign.agent_events import (
     TokensSpent,
 )
 from enpire.campaign.events import Event
-from enpire.campaign.experiments import Experiment, Ideas, decided
+from enpire.campaign.experiments import Experiment, Proposals, decided
 from enpire.campaign.recipe import Recipe, changed
 from enpire.errors import EnpireError, UsageError
 from enpire.files import parse
@@ -114,13 +114,13 @@ def evolve(lab: Lab) -> None:
     _decide(lab)
     if not lab.due("agents", 0.1):
         return
-    if lab.recipe.space and lab.state.ideas.declared != lab.recipe:
+    if lab.recipe.space and lab.state.proposals.declared != lab.recipe:
         lab.write(RecipeDeclared(recipe=lab.recipe, recipe_hash=lab.recipe.hash))
     for request in agent_requests.waiting(lab.home.inbox):
         if isinstance(request, Unreadable):
             lab.write(RequestRefused(why=request.why))
             continue
-        if request.request_id not in lab.state.ideas.answered:
+        if request.request_id not in lab.state.proposals.answered:
             lab.write(*_answer(lab, request))
         agent_requests.remove(lab.home.inbox, request)
     if lab.campaign.agents and not lab.agent_lanes:
@@ -130,7 +130,7 @@ def evolve(lab: Lab) -> None:
 
 
 def _decide(lab: Lab) -> None:
-    for experiment in lab.state.ideas.undecided():
+    for experiment in lab.state.proposals.undecided():
         if experiment.gate is not None:
             lab.write(decided(experiment, experiment.gate))
 
@@ -150,12 +150,12 @@ def _answer(lab: Lab, request: AgentRequest) -> Sequence[Event]:
 
 def _hypothesis(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     claim = parse(Claim, request.content, "The hypothesis")
-    _at_work(lab.state.ideas, request.lane)
+    _at_work(lab.state.proposals, request.lane)
     for name in ("statement", "falsifier", "regime", "effect"):
         _short(getattr(claim, name), name)
     if not claim.statement.strip() or not claim.falsifier.strip():
         raise UsageError("A hypothesis needs a statement, and a falsifier: what would show that it is wrong.")
-    known = lab.state.ideas.ideas
+    known = lab.state.proposals.hypotheses
     for cited in (*claim.parents, *(edge.to for edge in claim.edges)):
         if cited not in known:
             raise UsageError(f"There is no hypothesis {cited!r} to cite; list_experiments names those there are.")
@@ -169,20 +169,20 @@ def _hypothesis(lab: Lab, request: AgentRequest) -> Sequence[Event]:
 
 def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     submission = parse(Submission, request.content, "The submission")
-    ideas = lab.state.ideas
-    _at_work(ideas, request.lane)
-    if submission.hypothesis_id not in ideas.ideas:
+    proposals = lab.state.proposals
+    _at_work(proposals, request.lane)
+    if submission.hypothesis_id not in proposals.hypotheses:
         raise UsageError(f"There is no hypothesis {submission.hypothesis_id!r}; propose it first.")
     experiment_id = mint()
     submitted = ExperimentSubmitted(
         **_signed(request), experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id,
         changes=dict(submission.changes), champion=lab.state.champion,
     )  # fmt: skip
-    force = ideas.recipe_in_force(lab.recipe)
+    force = proposals.recipe_in_force(lab.recipe)
     try:
         recipe = changed(force, submission.changes, f"{lab.recipe.name}+{experiment_id[-6:]}")
-        _room(ideas, request.lane)
-        _new(ideas, recipe, lab.state.champion)
+        _room(proposals, request.lane)
+        _new(proposals, recipe, lab.state.champion)
     except UsageError as problem:
         refused = ExperimentRefused(
             **_signed(request), experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id, why=str(problem)
@@ -195,21 +195,21 @@ def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     return [replace(submitted, recipe=recipe.without_space(), recipe_hash=recipe.hash), checked]
 
 
-def _at_work(ideas: Ideas, lane: str) -> None:
-    if lane in ideas.finished:
-        raise UsageError(f"The lane {lane!r} ended its work ({ideas.finished[lane]}); propose from another one.")
+def _at_work(proposals: Proposals, lane: str) -> None:
+    if lane in proposals.finished:
+        raise UsageError(f"The lane {lane!r} ended its work ({proposals.finished[lane]}); propose from another one.")
 
 
-def _room(ideas: Ideas, lane: str) -> None:
-    if mine := ideas.undecided(lane):
+def _room(proposals: Proposals, lane: str) -> None:
+    if mine := proposals.undecided(lane):
         raise UsageError(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it, or give it up.")
-    if len(ideas.undecided()) >= QUEUE:
+    if len(proposals.undecided()) >= QUEUE:
         raise UsageError(f"{QUEUE} experiments are waiting already; wait until one is decided.")
 
 
-def _new(ideas: Ideas, recipe: Recipe, champion: str) -> None:
+def _new(proposals: Proposals, recipe: Recipe, champion: str) -> None:
     """The same recipe against the same champion is asked once: a gate is no lottery."""
-    for earlier in ideas.experiments.values():
+    for earlier in proposals.experiments.values():
         counts = not earlier.over or (earlier.phase == "decided" and earlier.champion == champion)
         if counts and earlier.recipe_hash == recipe.hash:
             told = earlier.decision or "not decided yet"
@@ -235,8 +235,8 @@ def _finding(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     _short(note.text, "text")
     if not note.text.strip():
         raise UsageError("A finding needs a text.")
-    ideas = lab.state.ideas
-    if note.about and note.about not in ideas.ideas and note.about not in ideas.experiments:
+    proposals = lab.state.proposals
+    if note.about and note.about not in proposals.hypotheses and note.about not in proposals.experiments:
         raise UsageError(f"There is no hypothesis or experiment {note.about!r} that a finding could be about.")
     return [ConclusionPosted(**_signed(request), conclusion_id=mint(), text=note.text, about=note.about)]
 
@@ -245,9 +245,9 @@ def _give_up(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     """An honest way out, which counts for nobody: what is queued is cancelled, what runs is decided all the same."""
     note = parse(Note, request.content, "What is given up")
     _short(note.text, "reason")
-    ideas, lane = lab.state.ideas, request.lane
-    mine = ideas.undecided(lane)
-    if note.about in ideas.ideas:
+    proposals, lane = lab.state.proposals, request.lane
+    mine = proposals.undecided(lane)
+    if note.about in proposals.hypotheses:
         mine = [item for item in mine if item.hypothesis_id == note.about]
     elif note.about:
         mine = [_known(lab, note.about)]
@@ -268,7 +268,7 @@ def _finish(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     _short(note.text, "summary")
     if not note.text.strip():
         raise UsageError("A summary needs a text: what was tried, what worked, what did not.")
-    if mine := lab.state.ideas.undecided(request.lane):
+    if mine := lab.state.proposals.undecided(request.lane):
         raise UsageError(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it, or give it up.")
     return [LaneFinished(**_signed(request), text=note.text)]
 
@@ -293,7 +293,7 @@ def _turn(lab: Lab, request: AgentRequest) -> Sequence[Event]:
 
 
 def _known(lab: Lab, experiment_id: str) -> Experiment:
-    experiment = lab.state.ideas.experiments.get(experiment_id)
+    experiment = lab.state.proposals.experiments.get(experiment_id)
     if experiment is None:
         raise UsageError(f"There is no experiment {experiment_id!r}; list_experiments names those there are.")
     return experiment

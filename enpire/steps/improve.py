@@ -31,7 +31,7 @@ def improve(lab: Lab) -> None:
         if (experiment := _its_turn(lab)) is not None and experiment.recipe is not None:
             _begin(lab, experiment.recipe, experiment.experiment_id)
         elif _due(lab):
-            _begin(lab, lab.state.ideas.recipe_in_force(lab.recipe) if lab.state.champion else lab.base_recipe)
+            _begin(lab, lab.state.proposals.recipe_in_force(lab.recipe) if lab.state.champion else lab.base_recipe)
         return
     if lab.learner is None:
         lab.learner = lab.train(_job(lab))
@@ -49,9 +49,9 @@ def _its_turn(lab: Lab) -> Experiment | None:
     So agents cannot crowd out the campaign's own recipe, and what they try is paid from the same budget of rounds.
     """
     state = lab.state
-    if _busy(lab) or not state.ideas.experiment_turn or state.round >= lab.campaign.budget.rounds:
+    if _busy(lab) or not state.proposals.experiment_turn or state.round >= lab.campaign.budget.rounds:
         return None
-    return next(iter(state.ideas.queue()), None)
+    return next(iter(state.proposals.queue()), None)
 
 
 def _due(lab: Lab) -> bool:

@@ -96,7 +96,7 @@ def _station(lab: Lab, seat: StationSeat) -> StationLine:
         deployed=beat.deployed if beat else "",
         paused=bool(beat and beat.paused),
         stopped=bool(beat and beat.stopped),
-        alarm=(beat.alarm if beat else "") or seat.refusals.alarm(lab.clock()),
+        alarm=(beat.alarm if beat else "") or seat.load_backoff.alarm(lab.clock()),
         cameras=lab.task.spec.cameras,
     )
 

@@ -49,7 +49,7 @@ def test_a_conversation_proposes_and_submits(recording: Recording, tmp_path: Pat
         spent: list[Mapping[str, object]] = []
         said = lab.beside(lambda: agent(tmp_path, spent).turn(in_process(lab.client()), BRIEF))
         assert said == "It waits for its gate."
-        assert [one.phase for one in lab.lab.state.ideas.experiments.values()] == ["invalid", "queued"]
+        assert [one.phase for one in lab.lab.state.proposals.experiments.values()] == ["invalid", "queued"]
     assert spent == [{"fresh": 100, "cached": 400, "output": 50, "model": "a-model"}] * 5
     results = [request["messages"][-1]["content"][0] for request in recording.asked[1:]]
     assert [bool(result.get("is_error")) for result in results] == [False, True, False, True]

@@ -103,8 +103,8 @@ def test_the_official_client_gets_an_answer_from_every_tool(tmp_path: Path, tran
         check_answers(said, known, FRAMES)
         assert set(said) == set(tools.BY_NAME)
         mine = said["submit_candidate"]["experiment_id"]
-        assert lab.lab.state.ideas.experiments[mine].phase == "cancelled"
-        assert set(lab.lab.state.ideas.finished) == {"mcp"}
+        assert lab.lab.state.proposals.experiments[mine].phase == "cancelled"
+        assert set(lab.lab.state.proposals.finished) == {"mcp"}
 
 
 FRAMES = 120

@@ -37,13 +37,13 @@ def submit(client: LabClient, **changes: object) -> str:
 def test_a_better_recipe_is_kept(home: Home) -> None:
     with Running(home) as lab:
         better = lab.beside(lambda: submit(lab.client("good"), skill=0.9))
-        experiment = lab.lab.state.ideas.experiments[better]
+        experiment = lab.lab.state.proposals.experiments[better]
         lab.until(lambda lab: experiment.over)
         assert experiment.decision == "keep", experiment
         assert experiment.low > -0.1, "evidence and interval are two statistics that nearly agree"
         assert experiment.metrics == {"skill": 0.9}, "a metric that is not a number is left out of the ledger"
         assert lab.lab.state.champion == experiment.policy_id
-        assert lab.lab.state.ideas.recipe_in_force(lab.lab.recipe).settings["skill"] == 0.9
+        assert lab.lab.state.proposals.recipe_in_force(lab.lab.recipe).settings["skill"] == 0.9
         assert_recomputes(lab)
     with campaigns.open_records(home.root) as records:
         shown = texts.campaign(campaigns.campaign_view(records, "C1"))
@@ -58,11 +58,11 @@ def test_a_worse_recipe_is_not_kept(home: Home) -> None:
     with Running(home, recipe=with_skill(0.8)) as lab:
         champion = lab.lab.state.champion
         worse = lab.beside(lambda: submit(lab.client("bad"), skill=0.05))
-        experiment = lab.lab.state.ideas.experiments[worse]
+        experiment = lab.lab.state.proposals.experiments[worse]
         lab.until(lambda lab: experiment.over)
         assert experiment.decision in {"revert", "inconclusive"}
         assert lab.lab.state.champion == champion
-        assert lab.lab.state.ideas.recipe_in_force(lab.lab.recipe) == lab.lab.recipe
+        assert lab.lab.state.proposals.recipe_in_force(lab.lab.recipe) == lab.lab.recipe
         assert_recomputes(lab)
 
 
@@ -70,7 +70,7 @@ def assert_recomputes(lab: Running) -> None:
     checks = recompute(lab.ledger)
     assert [check for check in checks if not check.equal] == []
     assert sum(check.kind == "experiment decided" for check in checks) == 1
-    assert rebuilt(lab.ledger, lab.lab.state.campaign_id).ideas == lab.lab.state.ideas
+    assert rebuilt(lab.ledger, lab.lab.state.campaign_id).proposals == lab.lab.state.proposals
 
 
 @pytest.mark.parametrize(
@@ -93,11 +93,11 @@ def test_what_lies_outside_the_space_is_refused(home: Home, changes: dict[str, o
                 lab.beside(lambda: submit(lab.client(), **changes))
             kinds = [event.kind for event in lab.ledger.events()]
             assert kinds.count("experiment refused") == 1
-            assert next(iter(lab.lab.state.ideas.experiments.values())).phase == "invalid"
+            assert next(iter(lab.lab.state.proposals.experiments.values())).phase == "invalid"
         else:
             with pytest.raises((EnpireError, ValueError)):
                 lab.beside(lambda: submit(lab.client(), **changes))
-        assert not lab.lab.state.ideas.queue()
+        assert not lab.lab.state.proposals.queue()
 
 
 def test_a_lane_has_one_undecided_experiment_and_no_recipe_is_asked_twice(home: Home) -> None:
@@ -111,7 +111,7 @@ def test_a_lane_has_one_undecided_experiment_and_no_recipe_is_asked_twice(home: 
             lab.beside(lambda: tools.call(lab.client("two"), "give_up", {"reason": "tired", "about": first}))
         told = lab.beside(lambda: tools.call(lab.client(), "give_up", {"reason": "a typing error", "about": first}))
         assert told == {"noted": True, "scored": "neutral"}
-        assert lab.lab.state.ideas.experiments[first].phase == "cancelled"
+        assert lab.lab.state.proposals.experiments[first].phase == "cancelled"
 
 
 def test_adopting_and_findings_reach_the_peers(home: Home) -> None:
@@ -125,7 +125,7 @@ def test_adopting_and_findings_reach_the_peers(home: Home) -> None:
         lab.beside(lambda: tools.call(lab.client(), "post_finding", finding))
         listed = lab.beside(lambda: tools.call(lab.client("two"), "list_experiments", {}))
         assert "skill matters" in str(listed["findings"])
-        assert "('two',)" in str(lab.lab.state.ideas.experiments[first].adopted_by)
+        assert "('two',)" in str(lab.lab.state.proposals.experiments[first].adopted_by)
         shown = lab.beside(lambda: tools.call(lab.client("two"), "get_experiment", {"experiment_id": first}))
         assert shown["phase"] == "queued"
         with pytest.raises(RequestRefused, match="no hypothesis or experiment"):
@@ -138,7 +138,7 @@ def test_a_lane_that_finishes_or_gives_up_proposes_nothing_more(home: Home) -> N
         with pytest.raises(RequestRefused, match="not decided yet; wait for it, or give it up"):
             lab.beside(lambda: tools.call(lab.client("one"), "finish", {"summary": "too early"}))
         lab.beside(lambda: tools.call(lab.client("one"), "give_up", {"reason": "no idea is left"}))
-        assert lab.lab.state.ideas.experiments[queued].phase == "cancelled"
+        assert lab.lab.state.proposals.experiments[queued].phase == "cancelled"
         told = lab.beside(lambda: tools.call(lab.client("two"), "finish", {"summary": "skill is what matters"}))
         assert told == {"noted": True, "over": True}
         for lane, why in (("one", r"'one' ended its work \(given up: no idea is left\)"), ("two", "skill is what")):
@@ -151,20 +151,20 @@ def test_a_lane_that_finishes_or_gives_up_proposes_nothing_more(home: Home) -> N
 
 def rebuilt_lanes(home: Home) -> set[str]:
     with campaigns.open_records(home.root) as records:
-        return set(rebuilt(records.ledger, "C1").ideas.finished)
+        return set(rebuilt(records.ledger, "C1").proposals.finished)
 
 
 def test_giving_up_a_hypothesis_cancels_its_own_experiment_only(home: Home) -> None:
     with Running(home, paused=True) as lab:
         first = lab.beside(lambda: submit(lab.client("one"), skill=0.5))
         other = lab.beside(lambda: submit(lab.client("two"), skill=0.6))
-        ideas = lab.lab.state.ideas
-        about = {"reason": "a slip of the pen", "about": ideas.experiments[first].hypothesis_id}
+        proposals = lab.lab.state.proposals
+        about = {"reason": "a slip of the pen", "about": proposals.experiments[first].hypothesis_id}
         lab.beside(lambda: tools.call(lab.client("two"), "give_up", about))
-        assert ideas.experiments[first].phase == "queued", "only the lane itself gives up what it submitted"
+        assert proposals.experiments[first].phase == "queued", "only the lane itself gives up what it submitted"
         lab.beside(lambda: tools.call(lab.client("one"), "give_up", about))
-        assert (ideas.experiments[first].phase, ideas.experiments[other].phase) == ("cancelled", "queued")
-        assert not ideas.finished
+        assert (proposals.experiments[first].phase, proposals.experiments[other].phase) == ("cancelled", "queued")
+        assert not proposals.finished
 
 
 def test_two_recipes_are_compared_setting_by_setting(home: Home) -> None:
@@ -242,4 +242,4 @@ def test_a_wish_is_answered_once_when_the_loop_dies_before_it_puts_it_away(home:
     done.rename(home.inbox / "agents" / f"{json.loads(done.read_text())['wish_id']}.json")
     with Running(home, paused=True) as lab:
         lab.until(lambda lab: not list((home.inbox / "agents").glob("*.json")))
-        assert len(lab.lab.state.ideas.ideas) == 1
+        assert len(lab.lab.state.proposals.hypotheses) == 1

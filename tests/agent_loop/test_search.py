@@ -97,11 +97,11 @@ def search_from_a_bad_recipe(folder: Path) -> list[Experiment]:
     """A lane of `search` beside a campaign whose recipe succeeds in 4 of 10; its experiments up to the first kept."""
     home = open_home(folder / "home")
     with Running(home, recipe=BAD) as lab:
-        ideas = lab.lab.state.ideas
+        proposals = lab.lab.state.proposals
         session = AgentSession(home=home.root, campaign_id="C1", lane="search-1", agent="search", work=folder, seed=156)
         thread = threading.Thread(target=run_session, args=(session, lambda said: None), daemon=True)
         thread.start()
-        lab.until(lambda _: any(one.decision == "keep" for one in ideas.experiments.values()), turns=4000)
+        lab.until(lambda _: any(one.decision == "keep" for one in proposals.experiments.values()), turns=4000)
         append(lab.ledger, [("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
         lab.until(lambda _: not thread.is_alive())
         assert [check for check in recompute(lab.ledger) if not check.equal] == []
@@ -109,9 +109,9 @@ def search_from_a_bad_recipe(folder: Path) -> list[Experiment]:
         assert briefs
         assert all(0 < size <= 64 * 1024 for size in briefs)
         deployed = {event.body["policy_id"] for event in lab.ledger.events(kinds=("deployed",))}
-        over = [one for one in ideas.experiments.values() if one.over]
+        over = [one for one in proposals.experiments.values() if one.over]
         assert [one.policy_id in deployed for one in over] == [one.decision == "keep" for one in over]
-        assert ideas.recipe_in_force(BAD).settings == {**BAD.settings, **over[-1].changes}
+        assert proposals.recipe_in_force(BAD).settings == {**BAD.settings, **over[-1].changes}
         return over
 
 
@@ -134,12 +134,12 @@ def test_a_person_runs_one_lane_beside_the_campaign(tmp_path: Path) -> None:
     words = ["agent", "run", "search", "--lane", "mine", "--seed", "7", "--home", str(home.root)]
     with Running(home, paused=True) as lab, ThreadPoolExecutor(1) as beside:
         verb = beside.submit(CliRunner().invoke, app, words)
-        lab.until(lambda lab: lab.state.ideas.experiments or verb.done())
+        lab.until(lambda lab: lab.state.proposals.experiments or verb.done())
         append(lab.ledger, [("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
         lab.until(lambda _: verb.done())
         result = verb.result()
         assert result.exit_code == 0, result.output
-        assert {(one.author, one.lane) for one in lab.lab.state.ideas.experiments.values()} == {("search", "mine")}
+        assert {(one.author, one.lane) for one in lab.lab.state.proposals.experiments.values()} == {("search", "mine")}
 
 
 def set_skill(experiment: Experiment) -> float:
@@ -152,7 +152,9 @@ def test_a_lane_in_its_own_process_is_started_by_the_loop_and_ends_with_it(tmp_p
     home = open_home(tmp_path / "home")
     plans = (AgentPlan(name="search", lanes=1), AgentPlan(name="tests.agent_loop.test_search:Crashing"))
     with Running(home, campaign=replace(CAMPAIGN, agents=plans)) as lab:
-        lab.until(lambda lab: any(one.phase == "decided" for one in lab.state.ideas.experiments.values()), turns=4000)
+        lab.until(
+            lambda lab: any(one.phase == "decided" for one in lab.state.proposals.experiments.values()), turns=4000
+        )
         lab.until(lambda lab: any(event.kind == "agent ended" for event in lab.ledger.events()), turns=4000)
         ended = next(iter(lab.ledger.events(kinds=("agent ended",)))).body
         assert "Crashing" in str(ended["lane"])

@@ -98,7 +98,7 @@ def test_without_a_running_campaign_nothing_is_left_lying(client: LabClient) -> 
 
 def test_a_brief_is_small_recorded_and_says_the_space(tmp_path: Path) -> None:
     with Running(open_home(tmp_path / "home"), paused=True) as lab:
-        lab.until(lambda lab: lab.state.ideas.declared)
+        lab.until(lambda lab: lab.state.proposals.declared)
         told = lab.beside(lambda: tools.call(lab.client(), "get_brief", {}))
         assert told["recorded"] is True
         lab.until(lambda lab: any(event.kind == "brief read" for event in lab.ledger.events()))

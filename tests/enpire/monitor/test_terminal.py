@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from enpire.campaign.gate_events import GateDecided, GateSides
+from enpire.gate.gate import GateRule, Reason, Tally, decide
 from enpire.monitor.event_lines import line_of
 from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
 from enpire.monitor.terminal import TerminalView, clock, screen, standing, strip
@@ -100,6 +105,13 @@ def test_events_that_nobody_needs_to_see_have_no_line() -> None:
 def test_a_label_is_told_as_it_was_given() -> None:
     body = {"by": "anna", "order_id": "E1", "outcome": "unsafe"}
     assert line_of(event("person judged", **body)) == "anna labelled episode E1: unsafe"
+
+
+@pytest.mark.parametrize(("stored", "shown"), [("hopeless", "futility"), ("spent", "pairs exhausted")])
+def test_a_gate_line_shows_the_words_of_a_stored_reason(stored: Reason, shown: str) -> None:
+    held = replace(decide(Tally(), GateRule(), 0.03), kind="hold", reason=stored)
+    sides = GateSides(gate_id="g", champion=CHAMPION, candidate="b" * 64, round=1)
+    assert line_of(GateDecided.of(sides, held)).startswith(f"gate: hold ({shown}), +0 -0 of 0 pairs")
 
 
 def test_one_is_told_as_one() -> None:

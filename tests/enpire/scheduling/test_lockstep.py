@@ -49,7 +49,7 @@ def run(folder: Path, fleet: type[FakeFleet]) -> tuple[list[object], list[object
         )
         append(lab.ledger, [("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
         thread.join(30)
-        changes: list[object] = [dict(item.changes) for item in lab.lab.state.ideas.experiments.values()]
+        changes: list[object] = [dict(item.changes) for item in lab.lab.state.proposals.experiments.values()]
         decided = lab.ledger.events(kinds=("gate decided",))
         gates: list[object] = [tuple(e.body[key] for key in ("decision", "pairs", "wins", "losses")) for e in decided]
         learned: list[object] = [event.body["data_hash"] for event in lab.ledger.events(kinds=("learner started",))]

@@ -36,9 +36,13 @@ def scheduler(seed: int = 1, practised: float = 0.5, pairs: int = 400) -> Schedu
     return Scheduler(campaign, starts, random.Random(seed))
 
 
-def a_state(practice: Mapping[int, Count] | None = None) -> CampaignState:
+def a_state(start_results: Mapping[int, Count] | None = None) -> CampaignState:
     return CampaignState(
-        campaign_id="C", champion=CHAMPION, base_policy=CHAMPION, base_measured=True, practice=dict(practice or {})
+        campaign_id="C",
+        champion=CHAMPION,
+        base_policy=CHAMPION,
+        base_measured=True,
+        start_results=dict(start_results or {}),
     )
 
 
@@ -48,9 +52,9 @@ def with_gate() -> CampaignState:
     return state
 
 
-def collected(practice: Mapping[int, Count], seed: int = 1, practised: float = 0.5, n: int = 6000) -> Counter[int]:
+def collected(start_results: Mapping[int, Count], seed: int = 1, practised: float = 0.5, n: int = 6000) -> Counter[int]:
     """How often each train start is drawn."""
-    orders = scheduler(seed, practised).next_orders(a_state(practice), FreeStation("s", 1, n))
+    orders = scheduler(seed, practised).next_orders(a_state(start_results), FreeStation("s", 1, n))
     return Counter(order.start.index for order in orders)
 
 
@@ -60,18 +64,18 @@ KNOWN = {index: Count(2, 4) if index % 6 == 1 else Count(4 * (index % 4 == 1), 4
 
 
 @given(
-    practice=st.dictionaries(st.integers(0, POOL - 1), COUNTS), seed=st.integers(0, 1000),
+    start_results=st.dictionaries(st.integers(0, POOL - 1), COUNTS), seed=st.integers(0, 1000),
     practised=st.floats(0, 1, exclude_max=True), room=st.integers(1, 50),
 )  # fmt: skip
-def test_the_collection_fills_all_lanes_with_train_starts_and_is_repeatable(practice, seed, practised, room):
-    orders = scheduler(seed, practised).next_orders(a_state(practice), FreeStation("s", 3, room))
+def test_the_collection_fills_all_lanes_with_train_starts_and_is_repeatable(start_results, seed, practised, room):
+    orders = scheduler(seed, practised).next_orders(a_state(start_results), FreeStation("s", 3, room))
     assert len(orders) == room
     assert {(order.purpose, order.policy_id, order.station, order.lease) for order in orders} == {
         ("collect", CHAMPION, "s", 3)
     }
     assert all(order.start == starts("train", order.start.index) for order in orders)
     assert all(0 <= order.start.index < POOL for order in orders)
-    again = scheduler(seed, practised).next_orders(a_state(practice), FreeStation("s", 3, room))
+    again = scheduler(seed, practised).next_orders(a_state(start_results), FreeStation("s", 3, room))
     assert [order.start for order in again] == [order.start for order in orders], "the same history, the same draws"
 
 
@@ -97,11 +101,11 @@ def test_a_higher_share_of_hard_starts_draws_more_uncertain_starts() -> None:
 
 def test_a_start_with_certain_success_is_drawn_less_often() -> None:
     state = a_state(KNOWN)
-    before = collected(state.practice)[1]
+    before = collected(state.start_results)[1]
     for order in scheduler().next_orders(a_state(), FreeStation("s", 1, 3000)):
         if order.start.index == 1:
             state.end(delivered(order, "success", 9, "").episode)
-    assert collected(state.practice)[1] < before / 3
+    assert collected(state.start_results)[1] < before / 3
 
 
 def test_without_enough_data_all_starts_are_equally_likely() -> None:

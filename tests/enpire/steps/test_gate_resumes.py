@@ -119,7 +119,7 @@ def test_in_lockstep_others_take_the_turns_of_a_station_that_cannot_load_the_can
     run(lab)
     [decided] = ledger.events(kinds=("gate decided",))
     assert (decided.body["decision"], decided.body["reason"]) == ("promote", "better")
-    assert lab.stations[stations.names[1]].refusals.known[str(decided.body["candidate"])].times == 1
+    assert lab.stations[stations.names[1]].load_backoff.versions[str(decided.body["candidate"])].times == 1
     assert [check for check in recompute(ledger) if not check.equal] == []
 
 
