@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 
 from enpire.interfaces import Policy, Rig, Task
-from enpire.interventions import Intervener, OpenOperator
+from enpire.interventions import OPERATORS, Intervener
 from enpire.offline.rollouts import Rollout, RolloutLoop, RunningRollout
-from enpire.plugins import load
 from enpire.policy_calls import LoadedPolicy
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, Observation, Order, Start
 
@@ -30,7 +28,7 @@ class SupervisedLoop(RolloutLoop):
     def run(self, policy: Policy, starts: Sequence[Start], source: int = SOURCE_POLICY) -> list[Rollout]:
         """As `RolloutLoop.run`; frames that the operator commanded have the source of a human."""
         if self._share and source == SOURCE_POLICY and self._operator is None:
-            opened = cast(OpenOperator, load("operators", "simulated"))
+            opened = OPERATORS.load("simulated")
             self._operator = opened(self.task, self.rig, self._seed, {})
         return super().run(policy, starts, source)
 

@@ -14,10 +14,10 @@ from ctypes.util import find_library
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from enpire.errors import EnpireError, UsageError
-from enpire.plugins import make
+from enpire.parts import PartGroup
 from enpire.processes.sandbox import bubblewrap
 from enpire.store.connection import LOADED_SQLITE, SAFE_WAL, journal_mode
 
@@ -78,8 +78,9 @@ def examine(home: Path) -> tuple[MachineCheck, ...]:
 
 def stop_time(trials: int = 20) -> MachineCheck:
     """Measure the time from a stop request to zero velocity, with a fake arm behind its guard."""
+    times_ms: PartGroup[[int], Sequence[float]] = PartGroup("inspections")
     try:
-        took_ms = sorted(cast("Sequence[float]", make("inspections", "stop", trials)))
+        took_ms = sorted(times_ms.make("stop", trials))
     except EnpireError as problem:
         return MachineCheck(level=WARN, subject="stop", found=f"not measured: {problem}", fix="run enpire doctor again")
     middle, late = took_ms[len(took_ms) // 2], took_ms[math.ceil(0.99 * len(took_ms)) - 1]

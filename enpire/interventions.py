@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol, cast
+from collections.abc import Mapping
+from typing import Protocol
 
 from enpire.files import parse
 from enpire.interfaces import Rig, Task
-from enpire.plugins import load
+from enpire.parts import PartGroup, settings_class
 from enpire.policy_calls import LoadedPolicy
 from enpire.types import FloatArray, IntArray, MaskArray, Observation, Order
 
@@ -42,8 +42,8 @@ class Intervener(Protocol):
         """Release the device. Allowed twice."""
 
 
-OpenOperator = Callable[[Task, Rig, int, Mapping[str, object]], Intervener]
-"""A plug-in of the group `operators`: called with the task, the station's rig, its seed and `operator_options`."""
+OPERATORS: PartGroup[[Task, Rig, int, Mapping[str, object]], Intervener] = PartGroup("operators")
+"""Called with the task, the station's rig, its seed and `operator_options`."""
 
 
 def require_operator(name: str, options: Mapping[str, object]) -> None:
@@ -52,6 +52,6 @@ def require_operator(name: str, options: Mapping[str, object]) -> None:
     Raises:
         EnpireError: there is no such plug-in, or the settings class in its attribute `options` refuses the options.
     """
-    taken = cast("type | None", getattr(load("operators", name), "options", None))
+    taken = settings_class(OPERATORS.load(name), "options")
     if taken is not None:
         parse(taken, options, "operator_options")

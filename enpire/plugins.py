@@ -201,7 +201,7 @@ def bring_in(module: str) -> None:
         raise _explained(missing, "drivers", module, module) from missing
 
 
-def make(group: str, name: str, *arguments: object) -> object:
+def make(group: str, name: str, /, *arguments: object, **named: object) -> object:
     """Load a part and call it with these arguments.
 
     Raises:
@@ -209,7 +209,7 @@ def make(group: str, name: str, *arguments: object) -> object:
     """
     part = cast("Callable[..., object]", load(group, name))
     try:
-        return part(*arguments)
+        return part(*arguments, **named)
     except EnpireError:
         raise
     except (Exception, SystemExit) as problem:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 from enpire.campaign.campaign import Campaign, read_campaign
 from enpire.campaign.events import Event
@@ -26,12 +26,11 @@ from enpire.codec import result_of
 from enpire.errors import EnpireError, NothingOpens, StorageFull
 from enpire.gate.gate import DISK_FULL, NOTHING_OPENS
 from enpire.home import Home
-from enpire.interfaces import Task
 from enpire.interventions import require_operator
 from enpire.lab import Lab
 from enpire.loop import run
 from enpire.monitor.lab_snapshot import LabSnapshot
-from enpire.plugins import load, make
+from enpire.parts import TASKS, PartGroup
 from enpire.processes.training_process import TrainingProcess
 from enpire.requests.operator_commands import CommandInbox
 from enpire.steps.agent_process import require_agents
@@ -84,6 +83,13 @@ class StationHost(Protocol):
         """End every process; returns when they have ended."""
 
 
+TRANSPORTS: PartGroup[..., AddressedFleet] = PartGroup("transports")
+LISTENERS: PartGroup[[str, Path], object] = PartGroup("listeners")
+"""Called with the address to bind and the folder of the keys; gives what the transport listens with."""
+HOSTS: PartGroup[[Campaign, Home, str, Callable[[str], None]], StationHost] = PartGroup("hosts")
+"""Called with the campaign, its home, the fleet's address and a function that prints one line."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """What the caller chooses besides the campaign file."""
@@ -123,8 +129,8 @@ def run_campaign(name_or_path: str | Path, home: Home, options: RunOptions | Non
     if chosen.seed is not None:
         campaign = replace(campaign, seed=chosen.seed)
     # Missing parts are reported before anything is written.
-    load("tasks", campaign.task)
-    load("hosts", chosen.host)
+    TASKS.load(campaign.task)
+    HOSTS.load(chosen.host)
     require_recipes(campaign, home)
     require_agents(campaign)
     if campaign.stations.operator:
@@ -183,7 +189,7 @@ def _begin_when_there_is_space(this: _Run, after: str) -> CampaignState:
 
 def open_lab(campaign: Campaign, home: Home, ledger: SqliteLedger, state: CampaignState, fleet: Fleet) -> Lab:
     """The lab of a campaign, after its ledger and its episode store were compared."""
-    task = cast("Task", make("tasks", campaign.task))
+    task = TASKS.make(campaign.task)
     lab = Lab(
         campaign=campaign, recipe=read_recipe(campaign.recipe), base_recipe=read_recipe(campaign.base.recipe),
         home=home, ledger=ledger, records=Reading.of(ledger), store=FolderStore(home.episodes), fleet=fleet, task=task,
@@ -237,9 +243,9 @@ def _tick(lab: Lab, host: StationHost, observers: tuple[LabObserver, ...]) -> No
 def _connected(this: _Run, state: CampaignState) -> Generator[tuple[Fleet, StationHost]]:
     """The fleet's socket, and the stations that this campaign starts itself."""
     campaign, home = this.campaign, this.home
-    open_fleet = cast("Callable[..., AddressedFleet]", load("transports", "zmq"))
-    start = cast("Callable[..., StationHost]", load("hosts", this.options.host))
-    door = cast("Callable[..., object]", load("listeners", "zmq"))(campaign.stations.bind, home.keys)
+    open_fleet = TRANSPORTS.load("zmq")
+    start = HOSTS.load(this.options.host)
+    door = LISTENERS.load("zmq")(campaign.stations.bind, home.keys)
     fleet = open_fleet(door, home.versions, home.incoming, first_lease=state.lease + 1)
     if not campaign.stations.count or door != campaign.stations.bind:
         _log(f"Stations connect to {fleet.address} ({'plain' if door == campaign.stations.bind else 'with keys'}).")

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
-from enpire import plugins
+from enpire import parts
 from enpire.errors import UsageError
 from enpire.files import parse
 from enpire.interfaces import Evidence, MarksSubtasks, Task, Verifier
@@ -19,6 +19,7 @@ TASK_VERIFIER = "task"
 """Names the task's own verifier in the list `verifiers` of a station or campaign file."""
 VERDICT_BUDGET_MS = 150.0
 """Longest time of a verdict in ms (95th percentile), because the robot waits for it."""
+_EARLIER_DIGEST: parts.PartGroup[[str], str] = parts.PartGroup("inspections")
 LONGEST_REASON = 4096
 """Largest number of characters of a reason; the rest is cut off."""
 
@@ -100,7 +101,7 @@ def earlier_digests(verifier: Verifier) -> frozenset[str]:
     if isinstance(verifier, UnanimousVerifier):
         each = [(one.digest, *sorted(earlier_digests(one))) for one in verifier.members]
         return frozenset(_digest_together(digests) for digests in product(*each)) - {verifier.digest}
-    earlier = cast("Callable[[str], str]", plugins.load("inspections", "earlier_digest"))(verifier.digest)
+    earlier = _EARLIER_DIGEST.load("earlier_digest")(verifier.digest)
     return frozenset({earlier} if earlier else ())
 
 
@@ -123,8 +124,8 @@ def with_verifiers(task: Task, plans: Sequence[VerifierSettings], account: Path)
 
 def key_variables(plans: Sequence[VerifierSettings]) -> list[str]:
     """Names of the environment variables that hold the API keys of these verifiers."""
-    loaded = [plugins.load("verifiers", plan.name) for plan in plans if plan.name != TASK_VERIFIER]
-    return [key for one in loaded for key in cast("Sequence[str]", getattr(one, "keys", ()))]
+    loaded = [parts.VERIFIERS.load(plan.name) for plan in plans if plan.name != TASK_VERIFIER]
+    return [key for one in loaded for key in parts.key_variables(one)]
 
 
 class _TaskWithVerifier:
@@ -208,5 +209,4 @@ def _task_verifier(task: Task, options: Mapping[str, object]) -> Verifier:
 def _open(task: Task, plan: VerifierSettings) -> Verifier:
     if plan.name == TASK_VERIFIER:
         return _task_verifier(task, plan.options)
-    make = cast("Callable[[Task, Mapping[str, object]], Verifier]", plugins.load("verifiers", plan.name))
-    return make(task, plan.options)
+    return parts.VERIFIERS.load(plan.name)(task, plan.options)

@@ -12,7 +12,7 @@ from enpire.campaign.search_space import Axis, Plain, Range, axes, axis_of
 from enpire.errors import EnpireError, FileProblem, UsageError
 from enpire.files import canonical, find, parse, plain, read_yaml, shown
 from enpire.interfaces import ChecksRecipe
-from enpire.plugins import make
+from enpire.parts import LEARNERS, settings_class
 
 Setting = bool | int | float | str | tuple[float, ...]
 
@@ -76,10 +76,9 @@ def require_learner(recipe: Recipe) -> None:
     Raises:
         EnpireError: there is no such learner, or it refuses the settings.
     """
-    learner, written = make("learners", recipe.learner), recipe.mapping()
-    declared: object = getattr(learner, "settings", None)
-    if isinstance(declared, type):
-        kind = cast("type[object]", declared)
+    learner, written = LEARNERS.make(recipe.learner), recipe.mapping()
+    kind = settings_class(learner, "settings")
+    if kind is not None:
         if not is_dataclass(kind):
             raise UsageError(
                 f"`settings` of the learner {recipe.learner!r} is the class {kind.__name__}, which is no dataclass; "

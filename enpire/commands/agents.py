@@ -6,9 +6,9 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
@@ -49,11 +49,11 @@ def run(  # noqa: PLR0913 - the options of a subcommand are its parameters
     home: Home = None,
 ) -> None:
     """Run one agent session in this terminal, for the campaign that runs in this home."""
-    from enpire.plugins import load
+    from enpire.parts import AGENTS, PartGroup
     from enpire.service import reading
     from enpire.service.processes import write_agent_job
 
-    load("agents", name)
+    AGENTS.load(name)
     folder = existing_home(home)
     if not reading.is_driven(folder):
         raise UsageError(f"No campaign runs in {folder}, so an agent cannot work; `enpire run` starts one.")
@@ -66,8 +66,8 @@ def run(  # noqa: PLR0913 - the options of a subcommand are its parameters
         "options": _options(options), "work": str(place / "work"),
     }  # fmt: skip
     write_agent_job(place, job)
-    process = cast("Callable[[list[str]], int]", load("sessions", "agent_loop.session:main"))
-    raise typer.Exit(process([str(place)]))
+    processes: PartGroup[[list[str]], int] = PartGroup("sessions")
+    raise typer.Exit(processes.load("agent_loop.session:main")([str(place)]))
 
 
 def mcp(
@@ -77,13 +77,12 @@ def mcp(
     home: Home = None,
 ) -> None:
     """Serve the tools of agents to an MCP client: get_brief, propose_hypothesis, submit_candidate and more."""
-    from enpire.plugins import load
+    from enpire.parts import PartGroup
 
-    server = "agent_loop.mcp_server"
-    open_client = cast("Callable[..., object]", load("tools", f"{server}:open_client"))
-    client = open_client(existing_home(home), campaign, lane)
+    server, tools = "agent_loop.mcp_server", PartGroup[..., object]("tools")
+    client = tools.load(f"{server}:open_client")(existing_home(home), campaign, lane)
     if not http:
-        cast("Callable[[object], None]", load("tools", f"{server}:serve_stdio"))(client)
+        tools.load(f"{server}:serve_stdio")(client)
         return
     host, _, port = http.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
@@ -94,7 +93,7 @@ def mcp(
         raise TransportProblem(f"Cannot listen on {http} ({problem.strerror}); choose another port.") from problem
     token = os.environ.get(TOKEN) or _token(existing_home(home))
     log(f"MCP: http://{http}/mcp")
-    cast("Callable[..., None]", load("tools", f"{server}:serve_http"))(client, host, int(port), token)
+    tools.load(f"{server}:serve_http")(client, host, int(port), token)
 
 
 def _needs(name: str) -> tuple[str, str]:

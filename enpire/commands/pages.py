@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
@@ -80,10 +80,11 @@ def served_pages(home: HomeFolder, live: LiveLab, at: Address, *, show: bool = F
         at: where to listen.
         show: whether to open them in a browser, where there is a screen.
     """
-    from enpire.plugins import load
+    from enpire.parts import PartGroup
 
+    group: PartGroup[..., PageServer] = PartGroup("pages")
     try:
-        server = cast("Callable[..., PageServer]", load("pages", "web_ui.server:Server"))
+        server = group.load("web_ui.server:Server")
     except MissingExtra as problem:
         log(f"No web page: {problem}")
         yield

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
@@ -16,7 +16,6 @@ from enpire.commands.options import AsJson, Home, answer, log, table
 if TYPE_CHECKING:
     from enpire.commands.conformance import OnResult
     from enpire.conformance import ConformanceReport
-    from enpire.interfaces import Task
     from enpire.types import Start
 
 Card = Annotated[
@@ -69,9 +68,10 @@ def check(robot: Robot, as_json: AsJson = False) -> None:
     The robot of a driver file runs behind a guard, the robot of a station file as the station opens it.
     """
     from enpire.commands.conformance import finish, run_checks
-    from enpire.plugins import load
+    from enpire.parts import PartGroup
 
-    total = cast("Callable[[], int]", load("inspections", "robot_checks"))()
+    counts: PartGroup[[], int] = PartGroup("inspections")
+    total = counts.load("robot_checks")()
     run = _driver_checks(Path(robot)) if robot.endswith(".py") else _station_checks(robot)
     finish([run_checks("checks", total, run, verbose=True, as_json=as_json)], as_json=as_json)
 
@@ -86,10 +86,11 @@ def serve(
 ) -> None:
     """Serve this robot, behind its guard, to a station on another computer (docs/robots.md)."""
     from enpire.home import open_home
-    from enpire.plugins import load
+    from enpire.parts import PartGroup
     from enpire.service.stations import read_station
 
-    run = cast("Callable[..., None]", load("robots", "serve"))
+    servers: PartGroup[..., None] = PartGroup("robots")
+    run = servers.load("serve")
     run(Path(robot) if robot.endswith(".py") else read_station(robot).robot, bind, open_home(home), log)
 
 
@@ -119,34 +120,37 @@ def code(
     folder: Annotated[Path, typer.Argument(help="The folder of the robot's guard, as its station file says.")],
 ) -> None:
     """Make the code with which an operator resumes a real robot. Keep it away from the robot's computer."""
-    from enpire.plugins import load
+    from enpire.parts import PartGroup
 
-    typer.echo(cast("Callable[[Path], str]", load("robots", "resume_code"))(folder))
+    codes: PartGroup[[Path], str] = PartGroup("robots")
+    typer.echo(codes.load("resume_code")(folder))
 
 
 def _driver_checks(path: Path) -> Callable[[OnResult], ConformanceReport]:
     """The checks of the robot of a driver file, behind a guard."""
-    from enpire.plugins import load
+    from enpire.parts import PartGroup
 
-    return partial(cast("Callable[[Path, OnResult], ConformanceReport]", load("inspections", "driver_file")), path)
+    checks: PartGroup[[Path, OnResult], ConformanceReport] = PartGroup("inspections")
+    return partial(checks.load("driver_file"), path)
 
 
 def _station_checks(named: str) -> Callable[[OnResult], ConformanceReport]:
     """The checks of the robot of a station file, opened as the station opens it."""
-    from enpire import plugins
+    from enpire.parts import TASKS, PartGroup
     from enpire.service.stations import open_robot, read_station
 
     file = read_station(named)
-    task = cast("Task", plugins.make("tasks", file.task))
-    check_rig = cast("Callable[..., ConformanceReport]", plugins.load("inspections", "rig"))
+    task = TASKS.make(file.task)
+    checks: PartGroup[..., ConformanceReport] = PartGroup("inspections")
 
     def start(index: int) -> Start:
         return task.start("train", index, b"")
 
-    return partial(check_rig, file.name, partial(open_robot, file, task), start, file.pace == "realtime")
+    return partial(checks.load("rig"), file.name, partial(open_robot, file, task), start, file.pace == "realtime")
 
 
 def _connect(card: Path) -> AbstractContextManager[GuardControl]:
-    from enpire.plugins import load
+    from enpire.parts import PartGroup
 
-    return cast("Callable[[Path], AbstractContextManager[GuardControl]]", load("robots", "guard"))(card)
+    guards: PartGroup[[Path], AbstractContextManager[GuardControl]] = PartGroup("robots")
+    return guards.load("guard")(card)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
@@ -33,9 +32,10 @@ def station(
         return
     if name:
         raise UsageError(f"`enpire station {file}` takes one name; did you mean `enpire station enroll {name}`?")
-    from enpire.plugins import load
+    from enpire.parts import PartGroup
 
-    process = cast("Callable[[list[str]], int]", load("stations", "enpire.station.station:main"))
+    processes: PartGroup[[list[str]], int] = PartGroup("stations")
+    process = processes.load("enpire.station.station:main")
     raise typer.Exit(process([file, *(["--connect", connect] if connect else [])]))
 
 

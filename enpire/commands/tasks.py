@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
@@ -13,7 +12,6 @@ from enpire.commands.options import AsJson, answer, table
 
 if TYPE_CHECKING:
     from enpire.conformance import ConformanceReport
-    from enpire.interfaces import Task
 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print the checks that passed, too.")]
 TaskName = Annotated[str, typer.Argument(help="Name of a task, or module:attribute of your own.", metavar="TASK")]
@@ -60,9 +58,9 @@ def list_all(as_json: AsJson = False) -> None:
 
 def show(task: TaskName, as_json: AsJson = False) -> None:
     """Show one task: instruction, states, actions, rate and longest episode."""
-    from enpire import plugins
+    from enpire.parts import TASKS
 
-    spec = cast("Task", plugins.make("tasks", task)).spec
+    spec = TASKS.make(task).spec
     rows = [
         (part, bounds.name, bounds.unit, f"{bounds.low:g}", f"{bounds.high:g}")
         for part, many in (("state", spec.state), ("action", spec.action))
@@ -82,9 +80,11 @@ def check(
     """Check tasks against the rules that stations, gates and learners rely on; exit code 1 if one breaks a rule."""
     from enpire import plugins
     from enpire.commands.conformance import OnResult, finish, run_checks
+    from enpire.parts import PartGroup
 
-    checked = cast("Callable[[str, OnResult], ConformanceReport]", plugins.load("inspections", "task"))
-    total = cast("Callable[[], int]", plugins.load("inspections", "task_checks"))()
+    checks: PartGroup[[str, OnResult], ConformanceReport] = PartGroup("inspections")
+    counts: PartGroup[[], int] = PartGroup("inspections")
+    checked, total = checks.load("task"), counts.load("task_checks")()
     names = [task] if task else plugins.names("tasks")
     reports = [
         run_checks(f"checks of {name}", total, partial(checked, name), verbose=verbose, as_json=as_json)
@@ -136,10 +136,11 @@ def fit(
 
 
 def _tell(what: str, asked: tuple[object, ...], as_json: bool, **more: object) -> None:
-    from enpire import plugins
     from enpire.commands.progress_bar import Bar
+    from enpire.parts import PartGroup
 
-    make = cast("Callable[..., Document]", plugins.load("inspections", what))
+    inspections: PartGroup[..., Document] = PartGroup("inspections")
+    make = inspections.load(what)
     with Bar("rollouts") as bar:
         made = make(*asked, say=partial(bar.show, "rollouts"), **more)
     answer(made, as_json=as_json, text=made.text)

@@ -12,8 +12,7 @@ from enpire.datasets.episode_images import camera_images
 from enpire.datasets.lerobot_export import CRITIC_OUTPUTS, CriticOutputs, EpisodeExtras, export_dataset
 from enpire.errors import FileProblem, UsageError
 from enpire.home import Home
-from enpire.interfaces import Task
-from enpire.plugins import make
+from enpire.parts import TASKS
 from enpire.queries.campaigns import Records
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import open_to_read
@@ -58,7 +57,7 @@ def export_episodes(
     if not order_ids:
         raise UsageError("No recorded episode of this campaign may be exported; see `enpire episodes list`.")
     store = FolderStore(home.episodes)
-    task = cast("Task", make("tasks", store.get(order_ids[0]).order.task))
+    task = TASKS.make(store.get(order_ids[0]).order.task)
     images: dict[str, Iterator[Seen]] = {}
     left_out: dict[str, str] = {}
 

@@ -6,10 +6,9 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
@@ -21,8 +20,7 @@ from enpire.datasets.lerobot_tables import read_dataset_info
 from enpire.errors import FileProblem, UnknownName, UsageError
 from enpire.home import Home
 from enpire.ids import mint
-from enpire.interfaces import Task
-from enpire.plugins import load
+from enpire.parts import TASKS
 from enpire.queries import campaigns
 from enpire.store import durable, pictures
 from enpire.store.arrays import pack
@@ -66,7 +64,7 @@ def import_episodes(home: Home, root: Path, campaign: str, default_outcome: Outc
         campaign_id = campaigns.find_campaign(opened, campaign)
         view = campaigns.campaign_view(opened, campaign_id)
         judged = _judged(opened, campaign_id)
-    spec = cast("Callable[[], Task]", load("tasks", view.task))().spec
+    spec = TASKS.load(view.task)().spec
     _check_same_quantities(root, spec)
     store, known, not_finite = FolderStore(home.episodes), 0, list[str]()
     made: list[tuple[Recording, Imported]] = []

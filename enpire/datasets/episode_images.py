@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 from enpire.campaign.events import kinds_of
 from enpire.campaign.ledger import Ledger
@@ -15,7 +15,7 @@ from enpire.files import parse
 from enpire.fleet.local import station_files
 from enpire.home import Home
 from enpire.interfaces import Task
-from enpire.plugins import load, make
+from enpire.parts import TASKS, PartGroup
 from enpire.station.station_file import StationFile
 from enpire.store import pictures
 from enpire.store.episodes import FolderStore
@@ -28,6 +28,12 @@ class ReplayResult(Protocol):
     pictures: Mapping[int, pictures.Seen]
     largest_difference: float
     why: str
+
+
+REPLAYS: PartGroup[[Task, int, Episode], ReplayResult] = PartGroup("replays")
+"""Called with the task, the seed of the simulated station and the recorded episode."""
+REPLAY_IMAGES: PartGroup[[Task, int, Episode], Iterator[pictures.Seen]] = PartGroup("replay_images")
+"""The same; gives camera -> image before every command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +58,8 @@ def replay_images(home: Home, ledger: Ledger, order_id: str) -> ReplayedImages:
     store = FolderStore(home.episodes)
     episode = store.get(order_id)
     driver, seed = _simulation(ledger, home, episode)
-    task = cast("Task", make("tasks", episode.order.task))
-    replay = cast("Callable[[Task, int, Episode], ReplayResult]", load("replays", driver))
-    again = replay(task, seed, episode)
+    task = TASKS.make(episode.order.task)
+    again = REPLAYS.load(driver)(task, seed, episode)
     path = store.folder(order_id, episode.order.campaign_id) / pictures.TAKEN_AGAIN
     if again.pictures:
         pictures.keep(path, again.pictures, "jpg")
@@ -75,8 +80,7 @@ def camera_images(home: Home, ledger: Ledger, episode: Episode) -> Iterator[pict
             {camera: recorded.picture(camera, tick) for camera in recorded.cameras} for tick in range(episode.ticks)
         )
     driver, seed = _simulation(ledger, home, episode)
-    make_frames = cast("Callable[[Task, int, Episode], Iterator[pictures.Seen]]", load("replay_images", driver))
-    return make_frames(cast("Task", make("tasks", episode.order.task)), seed, episode)
+    return REPLAY_IMAGES.load(driver)(TASKS.make(episode.order.task), seed, episode)
 
 
 def replay_or_reason(home: Home, ledger: Ledger, order_id: str) -> str:

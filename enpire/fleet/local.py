@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
 
-from enpire import plugins
 from enpire.campaign.campaign import Campaign
 from enpire.fleet.station_processes import Network, StationProcesses
 from enpire.home import Home
+from enpire.parts import PartGroup
 from enpire.station.station_file import StationFile
 from enpire.wire.listening_address import local_address, station_key
 from enpire.wire.zmq_link import stays_here
+
+NETWORKS: PartGroup[[str, Callable[[str], None]], Network] = PartGroup("networks")
+"""Called with the orchestrator's address and a function that prints one line."""
 
 
 def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
@@ -53,7 +55,7 @@ def start_local(campaign: Campaign, home: Home, address: str, say: Callable[[str
 def start_lossy(campaign: Campaign, home: Home, address: str, say: Callable[[str], None]) -> StationProcesses:
     """Start the stations as `start_local` does, behind a network that is lost from time to time."""
     files = [with_key(file, address, home) for file in station_files(campaign, home)]
-    network = cast("Network", plugins.make("networks", "lossy", local_address(address), say))
+    network = NETWORKS.make("lossy", local_address(address), say)
     stations = StationProcesses(files, network.address, home.stations / "logs", say, network)
     stations.start()
     return stations

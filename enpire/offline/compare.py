@@ -7,14 +7,14 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from enpire.errors import UnknownName
 from enpire.gate.gate import Decision, GateRule, Trial, judge, pairs_in_order
 from enpire.home import Home
 from enpire.interfaces import Policy, Task
 from enpire.offline.rollouts import RolloutLoop
-from enpire.plugins import load, make
+from enpire.parts import POLICIES, TASKS
 from enpire.store import versions
 
 EXPERT = "scripted:expert"
@@ -47,7 +47,7 @@ def compare(home: Home, asked: Comparison, on_reading: Callable[[Decision], None
     Raises:
         UnknownName: there is no such version.
     """
-    task = cast("Task", make("tasks", asked.task))
+    task = TASKS.make(asked.task)
     sides: dict[Side, Policy] = {
         "champion": open_policy(home, asked.champion, task),
         "candidate": open_policy(home, asked.candidate, task),
@@ -83,8 +83,7 @@ def open_policy(home: Home, wanted: str, task: Task) -> Policy:
     if wanted == EXPERT:
         return task.expert(0)
     folder = find_version(home, wanted)
-    kind = str(versions.manifest(folder)["kind"])
-    return cast("Callable[[Path], Policy]", load("policies", kind))(folder)
+    return POLICIES.load(str(versions.manifest(folder)["kind"]))(folder)
 
 
 def find_version(home: Home, wanted: str) -> Path:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from enpire.campaign.recipe import read_recipe
 from enpire.datasets.episode_images import station_seeds
 from enpire.errors import LearningProblem
 from enpire.home import open_home
 from enpire.ids import mint
-from enpire.interfaces import ImprovementJob, Learner, Progress
+from enpire.interfaces import ImprovementJob, Progress
 from enpire.offline.compare import find_version
-from enpire.plugins import make
+from enpire.parts import LEARNERS
 from enpire.queries import campaigns
 from enpire.store import versions
 from enpire.store.ledger import open_to_read
@@ -68,7 +67,7 @@ def learn(
         round=max(1, len(view.rounds)) if parent else 0, seed=view.seed,
         station_seeds=seeds,
     )  # fmt: skip
-    metrics = cast("Learner", make("learners", recipe.learner)).improve(job, report)
+    metrics = LEARNERS.make(recipe.learner).improve(job, report)
     policy_id = versions.publish(job.output, place.versions)
     return TrainedVersion(
         policy_id=policy_id, folder=str(place.versions / policy_id), parent=before.name if before else "",

@@ -11,12 +11,11 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import cast
 
 from enpire.errors import EnpireError, LearningProblem
 from enpire.files import parse, plain
-from enpire.interfaces import ImprovementJob, Learner, Progress
-from enpire.plugins import make
+from enpire.interfaces import ImprovementJob, Progress
+from enpire.parts import LEARNERS
 from enpire.processes.child_process import die_with_parent
 from enpire.store import durable
 
@@ -29,7 +28,7 @@ def run_job(folder: Path) -> None:
         EnpireError: any other problem of the job.
     """
     job = read_job(folder)
-    learner = cast("Learner", make("learners", str(job.recipe["learner"])))
+    learner = LEARNERS.make(str(job.recipe["learner"]))
     with (folder / "progress.jsonl").open("a", encoding="utf-8", buffering=1) as lines:
 
         def report(progress: Progress) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -16,7 +15,7 @@ from enpire.datasets.episode_images import replay_or_reason
 from enpire.errors import EnpireError, LedgerProblem
 from enpire.gate.gate import reason_text
 from enpire.home import Home as Folder
-from enpire.interfaces import Task
+from enpire.parts import TASKS
 from enpire.queries import campaigns, hypotheses, texts
 from enpire.queries.campaign_history import History
 from enpire.queries.campaigns import Records
@@ -116,7 +115,7 @@ def reset_line(records: Records, view: CampaignView) -> str:
     found = reset_accuracy.account(records.reading.resets(view.id), view.robot_time.get("reset", 0.0))
     # Loading a task outside of the installed packages would run its code.
     known = plugins.is_part("tasks", view.task)
-    names = cast("Task", plugins.load("tasks", view.task)).spec.start_names if found and known else ()
+    names = TASKS.make(view.task).spec.start_names if found and known else ()
     return found.sentence(names) if found else ""
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, cast
+from typing import Protocol
 
-from enpire import plugins
+from enpire.parts import PartGroup
 from enpire.types import Episode
 from enpire.wire.arrivals import Heartbeat
 
@@ -34,12 +34,11 @@ class Bridge(Protocol):
         """Disconnect."""
 
 
-class OpenBridge(Protocol):
-    """A plug-in of the group `bridges`."""
+BRIDGES: PartGroup[[str, Options], Bridge] = PartGroup("bridges")
+"""Called with the name of a station, which it connects, and its options.
 
-    def __call__(self, station: str, options: Options) -> Bridge:
-        """Connect the station of this name; UsageError or MissingExtra when that is not possible."""
-        ...
+UsageError or MissingExtra when that is not possible.
+"""
 
 
 class Bridges:
@@ -52,9 +51,7 @@ class Bridges:
     """
 
     def __init__(self, station: str, wanted: Mapping[str, Options], clock: Callable[[], float]) -> None:
-        self._bridges = [
-            cast(OpenBridge, plugins.load("bridges", name))(station, options) for name, options in wanted.items()
-        ]
+        self._bridges = [BRIDGES.load(name)(station, options) for name, options in wanted.items()]
         self._clock, self._shown_s = clock, clock()
 
     def show(self, heartbeat: Callable[[], Heartbeat]) -> None:

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from enpire import plugins
 from enpire.errors import EnpireError, PeerSilent, PolicyProblem
 from enpire.interfaces import Policy, Task
+from enpire.parts import POLICIES
 from enpire.policy_calls import LoadedPolicy
 from enpire.station.chunks import PLUGIN_ERRORS
 from enpire.store import durable, versions
@@ -235,7 +235,7 @@ def check_version(folder: Path, policy_id: str) -> None:
 
 def load_version(folder: Path, policy_id: str) -> Policy:
     """Load the policy of a folder whose hash was checked."""
-    return cast(Callable[[Path], Policy], plugins.load("policies", str(versions.manifest(folder)["kind"])))(folder)
+    return POLICIES.load(str(versions.manifest(folder)["kind"]))(folder)
 
 
 def _checked(policy_id: str, policy: Policy, source: int) -> LoadedPolicy:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from enpire import plugins
 from enpire.errors import EnpireError, RobotProblem, UsageError
 from enpire.interfaces import Rig, Task
-from enpire.interventions import Intervener, OpenOperator
+from enpire.interventions import OPERATORS, Intervener
+from enpire.parts import DRIVERS
 from enpire.station.camera_recorder import CameraRecorder
 from enpire.station.chunks import Chunks
 from enpire.station.lanes import TRIES, Lanes
@@ -248,7 +248,7 @@ class RobotSession:
         if before is not None:
             before.close()
         if self._file.operator:
-            opened = cast(OpenOperator, plugins.load("operators", self._file.operator))
+            opened = OPERATORS.load(self._file.operator)
             self._operator_device = opened(self._task, self._rig, self._file.seed, self._file.operator_options)
         return self._operator_device
 
@@ -262,7 +262,7 @@ def open_robot(file: StationFile, task: Task) -> Rig:
     Raises:
         EnpireError: its driver cannot be loaded, or the robot cannot be reached.
     """
-    rig = cast("Rig", plugins.make("drivers", file.driver, task, file.lanes, file.seed, file.driver_options))
+    rig = DRIVERS.make(file.driver, task, file.lanes, file.seed, file.driver_options)
     if isinstance(rig, Teleporting):
         try:
             rig.set_teleport(file.reset == "teleport")

@@ -16,12 +16,10 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import cast
 
-from enpire import plugins
 from enpire.errors import EnpireError, PolicyProblem
 from enpire.ids import mint
-from enpire.interfaces import Task
+from enpire.parts import TASKS
 from enpire.policy_calls import LoadedPolicy
 from enpire.processes.child_process import die_with_parent
 from enpire.station.bridges import Bridges
@@ -67,7 +65,7 @@ class Station:
         self, file: StationFile, address: str, say: Callable[[str], None], host: HostServices = THIS_HOST
     ) -> None:
         self._file, self._say, self._clock = file, say, host.clock
-        task = cast("Task", plugins.make("tasks", file.task))
+        task = TASKS.make(file.task)
         self._task = with_verifiers(task, file.verifiers, file.account or file.home / "tokens")
         self._spool = Spool(file.home / "spool", file.min_free_mb * 2**20)
         self._camera_recorder = CameraRecorder(file.recording_rule, self._spool.pictures, host.helper)

@@ -7,7 +7,6 @@ import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 from enpire.campaign.agent_events import AgentEnded, AgentStarted
 from enpire.campaign.campaign import AgentPlan, Campaign
@@ -15,7 +14,7 @@ from enpire.campaign.recipe import read_recipe
 from enpire.errors import UsageError
 from enpire.home import Home
 from enpire.lab import Lab
-from enpire.plugins import load
+from enpire.parts import AGENTS, key_variables
 from enpire.processes.child_process import ProcessLimits, end_process, single_core_environment, start_python
 from enpire.processes.sandbox import Sandbox, bubblewrap
 from enpire.requests import agent_requests
@@ -67,7 +66,7 @@ class AgentProcess:
         durable.write(self.folder / "session.json", json.dumps(job).encode())
         self.starts += 1
         arguments, log = [str(self.folder), "--die-with-parent"], self.folder / "log.txt"
-        own = cast("tuple[str, ...]", getattr(load("agents", self.plan.name), "keys", ()))
+        own = key_variables(AGENTS.load(self.plan.name))
         standing = ProcessLimits(nice=10, oom_score=1000, sandbox=self._sandbox(lab.home, network=bool(own)))
         self.process = start_python(PROGRAM, arguments, log, standing, single_core_environment(*own))
         sandbox = "bubblewrap" if bubblewrap() else "none"
@@ -117,7 +116,7 @@ def require_agents(campaign: Campaign) -> None:
         UsageError: the recipe declares no search space.
     """
     for plan in campaign.agents:
-        load("agents", plan.name)
+        AGENTS.load(plan.name)
     if campaign.agents and not read_recipe(campaign.recipe).space:
         raise UsageError(
             f"The campaign {campaign.name!r} has agents, but its recipe {campaign.recipe!r} declares no `space` of "

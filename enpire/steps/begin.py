@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import asdict
-from typing import cast
 
 from enpire import __version__
 from enpire.campaign.apply_events import rebuilt
@@ -19,8 +18,8 @@ from enpire.errors import UsageError
 from enpire.files import canonical, document, parse
 from enpire.home import Home
 from enpire.ids import mint
-from enpire.interfaces import Task, Verifier
-from enpire.plugins import load, make
+from enpire.interfaces import Verifier
+from enpire.parts import LEARNERS, TASKS
 from enpire.requests.operator_commands import URGENT, CommandInbox, OperatorCommand
 from enpire.steps.handle_commands import refused_before
 from enpire.store.ledger import open_to_read
@@ -71,7 +70,7 @@ def require_recipes(campaign: Campaign, home: Home) -> None:
             resumes = find_unfinished(ledger, campaign) is not None
     for recipe in map(read_recipe, (campaign.recipe, campaign.base.recipe)):
         if resumes:
-            load("learners", recipe.learner)
+            LEARNERS.load(recipe.learner)
         else:
             require_learner(recipe)
 
@@ -150,5 +149,5 @@ def _as_begun(started: CampaignStarted) -> Campaign:
 
 
 def _verifier(campaign: Campaign) -> Verifier:
-    task = cast("Task", make("tasks", campaign.task))
+    task = TASKS.make(campaign.task)
     return open_verifier(task, campaign.verifiers)

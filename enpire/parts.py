@@ -1,0 +1,72 @@
+"""The groups of plug-ins, with the type of their parts: a caller loads or makes a part and needs no cast.
+
+The declared type is a promise of the plug-in. The conformance suites test it; loading a part does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeGuard, cast, runtime_checkable
+
+from enpire import plugins
+from enpire.interfaces import Agent, Learner, Policy, Rig, Task, Verifier
+
+
+@dataclass(frozen=True, slots=True)
+class PartGroup[**P, T]:
+    """A group of plug-ins. Each part of it is called with the parameters P and gives a T."""
+
+    name: str
+    """The group, as in `enpire.plugins.BUILT_IN`; "module:attribute" can be loaded under any group."""
+
+    def load(self, part: str, /) -> Callable[P, T]:
+        """The part of a name, not yet called.
+
+        Raises:
+            EnpireError: as `enpire.plugins.load`.
+        """
+        return cast("Callable[P, T]", plugins.load(self.name, part))
+
+    def make(self, part: str, /, *arguments: P.args, **named: P.kwargs) -> T:
+        """Load a part and call it.
+
+        Raises:
+            EnpireError: as `enpire.plugins.make`.
+        """
+        return cast("T", plugins.make(self.name, part, *arguments, **named))
+
+
+TASKS: PartGroup[[], Task] = PartGroup("tasks")
+DRIVERS: PartGroup[[Task, int, int, Mapping[str, object]], Rig] = PartGroup("drivers")
+"""Called with the task, the number of lanes, the seed and the options of the driver."""
+POLICIES: PartGroup[[Path], Policy] = PartGroup("policies")
+"""Called with the folder of a policy version."""
+LEARNERS: PartGroup[[], Learner] = PartGroup("learners")
+AGENTS: PartGroup[..., Agent] = PartGroup("agents")
+VERIFIERS: PartGroup[[Task, Mapping[str, object]], Verifier] = PartGroup("verifiers")
+"""Called with the task and the options of the verifier."""
+
+
+@runtime_checkable
+class NeedsKeys(Protocol):
+    """A part whose process needs environment variables that hold API keys."""
+
+    keys: Sequence[str]
+    """Names of the variables."""
+
+
+def key_variables(part: object) -> tuple[str, ...]:
+    """Names of the environment variables with the API keys that a loaded part needs."""
+    return tuple(part.keys) if isinstance(part, NeedsKeys) else ()
+
+
+def settings_class(part: object, attribute: str) -> type[object] | None:
+    """The class in an attribute of a part, such as `settings` of a learner; None where there is no class."""
+    found: object = getattr(part, attribute, None)
+    return found if _is_class(found) else None
+
+
+def _is_class(value: object) -> TypeGuard[type[object]]:
+    return isinstance(value, type)
