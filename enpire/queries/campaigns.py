@@ -20,7 +20,7 @@ from enpire.errors import UnknownName, UsageError
 from enpire.files import parse
 from enpire.gate.verifier_audit import DriftRule, drift
 from enpire.queries.campaign_history import KINDS, MARKS, History
-from enpire.queries.gates import confirm_view, gate_view, rounds_of, success, tally_of
+from enpire.queries.gates import confirm_view, counts_of, gate_view, rounds_of, success
 from enpire.queries.hypotheses import ideas_of
 from enpire.queries.metrics import PhaseSeconds, robot_time
 from enpire.queries.models import (
@@ -313,9 +313,9 @@ def _base(past: History) -> Success | None:
 
 def _hidden(records: Records, past: History, policy_id: str, *, worst: bool = False) -> Success:
     """A version on hidden starts; `worst` counts every order without a verdict as a failure, if it may have begun."""
-    tally = tally_of(records.reading, past.campaign_id, HIDDEN, policy_id=policy_id)
-    n = tally.n_all - _released(records, past, policy_id) if worst else tally.n_ended
-    return success(policy_id, tally.successes, n)
+    counts = counts_of(records.reading, past.campaign_id, HIDDEN, policy_id=policy_id)
+    n = counts.n_all - _released(records, past, policy_id) if worst else counts.n_ended
+    return success(policy_id, counts.successes, n)
 
 
 def _released(records: Records, past: History, policy_id: str) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from enpire.gate.intervals import wilson
 from enpire.queries.campaign_history import GateRecord, History, LearnerRecord
 from enpire.queries.models import Confirm, GateView, LearnerView, RoundView, Success, weighed
-from enpire.store.reading import Reading, Tally
+from enpire.store.reading import OutcomeCounts, Reading
 from enpire.types import Purpose
 
 
@@ -23,16 +23,16 @@ def success_of(
     reading: Reading, campaign_id: str, purposes: Sequence[Purpose], *, policy_id: str = "", round: int | None = None
 ) -> Success:
     """Success over some purposes, of one version and one round where given."""
-    tally = tally_of(reading, campaign_id, purposes, policy_id=policy_id, round=round)
-    return success(policy_id, tally.successes, tally.n_ended)
+    counts = counts_of(reading, campaign_id, purposes, policy_id=policy_id, round=round)
+    return success(policy_id, counts.successes, counts.n_ended)
 
 
-def tally_of(
+def counts_of(
     reading: Reading, campaign_id: str, purposes: Sequence[Purpose], *, policy_id: str = "", round: int | None = None
-) -> Tally:
-    """The counts behind it, added up over the purposes."""
+) -> OutcomeCounts:
+    """Outcome counts of one version and one round where given, added up over the purposes."""
     parts = [reading.successes(campaign_id, purpose, policy_id=policy_id, round=round) for purpose in purposes]
-    return Tally(*(sum(column) for column in zip(*parts, strict=True)))
+    return OutcomeCounts(*(sum(column) for column in zip(*parts, strict=True)))
 
 
 def rounds_of(reading: Reading, past: History) -> tuple[RoundView, ...]:

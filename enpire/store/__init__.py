@@ -1,1 +1,1 @@
-"""What is kept: the ledger of events and the store of episodes."""
+"""Durable storage: the ledger of events, the episode store and the policy versions."""

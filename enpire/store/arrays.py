@@ -1,7 +1,7 @@
 """The arrays file of an episode: an uncompressed .npz with one member per field of EpisodeArrays.
 
-`numpy.load(file)` opens it. Reading here never trusts the file: members, dtypes and sizes are checked against the
-bytes before anything is allocated, nothing is unpickled.
+`numpy.load(file)` opens it. `unpack` does not trust the file: it checks members, dtypes and sizes before it allocates
+memory, and it unpickles nothing.
 """
 
 from __future__ import annotations
@@ -36,12 +36,19 @@ _UNREADABLE = (
     struct.error,
     SyntaxError,
 )
-"""What `zipfile` and the .npy header parser raise on bytes that are not theirs (RuntimeError: encrypted members and
-compression methods that are unknown)."""
+"""What `zipfile` and the .npy header parser raise on malformed bytes (RuntimeError: an encrypted member or an unknown
+compression method)."""
 
 
 def pack(arrays: EpisodeArrays) -> bytes:
-    """The bytes of the arrays file; the same arrays give the same bytes. FileProblem where shapes disagree."""
+    """The bytes of the arrays file; equal arrays give equal bytes.
+
+    Args:
+        arrays: T frames with the shapes, dtypes and units of `EpisodeArrays`.
+
+    Raises:
+        FileProblem: shapes, dtypes or source codes do not agree with `EpisodeArrays`.
+    """
     check(arrays, "The arrays to pack")
     buffer = io.BytesIO()
     np.savez(
@@ -56,7 +63,11 @@ def pack(arrays: EpisodeArrays) -> bytes:
 
 
 def unpack(data: bytes) -> EpisodeArrays:
-    """The arrays of a file, read-only. FileProblem names what is wrong with a malformed one."""
+    """The arrays in the bytes of an arrays file, read-only, with the shapes, dtypes and units of `EpisodeArrays`.
+
+    Raises:
+        FileProblem: the file is malformed.
+    """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as members:
             found = {name: _member(members, name) for name in _DTYPES}
@@ -67,7 +78,7 @@ def unpack(data: bytes) -> EpisodeArrays:
             "a station recorded."
         ) from error
     if extra:
-        raise FileProblem(f"The arrays file has members that nobody knows, {sorted(extra)}; allowed: {list(_DTYPES)}.")
+        raise FileProblem(f"The arrays file has unknown members {sorted(extra)}; allowed are {list(_DTYPES)}.")
     arrays = EpisodeArrays(
         state=cast(FloatArray, found["state"]),
         action=cast(FloatArray, found["action"]),
@@ -79,13 +90,26 @@ def unpack(data: bytes) -> EpisodeArrays:
 
 
 def decision_of(chunk: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """Which decision each frame (T,) is of, from 0: those of policies, and every frame that somebody else commanded."""
+    """Index of the decision that commanded each frame, from 0.
+
+    One chunk of a policy is one decision; every frame that a policy did not command is a decision of its own.
+
+    Args:
+        chunk: (T,) int32, the chunk index of each frame; -1 where no policy commanded it.
+
+    Returns:
+        (T,) int64, not decreasing.
+    """
     fresh = (chunk < 0) | (np.diff(chunk, prepend=np.int32(-1)) != 0)
     return np.cumsum(fresh) - 1
 
 
 def check(arrays: EpisodeArrays, what: str) -> None:
-    """FileProblem unless shapes, dtypes, lengths and source codes agree; `what` begins the sentence."""
+    """Check shapes, dtypes, lengths and source codes of T frames; `what` is the subject of the error sentence.
+
+    Raises:
+        FileProblem: a field disagrees with `EpisodeArrays`.
+    """
     fields = {name: getattr(arrays, name) for name in _DTYPES}
     for name, value in fields.items():
         if value.dtype != _DTYPES[name]:

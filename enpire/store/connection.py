@@ -1,4 +1,4 @@
-"""Connections to the ledger's SQLite file, with the settings that keep it safe and errors turned into sentences."""
+"""Connections to the ledger's SQLite file: durable settings, and SQLite errors as EnpireErrors."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from enpire.store import durable
 
 BUSY_TIMEOUT_S = 30.0
 SAFE_WAL = (3, 51, 3)
-"""First SQLite without the WAL-reset corruption; with an older one the ledger keeps a rollback journal."""
+"""First SQLite version without the WAL-reset corruption; with an older one the ledger uses a rollback journal."""
 LOADED_SQLITE = sqlite3.sqlite_version_info
 """Version of the SQLite library of this process."""
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
-    """A connection that may write: an fsync in every commit, a journal mode that the loaded SQLite does safely."""
+    """A connection that may write: every commit does an fsync; the journal mode is safe in the loaded SQLite."""
     with sentences(path):
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         connection.execute(f"PRAGMA journal_mode = {'WAL' if LOADED_SQLITE >= SAFE_WAL else 'TRUNCATE'}")
@@ -29,7 +29,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """A connection that can only read, for any thread or process; LedgerProblem when there is no ledger."""
+    """A read-only connection for any thread or process; LedgerProblem when there is no ledger."""
     if not path.is_file():
         raise LedgerProblem(f"There is no ledger at {path}: start a campaign there first, or name another home folder.")
     with sentences(path):
@@ -45,7 +45,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
 
 
 def journal_mode(path: Path) -> str:
-    """Create a database; its journal mode: `wal`, or `truncate` where the loaded SQLite is older than SAFE_WAL."""
+    """Open or create a database; its journal mode: `wal`, or `truncate` if the loaded SQLite is older than SAFE_WAL."""
     database = open_writer(path)
     try:
         return str(database.execute("PRAGMA journal_mode").fetchone()[0])
@@ -60,7 +60,7 @@ def scratch() -> sqlite3.Connection:
 
 @contextmanager
 def atomic(db: sqlite3.Connection) -> Generator[None]:
-    """One transaction: all that is written inside is committed together, or nothing when something is raised."""
+    """One transaction: commits every write of the block, or rolls all of them back when the block raises."""
     db.execute("BEGIN")
     try:
         yield
@@ -71,19 +71,19 @@ def atomic(db: sqlite3.Connection) -> Generator[None]:
 
 
 def run(db: sqlite3.Connection, sql: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
-    """One statement on a connection, inside whatever transaction is open."""
+    """Execute one statement, in the open transaction if there is one."""
     return db.execute(sql, values)
 
 
 @contextmanager
 def sentences(path: Path) -> Generator[None]:
-    """Turn what SQLite raises inside into LedgerProblem, StorageFull or OutcomeUnknown."""
+    """Turn an error of SQLite in the block into LedgerProblem, CutWrite, StorageFull or OutcomeUnknown."""
     try:
         yield
     except sqlite3.Error as error:
         raise _sentence(error, path) from error
     except UnicodeDecodeError as error:
-        # SQLite quotes damaged names in its messages, and stored text may be damaged too.
+        # SQLite's messages quote damaged names, and stored text may be damaged too.
         raise LedgerProblem(f"The ledger {path} is damaged: {error}. Restore it from a copy.") from error
 
 
@@ -91,31 +91,31 @@ def _sentence(error: sqlite3.Error, path: Path) -> EnpireError:
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     if code in (sqlite3.SQLITE_READONLY_ROLLBACK, sqlite3.SQLITE_READONLY_RECOVERY):
         return CutWrite(
-            f"The ledger {path} was left in the middle of a write, which a reader cannot undo: start the orchestrator, "
-            "or open the ledger once for writing."
+            f"A process ended in the middle of a write to the ledger {path}, and a reader cannot undo it: start "
+            "the orchestrator, or open the ledger once for writing."
         )
     match code & 0xFF:
         case sqlite3.SQLITE_FULL:
             return StorageFull(
-                f"The disk refused to write the ledger {path}: {error}. Nothing was appended; free some space on that "
-                "disk and go on, no order starts before that."
+                f"The disk refused to write the ledger {path}: {error}. Nothing was appended. Free some space on "
+                "that disk: no order starts before that."
             )
         case sqlite3.SQLITE_CANTOPEN if durable.is_spent():
             return durable.spent(path)
         case sqlite3.SQLITE_IOERR:
             return OutcomeUnknown(
-                f"The disk failed under the ledger {path}: {error}. Nobody knows whether the last write holds: check "
-                "the disk, start again and look it up."
+                f"The disk failed while it wrote the ledger {path}: {error}. The last write may or may not be stored: "
+                "check the disk, start the program again and read the end of the ledger."
             )
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return LedgerProblem(
-                f"Another process kept the ledger {path} locked for {BUSY_TIMEOUT_S:.0f} s: end its long query, or the "
-                "program that holds it open, and try again."
+                f"Another process locked the ledger {path} for more than {BUSY_TIMEOUT_S:.0f} s: end its query or the "
+                "process, and try again."
             )
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return LedgerProblem(
-                f"The ledger {path} is damaged: {error}. Restore it from a copy (copies lie beside it); do not go on "
-                "with this file."
+                f"The ledger {path} is damaged: {error}. Restore it from a copy in the same folder; do not use this "
+                "file again."
             )
         case _:
-            return LedgerProblem(f"The ledger {path} refused: {error}.")
+            return LedgerProblem(f"SQLite refused an operation on the ledger {path}: {error}.")

@@ -1,8 +1,8 @@
-"""The one place that makes things durable: file, fsync, rename, fsync of the folder, never in another order.
+"""Durable writes, always in this order: write the file, fsync it, rename it, fsync its folder.
 
-After a function here returns, the bytes survive a power cut. When it raises StorageFull or FileProblem, the old
-state holds; after OutcomeUnknown nobody knows, so look it up under its id and never repeat the fsync (a kernel may
-forget a failed write-back and answer the second fsync with success: "fsyncgate", 2018).
+After a function here returns, the bytes survive a power cut. After StorageFull or FileProblem the old files are
+unchanged. After OutcomeUnknown the new bytes may or may not be stored: read them back under their id and do not repeat
+the fsync. A kernel may forget a failed write-back and report success for the second fsync ("fsyncgate", 2018).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import cast
 from enpire.errors import EnpireError, FileProblem, NothingOpens, OutcomeUnknown, StorageFull
 
 STAGED = ".staged-"
-"""Names that begin so are half-written; whoever owns the folder sweeps them at start."""
+"""Prefix of the names of incomplete files and folders; the process that owns the folder removes them at its start."""
 _FEW = 2
-"""Up to so many files are synced one by one."""
+"""Up to this number of files are synced one by one."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _SPENT = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def write(path: Path, data: bytes) -> None:
-    """Make one file durable, all of it or nothing; an older file of that name is replaced."""
+    """Write one file durably, whole or not at all; an older file of that name is replaced."""
     staged = staged_name(path)
     try:
         _fill(staged, data)
@@ -39,7 +39,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def write_many(files: Mapping[Path, bytes]) -> None:
-    """Make several files of one disk durable, each whole or not at all, with one sync of the disk for all of them."""
+    """Write several files of one disk durably, each whole or not at all, with one sync of that disk."""
     if not files:
         return
     staged = {path: staged_name(path) for path in files}
@@ -58,7 +58,7 @@ def write_many(files: Mapping[Path, bytes]) -> None:
 
 
 def fill_folders(folders: Mapping[Path, Mapping[str, bytes]]) -> None:
-    """Write files into existing folders of one disk and sync them all at once. For staged folders: not atomic."""
+    """Write files into existing folders of one disk with one sync. Not atomic, so use it for staged folders."""
     written: list[Path] = []
     try:
         for folder, files in folders.items():
@@ -72,7 +72,7 @@ def fill_folders(folders: Mapping[Path, Mapping[str, bytes]]) -> None:
 
 
 def append(path: Path, data: bytes) -> None:
-    """Append to a file and sync it; a missing one is made. When the disk refuses, the file ends where it ended."""
+    """Append to a file and sync it; a missing file is created. When the disk refuses, the file keeps its old length."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
@@ -89,7 +89,7 @@ def append(path: Path, data: bytes) -> None:
 
 
 def adopt(staged: Path, path: Path) -> None:
-    """Sync a file that somebody else wrote (a copy of a database), and give it its name."""
+    """Sync a file that other code wrote, such as a copy of a database, and rename it to `path`."""
     sync(staged)
     try:
         staged.replace(path)
@@ -99,7 +99,7 @@ def adopt(staged: Path, path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its parents, each entry durable in the folder above it."""
+    """Create a folder and its parents, and sync the parent of each."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -111,7 +111,7 @@ def make_folder(folder: Path) -> None:
 
 
 def stage_folder(target: Path) -> Path:
-    """A new empty folder beside `target`, under a name that a sweep removes; `reveal` gives it its real name."""
+    """A new empty folder next to `target` whose name `sweep` removes; `reveal` renames it to `target`."""
     make_folder(target.parent)
     staged = staged_name(target)
     try:
@@ -122,9 +122,9 @@ def stage_folder(target: Path) -> Path:
 
 
 def reveal(pairs: Iterable[tuple[Path, Path]]) -> None:
-    """Rename staged folders to their targets, then sync each folder above them once.
+    """Rename staged folders to their targets, then sync each parent folder once.
 
-    A target that appeared meanwhile stays as it is, and the staged folder is dropped: both were made under one id.
+    A target that exists already stays, and its staged folder is removed: both hold the content of the same id.
     """
     parents: dict[Path, None] = {}
     for staged, target in pairs:
@@ -140,7 +140,7 @@ def reveal(pairs: Iterable[tuple[Path, Path]]) -> None:
 
 
 def sweep(folder: Path) -> list[str]:
-    """Remove what was half-written in a folder (not below it); returns the names."""
+    """Remove the incomplete files and folders directly in a folder; returns their names."""
     if not folder.is_dir():
         return []
     try:
@@ -156,7 +156,7 @@ def sweep(folder: Path) -> list[str]:
 
 
 def remove(path: Path) -> None:
-    """Delete a file for good; one that is not there is no error."""
+    """Delete a file durably; a missing file is no error."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -165,7 +165,7 @@ def remove(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Sync one file that somebody else wrote, or the names in a folder."""
+    """Sync one file that other code wrote, or the names in a folder."""
     try:
         _fsync(path)
     except OSError as error:
@@ -173,43 +173,43 @@ def sync(path: Path) -> None:
 
 
 def refusal(error: OSError, path: Path) -> EnpireError:
-    """The sentence for an operating-system error of a write: full, outcome unknown, or not allowed."""
+    """The EnpireError for an OSError of a write: disk full, outcome unknown, no descriptor left, or not allowed."""
     if error.errno in _SPENT:
         return spent(path)
     if error.errno in _FULL:
         return StorageFull(
-            f"The disk refused to write {path}: {error.strerror}. Nothing was changed; free some space on that disk "
-            "and go on, no order starts before that."
+            f"The disk refused to write {path}: {error.strerror}. Nothing was changed. Free some space on that disk: "
+            "no order starts before that."
         )
     if error.errno == errno.EIO:
         return OutcomeUnknown(
-            f"The disk failed while writing {path}: {error.strerror}. Nobody knows whether the write holds: stop "
-            "writing, check the disk, start again and look the id up."
+            f"The disk failed while writing {path}: {error.strerror}. The bytes may or may not be stored: "
+            "stop writing, check the disk, start the program again and read the file."
         )
     return FileProblem(f"Cannot write {path}: {error.strerror}. Check that the folder exists and may be written.")
 
 
 def spent(path: Path) -> NothingOpens:
-    """The sentence for a process that has as many files and connections open as it may."""
+    """The error of a process that has used up its file descriptors."""
     return NothingOpens(
-        f"Nothing more can be opened, so {path} was not written: too many files and connections are open. Nothing was "
-        "changed; it goes on when some are closed (`ulimit -n` says how many may be open)."
+        f"This process has too many files and connections open, so {path} was not written and nothing was changed. "
+        "Writing resumes when some are closed (`ulimit -n` shows how many may be open)."
     )
 
 
 def shortage(problem: BaseException | None) -> StorageFull | None:
-    """What was short, where that is why something was raised: it may be waited for."""
+    """The StorageFull or NothingOpens behind an exception, else None; the caller may wait until it is over."""
     while problem is not None:
         if isinstance(problem, StorageFull):
             return problem
         if isinstance(problem, OSError) and problem.errno in _SPENT | _FULL:
-            return cast("StorageFull", refusal(problem, Path(problem.filename or "what was wanted")))
+            return cast("StorageFull", refusal(problem, Path(problem.filename or "a file")))
         problem = problem.__cause__
     return None
 
 
 def is_spent() -> bool:
-    """Whether this process can open nothing more."""
+    """Whether this process has no file descriptor left."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
@@ -218,12 +218,12 @@ def is_spent() -> bool:
 
 
 def staged_name(target: Path) -> Path:
-    """A new name beside `target` that a sweep removes."""
+    """A new name in the folder of `target` that `sweep` removes."""
     return target.parent / f"{STAGED}{target.name}-{os.getpid()}-{os.urandom(4).hex()}"
 
 
 def _put(path: Path, data: bytes) -> None:
-    """Write without a sync: the caller syncs."""
+    """Write a new file without a sync; the caller syncs."""
     with path.open("xb") as file:
         file.write(data)
 
@@ -236,7 +236,7 @@ def _append(descriptor: int, data: bytes) -> None:
 
 
 def _sync_disk(paths: Iterable[Path]) -> None:
-    """Make all of these durable: one by one when they are few, else by one sync of the file system they lie on."""
+    """Sync these paths: one by one if they are few, otherwise by one sync of their file system."""
     listed = list(paths)
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None) if _syncfs_tells_errors() else None
     if syncfs is None or len(listed) <= _FEW:
@@ -253,7 +253,7 @@ def _sync_disk(paths: Iterable[Path]) -> None:
 
 
 def _syncfs_tells_errors() -> bool:
-    # Before Linux 5.8 syncfs answered with success also when the disk had failed.
+    # Before Linux 5.8, syncfs reported success even after the disk had failed.
     return sys.platform.startswith("linux") and tuple(map(int, os.uname().release.split(".")[:2])) >= (5, 8)
 
 

@@ -1,4 +1,4 @@
-"""One line of the ledger as SQLite keeps it, and as the typed entry that it stands for."""
+"""Conversion between a row of the ledger's events table and a typed LedgerEntry."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from enpire.errors import FileProblem, LedgerProblem
 from enpire.types import Json
 
 COLUMNS = "seq, stamp_ns, kind, campaign_id, body, previous, hash"
-"""Of the events table, as `entry_from` wants them."""
+"""Columns of the events table, in the order that `entry_from` reads."""
 
 
 def entry_from(row: Sequence[object], shown_only: bool = False) -> LedgerEntry:
     """The entry of a row of `COLUMNS`.
 
     Raises:
-        LedgerProblem: the body is no JSON, or not one of its kind. Where the entry is only shown, its event is then
-            unknown.
+        LedgerProblem: the body is not JSON, or does not fit its kind. With `shown_only`, JSON that does not fit its
+            kind gives an UnknownEvent instead.
     """
     try:
         return read_entry(row)
@@ -36,7 +36,7 @@ def read_entry(row: Sequence[object]) -> LedgerEntry:
     """The entry of a row of `COLUMNS`; FileProblem when its body cannot be read."""
     content = _content(row)
     if content is None:
-        raise FileProblem("its body is no JSON object.")
+        raise FileProblem("its body is not a JSON object.")
     return _entry(row, read_event(str(row[2]), content))
 
 
@@ -57,15 +57,15 @@ def _entry(row: Sequence[object], event: Event) -> LedgerEntry:
 
 
 def stored_text(event: Event, campaign_id: str) -> str:
-    """The stored body of an event; LedgerProblem when it is not plain JSON."""
+    """The stored body of an event; LedgerProblem when it is not plain JSON or has the key `campaign_id`."""
     body = event.body()
     if "campaign_id" in body:
-        raise LedgerProblem(f"The body of an event cannot be {body!r}: its campaign stands beside it, not in it.")
+        raise LedgerProblem(f"The body of an event cannot be {body!r}: give the campaign to `append`, not in the body.")
     return canonical({"campaign_id": campaign_id, **body} if campaign_id else body)
 
 
 def canonical(body: Mapping[str, Json]) -> str:
-    """The one spelling of a body: JSON with sorted keys, no spaces, ASCII; LedgerProblem when it is not plain JSON."""
+    """The canonical JSON of a body: sorted keys, no spaces, ASCII; LedgerProblem when it is not plain JSON."""
     try:
         return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:

@@ -1,6 +1,6 @@
-"""The episode store: one folder per episode, there completely or not at all.
+"""The episode store: one folder per episode, which exists completely or not at all.
 
-It has `episode.json`, `arrays.npz`, and, where cameras were recorded, `pictures.zip`.
+A folder holds `episode.json`, `arrays.npz` if arrays were recorded, and `pictures.zip` if cameras were recorded.
 """
 
 from __future__ import annotations
@@ -28,32 +28,39 @@ _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,127}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What `put_many` keeps of one episode."""
+    """One episode with its recorded files, as `put_many` stores it."""
 
     episode: Episode
     arrays_file: bytes
-    """Empty when nothing was recorded; the episode's `sha256` is empty then too."""
+    """Bytes of `arrays.npz`; empty, as the episode's `sha256` is, when nothing was recorded."""
     pictures: Path | None = None
-    """The file of the episode's `pictures_sha256`, durable and checked, on the disk of the store, which takes it."""
+    """The durable, checked file of camera images whose hash is `pictures_sha256`, on the disk of the store. `put_many`
+    moves it."""
 
 
 class FolderStore:
-    """Episodes below one root: `root/<campaign_id>/<order_id>/`. One process writes; any number read."""
+    """Episodes under one root: `root/<campaign_id>/<order_id>/`. One process writes, any number of processes read."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def put(self, episode: Episode, arrays_file: bytes) -> Path:
-        """Make one episode durable; putting the same id again is a no-op. StorageFull when the disk refuses.
+        """Store one episode durably and return its folder; storing the same episode again changes nothing.
 
-        FileProblem when the bytes are not those of `episode.sha256`, or when the id is taken by other bytes.
+        Raises:
+            FileProblem: the bytes do not have the hash `episode.sha256`, or the id has another recording already.
+            StorageFull: the disk refuses.
         """
         return self.put_many([Recording(episode=episode, arrays_file=arrays_file)])[0]
 
     def put_many(self, recordings: Iterable[Recording]) -> list[Path]:
-        """Make several episodes durable and return their folders; each parent folder is synced once per batch.
+        """Store several episodes durably and return their folders; each parent folder is synced once per batch.
 
-        Each episode appears whole or not at all; when one is refused, none of the batch appears.
+        Each episode is stored completely or not at all. When one is refused, none of the batch is stored.
+
+        Raises:
+            FileProblem: the files of an episode do not have its hashes, or its id has another recording already.
+            StorageFull: the disk refuses.
         """
         batch: dict[Path, Recording] = {}
         folders: list[Path] = []
@@ -67,7 +74,12 @@ class FolderStore:
         return folders
 
     def get(self, order_id: str) -> Episode:
-        """The episode with its arrays (None when nothing was recorded); its bytes are checked against the hash."""
+        """The episode with its arrays, which must have its hash; `arrays` is None when nothing was recorded.
+
+        Raises:
+            UnknownName: the store has no such episode.
+            FileProblem: a file is missing, malformed, or was changed after it was recorded.
+        """
         folder = self.folder(order_id)
         episode = self.facts(folder)
         if not episode.sha256:
@@ -75,13 +87,13 @@ class FolderStore:
         data = self.arrays_file(folder)
         if hashlib.sha256(data).hexdigest() != episode.sha256:
             raise FileProblem(
-                f"{folder / ARRAYS} was changed after it was recorded: its bytes are not those of {episode.sha256}. "
+                f"{folder / ARRAYS} was changed after it was recorded: its sha256 is not {episode.sha256}. "
                 "The episode cannot be used; restore the file from a copy."
             )
         return replace(episode, arrays=arrays.unpack(data))
 
     def facts(self, folder: Path) -> Episode:
-        """What `episode.json` in a folder says, without arrays; FileProblem when it is not that episode's."""
+        """The episode in a folder's `episode.json`, without arrays; FileProblem when it belongs to another folder."""
         path = folder / FACTS
         try:
             content: object = json.loads(path.read_bytes())
@@ -93,18 +105,20 @@ class FolderStore:
         order = read_order(fields.get("order"), FileProblem)
         episode = episode_of(read_result(fields.get("episode"), FileProblem), order)
         if (order.order_id, order.campaign_id) != (folder.name, folder.parent.name):
-            raise FileProblem(f"{path} is of order {order.order_id}: the folder was renamed or swapped with another.")
+            raise FileProblem(
+                f"{path} belongs to order {order.order_id}: the folder was renamed or swapped. Restore it from a copy."
+            )
         return episode
 
     def arrays_file(self, folder: Path) -> bytes:
-        """The bytes of the arrays file in a folder, unchecked; FileProblem when it is missing."""
+        """The bytes of the arrays file in a folder, not checked; FileProblem when it is missing."""
         try:
             return (folder / ARRAYS).read_bytes()
         except OSError as error:
             raise FileProblem(f"Cannot read {folder / ARRAYS}: {error.strerror}.") from error
 
     def folder(self, order_id: str, campaign_id: str = "") -> Path:
-        """Where an episode lies; with its campaign named, where it would lie. UnknownName when it is nowhere."""
+        """The folder of a stored episode, else UnknownName; with `campaign_id`, its path whether stored or not."""
         _check_name(order_id)
         if campaign_id:
             _check_name(campaign_id)
@@ -112,15 +126,17 @@ class FolderStore:
         for campaign in reversed(self._campaigns()):
             if (campaign / order_id).is_dir():
                 return campaign / order_id
-        raise UnknownName(f"No episode {order_id} lies below {self.root}; `ids()` lists those that do.")
+        raise UnknownName(
+            f"There is no episode {order_id} under {self.root}; `enpire episodes list` shows the episodes."
+        )
 
     def ids(self) -> Iterator[str]:
-        """Every complete episode on the disk, campaign by campaign, oldest first."""
+        """Order ids of all complete episodes, campaign by campaign, oldest first."""
         for campaign in self._campaigns():
             yield from sorted(folder.name for folder in campaign.iterdir() if _NAME.fullmatch(folder.name))
 
     def sweep(self) -> list[str]:
-        """Remove what a killed writer left half-written; returns the names. For the one writer, at its start."""
+        """Remove incomplete folders of a killed writer; returns their names. The writing process calls it at start."""
         return [name for campaign in self._campaigns() for name in durable.sweep(campaign)]
 
     def _campaigns(self) -> list[Path]:
@@ -150,13 +166,15 @@ class FolderStore:
 
 
 def same_files(one: Episode, other: Episode) -> bool:
-    """Whether two episodes name the same recorded files, by their hashes."""
+    """Whether the recorded files of two episodes have the same hashes."""
     return (one.sha256, one.pictures_sha256) == (other.sha256, other.pictures_sha256)
 
 
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
-        raise FileProblem(f"{name!r} cannot name a folder: letters, digits, '-', '_' and '.', not first, at most 128.")
+        raise FileProblem(
+            f"{name!r} cannot name a folder: use 1 to 128 letters, digits, '-', '_' or '.', first a letter or digit."
+        )
 
 
 def _check_bytes(recording: Recording) -> None:
@@ -165,12 +183,12 @@ def _check_bytes(recording: Recording) -> None:
     if found != episode.sha256:
         raise FileProblem(
             f"The arrays file of order {episode.order.order_id} ({len(data)} bytes) is not the one that the station "
-            f"recorded: its sha256 is {found or 'missing'}, the episode says {episode.sha256 or 'none'}."
+            f"recorded: its sha256 is {found or 'missing'}, the episode names {episode.sha256 or 'none'}."
         )
     if bool(episode.pictures_sha256) != (recording.pictures is not None):
         raise FileProblem(
-            f"The pictures of order {episode.order.order_id} are {recording.pictures or 'missing'}, its episode names "
-            f"{episode.pictures_sha256 or 'none'}."
+            f"The camera images of order {episode.order.order_id} are {recording.pictures or 'missing'}, its episode "
+            f"names {episode.pictures_sha256 or 'none'}."
         )
     if data:
         arrays.unpack(data)
@@ -179,7 +197,7 @@ def _check_bytes(recording: Recording) -> None:
 def _check_same(kept: Episode, episode: Episode) -> None:
     if not same_files(kept, episode):
         raise FileProblem(
-            f"Order {episode.order.order_id} has another recording already: an id is used once. Nothing was changed."
+            f"Order {episode.order.order_id} has another recording already; an id is used once. Nothing was changed."
         )
 
 

@@ -1,4 +1,4 @@
-"""The one history: an append-only, hash-chained table of events in SQLite, and the orders table beside it."""
+"""The ledger in SQLite: an append-only, hash-chained table of events, and the orders table computed from it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from enpire.store.migrations import STEPS, migrate, require_known
 from enpire.store.projection import differing_order, project
 
 LABEL_S = 1.0
-"""A ledger that is held for longer is that of a campaign that runs; a person's label takes milliseconds."""
+"""Seconds that a writer waits for the lock. A label holds it for milliseconds; a campaign holds it while it runs."""
 _CHUNK = 1000
 _AS_BYTES = (
     "seq, stamp_ns, CAST(kind AS BLOB), CAST(campaign_id AS BLOB), CAST(body AS BLOB), CAST(previous AS BLOB), "
@@ -30,16 +30,16 @@ _AS_BYTES = (
 
 
 class SqliteLedger:
-    """The Ledger in one SQLite file, with an fsync in every append.
+    """A ledger in one SQLite file, with an fsync in every append.
 
-    One process writes: it holds an flock on `ledger.lock` beside the file, and a second writer is refused. Readers
+    One process writes: it holds an flock on `ledger.lock` in the same folder, and a second writer is refused. Readers
     (`read_only=True`, or `enpire.store.reading.Reading`) open their own connection, in any thread or process.
     """
 
     def __init__(self, path: Path, read_only: bool = False, wall_ns: Callable[[], int] = time.time_ns) -> None:
         """Open or create; LedgerProblem when it is in use, damaged, or written by newer software.
 
-        `wall_ns` stamps the events for people; their order is their number.
+        `wall_ns` gives the time stamps, which people read; events are ordered by their number.
         """
         self.path = path
         self.read_only = read_only
@@ -60,20 +60,21 @@ class SqliteLedger:
 
     @property
     def database(self) -> sqlite3.Connection:
-        """The connection, for reading in the writer's own thread (`Reading(ledger.database)`)."""
+        """The connection, for queries in the writer's own thread (`Reading(ledger.database)`)."""
         return self._db
 
     def append(self, events: Iterable[Event], campaign_id: str = "") -> Sequence[LedgerEntry]:
-        """Append events of one campaign and update the orders, in one transaction; returns when fsync has.
+        """Append events of one campaign and update the orders in one transaction; returns after its fsync.
 
-        All or nothing. Each event is read back from its stored form first, so nothing is kept that cannot be read.
+        All events are appended or none. Each is first parsed from its stored form, so every stored event can be read.
 
         Raises:
-            LedgerProblem: a body is not plain JSON or cannot be read back, or an order would be issued or ended twice.
+            LedgerProblem: a body is not plain JSON or cannot be parsed, or an order would be issued or ended twice.
             StorageFull: the disk refuses.
+            OutcomeUnknown: the disk failed in this append or in an earlier one.
         """
         if self.read_only:
-            raise LedgerProblem(f"The ledger {self.path} was opened for reading only; the orchestrator writes it.")
+            raise LedgerProblem(f"The ledger {self.path} is open for reading only; only the orchestrator writes to it.")
         bodies = [(_checked_kind(kind_of(event)), stored_text(event, campaign_id)) for event in events]
         with self._guard:
             if self._broken:
@@ -82,18 +83,18 @@ class SqliteLedger:
                 with connection.sentences(self.path), connection.atomic(self._db):
                     return self._append(bodies, campaign_id)
             except OutcomeUnknown as error:
-                # A disk that failed once may forget what it promised: no further write over this connection.
+                # A disk that failed once may lose writes that it reported as stored: this connection writes no more.
                 self._broken = str(error)
                 raise
 
     def events(self, after: int = 0, kinds: Sequence[str] = (), limit: int = 0) -> Iterator[LedgerEntry]:
-        """Entries with seq > after, in order; all kinds and no limit where empty or 0."""
+        """Entries with seq > after, in order; empty `kinds` selects all kinds, `limit` 0 sets no limit."""
         allowed = f"AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
         left = limit or -1
         while left:
             size = _CHUNK if left < 0 else min(_CHUNK, left)
             with self._guard, connection.sentences(self.path):
-                # The chunk is fetched whole: an open cursor would keep the writer from committing.
+                # Fetch the whole chunk: an open cursor would keep the writer from committing.
                 chunk = run(
                     self._db,
                     f"SELECT {COLUMNS} FROM events WHERE seq > ? {allowed} ORDER BY seq LIMIT ?",
@@ -105,10 +106,13 @@ class SqliteLedger:
             after = chunk[-1][0]
             left -= len(chunk) if left > 0 else 0
 
-    def verify(self, say: Callable[[int, int], None] = lambda done, total: None) -> int:
-        """Check the whole chain; the number of events, or LedgerProblem naming the first bad one.
+    def verify(self, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
+        """Check the whole hash chain; returns the number of events.
 
-        `say` hears how many events are checked, and of how many.
+        `progress` receives the number of checked events and the number of all events.
+
+        Raises:
+            LedgerProblem: names the first event that does not verify.
         """
         seq, previous, after = 0, "", -(2**63)
         with self._guard, connection.sentences(self.path):
@@ -121,7 +125,7 @@ class SqliteLedger:
             for row in chunk:
                 seq += 1
                 previous = _check_link(row, seq, previous)
-            say(seq, total)
+            progress(seq, total)
             if len(chunk) < _CHUNK:
                 break
             after = seq
@@ -129,15 +133,16 @@ class SqliteLedger:
             head = run(self._db, "SELECT seq, hash FROM head").fetchone()
         if head != (seq, previous):
             raise LedgerProblem(
-                f"The ledger ends with event {seq}, but its head says {head}: events after {seq} were cut off or "
+                f"The ledger ends with event {seq}, but its head records {head}: events after {seq} were removed or "
                 "forged. Restore the ledger from a copy."
             )
         return seq
 
     def verify_orders(self) -> None:
-        """Check the indices, then replay the events beside the orders table.
+        """Check the integrity of the database, and compare the orders table with a replay of the events.
 
-        LedgerProblem names the first order that is not what the events say, or the damage that SQLite finds.
+        Raises:
+            LedgerProblem: names the damage that SQLite reports, or the first order that differs from the replay.
         """
         with self._guard, connection.sentences(self.path):
             (sound,) = run(self._db, "PRAGMA integrity_check(1)").fetchone()
@@ -146,12 +151,12 @@ class SqliteLedger:
             odd = differing_order(self._db)
         if odd:
             raise LedgerProblem(
-                f"Order {odd} in the orders table is not what the events say of it: the table was changed by hand. "
+                f"Order {odd} in the orders table differs from its events: the table was changed outside ENPIRE. "
                 "Restore the ledger from a copy."
             )
 
     def close(self) -> None:
-        """Let the file and the lock go. Allowed twice."""
+        """Close the database and release the lock. Allowed twice."""
         db = getattr(self, "_db", None)
         if db is not None:
             db.close()
@@ -163,9 +168,11 @@ class SqliteLedger:
         if not self.read_only:
             migrate(self._db, self.path)
         elif not (version := require_known(self._db, self.path)):
-            raise LedgerProblem(f"{self.path} is an empty database, no ledger: start a campaign, or name another home.")
+            raise LedgerProblem(
+                f"{self.path} is an empty database and no ledger: start a campaign, or name another home."
+            )
         elif version < len(STEPS):
-            raise OldSchema(f"The ledger {self.path} has an old schema: open it once for writing, to migrate it.")
+            raise OldSchema(f"The ledger {self.path} has an old schema: open it once for writing to migrate it.")
 
     def _append(self, bodies: Sequence[tuple[str, str]], campaign_id: str) -> list[LedgerEntry]:
         seq, previous = run(self._db, "SELECT seq, hash FROM head").fetchone()
@@ -186,9 +193,10 @@ class SqliteLedger:
 
 
 def open_to_read(path: Path) -> SqliteLedger:
-    """A ledger for reading, also while another process writes it.
+    """Open a ledger for reading, also while another process writes to it.
 
-    An old one is first copied and brought up to this software; a write that a killed process left is first undone.
+    A ledger with an old schema is copied and migrated first. An incomplete write of a killed process is rolled back
+    first.
     """
     try:
         return SqliteLedger(path, read_only=True)
@@ -198,31 +206,31 @@ def open_to_read(path: Path) -> SqliteLedger:
 
 
 def link(seq: int, stamp_ns: int, kind: bytes, body: bytes, previous: bytes) -> str:
-    """The hash of one event: sha256 over its fields, one per line, and the hash before it."""
+    """The hash of one event: sha256 over its fields and the hash of the previous event, one per line."""
     return hashlib.sha256(b"\n".join((b"%d" % seq, b"%d" % stamp_ns, kind, body, previous))).hexdigest()
 
 
 def _check_link(row: Sequence[object], seq: int, previous: str) -> str:
     found, stamp_ns, kind, campaign, body, before, digest, named = row
-    told = f"Event {seq} of the ledger does not verify: "
-    advice = " The history was changed or damaged from there on; restore it from a copy."
+    problem = f"Event {seq} of the ledger does not verify: "
+    advice = " The ledger was changed or damaged from this event on; restore it from a copy."
     if not isinstance(stamp_ns, int) or not all(isinstance(part, bytes) for part in (kind, body, before)):
-        raise LedgerProblem(f"{told}its fields are damaged.{advice}")
+        raise LedgerProblem(f"{problem}its fields are damaged.{advice}")
     if found != seq:
-        raise LedgerProblem(f"{told}number {found} stands in its place.{advice}")
+        raise LedgerProblem(f"{problem}event {found} is in its place.{advice}")
     if before != previous.encode():
-        raise LedgerProblem(f"{told}it does not follow the event before it.{advice}")
+        raise LedgerProblem(f"{problem}it does not follow the previous event.{advice}")
     fields = cast(tuple[int, bytes, bytes, bytes], (stamp_ns, kind, body, before))
     if digest != link(seq, *fields).encode():
-        raise LedgerProblem(f"{told}its hash does not fit what it says.{advice}")
+        raise LedgerProblem(f"{problem}its hash does not match its content.{advice}")
     if campaign != (named or b""):
-        raise LedgerProblem(f"{told}it is filed under another campaign than it names.{advice}")
+        raise LedgerProblem(f"{problem}its campaign column and its body name different campaigns.{advice}")
     return cast(bytes, digest).decode()
 
 
 def _checked_kind(kind: str) -> str:
     if not kind or not kind.isprintable():
-        raise LedgerProblem(f"An event cannot be of kind {kind!r}: it must be a few printable words.")
+        raise LedgerProblem(f"An event cannot have the kind {kind!r}: a kind is a few printable words.")
     return kind
 
 
@@ -239,8 +247,8 @@ def _lock_file(lock: Path, path: Path) -> int:
         holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
         os.close(descriptor)
         raise LedgerProblem(
-            f"The ledger {path} is being written by process {holder}: one orchestrator at a time. Stop that one first, "
-            "or open the ledger for reading."
+            f"The ledger {path} is in use by process {holder}: one orchestrator at a time. Stop that process first, or "
+            "open the ledger for reading."
         ) from error
     except OSError as error:
         os.close(descriptor)
@@ -249,7 +257,7 @@ def _lock_file(lock: Path, path: Path) -> int:
 
 
 def _wait_for(descriptor: int) -> None:
-    """Lock it, after a label that somebody writes at this moment; BlockingIOError when it is held for longer."""
+    """Take the lock, waiting at most LABEL_S for a process that writes a label; then BlockingIOError."""
     until_s = time.monotonic() + LABEL_S
     while True:
         try:

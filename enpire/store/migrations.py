@@ -1,7 +1,7 @@
-"""The ledger's schema as numbered steps, each in one transaction; an existing file is copied before the first.
+"""The ledger's schema as numbered steps, one transaction each; an existing file is copied before the first step.
 
-The number of steps that a file has seen is its `user_version`. Steps are never edited after a release; a new one is
-added at the end. Events are never rewritten: only views of them (the orders table) may be dropped and replayed.
+A file's `user_version` is the number of its last step. A released step is never edited; new steps are added at the
+end. No step rewrites events: a step may drop and replay only tables that are computed from them (the orders table).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ type Step = Callable[[Database], None]
 
 
 def _events(ledger: Database) -> None:
-    """The history, and where it ends: a cut tail is found although the rest of the chain is whole."""
+    """The events, and the head of their chain, which shows when events at the end are missing."""
     texts = ("campaign_id", "kind", "body", "previous", "hash")
     events = ledger.table("events")
     columns = {"seq": int, "stamp_ns": int, "kind": str, "campaign_id": str, "body": str, "previous": str, "hash": str}
@@ -48,7 +48,7 @@ def _orders(ledger: Database) -> None:
 
 
 def _orders_anew(ledger: Database) -> None:
-    """The orders table once more: it has columns that it did not have."""
+    """Drop the orders table and replay it, because its columns changed."""
     ledger.table("orders").drop()
     _orders(ledger)
 
@@ -57,13 +57,13 @@ STEPS: tuple[Step, ...] = (_events, _orders, _orders_anew, _orders_anew, _orders
 
 
 def migrate(db: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -> None:
-    """Bring a file to the schema of this software; LedgerProblem when it is newer, or not a ledger at all."""
+    """Migrate a file to the newest schema; LedgerProblem when its schema is newer, or when it is no ledger."""
     version = require_known(db, path, len(steps))
     if version == len(steps):
         return
     if version:
         _copy(db, path, version)
-    # Here and not above: it loads pandas where that is installed, and readers need neither.
+    # Imported here because it loads pandas where that is installed, and readers need neither.
     from sqlite_utils import Database
 
     ledger = Database(db, execute_plugins=False)
@@ -75,16 +75,16 @@ def migrate(db: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -
 
 
 def require_known(db: sqlite3.Connection, path: Path, newest: int = len(STEPS)) -> int:
-    """The schema number of a file; LedgerProblem when it is newer than `newest`, or not a ledger at all."""
+    """The schema number of a file; LedgerProblem when it is newer than `newest`, or when the file is no ledger."""
     (version,) = run(db, "PRAGMA user_version").fetchone()
     (application,) = run(db, "PRAGMA application_id").fetchone()
     (tables,) = run(db, "SELECT count(*) FROM sqlite_schema").fetchone()
     if (tables or version) and application != APPLICATION_ID:
-        raise LedgerProblem(f"{path} is a database but not an ENPIRE ledger: name another home folder.")
+        raise LedgerProblem(f"{path} is a database, but not an ENPIRE ledger: name another home folder.")
     if version > newest:
         raise LedgerProblem(
-            f"The ledger {path} has schema {version}, this software knows up to {newest}: use the newer software that "
-            "wrote it, or the copy that it left beside the ledger."
+            f"The ledger {path} has schema {version}, this version of ENPIRE reads up to {newest}: use the newer "
+            "version that wrote it, or the copy that it made in the same folder."
         )
     return int(version)
 

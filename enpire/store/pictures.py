@@ -1,8 +1,8 @@
-"""What the cameras saw at every command of an episode, beside its arrays: one file for all cameras.
+"""The camera images of an episode: one file for all cameras, next to the arrays file.
 
-A zip of members `<camera>_<tick>.jpg` or `.png`, stored as they are (a picture is compressed already), so that any of
-them can be read alone. It is written as the episode goes. One that a station sent is not trusted: what its directory
-says is checked when it is opened, the bytes of a picture before they are decoded.
+It is a zip of members `<camera>_<tick>.jpg` or `.png`. They are stored without further compression, so that each can be
+read alone. The file is written during the episode. A file from a station is not trusted: its directory is checked when
+it is opened, and the bytes of an image before they are decoded.
 """
 
 from __future__ import annotations
@@ -28,40 +28,45 @@ if TYPE_CHECKING:
     from enpire.types import ImageArray
 
 NAME = "pictures.zip"
-"""In the folder of an episode: what its cameras saw when it was recorded."""
+"""File name, in the folder of an episode, of the camera images that were recorded."""
 TAKEN_AGAIN = "taken_again.zip"
-"""In the folder of a simulated episode: the few pictures that were taken when it ran again."""
+"""File name, in the folder of a simulated episode, of the camera images of its replay."""
 JPEG_QUALITY = 90
-"""`python -m benchmarks.recording` says what other qualities cost."""
+"""`python -m benchmarks.recording` compares it with other qualities."""
 LARGEST_PICTURE = 16 * 2**20
-"""Bytes of one picture's file."""
+"""Most bytes of one stored image."""
 MOST_PIXELS = 2**24
-"""Of one picture when it is decoded."""
+"""Most pixels of one decoded image."""
 MOST_MEMBERS = 2**16 - 2
-"""Pictures in one file."""
+"""Most images in one file."""
 type Seen = Mapping[str, ImageArray]
-"""camera -> picture (height, width, 3), RGB, of one instant."""
+"""camera -> image (height, width, 3), uint8, RGB, of one instant."""
 Kind = Literal["jpg", "png"]
 
 _CAMERA = r"[0-9A-Za-z][0-9A-Za-z_.-]{0,63}"
 _MEMBER = re.compile(rf"({_CAMERA})_([0-9]{{5}})\.(jpg|png)")
 _END = struct.Struct("<20s4s4H2LH")
-"""The last bytes of a zip without a comment (how many members there are, where their directory is), and those before,
-where a zip of more than 4 GB would say so."""
+"""The last bytes of a zip without a comment: the count of members and the place of their directory. The 20 bytes before
+them mark a zip of more than 4 GB."""
 _NO_END = (b"", b"", 0, 0, 0, 0, 0, 0, 0)
 _ENTRY = 46 + 80
-"""Bytes of a member in the directory, at most: a name of our kind, nothing beside it."""
+"""Most bytes of a member in the directory: its header and a name CAMERA_TICK.jpg, with no extra field."""
 _PLACE = 4
-"""Numbers that say where a picture lies: the first byte of its member, the picture's bytes, their CRC, whether PNG."""
+"""Numbers that locate an image: offset of its member, bytes of the image, their CRC, and 1 for PNG or 0 for JPEG."""
 _LOCAL = struct.Struct("<26s2H")
-"""The head before a member's bytes ends with the lengths of its name and of what else stands there."""
+"""The header of a member ends with the lengths of its name and of its extra field."""
 
 
 class PicturesWriter:
-    """Writes the pictures of one episode, one after the other; `path` appears when they are whole and durable."""
+    """Writes the camera images of one episode, one at a time; `path` appears when the file is complete and durable."""
 
     def __init__(self, path: Path) -> None:
-        """FileProblem or StorageFull when the disk refuses, here and in every method."""
+        """Create the staged file.
+
+        Raises:
+            FileProblem: the file cannot be written; every method may raise it.
+            StorageFull: the disk is full; every method may raise it.
+        """
         self._path, self._staged = path, durable.staged_name(path)
         try:
             self._file: BinaryIO = self._staged.open("xb")
@@ -71,15 +76,19 @@ class PicturesWriter:
         self._count = 0
 
     def add(self, camera: str, tick: int, image: ImageArray, kind: Kind = "jpg") -> None:
-        """Compress and append one picture (height, width, 3); FileProblem when its camera cannot name a member."""
+        """Compress and append one image (height, width, 3), uint8, RGB.
+
+        Raises:
+            FileProblem: the camera's name is not allowed, the file is full, or `image` is no image.
+        """
         name = _name(camera, tick, kind)
         if not _MEMBER.fullmatch(name):
             raise FileProblem(
-                f"The picture {name!r} cannot be kept: a camera is named with letters, digits, '-', '_' and '.', at "
-                "most 64, and an episode has at most 100000 ticks."
+                f"The image {name!r} cannot be stored: a camera is named with at most 64 letters, digits, '-', '_' or "
+                "'.', and an episode has at most 100000 ticks."
             )
         if self._count == MOST_MEMBERS:
-            raise FileProblem(f"{self._path.name} is full with {self._count} pictures; record fewer cameras.")
+            raise FileProblem(f"{self._path.name} is full with {self._count} images; record fewer cameras.")
         self._count += 1
         try:
             self._zip.writestr(zipfile.ZipInfo(name), jpeg(image) if kind == "jpg" else png(image))
@@ -87,11 +96,11 @@ class PicturesWriter:
             raise durable.refusal(error, self._path) from error
         except (TypeError, ValueError) as error:
             raise FileProblem(
-                f"Camera {camera} gave {image.dtype} of shape {image.shape}, which is no picture: {error}."
+                f"Camera {camera} gave {image.dtype} of shape {image.shape}, which is no image: {error}."
             ) from error
 
     def finish(self) -> str:
-        """Make the file durable under its name; its sha256."""
+        """Make the file durable under its name and return its sha256."""
         try:
             self._zip.close()
             self._file.close()
@@ -103,8 +112,8 @@ class PicturesWriter:
         return digest
 
     def discard(self) -> None:
-        """Leave nothing behind that is half-written, also after a failure; what `finish` made stays. Allowed twice."""
-        with contextlib.suppress(OSError):  # a full disk refuses the directory of the zip, too, which goes anyhow
+        """Close and delete the staged file, also after a failure; a finished file stays. Allowed twice."""
+        with contextlib.suppress(OSError):  # a full disk also refuses the directory of the zip, which is deleted next
             self._zip.close()
         with contextlib.suppress(OSError):
             self._file.close()
@@ -112,28 +121,28 @@ class PicturesWriter:
 
 
 class Pictures:
-    """The pictures in one file, each read when it is asked for. The file is not held open."""
+    """The camera images in one file. Each call reads from the file, which is not held open."""
 
     def __init__(self, path: Path) -> None:
-        """Read the directory and check all of it; FileProblem says what is not as a station writes it."""
+        """Read and check the directory; FileProblem when the file is missing or not as a station writes it."""
         self._path = path
         try:
             with path.open("rb") as file:
                 members = _members(file)
         except (OSError, zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
-            raise FileProblem(f"The pictures {path} cannot be read: {error}.") from error
-        # Many episodes are open while a policy learns from them: arrays take a fifth of what tuples would.
+            raise FileProblem(f"The camera images {path} cannot be read: {error}.") from error
+        # Training keeps many episodes open: arrays take a fifth of the memory of tuples.
         self._ticks = {camera: array("q", (tick for tick, *_ in rows)) for camera, rows in members}
         self._places = {camera: array("q", chain.from_iterable(row[1:] for row in rows)) for camera, rows in members}
 
     @property
     def cameras(self) -> tuple[str, ...]:
-        """Whose pictures there are, sorted."""
+        """Names of the cameras with images, sorted."""
         return tuple(self._ticks)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """`<camera>_<tick>.jpg` or `.png` of all pictures, camera by camera, in the order of their ticks."""
+        """`<camera>_<tick>.jpg` or `.png` of all images, camera by camera, in the order of their ticks."""
         return tuple(
             _name(camera, tick, "png" if is_png else "jpg")
             for camera, ticks in self._ticks.items()
@@ -141,46 +150,50 @@ class Pictures:
         )
 
     def has(self, camera: str, tick: int) -> bool:
-        """Whether there is a picture of this camera before the command of this tick."""
+        """Whether the file has an image of this camera before the command of this tick."""
         return self._place(camera, tick) is not None
 
     def data(self, camera: str, tick: int) -> bytes:
-        """The bytes of a picture as they were recorded, JPEG or PNG; FileProblem when it is missing or damaged."""
+        """The recorded bytes of an image, JPEG or PNG; FileProblem when it is missing or damaged."""
         place = self._place(camera, tick)
         if place is None:
             raise FileProblem(
-                f"{self._path} has no picture of {camera} before command {tick}; it has those of "
+                f"{self._path} has no image of {camera} before command {tick}; it has images of "
                 f"{', '.join(self.cameras) or 'no camera'}."
             )
         offset, size, crc, _ = place
         try:
             with self._path.open("rb") as file:
                 file.seek(offset)
-                _, name, beside = _LOCAL.unpack(file.read(_LOCAL.size))
-                file.seek(name + beside, io.SEEK_CUR)
+                _, name, extra = _LOCAL.unpack(file.read(_LOCAL.size))
+                file.seek(name + extra, io.SEEK_CUR)
                 data = file.read(size)
         except (OSError, struct.error) as error:
             raise FileProblem(f"{self._path} cannot be read: {error}.") from error
         if len(data) != size or zlib.crc32(data) != crc:
-            raise FileProblem(f"The picture of {camera} before command {tick} in {self._path} is damaged.")
+            raise FileProblem(f"The image of {camera} before command {tick} in {self._path} is damaged.")
         return data
 
     def bytes_of(self, name: str) -> bytes:
-        """The bytes of the picture of that name; FileProblem when there is none."""
+        """The bytes of the image with a name as in `names`; FileProblem when there is none."""
         found = _MEMBER.fullmatch(name)
         if found is None:
-            raise FileProblem(f"{name[:80]!r} is no name of a picture: CAMERA_TICK.jpg, the tick in five digits.")
+            raise FileProblem(f"{name[:80]!r} is no name of an image; give CAMERA_TICK.jpg, the tick in five digits.")
         return self.data(found[1], int(found[2]))
 
     def picture(self, camera: str, tick: int) -> ImageArray:
-        """What a camera saw before the command of a tick, (height, width, 3); FileProblem when that cannot be said."""
+        """The image of a camera before the command of a tick, (height, width, 3), uint8, RGB.
+
+        Raises:
+            FileProblem: the image is missing, damaged or cannot be decoded.
+        """
         try:
             return opened(self.data(camera, tick))
         except OSError as error:
-            raise FileProblem(f"The picture of {camera} before command {tick} in {self._path}: {error}.") from error
+            raise FileProblem(f"The image of {camera} before command {tick} in {self._path}: {error}.") from error
 
     def last(self) -> Seen:
-        """What each camera saw last: after the last command, where that was recorded."""
+        """The last image of each camera: after the last command, if that was recorded."""
         return {camera: self.picture(camera, ticks[-1]) for camera, ticks in self._ticks.items()}
 
     def _place(self, camera: str, tick: int) -> Sequence[int] | None:
@@ -192,13 +205,13 @@ class Pictures:
 
 
 def _members(file: BinaryIO) -> list[tuple[str, list[tuple[int, ...]]]]:
-    """By camera (tick, where the member begins, its bytes, their CRC, whether it is a PNG); BadZipFile if not ours."""
-    # Looked at before zipfile reads a directory of any size into memory.
+    """By camera, sorted: rows of (tick, offset of the member, bytes, CRC, 1 for PNG). BadZipFile when malformed."""
+    # Checked first, because zipfile reads a directory of any size into memory.
     file.seek(max(0, file.seek(0, io.SEEK_END) - _END.size))
     tail = file.read(_END.size)
     large, sign, _, _, _, count, size, _, comment = _END.unpack(tail) if len(tail) == _END.size else _NO_END
     if sign != b"PK\5\6" or comment or large.startswith(b"PK\6\7"):
-        raise zipfile.BadZipFile("it does not end as a zip of pictures does")
+        raise zipfile.BadZipFile("it does not end as a zip of camera images does")
     if count > MOST_MEMBERS or size > count * _ENTRY:
         raise zipfile.BadZipFile(f"its directory of {count} members has {size} bytes, which no station writes")
     members: dict[str, list[tuple[int, ...]]] = {}
@@ -209,7 +222,7 @@ def _members(file: BinaryIO) -> list[tuple[str, list[tuple[int, ...]]]]:
         for member in listed:
             found = _MEMBER.fullmatch(member.filename)
             if found is None or member.compress_type != zipfile.ZIP_STORED or member.flag_bits:
-                raise zipfile.BadZipFile(f"its member {member.filename[:80]!r} is no stored picture CAMERA_TICK.jpg")
+                raise zipfile.BadZipFile(f"its member {member.filename[:80]!r} is no stored image CAMERA_TICK.jpg")
             if not 0 < member.file_size == member.compress_size <= LARGEST_PICTURE:
                 raise zipfile.BadZipFile(f"its member {member.filename} has {member.file_size} bytes")
             row = (int(found[2]), member.header_offset, member.file_size, member.CRC, int(found[3] == "png"))
@@ -222,25 +235,29 @@ def _name(camera: str, tick: int, kind: Kind) -> str:
 
 
 def media_type(name: str) -> str:
-    """Of the picture of that name."""
+    """The media type of the image with this name."""
     return "image/png" if name.endswith("png") else "image/jpeg"
 
 
 def cameras_of(folder: Path) -> tuple[str, ...]:
-    """The cameras that were recorded with the episode in a folder, sorted; none where nothing was."""
+    """The cameras that were recorded with the episode in a folder, sorted; empty if there were none."""
     return Pictures(folder / NAME).cameras if (folder / NAME).is_file() else ()
 
 
 def shown(folder: Path) -> Pictures | None:
-    """The pictures of an episode to look at: those recorded with it, or those taken when it ran again."""
-    there = next((folder / name for name in (NAME, TAKEN_AGAIN) if (folder / name).is_file()), None)
-    return Pictures(there) if there is not None else None
+    """The camera images to show of an episode: the recorded ones, else those of its replay, else None."""
+    path = next((folder / name for name in (NAME, TAKEN_AGAIN) if (folder / name).is_file()), None)
+    return Pictures(path) if path is not None else None
 
 
 def keep(path: Path, frames: Iterable[Seen] | Mapping[int, Seen], kind: Kind = "png") -> str:
-    """Write the pictures of an episode durably, all of them or none; the sha256 of the file.
+    """Write the camera images of an episode durably, all or none; returns the sha256 of the file.
 
-    `frames` are those of one tick after the other, or by tick; as PNG they are kept without loss.
+    `frames` is one Seen per tick from 0, or a mapping from ticks. PNG stores the images without loss.
+
+    Raises:
+        FileProblem: an image or its camera's name is not allowed, or the file cannot be written.
+        StorageFull: the disk refuses.
     """
     writer = PicturesWriter(path)
     try:
@@ -254,17 +271,22 @@ def keep(path: Path, frames: Iterable[Seen] | Mapping[int, Seen], kind: Kind = "
 
 
 def png(image: ImageArray) -> bytes:
-    """The bytes of a picture (height, width, 3), without loss."""
+    """The PNG bytes of an image (height, width, 3), uint8, RGB, without loss."""
     return _saved(image, "PNG", compress_level=1)
 
 
 def jpeg(image: ImageArray) -> bytes:
-    """The bytes of a picture (height, width, 3), as JPEG."""
+    """The JPEG bytes of an image (height, width, 3), uint8, RGB."""
     return _saved(image, "JPEG", quality=JPEG_QUALITY)
 
 
 def opened(data: bytes) -> ImageArray:
-    """The picture (height, width, 3) in the bytes of a JPEG or PNG. OSError when there is none that may be decoded."""
+    """Decode the bytes of a JPEG or PNG to an image (height, width, 3), uint8, RGB.
+
+    Raises:
+        OSError: the bytes are malformed, or the image has more than MOST_PIXELS pixels.
+        MissingExtra: Pillow is not installed.
+    """
     try:
         import numpy as np
         from PIL import Image
@@ -277,7 +299,7 @@ def opened(data: bytes) -> ImageArray:
                 raise ValueError(f"{found.width} x {found.height} pixels are more than the {MOST_PIXELS} allowed")
             return np.asarray(found.convert("RGB"), np.uint8)
     except broken as error:
-        raise OSError(f"no picture can be decoded from these bytes ({error})") from error
+        raise OSError(f"no image can be decoded from these bytes ({error})") from error
 
 
 def _saved(image: ImageArray, kind: str, **options: int) -> bytes:
@@ -291,4 +313,4 @@ def _saved(image: ImageArray, kind: str, **options: int) -> bytes:
 
 
 def _without_pillow() -> MissingExtra:
-    return MissingExtra("Pictures need Pillow, which is not installed: pip install 'enpire[sim]'.")
+    return MissingExtra("Camera images need Pillow, which is not installed: pip install 'enpire[sim]'.")

@@ -1,6 +1,6 @@
-"""The orders table: what the events say about every order, so that queries need no replay.
+"""The orders table: one row per order, updated with every event, so that queries need no replay.
 
-It can be dropped and replayed from the events at any time; counts are queries on it, never columns.
+It can be dropped and replayed from the events at any time. It stores no counts: queries compute them.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def project(db: sqlite3.Connection, entry: LedgerEntry) -> None:
     """Apply one event to the orders table, inside the caller's transaction.
 
     Raises:
-        LedgerProblem: an order is issued twice, ended twice, or ended without having been issued; or a late result is
-            that of an order that had not ended as unknown.
+        LedgerProblem: an order is issued twice, ended twice, or ended before it was issued; or a late result belongs to
+            an order that did not end as unknown.
     """
     match entry.event:
         case OrdersIssued(orders=orders):
@@ -65,7 +65,7 @@ def project(db: sqlite3.Connection, entry: LedgerEntry) -> None:
         case EpisodeLabelled() as label:
             _label(db, entry, label)
         case _:
-            pass  # no other event is about one order
+            pass  # other events change no order
 
 
 def replay(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
@@ -86,7 +86,7 @@ def replay(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
 
 
 def differing_order(db: sqlite3.Connection) -> str:
-    """The first order whose row is not what a replay of the events gives; empty when the table is right."""
+    """The first order whose row differs from a replay of the events; empty when the table is right."""
     columns = ", ".join(rows.COLUMNS)
     fresh = scratch()
     try:
@@ -108,9 +108,9 @@ def differing_order(db: sqlite3.Connection) -> str:
 def _issue(db: sqlite3.Connection, entry: LedgerEntry, orders: Sequence[Order]) -> None:
     for order in orders:
         if order.campaign_id != entry.campaign_id:
-            raise LedgerProblem(f"Order {order.order_id} is of campaign {order.campaign_id}, its event is not.")
+            raise LedgerProblem(f"Order {order.order_id} belongs to campaign {order.campaign_id}, its event does not.")
         if run(db, "SELECT 1 FROM orders WHERE order_id = ?", (order.order_id,)).fetchone():
-            raise LedgerProblem(f"Order {order.order_id} was issued before; every order needs an id of its own.")
+            raise LedgerProblem(f"Order {order.order_id} was issued before; give every order a new id.")
         run(db, _INSERT, rows.order_values(order, entry.seq))
 
 
@@ -128,10 +128,10 @@ def _end_late(db: sqlite3.Connection, entry: LedgerEntry, results: Sequence[Orde
         if row.episode is None or row.ended_seq is None or row.episode.outcome != "unknown":
             how = f"it ended as {row.episode.outcome}" if row.episode else "it has not ended"
             raise LedgerProblem(
-                f"Order {result.order_id} cannot have a late result: {how}, and only unknown ones may have one."
+                f"Order {result.order_id} cannot have a late result: {how}; only an unknown order may have one."
             )
         if result.outcome == "unknown":
-            raise LedgerProblem(f"Order {result.order_id} cannot have a late result that is unknown, as it was before.")
+            raise LedgerProblem(f"Order {result.order_id} cannot have a late result that is again unknown.")
         run(db, _END_LATE, (*rows.end_values(result, row.ended_seq), entry.seq, result.order_id))
 
 

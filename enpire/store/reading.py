@@ -1,4 +1,4 @@
-"""Questions to the ledger, with typed answers. Every count is a query; nothing here writes."""
+"""Queries of the ledger with typed results. Every count is computed by a query; nothing here writes."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from enpire.store.rows import OrderRow
 from enpire.types import OUTCOME_KINDS, Order, OutcomeKind, Purpose
 
 if TYPE_CHECKING:
-    from enpire.store.reset_accuracy import Asked
+    from enpire.store.reset_accuracy import CheckedReset
 
 _ROW = ", ".join(rows.COLUMNS)
 OPEN = "open"
-"""Stands for an outcome in `Page.outcome`: orders that have not ended."""
+"""Value of `Page.outcome` for orders that have not ended."""
 ENDED = "ended"
-"""Stands for any outcome in `Page.outcome`: orders that have ended."""
+"""Value of `Page.outcome` for orders that have ended, with any outcome."""
 
 
-class Tally(NamedTuple):
-    """Successes, orders that ended with a verdict, all orders issued.
+class OutcomeCounts(NamedTuple):
+    """Number of successes, of orders that ended with a verdict, and of all issued orders.
 
-    `successes / n_ended` is the rate; `successes / n_all` is its worst case, every order without a verdict (aborted,
-    invalid, unknown, still open) counted as a failure.
+    `successes / n_ended` is the success rate. `successes / n_all` is its worst case: every order without a verdict
+    (aborted, invalid, unknown or open) counts as a failure.
     """
 
     successes: int
@@ -52,7 +52,7 @@ class Attempts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """How the orders of a campaign ended: each is in exactly one of these, so they add up to `started`."""
+    """Number of a campaign's orders by outcome. Each order is counted once, so the counts add up to `started`."""
 
     started: int
     success: int = 0
@@ -79,7 +79,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Which orders to show: a field left empty (None for `round`) filters nothing."""
+    """Filter of one page of orders; an empty field (None for `round`) filters nothing."""
 
     campaign_id: str
     purpose: Purpose | str = ""
@@ -89,24 +89,24 @@ class Page:
     policy_id: str = ""
     station: str = ""
     before: str = ""
-    """Show orders older than this order_id: the last one of the page before."""
+    """Show orders older than this order_id, which is the last one of the previous page."""
     limit: int = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignSpan:
-    """A campaign that the ledger knows, from its first event to its last."""
+    """The first and the last event of one campaign in the ledger."""
 
     campaign_id: str
     first_seq: int
     last_seq: int
     first_ns: int
-    """Wall clock."""
+    """Wall clock, in nanoseconds since 1970."""
     last_ns: int
 
 
 class Reading:
-    """Answers about one ledger. Give it the writer's database, or open an own read-only connection."""
+    """Queries of one ledger, over the writer's connection or over a read-only connection that `open` makes."""
 
     def __init__(self, database: sqlite3.Connection, path: Path = Path("ledger.db")) -> None:
         self._db = database
@@ -126,16 +126,16 @@ class Reading:
         return cls(ledger.database, ledger.path)
 
     def close(self) -> None:
-        """Let the connection go. Allowed twice."""
+        """Close the connection. Allowed twice."""
         self._db.close()
 
     def order(self, order_id: str) -> OrderRow | None:
-        """One order with what became of it; None when it was never issued."""
+        """One order and its episode; None when it was never issued."""
         found = self._all(f"SELECT {_ROW} FROM orders WHERE order_id = ?", order_id)
         return rows.read(found[0]) if found else None
 
     def order_ids(self, part: str, limit: int = 2) -> list[str]:
-        """Orders whose id begins or ends with a text."""
+        """At most `limit` ids of orders that begin or end with a text."""
         sql = "SELECT order_id FROM orders WHERE substr(order_id, 1, ?) = ? OR substr(order_id, -?) = ? LIMIT ?"
         return [cast(str, row[0]) for row in self._all(sql, len(part), part, len(part), part, limit)]
 
@@ -145,7 +145,7 @@ class Reading:
         return [rows.read(row).order for row in self._all(sql, campaign_id)]
 
     def ends(self, campaign_id: str) -> Ends:
-        """The account of a campaign: every order in exactly one of the six outcomes, or open."""
+        """The orders of a campaign by outcome, each counted once."""
         counts: dict[str, int] = {}
         for (outcome, _), n in self.causes(campaign_id).items():
             counts[outcome] = counts.get(outcome, 0) + n
@@ -153,21 +153,23 @@ class Reading:
         return Ends(started=cast(int, started), **counts)
 
     def causes(self, campaign_id: str) -> Mapping[tuple[str, str], int]:
-        """Orders by (outcome, cause); open ones as (OPEN, "")."""
+        """Number of orders by (outcome, cause); open orders are counted as (OPEN, "")."""
         sql = "SELECT outcome, cause, count(*) FROM orders WHERE campaign_id = ? GROUP BY outcome, cause"
         counted = cast(list[tuple[str | None, str | None, int]], self._all(sql, campaign_id))
         return {(outcome or OPEN, cause or ""): n for outcome, cause, n in counted}
 
-    def successes(self, campaign_id: str, purpose: Purpose, policy_id: str = "", round: int | None = None) -> Tally:
-        """How often orders of a purpose succeeded, of all policies and rounds or of one."""
+    def successes(
+        self, campaign_id: str, purpose: Purpose, policy_id: str = "", round: int | None = None
+    ) -> OutcomeCounts:
+        """Outcome counts of the orders of a purpose, of all policies and rounds or of one."""
         where, values = _conditions(
             {"campaign_id": campaign_id, "purpose": purpose, "policy_id": policy_id or None, "round": round}
         )
-        # Named, because without statistics SQLite prefers the index that is sorted by outcome, and reads every row.
+        # Names the index: without statistics SQLite prefers the index on outcome and reads every row.
         sql = f"SELECT outcome, count(*) FROM orders INDEXED BY orders_by_purpose WHERE {where} GROUP BY outcome"
         counted = dict(cast(list[tuple[str | None, int]], self._all(sql, *values)))
         verdicts = [counted.get(kind, 0) for kind in ("success", "failure", "unsafe")]
-        return Tally(verdicts[0], sum(verdicts), sum(counted.values()))
+        return OutcomeCounts(verdicts[0], sum(verdicts), sum(counted.values()))
 
     def attempts(self, campaign_id: str, purposes: Sequence[Purpose]) -> list[Attempts]:
         """Orders of some purposes that ended with a verdict, counted by policy version and number of attempts."""
@@ -191,7 +193,7 @@ class Reading:
         return [Trial(**row) for row in named]  # pyright: ignore[reportArgumentType]
 
     def episodes(self, page: Page) -> list[OrderRow]:
-        """One page of orders with their episodes, newest first; go on with `before` = the last order_id."""
+        """One page of orders with their episodes, newest first; for the next page set `before` to the last order_id."""
         where, values = _conditions(
             {
                 "campaign_id": page.campaign_id,
@@ -212,17 +214,17 @@ class Reading:
         return [rows.read(row) for row in self._all(sql, *values, page.limit)]
 
     def stamps(self, numbers: Sequence[int]) -> Mapping[int, int]:
-        """Wall clock, in nanoseconds, of the events with these numbers."""
+        """Event number -> wall clock of that event, in nanoseconds since 1970."""
         sql = f"SELECT seq, stamp_ns FROM events WHERE seq IN ({', '.join('?' * len(numbers))})"
         return dict(cast(list[tuple[int, int]], self._all(sql, *numbers)))
 
     def labels(self, campaign_id: str) -> list[tuple[str, str]]:
-        """(verdict, a person's last word) of every episode that a person labelled."""
+        """(verdict, newest label) of every episode with a label."""
         sql = "SELECT outcome, person_outcome FROM orders WHERE campaign_id = ? AND person_outcome IS NOT NULL"
         return cast(list[tuple[str, str]], self._all(sql, campaign_id))
 
     def unchecked(self, campaign_id: str, limit: int) -> list[OrderRow]:
-        """Recorded successes that nobody labelled, drawn at random."""
+        """At most `limit` recorded successes without a label, drawn at random."""
         sql = (
             f"SELECT {_ROW} FROM orders WHERE campaign_id = ? AND outcome = 'success' AND person_outcome IS NULL "
             "AND sha256 <> '' ORDER BY random() LIMIT ?"
@@ -230,9 +232,9 @@ class Reading:
         return [rows.read(row) for row in self._all(sql, campaign_id, limit)]
 
     def training_episodes(self, campaign_id: str, rounds: Sequence[int] = ()) -> list[str]:
-        """Ids of recorded episodes that a learner may read, oldest first; of all rounds where none are named.
+        """Ids of recorded episodes that a learner may read, oldest first; empty `rounds` selects all rounds.
 
-        Train starts only: holdout and confirm episodes are never among them. Success or failure only.
+        Only successes and failures on train starts: episodes on holdout and confirm starts are never included.
         """
         allowed = f"AND round IN ({', '.join('?' * len(rounds))})" if rounds else ""
         sql = (
@@ -266,11 +268,11 @@ class Reading:
         return cast("float | None", self._all(sql, campaign_id, policy_id)[0][0])
 
     def is_event_of(self, seq: int, campaign_id: str) -> bool:
-        """Whether the event of this number belongs to a campaign."""
+        """Whether the event with this number belongs to a campaign."""
         return bool(self._all("SELECT 1 FROM events WHERE seq = ? AND campaign_id = ?", seq, campaign_id))
 
     def early_stops(self, campaign_id: str) -> tuple[int, int, int, float]:
-        """(rollouts stopped, hopeless ones of the control arm, successes of these, seconds that these went on for)."""
+        """Predicted failures: (stopped, continued in the control arm, successes of these, seconds continued)."""
         armed = "json_extract(early_stop_json, '$.armed')"
         control = f"NOT {armed} AND outcome IN ('success', 'failure', 'unsafe')"
         sql = (
@@ -281,8 +283,8 @@ class Reading:
         )
         return cast("tuple[int, int, int, float]", self._all(sql, campaign_id)[0])
 
-    def resets(self, campaign_id: str) -> list[Asked]:
-        """Every order whose reset came to its check (`enpire.store.reset_accuracy`)."""
+    def resets(self, campaign_id: str) -> list[CheckedReset]:
+        """The reset of every order whose reset was checked (`enpire.store.reset_accuracy`)."""
         sql = (
             "SELECT json_extract(start_json, '$.values'), achieved_start_json, reset_attempts, cause <> 'reset failed' "
             "FROM orders WHERE campaign_id = ? AND achieved_start_json <> '[]' AND reset_attempts > 0"
@@ -294,7 +296,7 @@ class Reading:
         ]
 
     def tail(self, limit: int = 50, campaign_id: str = "") -> list[LedgerEntry]:
-        """The newest entries, oldest of them first, to be shown; of all campaigns where none is named."""
+        """The newest entries for display, oldest first; an empty `campaign_id` selects all campaigns."""
         where, values = _conditions({"campaign_id": campaign_id or None})
         found = self._all(f"SELECT {COLUMNS} FROM events WHERE {where} ORDER BY seq DESC LIMIT ?", *values, limit)
         return [entry_from(row, shown_only=True) for row in reversed(found)]
@@ -302,7 +304,7 @@ class Reading:
     def events(
         self, after: int = 0, campaign_id: str = "", kinds: Sequence[str] = (), limit: int = 1000
     ) -> list[LedgerEntry]:
-        """At most `limit` events with seq > `after`, in order: what a page asks for again and again."""
+        """At most `limit` entries with seq > `after`, in order; empty filters select all campaigns and all kinds."""
         where, values = _conditions({"campaign_id": campaign_id or None})
         if kinds:
             where, values = f"{where} AND kind IN ({', '.join('?' * len(kinds))})", [*values, *kinds]
@@ -310,8 +312,8 @@ class Reading:
         return [entry_from(row) for row in self._all(sql, *values, after, limit)]
 
     def campaigns(self) -> list[CampaignSpan]:
-        """Every campaign, the newest first."""
-        # Hops from one id to the next over the index, so that a million events cost as much as ten.
+        """The span of every campaign, newest first."""
+        # Reads one index entry per campaign, so that the cost does not grow with the number of events.
         sql = (
             "WITH RECURSIVE known(id) AS (SELECT min(campaign_id) FROM events WHERE campaign_id > '' UNION ALL "
             "SELECT (SELECT min(campaign_id) FROM events WHERE campaign_id > known.id) FROM known "
@@ -329,7 +331,7 @@ class Reading:
         )
 
     def _all(self, sql: str, *values: object) -> list[tuple[object, ...]]:
-        # Fetched whole: an open cursor would keep the writer from committing.
+        # Fetch all rows: an open cursor would keep the writer from committing.
         with connection.sentences(self._path):
             return cast(list[tuple[object, ...]], run(self._db, sql, values).fetchall())
 

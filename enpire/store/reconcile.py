@@ -1,4 +1,4 @@
-"""At start: does the ledger agree with the files? Differences are reported; nothing is changed or renumbered."""
+"""Comparison of the ledger with the episode store at start. It reports differences and changes nothing."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from enpire.types import Episode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
-    """Order ids for which the ledger and the episode store disagree; all empty when they agree."""
+    """Ids of orders for which the ledger and the episode store differ; all empty when they agree."""
 
     unrecorded: tuple[str, ...] = ()
-    """Files of orders that are still open, or unknown: a crash fell between file and ledger row. Recording them again
-    is safe."""
+    """Orders that are open or unknown but have an episode folder: a crash came between the file and the ledger row.
+    Recording the episode again is safe."""
     unordered: tuple[str, ...] = ()
-    """Files of orders that were never issued: they came from another home folder."""
+    """Episode folders of orders that this ledger never issued: they come from another home."""
     missing: tuple[str, ...] = ()
-    """Orders that ended with a recording whose file is gone."""
+    """Orders that ended with a recording whose folder is missing."""
     altered: tuple[str, ...] = ()
-    """Files that do not say what the ledger says: edited, swapped or unreadable."""
+    """Episode folders whose files differ from the ledger: edited, swapped or unreadable."""
 
     @property
     def none(self) -> bool:
@@ -32,20 +32,20 @@ class Differences:
         return not any(getattr(self, field.name) for field in fields(self))
 
     def sentence(self) -> str:
-        """The differences for a person."""
+        """The differences in one message for an operator."""
         if self.none:
             return "The ledger and the episode store agree."
         counts = [f"{len(getattr(self, field.name))} {field.name}" for field in fields(self)]
         return (
-            f"The ledger and the episode store differ: {', '.join(counts)}. Unrecorded files are recorded again; for "
-            "the others restore the home folder from a copy. The ledger holds."
+            f"The ledger and the episode store differ: {', '.join(counts)}. ENPIRE records the unrecorded "
+            "episodes again; restore the others from a copy of the home folder. The ledger counts where they differ."
         )
 
 
 def compare(reading: Reading, store: FolderStore, deep: bool = False) -> Differences:
     """Compare every episode folder with the ledger, and every ended order with its folder.
 
-    `deep` also hashes what was recorded (reads everything); otherwise only `episode.json` is read.
+    `deep` also reads and hashes arrays and camera images; otherwise only `episode.json` is read.
     """
     unrecorded: list[str] = []
     unordered: list[str] = []
@@ -76,7 +76,7 @@ def _agrees(store: FolderStore, order_id: str, row: Episode, deep: bool) -> bool
 
 
 def _sha256(path: Path) -> str:
-    """Of a file; empty when there is none."""
+    """The sha256 of a file; empty when there is none."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:

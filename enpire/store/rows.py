@@ -1,4 +1,4 @@
-"""One row of the orders table as typed nouns: column names, and both directions."""
+"""Rows of the orders table: column names, and conversion from and to Order, OrderResult and Episode."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Value = str | int | float | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderRow:
-    """One order with what became of it."""
+    """One order and its episode."""
 
     order: Order
     episode: Episode | None
@@ -43,9 +43,9 @@ class OrderRow:
     ended_seq: int | None
     """Event that ended it."""
     person_outcome: OutcomeKind | None
-    """What a person said about it afterwards."""
+    """The newest label."""
     found_seq: int | None
-    """Event that found its episode after it had ended as unknown."""
+    """Event of its late result, if the order had ended as unknown."""
 
 
 def order_values(order: Order, issued_seq: int) -> tuple[Value, ...]:
@@ -69,7 +69,7 @@ def end_values(result: OrderResult, ended_seq: int) -> tuple[Value, ...]:
 
 
 def read(values: Sequence[object]) -> OrderRow:
-    """The inverse: a row selected as COLUMNS."""
+    """The order and its episode in a row selected as COLUMNS."""
     cell = dict(zip(COLUMNS, values, strict=True))
     shared = {name: cell[name] for name in ORDER_COLUMNS if name in Order.__dataclass_fields__}
     start = json.loads(str(cell["start_json"]))

@@ -1,4 +1,4 @@
-"""Search in a few hundred texts, ranked by BM25 with SQLite's full-text index, which is built for each query."""
+"""Search in a few hundred texts, ranked by BM25; every query builds a full-text index of SQLite in memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Policy versions as folders of plain files: identity, durable publication, and the bytes for the wire. No torch.
+"""Policy versions as folders of plain files: their hash, durable publication, and packing for the wire. No torch.
 
-Nothing here holds a whole version in memory: weights may be larger than that.
+No function holds a whole version in memory, because weights may be larger than the memory.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from enpire.errors import FileProblem, PolicyProblem
 from enpire.store import durable
 
 MANIFEST = "policy.json"
-"""The file that every version has: a JSON object with `kind`, the name of the policy plug-in that loads it."""
+"""Every version has this file: a JSON object with `kind`, the name of the policy plug-in that loads the version."""
 ID = re.compile(r"[0-9a-f]{64}")
 """The form of a policy_id."""
 _SCHEMA = 2
 _LENGTH = 8
-"""Bytes of the number before the list of files, which says how long that is."""
+"""Bytes of the number at the start of a packed version: the length of its list of files."""
 _LONGEST_LIST, _LARGEST_MANIFEST = 2**20, 2**24
 _CHUNK = 2**20
 
@@ -31,7 +31,9 @@ _CHUNK = 2**20
 def identify(folder: Path) -> str:
     """The policy_id of a folder: sha256 over its files, sorted by name, each as (name, size, bytes).
 
-    FileProblem when it is not a version: no manifest, or anything but plain files (a link could change later).
+    Raises:
+        FileProblem: the folder is no version: it has no manifest, or an entry that is not a plain file (the target of
+            a link could change later).
     """
     digest = hashlib.sha256()
     for name, size in _sizes(folder).items():
@@ -43,7 +45,7 @@ def identify(folder: Path) -> str:
 
 
 def manifest(folder: Path) -> Mapping[str, object]:
-    """What `policy.json` says; FileProblem when it is not an object with a `kind`."""
+    """The content of `policy.json`; FileProblem when it is not an object with a `kind`."""
     path = folder / MANIFEST
     if not path.is_file():
         raise FileProblem(f"{folder} is not a policy version: it has no {MANIFEST}.")
@@ -51,9 +53,12 @@ def manifest(folder: Path) -> Mapping[str, object]:
 
 
 def publish(folder: Path, versions_root: Path) -> str:
-    """Copy a folder to `versions_root`/<policy_id>, durably and all at once; returns the policy_id.
+    """Copy a folder to `versions_root`/<policy_id>, durably, whole or not at all; returns the policy_id.
 
-    Publishing the same files again is a no-op; a published version that has been changed is refused by FileProblem.
+    Publishing the same files again changes nothing.
+
+    Raises:
+        FileProblem: the folder is no version, or the published version was changed.
     """
     policy_id = identify(folder)
     kept = versions_root / policy_id
@@ -65,26 +70,26 @@ def publish(folder: Path, versions_root: Path) -> str:
 
 
 def copy(folder: Path, target: Path) -> None:
-    """Copy the files of a version to a new folder, durably and all at once. Whose files they are `identify` says."""
+    """Copy the files of a version to a new folder, durably, whole or not at all; does not check their hash."""
     _place({name: _chunks(folder / name, 0, size) for name, size in _sizes(folder).items()}, target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """All files of a version as one row of bytes for `unpack` on another machine; read from the disk when asked for."""
+    """A version as one sequence of bytes for `unpack` on another machine; `read` reads from the disk."""
 
     folder: Path
     sizes: Mapping[str, int]
-    """File -> bytes, in their order."""
+    """File -> size in bytes, in the order of packing."""
     head: bytes
 
     @property
     def size(self) -> int:
-        """Bytes of the whole row."""
+        """Bytes of the packed version."""
         return len(self.head) + sum(self.sizes.values())
 
     def read(self, offset: int, size: int) -> bytes:
-        """At most `size` bytes from `offset` on, fewer at the end only."""
+        """`size` bytes from `offset` on; fewer only at the end."""
         found = bytearray(self.head[offset : offset + size])
         begin = len(self.head)
         for name, length in self.sizes.items():
@@ -95,16 +100,19 @@ class Packed:
 
 
 def pack(folder: Path) -> Packed:
-    """A version as it travels: the length of a list, the list [[name, bytes], ...] as JSON, then the files."""
+    """Pack a version: the length of the list of files, the list [[name, bytes], ...] as JSON, then the files."""
     sizes = _sizes(folder)
     listed = json.dumps({"schema": _SCHEMA, "files": list(sizes.items())}).encode()
     return Packed(folder=folder, sizes=sizes, head=len(listed).to_bytes(_LENGTH, "big") + listed)
 
 
 def unpack(packed: Path, folder: Path) -> str:
-    """Write the files of a packed version to a new folder, durably and all at once; returns their policy_id.
+    """Write the files of a packed version to a new folder, durably, whole or not at all; returns their policy_id.
 
-    Compare it with the id that you asked for. FileProblem when the file is malformed; then nothing is written.
+    The caller compares it with the requested id.
+
+    Raises:
+        FileProblem: the packed file is malformed; nothing is written.
     """
     places = _places(packed)
     _place({name: _chunks(packed, *place) for name, place in places.items()}, folder)
@@ -112,14 +120,16 @@ def unpack(packed: Path, folder: Path) -> str:
 
 
 def keep(packed: Path, policy_id: str, root: Path) -> None:
-    """Unpack a version that arrived to `root`/`policy_id`, durably; the packed file is removed, whatever comes of it.
+    """Unpack a received version to `root`/`policy_id`, durably; the packed file is always removed.
 
-    PolicyProblem when its files have another hash, FileProblem when they are malformed; then nothing is kept.
+    Raises:
+        PolicyProblem: its files have another hash; nothing is stored.
+        FileProblem: the packed file is malformed; nothing is stored.
     """
     incoming = root / f"incoming-{policy_id}"
     try:
         if (found := unpack(packed, incoming)) != policy_id:
-            raise PolicyProblem(f"the files that arrived have the hash {found[:12]}; they were damaged on the way")
+            raise PolicyProblem(f"the received files have the hash {found[:12]}; they were damaged in transfer")
         incoming.rename(root / policy_id)
     finally:
         packed.unlink()
@@ -127,7 +137,7 @@ def keep(packed: Path, policy_id: str, root: Path) -> None:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    """File -> bytes, sorted by name; FileProblem when they are no version."""
+    """File -> size in bytes, sorted by name; FileProblem when the folder is no version."""
     if not folder.is_dir():
         raise FileProblem(f"There is no policy version at {folder}: it must be a folder with {MANIFEST} and weights.")
     sizes: dict[str, int] = {}
@@ -143,7 +153,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _chunks(path: Path, offset: int, size: int) -> Iterator[bytes]:
-    """Some bytes of a file, a little at a time."""
+    """`size` bytes of a file from `offset` on, in chunks."""
     if size <= 0:
         return
     with path.open("rb") as file:
@@ -154,7 +164,7 @@ def _chunks(path: Path, offset: int, size: int) -> Iterator[bytes]:
 
 
 def _places(packed: Path) -> dict[str, tuple[int, int]]:
-    """File -> (offset, bytes) in a packed version; FileProblem when it is none."""
+    """File -> (offset, size in bytes) in a packed version; FileProblem when it is malformed."""
     whole = packed.stat().st_size
     with packed.open("rb") as file:
         length = int.from_bytes(file.read(_LENGTH), "big")
@@ -165,7 +175,7 @@ def _places(packed: Path) -> dict[str, tuple[int, int]]:
         raise FileProblem(f"This is not a packed policy version ({whole} bytes): {error}.") from error
     fields = cast("dict[str, object]", content) if isinstance(content, dict) else {}
     if fields.get("schema") != _SCHEMA or not isinstance(fields.get("files"), list):
-        raise FileProblem(f"A packed policy version must say schema {_SCHEMA} and list its files.")
+        raise FileProblem(f"A packed policy version must have schema {_SCHEMA} and a list of its files.")
     places: dict[str, tuple[int, int]] = {}
     offset = _LENGTH + length
     for entry in cast("list[object]", fields["files"]):
@@ -177,7 +187,7 @@ def _places(packed: Path) -> dict[str, tuple[int, int]]:
             case _:
                 raise FileProblem("Each file of a packed policy version must be [name, bytes], each name once.")
     if offset != whole:
-        raise FileProblem(f"A packed policy version of {offset} bytes has {whole}; it was damaged on the way.")
+        raise FileProblem(f"A packed policy version has {whole} bytes instead of {offset}; it was damaged in transfer.")
     if places.get(MANIFEST, (0, _LARGEST_MANIFEST))[1] >= _LARGEST_MANIFEST:
         raise FileProblem(f"The packed policy version has no {MANIFEST} of less than {_LARGEST_MANIFEST} bytes.")
     _manifest(b"".join(_chunks(packed, *places[MANIFEST])), packed / MANIFEST)
@@ -202,7 +212,7 @@ def _manifest(data: bytes, path: Path) -> Mapping[str, object]:
 
 def _place(files: Mapping[str, Iterable[bytes]], folder: Path) -> None:
     if folder.exists():
-        raise FileProblem(f"{folder} exists already; a policy version goes to a new folder.")
+        raise FileProblem(f"{folder} exists already; write a policy version to a new folder.")
     staged = durable.stage_folder(folder)
     try:
         for name, chunks in files.items():

@@ -56,7 +56,7 @@ def test_files_that_cannot_be_opened_now_are_neither_lost_nor_set_aside(tmp_path
     assert isinstance(durable.shortage(raised.value), NothingOpens)
     arrays.unpack(data)
     for do in (lambda: append(ledger, [("noted", {})]), lambda: store.put_many([recording])):
-        with nothing_left(), pytest.raises(NothingOpens, match="it goes on when some are closed"):
+        with nothing_left(), pytest.raises(NothingOpens, match="Writing resumes when some are closed"):
             do()
     append(ledger, [("noted", {})])
     assert ledger.verify() == 2

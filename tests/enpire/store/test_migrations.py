@@ -65,7 +65,9 @@ def test_a_newer_ledger_is_refused(tmp_path: Path, read_only: bool) -> None:
     a_closed_ledger(path)
     with closing(sqlite3.connect(path)) as editor:
         editor.execute("PRAGMA user_version = 99")
-    with pytest.raises(LedgerProblem, match=f"has schema 99, this software knows up to {len(migrations.STEPS)}"):
+    with pytest.raises(
+        LedgerProblem, match=f"has schema 99, this version of ENPIRE reads up to {len(migrations.STEPS)}"
+    ):
         SqliteLedger(path, read_only=read_only)
     with pytest.raises(LedgerProblem, match="has schema 99"):
         Reading.open(path)
@@ -92,5 +94,5 @@ def test_an_edited_orders_table_is_found(tmp_path: Path) -> None:
         editor.execute("UPDATE orders SET outcome = 'success' WHERE outcome = 'failure'")
     with closing(SqliteLedger(path)) as ledger:
         assert ledger.verify() == 2
-        with pytest.raises(LedgerProblem, match=f"Order {order.order_id} in the orders table is not what the events"):
+        with pytest.raises(LedgerProblem, match=f"Order {order.order_id} in the orders table differs from its events"):
             ledger.verify_orders()

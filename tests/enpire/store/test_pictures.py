@@ -59,10 +59,10 @@ def test_what_was_written_as_it_went_is_read_at_any_place(tmp_path: Path) -> Non
     assert not found.has("front", 30)
     assert not found.has("top", 0)
     with pytest.raises(
-        FileProblem, match=r"no picture of front before command 30; it has those of front, left_wrist\.2"
+        FileProblem, match=r"no image of front before command 30; it has images of front, left_wrist\.2"
     ):
         found.picture("front", 30)
-    with pytest.raises(FileProblem, match="is no name of a picture"):
+    with pytest.raises(FileProblem, match="is no name of an image"):
         found.bytes_of("../../etc/passwd")
 
 
@@ -78,7 +78,7 @@ def test_without_loss_and_with_gaps(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(FileProblem, match="a camera is named with letters"):
+    with pytest.raises(FileProblem, match="a camera is named with at most 64 letters"):
         keep(tmp_path / "a", [{"../x": image(0)}])
     with pytest.raises(FileProblem, match="float64 of shape"):
         keep(tmp_path / "a", [{"top": np.zeros((4, 4, 3))}])  # pyright: ignore[reportArgumentType]
@@ -94,7 +94,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).integers(0, 255, (200, 200, 3), np.uint8)
     resource.setrlimit(resource.RLIMIT_FSIZE, (65536, before[1]))
     try:
-        with pytest.raises(StorageFull, match="free some space"):
+        with pytest.raises(StorageFull, match="Free some space"):
             keep(tmp_path / "a", ({"top": noise} for _ in range(10)))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -108,9 +108,9 @@ ONE = pictures.png(image(1))
 @pytest.mark.parametrize(
     ("members", "said"),
     [
-        ({"../top_00000.png": ONE}, "is no stored picture"),
-        ({"top_0.png": ONE}, "is no stored picture"),
-        ({"top_00000.gif": ONE}, "is no stored picture"),
+        ({"../top_00000.png": ONE}, "is no stored image"),
+        ({"top_0.png": ONE}, "is no stored image"),
+        ({"top_00000.gif": ONE}, "is no stored image"),
         ({"top_00000.png": b""}, "has 0 bytes"),
         ({f"top_{index:05d}_{'x' * 200}.png": ONE for index in range(3)}, "which no station writes"),
     ],
@@ -122,7 +122,7 @@ def test_a_file_that_no_station_writes_is_refused(tmp_path: Path, members: dict[
 
 def test_bombs_and_tricks_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    with pytest.raises(FileProblem, match="is no stored picture"):
+    with pytest.raises(FileProblem, match="is no stored image"):
         Pictures(zipped(path, {"top_00000.png": b"\0" * 10**6}, zipfile.ZIP_DEFLATED))
     with pytest.raises(FileProblem, match="does not end as"):
         Pictures(zipped(path, {"top_00000.png": ONE}, comment=b"hello"))

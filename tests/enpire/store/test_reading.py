@@ -14,7 +14,7 @@ from enpire.campaign.events import UnknownEvent
 from enpire.errors import LedgerProblem
 from enpire.store import connection
 from enpire.store.ledger import SqliteLedger
-from enpire.store.reading import ENDED, OPEN, Page, Reading, Tally
+from enpire.store.reading import ENDED, OPEN, OutcomeCounts, Page, Reading
 from enpire.types import OUTCOME_KINDS, OutcomeKind, Start
 from tests.enpire.store.store_samples import an_episode, an_order, ended, issued
 from tests.fakes.sample_events import append
@@ -90,7 +90,7 @@ def test_successes_say_what_they_leave_out(ledger: SqliteLedger, reading: Readin
     _ended(ledger, "aborted", 4, purpose="base")
     _ended(ledger, None, 5, purpose="base")
     _ended(ledger, "success", 9, purpose="collect")
-    assert reading.successes("c1", "base") == Tally(3, 6, 15)
+    assert reading.successes("c1", "base") == OutcomeCounts(3, 6, 15)
     assert reading.successes("c1", "base", policy_id="b" * 64) == (0, 1, 1)
     assert reading.successes("c1", "base", round=2) == (0, 2, 2)
     assert reading.successes("c1", "confirm") == (0, 0, 0)
