@@ -1,1 +1,1 @@
-"""What is true of a campaign: its file, its events, and the state they give."""
+"""A campaign: its file, its events, and the state that the events give."""

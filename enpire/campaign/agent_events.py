@@ -1,4 +1,4 @@
-"""Events of agents: their sessions, what they propose, and what becomes of it."""
+"""Events of agents: their sessions, their proposals, and the results of these."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from enpire.campaign.recipe import Recipe
 from enpire.types import Hypothesis
 
 EdgeKind = Literal["inspired_by", "adopts", "refutes", "supersedes"]
-"""Edges beside `Hypothesis.parents`."""
+"""Links between hypotheses in addition to `Hypothesis.parents`."""
 Kept = Literal["keep", "revert", "inconclusive"]
 
 
@@ -26,13 +26,13 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfRequest(EventBase):
-    """Which request an event answers, and which agent sent it."""
+    """Base of events that answer a request: the request and the agent that sent it."""
 
     request_id: str = field(metadata=stored("wish_id"))
     author: str
     """Plug-in name of the agent."""
     lane: str
-    """Its session."""
+    """The agent session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class HypothesisProposed(OfRequest):
     KIND: ClassVar[str] = "hypothesis proposed"
     hypothesis: Hypothesis
     effect: str
-    """What its author expects."""
+    """The effect that the author expects."""
     edges: tuple[Edge, ...]
 
 
@@ -72,7 +72,7 @@ class ExperimentSubmitted(OfRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentChecked(OfRequest):
-    """The changes lie in the search space, and the experiment waits for the learner."""
+    """The changes lie in the search space; the experiment waits for the learner."""
 
     KIND: ClassVar[str] = "experiment checked"
     experiment_id: str
@@ -94,7 +94,7 @@ class ExperimentRefused(OfRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentCancelled(OfRequest):
-    """Its author gives up an experiment that still waits."""
+    """The author gives up an experiment that still waits."""
 
     KIND: ClassVar[str] = "experiment cancelled"
     experiment_id: str
@@ -103,7 +103,7 @@ class ExperimentCancelled(OfRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentDecided(EventBase):
-    """What the gate of an experiment means for its change."""
+    """The result of an experiment, from the decision of its gate."""
 
     KIND: ClassVar[str] = "experiment decided"
     experiment_id: str
@@ -146,7 +146,7 @@ class AgentStarted(EventBase):
     lane: str
     agent: str
     start: int
-    """How often it was started in this session of the campaign."""
+    """Number of starts in this session of the campaign."""
     sandbox: str
     """bubblewrap or none; empty where version 1 of this event did not record it."""
 
@@ -160,27 +160,27 @@ class AgentEnded(EventBase):
     agent: str
     why: str
     again: bool
-    """Whether it is started again."""
+    """Whether the campaign starts it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConclusionPosted(OfRequest):
-    """An agent writes down what it learned, for the others."""
+    """An agent posts a conclusion for the other agents."""
 
     KIND: ClassVar[str] = "finding posted"
     conclusion_id: str = field(metadata=stored("finding_id"))
     text: str
     about: str
-    """experiment_id or hypothesis_id; empty for a general one."""
+    """experiment_id or hypothesis_id; empty for a general conclusion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenUp(OfRequest):
-    """An agent gives up an experiment, a hypothesis or all its work."""
+    """An agent gives up an experiment, a hypothesis or all of its work."""
 
     KIND: ClassVar[str] = "given up"
     about: str
-    """experiment_id or hypothesis_id; empty: all its work."""
+    """experiment_id or hypothesis_id; empty: all of its work."""
     reason: str
 
 
@@ -190,7 +190,7 @@ class LaneFinished(OfRequest):
 
     KIND: ClassVar[str] = "lane finished"
     text: str
-    """Its summary."""
+    """The summary of its work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +205,7 @@ class BriefRead(OfRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokensSpent(OfRequest):
-    """What one call of a language model cost, in tokens."""
+    """Tokens that one call of a language model cost."""
 
     KIND: ClassVar[str] = "tokens spent"
     fresh: int
@@ -224,7 +224,7 @@ class AgentTurned(OfRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRefused(EventBase):
-    """A request of an agent is refused. Of a file that is no request only `why` is known."""
+    """A request of an agent is refused. For a file that is not a request, only `why` is set."""
 
     KIND: ClassVar[str] = "wish refused"
     request_id: str = field(default="", metadata=OPTIONAL | stored("wish_id"))

@@ -85,7 +85,7 @@ def apply_event(state: CampaignState, event: Event) -> None:
 
 
 def rebuilt(ledger: Ledger, campaign_id: str) -> CampaignState:
-    """The state of a campaign from its events. What operators command stations holds across campaigns."""
+    """The state of a campaign from its events. Stops and pauses of stations stay in force across campaigns."""
     state = CampaignState(campaign_id=campaign_id)
     for entry in ledger.events():
         if entry.campaign_id == campaign_id:
@@ -96,7 +96,7 @@ def rebuilt(ledger: Ledger, campaign_id: str) -> CampaignState:
 
 
 def _apply_other(state: CampaignState, event: ExperimentEvent | AgentEvent | UnknownEvent) -> None:
-    """Nothing: agents' events are applied by `state.proposals`, and an unknown event moves nothing."""
+    """Change nothing: `state.proposals` applies the events of agents, and an unknown event changes no state."""
 
 
 def _apply_order(state: CampaignState, event: OrderEvent) -> None:
@@ -228,9 +228,8 @@ def _apply_gate(state: CampaignState, event: GateEvent) -> None:
 
 def _deploy(state: CampaignState, policy_id: str) -> None:
     state.champion = policy_id
-    if (
-        state.gate is not None
-    ):  # an operator promoted during a gate: its candidate meets the new champion in another one
+    if state.gate is not None:
+        # An operator promoted a version during a gate: the candidate gets a new gate against the new champion.
         state.candidates.insert(0, (state.gate.candidate, state.gate.round))
         state.gate = None
     if state.confirmation is not None and state.confirmation.policy_id != policy_id:

@@ -1,4 +1,4 @@
-"""Events of operators' commands: each is requested, then accepted or refused, then effective."""
+"""Events of operators' commands: each command is requested, then accepted or refused, then effective."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enpire.campaign.event_forms import OPTIONAL, EventBase, stored
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfCommand(EventBase):
-    """What each of these events repeats of its command."""
+    """The fields of the command, which each of these events repeats."""
 
     VERSION: ClassVar[int] = 2
     command_id: str
@@ -47,7 +47,7 @@ class CommandRefused(_OfCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandEffective(_OfCommand):
-    """Every station that the command names reports that it holds, or the campaign has done what was commanded."""
+    """Every station that the command names has reported the new state, or the campaign has carried the command out."""
 
     KIND: ClassVar[str] = "command effective"
 

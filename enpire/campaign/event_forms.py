@@ -1,7 +1,7 @@
-"""How an event becomes the plain values that the ledger stores, and back: one reader and one writer for every class.
+"""Converts events to the plain values that the ledger stores, and back: one reader and one writer for all classes.
 
-The names of a class's fields are the keys of the stored form. Where an older word is stored, the field's metadata names
-it (`stored`); a field that is left out while it has its default says so (`OPTIONAL`).
+The field names of a class are the keys of the stored form. `stored` marks a field whose stored key is an older word;
+`OPTIONAL` marks a field that is not stored while it has its default value.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from enpire.files import parse, plain, shown
 from enpire.types import Json, Order, OrderResult
 
 OPTIONAL: dict[str, Json] = {"optional": True}
-"""Metadata of a field that the stored form leaves out while it has its default."""
+"""Metadata of a field that is not stored while it has its default value."""
 
 type Reader = Callable[[object, str], object]
-"""(plain value, where it stands) -> the typed value, or FileProblem."""
+"""(plain value, its place in the body) -> the typed value; raises FileProblem."""
 
 
 def stored(key: str) -> dict[str, Json]:
@@ -33,13 +33,13 @@ def stored(key: str) -> dict[str, Json]:
 
 
 class EventBase:
-    """What every event has: its kind, the number of its present form, and the stored form."""
+    """Base of every event: its kind, the version of its form, and the stored form."""
 
     __slots__ = ()
     KIND: ClassVar[str]
-    """The word under which the ledger stores it."""
+    """Name of the kind in the ledger."""
     VERSION: ClassVar[int] = 1
-    """Counts the forms that the body has had; `enpire.campaign.event_upgrades` brings older ones to this one."""
+    """Version of the body's form; `enpire.campaign.event_upgrades` converts older forms to this one."""
 
     def body(self) -> dict[str, Json]:
         """The stored form, without the campaign's id."""
@@ -52,7 +52,7 @@ class EventBase:
 
     @classmethod
     def read(cls, body: Mapping[str, Json]) -> Self:
-        """The event of a stored form of the present version; keys that it does not know are passed over.
+        """The event of a stored body of the present version; unknown keys are ignored.
 
         Raises:
             FileProblem: a key is missing, or its value is not of the field's type.
@@ -93,7 +93,7 @@ def _form(cls: type[EventBase]) -> tuple[_Item, ...]:
 
 
 def _plain(value: object) -> Json:
-    """Typed values as plain ones; orders, results and recipes in their own forms."""
+    """Typed values as plain values; orders, results and recipes in their own forms."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Order):
@@ -110,7 +110,7 @@ def _plain(value: object) -> Json:
 
 
 def _reader(hint: object) -> Reader:
-    """What reads the values of a field of this type."""
+    """The reader for the values of a field of this type."""
     hint = hint.__value__ if isinstance(hint, typing.TypeAliasType) else hint
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Order:
@@ -180,7 +180,7 @@ _NAMES = {str: "text", int: "a whole number", float: "a finite number", bool: "t
 
 
 def _scalar(wanted: type) -> Reader:
-    """Text, numbers, truth. A number that was written without a point stays whole, so that it is written so again."""
+    """Text, numbers, booleans. A float field keeps an int as an int, so that it is written back in the same form."""
     allowed = (int, float) if wanted is float else wanted
 
     def read(value: object, where: str) -> object:

@@ -1,6 +1,6 @@
-"""Bodies of events that older versions of ENPIRE wrote, as the present version would write them: one function per kind.
+"""Converts event bodies of older versions of ENPIRE to the present form: one function per kind.
 
-An upgrade sees the body of any older version, and of the present one, which it leaves as it is.
+An upgrade takes a body of any version and leaves a body of the present version unchanged.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ type Body = dict[str, Json]
 
 
 def _campaign_started(body: Body) -> Body:
-    """1 -> 2: the digest of the verifier."""
+    """1 -> 2: adds the digest of the verifier."""
     return {"verifier": "", **body}
 
 
 def _campaign_resumed(body: Body) -> Body:
-    """1 -> 2: why the session before it was cut off."""
+    """1 -> 2: adds the reason why the previous session was cut off."""
     return {"after": "", **body}
 
 
 def _campaign_paused(body: Body) -> Body:
-    """1 -> 2: why."""
+    """1 -> 2: adds the reason."""
     return {"why": "", **body}
 
 
 def _episode_refused(body: Body) -> Body:
-    """1 -> 2: the outcome of the episode."""
+    """1 -> 2: adds the outcome of the episode."""
     return {"outcome": "", **body}
 
 
 def _command(body: Body) -> Body:
-    """1 -> 2: the target stood under `station`, whatever it was."""
+    """1 -> 2: renames `station` to `target`, because a target may also be a version or an episode."""
     if "target" in body:
         return body
     return {("target" if key == "station" else key): value for key, value in body.items()}
 
 
 def _learner_ended(body: Body) -> Body:
-    """1 -> 2: how long it took."""
+    """1 -> 2: adds the duration."""
     return {"seconds": 0.0, **body}
 
 
 def _agent_started(body: Body) -> Body:
-    """1 -> 2: the sandbox."""
+    """1 -> 2: adds the sandbox."""
     return {"sandbox": "", **body}
 
 
@@ -61,4 +61,4 @@ UPGRADES: Mapping[str, Callable[[Body], Body]] = {
     "learner ended": _learner_ended,
     "agent started": _agent_started,
 }
-"""Kind -> what brings its older bodies to the present form. Kinds that are not here have had one form only."""
+"""Kind -> its upgrade. A kind that is not listed has only ever had one form."""

@@ -1,7 +1,7 @@
-"""Every event that the ledger knows, and the reader of what it stores.
+"""Every kind of event in the ledger, and the reader of stored events.
 
-A new kind of event is one class in the file of its subject, which joins the union of that subject. The type checker
-then names every place that must know it: the functions that apply events end in `assert_never`.
+To add a kind, write a class in the file of its subject and add it to the union there. The type checker then names
+every function that must handle it, because the functions that apply events end in `assert_never`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from enpire.types import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownEvent:
-    """An event of a kind that this version does not know. It can be shown and verified; it moves nothing."""
+    """An event of a kind that this version does not know. It can be shown and verified; it changes no state."""
 
     kind: str
     content: Mapping[str, Json]
@@ -46,12 +46,12 @@ Event = KnownEvent | UnknownEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """One line of the ledger. `hash` covers all other fields and the hash before it."""
+    """One line of the ledger. `hash` covers all other fields and the previous hash."""
 
     seq: int
     """From 1, without gaps."""
     stamp_ns: int
-    """Wall clock, for people; the order of events is `seq`."""
+    """Wall clock, for display only; `seq` gives the order of events."""
     campaign_id: str
     """Empty for an event of no campaign."""
     kind: str
@@ -63,11 +63,11 @@ class LedgerEntry:
 
     @property
     def body(self) -> dict[str, object]:
-        """The stored body as it stands in the ledger, to be shown as it is; `event` is what it means."""
+        """The stored body, unchanged, for display; `event` is the typed form."""
         return json.loads(self.text)
 
     def document(self) -> dict[str, Json]:
-        """The entry as JSON, for people and other programs."""
+        """The entry as JSON, for display and other programs."""
         return {
             "seq": self.seq, "stamp_ns": self.stamp_ns, "kind": self.kind, "body": cast("dict[str, Json]", self.body),
             "previous": self.previous, "hash": self.hash,
@@ -76,18 +76,18 @@ class LedgerEntry:
 
 @cache
 def classes() -> Mapping[str, type[EventBase]]:
-    """Kind -> its class, for every event that this version knows."""
+    """Kind -> its class, for every known event."""
     found: dict[str, type[EventBase]] = {cls.KIND: cls for cls in get_args(KnownEvent)}
     return found
 
 
 def kind_of(event: Event) -> str:
-    """The word under which an event is stored."""
+    """The kind under which an event is stored."""
     return event.kind if isinstance(event, UnknownEvent) else event.KIND
 
 
 def kinds_of(*subjects: type[EventBase] | UnionType) -> tuple[str, ...]:
-    """The kinds of some event classes, or of unions of them, to ask a ledger for."""
+    """The kinds of event classes or of unions of them, as the filter of a ledger query."""
     found: list[str] = []
     for subject in subjects:
         members: tuple[type[EventBase], ...] = (subject,) if isinstance(subject, type) else get_args(subject)
@@ -96,10 +96,10 @@ def kinds_of(*subjects: type[EventBase] | UnionType) -> tuple[str, ...]:
 
 
 def read_event(kind: str, body: Mapping[str, Json]) -> Event:
-    """The event of a stored body of this or an older version; a kind that is not known gives an `UnknownEvent`.
+    """The event of a stored body of this or an older version; an unknown kind gives an `UnknownEvent`.
 
     Raises:
-        FileProblem: the body is not one of its kind; the sentence names the key.
+        FileProblem: the body does not fit its kind; the message names the key.
     """
     own = {key: value for key, value in body.items() if key != "campaign_id"}
     cls = classes().get(kind)

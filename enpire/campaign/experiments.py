@@ -1,7 +1,7 @@
-"""What agents proposed and what became of it: hypotheses, their edges, experiments, conclusions.
+"""Proposals of agents: hypotheses with their edges, experiments and conclusions.
 
 An experiment is a recipe with some settings changed. It follows the candidate pipeline: proposed, checked, queued,
-training, gate, decided; or it ends as invalid (refused, or its training failed) or cancelled.
+training, gate, decided. It may instead end as invalid (refused, or its training failed) or cancelled.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ from enpire.types import Hypothesis
 
 Phase = Literal["proposed", "checked", "queued", "training", "gate", "decided", "invalid", "cancelled"]
 KEPT: Mapping[str, Kept] = {"promote": "keep", "reject": "revert", "hold": "inconclusive"}
-"""What a gate's decision means for the change that made its candidate."""
+"""Decision of a gate -> decision of the experiment that made its candidate."""
 KINDS = kinds_of(
     ExperimentEvent, AgentEvent, LearnerStarted, LearnerEnded, LearnerFailed, GateOpened, GateDecided, Deployed,
     RolledBack, CampaignEnded,
 )  # fmt: skip
-"""The kinds that move something here."""
+"""Kinds of events that change proposals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,37 +73,37 @@ class ProposedHypothesis:
 
     hypothesis: Hypothesis
     effect: str = ""
-    """What its author expects."""
+    """The effect that the author expects."""
     edges: tuple[Edge, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
 class Experiment:
-    """The test of a hypothesis."""
+    """A recipe change that tests a hypothesis."""
 
     experiment_id: str
     hypothesis_id: str
     author: str
     lane: str
     changes: Mapping[str, bool | int | float | str]
-    """Settings that differ from the recipe that was in force."""
+    """Settings that differ from the recipe in force at submission."""
     recipe: Recipe | None
     """The whole changed recipe; None where the changes were refused."""
     recipe_hash: str
     champion: str
-    """The champion when it was submitted; from its training on, the one that it was trained from."""
+    """The champion at submission; once training starts, the champion that training starts from."""
     phase: Phase = "proposed"
     why: str = ""
     """Why it is invalid or cancelled, or the gate's reason."""
     job: str = ""
     trained_hash: str = ""
-    """Of the recipe that its training was given; the same as `recipe_hash`, or the records are wrong."""
+    """Hash of the recipe used in training; it must equal `recipe_hash`."""
     policy_id: str = ""
     gate_id: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Diagnostics of its training."""
+    """Metrics of its training."""
     gate: GateDecided | None = None
-    """What its gate decided."""
+    """The decision of its gate."""
     decision: str = ""
     """keep, revert, inconclusive; empty until it is decided."""
     delta: float = 0.0
@@ -112,39 +112,39 @@ class Experiment:
     high: float = 1.0
     """Confidence sequence of that difference."""
     adopted_by: tuple[str, ...] = ()
-    """Lanes that built on it."""
+    """Lanes that adopted it."""
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen to it."""
+        """Whether it is decided, invalid or cancelled."""
         return self.phase in ("decided", "invalid", "cancelled")
 
 
 @dataclass(slots=True)
 class Proposals:
-    """Everything that was proposed in one campaign."""
+    """All proposals of one campaign, and the state of its agent sessions."""
 
     hypotheses: dict[str, ProposedHypothesis] = field(default_factory=dict[str, ProposedHypothesis])
     experiments: dict[str, Experiment] = field(default_factory=dict[str, Experiment])
     conclusions: list[ConclusionPosted] = field(default_factory=list[ConclusionPosted])
-    """What agents wrote down about experiments that ended, oldest first."""
+    """Conclusions of agents, oldest first."""
     kept: list[tuple[str, Recipe]] = field(default_factory=list[tuple[str, Recipe]])
     """(version, recipe) of every experiment that was kept, oldest first; the last recipe is in force."""
     declared: Recipe | None = None
     """The campaign's recipe with its search space."""
     answered: set[str] = field(default_factory=set[str])
-    """Ids of requests that have their event."""
+    """Ids of requests that an event has answered."""
     away: set[str] = field(default_factory=set[str])
-    """Lanes whose process ended and is not started again."""
+    """Lanes whose process ended and will not be restarted."""
     finished: dict[str, str] = field(default_factory=dict[str, str])
-    """Lane -> how it ended its work for good: its summary, or why it gave up."""
+    """Lane that ended its work -> its summary, or why it gave up."""
     tokens: dict[str, int] = field(default_factory=dict[str, int])
-    """Lane -> tokens spent, all sorts."""
+    """Lane -> tokens used: fresh, cached and output."""
     experiment_turn: bool = False
-    """Whether the next training run may be an experiment: the campaign's own rounds and experiments take turns."""
+    """Whether the next training run may be an experiment. Rounds and experiments alternate."""
 
     def apply(self, event: Event) -> None:
-        """Apply one event; most move nothing here."""
+        """Apply one event; events of other kinds are ignored."""
         if isinstance(event, OfRequest | RequestRefused) and event.request_id:
             self.answered.add(event.request_id)
         if isinstance(event, ExperimentEvent):
@@ -164,7 +164,7 @@ class Proposals:
         return [item for item in self.experiments.values() if item.phase == "queued"]
 
     def undecided(self, lane: str = "") -> list[Experiment]:
-        """Experiments that are not over, of one lane or of all."""
+        """Experiments that are not over, of one lane, or of all lanes if `lane` is empty."""
         return [item for item in self.experiments.values() if not item.over and lane in ("", item.lane)]
 
     def recipe_in_force(self, recipe: Recipe) -> Recipe:
@@ -262,15 +262,15 @@ class Proposals:
                 assert_never(event)
 
     def _deploy(self, policy_id: str) -> None:
-        """A gate that an operator's promotion cut off is opened anew later, unless its candidate is what was promoted.
+        """Handle an operator's promotion during a gate: the gate opens again later, unless its candidate was promoted.
 
-        A gate's own promotion finds its experiment decided already.
+        When a gate itself promotes, its experiment is already decided and does not change here.
         """
         for experiment in self._at_gate():
             if experiment.gate is None:
                 experiment.gate_id = ""
                 if experiment.policy_id == policy_id:
-                    experiment.phase, experiment.why = "cancelled", "a person promoted it without a gate"
+                    experiment.phase, experiment.why = "cancelled", "an operator promoted it without a gate"
 
     def _adopt(self, event: ExperimentAdopted) -> None:
         experiment = self.experiments.get(event.experiment_id)
@@ -291,14 +291,14 @@ class Proposals:
             experiment.phase, experiment.why = phase, why
 
     def _roll_back(self, policy_id: str) -> None:
-        """The version goes, and with it the recipe that made it and every experiment that waits for a gate."""
+        """Remove the version's recipe, and cancel every experiment whose gate is not decided."""
         self.kept = [item for item in self.kept if item[0] != policy_id]
         for experiment in self._at_gate():
             if experiment.gate is None:
                 experiment.phase, experiment.why = "cancelled", "the champion was rolled back"
 
     def _at_gate(self, gate_id: str = "") -> list[Experiment]:
-        """Experiments whose candidate waits for a gate or is in one; in one gate where it is named."""
+        """Experiments whose candidate waits for a gate or is in one; only those of `gate_id` if it is given."""
         waiting = [item for item in self.experiments.values() if item.phase == "gate"]
         return [item for item in waiting if gate_id in ("", item.gate_id)]
 
@@ -307,7 +307,7 @@ class Proposals:
 
 
 def decided(experiment: Experiment, gate: GateDecided) -> ExperimentDecided:
-    """What the decision of its gate means for the change that an experiment tried."""
+    """The event that decides an experiment, from the decision of its gate."""
     return ExperimentDecided(
         experiment_id=experiment.experiment_id, hypothesis_id=experiment.hypothesis_id,
         policy_id=experiment.policy_id, gate_id=experiment.gate_id, recipe_hash=experiment.recipe_hash,

@@ -1,4 +1,4 @@
-"""Events of measurements and decisions: base, gates, confirmations, and what stations run after them."""
+"""Events of measurements and decisions: base, gates, confirmations, deployments."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class GateOpened(EventBase):
     k: int
     """Number of the gate in its campaign, from 1."""
     promoted: int
-    """Promotions before it."""
+    """Promotions before this gate."""
     level: float = field(metadata=stored("alpha"))
-    """Largest chance of a false promotion that this gate may spend (`enpire.gate.gate.level`)."""
+    """Largest allowed probability of a false promotion by this gate (`enpire.gate.gate.level`)."""
     rule: Mapping[str, bool | int | float]
-    """`enpire.gate.gate.GateRule` as it was agreed."""
+    """`enpire.gate.gate.GateRule`, fixed before the first pair."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateDecided(EventBase):
-    """A gate ends: its decision, and every number that the decision rests on (`enpire.gate.gate.Decision`)."""
+    """A gate ends: its decision, and the numbers behind it (`enpire.gate.gate.Decision`)."""
 
     KIND: ClassVar[str] = "gate decided"
     gate_id: str
@@ -55,7 +55,7 @@ class GateDecided(EventBase):
     round: int
     decision: Literal["promote", "reject", "hold"]
     reason: str
-    """The stored word; `enpire.wording` has the words for people."""
+    """The stored reason; `enpire.gate.gate.reason_text` gives the words for readers."""
     pairs: int
     wins: int
     losses: int
@@ -67,7 +67,7 @@ class GateDecided(EventBase):
     candidate_unsafe: int
     level: float
     log_need: float
-    """Log evidence that promotes, in nats."""
+    """Threshold of the log evidence, in nats."""
     log_e: float
     log_e_worse: float
     log_e_faster: float
@@ -75,15 +75,17 @@ class GateDecided(EventBase):
     """Confidence sequence of the difference in success rate, candidate minus champion."""
     high: float
     more: int | None
-    """Pairs that were still needed when it was decided: 0."""
+    """Further pairs that the decision needs: 0 for a decided gate."""
     why: str = field(default="", metadata=OPTIONAL)
-    """Where no station could run the candidate: why."""
+    """Why no station could run the candidate; empty otherwise."""
 
     @classmethod
     def of(cls, sides: GateSides, decision: Decision, why: str = "") -> Self:
         """The event of a final decision."""
         if decision.kind == "continue":
-            raise ValueError("a gate that continues has decided nothing")
+            raise ValueError(
+                "The event 'gate decided' needs the decision promote, reject or hold, not continue; read more pairs."
+            )
         tally = decision.tally
         return cls(
             gate_id=sides.gate_id, champion=sides.champion, candidate=sides.candidate, round=sides.round,
@@ -97,7 +99,7 @@ class GateDecided(EventBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateSides:
-    """Which gate it is, and who stands against whom."""
+    """A gate and the two versions that it compares."""
 
     gate_id: str
     champion: str
@@ -130,17 +132,17 @@ class Confirmed(EventBase):
     high: float
     passed: bool
     reissued: int | None = field(default=None, metadata=OPTIONAL | stored("given_again"))
-    """Interrupted trials that were ordered again, from other starts; None where an older ENPIRE did not record it."""
+    """Interrupted trials that were reissued from other starts; None where an older ENPIRE did not record it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed(EventBase):
-    """A version becomes the champion; stations load it and change at an episode's boundary."""
+    """A version becomes the champion; stations load it and switch between two episodes."""
 
     KIND: ClassVar[str] = "deployed"
     policy_id: str
     previous: str
-    """The champion before it; empty for the base."""
+    """The previous champion; empty for the base."""
     reason: str
     round: int
 
@@ -151,9 +153,9 @@ class RolledBack(EventBase):
 
     KIND: ClassVar[str] = "rolled back"
     policy_id: str
-    """The version that goes."""
+    """The champion that is replaced."""
     to: str
-    """The version that comes back."""
+    """The version that becomes the champion again."""
     reason: str
 
 

@@ -1,4 +1,4 @@
-"""The ledger as the loop needs it: events in, events out, in one order. `enpire.store.ledger` keeps it in SQLite."""
+"""The interface of the ledger: append events, read them in order. `enpire.store.ledger` implements it in SQLite."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from enpire.campaign.events import Event, LedgerEntry
 
 
 class Ledger(Protocol):
-    """The one history: append-only, hash-chained. Everything else is computed from it."""
+    """The history of all campaigns: append-only and hash-chained. All other state is computed from it."""
 
     def append(self, events: Iterable[Event], campaign_id: str = "") -> Sequence[LedgerEntry]:
-        """Append events of one campaign durably, in one transaction; returns when fsync has.
+        """Append events of one campaign in one transaction; returns after fsync.
 
-        The entries hold the events as they are read back from what was stored: apply these, so that a campaign that is
-        resumed stands where the one that ran stood.
+        The entries hold the events as read back from storage. Apply these, so that a resumed campaign reaches the same
+        state.
         """
         ...
 
     def events(self, after: int = 0, kinds: Sequence[str] = (), limit: int = 0) -> Iterator[LedgerEntry]:
-        """Entries with seq > after, in order; of some kinds only (`enpire.campaign.events.kinds_of`)."""
+        """Entries with seq > `after`, in order; only of `kinds` if given (`enpire.campaign.events.kinds_of`)."""
         ...
 
     def verify(self) -> int:
-        """Check the whole chain; the number of events, or LedgerProblem naming the first bad one."""
+        """Check the whole chain and return the number of events; LedgerProblem names the first bad one."""
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What one station cannot run: a version that it refused is not asked of it again for a growing while."""
+"""Backoff of one station for versions that it refused: each refusal in a row doubles the wait before the next order."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import dataclass, field
 from enpire.types import Episode, never_began, refused
 
 FIRST_S, LONGEST_S = 30.0, 960.0
-"""How long it is not asked after the first refusal in a row; twice as long after each further one; and at most."""
+"""Wait after the first refusal in a row, doubled by each further one, and the longest wait."""
 TRIES = 3
-"""Refusals in a row after which it is taken to be unable."""
+"""Refusals in a row after which the station counts as unable to run the version."""
 
 
 @dataclass(slots=True)
 class _Refusal:
     why: str = ""
     times: int = 0
-    """In a row; what was asked together is refused once."""
+    """Refusals in a row; orders refused within one wait count once."""
     until_s: float = float("-inf")
 
 
 @dataclass(slots=True)
 class LoadBackoff:
-    """Of one station since it joined, by version. All times are on the orchestrator's clock."""
+    """Refusals of one station since it joined, by version. All times are on the orchestrator's clock."""
 
     versions: dict[str, _Refusal] = field(default_factory=dict[str, _Refusal])
 
     def record(self, episode: Episode, now_s: float) -> str:
-        """Take the end of an order; one sentence for a person where a version is refused for the first time."""
+        """Record the end of an order. Returns one sentence for the operator at the first refusal of a version."""
         version = episode.order.policy_id
         if not refused(episode.outcome, episode.cause):
             if not never_began(episode.outcome, episode.cause):
@@ -42,16 +42,16 @@ class LoadBackoff:
         return _sentence(version, refusal) if refusal.times == 1 else ""
 
     def excluded(self, now_s: float) -> frozenset[str]:
-        """Versions that it is not asked for now."""
+        """Versions that get no orders now."""
         return frozenset(version for version, refusal in self.versions.items() if now_s < refusal.until_s)
 
     def alarm(self, now_s: float) -> str:
-        """What a person should look at; empty when nothing."""
+        """One sentence for the operator about a refused version; empty if there is none."""
         waiting = sorted(self.excluded(now_s))
         return _sentence(waiting[0], self.versions[waiting[0]]) if waiting else ""
 
     def unable(self, version: str) -> str:
-        """Why it cannot run a version; empty where it may yet."""
+        """Why the station cannot run a version; empty before `TRIES` refusals in a row."""
         refusal = self.versions.get(version)
         return refusal.why if refusal is not None and refusal.times >= TRIES else ""
 

@@ -11,7 +11,7 @@ from enpire.types import Order, OrderResult, OutcomeKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrdersIssued(EventBase):
-    """Orders, written before any robot moves for them."""
+    """Orders are issued; the event is written before a robot moves for them."""
 
     KIND: ClassVar[str] = "order issued"
     orders: tuple[Order, ...]
@@ -19,7 +19,7 @@ class OrdersIssued(EventBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrdersEnded(EventBase):
-    """How orders ended. Each order ends exactly once."""
+    """Orders end. Each order ends exactly once."""
 
     KIND: ClassVar[str] = "orders ended"
     results: tuple[OrderResult, ...] = field(metadata=stored("episodes"))
@@ -27,7 +27,7 @@ class OrdersEnded(EventBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateResults(EventBase):
-    """Episodes of orders that had ended as unknown: their station delivers them late. Each arrives once."""
+    """A station delivers episodes of orders that had ended as unknown. Each order has at most one late result."""
 
     KIND: ClassVar[str] = "orders found"
     results: tuple[OrderResult, ...] = field(metadata=stored("episodes"))
@@ -35,7 +35,7 @@ class LateResults(EventBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeRefused(EventBase):
-    """A station delivers an episode that does not count."""
+    """A station delivers an episode that the campaign refuses and does not count."""
 
     KIND: ClassVar[str] = "episode refused"
     VERSION: ClassVar[int] = 2
@@ -48,7 +48,7 @@ class EpisodeRefused(EventBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeLabelled(EventBase):
-    """An operator says how an episode ended. The verdict stays; the last label holds."""
+    """An operator labels an episode. The verdict does not change; a newer label replaces an older one."""
 
     KIND: ClassVar[str] = "person judged"
     order_id: str

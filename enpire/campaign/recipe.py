@@ -1,4 +1,4 @@
-"""The recipe: how to improve, as data. Its canonical form has a hash, which every version that it made carries."""
+"""The recipe: how a learner makes a version, as data. Every version carries the hash of its recipe."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ class Recipe:
     learner: str
     """Plug-in name of the learner, such as `habc`."""
     settings: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
-    """What the learner reads; it refuses settings that it does not know."""
+    """Settings of the learner, which refuses settings that it does not know."""
     space: Mapping[str, tuple[bool | int | float | str, ...]] = field(
         default_factory=dict[str, tuple[bool | int | float | str, ...]]
     )
     """Settings that agents may change: name -> [low, high, "linear" or "log"], or a list of choices."""
 
     def __post_init__(self) -> None:
-        """Refuse a space that names what the recipe does not set, or that cannot be."""
+        """Refuse a space that names a missing setting, or an axis that is not valid."""
         for name, written in self.space.items():
             if name not in self.settings:
                 raise ValueError(f"space names {name!r}, which is not among the settings; give it a value there.")
             axis_of(name, written)
 
     def mapping(self) -> dict[str, object]:
-        """As `ImprovementJob.recipe` carries it."""
+        """The form that `ImprovementJob.recipe` carries."""
         return {"name": self.name, "learner": self.learner, "settings": plain(self.settings)}
 
     def without_space(self) -> Recipe:
-        """What a learner is given: the recipe without the search space."""
+        """The recipe without its search space, as learners get it."""
         return replace(self, space={})
 
     @property
     def hash(self) -> str:
-        """sha256 of learner and settings in canonical form; name and space do not count."""
+        """sha256 of learner and settings in canonical form; name and space are not hashed."""
         return hashlib.sha256(canonical({"learner": self.learner, "settings": self.settings}).encode()).hexdigest()
 
 
@@ -68,13 +68,13 @@ def settings_of[T](kind: type[T], recipe: Mapping[str, object]) -> T:
 
 
 def require_learner(recipe: Recipe) -> None:
-    """Refuse settings that the recipe's learner does not know or allow, before anything runs.
+    """Refuse settings that the recipe's learner does not know or allow, before the campaign starts.
 
-    The learner declares its settings as a dataclass in the class attribute `settings`. A rule that a dataclass cannot
-    hold goes into a method `check` (`ChecksRecipe`). A learner with neither is not asked.
+    The learner declares its settings as a dataclass in the class attribute `settings`. Rules that a dataclass cannot
+    express go into a method `check` (`ChecksRecipe`). Without either, any settings pass.
 
     Raises:
-        EnpireError: there is no such learner, or it refuses the settings.
+        EnpireError: the learner does not exist, or it refuses the settings.
     """
     learner, written = LEARNERS.make(recipe.learner), recipe.mapping()
     kind = settings_class(learner, "settings")
@@ -129,13 +129,15 @@ def _typed(axis: Axis, value: object) -> Setting:
 
 
 def _whole(path: Path, asked: tuple[Path, ...]) -> Mapping[str, object]:
-    """The file's document with what it takes from the recipe that it is like."""
+    """The mapping of a recipe file, completed from the recipe that it names under `like`."""
     own = dict(read_yaml(path))
     if "like" not in own:
         return own
     like, settings = own.pop("like"), own.get("settings", {})
     if not isinstance(like, str) or path in asked:
-        raise FileProblem(f"The recipe {path}: like names another recipe, one that is not like this one.")
+        raise FileProblem(
+            f"The recipe {path}: like must name another recipe, one that is not like this one; change it."
+        )
     if not isinstance(settings, Mapping):
         raise FileProblem(f"The recipe {path}, key 'settings' must be a mapping of keys to values.")
     model = _whole(find("recipes", like), (*asked, path))

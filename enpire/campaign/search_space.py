@@ -1,4 +1,4 @@
-"""The search space of a recipe: which settings may be changed, and between which values. Data, never code."""
+"""The search space of a recipe, as data: the settings that agents may change, and their allowed values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Range:
     low: float
     high: float
     scale: Literal["linear", "log"]
-    """On which scale a step is drawn."""
+    """Scale on which an agent draws its steps."""
     whole: bool
     """Whole numbers only."""
 
@@ -34,7 +34,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One of these values."""
+    """A list of allowed values."""
 
     options: tuple[Plain, ...]
 
@@ -53,11 +53,11 @@ def axis_of(name: str, written: tuple[Plain, ...]) -> Axis:
     """The axis that a recipe declares: [low, high, "linear" or "log"], or a list of choices.
 
     Raises:
-        ValueError: the declaration cannot be; the sentence names the setting.
+        ValueError: the declaration is not valid; the message names the setting.
     """
     if not (len(written) == 3 and written[2] in ("linear", "log")):
         if len(written) < 2 or len({(type(item), item) for item in written}) < len(written):
-            raise ValueError(f"the space of {name} needs two choices or more, each once.")
+            raise ValueError(f"the space of {name} needs at least two choices, all different.")
         return Choice(options=written)
     low, high = written[0], written[1]
     numbers = [item for item in (low, high) if isinstance(item, int | float) and not isinstance(item, bool)]

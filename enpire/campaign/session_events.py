@@ -12,7 +12,7 @@ from enpire.types import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignStarted(EventBase):
-    """A campaign starts. Its first event; the campaign file stands in it as it was read."""
+    """A campaign starts. This is its first event; it contains the campaign file as it was read."""
 
     KIND: ClassVar[str] = "campaign started"
     VERSION: ClassVar[int] = 2
@@ -24,7 +24,7 @@ class CampaignStarted(EventBase):
     """success: the rate to confirm, in [0, 1]; confirm_starts: on how many starts."""
     seed: int
     home: str
-    """Folder of the home, on the computer that began it."""
+    """Folder of the home, on the computer that started the campaign."""
     code: str
     """Version of ENPIRE."""
     verifier: str
@@ -33,21 +33,21 @@ class CampaignStarted(EventBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignResumed(EventBase):
-    """The orchestrator runs a campaign that has not ended once more."""
+    """The orchestrator resumes a campaign that has not ended."""
 
     KIND: ClassVar[str] = "campaign resumed"
     VERSION: ClassVar[int] = 2
     code: str
     """Version of ENPIRE."""
     after: str
-    """Cause of the orders that the session before it cut off, such as a full disk; empty after a crash or Ctrl-C."""
+    """Cause of the orders that the previous session cut off, such as a full disk; empty after a crash or Ctrl-C."""
     verifier: str = field(default="", metadata=OPTIONAL)
-    """Digest of the verifier from here on; empty where none was recorded. It judges as the one before did."""
+    """Digest of the verifier from now on; empty if not recorded. It gives the same verdicts as the previous one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignPaused(EventBase):
-    """No order is issued and no training begins until the campaign is continued."""
+    """The campaign pauses: until an operator continues it, no order is issued and no training begins."""
 
     KIND: ClassVar[str] = "campaign paused"
     VERSION: ClassVar[int] = 2
@@ -56,9 +56,9 @@ class CampaignPaused(EventBase):
     why: str
     """One sentence; empty where an operator paused it."""
     checked: int | None = field(default=None, metadata=OPTIONAL)
-    """Labels that the audit compared with the verifier's successes."""
+    """Labels that the audit compared with successes by the verifier."""
     wrong: int | None = field(default=None, metadata=OPTIONAL)
-    """Of these, false successes."""
+    """Number of false successes among them."""
     high: float | None = field(default=None, metadata=OPTIONAL)
     """Upper bound of the rate of false successes, in [0, 1]."""
     limit: float | None = field(default=None, metadata=OPTIONAL)
@@ -85,7 +85,7 @@ class CampaignEnded(EventBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreDiffers(EventBase):
-    """At the start of a session the episode store is not what the ledger says."""
+    """At the start of a session, the episode store differs from the ledger."""
 
     KIND: ClassVar[str] = "store differs"
     sentence: str

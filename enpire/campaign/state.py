@@ -1,7 +1,7 @@
-"""Where a campaign stands: the fold of its events, and nothing else.
+"""The state of a campaign, computed from its events alone.
 
-The loop never changes this by hand. It appends an event to the ledger and folds the same event in here, so a campaign
-that was killed stands, after its events are folded again, exactly where its last durable event left it.
+The loop appends an event to the ledger and then applies the same event to this state. A campaign that was killed
+therefore reaches the state after its last durable event by applying its events again.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from enpire.gate.intervals import lower_bound
 from enpire.types import HIDDEN, Episode, Order, OutcomeKind, Purpose, never_began
 
 JUDGED: frozenset[OutcomeKind] = frozenset({"success", "failure", "unsafe"})
-"""Outcomes that a verdict gave."""
+"""Outcomes from a verdict."""
 FALSE_ALARMS = 0.1
-"""Share of successes among rollouts that look hopeless from which on they are no longer stopped."""
+"""Largest share of successes among predicted failures; above it, rollouts are no longer stopped early."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Count:
         self.n += 1
 
     def correct(self, found: Episode) -> None:
-        """Count as what it is what was counted as unknown, a failure; as nothing when it had not begun."""
+        """Correct the count for a late result that was counted as a failure; drop the trial if it never began."""
         self.successes += found.outcome == "success"
         self.n -= never_began(found.outcome, found.cause)
 
@@ -47,7 +47,7 @@ class Count:
 
 @dataclass(slots=True)
 class OpenGate:
-    """A comparison that is going on."""
+    """A gate that is not decided yet."""
 
     gate_id: str
     champion: str
@@ -56,15 +56,15 @@ class OpenGate:
     k: int
     level: float
     issued: int = 0
-    """Pairs that were ordered."""
+    """Number of pairs ordered."""
     trials: list[Trial] = field(default_factory=list[Trial])
-    """Sides of pairs that ended, in the order of their ends."""
+    """Trials that ended, in the order in which they ended."""
     again: list[tuple[int, Side]] = field(default_factory=list[tuple[int, Side]])
-    """Sides of pairs that were taken back before they began: they are given again, from the same start."""
+    """(pair, side) of trials that were released before they began and wait to be reissued from the same start."""
     read: int = 0
-    """How many of the trials the decision has seen."""
+    """Number of trials that the latest decision has read."""
     decision: Decision | None = None
-    """The latest reading."""
+    """The latest decision."""
 
     @property
     def policies(self) -> Mapping[Side, str]:
@@ -74,7 +74,7 @@ class OpenGate:
 
 @dataclass(slots=True)
 class Confirmation:
-    """A confirmation that is going on."""
+    """A confirmation that has not ended."""
 
     policy_id: str
     n: int
@@ -83,7 +83,7 @@ class Confirmation:
 
 @dataclass(slots=True)
 class Training:
-    """A learner that is at work."""
+    """A training run in progress."""
 
     job: str
     parent: str
@@ -98,36 +98,36 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class DataRow:
-    """One episode that a learner may see. Hidden starts never become one."""
+    """One episode that a learner may train on. Episodes from hidden starts are never included."""
 
     order_id: str
     sha256: str
     round: int
     purpose: Purpose
     supervised: bool = False
-    """Whether somebody watched who could take over."""
+    """Whether an operator could take over during the episode."""
 
     def is_fresh(self, oldest: int) -> bool:
-        """Whether it is of round `oldest` or newer; what people did, or may have done, never ages."""
+        """Whether it is of round `oldest` or newer. Demonstrations and supervised episodes always are fresh."""
         return self.purpose == "demonstrate" or self.supervised or self.round >= oldest
 
 
 @dataclass(slots=True)
 class EarlyStops:
-    """Rollouts of the collection that looked hopeless, and what the control arm says about such."""
+    """Rollouts of the collection with a predicted failure, and the successes among them in the control arm."""
 
     stopped: int = 0
     """Rollouts that ended early."""
     flagged: Count = field(default_factory=Count)
-    """Rollouts of the control arm that would have ended early; its successes are false alarms."""
+    """Rollouts of the control arm that would have ended early; successes among them are false alarms."""
 
     @property
     def refuted(self) -> bool:
-        """Whether more than every tenth hopeless rollout is sure to succeed (95 % lower bound)."""
+        """Whether the 95 % lower bound of the success rate of predicted failures exceeds `FALSE_ALARMS`."""
         return self.flagged.n > 0 and lower_bound(self.flagged.successes, self.flagged.n) > FALSE_ALARMS
 
     def add(self, order: Order, episode: Episode) -> bool:
-        """Count an episode that was flagged; whether it ended for that."""
+        """Count an episode with a predicted failure. Returns whether it was stopped early for it."""
         if order.early_stop is None or episode.predicted_failure_at < 0:
             return False
         if episode.outcome == "aborted" and order.early_stop.armed:
@@ -167,53 +167,53 @@ class StationHolds:
 
 @dataclass(slots=True)
 class CampaignState:
-    """Everything that the steps decide on."""
+    """The state that the steps of the loop read."""
 
     campaign_id: str = ""
     round: int = 0
-    """Rounds of improvement begun; 0 while the base is made."""
+    """Rounds begun; 0 while the base is made."""
     champion: str = ""
     champions: list[str] = field(default_factory=list[str])
     """Every version that was deployed, oldest first."""
     open: dict[str, Order] = field(default_factory=dict[str, Order])
     """Orders without an outcome, by id."""
     cut_off: dict[str, str] = field(default_factory=dict[str, str])
-    """Orders that were open when a session ended against its will, and why it did."""
+    """Orders that were open when a session was cut off -> the cause."""
     ended: dict[str, OutcomeKind] = field(default_factory=dict[str, OutcomeKind])
-    """How every other order ended, by id."""
+    """Outcome of every order that ended, by id."""
     unknown: dict[str, Order] = field(default_factory=dict[str, Order])
-    """Orders that ended as unknown: a station may still have their episodes."""
+    """Orders that ended as unknown; a station may still deliver their episodes."""
     outcomes: Counter[str] = field(default_factory=Counter[str])
     demonstrations: int = 0
-    """Successful demonstrations so far."""
+    """Number of successful demonstrations."""
     data: list[DataRow] = field(default_factory=list[DataRow])
-    """Demonstrations and data collection, oldest first."""
+    """Episodes of demonstrations and of data collection, oldest first."""
     fresh: int = 0
-    """Judged episodes of data collection since the campaign's own recipe last began to learn."""
+    """Episodes of data collection with a verdict since the last training run of a round began."""
     base: Count = field(default_factory=Count)
     base_policy: str = ""
     base_issued: int = 0
     replaced: Counter[str] = field(default_factory=Counter[str])
-    """Version -> interrupted trials of its measure or confirmation that were given again."""
+    """Version -> interrupted trials of its base measurement or confirmation that were reissued."""
     confirm_issued: Counter[str] = field(default_factory=Counter[str])
-    """Version -> starts of its confirmations that were ordered; none is ever used twice."""
+    """Version -> starts ordered for its confirmations; each start is used once."""
     base_measured: bool = False
     start_results: dict[int, Count] = field(default_factory=dict[int, Count])
-    """Train start -> how the last policies did on it."""
+    """Train start -> recent successes and trials; older trials count less."""
     collected: dict[str, Count] = field(default_factory=dict[str, Count])
-    """Version -> its collection on uniformly drawn train starts."""
+    """Version -> successes and trials of its collection on uniformly drawn train starts."""
     by_round: dict[int, Count] = field(default_factory=dict[int, Count])
-    """Round -> its data collection."""
+    """Round -> successes and trials of its data collection."""
     early_stops: EarlyStops = field(default_factory=EarlyStops)
     trials: dict[str, Count] = field(default_factory=dict[str, Count])
-    """Version -> its trials on hidden starts in gates, without those that came to no verdict (an operator's stop)."""
+    """Version -> its trials in gates that have a verdict; a trial that an operator stopped has none."""
     hidden: dict[str, Count] = field(default_factory=dict[str, Count])
-    """Version -> all its trials on hidden starts that came to a verdict: base measure, gates, confirmations."""
+    """Version -> all its trials on hidden starts that have a verdict: base measurement, gates, confirmations."""
     training: Training | None = None
     failures_in_a_row: int = 0
-    """Training runs of the campaign's own recipe that failed since the last that did not."""
+    """Failed training runs of the campaign's own recipe since its last success."""
     candidates: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    """(version, round) waiting for a gate; the first of all is the base, which is deployed without one."""
+    """(version, round) waiting for a gate. The first version of a campaign is the base, deployed without a gate."""
     gate: OpenGate | None = None
     gates: int = 0
     promoted: int = 0
@@ -221,28 +221,28 @@ class CampaignState:
     confirmed: dict[str, bool] = field(default_factory=dict[str, bool])
     """Version -> whether its confirmation passed."""
     lease: int = 0
-    """The highest fence token that was given."""
+    """The highest lease number issued."""
     wall_s: float = 0.0
-    """Wall clock of the sessions before this one."""
+    """Wall-clock time of earlier sessions, in seconds."""
     session_s: float = 0.0
     robot_s: float = 0.0
     robot_session_s: float = 0.0
     proposals: Proposals = field(default_factory=Proposals)
-    """What agents proposed."""
+    """Proposals of agents."""
     labels: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Order -> (the verifier's verdict, a person's later one)."""
+    """Order -> (verdict of the verifier, later label by an operator)."""
     verifier: str = ""
-    """Digest of the campaign's verifier; empty for a campaign of a version that recorded none."""
+    """Digest of the campaign's verifier; empty where an older ENPIRE did not record it."""
     paused: bool = False
     paused_why: str = ""
-    """One sentence where the campaign paused itself."""
+    """One sentence if the campaign paused itself, else empty."""
     wrong_accepted: int = 0
-    """False successes that were known when a person last continued the campaign."""
+    """False successes known when an operator last continued the campaign."""
     holds: StationHolds = field(default_factory=StationHolds)
     over: bool = False
 
     def issue(self, order: Order) -> None:
-        """An order was written."""
+        """Record an issued order."""
         self.open[order.order_id] = order
         if order.purpose == "gate" and self.gate is not None and order.gate_id == self.gate.gate_id:
             self.gate.issued = max(self.gate.issued, order.pair + 1)
@@ -253,7 +253,7 @@ class CampaignState:
             self.base_issued += 1
 
     def end(self, episode: Episode) -> None:
-        """An order got its outcome."""
+        """Record the outcome of an order."""
         order = self.open.pop(episode.order.order_id, episode.order)
         success = episode.outcome == "success"
         self.ended[order.order_id] = episode.outcome
@@ -273,10 +273,11 @@ class CampaignState:
             self.confirmation.ended.add(success)
 
     def end_late(self, episode: Episode) -> None:
-        """An order that had ended as unknown is known after all.
+        """Record the late result of an order that had ended as unknown.
 
-        Data gathers it. The base's measure and a confirmation are read once, when complete: until then it counts as
-        what it is. A gate is read after every pair: what it counted as unknown stays a failure of that side.
+        A late result becomes training data. It corrects a base measurement or a confirmation that is not complete,
+        because these are read once, when complete. It does not correct a gate, which is read after every pair: there
+        the unknown trial stays a failure of its side.
         """
         order = self.unknown.pop(episode.order.order_id)
         self.ended[order.order_id] = episode.outcome
@@ -295,9 +296,9 @@ class CampaignState:
             self.hidden.setdefault(order.policy_id, Count()).add(episode.outcome == "success")
 
     def _gather(self, order: Order, episode: Episode) -> None:
-        """Demonstrations and data collection."""
+        """Record an episode of demonstrations or data collection."""
         if self.early_stops.add(order, episode):
-            # Hopeless is not failed, so nobody learns from it; for a rate it would be a hole, so there it is a failure.
+            # A predicted failure is no verdict, so it is no training data; success rates count it as a failure.
             self._count_start(order, False)
             self.by_round.setdefault(order.round, Count()).add(False)
         if episode.outcome not in JUDGED:
@@ -310,7 +311,7 @@ class CampaignState:
             return
         self.fresh += 1
         if not order.supervised:
-            # A supervised success may be a person's: it says nothing about the version or the start.
+            # An operator may have caused a supervised success, so it does not measure the version or the start.
             self._count_start(order, success)
         self.by_round.setdefault(order.round, Count()).add(success)
 

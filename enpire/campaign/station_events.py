@@ -1,4 +1,4 @@
-"""Events of stations: they join, leave, hold, and need an operator."""
+"""Events of stations: a station joins, leaves, holds, or needs an operator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StationJoined(EventBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StationLeft(EventBase):
-    """A station leaves, or is no longer heard."""
+    """A station leaves, or its heartbeats stop."""
 
     KIND: ClassVar[str] = "station left"
     station: str
@@ -33,7 +33,7 @@ class StationLeft(EventBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StationHeld(EventBase):
-    """A station that joins is stopped or paused again, because an operator's command still holds."""
+    """A station that joins is stopped or paused again, because an operator's command is still in force."""
 
     KIND: ClassVar[str] = "station held"
     station: str
@@ -63,7 +63,7 @@ class OperatorNeeded(EventBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerRefused(EventBase):
-    """A message is refused whose sender is no station of this campaign, or whose content is none."""
+    """A message is refused: its sender is not a station of this campaign, or its content is not valid."""
 
     KIND: ClassVar[str] = "peer refused"
     peer: str
@@ -72,7 +72,7 @@ class PeerRefused(EventBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RobotTime(EventBase):
-    """How the robots spent this session so far. Written every few seconds."""
+    """Robot time of this session so far, by phase. Written every few seconds."""
 
     KIND: ClassVar[str] = "robot time"
     stations: Mapping[str, Mapping[str, float]]
@@ -80,7 +80,7 @@ class RobotTime(EventBase):
     wall_s: float
     """Seconds since the session began, by the orchestrator's monotonic clock."""
     robot_s: float
-    """Seconds that stations were present, times their lanes."""
+    """Seconds in which stations were present, times their lanes."""
 
 
 StationEvent = StationJoined | StationLeft | StationHeld | StationRuns | OperatorNeeded | PeerRefused | RobotTime

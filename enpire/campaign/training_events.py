@@ -18,10 +18,10 @@ class LearnerStarted(EventBase):
     job: str
     learner: str
     parent: str
-    """Policy version that it starts from; empty for the base."""
+    """Policy version that training starts from; empty for the base."""
     round: int
     episodes: tuple[str, ...]
-    """Order ids of the episodes that it learns from."""
+    """Order ids of the training episodes."""
     recipe: Recipe
     """Name, learner and settings; the search space is left out."""
     recipe_hash: str
@@ -41,9 +41,9 @@ class LearnerEnded(EventBase):
     policy_id: str
     round: int
     metrics: Mapping[str, float] = field(metadata=stored("figures"))
-    """What the learner reports: loss, calibration, shares. Finite numbers only."""
+    """Metrics of the learner: loss, calibration, shares. Finite numbers only."""
     seconds: float
-    """Wall clock of the run; 0 where version 1 of this event did not record it."""
+    """Wall-clock time of the run; 0 where version 1 of this event did not record it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class LearnerKilled(EventBase):
     KIND: ClassVar[str] = "learner killed"
     job: str
     restarts: int
-    """How often this run was started again."""
+    """Number of restarts of this run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +73,9 @@ class VersionMade(EventBase):
     policy_id: str
     """sha256 of its files."""
     policy_kind: str = field(metadata=stored("kind"))
-    """Plug-in that loads it."""
+    """Name of the plug-in that loads the policy."""
     parent: str
-    """Version it was trained from; empty for a base."""
+    """Version that training started from; empty for a base."""
     recipe_hash: str
     data_hash: str
     round: int

@@ -84,8 +84,8 @@ def test_impossible_lockstep_settings_are_refused() -> None:
     for part, changed, why in (
         ("rounds", {"practised": 0.5}, "practised: 0"),
         ("rounds", {"supervised": 0.1}, "supervised: 0"),
-        ("stations", {"count": 0}, "the campaign's own"),
-        ("budget", {"wall_s": 0}, "how long at most"),
+        ("stations", {"count": 0}, "stations count of at least 1"),
+        ("budget", {"wall_s": 0}, "set budget wall_s above 0"),
     ):
         with pytest.raises(FileProblem, match=why):
             parse(Campaign, {**written, part: {**written[part], **changed}}, "It")
