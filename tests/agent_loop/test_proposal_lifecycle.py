@@ -50,7 +50,7 @@ def test_a_better_recipe_is_kept(home: Home) -> None:
     assert "more skill helps" in shown
     assert "keep (better)" in shown
     page = write_report(home.root).read_text()
-    assert "What agents proposed" in page
+    assert "Hypotheses of agents" in page
     assert "skill 0.9" in page
 
 

@@ -141,6 +141,6 @@ def _check_the_records(home: Path) -> None:
         told = list(records.ledger.events())
     assert {event.body["station"] for event in told if event.kind == "station joined"} == set(NAMES)
     effective = [event.body for event in told if event.kind == "command effective"]
-    assert [(body["verb"], body["station"], body["by"]) for body in effective] == [
+    assert [(body["verb"], body["target"], body["by"]) for body in effective] == [
         ("stop", "sim-2", "ada"), ("resume", "sim-2", "ada"), ("end campaign", "", "ada"),
     ]  # fmt: skip
