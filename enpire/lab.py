@@ -1,4 +1,4 @@
-"""The laboratory that the loop moves: its campaign, its state, its ledger, its fleet."""
+"""The laboratory that the loop runs: its campaign, state, ledger and fleet."""
 
 from __future__ import annotations
 
@@ -29,86 +29,90 @@ from enpire.types import Episode, Split, Start
 from enpire.wire.arrivals import Fleet, Heartbeat
 from enpire.wire.log_limiter import LogLimiter
 
-Watcher = Callable[[Event], None]
+EventObserver = Callable[[Event], None]
 
 
 CLOCKS_AGREE = 1.02
-"""A station's clock runs at most so much faster than ours."""
+"""Largest accepted ratio of a station's clock rate to the orchestrator's."""
 
 
 @dataclass(slots=True)
-class StationSeat:
+class StationStatus:
     """One station as the orchestrator knows it in this session."""
 
     name: str
     lanes: int
     lease: int
     facts: Mapping[str, str]
-    last_beat: Heartbeat | None = None
+    last_heartbeat: Heartbeat | None = None
     heard_s: float = 0.0
-    """Monotonic clock of the last sign of life."""
+    """Monotonic clock at its last hello or heartbeat."""
     away_since_s: float | None = None
-    earlier_s: dict[str, float] = field(default_factory=dict[str, float])
-    """Robot time of its processes before the one that speaks now, by phase, less what that did before this session."""
-    spoken_s: dict[str, float] = field(default_factory=dict[str, float])
-    """Robot time of the process that speaks now, as its last beat said."""
-    told: Heartbeat | None = None
-    """The beat whose alarm and version were written down last."""
-    told_s: float = float("-inf")
-    verdicts: list[str] = field(default_factory=list[str])
-    """The last outcomes, newest last."""
+    earlier_processes_s: dict[str, float] = field(default_factory=dict[str, float])
+    """Robot time of the station's earlier processes in this session, by phase.
+
+    A process that is older than the session starts with its earlier time as a negative number here.
+    """
+    process_s: dict[str, float] = field(default_factory=dict[str, float])
+    """Robot time of the current process, by phase, from its last heartbeat."""
+    recorded: Heartbeat | None = None
+    """The heartbeat whose alarm and version were last written to the ledger."""
+    recorded_s: float = float("-inf")
+    """Monotonic clock of that write."""
+    outcomes: list[str] = field(default_factory=list[str])
+    """The last 20 outcomes, newest last."""
     episodes: int = 0
     load_backoff: LoadBackoff = field(default_factory=LoadBackoff)
 
-    def take(self, episode: Episode, now_s: float) -> str:
-        """Count the end of one of its orders; one sentence where a person should look at the station."""
+    def take_episode(self, episode: Episode, now_s: float) -> str:
+        """Count one episode; return a sentence if an operator must look at the station, else an empty string."""
         self.episodes += 1
-        self.verdicts = [*self.verdicts[-19:], episode.outcome]
+        self.outcomes = [*self.outcomes[-19:], episode.outcome]
         return self.load_backoff.record(episode, now_s)
 
-    def trusts(self, digest: str) -> bool:
-        """Whether its verifier is the one that the campaign began with; one that says nothing is believed."""
+    def has_verifier_of(self, digest: str) -> bool:
+        """Whether the station runs the campaign's verifier. A station that reports no digest passes."""
         return not digest or self.facts.get("verifier", digest) == digest
 
     def seconds(self) -> dict[str, float]:
-        """Robot-time stack of this session, over all processes of the station."""
-        both = (self.earlier_s, self.spoken_s)
+        """Robot time in this session, in seconds by phase, over all processes of the station."""
+        both = (self.earlier_processes_s, self.process_s)
         return {phase: sum(one.get(phase, 0.0) for one in both) for phase in {**both[0], **both[1]}}
 
-    def hear(self, beat: Heartbeat, now_s: float, began_s: float) -> None:
-        """Take a beat of a session that began at `began_s`.
+    def take_heartbeat(self, beat: Heartbeat, now_s: float, began_s: float) -> None:
+        """Apply a heartbeat in a session that began at `began_s`.
 
-        What a process older than the session did before it counted there. The time of one process never falls, so where
-        it does another process speaks from now on. Nobody works for longer than the session lasts: who says so is not
-        believed.
+        A station process can be older than the session: its time before the first heartbeat is subtracted. The time of
+        one process never falls, so a smaller total means that a new process reports. A total that exceeds the length of
+        the session is ignored.
         """
-        known = self.earlier_s, self.spoken_s
-        said = {str(phase): seconds for phase, seconds in beat.seconds.items()}
-        if not self.spoken_s and sum(said.values()) > now_s - began_s:
-            self.earlier_s = {phase: -seconds for phase, seconds in said.items()}
-        elif sum(said.values()) < sum(self.spoken_s.values()):
-            self.earlier_s = self.seconds()
-        self.spoken_s = said
+        known = self.earlier_processes_s, self.process_s
+        reported = {str(phase): seconds for phase, seconds in beat.seconds.items()}
+        if not self.process_s and sum(reported.values()) > now_s - began_s:
+            self.earlier_processes_s = {phase: -seconds for phase, seconds in reported.items()}
+        elif sum(reported.values()) < sum(self.process_s.values()):
+            self.earlier_processes_s = self.seconds()
+        self.process_s = reported
         if sum(self.seconds().values()) > CLOCKS_AGREE * (now_s - began_s):
-            self.earlier_s, self.spoken_s = known
-        self.last_beat, self.heard_s, self.away_since_s = beat, now_s, None
+            self.earlier_processes_s, self.process_s = known
+        self.last_heartbeat, self.heard_s, self.away_since_s = beat, now_s, None
 
 
-class AgentLane(Protocol):
-    """One agent at work beside the loop."""
+class AgentSession(Protocol):
+    """One agent session, which runs next to the loop."""
 
     def turn(self, lab: Lab) -> None:
-        """See to it that the agent runs; never blocks."""
+        """Start or restart the agent when it is due. Does not block."""
         ...
 
     def end(self) -> None:
-        """End its process; returns when it has ended."""
+        """End the agent's process. Returns after the process has ended."""
         ...
 
 
 @dataclass(slots=True)
 class Lab:
-    """What every step reads, and the one way to write: `write`."""
+    """The data that every step reads. A step changes the state only through `write`."""
 
     campaign: Campaign
     recipe: Recipe
@@ -116,49 +120,50 @@ class Lab:
     home: Home
     ledger: Ledger
     records: Reading
-    """Answers about the same ledger: orders of every campaign of the home."""
+    """Queries on the same ledger: orders of every campaign of the home."""
     store: FolderStore
     fleet: Fleet
     task: Task
     state: CampaignState
-    stations: dict[str, StationSeat] = field(default_factory=dict[str, StationSeat])
+    stations: dict[str, StationStatus] = field(default_factory=dict[str, StationStatus])
     train: Callable[[ImprovementJob], TrainingProcess] = TrainingProcess.begin
-    """How a training run is begun, here or on another machine."""
+    """Starts a training run, on this machine or on another one."""
     learner: TrainingProcess | None = None
     learner_progress: Progress | None = None
     clock: Callable[[], float] = time.monotonic
-    """Monotonic seconds: whatever has a deadline in the loop goes by it."""
+    """Monotonic seconds. Every deadline of the loop uses this clock."""
     began_s: float = field(init=False)
-    watchers: list[Watcher] = field(default_factory=list[Watcher])
-    """Told of every event, after it is durable: the terminal, the page."""
+    event_observers: list[EventObserver] = field(default_factory=list[EventObserver])
+    """Called with every event after the event is durable, for the terminal and the page."""
     tick: Callable[[], None] = lambda: None
-    """Called once a turn of the loop: whoever watches is shown the lab."""
-    wanted: str = ""
-    """Why the campaign shall stop, when somebody or a signal asked for it."""
+    """Called once per turn of the loop, to show the lab to the observers."""
+    end_reason: str = ""
+    """Why an operator or a signal stops the session; empty while it runs."""
     waits_for_space: bool = False
-    """Whether the loop waits for space on the disk of the home (steps/hold.py)."""
+    """Whether the loop waits for free space on the disk of the home (steps/hold.py)."""
     log: Callable[[str], None] = lambda line: None
     """Prints one line for the operator."""
-    for_good: bool = False
-    """Whether `wanted` ends the campaign; otherwise only this session of it."""
+    ends_campaign: bool = False
+    """Whether `end_reason` ends the campaign. Otherwise it ends only this session."""
     scheduler: Scheduler = field(init=False)
     secret: bytes = field(init=False, repr=False)
-    """The laboratory's secret, read once: every start is keyed by it."""
+    """The laboratory's secret, read once. Every start is keyed by it."""
     inbox: CommandInbox = field(init=False)
-    """What operators ask for. The session puts the one here that the page of this process shares."""
+    """Commands of operators. The session sets the inbox that the page of this process also uses."""
     pending_commands: dict[str, tuple[OperatorCommand, float]] = field(
         default_factory=dict[str, tuple[OperatorCommand, float]]
     )
-    """Commands that were accepted and are not yet seen to be effective, by id; since when."""
-    agent_lanes: list[AgentLane] = field(default_factory=list[AgentLane])
-    timer_s: dict[str, float] = field(default_factory=dict[str, float])
-    complaints: LogLimiter = field(init=False)
-    """Which refused episodes are written down one by one."""
+    """Accepted commands that are not yet effective: command id -> the command, and the monotonic clock since then."""
+    agent_sessions: list[AgentSession] = field(default_factory=list[AgentSession])
+    last_done_s: dict[str, float] = field(default_factory=dict[str, float])
+    """Periodic duty -> monotonic clock at which it was last done."""
+    refused_log: LogLimiter = field(init=False)
+    """Limits how many refused episodes the ledger lists one by one."""
 
     def __post_init__(self) -> None:
-        """Seed the draw of orders; a resumed campaign draws on, never again the same."""
+        """Seed the order generator. A resumed campaign gets another seed, so it does not repeat orders."""
         self.began_s = self.clock()
-        self.complaints = LogLimiter(self.clock, "refused episodes")
+        self.refused_log = LogLimiter(self.clock, "refused episodes")
         seed = f"{self.campaign.seed} {self.state.campaign_id} {sum(self.state.outcomes.values())}"
         self.secret = self.home.secret()
         self.inbox = CommandInbox(self.home.inbox)
@@ -166,38 +171,38 @@ class Lab:
         self.scheduler = kind(self.campaign, self.start, random.Random(seed))
 
     def write(self, *events: Event) -> None:
-        """Append events of this campaign durably, then apply them to the state, as the ledger reads them back."""
+        """Append events of this campaign durably, then apply them to the state as the ledger returns them."""
         if not events:
             return
         for entry in self.ledger.append(events, self.state.campaign_id):
             apply_event(self.state, entry.event)
-            self.tell(entry.event)
+            self.notify(entry.event)
 
-    def tell(self, event: Event) -> None:
-        """Show the watchers an event; they see it once more when it is written, if they saw it before."""
-        for watcher in self.watchers:
-            watcher(event)
+    def notify(self, event: Event) -> None:
+        """Send an event to the observers. An event that is sent before its write is sent again after it."""
+        for observer in self.event_observers:
+            observer(event)
 
     def start(self, split: Split, index: int, scope: str = "") -> Start:
-        """A start of the task. Hidden ones are keyed by the laboratory's secret and their scope.
+        """Return a start of the task. Hidden starts are keyed by the laboratory's secret and by `scope`.
 
-        confirm: scope is the frozen policy's hash, so its starts exist only after it does. holdout: scope is the gate,
-        so no two gates share a start and what one gate revealed is of no use in the next. In lockstep the campaign's
-        name and seed stand for its id, so that the same campaign has the same starts again.
+        Split `confirm`: `scope` is the policy's hash, so the starts cannot exist before the policy. Split `holdout`:
+        `scope` is the gate, so two gates share no start, and the result of one gate cannot help in the next. In
+        lockstep, the campaign's name and seed replace its id, so that a repeated campaign has the same starts.
         """
         campaign = self.campaign
-        whose = f"{campaign.name} {campaign.seed}" if campaign.rounds.lockstep else self.state.campaign_id
-        key = hmac.new(self.secret, f"{whose} {split} {scope}".encode(), hashlib.sha256)
+        owner = f"{campaign.name} {campaign.seed}" if campaign.rounds.lockstep else self.state.campaign_id
+        key = hmac.new(self.secret, f"{owner} {split} {scope}".encode(), hashlib.sha256)
         return self.task.start(split, index, key.digest())
 
     def elapsed_s(self) -> float:
-        """Wall-clock seconds of the campaign, over all its sessions."""
+        """Wall-clock seconds of the campaign over all its sessions."""
         return self.state.wall_s + self.clock() - self.began_s
 
     def due(self, what: str, every_s: float) -> bool:
-        """Whether a periodic duty is due; calling it says that it is done now."""
+        """Whether a periodic duty is due. A call that returns True marks it as done now."""
         now = self.clock()
-        if now - self.timer_s.get(what, self.began_s) < every_s:
+        if now - self.last_done_s.get(what, self.began_s) < every_s:
             return False
-        self.timer_s[what] = now
+        self.last_done_s[what] = now
         return True

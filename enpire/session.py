@@ -168,7 +168,7 @@ def _session(this: _Run, state: CampaignState) -> Ending:
         lab.log = _log
         lab.train = partial(TrainingProcess.begin, module=host.learner, environment=host.environment)
         lab.tick = partial(_tick, lab, host, this.options.observers)
-        lab.watchers.extend(observer.note for observer in this.options.observers)
+        lab.event_observers.extend(observer.note for observer in this.options.observers)
         for observer in this.options.observers:
             if isinstance(observer, ShowsPreviews) and isinstance(fleet, HasPreviews):
                 observer.set_previews(fleet.previews)
@@ -271,7 +271,7 @@ def _interruptible(lab: Lab) -> Generator[None]:
         return
 
     def interrupted(number: int, frame: object) -> None:
-        lab.wanted = INTERRUPTED
+        lab.end_reason = INTERRUPTED
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -157,7 +157,7 @@ def _apply_station(state: CampaignState, event: StationEvent) -> None:
         case StationJoined():
             state.lease = max(state.lease, event.lease)
         case StationLeft() | StationHeld() | StationRuns() | OperatorNeeded() | PeerRefused():
-            pass  # of the session alone (`enpire.lab.StationSeat`)
+            pass  # of the session alone (`enpire.lab.StationStatus`)
         case _:
             assert_never(event)
 

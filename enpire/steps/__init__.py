@@ -1,1 +1,1 @@
-"""The verbs of the lab's loop, one module each."""
+"""The steps of the loop, one module each."""

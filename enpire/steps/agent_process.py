@@ -1,4 +1,4 @@
-"""An agent lane as the orchestrator sees it: a child process that may crash or hang without anybody waiting for it."""
+"""Agent sessions as child processes of the orchestrator. The loop never waits for one, even if it crashes or hangs."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from enpire.requests import agent_requests
 from enpire.store import durable
 
 PROGRAM = "agent_loop.session"
-PATIENCE = 5
-"""How often a lane that ended by itself is started again in a session."""
+MAX_RESTARTS = 5
+"""Restarts of an agent session whose process ended with an error, before it stays ended."""
 PAUSE_S = 2.0
-"""Seconds before it is started again, doubled each time."""
+"""Seconds before the first restart. The wait doubles with each restart."""
 
 
 @dataclass(slots=True)
 class AgentProcess:
-    """One lane: one agent in one process, started again when it ends by itself."""
+    """One agent session: one agent in one process, which is restarted after an error."""
 
     lane: str
+    """Name of the agent session, as events store it."""
     plan: AgentPlan
     folder: Path
     seed: int
@@ -41,18 +42,18 @@ class AgentProcess:
     """Monotonic clock of its next start."""
 
     def turn(self, lab: Lab) -> None:
-        """Start it when it is due; see whether it ended. Never waits."""
+        """Start the process when it is due, and record its end. Does not block."""
         if self.process is not None:
             code = self.process.poll()
             if code is not None:
                 self._ended(lab, code)
-        elif (
-            self.starts <= PATIENCE and time.monotonic() >= self.due_s and self.lane not in lab.state.proposals.finished
-        ):
+            return
+        due = self.starts <= MAX_RESTARTS and time.monotonic() >= self.due_s
+        if due and self.lane not in lab.state.proposals.finished:
             self._start(lab)
 
     def end(self) -> None:
-        """End the process; what it wished for is in the inbox or in the ledger."""
+        """End the process. Its requests are in the inbox or in the ledger."""
         if self.process is not None:
             end_process(self.process)
             self.process = None
@@ -73,31 +74,31 @@ class AgentProcess:
         lab.write(AgentStarted(lane=self.lane, agent=self.plan.name, start=self.starts, sandbox=sandbox))
 
     def _sandbox(self, home: Home, *, network: bool) -> Sandbox:
-        """It reads the records, and writes its notes and its wishes; an agent with a key may reach its model."""
+        """The agent may read the home, and write its own folder and its requests. `network`: it may reach its model."""
         writes = (self._work, agent_requests.folder_of(home.inbox))
         for folder in writes:
             durable.make_folder(folder)
-        # Whether the loop still runs is seen by the lock that it holds, as the system outside lists it.
+        # The agent reads in /proc/locks whether the loop still holds its lock.
         return Sandbox(reads=(home.root, Path("/proc/locks")), writes=writes, hidden=home.private(), network=network)
 
     @property
     def _work(self) -> Path:
-        """The agent's own folder. What the orchestrator writes for it lies outside, where no link can be planted."""
+        """The agent's own folder. The orchestrator writes its files outside it, where the agent cannot place links."""
         return self.folder / "work"
 
     def _ended(self, lab: Lab, code: int) -> None:
-        """Exit code 0: the agent has nothing left to do. Else it is started again, later each time."""
+        """Record the end. Exit code 0 means that the agent is done; otherwise plan a restart."""
         self.process = None
         self.due_s = time.monotonic() + PAUSE_S * 2 ** (self.starts - 1)
         if code == 0:
-            self.starts = PATIENCE + 1
-        again = self.starts <= PATIENCE
+            self.starts = MAX_RESTARTS + 1
+        restarts = self.starts <= MAX_RESTARTS
         why = f"its process ended with code {code}; its log is {self.folder / 'log.txt'}"
-        lab.write(AgentEnded(lane=self.lane, agent=self.plan.name, why=why, again=again))
+        lab.write(AgentEnded(lane=self.lane, agent=self.plan.name, why=why, again=restarts))
 
 
-def lanes_of(lab: Lab) -> list[AgentProcess]:
-    """The lanes that the campaign file asks for, not yet started."""
+def agent_sessions_of(lab: Lab) -> list[AgentProcess]:
+    """The agent sessions that the campaign file asks for, not yet started."""
     lanes: list[AgentProcess] = []
     for plan in lab.campaign.agents:
         for lane in plan.lane_names:
@@ -108,11 +109,11 @@ def lanes_of(lab: Lab) -> list[AgentProcess]:
 
 
 def require_agents(campaign: Campaign) -> None:
-    """Say before anything is written that agents cannot work in a campaign.
+    """Check that the agents of a campaign can work, before anything is written.
 
     Raises:
-        UnknownName: there is no agent of that name.
-        MissingExtra: it needs a package that is not installed.
+        UnknownName: no agent has that name.
+        MissingExtra: an agent needs a package that is not installed.
         UsageError: the recipe declares no search space.
     """
     for plan in campaign.agents:
@@ -120,5 +121,5 @@ def require_agents(campaign: Campaign) -> None:
     if campaign.agents and not read_recipe(campaign.recipe).space:
         raise UsageError(
             f"The campaign {campaign.name!r} has agents, but its recipe {campaign.recipe!r} declares no `space` of "
-            "settings that they may change; add one to the recipe file, or leave `agents` out."
+            "settings that they may change. Add a `space` to the recipe file, or remove `agents` from the campaign."
         )

@@ -1,4 +1,4 @@
-"""A campaign begins, or resumes where its events end."""
+"""Begin a campaign, or resume it from its last event."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from enpire.ids import mint
 from enpire.interfaces import Verifier
 from enpire.parts import LEARNERS, TASKS
 from enpire.requests.operator_commands import URGENT, CommandInbox, OperatorCommand
-from enpire.steps.handle_commands import refused_before
+from enpire.steps.handle_commands import refuse_earlier
 from enpire.store.ledger import open_to_read
 from enpire.verifiers import earlier_digests, open_verifier
 
@@ -29,14 +29,17 @@ from enpire.verifiers import earlier_digests, open_verifier
 def begin_or_resume(
     ledger: Ledger, campaign: Campaign, home: Home, inbox: CommandInbox | None = None, after: str = ""
 ) -> CampaignState:
-    """The state of a new campaign, or of the unfinished one of the same name.
+    """Begin a new campaign, or resume the unfinished campaign of the same name.
 
     Args:
         ledger: opened for writing.
-        campaign: as its file says.
+        campaign: the content of the campaign file.
         home: the home of the ledger.
-        inbox: the commands that wait in this home.
-        after: why the last session ended, where it did not end in good order: a cause of `enpire.gate.gate`.
+        inbox: commands that wait in this home; opened if None.
+        after: why the last session ended, if it did not shut down: a cause of `enpire.gate.gate`.
+
+    Returns:
+        The campaign's state.
 
     Raises:
         UsageError: the unfinished campaign began with another file or another verifier.
@@ -49,7 +52,7 @@ def begin_or_resume(
             name=campaign.name, task=campaign.task, campaign=document(campaign), goal=asdict(campaign.goal),
             seed=campaign.seed, home=str(home.root), code=__version__, verifier=_verifier(campaign).digest,
         )  # fmt: skip
-        ledger.append([started, *refused_before(commands)], campaign_id)
+        ledger.append([started, *refuse_earlier(commands)], campaign_id)
         return rebuilt(ledger, campaign_id)
     state = rebuilt(ledger, found)
     verifier = require_same_verifier(campaign, state.verifier)
@@ -59,10 +62,10 @@ def begin_or_resume(
 
 
 def require_recipes(campaign: Campaign, home: Home) -> None:
-    """Ask the learners to check the recipes of a campaign that is to begin; a resumed one keeps its recipes.
+    """Let the learners check the recipes of a new campaign. A resumed campaign keeps its recipes.
 
     Raises:
-        EnpireError: a learner is missing, or refuses its recipe.
+        EnpireError: a learner is missing or refuses its recipe.
     """
     resumes = False
     if home.ledger.exists():
@@ -76,13 +79,13 @@ def require_recipes(campaign: Campaign, home: Home) -> None:
 
 
 def require_same_verifier(campaign: Campaign, recorded: str) -> str:
-    """Check that the campaign's verifier judges as the recorded one did.
+    """Check that the campaign still has the recorded verifier.
 
     Returns:
-        The digest of the verifier as it is now; empty where none was recorded.
+        The digest of the current verifier; empty if the ledger has none.
 
     Raises:
-        UsageError: it is another verifier.
+        UsageError: the verifier differs.
     """
     if not recorded:
         return ""
@@ -90,17 +93,17 @@ def require_same_verifier(campaign: Campaign, recorded: str) -> str:
     if recorded != verifier.digest and recorded not in earlier_digests(verifier):
         raise UsageError(
             f"The campaign {campaign.name!r} began with the verifier {recorded[:12]}; the verifier is now "
-            f"{verifier.digest[:12]}, and verdicts of two verifiers cannot be compared. Restore the earlier verifier, "
+            f"{verifier.digest[:12]}. Verdicts of two verifiers cannot be compared. Restore the earlier verifier, "
             "or end the campaign (enpire campaign stop) and start a new one."
         )
     return verifier.digest
 
 
 def find_unfinished(ledger: Ledger, campaign: Campaign) -> str | None:
-    """The id of the campaign of this name that has not ended; None when there is none.
+    """The id of the unfinished campaign of this name; None if there is none.
 
     Raises:
-        UsageError: it began with another file; names each field that differs.
+        UsageError: the campaign began with another file. The message names each field that differs.
     """
     for campaign_id, started in unended(ledger).items():
         if started.name == campaign.name:
@@ -117,7 +120,7 @@ def find_unfinished(ledger: Ledger, campaign: Campaign) -> str | None:
 
 
 def unended(ledger: Ledger) -> dict[str, CampaignStarted]:
-    """The campaigns that have not ended: id -> first event, oldest first."""
+    """Campaigns that have not ended: campaign id -> first event, oldest first."""
     started: dict[str, CampaignStarted] = {}
     for entry in ledger.events(kinds=kinds_of(CampaignStarted, CampaignEnded)):
         if isinstance(entry.event, CampaignStarted):
@@ -128,9 +131,10 @@ def unended(ledger: Ledger) -> dict[str, CampaignStarted]:
 
 
 def _remove_recorded(ledger: Ledger, inbox: CommandInbox) -> None:
-    """Remove each stop and pause that the ledger has: the process ended before it could remove the file.
+    """Remove the files of stops and pauses that the ledger has: the process ended before it removed them.
 
-    The ledger holds the stations. Any other command is carried out again, because its effect may be missing.
+    The ledger's holds keep these stations stopped or paused. Other commands are carried out again, because their effect
+    may be missing.
     """
     waiting = [item for item in inbox.waiting() if isinstance(item, OperatorCommand) and item.kind in URGENT]
     if not waiting:
@@ -143,7 +147,7 @@ def _remove_recorded(ledger: Ledger, inbox: CommandInbox) -> None:
 
 
 def _as_begun(started: CampaignStarted) -> Campaign:
-    """The campaign file in a campaign's first event; a field that its ENPIRE did not have gets today's default."""
+    """The campaign file in a campaign's first event. Fields that are newer than the event get their defaults."""
     where = f"The campaign {started.name!r}, begun by ENPIRE {started.code}"
     return parse(Campaign, started.campaign, where)
 

@@ -1,4 +1,4 @@
-"""Promoted: every station runs it. Regressed: back to the one before."""
+"""Make a version the champion of all stations, or roll back to an earlier champion."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from enpire.campaign.state import CampaignState
 from enpire.gate.intervals import wilson
 from enpire.lab import Lab
 
-WATCHED = 100
-"""Episodes of each of the two versions before a regression can be seen."""
+MIN_EPISODES = 100
+"""Collected episodes that each of the two versions needs before a regression is tested."""
 
 
 def deploy(lab: Lab) -> None:
-    """Deploy the base; roll back a champion that does worse than the one it replaced.
+    """Deploy the base policy, or roll back a champion that performs worse than its predecessor.
 
-    A promotion is deployed in the same transaction as its gate's decision (steps/evaluate.py).
+    A promotion by a gate is written in one transaction with the gate's decision (steps/evaluate.py).
     """
     state = lab.state
     if not state.champion and state.candidates:
         swap(lab, state.candidates[0][0], "the base")
-    elif len(state.champions) > 1 and state.gate is None and state.confirmation is None and not _counting(lab):
-        _watch(lab)
+    elif len(state.champions) > 1 and not (state.gate or state.confirmation or _collecting_in_lockstep(lab)):
+        _roll_back_regression(lab)
 
 
 def swap(lab: Lab, policy_id: str, reason: str) -> None:
-    """Make a version the champion; stations load it now and change at an episode's boundary."""
+    """Make a version the champion. Stations load it now and switch between two episodes."""
     _release_gate(lab)
     lab.write(deployment(lab.state, policy_id, reason))
-    tell(lab)
+    send_champion(lab)
 
 
 def deployment(state: CampaignState, policy_id: str, reason: str) -> Deployed:
@@ -36,14 +36,14 @@ def deployment(state: CampaignState, policy_id: str, reason: str) -> Deployed:
 
 
 def roll_back(lab: Lab, to: str, reason: str) -> None:
-    """Make an earlier version the champion again; what was trained from the other is dropped."""
+    """Make an earlier version the champion again. Candidates of the current champion are dropped."""
     _release_gate(lab)
     lab.write(RolledBack(policy_id=lab.state.champion, to=to, reason=reason))
-    tell(lab)
+    send_champion(lab)
 
 
 def release(lab: Lab, gate_id: str) -> None:
-    """What a gate no longer needs goes back, as far as it has not begun."""
+    """Release the orders of a gate that have not begun at their stations."""
     for station in lab.stations.values():
         left = [
             order.order_id
@@ -55,27 +55,30 @@ def release(lab: Lab, gate_id: str) -> None:
 
 
 def _release_gate(lab: Lab) -> None:
-    """A person overrules the gate that is open, if one is."""
+    """Release the orders of the open gate, if there is one: an operator or a rollback overrides it."""
     if lab.state.gate is not None:
         release(lab, lab.state.gate.gate_id)
 
 
-def tell(lab: Lab) -> None:
-    """Tell every station which version is the champion; each answers in its beats with the hash it runs."""
+def send_champion(lab: Lab) -> None:
+    """Send the champion's id to every station. A station reports the version that it runs in its heartbeats."""
     for station in lab.stations.values():
         lab.fleet.control(station.name, "deploy", lab.state.champion)
 
 
-def _counting(lab: Lab) -> bool:
-    """In lockstep a collection that is going on is not looked at: that would depend on who came first."""
+def _collecting_in_lockstep(lab: Lab) -> bool:
+    """Whether a collection in lockstep is incomplete. Its result would depend on the order of arrival."""
     return lab.campaign.rounds.lockstep and bool(lab.state.fresh or lab.state.open)
 
 
-def _watch(lab: Lab) -> None:
-    """Compare the collection of both on the train starts that are never practised: lower than before for sure?"""
+def _roll_back_regression(lab: Lab) -> None:
+    """Roll back if the success rate in data collection fell: the two 99.9% Wilson intervals do not overlap.
+
+    Only train starts without hard-start sampling count.
+    """
     champion, previous = lab.state.champions[-1], lab.state.champions[-2]
     now, before = lab.state.collected.get(champion), lab.state.collected.get(previous)
-    if now is None or before is None or min(now.n, before.n) < WATCHED:
+    if now is None or before is None or min(now.n, before.n) < MIN_EPISODES:
         return
     if wilson(now.successes, now.n, 0.999).high < wilson(before.successes, before.n, 0.999).low:
         why = f"success in data collection fell from {before.rate:.1%} of {before.n} to {now.rate:.1%} of {now.n}"

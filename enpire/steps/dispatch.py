@@ -1,22 +1,23 @@
-"""Every free robot gets its next order, written to the ledger before the robot may move."""
+"""Give every free robot its next order. The ledger has the order before the robot may move."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from enpire.campaign.order_events import OrdersIssued
-from enpire.lab import Lab, StationSeat
+from enpire.lab import Lab, StationStatus
 from enpire.scheduling.scheduler import FreeStation
 from enpire.types import Order
 
-TAKE_BACK_S = 1.0
-"""How often a station that does not work is asked for the orders that wait there."""
+RELEASE_PERIOD_S = 1.0
+"""Period, in seconds, at which the waiting orders of a station that takes no orders are released."""
 
 
 def dispatch(lab: Lab) -> None:
-    """Fill every station that is here; the denominator of every rate is written first, so it cannot shrink.
+    """Issue orders to every connected station.
 
-    All stations share one write: a slow disk is waited for once a turn, however many robots are free.
+    Orders are written before they are sent, so an order that fails to arrive still counts in every rate. All stations
+    share one write per turn, so a slow disk delays the loop once per turn.
     """
     if lab.state.paused:
         return
@@ -27,8 +28,8 @@ def dispatch(lab: Lab) -> None:
         (one.name, version) for one in lab.stations.values() for version in one.load_backoff.excluded(now_s)
     )
     for station in lab.stations.values():
-        if not works(lab, station):
-            _take_back(lab, station)
+        if not takes_orders(lab, station):
+            _release_waiting(lab, station)
             continue
         room = station.lanes + lab.campaign.stations.ahead - held[station.name]
         if room >= max(1, min(station.lanes, lab.campaign.stations.ahead) // 4):
@@ -41,19 +42,19 @@ def dispatch(lab: Lab) -> None:
         lab.fleet.send(name, [order for order in drawn if order.station == name])
 
 
-def _take_back(lab: Lab, station: StationSeat) -> None:
-    """What has not begun at a station that is here and takes no orders is given to others: a gate waits for it."""
-    waiting = station.last_beat is not None and station.last_beat.queued
-    if waiting and station.away_since_s is None and lab.due(f"take back from {station.name}", TAKE_BACK_S):
+def _release_waiting(lab: Lab, station: StationStatus) -> None:
+    """Release the waiting orders of a connected station that takes no orders, because a gate may need them."""
+    waiting = station.last_heartbeat is not None and station.last_heartbeat.queued
+    if waiting and station.away_since_s is None and lab.due(f"release orders of {station.name}", RELEASE_PERIOD_S):
         held = [order.order_id for order in lab.state.open.values() if order.station == station.name]
         lab.fleet.release(station.name, held)
 
 
-def works(lab: Lab, station: StationSeat) -> bool:
+def takes_orders(lab: Lab, station: StationStatus) -> bool:
     """Whether a station takes orders now."""
-    beat = station.last_beat
+    beat = station.last_heartbeat
     if lab.state.holds.at(station.name):
-        return False  # it may not have heard of that yet
+        return False  # its heartbeat may not show the hold yet
     if station.away_since_s is not None or (beat is not None and (beat.stopped or beat.paused or beat.alarm)):
         return False
-    return station.trusts(lab.state.verifier)
+    return station.has_verifier_of(lab.state.verifier)

@@ -1,4 +1,4 @@
-"""When a campaign is over, and how the robots are brought to rest."""
+"""When a campaign ends, and how a session shuts down."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 from enpire.campaign.session_events import CampaignEnded
 from enpire.lab import Lab
 from enpire.steps.handle_commands import handle_stops
-from enpire.steps.improve import PATIENCE
+from enpire.steps.improve import MAX_FAILURES
 from enpire.steps.record import end_orders, record, robot_time
 
-REST_S, LAST_REST_S = 1.2, 120.0
-"""How long the wind-up waits at most for what stations give back: after an interruption, at the campaign's end.
-A station leaves when it has delivered everything, or when nobody takes it."""
+DELIVERY_S, END_DELIVERY_S = 1.2, 120.0
+"""Longest wait for the last episodes, in seconds: after an interruption, and at the end of the campaign.
+A station leaves after it has delivered its episodes, or when the orchestrator no longer answers."""
 
 INTERRUPTED = "interrupted"
-"""What is wanted after Ctrl-C or SIGTERM."""
+"""`Lab.end_reason` after Ctrl-C or SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,26 +28,26 @@ class Ending:
     """Whether a champion was confirmed at the goal."""
     reason: str
     over: bool
-    """False when it was interrupted: the same command goes on."""
+    """Whether the campaign ended. After an interruption it is False: the same command resumes the campaign."""
     home: Path
 
 
 def ending(lab: Lab) -> Ending | None:
-    """Whether the campaign is over, and why; None while it goes on."""
+    """How the session ends; None while the campaign runs."""
     state, budget = lab.state, lab.campaign.budget
     if state.confirmed.get(state.champion):
         return _ended(lab, True, f"the champion is confirmed at {lab.campaign.goal.success:.0%}")
-    if lab.wanted:
-        return _ended(lab, False, lab.wanted, over=lab.for_good)
+    if lab.end_reason:
+        return _ended(lab, False, lab.end_reason, over=lab.ends_campaign)
     if 0 < budget.wall_s <= lab.elapsed_s():
-        return _ended(lab, False, f"the budget of {budget.wall_s:.0f} s of wall clock is spent")
+        return _ended(lab, False, f"the budget of {budget.wall_s:.0f} s of wall-clock time is used up")
     if 0 < budget.robot_s <= state.robot_s + state.robot_session_s:
-        return _ended(lab, False, f"the budget of {budget.robot_s:.0f} s of robot time is spent")
-    if state.failures_in_a_row >= PATIENCE:
-        return _ended(lab, False, f"{PATIENCE} training runs failed in a row")
+        return _ended(lab, False, f"the budget of {budget.robot_s:.0f} s of robot time is used up")
+    if state.failures_in_a_row >= MAX_FAILURES:
+        return _ended(lab, False, f"{MAX_FAILURES} training runs failed in a row")
     idle = not (state.training or state.candidates or state.gate or state.confirmation)
     if idle and state.champion and state.round >= budget.rounds:
-        return _ended(lab, False, f"the budget of {budget.rounds} rounds is spent")
+        return _ended(lab, False, f"the budget of {budget.rounds} rounds is used up")
     return None
 
 
@@ -57,34 +57,34 @@ def _ended(lab: Lab, reached: bool, reason: str, *, over: bool = True) -> Ending
     return Ending(campaign_id=lab.state.campaign_id, reached=reached, reason=reason, over=over, home=lab.home.root)
 
 
-def _patience_s(lab: Lab) -> float:
-    here = {name for name, seat in lab.stations.items() if seat.away_since_s is None}
+def _delivery_limit_s(lab: Lab) -> float:
+    here = {name for name, station in lab.stations.items() if station.away_since_s is None}
     if here.isdisjoint(order.station for order in lab.state.open.values()):
         return 0.0
-    return LAST_REST_S if lab.state.over and lab.wanted != INTERRUPTED else REST_S
+    return END_DELIVERY_S if lab.state.over and lab.end_reason != INTERRUPTED else DELIVERY_S
 
 
-def wind_up(lab: Lab) -> None:
-    """Release what waits, end what runs, keep what arrives.
+def shut_down(lab: Lab) -> None:
+    """Send the stations away, end the learner and the agents, and store the episodes that still arrive.
 
-    At the campaign's end every order that is still open ends as unknown: a station that was away may have done it, and
-    delivers it to whoever runs next in this home. After an interruption it stays open: what the stations still hold,
-    in a spool on their own disks, is delivered when the same command goes on.
+    At the end of the campaign, open orders end as unknown. A station that was away may have done such an order; it
+    delivers the episode to the next campaign in this home. After an interruption, open orders stay open: the stations
+    keep the episodes in their spools and deliver them when the same command resumes the campaign.
     """
     for station in lab.stations.values():
         lab.fleet.control(station.name, "leave")
     if lab.learner is not None:
         lab.learner.end()
-    for lane in lab.agent_lanes:
-        lane.end()
+    for session in lab.agent_sessions:
+        session.end()
     if lab.waits_for_space:
-        return  # an operator ended the session, and the disk takes nothing
+        return  # an operator ended the session, and the disk is still full
     began_s = lab.clock()
     handle_stops(lab)
-    while lab.state.open and lab.clock() - began_s < _patience_s(lab):
+    while lab.state.open and lab.clock() - began_s < _delivery_limit_s(lab):
         record(lab)
         lab.tick()
     if lab.state.over:
         end_orders(lab, list(lab.state.open.values()), "unknown", "the campaign ended first")
     lab.write(robot_time(lab))
-    lab.tick()  # whoever watches sees the last episodes counted
+    lab.tick()  # the observers see the last episodes

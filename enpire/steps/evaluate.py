@@ -1,4 +1,4 @@
-"""Champion against candidate on hidden starts; the base policy's measure; the confirmation of a good champion."""
+"""Measure the base policy, gate candidates against the champion, and confirm a champion, all on hidden starts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from enpire.gate.gate import confirm, judge, level, pairs_in_order, unloadable
 from enpire.gate.intervals import predicted, wilson
 from enpire.ids import mint
 from enpire.lab import Lab
-from enpire.steps.deploy import deployment, release, tell
+from enpire.steps.deploy import deployment, release, send_champion
 
-LEAST_TRIALS = 30
-"""Trials on hidden starts that a champion needs before a confirmation is thought of."""
+MIN_TRIALS = 30
+"""Trials on hidden starts that a champion needs before a confirmation can start."""
 
 
 def evaluate(lab: Lab) -> None:
-    """Open, read and close gates; measure the base; open and close confirmations. Decisions come from events alone."""
+    """Measure the base, open and close gates and confirmations. Decisions depend only on the ledger's events."""
     _measure_base(lab)
     _read_gate(lab)
     _read_confirmation(lab)
@@ -56,7 +56,7 @@ def _read_gate(lab: Lab) -> None:
     if gate is None:
         return
     ran = any(trial.side == "candidate" and not trial.released for trial in gate.trials)
-    why = "" if ran else _unable(lab, gate.candidate)
+    why = "" if ran else _why_unloadable(lab, gate.candidate)
     if len(gate.trials) == gate.read and not why:
         return
     gate.read = len(gate.trials)
@@ -70,26 +70,26 @@ def _read_gate(lab: Lab) -> None:
         decided = GateDecided.of(sides, decision, reason)
         if decision.kind == "promote":
             lab.write(decided, deployment(lab.state, gate.candidate, decision.reason))
-            tell(lab)
+            send_champion(lab)
         else:
             lab.write(decided)
         release(lab, gate.gate_id)
 
 
-def _unable(lab: Lab, policy_id: str) -> str:
-    """Why none of the stations that are here can run a version; empty where one may, or may once it works again."""
-    here = [seat for seat in lab.stations.values() if seat.away_since_s is None]
-    reasons = [seat.load_backoff.unable(policy_id) for seat in here]
+def _why_unloadable(lab: Lab, policy_id: str) -> str:
+    """Why no connected station can run a version; empty if one can run it now or after a repair."""
+    here = [station for station in lab.stations.values() if station.away_since_s is None]
+    reasons = [station.load_backoff.unable(policy_id) for station in here]
     return reasons[0] if reasons and all(reasons) else ""
 
 
 def _open_confirmation(lab: Lab) -> None:
-    """One confirmation for each champion, once its trials on hidden starts say that it may well pass."""
+    """Open one confirmation per champion, when the predicted probability that it passes is high enough."""
     state, goal = lab.state, lab.campaign.goal
     if state.confirmation or state.gate or not state.champion or state.champion in state.confirmed:
         return
     trials = state.trials.get(state.champion)
-    if trials is None or trials.n < LEAST_TRIALS:
+    if trials is None or trials.n < MIN_TRIALS:
         return
     if predicted(trials.successes, trials.n, goal.confirm_starts, goal.success) >= goal.attempt_chance:
         lab.write(ConfirmationOpened(policy_id=state.champion, n=goal.confirm_starts, goal=goal.success))

@@ -1,4 +1,4 @@
-"""Agents propose what to try next; what they submit takes the same road as any candidate."""
+"""Answer the requests of agents. An accepted experiment follows the candidate pipeline: training, then a gate."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from enpire.lab import Lab
 from enpire.requests import agent_requests
 from enpire.requests.agent_requests import AgentRequest, RequestKind
 from enpire.requests.file_queue import Unreadable
-from enpire.steps.agent_process import lanes_of
+from enpire.steps.agent_process import agent_sessions_of
 from enpire.types import Hypothesis
 
-QUEUE = 8
-"""Experiments that may wait or run at one time, over all lanes."""
-LONGEST = 2000
-"""Characters of one text that an agent gives."""
+MAX_OPEN_EXPERIMENTS = 8
+"""Experiments that may wait or run at one time, over all agent sessions."""
+MAX_TEXT_LENGTH = 2000
+"""Most characters of one text of an agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """What an agent says when it proposes a hypothesis."""
+class HypothesisRequest:
+    """Content of a request to record a hypothesis."""
 
     statement: str
     falsifier: str
@@ -57,7 +57,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What an agent says when it submits a candidate: settings, never code."""
+    """Content of a request to try an experiment: settings, no code."""
 
     hypothesis_id: str
     changes: Mapping[str, bool | int | float | str]
@@ -65,14 +65,14 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
-    """What an agent says when it builds on an experiment of another lane."""
+    """Content of a request to build on an experiment of another agent session."""
 
     experiment_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A finding, or the reason why something is given up."""
+    """Content of a request with one text: a conclusion, a summary, or a reason to give up."""
 
     text: str
     about: str = ""
@@ -80,7 +80,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Which brief an agent was given."""
+    """Content of a request that records which brief an agent read."""
 
     sha256: str
     size: int
@@ -88,8 +88,8 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """What one call of a language model cost, in tokens."""
+class TokenCount:
+    """Content of a request that records the tokens of one call of a language model."""
 
     fresh: int
     cached: int
@@ -98,7 +98,7 @@ class Spent:
 
 
 class _Signature(TypedDict):
-    """Which request an event answers."""
+    """The fields of an event that name the request that it answers."""
 
     request_id: str
     author: str
@@ -110,7 +110,7 @@ def _signed(request: AgentRequest) -> _Signature:
 
 
 def evolve(lab: Lab) -> None:
-    """Decide the experiments whose gates decided, answer agents' requests, keep agents' processes running."""
+    """Decide experiments whose gates decided, answer the agents' requests, and keep the agent sessions running."""
     _decide(lab)
     if not lab.due("agents", 0.1):
         return
@@ -123,10 +123,10 @@ def evolve(lab: Lab) -> None:
         if request.request_id not in lab.state.proposals.answered:
             lab.write(*_answer(lab, request))
         agent_requests.remove(lab.home.inbox, request)
-    if lab.campaign.agents and not lab.agent_lanes:
-        lab.agent_lanes.extend(lanes_of(lab))
-    for lane in lab.agent_lanes:
-        lane.turn(lab)
+    if lab.campaign.agents and not lab.agent_sessions:
+        lab.agent_sessions.extend(agent_sessions_of(lab))
+    for session in lab.agent_sessions:
+        session.turn(lab)
 
 
 def _decide(lab: Lab) -> None:
@@ -136,41 +136,46 @@ def _decide(lab: Lab) -> None:
 
 
 def _answer(lab: Lab, request: AgentRequest) -> Sequence[Event]:
-    """The events of one request: what was asked for, or why not."""
+    """The events that answer one request, or the event that refuses it."""
     try:
         if request.campaign_id != lab.state.campaign_id:
-            raise UsageError(f"Campaign {request.campaign_id} is not the one that runs ({lab.state.campaign_id}).")
+            raise UsageError(
+                f"The request is for campaign {request.campaign_id}, but campaign {lab.state.campaign_id} runs."
+            )
         return _ANSWERS[request.kind](lab, request)
     except EnpireError as problem:
         why = str(problem)
     except Exception as mistake:  # noqa: BLE001  no request of an agent may end the loop; the ledger records why
-        why = f"It cannot be judged ({type(mistake).__name__}): {mistake}."
+        why = f"The request caused an error ({type(mistake).__name__}): {mistake}."
     return [RequestRefused(**_signed(request), request=request.kind, why=why)]
 
 
 def _hypothesis(lab: Lab, request: AgentRequest) -> Sequence[Event]:
-    claim = parse(Claim, request.content, "The hypothesis")
-    _at_work(lab.state.proposals, request.lane)
+    content = parse(HypothesisRequest, request.content, "The hypothesis")
+    _require_active(lab.state.proposals, request.lane)
     for name in ("statement", "falsifier", "regime", "effect"):
-        _short(getattr(claim, name), name)
-    if not claim.statement.strip() or not claim.falsifier.strip():
-        raise UsageError("A hypothesis needs a statement, and a falsifier: what would show that it is wrong.")
+        _require_short(getattr(content, name), name)
+    if not content.statement.strip() or not content.falsifier.strip():
+        raise UsageError(
+            "A hypothesis needs a `statement`, and a `falsifier`: the result that would show that it is wrong."
+        )
     known = lab.state.proposals.hypotheses
-    for cited in (*claim.parents, *(edge.to for edge in claim.edges)):
+    for cited in (*content.parents, *(edge.to for edge in content.edges)):
         if cited not in known:
-            raise UsageError(f"There is no hypothesis {cited!r} to cite; list_experiments names those there are.")
+            raise UsageError(f"There is no hypothesis {cited!r} to cite; list_experiments lists the hypotheses.")
     written = {
-        "hypothesis_id": mint(), "statement": claim.statement, "falsifier": claim.falsifier, "regime": claim.regime,
-        "kind": claim.kind, "author": request.author, "lane": request.lane, "parents": list(claim.parents),
+        "hypothesis_id": mint(), "statement": content.statement, "falsifier": content.falsifier,
+        "regime": content.regime, "kind": content.kind, "author": request.author, "lane": request.lane,
+        "parents": list(content.parents),
     }  # fmt: skip
     hypothesis = parse(Hypothesis, written, "The hypothesis")
-    return [HypothesisProposed(**_signed(request), hypothesis=hypothesis, effect=claim.effect, edges=claim.edges)]
+    return [HypothesisProposed(**_signed(request), hypothesis=hypothesis, effect=content.effect, edges=content.edges)]
 
 
 def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     submission = parse(Submission, request.content, "The submission")
     proposals = lab.state.proposals
-    _at_work(proposals, request.lane)
+    _require_active(proposals, request.lane)
     if submission.hypothesis_id not in proposals.hypotheses:
         raise UsageError(f"There is no hypothesis {submission.hypothesis_id!r}; propose it first.")
     experiment_id = mint()
@@ -178,11 +183,11 @@ def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
         **_signed(request), experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id,
         changes=dict(submission.changes), champion=lab.state.champion,
     )  # fmt: skip
-    force = proposals.recipe_in_force(lab.recipe)
+    in_force = proposals.recipe_in_force(lab.recipe)
     try:
-        recipe = changed(force, submission.changes, f"{lab.recipe.name}+{experiment_id[-6:]}")
-        _room(proposals, request.lane)
-        _new(proposals, recipe, lab.state.champion)
+        recipe = changed(in_force, submission.changes, f"{lab.recipe.name}+{experiment_id[-6:]}")
+        _require_queue_space(proposals, request.lane)
+        _require_untried(proposals, recipe, lab.state.champion)
     except UsageError as problem:
         refused = ExperimentRefused(
             **_signed(request), experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id, why=str(problem)
@@ -190,39 +195,43 @@ def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
         return [submitted, refused]
     checked = ExperimentChecked(
         **_signed(request), experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id,
-        recipe_hash=recipe.hash, in_force=force.hash,
+        recipe_hash=recipe.hash, in_force=in_force.hash,
     )  # fmt: skip
     return [replace(submitted, recipe=recipe.without_space(), recipe_hash=recipe.hash), checked]
 
 
-def _at_work(proposals: Proposals, lane: str) -> None:
+def _require_active(proposals: Proposals, lane: str) -> None:
     if lane in proposals.finished:
-        raise UsageError(f"The lane {lane!r} ended its work ({proposals.finished[lane]}); propose from another one.")
+        raise UsageError(
+            f"The agent session {lane!r} ended its work ({proposals.finished[lane]}); propose from another session."
+        )
 
 
-def _room(proposals: Proposals, lane: str) -> None:
+def _require_queue_space(proposals: Proposals, lane: str) -> None:
     if mine := proposals.undecided(lane):
         raise UsageError(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it, or give it up.")
-    if len(proposals.undecided()) >= QUEUE:
-        raise UsageError(f"{QUEUE} experiments are waiting already; wait until one is decided.")
+    if len(proposals.undecided()) >= MAX_OPEN_EXPERIMENTS:
+        raise UsageError(f"{MAX_OPEN_EXPERIMENTS} experiments are open, which is the limit; wait until one is decided.")
 
 
-def _new(proposals: Proposals, recipe: Recipe, champion: str) -> None:
-    """The same recipe against the same champion is asked once: a gate is no lottery."""
+def _require_untried(proposals: Proposals, recipe: Recipe, champion: str) -> None:
+    """Refuse a recipe that was tried against the same champion: a repeated gate would raise the false-positive rate."""
     for earlier in proposals.experiments.values():
         counts = not earlier.over or (earlier.phase == "decided" and earlier.champion == champion)
         if counts and earlier.recipe_hash == recipe.hash:
-            told = earlier.decision or "not decided yet"
-            raise UsageError(f"Experiment {earlier.experiment_id} has tried exactly this recipe ({told}).")
+            result = earlier.decision or "not decided yet"
+            raise UsageError(
+                f"Experiment {earlier.experiment_id} tried exactly this recipe ({result}); change a setting."
+            )
 
 
 def _adopt(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     adoption = parse(Adoption, request.content, "The adoption")
-    experiment = _known(lab, adoption.experiment_id)
+    experiment = _find_experiment(lab, adoption.experiment_id)
     if experiment.lane == request.lane:
-        raise UsageError(f"Experiment {experiment.experiment_id} is your own; adopt those of other lanes.")
+        raise UsageError(f"Experiment {experiment.experiment_id} is your own; adopt one of another agent session.")
     if not experiment.recipe:
-        raise UsageError(f"Experiment {experiment.experiment_id} was refused, so there is nothing to adopt.")
+        raise UsageError(f"Experiment {experiment.experiment_id} was refused, so it has no recipe to adopt.")
     return [
         ExperimentAdopted(
             **_signed(request), experiment_id=experiment.experiment_id, hypothesis_id=experiment.hypothesis_id
@@ -230,29 +239,33 @@ def _adopt(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     ]
 
 
-def _finding(lab: Lab, request: AgentRequest) -> Sequence[Event]:
-    note = parse(Note, request.content, "The finding")
-    _short(note.text, "text")
+def _conclusion(lab: Lab, request: AgentRequest) -> Sequence[Event]:
+    note = parse(Note, request.content, "The conclusion")
+    _require_short(note.text, "text")
     if not note.text.strip():
-        raise UsageError("A finding needs a text.")
+        raise UsageError("A conclusion needs a `text`.")
     proposals = lab.state.proposals
     if note.about and note.about not in proposals.hypotheses and note.about not in proposals.experiments:
-        raise UsageError(f"There is no hypothesis or experiment {note.about!r} that a finding could be about.")
+        raise UsageError(
+            f"There is no hypothesis or experiment {note.about!r}, named in `about`; list_experiments lists them."
+        )
     return [ConclusionPosted(**_signed(request), conclusion_id=mint(), text=note.text, about=note.about)]
 
 
 def _give_up(lab: Lab, request: AgentRequest) -> Sequence[Event]:
-    """An honest way out, which counts for nobody: what is queued is cancelled, what runs is decided all the same."""
-    note = parse(Note, request.content, "What is given up")
-    _short(note.text, "reason")
+    """Cancel the queued experiments of the agent session. Experiments that run are still decided by their gates."""
+    note = parse(Note, request.content, "The request to give up")
+    _require_short(note.text, "reason")
     proposals, lane = lab.state.proposals, request.lane
     mine = proposals.undecided(lane)
     if note.about in proposals.hypotheses:
         mine = [item for item in mine if item.hypothesis_id == note.about]
     elif note.about:
-        mine = [_known(lab, note.about)]
+        mine = [_find_experiment(lab, note.about)]
         if mine[0].lane != lane:
-            raise UsageError(f"Experiment {note.about} belongs to the lane {mine[0].lane!r}.")
+            raise UsageError(
+                f"Experiment {note.about} belongs to the agent session {mine[0].lane!r}, which alone can give it up."
+            )
     why = f"given up: {note.text}"
     cancelled = [
         ExperimentCancelled(**_signed(request), experiment_id=experiment.experiment_id, why=why)
@@ -263,11 +276,11 @@ def _give_up(lab: Lab, request: AgentRequest) -> Sequence[Event]:
 
 
 def _finish(lab: Lab, request: AgentRequest) -> Sequence[Event]:
-    """A lane that ended its work proposes nothing more, and is not started again."""
+    """End the work of an agent session: it can propose no more, and it is not restarted."""
     note = parse(Note, request.content, "The summary")
-    _short(note.text, "summary")
+    _require_short(note.text, "summary")
     if not note.text.strip():
-        raise UsageError("A summary needs a text: what was tried, what worked, what did not.")
+        raise UsageError("A summary needs a `text`: the experiments that you tried, and their results.")
     if mine := lab.state.proposals.undecided(request.lane):
         raise UsageError(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it, or give it up.")
     return [LaneFinished(**_signed(request), text=note.text)]
@@ -279,36 +292,38 @@ def _brief(lab: Lab, request: AgentRequest) -> Sequence[Event]:
 
 
 def _tokens(lab: Lab, request: AgentRequest) -> Sequence[Event]:
-    spent = parse(Spent, request.content, "The tokens")
-    if min(spent.fresh, spent.cached, spent.output) < 0:
-        raise UsageError("Tokens that were spent cannot be negative.")
+    tokens = parse(TokenCount, request.content, "The tokens")
+    if min(tokens.fresh, tokens.cached, tokens.output) < 0:
+        raise UsageError("Token counts must be 0 or more.")
     return [
-        TokensSpent(**_signed(request), fresh=spent.fresh, cached=spent.cached, output=spent.output, model=spent.model)
+        TokensSpent(
+            **_signed(request), fresh=tokens.fresh, cached=tokens.cached, output=tokens.output, model=tokens.model
+        )
     ]
 
 
 def _turn(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     note = parse(Note, request.content, "The turn")
-    return [AgentTurned(**_signed(request), text=note.text[:LONGEST])]
+    return [AgentTurned(**_signed(request), text=note.text[:MAX_TEXT_LENGTH])]
 
 
-def _known(lab: Lab, experiment_id: str) -> Experiment:
+def _find_experiment(lab: Lab, experiment_id: str) -> Experiment:
     experiment = lab.state.proposals.experiments.get(experiment_id)
     if experiment is None:
-        raise UsageError(f"There is no experiment {experiment_id!r}; list_experiments names those there are.")
+        raise UsageError(f"There is no experiment {experiment_id!r}; list_experiments lists the experiments.")
     return experiment
 
 
-def _short(text: str, name: str) -> None:
-    if len(text) > LONGEST:
-        raise UsageError(f"The {name} has {len(text)} characters; at most {LONGEST} are taken.")
+def _require_short(text: str, name: str) -> None:
+    if len(text) > MAX_TEXT_LENGTH:
+        raise UsageError(f"The {name} has {len(text)} characters; at most {MAX_TEXT_LENGTH} are allowed.")
 
 
 _ANSWERS: Mapping[RequestKind, Callable[[Lab, AgentRequest], Sequence[Event]]] = {
     "hypothesis": _hypothesis,
     "experiment": _experiment,
     "adopt": _adopt,
-    "finding": _finding,
+    "finding": _conclusion,
     "give up": _give_up,
     "finish": _finish,
     "brief": _brief,

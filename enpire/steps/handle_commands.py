@@ -1,7 +1,7 @@
-"""Commands of operators: pause, resume, stop, promote, roll back, label. The ledger has each before it is carried out.
+"""Carry out commands of operators: pause, resume, stop, promote, roll back, label.
 
-A stop is the exception: it is sent to the stations, and reported as effective, before it is written. It stays in the
-inbox until the ledger has it.
+The ledger has each command before it is carried out. A stop is the exception: it is sent to the stations, and reported
+as effective, before it is written. It stays in the inbox until the ledger has it.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from enpire.steps.deploy import roll_back, swap
 from enpire.store import versions
 from enpire.types import OutcomeKind
 
-PATIENCE_S = 1.0
-"""A command that has waited for stations for so long says which ones, in seconds."""
+LATE_AFTER_S = 1.0
+"""Seconds after which a command that is not yet effective names the stations that it waits for."""
 
 
 def handle_commands(lab: Lab) -> None:
-    """Carry out every command in the inbox once, in the order of arrival; stops that wait in memory come first."""
-    see_effects(lab)
+    """Carry out every command in the inbox once, in the order of arrival. Stops that wait in memory come first."""
+    record_effects(lab)
     if not lab.inbox.handed_over() and not lab.due("inbox", 0.03):
         return
     for command in lab.inbox.waiting():
         if isinstance(command, Unreadable):
-            lab.write(set_aside(command))
+            lab.write(refuse_unreadable(command))
         else:
             _handle(lab, command)
     _pause_for_the_verifier(lab)
 
 
 def handle_stops(lab: Lab) -> None:
-    """Send stops to the stations and check which commands are effective; other commands wait."""
-    see_effects(lab)
+    """Carry out the waiting stops, and record which commands are effective. Other commands wait."""
+    record_effects(lab)
     handle_urgent(lab, ("stop",))
 
 
@@ -54,18 +54,18 @@ def handle_urgent(lab: Lab, kinds: Sequence[str] = URGENT) -> None:
             _handle(lab, command)
 
 
-def refused_before(inbox: CommandInbox) -> list[Event]:
-    """Remove the commands that were left before a campaign began; the events that refuse them."""
+def refuse_earlier(inbox: CommandInbox) -> list[Event]:
+    """Remove the commands that were left before a campaign began, and return the events that refuse them."""
     events: list[Event] = []
     asked_now = {command.command_id for command in inbox.handed_over()}
     for command in list(inbox.waiting()):
         if isinstance(command, Unreadable):
-            events.append(set_aside(command))
+            events.append(refuse_unreadable(command))
             continue
-        if command.command_id in asked_now:  # on the page of this process: it is meant
+        if command.command_id in asked_now:  # it came from the page of this process, so it is for this campaign
             continue
         inbox.remove(command)
-        why = "it was left before this campaign began: ask again if it is still meant"
+        why = "it was left before this campaign began: repeat the command if you still want it"
         events += [_requested(command), _refused(command, why)]
     return events
 
@@ -76,7 +76,7 @@ def _handle(lab: Lab, command: OperatorCommand) -> None:
         lab.write(_requested(command), _refused(command, refusal))
     else:
         if command.kind == "stop":
-            send(lab, command)  # before the disk is asked
+            send(lab, command)  # before the write to disk
         lab.write(_requested(command), _accepted(command))
         if command.kind != "stop":
             _CARRY_OUT[command.kind](lab, command)
@@ -84,33 +84,33 @@ def _handle(lab: Lab, command: OperatorCommand) -> None:
     lab.inbox.remove(command)
 
 
-def set_aside(file: Unreadable) -> CommandRefused:
-    """The event about a file that was not a command."""
+def refuse_unreadable(file: Unreadable) -> CommandRefused:
+    """The event that refuses an unreadable file."""
     return CommandRefused(command_id=file.name, command="an unreadable file", target="", by="unknown", why=file.why)
 
 
 def refusal_of(lab: Lab, command: OperatorCommand) -> str:
-    """Why a command is refused; empty when it is not."""
+    """Why a command is refused; empty if it is accepted."""
     if command.kind not in _CARRY_OUT:
-        return f"there is no command {command.kind!r}; there are {', '.join(_CARRY_OUT)}"
+        return f"there is no command {command.kind!r}; the commands are {', '.join(_CARRY_OUT)}"
     if command.campaign_id and command.campaign_id != lab.state.campaign_id:
-        return f"it was for campaign {command.campaign_id}, and {lab.state.campaign_id} is the one that runs"
+        return f"it was for campaign {command.campaign_id}, but campaign {lab.state.campaign_id} runs"
     if command.kind in AT_STATIONS and command.target and not _knows_station(lab, command):
-        return f"there is no station {command.target!r} here; there are {', '.join(lab.stations) or 'none'}"
+        return f"there is no station {command.target!r} here; the stations are {', '.join(lab.stations) or 'none'}"
     if command.kind == "resume" and not lab.stations:
-        return f"no station has joined yet, so there is none to {command.kind}"
+        return f"no station has joined yet, so there is no station to {command.kind}"
     if command.kind == "promote":
         return _why_not_promoted(lab, command.target)
     if command.kind in _LABELS and lab.state.ended.get(command.target) not in JUDGED:
-        return f"{command.target!r} is no episode of this campaign that ended with a verdict"
+        return f"this campaign has no episode {command.target!r} with a verdict"
     if command.kind == "rollback" and not _earlier(lab):
-        return "there is no earlier champion to go back to"
+        return "there is no earlier champion to roll back to"
     return ""
 
 
 def _why_not_promoted(lab: Lab, policy_id: str) -> str:
     if not versions.ID.fullmatch(policy_id):
-        return f"a policy version is named by 64 hexadecimal digits, which {policy_id[:70]!r} is not"
+        return f"a policy version has an id of 64 hexadecimal digits, not {policy_id[:70]!r}"
     try:
         versions.manifest(lab.home.versions / policy_id)
     except (FileProblem, OSError):
@@ -122,11 +122,11 @@ def _why_not_promoted(lab: Lab, policy_id: str) -> str:
         for entry in lab.ledger.events(kinds=kinds_of(VersionMade))
     ):
         return ""
-    return f"the version {policy_id!r} was neither made in this campaign nor named as its base"
+    return f"the version {policy_id!r} was not made in this campaign and is not its base"
 
 
 def _knows_station(lab: Lab, command: OperatorCommand) -> bool:
-    """Whether the named station is here; a stop or pause may also name one that joined earlier and holds it later."""
+    """Whether the target has joined. A stop or pause may also name a station that joined earlier and is away now."""
     if command.target in lab.stations or command.kind not in URGENT:
         return command.target in lab.stations
     joined = (entry.event for entry in lab.ledger.events(kinds=kinds_of(StationJoined)))
@@ -148,7 +148,7 @@ def _continue(lab: Lab, command: OperatorCommand) -> None:
 
 
 def _end(lab: Lab, command: OperatorCommand) -> None:
-    lab.wanted, lab.for_good = f"{command.operator} stopped the campaign", True
+    lab.end_reason, lab.ends_campaign = f"{command.operator} stopped the campaign", True
 
 
 def _label(lab: Lab, command: OperatorCommand) -> None:
@@ -157,7 +157,7 @@ def _label(lab: Lab, command: OperatorCommand) -> None:
 
 
 def _pause_for_the_verifier(lab: Lab) -> None:
-    """Pause when labels show too many false successes, and more than an operator has accepted."""
+    """Pause if labels show too many false successes, and more than an operator has accepted."""
     state = lab.state
     if state.paused or not state.labels:
         return
@@ -178,7 +178,7 @@ def _roll_back(lab: Lab, command: OperatorCommand) -> None:
 
 
 def _earlier(lab: Lab) -> list[str]:
-    """The champions before the current one was first deployed: rolling back twice goes back two versions."""
+    """The champions before the first deployment of the current one, so two rollbacks go back two versions."""
     champions = lab.state.champions
     return champions[: champions.index(lab.state.champion)] if champions else []
 
@@ -233,28 +233,28 @@ _CARRY_OUT: Mapping[str, Callable[[Lab, OperatorCommand], None]] = {
 }
 
 
-def see_effects(lab: Lab) -> None:
+def record_effects(lab: Lab) -> None:
     """Record each command as effective once every station that it names reports so in its heartbeat."""
     for command, _ in list(lab.pending_commands.values()):
         if is_effective(lab, command):
             if command.kind == "stop":
-                report_effect(lab, command)  # before the disk is asked
+                report_effect(lab, command)  # before the write to disk
             lab.write(_effective(command))
             del lab.pending_commands[command.command_id]
 
 
 def is_effective(lab: Lab, command: OperatorCommand) -> bool:
     """Whether every station that a command names reports its effect."""
-    return not _still_to_obey(lab, command) and (bool(lab.stations) or command.kind not in AT_STATIONS)
+    return not _late_stations(lab, command) and (bool(lab.stations) or command.kind not in AT_STATIONS)
 
 
 def report_effect(lab: Lab, command: OperatorCommand) -> None:
-    """Tell the observers that a command is effective; the ledger gets it later."""
-    lab.tell(_effective(command))
+    """Notify the observers that a command is effective. The ledger gets the event later."""
+    lab.notify(_effective(command))
 
 
-def hold_again(lab: Lab, station: str) -> None:
-    """Send a station that joined the stop or pause that holds it, and resumes that it missed while it was away."""
+def resend_holds(lab: Lab, station: str) -> None:
+    """Send a station that joined its stop or pause, or a resume that it missed while it was away."""
     holds = lab.state.holds.at(station)
     for kind, by in holds.items():
         lab.fleet.control(station, kind, by)
@@ -265,29 +265,29 @@ def hold_again(lab: Lab, station: str) -> None:
 
 
 def waited_for(lab: Lab) -> Mapping[str, str]:
-    """Id of each command that is late at its stations -> which stations have not obeyed, as a sentence."""
-    found: dict[str, str] = {}
+    """Command id -> one sentence that names the stations which do not show the command's effect yet."""
+    sentences: dict[str, str] = {}
     for command, since_s in lab.pending_commands.values():
-        late = _still_to_obey(lab, command)
+        late = _late_stations(lab, command)
         if not lab.stations and command.kind in AT_STATIONS:
-            found[command.command_id] = "no station has joined yet; each station that joins will hold"
-        if late and lab.clock() > since_s + PATIENCE_S:
+            sentences[command.command_id] = "no station has joined yet; the command is sent to each station that joins"
+        if late and lab.clock() > since_s + LATE_AFTER_S:
             away = [name for name in late if name not in lab.stations or lab.stations[name].away_since_s is not None]
             missing = f"; not connected: {', '.join(away)}, the command is sent again when they join" if away else ""
-            found[command.command_id] = f"not done yet by {', '.join(late)}{missing}"
-    return found
+            sentences[command.command_id] = f"not done yet by {', '.join(late)}{missing}"
+    return sentences
 
 
-def _still_to_obey(lab: Lab, command: OperatorCommand) -> list[str]:
+def _late_stations(lab: Lab, command: OperatorCommand) -> list[str]:
     """Stations that a command names and that do not report its effect yet."""
     if command.kind not in AT_STATIONS:
         return []
     named = [command.target] if command.target else list(lab.stations)
-    return [name for name in named if not _obeys(lab, name, command.kind)]
+    return [name for name in named if not _shows_effect(lab, name, command.kind)]
 
 
-def _obeys(lab: Lab, station: str, kind: str) -> bool:
-    beat = lab.stations[station].last_beat if station in lab.stations else None
+def _shows_effect(lab: Lab, station: str, kind: str) -> bool:
+    beat = lab.stations[station].last_heartbeat if station in lab.stations else None
     if beat is None:
         return False
     return {"stop": beat.stopped, "pause": beat.paused, "resume": not beat.stopped and not beat.paused}[kind]

@@ -1,4 +1,4 @@
-"""The disk is full: stations get no new orders until it has space, and operators' stops still reach them."""
+"""Hold the loop while the disk is full: stations get no new orders, and still get stops of operators."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from enpire.home import Home
 from enpire.lab import Lab
 from enpire.requests.file_queue import Unreadable
 from enpire.requests.operator_commands import URGENT, OperatorCommand
-from enpire.steps.handle_commands import handle_urgent, is_effective, refusal_of, report_effect, send, set_aside
+from enpire.steps.handle_commands import handle_urgent, is_effective, refusal_of, refuse_unreadable, report_effect, send
 from enpire.steps.record import POLL_S, leave_stop, take
 from enpire.store import durable
 from enpire.wire.arrivals import Heartbeat, Joined, Left
 
-ROOM_BYTES = 64 * 2**20
+MIN_FREE_BYTES = 64 * 2**20
 """Free space that a campaign waits for after its disk was full, in bytes."""
 PROBE_BYTES = 4096
+"""Size of the file that tests whether the disk takes a write, in bytes."""
 
 
 def has_space(home: Home) -> bool:
-    """Whether the disk of a home has room and takes a write.
+    """Whether the disk of a home has enough free space and takes a write.
 
     Raises:
-        EnpireError: the disk refuses for another reason than space.
+        EnpireError: the disk refuses the write for another reason.
     """
-    if shutil.disk_usage(home.root).free < ROOM_BYTES:
+    if shutil.disk_usage(home.root).free < MIN_FREE_BYTES:
         return False
     probe = home.root / ".space"
     try:
@@ -40,65 +41,65 @@ def has_space(home: Home) -> bool:
 def hold(lab: Lab, problem: StorageFull) -> None:
     """Wait until the disk has space, or until an operator ends the session.
 
-    Stations finish the episodes that run, and keep them: a delivery is not acknowledged now, so it is repeated later. A
-    stop or a pause is sent at once, and recorded when there is space.
+    Stations finish their current episodes and keep them: a delivery is not acknowledged, so the station repeats it
+    later. A stop or a pause is sent at once, and recorded when the disk has space.
     """
     if has_space(lab.home):
         return
     lab.waits_for_space = True
-    lab.log(f"{problem} The robots hold until then: stations get no new orders, and a stop still reaches them.")
+    lab.log(f"{problem} Until then stations get no new orders, and a stop still reaches them.")
     for name in lab.stations:
         lab.fleet.release(name, [order.order_id for order in lab.state.open.values() if order.station == name])
     waiting = _Waiting(lab)
-    while not lab.wanted and not has_space(lab.home):
+    while not lab.end_reason and not has_space(lab.home):
         waiting.turn()
-    if not lab.wanted:
+    if not lab.end_reason:
         lab.waits_for_space = False
         waiting.record()
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A lab that waits for space."""
+    """A lab that waits for free space."""
 
     lab: Lab
     sent: dict[str, OperatorCommand] = field(default_factory=dict[str, OperatorCommand])
     """Stops and pauses that were sent, by id."""
     effective: set[str] = field(default_factory=set[str])
-    """Those that the stations report as effective."""
+    """Ids of commands that the stations report as effective."""
     joined_or_left: list[Joined | Left] = field(default_factory=list[Joined | Left])
     unreadable: list[Unreadable] = field(default_factory=list[Unreadable])
 
     def turn(self) -> None:
-        """One turn of the loop without a write to the ledger."""
+        """Do one turn of the loop without a write to the ledger."""
         try:
-            self._hear()
+            self._poll()
             self._send()
             self.lab.tick()
         except (EnpireError, OSError) as problem:
             if durable.shortage(problem) is None:
-                raise  # images and log files have no space either: that is no news
+                raise  # images and log files cannot be written either; the operator knows already
 
     def record(self) -> None:
         """Write what happened while the disk was full."""
-        self.lab.write(*map(set_aside, self.unreadable))
+        self.lab.write(*map(refuse_unreadable, self.unreadable))
         take(self.lab, self.joined_or_left)
         handle_urgent(self.lab)
 
-    def _hear(self) -> None:
+    def _poll(self) -> None:
         lab = self.lab
         for arrival in lab.fleet.poll(POLL_S):
             if isinstance(arrival, Heartbeat):
-                seat = lab.stations.get(arrival.station)
-                if seat is not None and arrival.lease == seat.lease:
-                    seat.hear(arrival, lab.clock(), lab.began_s)
+                station = lab.stations.get(arrival.station)
+                if station is not None and arrival.lease == station.lease:
+                    station.take_heartbeat(arrival, lab.clock(), lab.began_s)
                     leave_stop(lab, arrival)
             elif isinstance(arrival, Joined | Left):
                 self.joined_or_left.append(arrival)
-                self._hold_again(arrival.station)
+                self._resend_holds(arrival.station)
 
     def _send(self) -> None:
-        """Send each stop and pause once, and report it when the stations obey."""
+        """Send each stop and pause once, and report it when the stations show its effect."""
         lab = self.lab
         for command in lab.inbox.waiting():
             if isinstance(command, Unreadable):
@@ -107,16 +108,16 @@ class _Waiting:
                 self.sent[command.command_id] = command
                 send(lab, command)
                 lab.log(
-                    f"The {command.kind} of {command.operator} was sent to the stations. The disk has no space to "
-                    "record it; it is recorded when there is space."
+                    f"The {command.kind} of {command.operator} was sent to the stations. It is recorded "
+                    "in the ledger when the disk has space."
                 )
         for command_id, command in self.sent.items():
             if command_id not in self.effective and is_effective(lab, command):
                 self.effective.add(command_id)
                 report_effect(lab, command)
 
-    def _hold_again(self, station: str) -> None:
-        """Send a station that joined what holds it: by the ledger, and by what was sent since."""
+    def _resend_holds(self, station: str) -> None:
+        """Send a station that joined its stops and pauses: those of the ledger, and those sent since."""
         for kind, by in self.lab.state.holds.at(station).items():
             self.lab.fleet.control(station, kind, by)
         for command in self.sent.values():

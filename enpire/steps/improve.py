@@ -1,4 +1,4 @@
-"""Enough that is new: a learner makes a candidate, in a process of its own, while the robots go on."""
+"""Train a candidate in a process of its own when there are enough new episodes. The robots keep working."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from enpire.processes.training_process import TrainingProcess
 from enpire.scheduling.lockstep import demonstrated, experiment_first
 from enpire.store import versions
 
-PATIENCE = 3
-"""Training runs that may fail in a row before the campaign gives up."""
-RESTARTS = 5
-"""How often one run is begun again when its process is killed, before it counts as failed."""
+MAX_FAILURES = 3
+"""Training runs that may fail in a row before the campaign ends."""
+MAX_RESTARTS = 5
+"""Number of times that a training run is restarted after its process was killed, before it counts as failed."""
 
 
 def improve(lab: Lab) -> None:
-    """Begin a training run when one is due, follow the one that is at work, publish what it made."""
+    """Begin a training run when one is due, follow the current run, and publish the version that it made."""
     if lab.state.training is None:
-        if (experiment := _its_turn(lab)) is not None and experiment.recipe is not None:
+        if (experiment := _next_experiment(lab)) is not None and experiment.recipe is not None:
             _begin(lab, experiment.recipe, experiment.experiment_id)
-        elif _due(lab):
+        elif _round_is_due(lab):
             _begin(lab, lab.state.proposals.recipe_in_force(lab.recipe) if lab.state.champion else lab.base_recipe)
         return
     if lab.learner is None:
@@ -38,25 +38,26 @@ def improve(lab: Lab) -> None:
     _follow(lab, lab.learner)
 
 
-def _busy(lab: Lab) -> bool:
+def _is_blocked(lab: Lab) -> bool:
     state = lab.state
     return bool(state.paused or state.candidates or state.gate or state.confirmation)
 
 
-def _its_turn(lab: Lab) -> Experiment | None:
-    """The oldest queued experiment, when the last training run was one of the campaign's own rounds.
+def _next_experiment(lab: Lab) -> Experiment | None:
+    """The oldest queued experiment, if the last training run was one of the campaign's own rounds.
 
-    So agents cannot crowd out the campaign's own recipe, and what they try is paid from the same budget of rounds.
+    Rounds and experiments alternate, so agents cannot displace the campaign's own recipe. Both use the same budget of
+    rounds.
     """
     state = lab.state
-    if _busy(lab) or not state.proposals.experiment_turn or state.round >= lab.campaign.budget.rounds:
+    if _is_blocked(lab) or not state.proposals.experiment_turn or state.round >= lab.campaign.budget.rounds:
         return None
     return next(iter(state.proposals.queue()), None)
 
 
-def _due(lab: Lab) -> bool:
+def _round_is_due(lab: Lab) -> bool:
     state, campaign = lab.state, lab.campaign
-    if _busy(lab) or state.failures_in_a_row >= PATIENCE or experiment_first(state, campaign):
+    if _is_blocked(lab) or state.failures_in_a_row >= MAX_FAILURES or experiment_first(state, campaign):
         return False
     if not state.champion:
         return demonstrated(state, campaign) >= campaign.base.demonstrations
@@ -79,14 +80,14 @@ def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
 
 
 def _data(lab: Lab, round_number: int) -> Sequence[DataRow]:
-    """What is fresh by the campaign's `window`. Nothing of a hidden split."""
+    """Episodes within the campaign's `window` of rounds, without those of hidden splits."""
     oldest = max(0, round_number - lab.campaign.rounds.window)
     rows = [row for row in lab.state.data if row.is_fresh(oldest)]
     return sorted(rows, key=lambda row: (row.round, row.sha256)) if lab.campaign.rounds.lockstep else rows
 
 
 def _job(lab: Lab) -> ImprovementJob:
-    """The job exactly as its event says, whether it begins now or goes on after the orchestrator was killed."""
+    """The job of the current training event. It is the same after the orchestrator was killed and resumes."""
     training = lab.state.training
     assert training is not None
     work = lab.home.learning / training.job
@@ -118,13 +119,13 @@ def _follow(lab: Lab, learner: TrainingProcess) -> None:
             parent=training.parent, recipe_hash=training.recipe_hash, data_hash=training.data_hash,
             round=training.round,
         )  # fmt: skip
-        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}  # JSON has no word for nan
+        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}  # JSON has no NaN
         ended = LearnerEnded(
             job=training.job, policy_id=policy_id, round=training.round, metrics=finite,
             seconds=round(time.monotonic() - learner.began_s, 3),
         )  # fmt: skip
         lab.write(made, ended)
-    elif learner.was_killed() and learner.restarts < RESTARTS:
+    elif learner.was_killed() and learner.restarts < MAX_RESTARTS:
         lab.write(LearnerKilled(job=training.job, restarts=learner.restarts + 1))
         lab.learner = learner.again(lab.train, _job(lab))
         return

@@ -1,4 +1,4 @@
-"""Every episode that arrived is kept once: files first, then the row, then the acknowledgement."""
+"""Store every episode that arrived once: first its files, then its event, then the acknowledgement."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from enpire.campaign.station_events import (
 from enpire.codec import result_of
 from enpire.errors import FileProblem
 from enpire.gate.gate import PROCESS_ENDED
-from enpire.lab import Lab, StationSeat
+from enpire.lab import Lab, StationStatus
 from enpire.requests.operator_commands import OperatorCommand
-from enpire.steps.handle_commands import handle_stops, hold_again
+from enpire.steps.handle_commands import handle_stops, resend_holds
 from enpire.store.arrays import unpack
 from enpire.store.episodes import FolderStore, Recording, same_files
 from enpire.store.pictures import Pictures
@@ -29,24 +29,25 @@ from enpire.types import Episode, Order, OutcomeKind, TaskSpec
 from enpire.wire.arrivals import Announced, Arrival, Delivered, Fleet, Heartbeat, Joined, Left, Refused
 
 POLL_S = 0.05
-DIFFERS = "what its station delivered answers an order that differs from the one in the ledger"
-TOLD_S = 1.0
-"""The alarm of a station, and the version that it runs, are written down once in so long; the newest always is."""
-OVERDUE = "it was at work for longer than any order may take"
+"""Longest wait for a message of the fleet in one turn of the loop, in seconds."""
+DIFFERS = "its station delivered it for an order that differs from the order in the ledger"
+STATION_EVENT_PERIOD_S = 1.0
+"""Shortest time between two writes of a station's alarm or version, in seconds. The newest is always written."""
+OVERDUE = "its lane worked on it for longer than an order may take"
 SILENT_S = 30.0
-"""How long a station may be away before its orders end as unknown. What it did is found when it is back."""
+"""Seconds that a station may be away before its orders end as unknown. Its episodes arrive later as late results."""
 
 
 def record(lab: Lab) -> None:
-    """Read what the fleet says and make it durable."""
-    take(lab, [*lab.fleet.poll(POLL_S), *lab.complaints.left_out()])
-    _give_up_the_silent(lab)
+    """Read the messages of the fleet and make them durable."""
+    take(lab, [*lab.fleet.poll(POLL_S), *lab.refused_log.left_out()])
+    _end_silent_orders(lab)
     if lab.due("robot time", 5.0):
         lab.write(robot_time(lab))
 
 
 def take(lab: Lab, arrivals: Sequence[Arrival]) -> None:
-    """Make what arrived durable."""
+    """Make messages of the fleet durable."""
     delivered: list[Delivered] = []
     announced: list[Announced] = []
     for arrival in arrivals:
@@ -64,38 +65,42 @@ def take(lab: Lab, arrivals: Sequence[Arrival]) -> None:
             case Announced():
                 announced.append(arrival)
     handle_stops(lab)  # a stop does not wait for the episodes to be stored
-    _keep(lab, delivered)
-    _keep(lab, _fetch(lab, announced))
+    _store(lab, delivered)
+    _store(lab, _fetch(lab, announced))
 
 
 def end_orders(lab: Lab, orders: Sequence[Order], outcome: OutcomeKind, cause: str) -> None:
-    """End orders of which no episode will come."""
+    """End orders that will not have an episode."""
     if orders:
         lab.write(OrdersEnded(results=tuple(result_of(unfinished(order, outcome, cause)) for order in orders)))
 
 
 def unfinished(order: Order, outcome: OutcomeKind, cause: str) -> Episode:
-    """The episode of an order that never came to a verdict."""
+    """The episode of an order that ended without a verdict."""
     return Episode(
         order=order, outcome=outcome, cause=cause, confidence=0.0, ran_policy_id="", ticks=0, began_s=0.0, ended_s=0.0
     )
 
 
 def robot_time(lab: Lab) -> RobotTime:
-    """The robot-time stack of this session: seconds by phase and station, mean over a station's lanes."""
-    stations = {seat.name: seat.seconds() for seat in lab.stations.values()}
+    """Robot time of this session: seconds by station and phase, as the mean over a station's lanes."""
+    stations = {station.name: station.seconds() for station in lab.stations.values()}
     robot_s = sum(
-        seat.lanes * sum(seconds for phase, seconds in seat.seconds().items() if phase != "offline")
-        for seat in lab.stations.values()
+        station.lanes * sum(seconds for phase, seconds in station.seconds().items() if phase != "offline")
+        for station in lab.stations.values()
     )
     return RobotTime(stations=stations, wall_s=lab.clock() - lab.began_s, robot_s=robot_s)
 
 
 def _fetch(lab: Lab, announced: Sequence[Announced]) -> Sequence[Delivered]:
-    """Have the pictures brought of the episodes that count; the others need none to be refused or acknowledged."""
+    """Fetch the pictures of the announced episodes that count.
+
+    Returns:
+        The other episodes, which need no pictures to be refused or acknowledged.
+    """
     others: list[Delivered] = []
     for item in announced:
-        order, ended = _standing(lab, item.episode.order.order_id)
+        order, ended = _order_and_outcome(lab, item.episode.order.order_id)
         if item.episode.outcome != ended and not refusal(order, ended, item.episode, item.station):
             lab.fleet.fetch(item)
         else:
@@ -104,56 +109,58 @@ def _fetch(lab: Lab, announced: Sequence[Announced]) -> Sequence[Delivered]:
     return others
 
 
-def _keep(lab: Lab, delivered: Sequence[Delivered]) -> None:
-    """Files, then one row for each, then the acknowledgement: in this order a crash loses and doubles nothing.
+def _store(lab: Lab, delivered: Sequence[Delivered]) -> None:
+    """Store files, then write events, then acknowledge. In this order a crash loses and repeats no episode.
 
-    A station deletes what is acknowledged; what is refused it keeps.
+    A station deletes an acknowledged episode and keeps a refused one.
     """
-    known: dict[str, Delivered] = {}
+    accepted: dict[str, Delivered] = {}
     refused: dict[tuple[str, str], str] = {}
-    found: set[str] = set()
+    late: set[str] = set()
     refusals: list[Event] = []
     for arrival in delivered:
         order_id = arrival.episode.order.order_id
-        order, ended = _standing(lab, order_id)
-        if (known[order_id].episode.outcome if order_id in known else ended) in (arrival.episode.outcome, "invalid"):
-            continue  # delivered again, because the acknowledgement was slow or lost on its way
-        why = "it arrived twice" if order_id in known else refusal(order, ended, arrival.episode, arrival.station)
+        order, ended = _order_and_outcome(lab, order_id)
+        stored = accepted[order_id].episode.outcome if order_id in accepted else ended
+        if stored in (arrival.episode.outcome, "invalid"):
+            continue  # delivered again, because the acknowledgement was slow or lost
+        why = "it arrived twice" if order_id in accepted else refusal(order, ended, arrival.episode, arrival.station)
         why = why or _other_recording(lab.store, arrival.episode)
         if why:
             refused[arrival.station, order_id] = why
-            if lab.complaints.passes(arrival.station, order_id):
+            if lab.refused_log.passes(arrival.station, order_id):
                 refusals.append(
                     EpisodeRefused(order_id=order_id, station=arrival.station, why=why, outcome=arrival.episode.outcome)
                 )
             continue
-        mine = arrival.episode.order.campaign_id == lab.state.campaign_id
-        known[order_id] = sound(arrival, lab.task.spec if mine else None)
+        is_own = arrival.episode.order.campaign_id == lab.state.campaign_id
+        accepted[order_id] = sound(arrival, lab.task.spec if is_own else None)
         if ended:
-            found.add(order_id)
+            late.add(order_id)
     lab.store.put_many(
-        Recording(episode=item.episode, arrays_file=item.arrays_file, pictures=item.pictures) for item in known.values()
+        Recording(episode=item.episode, arrays_file=item.arrays_file, pictures=item.pictures)
+        for item in accepted.values()
     )
-    ends = [item.episode for item in known.values()]
-    _write(lab, LateResults, [episode for episode in ends if episode.order.order_id in found])
-    _write(lab, OrdersEnded, [episode for episode in ends if episode.order.order_id not in found])
+    ends = [item.episode for item in accepted.values()]
+    _write(lab, LateResults, [episode for episode in ends if episode.order.order_id in late])
+    _write(lab, OrdersEnded, [episode for episode in ends if episode.order.order_id not in late])
     lab.write(*refusals)
     differing = [order_id for (_, order_id), why in refused.items() if why == DIFFERS and order_id in lab.state.open]
     end_orders(lab, [lab.state.open[order_id] for order_id in differing], "invalid", DIFFERS)
     for arrival in delivered:
         if arrival.pictures is not None:
-            arrival.pictures.unlink(missing_ok=True)  # refused, or in the store already
+            arrival.pictures.unlink(missing_ok=True)  # refused, or stored already
     _answer(lab.fleet, [(arrival.station, arrival.episode.order.order_id) for arrival in delivered], refused)
-    for arrival in known.values():
-        seat = lab.stations.get(arrival.station)
-        if seat is not None and (alarm := seat.take(arrival.episode, lab.clock())):
-            lab.write(OperatorNeeded(station=seat.name, alarm=alarm))
+    for arrival in accepted.values():
+        station = lab.stations.get(arrival.station)
+        if station is not None and (alarm := station.take_episode(arrival.episode, lab.clock())):
+            lab.write(OperatorNeeded(station=station.name, alarm=alarm))
 
 
-def _answer(fleet: Fleet, heard: Sequence[tuple[str, str]], refused: Mapping[tuple[str, str], str]) -> None:
-    """Acknowledge or refuse each (station, order id) that was heard."""
+def _answer(fleet: Fleet, delivered: Sequence[tuple[str, str]], refused: Mapping[tuple[str, str], str]) -> None:
+    """Acknowledge or refuse each delivered (station, order id)."""
     answers: dict[tuple[str, str], list[str]] = {}
-    for station, order_id in heard:
+    for station, order_id in delivered:
         answers.setdefault((station, refused.get((station, order_id), "")), []).append(order_id)
     for (station, why), order_ids in answers.items():
         if why:
@@ -163,25 +170,25 @@ def _answer(fleet: Fleet, heard: Sequence[tuple[str, str]], refused: Mapping[tup
 
 
 def sound(arrival: Delivered, spec: TaskSpec | None = None) -> Delivered:
-    """The episode as it came, or as invalid and without files, when those are not what a station of `spec` records."""
-    why = _spoilt(arrival, spec)
+    """The delivered episode; marked invalid and without files if the files do not fit its order or `spec`."""
+    why = _defect(arrival, spec)
     if not why:
         return arrival
     return replace(arrival, episode=unfinished(arrival.episode.order, "invalid", why), arrays_file=b"", pictures=None)
 
 
-def _spoilt(arrival: Delivered, spec: TaskSpec | None) -> str:
+def _defect(arrival: Delivered, spec: TaskSpec | None) -> str:
     episode, data, sha256 = arrival.episode, arrival.arrays_file, arrival.episode.sha256
     if episode.outcome in {"success", "failure", "unsafe"} and episode.ran_policy_id != episode.order.policy_id:
-        return f"it ran {episode.ran_policy_id[:12]} where {episode.order.policy_id[:12]} was ordered"
+        return f"it ran version {episode.ran_policy_id[:12]} but its order asked for {episode.order.policy_id[:12]}"
     if (data or sha256) and hashlib.sha256(data).hexdigest() != sha256:
         return "the bytes of its arrays do not match its hash"
     try:
         if data:
             recorded = unpack(data)
-            found = (recorded.state.shape[1], recorded.action.shape[1])
-            if spec is not None and found != (len(spec.state), len(spec.action)):
-                return f"its states and actions are {found} wide, the task's {(len(spec.state), len(spec.action))}"
+            widths = (recorded.state.shape[1], recorded.action.shape[1])
+            if spec is not None and widths != (needed := (len(spec.state), len(spec.action))):
+                return f"its states and actions have {widths} numbers, but the task needs {needed}"
         if arrival.pictures is not None:
             Pictures(arrival.pictures)
     except FileProblem as problem:
@@ -190,32 +197,32 @@ def _spoilt(arrival: Delivered, spec: TaskSpec | None) -> str:
 
 
 def _other_recording(store: FolderStore, episode: Episode) -> str:
-    """Why an episode cannot be kept beside what is; empty when it can."""
+    """Why an episode conflicts with the stored recording of its order; empty if it does not."""
     order = episode.order
     folder = store.folder(order.order_id, order.campaign_id)
     if not folder.is_dir():
         return ""
-    return "" if same_files(store.facts(folder), episode) else "another recording of its order is kept already"
+    return "" if same_files(store.facts(folder), episode) else "the store has another recording of its order already"
 
 
 def refusal(order: Order | None, ended: str, episode: Episode, station: str) -> str:
-    """Why an episode does not count; empty when it does.
+    """Why an episode does not count; empty if it counts.
 
     Args:
-        order: as the ledger has it; None when it has none, or none that could still be delivered.
-        ended: how the order has ended so far; empty while it is open.
-        episode: what is delivered.
-        station: who delivers it.
+        order: as the ledger has it; None if the ledger has none that can still be delivered.
+        ended: outcome of the order so far; empty while the order is open.
+        episode: the delivered episode.
+        station: name of the station that delivers it.
     """
     if order is None or ended not in {"", "unknown"}:
-        return "its order has ended already, or was never given"
+        return "its order has ended already, or was never issued"
     if order.station != station:
-        return f"its order was given to the station {order.station}"
+        return f"its order was issued to the station {order.station}"
     return "" if order == episode.order else DIFFERS
 
 
-def _standing(lab: Lab, order_id: str) -> tuple[Order | None, str]:
-    """(an order, how it has ended): of this campaign, or of an earlier one that a station could not tell in time."""
+def _order_and_outcome(lab: Lab, order_id: str) -> tuple[Order | None, str]:
+    """(order, outcome) of this campaign, or of an earlier one whose episode a station delivers late."""
     state = lab.state
     if order_id in state.open or order_id in state.ended:
         return state.open.get(order_id) or state.unknown.get(order_id), state.ended.get(order_id, "")
@@ -224,7 +231,7 @@ def _standing(lab: Lab, order_id: str) -> tuple[Order | None, str]:
 
 
 def _write(lab: Lab, kind: type[OrdersEnded | LateResults], episodes: Sequence[Episode]) -> None:
-    """One event for each campaign; those of an earlier campaign move nothing here."""
+    """Write one event per campaign. Events of an earlier campaign do not change this campaign's state."""
     for campaign_id in dict.fromkeys(episode.order.campaign_id for episode in episodes):
         event = kind(results=tuple(result_of(item) for item in episodes if item.order.campaign_id == campaign_id))
         if campaign_id == lab.state.campaign_id:
@@ -234,15 +241,18 @@ def _write(lab: Lab, kind: type[OrdersEnded | LateResults], episodes: Sequence[E
 
 
 def _joined(lab: Lab, joined: Joined) -> None:
-    seat = lab.stations.get(joined.station)
+    station = lab.stations.get(joined.station)
     lab.write(StationJoined(station=joined.station, lanes=joined.lanes, lease=joined.lease, facts=dict(joined.facts)))
-    lab.stations[joined.station] = StationSeat(
+    lab.stations[joined.station] = StationStatus(
         name=joined.station, lanes=joined.lanes, lease=joined.lease, facts=joined.facts, heard_s=lab.clock(),
-        earlier_s=seat.earlier_s if seat else {}, spoken_s=seat.spoken_s if seat else {},
-        verdicts=seat.verdicts if seat else [], episodes=seat.episodes if seat else 0,
+        earlier_processes_s=station.earlier_processes_s if station else {},
+        process_s=station.process_s if station else {}, outcomes=station.outcomes if station else [],
+        episodes=station.episodes if station else 0,
     )  # fmt: skip
-    if not lab.stations[joined.station].trusts(lab.state.verifier):
-        alarm = "Its verifier is not the one that the campaign began with; give it the same version and files."
+    if not lab.stations[joined.station].has_verifier_of(lab.state.verifier):
+        alarm = (
+            "Its verifier differs from the campaign's verifier; install the same version of ENPIRE and the same files."
+        )
         lab.write(OperatorNeeded(station=joined.station, alarm=alarm))
     kept = {*joined.running, *joined.spooled}
     lost = [
@@ -253,55 +263,55 @@ def _joined(lab: Lab, joined: Joined) -> None:
         of_it = [order for order in lost if lab.state.cut_off.get(order.order_id, process) == cause]
         end_orders(lab, of_it, "aborted", cause)
     if too_late := [order_id for order_id in joined.running if order_id in lab.state.unknown]:
-        lab.fleet.release(joined.station, too_late)  # nothing begins under an order that has ended
+        lab.fleet.release(joined.station, too_late)  # a robot must not begin an order that has ended
     if lab.state.over:
         lab.fleet.control(joined.station, "leave")
     elif lab.state.champion:
         lab.fleet.control(joined.station, "deploy", lab.state.champion)
-    hold_again(lab, joined.station)
+    resend_holds(lab, joined.station)
 
 
 def _left(lab: Lab, left: Left) -> None:
     lab.write(StationLeft(station=left.station, cause=left.cause))
-    seat = lab.stations.get(left.station)
-    if seat is not None:
-        seat.away_since_s = lab.clock()
+    station = lab.stations.get(left.station)
+    if station is not None:
+        station.away_since_s = lab.clock()
 
 
 def _beat(lab: Lab, beat: Heartbeat) -> None:
-    seat = lab.stations.get(beat.station)
-    if seat is None or beat.lease != seat.lease:
+    station = lab.stations.get(beat.station)
+    if station is None or beat.lease != station.lease:
         return
     leave_stop(lab, beat)
     events: list[Event] = []
-    if beat.alarm and (seat.told is None or seat.told.alarm != beat.alarm):
+    if beat.alarm and (station.recorded is None or station.recorded.alarm != beat.alarm):
         events.append(OperatorNeeded(station=beat.station, alarm=beat.alarm))
-    if beat.deployed and (seat.told is None or seat.told.deployed != beat.deployed):
+    if beat.deployed and (station.recorded is None or station.recorded.deployed != beat.deployed):
         events.append(StationRuns(station=beat.station, policy_id=beat.deployed))
     if not events:
-        seat.told = beat
-    elif seat.told is None or lab.clock() - seat.told_s >= TOLD_S:
-        seat.told, seat.told_s = beat, lab.clock()
+        station.recorded = beat
+    elif station.recorded is None or lab.clock() - station.recorded_s >= STATION_EVENT_PERIOD_S:
+        station.recorded, station.recorded_s = beat, lab.clock()
         lab.write(*events)
-    seat.hear(beat, lab.clock(), lab.began_s)
+    station.take_heartbeat(beat, lab.clock(), lab.began_s)
     late = [lab.state.open[order_id] for order_id in beat.overdue if order_id in lab.state.open]
     end_orders(lab, [order for order in late if order.station == beat.station], "unknown", OVERDUE)
 
 
 def leave_stop(lab: Lab, beat: Heartbeat) -> None:
-    """Leave the stop that was asked at the station itself; each heartbeat repeats its id, it is carried out once."""
+    """Put a stop that was requested at the station into the inbox. Heartbeats repeat it; it is carried out once."""
     if beat.stop_id:
         by = f"{beat.stop_by} at the station"
         lab.inbox.leave(OperatorCommand(command_id=beat.stop_id, kind="stop", target=beat.station, operator=by))
 
 
-def _give_up_the_silent(lab: Lab) -> None:
-    """End the orders of stations that are away for long, also of those that this session has never heard."""
+def _end_silent_orders(lab: Lab) -> None:
+    """End the orders of stations that are away too long, also of stations that never joined this session."""
     latest_s = lab.clock() - SILENT_S
     lost: list[Order] = []
     for order in lab.state.open.values():
-        seat = lab.stations.get(order.station)
-        away_since_s = seat.away_since_s if seat is not None else lab.began_s
+        station = lab.stations.get(order.station)
+        away_since_s = station.away_since_s if station is not None else lab.began_s
         if away_since_s is not None and away_since_s < latest_s:
             lost.append(order)
-    end_orders(lab, lost, "unknown", f"the station was not heard for {SILENT_S:.0f} s")
+    end_orders(lab, lost, "unknown", f"the station sent nothing for {SILENT_S:.0f} s")

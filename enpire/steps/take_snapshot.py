@@ -1,4 +1,4 @@
-"""The running lab as one snapshot, for the observers."""
+"""One snapshot of the running lab, for the observers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enpire.campaign.state import CampaignState
 from enpire.gate.gate import Decision
 from enpire.gate.intervals import wilson
 from enpire.gate.verifier_audit import drift
-from enpire.lab import Lab, StationSeat
+from enpire.lab import Lab, StationStatus
 from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
 from enpire.steps.handle_commands import waited_for
 from enpire.types import MOVING, Interval, Phase
@@ -18,7 +18,7 @@ _LETTERS = {"success": "s", "failure": "f", "unsafe": "u", "aborted": "a", "inva
 
 
 def snapshot(lab: Lab) -> LabSnapshot:
-    """The lab now. Call it in the loop's thread; any thread may read the result."""
+    """The current state of the lab. Call it in the loop's thread. Any thread may read the result."""
     state = lab.state
     return LabSnapshot(
         campaign_id=state.campaign_id,
@@ -28,7 +28,7 @@ def snapshot(lab: Lab) -> LabSnapshot:
         wall_budget_s=lab.campaign.budget.wall_s,
         round=state.round,
         phase_text=phase_text(lab),
-        stations=tuple(_station(lab, seat) for seat in lab.stations.values()),
+        stations=tuple(_station(lab, station) for station in lab.stations.values()),
         rounds=tuple(_rounds(state)),
         learner=_learner(lab),
         gate=_gate(lab),
@@ -42,7 +42,8 @@ def snapshot(lab: Lab) -> LabSnapshot:
         paused_why=state.paused_why,
         labels=drift(state.labels.values(), lab.campaign.drift).sentence if state.labels else "",
         waited_for=waited_for(lab),
-        stopped=bool(lab.stations) and all(seat.last_beat and seat.last_beat.stopped for seat in lab.stations.values()),
+        stopped=bool(lab.stations)
+        and all(station.last_heartbeat and station.last_heartbeat.stopped for station in lab.stations.values()),
     )
 
 
@@ -59,7 +60,7 @@ def phase_text(lab: Lab) -> str:
         return f"gate {state.gate.k}: champion against candidate on hidden starts"
     if state.training is not None:
         made = "base policy" if not state.champion else f"candidate of round {state.training.round}"
-        return f"learning the {made}; robots keep working"
+        return f"training the {made}; robots keep working"
     if not state.champion:
         return f"demonstrations: {state.demonstrations} of {lab.campaign.base.demonstrations}"
     if not state.base_measured:
@@ -68,7 +69,7 @@ def phase_text(lab: Lab) -> str:
 
 
 def champion_interval(state: CampaignState) -> Interval | None:
-    """Success rate of the champion over all its trials on hidden starts, as in `enpire.queries.campaigns`."""
+    """Success rate of the champion over all its trials on hidden starts, as `enpire.queries.campaigns` computes it."""
     count = state.hidden.get(state.champion)
     return wilson(count.successes, count.n) if count is not None and count.n else None
 
@@ -78,25 +79,25 @@ def utilisation(lab: Lab) -> float | None:
     wall_s = lab.clock() - lab.began_s
     if not lab.stations or wall_s < 1:
         return None
-    moving = [sum(s for phase, s in seat.seconds().items() if phase in MOVING) for seat in lab.stations.values()]
+    moving = [sum(s for phase, s in station.seconds().items() if phase in MOVING) for station in lab.stations.values()]
     return min(1.0, sum(moving) / len(moving) / wall_s)
 
 
-def _station(lab: Lab, seat: StationSeat) -> StationLine:
-    beat = seat.last_beat
-    phase: Phase = "offline" if seat.away_since_s is not None or beat is None else beat.phase
+def _station(lab: Lab, station: StationStatus) -> StationLine:
+    beat = station.last_heartbeat
+    phase: Phase = "offline" if station.away_since_s is not None or beat is None else beat.phase
     minutes = max(1e-3, (lab.clock() - lab.began_s) / 60)
     return StationLine(
-        name=seat.name,
+        name=station.name,
         phase=phase,
-        lanes=seat.lanes,
-        episodes=seat.episodes,
-        episodes_per_min=seat.episodes / minutes,
-        verdicts="".join(_LETTERS[kind] for kind in seat.verdicts),
+        lanes=station.lanes,
+        episodes=station.episodes,
+        episodes_per_min=station.episodes / minutes,
+        verdicts="".join(_LETTERS[kind] for kind in station.outcomes),
         deployed=beat.deployed if beat else "",
         paused=bool(beat and beat.paused),
         stopped=bool(beat and beat.stopped),
-        alarm=(beat.alarm if beat else "") or seat.load_backoff.alarm(lab.clock()),
+        alarm=(beat.alarm if beat else "") or station.load_backoff.alarm(lab.clock()),
         cameras=lab.task.spec.cameras,
     )
 

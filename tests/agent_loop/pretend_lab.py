@@ -18,7 +18,7 @@ from enpire.interfaces import ImprovementJob, Progress
 from enpire.lab import Lab
 from enpire.loop import turn
 from enpire.requests.agent_requests import Sender
-from enpire.steps.ending import wind_up
+from enpire.steps.ending import shut_down
 from enpire.store import versions
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
@@ -89,7 +89,7 @@ class Running:
         return self
 
     def __exit__(self, *problem: object) -> None:
-        wind_up(self.lab)
+        shut_down(self.lab)
         self.ledger.close()
 
     def client(self, lane: str = "one") -> LabClient:

@@ -107,7 +107,7 @@ def test_a_lane_has_one_undecided_experiment_and_no_recipe_is_asked_twice(home: 
             lab.beside(lambda: submit(lab.client(), skill=0.6))
         with pytest.raises(RequestRefused, match="exactly this recipe"):
             lab.beside(lambda: submit(lab.client("two"), skill=0.5))
-        with pytest.raises(RequestRefused, match="belongs to the lane"):
+        with pytest.raises(RequestRefused, match="belongs to the agent session"):
             lab.beside(lambda: tools.call(lab.client("two"), "give_up", {"reason": "tired", "about": first}))
         told = lab.beside(lambda: tools.call(lab.client(), "give_up", {"reason": "a typing error", "about": first}))
         assert told == {"noted": True, "scored": "neutral"}
@@ -191,7 +191,7 @@ def test_spoilt_wishes_and_wishes_for_another_campaign_do_not_stop_the_loop(home
         lab.until(lambda lab: not list(folder.glob("*.json")))
         refused = [str(event.body["why"]) for event in lab.ledger.events(kinds=("wish refused",))]
         assert len(refused) == 4
-        assert any("not the one that runs" in why for why in refused)
+        assert any("The request is for campaign" in why for why in refused)
 
 
 def test_nothing_that_is_planted_among_the_wishes_is_followed_or_waited_for(home: Home, tmp_path: Path) -> None:

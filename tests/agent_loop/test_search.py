@@ -159,7 +159,7 @@ def test_a_lane_in_its_own_process_is_started_by_the_loop_and_ends_with_it(tmp_p
         ended = next(iter(lab.ledger.events(kinds=("agent ended",)))).body
         assert "Crashing" in str(ended["lane"])
         assert ended["again"] is True
-        process = next(one.process for one in lab.lab.agent_lanes if one.lane == "search-1")  # pyright: ignore[reportAttributeAccessIssue]
+        process = next(one.process for one in lab.lab.agent_sessions if one.lane == "search-1")  # pyright: ignore[reportAttributeAccessIssue]
         assert process is not None
         assert process.poll() is None
     assert process.poll() is not None

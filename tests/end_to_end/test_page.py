@@ -144,12 +144,12 @@ def _stop_the_fleet_from_another_question(page: Page) -> None:
 
 
 def _read_why_a_command_was_refused(page: Page, lab: ScriptedLab) -> None:
-    lab.refusals["rollback"] = "there is no earlier champion to go back to"
+    lab.refusals["rollback"] = "there is no earlier champion to roll back to"
     page.get_by_role("button", name="Roll back the champion").click()
     page.get_by_label("Reason").fill("it shakes")
     page.keyboard.press("Enter")
     refused = page.locator("[data-command=rollback][data-state=refused]")
-    playwright.expect(refused).to_contain_text("refused: there is no earlier champion to go back to")
+    playwright.expect(refused).to_contain_text("refused: there is no earlier champion to roll back to")
 
 
 def _promote_with_a_reason(page: Page, artefacts: Path) -> None:

@@ -23,7 +23,7 @@ from enpire.loop import run, turn
 from enpire.queries.campaigns import campaign_view, open_records
 from enpire.queries.decision_audit import recompute
 from enpire.requests import operator_commands
-from enpire.steps.ending import ending, wind_up
+from enpire.steps.ending import ending, shut_down
 from enpire.steps.take_snapshot import champion_interval
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
@@ -110,7 +110,7 @@ def test_the_champion_has_the_same_rate_live_as_in_the_records(home: Home) -> No
             assert (live.successes, live.n) == (told.successes, told.n)
     assert len(seen) > 1
     assert lab.state.base_policy in seen, "the base too, which had a measure of its own"
-    wind_up(lab)
+    shut_down(lab)
     ledger.close()
 
 
@@ -151,7 +151,7 @@ def test_the_budget_ends_a_campaign_without_its_goal(home: Home) -> None:
     end = run(lab)
     assert not end.reached
     assert end.over
-    assert "wall clock" in end.reason
+    assert "wall-clock time" in end.reason
     ledger.close()
 
 
@@ -180,7 +180,7 @@ def test_commands_are_carried_out_once_and_written_down(home: Home) -> None:
             operator_commands.leave(home.inbox, "stop", "two", "anna", "A1")
             operator_commands.leave(home.inbox, "fly", "two", "anna", "A2")
         if turns[0] > 200 or "command effective" in kinds(ledger):
-            lab.wanted = "seen"
+            lab.end_reason = "seen"
 
     lab.tick = tick
     run(lab)
@@ -206,9 +206,9 @@ def test_an_answer_that_ran_another_policy_does_not_count(home: Home) -> None:
     assert (other.outcome, other.sha256) == ("invalid", "")
     assert "was ordered" in other.cause
     assert "differs" in refusal(replace(order, round=order.round + 1), "", episode, order.station)
-    assert "was given to the station" in refusal(order, "", episode, "another")
+    assert "was issued to the station" in refusal(order, "", episode, "another")
     assert "ended already" in refusal(order, "aborted", episode, order.station)
-    assert "never given" in refusal(None, "", episode, order.station)
+    assert "never issued" in refusal(None, "", episode, order.station)
     ledger.close()
 
 
@@ -359,7 +359,7 @@ def test_a_champion_that_regresses_is_rolled_back_by_itself(home: Home) -> None:
 
     def tick() -> None:
         if "rolled back" in kinds(ledger):
-            lab.wanted = "seen"
+            lab.end_reason = "seen"
 
     lab.tick = tick
     run(lab)

@@ -163,7 +163,7 @@ class Laboratory:
             lab.clock, lab.began_s = self.world.clock, self.world.now_s
             lab.store = MortalStore(self.home.episodes, self.orchestrator, self)
             lab.train = self._train
-            lab.watchers.append(self._note)
+            lab.event_observers.append(self._note)
             lab.tick = lambda: self._tick(lab, end_campaign)
             run(lab)
         finally:
@@ -190,7 +190,7 @@ class Laboratory:
             hang_s, self.hang_s = self.hang_s, 0.0
             self.world.run_for(hang_s)
         if self.world.now_s >= self.over_s:
-            lab.wanted, lab.for_good = "the simulation is over", end_campaign
+            lab.end_reason, lab.ends_campaign = "the simulation is over", end_campaign
 
     def _note(self, event: Event) -> None:
         if not isinstance(event, RobotTime):

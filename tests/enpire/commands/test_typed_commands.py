@@ -43,7 +43,9 @@ def test_a_command_is_answered_with_what_became_of_it(tmp_path: Path) -> None:
 
 
 def stopped_by_somebody(lab: Lab) -> bool:
-    return bool(lab.stations) and all(seat.last_beat and seat.last_beat.stopped for seat in lab.stations.values())
+    return bool(lab.stations) and all(
+        station.last_heartbeat and station.last_heartbeat.stopped for station in lab.stations.values()
+    )
 
 
 def test_who_resumes_the_campaign_of_a_stopped_fleet_reads_that_the_stations_stay(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_no_images_are_fetched_for_counted_or_unknown_orders(lab: Lab, content: 
     assert fleet.acknowledged == [first.order_id]
     assert fleet.refused == ["01NEVER", second.order_id], "their station keeps them"
     why = [event.body["why"] for event in lab.ledger.events(kinds=("episode refused",))]
-    assert why == ["its order has ended already, or was never given", DIFFERS]
+    assert why == ["its order has ended already, or was never issued", DIFFERS]
     assert lab.state.ended[second.order_id] == "invalid"
 
 

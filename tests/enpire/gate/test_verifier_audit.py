@@ -13,14 +13,14 @@ from enpire.errors import UsageError
 from enpire.gate.intervals import lower_bound, upper_bound
 from enpire.gate.verifier_audit import DriftRule, drift
 from enpire.home import open_home
-from enpire.lab import Lab, StationSeat
+from enpire.lab import Lab, StationStatus
 from enpire.loop import turn
 from enpire.monitor.event_lines import line_of
 from enpire.queries.campaigns import campaign_view, open_records, unchecked
 from enpire.report.report import render
 from enpire.requests import operator_commands
 from enpire.steps.begin import require_same_verifier
-from enpire.steps.ending import wind_up
+from enpire.steps.ending import shut_down
 from enpire.steps.handle_commands import handle_commands
 from enpire.steps.take_snapshot import snapshot
 from enpire.store.ledger import SqliteLedger
@@ -91,12 +91,12 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
         if lab.state.outcomes["success"] >= 24 and lab.state.outcomes["failure"] >= 2:
             break
     yield lab
-    wind_up(lab)
+    shut_down(lab)
     ledger.close()
 
 
 def handled(lab: Lab) -> None:
-    lab.timer_s["inbox"] = -1e9
+    lab.last_done_s["inbox"] = -1e9
     handle_commands(lab)
 
 
@@ -155,7 +155,7 @@ def test_a_campaign_goes_on_with_its_own_verifier_only(lab: Lab) -> None:
     require_same_verifier(campaign, "")
     with pytest.raises(UsageError, match="cannot be compared"):
         require_same_verifier(campaign, "another")
-    seat = StationSeat(name="one", lanes=1, lease=1, facts={"verifier": own})
-    assert seat.trusts(own)
-    assert not seat.trusts("another")
-    assert StationSeat(name="old", lanes=1, lease=1, facts={}).trusts(own)
+    station = StationStatus(name="one", lanes=1, lease=1, facts={"verifier": own})
+    assert station.has_verifier_of(own)
+    assert not station.has_verifier_of("another")
+    assert StationStatus(name="old", lanes=1, lease=1, facts={}).has_verifier_of(own)

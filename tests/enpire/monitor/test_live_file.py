@@ -18,7 +18,7 @@ from enpire.monitor import live_file
 from enpire.monitor.lab_snapshot import LabSnapshot, StationLine
 from enpire.monitor.live_file import SILENT, LiveFileReader, LiveFileWriter
 from enpire.monitor.live_lab import LiveLab
-from enpire.steps.ending import wind_up
+from enpire.steps.ending import shut_down
 from enpire.steps.take_snapshot import snapshot
 from enpire.store.ledger import SqliteLedger
 from tests.enpire.test_loop import lab_of
@@ -52,7 +52,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     lab.tick = lambda: told.update(snapshot(lab))
     with LiveFileReader(home, live):
         yield Bench(home, lab, live)
-        wind_up(lab)
+        shut_down(lab)
         ledger.close()
 
 
@@ -88,7 +88,7 @@ def test_pictures_are_not_promised_and_nothing_runs_once_the_loop_is_gone(tmp_pa
     assert seen is not None
     assert seen.stations == (StationLine(name="one", phase="rollout"),)
     assert seen.champion == "c" * 64
-    wind_up(lab)
+    shut_down(lab)
     ledger.close()
     again(reader)
     assert live.snapshot() is None

@@ -71,7 +71,7 @@ def test_a_lane_gets_the_keys_of_its_agent_and_no_other(tmp_path: Path) -> None:
     plans = (AgentPlan(name="search"), AgentPlan(name="tests.enpire.processes.test_credentials:Keyed"))
     home = open_home(tmp_path / "home")
     with Running(home, campaign=replace(CAMPAIGN, agents=plans), paused=True) as lab:
-        lab.until(lambda lab: len(lab.agent_lanes) == 2 and all(one.process for one in lab.agent_lanes))  # pyright: ignore[reportAttributeAccessIssue]
-        search, keyed = (environment_of(one.process) for one in lab.lab.agent_lanes)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownArgumentType]
+        lab.until(lambda lab: len(lab.agent_sessions) == 2 and all(one.process for one in lab.agent_sessions))  # pyright: ignore[reportAttributeAccessIssue]
+        search, keyed = (environment_of(one.process) for one in lab.lab.agent_sessions)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownArgumentType]
     assert not search & set(KEYS)
     assert keyed & set(KEYS) == {"ANTHROPIC_API_KEY"}

@@ -178,7 +178,7 @@ def test_an_agent_lane_of_a_campaign_runs_in_its_sandbox(tmp_path: Path, monkeyp
     with Running(home, campaign=replace(CAMPAIGN, agents=(plan,)), paused=True) as lab:
         ended = ("agent ended",)
         lab.until(lambda lab: bool(list(lab.ledger.events(kinds=ended))))
-        [lane] = lab.lab.agent_lanes
+        [lane] = lab.lab.agent_sessions
         assert isinstance(lane, AgentProcess)
         assert "Traceback" not in (told := (lane.folder / "log.txt").read_text()), told
         [started] = lab.ledger.events(kinds=("agent started",))

@@ -47,7 +47,7 @@ def test_what_a_robot_saw_makes_its_policy_better(tmp_path: Path) -> None:
     )  # fmt: skip
     said = done.stdout + done.stderr
     assert "gate 1: candidate" in said, said
-    assert "the budget of 1 rounds is spent" in said, said
+    assert "the budget of 1 rounds is used up" in said, said
     store = FolderStore(home.episodes)
     folders = [store.folder(order_id) for order_id in store.ids()]
     filmed = [folder for folder in folders if store.facts(folder).pictures_sha256]

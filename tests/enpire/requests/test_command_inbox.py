@@ -18,7 +18,7 @@ from enpire.lab import Lab
 from enpire.loop import turn
 from enpire.requests.operator_commands import CommandInbox, OperatorCommand, leave_command
 from enpire.steps.begin import begin_or_resume
-from enpire.steps.ending import wind_up
+from enpire.steps.ending import shut_down
 from enpire.store import durable
 from enpire.store.ledger import SqliteLedger
 from tests.enpire.test_loop import CAMPAIGN, lab_of
@@ -40,7 +40,7 @@ def lab(home: Home) -> Iterator[Lab]:
     lab = lab_of(home, ledger)
     turn(lab)
     yield lab
-    wind_up(lab)
+    shut_down(lab)
     ledger.close()
 
 
@@ -134,7 +134,7 @@ def test_a_stop_of_a_station_that_joins_again_later_is_accepted_and_a_resume_is_
     lab.inbox.leave(OperatorCommand(command_id="S2", kind="stop", target="two", operator="anna"))
     lab.inbox.leave(OperatorCommand(command_id="S3", kind="stop", target="nobody", operator="anna"))
     lab.inbox.leave(OperatorCommand(command_id="R2", kind="resume", target="two", operator="anna"))
-    lab.timer_s["inbox"] = -1e9
+    lab.last_done_s["inbox"] = -1e9
     turn(lab)
     assert accepted(cast("SqliteLedger", lab.ledger)) == ["S2"]
     assert lab.state.holds.at("two") == {"stop": "anna"}

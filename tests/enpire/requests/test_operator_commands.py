@@ -22,8 +22,8 @@ from enpire.loop import turn
 from enpire.requests import operator_commands
 from enpire.steps import record
 from enpire.steps.begin import begin_or_resume
-from enpire.steps.ending import wind_up
-from enpire.steps.handle_commands import handle_commands, handle_stops, see_effects, waited_for
+from enpire.steps.ending import shut_down
+from enpire.steps.handle_commands import handle_commands, handle_stops, record_effects, waited_for
 from enpire.store.ledger import SqliteLedger
 from enpire.wire.arrivals import Joined
 from tests.enpire.test_loop import CAMPAIGN, lab_of
@@ -37,12 +37,12 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     ledger = SqliteLedger(home.ledger)
     lab = lab_of(home, ledger)
     yield lab
-    wind_up(lab)
+    shut_down(lab)
     ledger.close()
 
 
 def handled(lab: Lab) -> None:
-    lab.timer_s["inbox"] = -1e9
+    lab.last_done_s["inbox"] = -1e9
     handle_commands(lab)
 
 
@@ -76,7 +76,7 @@ def test_a_command_for_another_campaign_is_refused_and_one_for_this_is_carried_o
     operator_commands.leave(lab.home.inbox, "end campaign", operator="anna", campaign_id="another")
     operator_commands.leave(lab.home.inbox, "pause campaign", operator="anna", campaign_id=lab.state.campaign_id)
     handled(lab)
-    assert not lab.wanted
+    assert not lab.end_reason
     assert lab.state.paused
     (why,) = refusals(lab)
     assert "it was for campaign another" in why
@@ -102,12 +102,12 @@ def test_what_was_left_before_a_campaign_began_is_refused_and_after_an_interrupt
     assert any("left before this campaign began" in str(body["why"]) for body in refused)
     lab = lab_of(home, ledger)
     handled(lab)
-    assert not lab.wanted
+    assert not lab.end_reason
     operator_commands.leave(home.inbox, "end campaign", operator="anna", campaign_id=began.campaign_id)
     assert begin_or_resume(ledger, campaign, home).campaign_id == began.campaign_id
     lab = lab_of(home, ledger)
     handled(lab)
-    assert lab.for_good
+    assert lab.ends_campaign
     ledger.close()
 
 
@@ -119,7 +119,7 @@ def test_a_stop_during_the_wind_up_goes_to_the_stations_and_nothing_else_does(la
     assert lab.state.open
     operator_commands.leave(lab.home.inbox, "stop", "two", "anna")
     operator_commands.leave(lab.home.inbox, "pause", "one", "anna")
-    wind_up(lab)
+    shut_down(lab)
     assert ("two", "stop", "anna") in fleet.controls
     assert ("one", "pause", "anna") not in fleet.controls
     assert [event.body["verb"] for event in lab.ledger.events(kinds=("command effective",))] == ["stop"]
@@ -190,7 +190,7 @@ def test_what_is_asked_of_a_station_that_is_away_is_asked_again_when_it_is_back(
     lab.stations["two"].away_since_s = now_s
     stop = asked("stop")
     handled(lab)
-    see_effects(lab)
+    record_effects(lab)
     assert stop in lab.pending_commands
     now_s += 2.0
     assert "two" in waited_for(lab)[stop]
@@ -225,12 +225,12 @@ def test_a_stop_holds_in_the_next_campaign_too_until_somebody_resumes(
         operator_commands.leave(lab.home.inbox, verb, station, "anna")
         handled(lab)
     write(lab, ("campaign ended", {"reached": False, "reason": "spent"}))
-    wind_up(lab)
+    shut_down(lab)
     fleet = FakeFleet(lab.home.versions, lease=9)
     begun = begin_or_resume(lab.ledger, replace(CAMPAIGN, name="next"), lab.home)
-    later = replace(lab, state=begun, fleet=fleet, stations={}, timer_s={}, pending_commands={})
+    later = replace(lab, state=begun, fleet=fleet, stations={}, last_done_s={}, pending_commands={})
     given: list[str] = []
-    later.watchers = [lambda event: given.extend(stations_of(event))]
+    later.event_observers = [lambda event: given.extend(stations_of(event))]
     turn(later)
     turn(later)
     assert set(given) == {"one", "four"}
@@ -242,7 +242,7 @@ def test_a_stop_holds_in_the_next_campaign_too_until_somebody_resumes(
     turn(later)
     assert set(given) == {"one", "two", "four"}
     assert rebuilt(lab.ledger, begun.campaign_id) == later.state
-    wind_up(later)
+    shut_down(later)
 
 
 def test_a_stop_that_a_station_was_told_itself_holds_like_one_of_a_person(lab: Lab) -> None:
@@ -251,7 +251,7 @@ def test_a_stop_that_a_station_was_told_itself_holds_like_one_of_a_person(lab: L
     by = "a node on ROS 2 at the station"
 
     def hears(stop_id: str) -> None:
-        [known] = [seat.last_beat for seat in lab.stations.values() if seat.name == "two"]
+        [known] = [station.last_heartbeat for station in lab.stations.values() if station.name == "two"]
         assert known is not None
         record._beat(lab, replace(known, stopped=bool(stop_id), stop_id=stop_id, stop_by="a node on ROS 2"))
         handle_stops(lab)

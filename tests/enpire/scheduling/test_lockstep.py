@@ -39,7 +39,7 @@ def run(folder: Path, fleet: type[FakeFleet]) -> tuple[list[object], list[object
     (home.root / "secret").write_text("5e" * 32)
     with Running(home, campaign=LOCKSTEP) as lab:
         lab.lab.fleet = fleet(home.versions, names=LOCKSTEP.stations.names)
-        lab.lab.agent_lanes.append(Nobody())
+        lab.lab.agent_sessions.append(Nobody())
         session = AgentSession(home=home.root, campaign_id="C1", lane="search-1", agent="search", work=folder, seed=1)
         said: list[str] = []
         thread = threading.Thread(target=run_session, args=(session, said.append), daemon=True)

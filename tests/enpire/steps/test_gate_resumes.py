@@ -16,11 +16,11 @@ from enpire.campaign.events import LedgerEntry
 from enpire.codec import read_order
 from enpire.errors import FileProblem
 from enpire.home import Home, open_home
-from enpire.lab import StationSeat
+from enpire.lab import StationStatus
 from enpire.loop import run
 from enpire.queries.decision_audit import recompute
 from enpire.steps.dispatch import dispatch
-from enpire.steps.evaluate import _unable
+from enpire.steps.evaluate import _why_unloadable
 from enpire.store.ledger import SqliteLedger
 from enpire.types import Order, never_began
 from enpire.wire.arrivals import Arrival, Delivered, Heartbeat
@@ -131,8 +131,8 @@ def test_in_lockstep_a_refusal_takes_the_turns_only_until_the_station_is_asked_a
     refused = delivered(an_order(), "aborted", 0, "refused: the link broke").episode
     lab.state.base_measured, lab.state.champion = True, refused.order.policy_id
     for name, time_s in zip(stations.names, (100.0, 10.0), strict=True):
-        lab.stations[name] = StationSeat(name=name, lanes=4, lease=1, facts={})
-        lab.stations[name].take(refused, time_s)
+        lab.stations[name] = StationStatus(name=name, lanes=4, lease=1, facts={})
+        lab.stations[name].take_episode(refused, time_s)
     lab.clock = lambda: 101.0
     dispatch(lab)
     assert {order.station for order in lab.state.open.values()} == {stations.names[1]}
@@ -145,7 +145,7 @@ def _items(event: LedgerEntry) -> list[object]:
 def test_the_base_is_measured_where_it_can_be_loaded(home: Home, ledger: SqliteLedger) -> None:
     campaign = replace(CAMPAIGN, budget=Budget(wall_s=60, rounds=8))
     lab = lab_of(home, ledger, campaign, Unable(home.versions, round=0))
-    lab.tick = lambda: setattr(lab, "wanted", "seen" if lab.state.base_measured else "")
+    lab.tick = lambda: setattr(lab, "end_reason", "seen" if lab.state.base_measured else "")
     run(lab)
     [measured] = ledger.events(kinds=("base measured",))
     assert measured.body["n"] == 20
@@ -173,16 +173,16 @@ def test_a_candidate_that_no_station_can_load_ends_with_a_sentence(home: Home, l
 def test_a_candidate_is_unloadable_when_everybody_here_refused_it(home: Home, ledger: SqliteLedger, there: str) -> None:
     lab = lab_of(home, ledger, CAMPAIGN, FakeFleet(home.versions))
     for name in ("one", "two"):
-        lab.stations[name] = StationSeat(name=name, lanes=4, lease=1, facts={})
+        lab.stations[name] = StationStatus(name=name, lanes=4, lease=1, facts={})
     refused = delivered(an_order(), "aborted", 0, "refused: no module lerobot").episode
     for time_s in (0.0, 100.0, 1000.0):
-        lab.stations["one"].take(refused, time_s)
+        lab.stations["one"].take_episode(refused, time_s)
     other = lab.stations["two"]
     if there == "is paused":
         write(lab, ("command accepted", {"verb": "pause", "station": "two", "by": "anna"}))
     elif there == "is away":
         other.away_since_s = 0.0
-    assert bool(_unable(lab, refused.order.policy_id)) == (there == "is away")
+    assert bool(_why_unloadable(lab, refused.order.policy_id)) == (there == "is away")
 
 
 def test_only_what_never_began_counts_for_nobody() -> None:

@@ -17,10 +17,10 @@ from enpire.codec import order_fields
 from enpire.gate.gate import GateRule, level
 from enpire.gate.intervals import wilson
 from enpire.home import open_home
-from enpire.lab import Lab, StationSeat
+from enpire.lab import Lab, StationStatus
 from enpire.queries.decision_audit import recompute
 from enpire.steps import record as step
-from enpire.steps.ending import ending, wind_up
+from enpire.steps.ending import ending, shut_down
 from enpire.steps.evaluate import evaluate
 from enpire.store.arrays import pack
 from enpire.store.ledger import SqliteLedger
@@ -179,7 +179,7 @@ def test_nothing_begins_any_more_under_an_order_that_has_ended(away: Away) -> No
 def test_an_episode_of_an_earlier_campaign_is_kept_under_that_campaign(away: Away) -> None:
     orders = away.take("collect", 3)
     write(away.lab, ("campaign ended", {"reached": False, "reason": "the test"}))
-    wind_up(away.lab)
+    shut_down(away.lab)
     assert [away.lab.state.ended[order.order_id] for order in orders] == ["unknown"] * 3
     append(away.ledger, [("campaign started", {"campaign_id": "C2", "name": "next"})])
     earlier, away.lab.state = away.lab.state.campaign_id, rebuilt(away.ledger, "C2")
@@ -235,7 +235,7 @@ def test_the_end_of_a_campaign_waits_for_what_a_station_still_brings(
     away: Away, monkeypatch: pytest.MonkeyPatch, brought: int
 ) -> None:
     orders = away.take("collect")
-    away.lab.stations["one"] = StationSeat(name="one", lanes=4, lease=1, facts={})
+    away.lab.stations["one"] = StationStatus(name="one", lanes=4, lease=1, facts={})
     coming: list[Arrival] = [*map(told, orders[:brought]), Left(station="one", cause="told to")]
     now_s = away.lab.began_s
 
@@ -246,9 +246,9 @@ def test_the_end_of_a_campaign_waits_for_what_a_station_still_brings(
 
     away.lab.clock = lambda: now_s
     monkeypatch.setattr(away.fleet, "poll", poll)
-    away.lab.wanted, away.lab.for_good = "somebody stopped the campaign", True
+    away.lab.end_reason, away.lab.ends_campaign = "somebody stopped the campaign", True
     assert ending(away.lab) is not None
-    wind_up(away.lab)
+    shut_down(away.lab)
     assert away.lab.state.outcomes == {"success": brought} | ({"unknown": 4 - brought} if brought < 4 else {})
     assert len(coming) == (1 if brought == 4 else 0), "nobody is waited for who has nothing more, or has left"
 
@@ -272,7 +272,7 @@ def test_a_station_that_floods_with_refused_episodes_and_alarms_fills_no_ledger(
     away.hear(*wrong)
     assert away.count("episode refused") == 50
     assert len(away.fleet.refused) == 200, "each is answered"
-    away.lab.stations[order.station] = StationSeat(name=order.station, lanes=1, lease=1, facts={})
+    away.lab.stations[order.station] = StationStatus(name=order.station, lanes=1, lease=1, facts={})
     for number in range(100):
         away.hear(replace(a_beat(order.station), alarm=f"alarm {number}"))
     assert away.count("person needed") <= 10
@@ -284,7 +284,7 @@ def test_a_station_that_floods_with_refused_episodes_and_alarms_fills_no_ledger(
 
 def test_nobody_waits_for_an_order_that_is_overdue_and_its_end_is_found_later(away: Away) -> None:
     late, other = away.take("collect", 2)
-    away.lab.stations[late.station] = StationSeat(name=late.station, lanes=2, lease=1, facts={})
+    away.lab.stations[late.station] = StationStatus(name=late.station, lanes=2, lease=1, facts={})
     for _ in range(2):
         away.hear(replace(a_beat(late.station), overdue=(late.order_id, "never given")))
     assert away.lab.state.ended == {late.order_id: "unknown"}

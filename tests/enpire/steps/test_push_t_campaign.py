@@ -46,7 +46,7 @@ def test_a_round_of_the_shipped_campaign(tmp_path: Path) -> None:
     said = done.stdout + done.stderr
     assert "round 1: habc learns from" in said, said
     assert "gate 1: candidate" in said, said
-    assert "the budget of 1 rounds is spent" in said, said
+    assert "the budget of 1 rounds is used up" in said, said
     store = FolderStore(home / "episodes")
     folders = [item.parent for item in (home / "episodes").rglob("episode.json")]
     watched = [folder for folder in folders if store.facts(folder).order.supervised and store.facts(folder).sha256]

@@ -14,7 +14,7 @@ from enpire.campaign.campaign import Budget, Campaign, Goal, read_campaign
 from enpire.errors import FileProblem, UsageError
 from enpire.files import plain
 from enpire.home import open_home
-from enpire.lab import StationSeat
+from enpire.lab import StationStatus
 from enpire.session import run_campaign
 from enpire.steps.begin import begin_or_resume, find_unfinished
 from enpire.store.ledger import SqliteLedger
@@ -103,7 +103,7 @@ def test_a_campaign_of_a_verifier_with_docstrings_in_its_digest_resumes_with_the
     assert state.verifier == row.now
     (resumed,) = ledger.events(kinds=("campaign resumed",))
     assert resumed.body["verifier"] == row.now
-    station = StationSeat(name="one", lanes=1, lease=1, facts={"verifier": PinInsertion().verifier().digest})
-    assert station.trusts(state.verifier)
-    assert not station.trusts(row.before)
+    station = StationStatus(name="one", lanes=1, lease=1, facts={"verifier": PinInsertion().verifier().digest})
+    assert station.has_verifier_of(state.verifier)
+    assert not station.has_verifier_of(row.before)
     ledger.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 from enpire.codec import order_fields
 from enpire.home import open_home
 from enpire.steps import record as step
-from enpire.steps.improve import RESTARTS
+from enpire.steps.improve import MAX_RESTARTS
 from enpire.store.ledger import SqliteLedger
 from tests.chaos.harness import until
 from tests.enpire.test_loop import lab_of, lab_seat
@@ -46,7 +46,7 @@ def test_a_learner_that_is_killed_again_and_again_goes_on_and_then_counts_as_fai
     for number in range(2):
         os.kill(run.process.pid, signal.SIGKILL)
         until(run.was_killed, "the end of the process")
-        assert run.restarts == number < RESTARTS
+        assert run.restarts == number < MAX_RESTARTS
         run = run.again(TrainingProcess.begin, job)
     until(lambda: run.metrics() is not None, "the result of the run that was left alone")
     assert not run.was_killed()
