@@ -204,7 +204,7 @@ def test_an_answer_that_ran_another_policy_does_not_count(home: Home) -> None:
     assert refusal(order, "unknown", episode, order.station) == ""
     other = sound(replace(came, episode=replace(episode, ran_policy_id="something else"))).episode
     assert (other.outcome, other.sha256) == ("invalid", "")
-    assert "was ordered" in other.cause
+    assert "its order asked for" in other.cause
     assert "differs" in refusal(replace(order, round=order.round + 1), "", episode, order.station)
     assert "was issued to the station" in refusal(order, "", episode, "another")
     assert "ended already" in refusal(order, "aborted", episode, order.station)
