@@ -31,7 +31,7 @@ from enpire.campaign.session_events import CampaignStarted
 from enpire.gate.gate import reason_text
 from enpire.home import open_home
 from enpire.queries import campaigns
-from enpire.queries.hypotheses import told
+from enpire.queries.hypotheses import changes_text
 from enpire.requests.agent_requests import Sender
 
 CAMPAIGN, LANE = "search_alone", "search-1"
@@ -53,11 +53,11 @@ class Proposal:
     def line(self) -> str:
         """One line of the table."""
         if not self.gate:
-            return f"          {self.decision:<12}  {told(self.changes)}"
+            return f"          {self.decision:<12}  {changes_text(self.changes)}"
         points = f"{100 * self.delta:+6.1f} points [{100 * self.gate['low']:+6.1f}, {100 * self.gate['high']:+6.1f}]"
         reason = reason_text(str(self.gate["reason"]))
         counts = f"+{self.gate['wins']} -{self.gate['losses']} in {self.gate['pairs']} pairs, {reason}"
-        return f"  {self.at_s:5.0f} s  {self.decision:<12}  {points}  {counts:<36}  {told(self.changes)}"
+        return f"  {self.at_s:5.0f} s  {self.decision:<12}  {points}  {counts:<36}  {changes_text(self.changes)}"
 
     @property
     def delta(self) -> float:

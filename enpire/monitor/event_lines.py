@@ -1,4 +1,4 @@
-"""One plain line about each event that a person who watches a campaign wants to know."""
+"""One line of text about each event that the operator of a running campaign should see."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from enpire.wording import counted
 
 
 def line_of(event: Event) -> str:
-    """One line about a notable event; empty for the rest."""
+    """One line about an event; empty for events that are not shown."""
     if isinstance(event, GateEvent):
         return _of_gate(event)
     if isinstance(event, TrainingEvent):

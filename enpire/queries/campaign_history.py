@@ -1,4 +1,4 @@
-"""A campaign as people ask about it, computed from its events; orders and episodes are counted by the orders table."""
+"""The history of one campaign, computed from its events. The orders table counts orders and episodes."""
 
 from __future__ import annotations
 
@@ -50,21 +50,22 @@ from enpire.campaign.training_events import (
 from enpire.types import Json
 
 MARKS = kinds_of(CampaignStarted, CampaignResumed, CampaignPaused, CampaignContinued, CampaignEnded)
-"""The kinds that tell where a campaign stands."""
+"""The kinds that give the state of a campaign."""
 KINDS = (
     *MARKS,
     *kinds_of(StationJoined, StationLeft, RobotTime, EpisodeRefused, LearnerStarted, LearnerEnded, LearnerFailed),
     *kinds_of(VersionMade, GateEvent, ExperimentEvent, ConclusionPosted, TokensSpent),
 )
-"""The kinds that a history reads. Those that carry orders and episodes are many, and are never read one by one."""
+"""The kinds that a history reads. Events of orders and episodes are left out because there are many of them."""
 
 LONGEST_S = 10.0
-"""Once the orchestrator has reported its clock, more seconds between two events are a jump of the wall clock."""
+"""Most seconds that count between two events after the orchestrator has reported its clock; a longer step is a jump of
+the wall clock."""
 
 
 @dataclass(slots=True)
 class GateRecord:
-    """One gate: how it was opened, how it was decided."""
+    """One gate: its opening and its decision."""
 
     opened: GateOpened
     decided: GateDecided | None = None
@@ -96,7 +97,7 @@ class ConfirmRecord:
 
 @dataclass(slots=True)
 class StationRecord:
-    """One station: who it is, and its time by phase."""
+    """One station: its lanes, lease, presence and facts, and its time by phase."""
 
     lanes: int = 0
     lease: int = 0
@@ -105,11 +106,11 @@ class StationRecord:
     """Why it left."""
     facts: Mapping[str, str] = field(default_factory=dict[str, str])
     earlier_s: dict[str, float] = field(default_factory=dict[str, float])
-    """Time by phase in the sessions before this one."""
+    """Seconds by phase in the sessions before this one."""
     session_s: dict[str, float] = field(default_factory=dict[str, float])
 
     def seconds(self) -> dict[str, float]:
-        """Time by phase over all sessions."""
+        """Seconds by phase over all sessions."""
         return {
             phase: self.earlier_s.get(phase, 0.0) + self.session_s.get(phase, 0.0)
             for phase in {**self.earlier_s, **self.session_s}
@@ -118,7 +119,7 @@ class StationRecord:
 
 @dataclass(slots=True)
 class History:
-    """What happened in one campaign. `elapsed_s` leaves out the time in which no orchestrator ran."""
+    """The history of one campaign. `elapsed_s` excludes the time in which no orchestrator ran."""
 
     campaign_id: str
     started: CampaignStarted | None = None
@@ -135,7 +136,7 @@ class History:
     paused_why: str = ""
     ended: CampaignEnded | None = None
     goal_s: float | None = None
-    """When a confirmation first passed."""
+    """Elapsed seconds when a confirmation first passed."""
     goal_robot_s: float | None = None
     goal_tokens: int | None = None
     champions: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
@@ -149,19 +150,19 @@ class History:
     stations: dict[str, StationRecord] = field(default_factory=dict[str, StationRecord])
     refused: int = 0
     proposals: experiments.Proposals = field(default_factory=experiments.Proposals)
-    """What agents proposed."""
+    """Hypotheses and experiments of agents."""
     proposed_s: dict[str, float] = field(default_factory=dict[str, float])
     """hypothesis -> elapsed seconds when it was proposed."""
     tokens: dict[str, int] = field(default_factory=lambda: {"fresh": 0, "cached": 0, "output": 0})
 
     @property
     def name(self) -> str:
-        """Of the campaign; empty before its first event was applied."""
+        """The campaign's name; empty before its first event was applied."""
         return self.started.name if self.started else ""
 
     @property
     def task(self) -> str:
-        """Of the campaign; empty before its first event was applied."""
+        """The campaign's task; empty before its first event was applied."""
         return self.started.task if self.started else ""
 
     @property
@@ -171,11 +172,11 @@ class History:
 
     @property
     def confirm_starts(self) -> int:
-        """On how many starts the goal is confirmed; 0 before the campaign's first event was applied."""
+        """Number of starts of a confirmation; 0 before the campaign's first event was applied."""
         return int(self.started.goal.get("confirm_starts", 0)) if self.started else 0
 
     def section(self, name: str) -> Mapping[str, Json]:
-        """One section of the campaign file as the campaign began with it; empty where its ENPIRE had none."""
+        """One section of the campaign file of the campaign's start; empty if that file has no such section."""
         written = self.started.campaign.get(name) if self.started else None
         return written if isinstance(written, Mapping) else {}
 
@@ -186,14 +187,14 @@ class History:
 
     @property
     def wall_s(self) -> float:
-        """Wall clock over all sessions, as the orchestrator measured it; from the time stamps before it said so."""
+        """Wall-clock seconds over all sessions by the orchestrator's clock; by time stamps before its first report."""
         return self.earlier_wall_s + self.session_wall_s or self.elapsed_s
 
     def apply(self, entry: LedgerEntry) -> None:
-        """Apply one event. The time before a resume is not counted: no orchestrator ran.
+        """Apply one event. The time before a resume does not count, because no orchestrator ran.
 
-        Between two events the wall clock gives the time that passed, but it may jump. The orchestrator's own clock
-        cannot jump; it is reported every few seconds and corrects the sum.
+        The wall clock gives the time between two events, but it may jump. The orchestrator's own clock cannot jump. It
+        is reported every few seconds and corrects the sum.
         """
         event = entry.event
         if self.last_ns and not isinstance(event, CampaignResumed):
@@ -218,7 +219,7 @@ class History:
                 self.tokens[name] += spent
 
     def robot_s(self) -> float:
-        """Robot seconds: time of every lane of every station that was present, in every phase."""
+        """Robot seconds: time in all phases, summed over all lanes of the stations that were present."""
         return self.earlier_robot_s + self.session_robot_s
 
     def _apply_session(self, event: SessionEvent) -> None:

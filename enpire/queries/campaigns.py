@@ -1,7 +1,6 @@
-"""The reading side: documents about campaigns, versions, stations and episodes, from a read-only ledger.
+"""Documents about campaigns, versions, stations and episodes, computed from a read-only ledger.
 
-Nothing here is stored: every document is computed from the one history, so the command line, the report and the pages
-cannot disagree with each other or with the ledger.
+None of them is stored: the command line, the report and the pages compute the same documents from the same events.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from enpire.types import HIDDEN, MOVING, OUTCOME_KINDS, PHASES, Purpose, never_b
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """A home opened for reading."""
+    """A home that is open for reading."""
 
     home: Path
     ledger: SqliteLedger
@@ -58,7 +57,7 @@ class Records:
 
 @contextmanager
 def open_records(home: Path) -> Generator[Records]:
-    """Open a home's ledger for reading, beside whoever writes it; LedgerProblem when it cannot be read."""
+    """Open a home's ledger for reading, also while an orchestrator writes it; LedgerProblem when it cannot be read."""
     ledger = open_to_read(home / "ledger.db")
     try:
         yield Records(home, ledger, Reading.of(ledger))
@@ -72,10 +71,14 @@ def campaigns(records: Records) -> tuple[CampaignLine, ...]:
 
 
 def find_campaign(records: Records, wanted: str) -> str:
-    """The id behind an id, the beginning of one, or a name; the latest campaign when nothing is wanted."""
+    """The id of the campaign with this id, beginning of an id, or name; the latest campaign if `wanted` is empty.
+
+    Raises:
+        UnknownName: there is no such campaign, or none at all.
+    """
     known = campaigns(records)
     if not known:
-        raise UnknownName(f"No campaign was ever started in {records.home}; start one with `enpire run`.")
+        raise UnknownName(f"There is no campaign in {records.home}; start one with `enpire run`.")
     if not wanted:
         return known[0].id
     found = [line.id for line in known if line.id.startswith(wanted)] or [
@@ -88,7 +91,7 @@ def find_campaign(records: Records, wanted: str) -> str:
 
 
 def history(records: Records, campaign_id: str, kinds: Sequence[str] = KINDS) -> History:
-    """What the events of one campaign say, of some kinds only where they are named."""
+    """The history of one campaign, from its events of these kinds."""
     past, after = History(campaign_id=campaign_id), 0
     while page := records.reading.events(after, campaign_id, kinds):
         for entry in page:
@@ -98,7 +101,7 @@ def history(records: Records, campaign_id: str, kinds: Sequence[str] = KINDS) ->
 
 
 def campaign_view(records: Records, campaign_id: str) -> CampaignView:
-    """Where one campaign stands."""
+    """The state of one campaign."""
     past = history(records, campaign_id)
     champion = _hidden(records, past, past.champion) if past.champion else None
     seconds = _robot_seconds(past)
@@ -151,20 +154,20 @@ def _budget(past: History) -> BudgetView | None:
 
 
 def _early_stops(records: Records, campaign_id: str) -> EarlyStopView | None:
-    stopped, flagged, false_alarms, went_on_s = records.reading.early_stops(campaign_id)
+    stopped, flagged, false_alarms, continued_s = records.reading.early_stops(campaign_id)
     if not stopped + flagged:
         return None
-    saved_s = stopped * went_on_s / flagged if flagged else None
+    saved_s = stopped * continued_s / flagged if flagged else None
     wrong = success("", false_alarms, flagged)
-    told = f"{stopped} rollouts that looked hopeless ended early"
+    sentence = f"{stopped} rollouts were stopped early as predicted failures"
     if saved_s is None:
-        told += "; the control arm has not seen one yet, so nobody knows what that saved."
+        sentence += "; the control arm has no predicted failure yet, so the saved time is unknown."
     else:
-        told += (
-            f", which saved about {saved_s / 60:.1f} robot-minutes; {false_alarms} of {flagged} such rollouts that "
-            f"went on succeeded [{wrong.low:.1%}, {wrong.high:.1%}]."
+        sentence += (
+            f", which saved about {saved_s / 60:.1f} robot-minutes; {false_alarms} of {flagged} predicted failures in "
+            f"the control arm succeeded [{wrong.low:.1%}, {wrong.high:.1%}]."
         )
-    return EarlyStopView(stopped=stopped, false_alarms=wrong, saved_robot_s=saved_s, sentence=told)
+    return EarlyStopView(stopped=stopped, false_alarms=wrong, saved_robot_s=saved_s, sentence=sentence)
 
 
 def versions(records: Records, campaign_id: str) -> tuple[VersionView, ...]:
@@ -174,18 +177,18 @@ def versions(records: Records, campaign_id: str) -> tuple[VersionView, ...]:
 
 
 def find_version(records: Records, campaign_id: str, wanted: str) -> VersionView:
-    """The version whose id begins with `wanted`; UnknownName when none or several do."""
+    """The version whose id begins with `wanted`; UnknownName if there is none or more than one."""
     known = versions(records, campaign_id)
     found = [item for item in known if item.id.startswith(wanted)]
     if len(found) != 1:
         listed = ", ".join(item.id[:12] for item in known) or "none yet"
         many = "more than one version begins" if found else "no version begins"
-        raise UnknownName(f"In campaign {campaign_id} {many} with {wanted!r}; there are: {listed}.")
+        raise UnknownName(f"In campaign {campaign_id} {many} with {wanted!r}; its versions are: {listed}.")
     return found[0]
 
 
 def episodes(records: Records, page: Page) -> EpisodePage:
-    """One page of orders, newest first; UsageError when a filter names what does not exist."""
+    """One page of orders, newest first; UsageError when a filter has an unknown outcome or purpose."""
     for value, allowed in ((page.outcome, (*OUTCOME_KINDS, OPEN, ENDED)), (page.purpose, get_args(Purpose))):
         if value and value not in allowed:
             raise UsageError(f"Episodes cannot be filtered by {value!r}; allowed are: {', '.join(allowed)}.")
@@ -222,10 +225,12 @@ def _episode_line(row: OrderRow, stamps: Mapping[int, int]) -> EpisodeLine:
 
 
 def episode(records: Records, order_id: str) -> EpisodeView:
-    """One order with its end and its files; UnknownName when it was never issued."""
+    """One order with its episode and files; UnknownName when it was never issued."""
     row = records.reading.order(order_id)
     if row is None:
-        raise UnknownName(f"There is no episode {order_id!r} in {records.home}; `enpire episodes list` shows them.")
+        raise UnknownName(
+            f"There is no episode {order_id!r} in {records.home}; `enpire episodes list` shows the episodes."
+        )
     order, end = row.order, row.episode
     folder = records.home / "episodes" / order.campaign_id / order.order_id
     return EpisodeView(
@@ -248,20 +253,20 @@ def last_events(records: Records, number_of: int) -> tuple[LedgerEntry, ...]:
 
 
 def events_after(records: Records, seq: int) -> tuple[LedgerEntry, ...]:
-    """Events that are newer than one, oldest first."""
+    """Events with a number above `seq`, oldest first."""
     return tuple(records.ledger.events(after=seq))
 
 
 def unchecked(records: Records, campaign_id: str, count: int) -> tuple[EpisodeLine, ...]:
-    """Successes of the verifier that nobody has checked, drawn at random: what a person should look at."""
+    """At most `count` recorded successes without a label, drawn at random, for an operator to label."""
     return _episode_lines(records, records.reading.unchecked(campaign_id, count))
 
 
 def _labels(records: Records, past: History) -> Labels | None:
-    said = records.reading.labels(past.campaign_id)
-    if not said:
+    labels = records.reading.labels(past.campaign_id)
+    if not labels:
         return None
-    found = drift(said, parse(DriftRule, past.section("drift"), "The recorded drift rule"))
+    found = drift(labels, parse(DriftRule, past.section("drift"), "The recorded drift rule"))
     return Labels(
         labels=found.labels, checked=found.checked, wrong=found.wrong, missed=found.missed, high=found.high,
         limit=found.limit, passed=found.passed, sentence=found.sentence,
@@ -287,13 +292,13 @@ def _state(records: Records, past: History) -> str:
 
 
 def latest_begun(records: Records) -> str:
-    """The campaign that was started or resumed last: the one that runs, where one runs; empty where none ever did."""
+    """The campaign that was started or resumed last, which is the running one if one runs; empty if there is none."""
     begun = records.ledger.events(kinds=kinds_of(CampaignStarted, CampaignResumed))
     return next((entry.campaign_id for entry in reversed(list(begun))), "")
 
 
 def is_driven(home: Path) -> bool:
-    """Whether an orchestrator holds the ledger: looks at the lock without taking it, so that none is ever refused."""
+    """Whether an orchestrator holds the ledger's lock. Reads the table of locks, so it never blocks an orchestrator."""
     lock, table = home / "ledger.lock", Path("/proc/locks")
     if not lock.exists() or not table.exists():
         return lock.exists()
@@ -312,14 +317,14 @@ def _base(past: History) -> Success | None:
 
 
 def _hidden(records: Records, past: History, policy_id: str, *, worst: bool = False) -> Success:
-    """A version on hidden starts; `worst` counts every order without a verdict as a failure, if it may have begun."""
+    """Success on hidden starts; `worst` counts each order without a verdict as a failure, unless it never began."""
     counts = counts_of(records.reading, past.campaign_id, HIDDEN, policy_id=policy_id)
     n = counts.n_all - _released(records, past, policy_id) if worst else counts.n_ended
     return success(policy_id, counts.successes, n)
 
 
 def _released(records: Records, past: History, policy_id: str) -> int:
-    """Gate orders for a version that were taken back, or refused, before they began: they were given again."""
+    """Number of gate orders for a version that were released or refused before they began, and so were reissued."""
     sides = (
         (version, side, gate_id)
         for gate_id, gate in past.gates.items()
@@ -379,13 +384,13 @@ def _version(records: Records, past: History, made: VersionMade) -> VersionView:
         round=made.round,
         recipe_hash=made.recipe_hash,
         data_hash=made.data_hash,
-        state=_standing(past, policy_id),
+        state=_version_state(past, policy_id),
         made_s=past.made_s[policy_id],
         hidden=_hidden(records, past, policy_id),
     )
 
 
-def _standing(past: History, policy_id: str) -> str:
+def _version_state(past: History, policy_id: str) -> str:
     if policy_id == past.champion:
         return "champion"
     if any(policy_id == deployed for _, deployed in past.champions):

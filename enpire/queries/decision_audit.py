@@ -1,7 +1,6 @@
-"""Every decision of the ledger once more, from the records of orders and episodes alone.
+"""Recompute every decision in the ledger from the records of orders and episodes alone.
 
-The ledger says what was decided; here the same arithmetic is done again on what the robots delivered. A decision that
-comes out different means that the ledger, the gate or this file is wrong; each is worth a morning.
+A recomputed decision that differs from the recorded one means an error in the ledger, in the gate or in this module.
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ KINDS = kinds_of(
 BEGAN = frozenset({"success", "failure", "unsafe"})
 
 
-def recompute(ledger: Ledger, say: Callable[[int], None] = lambda seq: None) -> list[Check]:
-    """Replay all decisions of all campaigns, oldest first, and one sum for each campaign's orders at the end.
+def recompute(ledger: Ledger, progress: Callable[[int], None] = lambda seq: None) -> list[Check]:
+    """Recompute all decisions of all campaigns, oldest first, and check the sum of each campaign's orders at the end.
 
-    `say` hears the number of every event that was read.
+    `progress` receives the number of every event that was read.
     """
     records: dict[str, _Records] = {}
     checks: list[Check] = []
@@ -67,7 +66,7 @@ def recompute(ledger: Ledger, say: Callable[[int], None] = lambda seq: None) -> 
     for entry in ledger.events(kinds=KINDS):
         last = entry.seq
         checks += records.setdefault(entry.campaign_id, _Records()).read(entry)
-        say(entry.seq)
+        progress(entry.seq)
     return checks + [one.sums(campaign_id, last) for campaign_id, one in records.items()]
 
 
@@ -75,11 +74,11 @@ def recompute(ledger: Ledger, say: Callable[[int], None] = lambda seq: None) -> 
 class _GateTrials:
     opened: GateOpened
     orders: dict[tuple[int, str], Order] = field(default_factory=dict[tuple[int, str], Order])
-    again: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
-    """Sides of pairs that were taken back and not given again yet."""
+    released: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    """Sides of pairs that were released and are not reissued yet."""
     trials: list[Trial] = field(default_factory=list[Trial])
     decided: GateDecided | None = None
-    """Its decision as it comes out of the records."""
+    """The recomputed decision."""
     strange: list[str] = field(default_factory=list[str])
 
 
@@ -94,7 +93,7 @@ class _ConfirmationTrials:
 
 @dataclass(slots=True)
 class _Records:
-    """What one campaign's robots were ordered to do and did, up to the event that is read."""
+    """The orders and results of one campaign, up to the event that is read."""
 
     open: dict[str, Order] = field(default_factory=dict[str, Order])
     issued: int = 0
@@ -104,9 +103,9 @@ class _Records:
     late: int = 0
     """Late results of orders that had ended as unknown."""
     counted: int = 0
-    """Of these, results that came after a gate had counted their orders as unknown."""
+    """Of these, results of gate orders, which their gate had already counted as unknown."""
     replaced: Counter[str] = field(default_factory=Counter[str])
-    """Version -> interrupted trials that were given again."""
+    """Version -> number of interrupted trials that were reissued."""
     base: list[bool] = field(default_factory=list[bool])
     gates: dict[str, _GateTrials] = field(default_factory=dict[str, _GateTrials])
     opened: int = 0
@@ -116,12 +115,12 @@ class _Records:
     """The candidate that the last decided gate promoted and that is not deployed yet."""
     champions: list[str] = field(default_factory=list[str])
     wanted: set[str] = field(default_factory=set[str])
-    """Versions that an operator asked for by an accepted command."""
+    """Versions that an operator promoted by an accepted command."""
     proposals: Proposals = field(default_factory=Proposals)
-    """What agents submitted and what was trained from it."""
+    """Experiments of agents and the versions trained for them."""
 
     def read(self, entry: LedgerEntry) -> list[Check]:
-        """Apply one event; the checks that it calls for."""
+        """Apply one event and return the checks of the decision that it records, if any."""
         event = entry.event
         self.proposals.apply(event)
         if isinstance(event, GateEvent):
@@ -163,7 +162,7 @@ class _Records:
                 assert_never(event)
 
     def sums(self, campaign_id: str, seq: int) -> Check:
-        """Started = ended + open, every order ended once at most."""
+        """Check that issued = ended + open, and that no order ended twice."""
         sentence = f"{self.issued} orders issued = {self.ended} ended + {len(self.open)} open"
         if self.late:
             sentence += f"; {self.late} late results, {self.counted} of them stay as their gate counted"
@@ -195,7 +194,7 @@ class _Records:
                 self._count(order, episode_of(result, order))
 
     def _ended_late(self, results: Sequence[OrderResult]) -> None:
-        """Orders that had ended as unknown: what is read once may still count them, a gate does not (docs/fleet.md)."""
+        """Late results: the base measurement and a confirmation count them, a gate does not (docs/fleet.md)."""
         for result in results:
             order = self.unknown.pop(result.order_id, None)
             if order is None:
@@ -221,7 +220,7 @@ class _Records:
             trial = Trial(pair=order.pair, side=side, outcome=episode.outcome, ticks=episode.ticks, cause=episode.cause)
             gate.trials.append(trial)
             if trial.released:
-                gate.again.add((trial.pair, side))
+                gate.released.add((trial.pair, side))
         elif never_began(episode.outcome, episode.cause) or reissued(episode, self.replaced):
             if order.purpose == "confirm" and self.confirmations:
                 self.confirmations[-1].starts.discard(order.start.index)
@@ -260,7 +259,7 @@ class _Records:
         self.promoted += decision.kind == "promote"
         self.granted = opened.candidate if decision.kind == "promote" else ""
         if not decision.final:
-            gate.strange.append(f"the records decide nothing: {_in_numbers(decision)}")
+            gate.strange.append(f"the records give no decision: {_in_numbers(decision)}")
             return compared(seq, event, event, _in_numbers(decision), gate.strange)
         sides = GateSides(gate_id=event.gate_id, champion=event.champion, candidate=event.candidate, round=event.round)
         gate.decided = GateDecided.of(sides, decision, event.why)
@@ -274,7 +273,7 @@ class _Records:
         again = decided(experiment, gate.decided)
         strange = list(gate.strange)
         if gate.opened.candidate != experiment.policy_id:
-            strange.append("its gate judged another version than the one that was trained for it")
+            strange.append("its gate tested another version than the one that was trained for it")
         if experiment.trained_hash != experiment.recipe_hash:
             strange.append("its candidate was trained with another recipe than the one that was submitted")
         return compared(seq, event, again, f"{again.decision}, as its gate decided", strange)
@@ -301,13 +300,13 @@ class _Records:
         if version == self.granted:
             why = "its gate promoted it"
         elif version in self.wanted:
-            why = "an operator asked for it"
+            why = "an operator promoted it"
         else:
             why = "" if previous else "it is the base"
         self.champions.append(version)
         self.granted = ""
         if not why:
-            return differs(seq, event, "no gate promoted this version and no operator asked for it")
+            return differs(seq, event, "no gate promoted this version and no operator promoted it")
         return compared(seq, event, replace(event, previous=previous), why)
 
     def _rolled_back(self, seq: int, event: RolledBack) -> Check:
@@ -320,19 +319,21 @@ class _Records:
 
 
 def _in_numbers(decision: Decision) -> str:
-    """A decision in numbers, with the evidence that its reason rests on."""
+    """The numbers of a decision, with the log evidence of its reason."""
     tally = decision.tally
     evidence: float = getattr(decision, weighed(decision.reason))
     return (
         f"{decision.kind} ({decision.reason}) after {tally.pairs} pairs: {tally.wins} won, {tally.losses} lost, "
-        f"{tally.faster} faster, {tally.slower} slower, log E {evidence:.2f}, promoted from {decision.log_need:.2f}"
+        f"{tally.faster} faster, {tally.slower} slower, log evidence {evidence:.2f} "
+        f"(threshold to promote {decision.log_need:.2f})"
     )
 
 
 def _enter(gate: _GateTrials, order: Order, together: Sequence[Order]) -> None:
-    """An order of a gate: the right version, on a hidden start, the same as its other side, on the same station.
+    """Check an order of a gate: it has the right version, and the hidden start and the station of its other side.
 
-    What was taken back before it began may be given again elsewhere; if both sides were, they go there together.
+    An order that was released before it began may be reissued on another station. If both sides were released, they are
+    reissued on one station together.
     """
     if order.policy_id != {"champion": gate.opened.champion, "candidate": gate.opened.candidate}.get(order.side):
         gate.strange.append(f"order {order.order_id} does not name the gate's {order.side or 'side'}")
@@ -341,25 +342,25 @@ def _enter(gate: _GateTrials, order: Order, together: Sequence[Order]) -> None:
     mine, others = (order.pair, order.side), (order.pair, "candidate" if order.side == "champion" else "champion")
     other, moved = gate.orders.get(others), mine in gate.orders
     if other is not None and (other.start != order.start or (other.station != order.station and not moved)):
-        gate.strange.append(f"pair {order.pair} does not start alike")
-    if moved and mine not in gate.again:
-        gate.strange.append(f"the {order.side} of pair {order.pair} is given again without having been taken back")
+        gate.strange.append(f"the sides of pair {order.pair} have different starts or stations")
+    if moved and mine not in gate.released:
+        gate.strange.append(f"the {order.side} of pair {order.pair} is reissued without having been released")
     here = {(one.pair, one.side) for one in together if (one.gate_id, one.station) == (order.gate_id, order.station)}
-    if others in gate.again and others not in here:
-        gate.strange.append(f"the {order.side} of pair {order.pair} is given again alone; both were taken back")
-    gate.again.discard(mine)
+    if others in gate.released and others not in here:
+        gate.strange.append(f"the {order.side} of pair {order.pair} is reissued alone; both sides were released")
+    gate.released.discard(mine)
     gate.orders[mine] = order
 
 
 def _enrol(confirmation: _ConfirmationTrials, order: Order) -> None:
-    """An order of a confirmation: the frozen version, on a start of its own."""
+    """Check an order of a confirmation: it has the confirmed version and a start of the confirm split."""
     confirmation.starts.add(order.start.index)
     if order.policy_id != confirmation.opened.policy_id or order.start.split != "confirm":
         confirmation.strange.append(f"order {order.order_id} is of another version or split")
 
 
 def _correct(confirmation: _ConfirmationTrials, found: Episode) -> None:
-    """An order of a confirmation is known after all; one of an earlier confirmation changes nothing."""
+    """Count a late result of a confirmation; one of an earlier confirmation changes nothing."""
     order = found.order
     if order.policy_id != confirmation.opened.policy_id:
         return

@@ -1,4 +1,4 @@
-"""One recorded decision against the same decision as the records give it."""
+"""Comparison of a recorded decision with the decision recomputed from the records of orders and episodes."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ Audited = GateEvent | ExperimentDecided
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One decision, as it was written and as it comes out again."""
+    """Comparison of one recorded decision with the recomputed one."""
 
     seq: int
-    """The event that wrote it."""
+    """Number of the event that recorded the decision."""
     kind: str
     subject: str
-    """Which gate, version or campaign."""
+    """Id of the experiment, gate, version or campaign."""
     sentence: str
-    """The numbers: what came out again, and where the ledger differs."""
+    """The recomputed numbers, and where the ledger differs from them."""
     equal: bool
 
 
 def compared(seq: int, event: Audited, again: Audited, sentence: str, strange: Sequence[str] = ()) -> Check:
-    """Compare an event with the same event as the records give it; numbers may differ in their last bits (1e-9)."""
+    """Compare a recorded event with the recomputed one; floats may differ by 1e-9 (relative or absolute)."""
     written, recorded = event.body(), again.body()
     wrong = [
-        f"the ledger says {name} = {written.get(name)!r}, the records {value!r}"
+        f"the ledger has {name} = {written.get(name)!r}, the records give {value!r}"
         for name, value in recorded.items()
         if not _same(written.get(name), value)
     ]
@@ -41,12 +41,12 @@ def compared(seq: int, event: Audited, again: Audited, sentence: str, strange: S
 
 
 def differs(seq: int, event: Audited, why: str) -> Check:
-    """A decision that the records cannot give at all."""
+    """The check of a decision that cannot be recomputed from the records."""
     return Check(seq=seq, kind=event.KIND, subject=_subject(event), sentence=why, equal=False)
 
 
 def _subject(event: Audited) -> str:
-    """Which experiment, gate or version a decision is about."""
+    """Id of the experiment, gate or version of a decision."""
     match event:
         case ExperimentDecided():
             return event.experiment_id

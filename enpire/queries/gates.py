@@ -13,7 +13,7 @@ from enpire.types import Purpose
 
 
 def success(policy_id: str, successes: int, n: int) -> Success:
-    """A rate with its interval, as a document."""
+    """A success rate with its Wilson 95 % interval, as a document."""
     interval = wilson(successes, n)
     rate = successes / n if n else None
     return Success(id=policy_id, success=rate, low=interval.low, high=interval.high, n=n, successes=successes)
@@ -22,7 +22,7 @@ def success(policy_id: str, successes: int, n: int) -> Success:
 def success_of(
     reading: Reading, campaign_id: str, purposes: Sequence[Purpose], *, policy_id: str = "", round: int | None = None
 ) -> Success:
-    """Success over some purposes, of one version and one round where given."""
+    """Success rate over some purposes, of one version and one round where given."""
     counts = counts_of(reading, campaign_id, purposes, policy_id=policy_id, round=round)
     return success(policy_id, counts.successes, counts.n_ended)
 
@@ -36,13 +36,13 @@ def counts_of(
 
 
 def rounds_of(reading: Reading, past: History) -> tuple[RoundView, ...]:
-    """Every round that began, oldest first; round 0 makes the base."""
+    """Every round that began, oldest first; round 0 trains the base policy."""
     last = max([0, *(record.started.round for record in past.learners.values())])
     return tuple(_round(reading, past, index) for index in range(last + 1))
 
 
 def gate_view(record: GateRecord) -> GateView:
-    """One gate as it stands; the numbers of an open one are 0 until it is decided."""
+    """One gate as a document; the counts of an open gate are 0."""
     opened, decided = record.opened, record.decided
     view = GateView(
         id=opened.gate_id, round=opened.round, k=opened.k, champion=opened.champion, candidate=opened.candidate,
@@ -65,7 +65,7 @@ def gate_view(record: GateRecord) -> GateView:
 
 
 def confirm_view(reading: Reading, past: History) -> Confirm | None:
-    """The last confirmation; while it runs, what has ended so far."""
+    """The last confirmation; while it runs, with the trials that have ended so far. None if there was none."""
     if not past.confirms:
         return None
     record = past.confirms[-1]

@@ -9,11 +9,11 @@ from enpire.queries.models import ExperimentView, IdeaView
 
 
 def ideas_of(proposals: Proposals, proposed_s: Mapping[str, float]) -> tuple[IdeaView, ...]:
-    """Every hypothesis as a document; each stands below its first parent, siblings oldest first.
+    """Every hypothesis as a document; each follows its first parent, siblings oldest first.
 
     Args:
-        proposals: the fold of what was proposed.
-        proposed_s: hypothesis -> when, in seconds of the campaign.
+        proposals: hypotheses and experiments of the campaign.
+        proposed_s: hypothesis -> seconds of the campaign at which it was proposed.
     """
     children: dict[str, list[str]] = {}
     for idea in proposals.hypotheses.values():
@@ -42,32 +42,32 @@ def experiment_view(experiment: Experiment) -> ExperimentView:
     )  # fmt: skip
 
 
-def told(changes: Mapping[str, object]) -> str:
-    """Changed settings for people: `passes 8, multi_step 4`."""
+def changes_text(changes: Mapping[str, object]) -> str:
+    """Changed settings as text: `passes 8, multi_step 4`."""
     return ", ".join(
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in changes.items()
     )
 
 
 def outcome(view: ExperimentView) -> str:
-    """What became of an experiment, in words and with its interval."""
+    """The phase of an experiment, or its decision with the interval, as text."""
     if view.delta is None:
         return view.phase + (f": {view.why}" if view.why else "")
     return f"{view.decision} ({view.why}): {points(view)}"
 
 
 def points(view: ExperimentView) -> str:
-    """Difference in success, candidate minus champion, with its interval: `+17.0 points [-0.7, +37.3]`."""
+    """Difference in success, candidate minus champion, in percentage points: `+17.0 points [-0.7, +37.3]`."""
     if view.delta is None or view.low is None or view.high is None:
         return ""
     return f"{100 * view.delta:+.1f} points [{100 * view.low:+.1f}, {100 * view.high:+.1f}]"
 
 
 def _idea(idea: ProposedHypothesis, depth: int, proposed_s: float, tests: Sequence[Experiment]) -> IdeaView:
-    said = idea.hypothesis
+    hypothesis = idea.hypothesis
     return IdeaView(
-        id=said.hypothesis_id, depth=depth, proposed_s=proposed_s, statement=said.statement,
-        falsifier=said.falsifier, kind=said.kind, regime=said.regime, author=said.author, lane=said.lane,
-        parents=said.parents, edges=tuple((edge.kind, edge.to) for edge in idea.edges),
+        id=hypothesis.hypothesis_id, depth=depth, proposed_s=proposed_s, statement=hypothesis.statement,
+        falsifier=hypothesis.falsifier, kind=hypothesis.kind, regime=hypothesis.regime, author=hypothesis.author,
+        lane=hypothesis.lane, parents=hypothesis.parents, edges=tuple((edge.kind, edge.to) for edge in idea.edges),
         experiments=tuple(map(experiment_view, tests)),
     )  # fmt: skip

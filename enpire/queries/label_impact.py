@@ -1,6 +1,6 @@
-"""What hangs on one episode's verdict: which decision counted it, and what that would be if a person is right.
+"""Impact of a label: the decision that counted an episode, and the same decision with the label as the verdict.
 
-A label never changes a verdict or a decision (gate/verifier_audit.py); this says beforehand how much is at stake.
+A label never changes a verdict or a decision (gate/verifier_audit.py). The operator sees the impact before labelling.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from enpire.types import Interval, OutcomeKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stake:
-    """What one verdict carries."""
+    """The decision that counted one episode, with its verdict and with the label."""
 
     decision: str
-    """Which decision counted the episode, and how it came out; empty when none did."""
+    """The decision that counted the episode, with its result; empty if no decision counted it."""
     would: str
-    """What it would be with the other verdict, in one sentence."""
+    """The decision with the label as the verdict, in one sentence."""
     changes: bool
-    """Whether the decision would come out different."""
+    """Whether the two decisions differ."""
 
 
 def stake(reading: Reading, past: History, row: OrderRow, outcome: OutcomeKind) -> Stake:
-    """What would become of the decision that counted an episode if its verdict were `outcome`.
+    """The decision that counted an episode, and the same decision with `outcome` as the verdict.
 
     Raises:
-        UsageError: the episode has no verdict, or a person cannot say that.
+        UsageError: the episode has no verdict, or `outcome` is none.
     """
     if outcome not in ("success", "failure", "unsafe"):
-        raise UsageError(f"An episode cannot be judged as {outcome!r}; say success, failure or unsafe.")
+        raise UsageError(f"An episode cannot be labelled {outcome!r}; the labels are success, failure and unsafe.")
     if row.episode is None or row.episode.outcome not in ("success", "failure", "unsafe"):
-        raise UsageError(f"Episode {row.order.order_id} ended without a verdict, so there is nothing to judge.")
+        raise UsageError(f"Episode {row.order.order_id} ended without a verdict; label an episode that has one.")
     if row.order.purpose == "gate":
         return _gate(reading, past, row, outcome)
     if row.order.purpose == "confirm":
         return _confirmation(past, row, outcome)
     if row.order.purpose == "base" and past.base is not None:
         return _base(past, row, outcome)
-    return Stake(decision="", would="No decision counted it; a learner may have been taught with it.", changes=False)
+    return Stake(decision="", would="No decision counted it; a learner may have trained on it.", changes=False)
 
 
 def _gate(reading: Reading, past: History, row: OrderRow, outcome: OutcomeKind) -> Stake:
@@ -63,11 +63,11 @@ def _gate(reading: Reading, past: History, row: OrderRow, outcome: OutcomeKind) 
     ]  # fmt: skip
     again = judge(pairs_in_order(trials), rule, record.opened.level)
     was = record.decided.decision
-    told = f"Gate of round {record.opened.round}: {was} ({record.decided.reason})"
+    decision = f"Gate of round {record.opened.round}: {was} ({record.decided.reason})"
     would = f"It would be {again.kind} ({again.reason}) after {again.tally.pairs} pairs."
     if again.kind == "continue":
         would = f"It would be undecided after the {again.tally.pairs} pairs that were run."
-    return Stake(decision=told, would=would, changes=again.kind != was)
+    return Stake(decision=decision, would=would, changes=again.kind != was)
 
 
 def _confirmation(past: History, row: OrderRow, outcome: OutcomeKind) -> Stake:
@@ -77,21 +77,21 @@ def _confirmation(past: History, row: OrderRow, outcome: OutcomeKind) -> Stake:
     successes, n = _shifted(ended, row, outcome)
     goal = past.goal
     again, was = confirm(successes, n, goal).passed, ended.passed
-    told = f"Confirmation: {'passed' if was else 'not passed'} with {ended.successes} of {n}"
+    decision = f"Confirmation: {'passed' if was else 'not passed'} with {ended.successes} of {n}"
     would = f"It would be {'passed' if again else 'not passed'} with {successes} of {n}, goal {goal:.1%}."
-    return Stake(decision=told, would=would, changes=again != was)
+    return Stake(decision=decision, would=would, changes=again != was)
 
 
 def _base(past: History, row: OrderRow, outcome: OutcomeKind) -> Stake:
-    assert past.base is not None  # asked before
+    assert past.base is not None  # checked by `stake`
     successes, n = _shifted(past.base, row, outcome)
-    told = f"Measurement of the base: {_rate(wilson(past.base.successes, n))}"
-    return Stake(decision=told, would=f"It would be {_rate(wilson(successes, n))}.", changes=False)
+    decision = f"Measurement of the base: {_rate(wilson(past.base.successes, n))}"
+    return Stake(decision=decision, would=f"It would be {_rate(wilson(successes, n))}.", changes=False)
 
 
 def _shifted(measured: BaseMeasured | Confirmed, row: OrderRow, outcome: OutcomeKind) -> tuple[int, int]:
-    """(successes, n) with this episode's verdict replaced."""
-    assert row.episode is not None  # asked before
+    """(successes, n) of a measurement with `outcome` as this episode's verdict."""
+    assert row.episode is not None  # checked by `stake`
     moved = (outcome == "success") - (row.episode.outcome == "success")
     return measured.successes + moved, measured.n
 

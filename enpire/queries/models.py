@@ -1,6 +1,6 @@
-"""What the reading side answers: plain typed documents, the same for the command line, the report and the pages.
+"""The documents of the queries: typed dataclasses, the same for the command line, the report and the pages.
 
-Every field is JSON as it stands (`dataclasses.asdict`); a figure that nobody can know yet is None, never nan.
+`dataclasses.asdict` gives their JSON. A number that is not known yet is None, never nan.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class Success:
     """A success rate over the trials that ended with a verdict, with its Wilson 95 % interval."""
 
     id: str
-    """The policy version, or empty where several were run."""
+    """The policy version; empty where several were run."""
     success: float | None
     """None without trials."""
     low: float
@@ -37,7 +37,7 @@ class PassAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirm:
-    """The one-shot test of a frozen version on starts that exist only since it was frozen."""
+    """The confirmation of a champion, on starts that were drawn after the version was fixed."""
 
     id: str
     success: float | None
@@ -46,9 +46,9 @@ class Confirm:
     n: int
     successes: int
     announced: int
-    """Trials, fixed before the first."""
+    """Number of trials, fixed before the first."""
     passed: bool | None
-    """None while it is going on."""
+    """None while it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class GateView:
     champion: str
     candidate: str
     decision: str
-    """promote, reject, hold; `open` while it is going on."""
+    """promote, reject, hold; `open` while it runs."""
     reason: str
     pairs: int
     max_pairs: int
@@ -71,11 +71,11 @@ class GateView:
     both: int
     neither: int
     log_e: float
-    """Evidence that its decision rests on (of faster, where that promoted it), in nats."""
+    """Log evidence of the decision in nats: better, worse or faster, as `reason` names it."""
     log_need: float
-    """Evidence that promotes it, in nats."""
+    """Threshold of the log evidence to promote, in nats."""
     difference_low: float | None
-    """Confidence sequence of the difference in success, candidate minus champion."""
+    """Lower bound of the difference in success, candidate minus champion, by a confidence sequence."""
     difference_high: float | None
     champion_success: Success
     candidate_success: Success
@@ -99,11 +99,11 @@ class LearnerView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundView:
-    """One round: what was collected, what was learned from it, what the gate said."""
+    """One round: its collection, its training run and its gate."""
 
     round: int
     collection: Success
-    """Data collection on training starts in this round, whichever champion ran."""
+    """Success of the data collection on train starts in this round, over all champions that ran."""
     candidate: str
     learner: LearnerView | None
     gate: GateView | None
@@ -120,7 +120,7 @@ class VersionView:
     recipe_hash: str
     data_hash: str
     state: str
-    """champion, former champion, rejected, held, candidate."""
+    """champion, former champion, rejected, held, in the gate, candidate."""
     made_s: float
     hidden: Success
     """Over all its trials on hidden starts: base measurement, gates, confirmation."""
@@ -138,14 +138,14 @@ class StationView:
     lease: int
     facts: Mapping[str, str]
     utilisation: float | None
-    """Share of the campaign's wall clock in reset, rollout or verify."""
+    """Share of the campaign's wall-clock time in reset, rollout or verify, in [0, 1]."""
     robot_time: Mapping[str, float]
     """Seconds by phase, mean over its lanes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoalView:
-    """What the campaign is for."""
+    """The success rate that the campaign shall reach, in [0, 1], and the number of starts that confirm it."""
 
     success: float
     confirm_starts: int
@@ -153,7 +153,7 @@ class GoalView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetView:
-    """What the campaign may spend; 0 is without a limit."""
+    """The limits of the campaign; 0 means no limit."""
 
     wall_s: float
     rounds: int
@@ -173,7 +173,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentView:
-    """The test of a hypothesis: a recipe with some settings changed, and what the hidden gate said."""
+    """The test of a hypothesis: a recipe with changed settings, and the decision of its gate."""
 
     id: str
     phase: str
@@ -193,7 +193,7 @@ class ExperimentView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A version became the champion."""
+    """The deployment of a new champion."""
 
     at_s: float
     """Seconds of the campaign, without the time in which no orchestrator ran."""
@@ -202,7 +202,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdeaView:
-    """One hypothesis in the idea tree, after its parents."""
+    """One hypothesis of the idea tree."""
 
     id: str
     depth: int
@@ -217,7 +217,7 @@ class IdeaView:
     """Seconds of the campaign, without the time in which no orchestrator ran."""
     parents: tuple[str, ...]
     edges: tuple[tuple[str, str], ...]
-    """(kind, hypothesis) of every line that is not a parent."""
+    """(kind, hypothesis) of every edge that is not to a parent."""
     experiments: tuple[ExperimentView, ...]
 
 
@@ -235,38 +235,38 @@ class CampaignLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """The verifier against the people who checked it."""
+    """Comparison of the verifier with the labels."""
 
     labels: int
     checked: int
     """Labelled episodes that the verifier had called a success."""
     wrong: int
-    """Of those, the ones that were none."""
+    """Of those, the ones that are labelled as failure or unsafe."""
     missed: int
-    """Labelled successes that the verifier had not called one."""
+    """Episodes that are labelled a success and that the verifier had not called one."""
     high: float
-    """Upper bound on the share of its successes that are none."""
+    """Upper bound on the share of the verifier's successes that are none, in [0, 1]."""
     limit: float
     passed: bool
-    """Whether the limit is passed: the campaign pauses."""
+    """Whether the share of wrong successes exceeds the limit, so that the campaign pauses."""
     sentence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyStopView:
-    """Rollouts of the collection that ended because they looked hopeless, and what the control arm says about that."""
+    """Collection rollouts stopped early as predicted failures, and predicted failures of the control arm."""
 
     stopped: int
     false_alarms: Success
-    """Of the control arm's rollouts that looked hopeless and went on: those that succeeded all the same."""
+    """Share of the control arm's predicted failures that succeeded; these rollouts were not stopped."""
     saved_robot_s: float | None
-    """Robot seconds that were saved, by what the control arm's went on for; None before it has one."""
+    """Robot seconds saved, estimated from the control arm; None before the control arm has a predicted failure."""
     sentence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignView:
-    """Where one campaign stands."""
+    """The state of one campaign."""
 
     id: str
     name: str
@@ -280,19 +280,19 @@ class CampaignView:
     goal: GoalView
     rounds: tuple[RoundView, ...]
     gates: tuple[GateView, ...]
-    """Every gate, oldest first: those of the rounds and those of experiments."""
+    """Every gate of rounds and experiments, oldest first."""
     deployments: tuple[Deployment, ...]
     """Every change of the champion, oldest first."""
     base: Success | None
     champion: Success | None
-    """The champion on hidden starts, all its trials together; the confirmation stands beside it in `confirm`."""
+    """The champion on hidden starts, over all its trials; `confirm` has the confirmation alone."""
     confirm: Confirm | None
     episodes: Mapping[str, int]
     """Orders by outcome, `open` ones, and `total`, which is their sum."""
     worst_case: Success | None
-    """The champion on hidden starts if every order that ended without a verdict, or is open, were a failure."""
+    """The champion on hidden starts, with every order without a verdict counted as a failure, unless it never began."""
     refused: int
-    """Deliveries that were not counted (an old lease, a doubled episode)."""
+    """Number of refused deliveries (an old lease, an episode delivered twice)."""
     mru: float | None
     """Mean robot utilisation in [0, 1]."""
     robot_time: Mapping[str, float]
@@ -304,25 +304,25 @@ class CampaignView:
     robot_h_to_goal: float | None
     tokens: Tokens
     search_gate_gap: float | None
-    """Champion's success on training starts minus its success on hidden starts: near 0 when scores can be believed."""
+    """The champion's success on train starts minus its success on hidden starts; near 0 without overfitting."""
     stations: tuple[StationView, ...]
     ideas: tuple[IdeaView, ...] = ()
-    """What agents proposed, parents before children."""
+    """Hypotheses of agents, parents before children."""
     early_stops: EarlyStopView | None = None
-    """None where no rollout looked hopeless."""
+    """None without predicted failures."""
     labels: Labels | None = None
-    """What people's labels say about the verifier; None without labels."""
+    """None without labels."""
     paused_why: str = ""
-    """One sentence where the campaign paused itself."""
+    """Why the campaign is paused; empty if no reason is recorded."""
     budget: BudgetView | None = None
-    """None where an older ledger does not say."""
+    """None if the campaign file has no budget."""
     pass_at: tuple[PassAt, ...] = ()
-    """Every version with a trial on hidden starts, in the order in which they were made."""
+    """Every version with a trial on hidden starts, in the order in which the versions were made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeLine:
-    """One order and what became of it."""
+    """One order and its outcome."""
 
     order_id: str
     campaign_id: str
@@ -330,7 +330,7 @@ class EpisodeLine:
     """One of the six outcomes, or `open`."""
     cause: str
     person_outcome: str | None
-    """What a person said about it afterwards."""
+    """The newest label."""
     purpose: str
     round: int
     station: str
@@ -341,7 +341,7 @@ class EpisodeLine:
     ticks: int
     confidence: float
     ended_ms: int | None = None
-    """Wall clock, milliseconds: when the ledger took its end; None while it is open."""
+    """When the ledger recorded its outcome, in milliseconds since 1970; None while it is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,12 +350,12 @@ class EpisodePage:
 
     rows: tuple[EpisodeLine, ...]
     next: str | None
-    """Give it as `before` for the page below; None at the end."""
+    """Value of `before` for the next page; None on the last page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeView:
-    """One episode, and where its files lie."""
+    """One episode and its files."""
 
     episode: EpisodeLine
     start_split: str
@@ -368,9 +368,9 @@ class EpisodeView:
     folder: str
     """Empty when nothing was recorded."""
     pictures: tuple[str, ...]
-    """CAMERA_TICK.jpg or .png: recorded with the episode, or taken when a simulated one ran again."""
+    """Names of its camera images, CAMERA_TICK.jpg or .png: recorded with the episode, or made by a replay."""
 
 
 def weighed(reason: str) -> str:
-    """Name of the figure that a decision of this reason rests on, in nats."""
+    """Name of the field with the log evidence of a decision with this reason, in nats."""
     return {"faster": "log_e_faster", "worse": "log_e_worse"}.get(reason, "log_e")

@@ -36,7 +36,7 @@ def pass_at(trials: Iterable[Attempts], k: int) -> Interval:
 
 
 def pass_at_of(reading: Reading, past: History) -> tuple[PassAt, ...]:
-    """pass@k of every version that was tried on hidden starts, in the order in which the versions were made.
+    """pass@k of every version with trials on hidden starts, in the order in which the versions were made.
 
     k goes from 1 to the largest number of attempts of any trial, at most `MOST_ATTEMPTS`.
     """

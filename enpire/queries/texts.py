@@ -1,4 +1,4 @@
-"""Documents as text for people."""
+"""Documents as text for the terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from enpire.gate.gate import reason_text
-from enpire.queries.hypotheses import outcome, told
+from enpire.queries.hypotheses import changes_text, outcome
 from enpire.queries.models import (
     CampaignView,
     Confirm,
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 HASH = 64
 SHORT = 12
-"""Characters of a hash, and those that people read."""
+"""Characters of a whole hash, and of a shortened one."""
 
 
 def short(policy_id: str) -> str:
-    """The beginning of a hash; other ids as they are."""
+    """The first SHORT characters of a hash; other ids unchanged."""
     return policy_id[:SHORT] if len(policy_id) == HASH else policy_id
 
 
@@ -73,7 +73,7 @@ def campaign(view: CampaignView) -> str:
         ),
         ("tokens", f"fresh {view.tokens.fresh}, cached {view.tokens.cached}, output {view.tokens.output}"),
         ("search - gate", _points(view.search_gate_gap)),
-        ("verifier", view.labels.sentence if view.labels else "nobody has checked it: enpire episodes audit"),
+        ("verifier", view.labels.sentence if view.labels else "no episode is labelled yet: enpire episodes audit"),
     ]
     parts = [_pairs(lines), _rounds(view.rounds)]
     if view.pass_at:
@@ -117,7 +117,7 @@ def event(item: LedgerEntry) -> str:
 
 
 def decision(item: Decision) -> str:
-    """The end of one comparison."""
+    """The decision of one comparison."""
     tally = item.tally
     return _pairs(
         [
@@ -134,12 +134,12 @@ def decision(item: Decision) -> str:
 def _confirmed(confirm: Confirm | None) -> str:
     if confirm is None:
         return "-"
-    verdict = {True: "passed", False: "not passed", None: f"going on, {confirm.announced} announced"}[confirm.passed]
+    verdict = {True: "passed", False: "not passed", None: f"running, {confirm.announced} announced"}[confirm.passed]
     return f"{rate(confirm)}: {verdict}"
 
 
 def _evidence(log_e: float, log_need: float, reason: str) -> str:
-    """Log evidence with its threshold. A candidate is rejected as worse from a lower threshold than it is promoted."""
+    """Log evidence with its threshold. A rejection as worse has a lower threshold than the promotion shown."""
     return f"{log_e:.2f} ({'threshold to promote' if reason == 'worse' else 'threshold'} {log_need:.2f})"
 
 
@@ -183,22 +183,22 @@ def _ideas(ideas: Sequence[IdeaView]) -> str:
     for idea in ideas:
         lines.append(f"{'  ' * idea.depth}- {idea.statement}  ({idea.kind}, {idea.lane})")
         for item in idea.experiments:
-            lines.append(f"{'  ' * idea.depth}    {told(item.changes)}: {outcome(item)}")
+            lines.append(f"{'  ' * idea.depth}    {changes_text(item.changes)}: {outcome(item)}")
     return "\n".join(lines)
 
 
 def _facts(item: LedgerEntry) -> str:
-    told: list[str] = []
+    facts: list[str] = []
     for key, value in item.body.items():
         if key == "campaign_id" or isinstance(value, dict):
             continue
         if isinstance(value, list):
-            told.append(counted(len(value), key.removesuffix("s"), key))  # pyright: ignore[reportUnknownArgumentType]
+            facts.append(counted(len(value), key.removesuffix("s"), key))  # pyright: ignore[reportUnknownArgumentType]
         elif isinstance(value, float):
-            told.append(f"{key}={value:.4g}")
+            facts.append(f"{key}={value:.4g}")
         else:
-            told.append(f"{key}={short(value) if isinstance(value, str) and len(value) > 40 else value}")
-    return " ".join(told)[:160]
+            facts.append(f"{key}={short(value) if isinstance(value, str) and len(value) > 40 else value}")
+    return " ".join(facts)[:160]
 
 
 def _pairs(lines: Sequence[tuple[str, str]]) -> str:

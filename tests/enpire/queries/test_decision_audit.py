@@ -187,7 +187,7 @@ def test_sides_that_do_not_start_alike_are_seen(replay: Replay) -> None:
             rows(body, "orders")[0]["start"] = {"split": "holdout", "index": 999, "values": [0.1], "seed": 3}
     check = replay(story.entries)["gate decided"]
     assert not check.equal
-    assert "does not start alike" in check.sentence
+    assert "have different starts or stations" in check.sentence
 
 
 BOTH = ("champion", "candidate")
@@ -198,12 +198,12 @@ BOTH = ("champion", "candidate")
     [
         (BOTH, ["champion s2, candidate s2"], ""),
         (["candidate"], ["candidate s2"], ""),
-        (BOTH, ["champion s2, candidate s1"], "given again alone"),
-        (BOTH, ["champion s1", "candidate s1"], "given again alone"),
-        ([], ["candidate s1"], "without having been taken back"),
+        (BOTH, ["champion s2, candidate s1"], "reissued alone"),
+        (BOTH, ["champion s1", "candidate s1"], "reissued alone"),
+        ([], ["candidate s1"], "without having been released"),
     ],
 )
-def test_what_is_given_again_was_taken_back_and_both_sides_go_together(
+def test_reissued_orders_were_released_and_both_sides_go_together(
     replay: Replay, back: Sequence[str], again: Sequence[str], why: str
 ) -> None:
     story = campaign()
