@@ -56,7 +56,7 @@ def test_parameters_use_the_word_table() -> None:
 
 OPEN: Mapping[str, int] = {
     "README.md": 8, "docs": 1, "enpire": 16, "enpire/campaign": 43, "enpire/datasets": 1, "enpire/gate": 2,
-    "enpire/monitor": 11, "enpire/queries": 59, "enpire/requests": 1, "enpire/steps": 40, "enpire/store": 31,
+    "enpire/monitor": 11, "enpire/queries": 1, "enpire/requests": 1, "enpire/steps": 40, "enpire/store": 2,
     "policies": 1, "sim": 1, "web_ui": 9,
 }  # fmt: skip
 """Where retired words still stand, and how many at most: these numbers only go down."""
