@@ -13,7 +13,7 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from enpire.errors import FileProblem
 from enpire.types import Json
@@ -116,6 +116,11 @@ def _fields_of(cls: type) -> tuple[dict[str, dataclasses.Field[object]], dict[st
 def canonical(value: object) -> str:
     """JSON with sorted keys and no spaces, so that equal content has one spelling and one hash."""
     return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def is_json_object(value: object) -> TypeGuard[dict[str, Json]]:
+    """Whether a value read from JSON is an object; its keys are texts."""
+    return isinstance(value, dict)
 
 
 def document(value: object) -> dict[str, Json]:

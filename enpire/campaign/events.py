@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
-from typing import cast, get_args
+from typing import get_args
 
 from enpire.campaign.agent_events import AgentEvent, ExperimentEvent
 from enpire.campaign.command_events import CommandEvent
@@ -62,14 +62,14 @@ class LedgerEntry:
     hash: str
 
     @property
-    def body(self) -> dict[str, object]:
+    def body(self) -> dict[str, Json]:
         """The stored body, unchanged, for display; `event` is the typed form."""
         return json.loads(self.text)
 
     def document(self) -> dict[str, Json]:
         """The entry as JSON, for display and other programs."""
         return {
-            "seq": self.seq, "stamp_ns": self.stamp_ns, "kind": self.kind, "body": cast("dict[str, Json]", self.body),
+            "seq": self.seq, "stamp_ns": self.stamp_ns, "kind": self.kind, "body": self.body,
             "previous": self.previous, "hash": self.hash,
         }  # fmt: skip
 

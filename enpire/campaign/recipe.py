@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from enpire.campaign.search_space import Axis, Plain, Range, axes, axis_of
+from enpire.campaign.search_space import Axis, Range, axes, axis_of
 from enpire.errors import EnpireError, FileProblem, UsageError
 from enpire.files import canonical, find, parse, plain, read_yaml, shown
 from enpire.interfaces import ChecksRecipe
@@ -122,10 +122,11 @@ def changed(recipe: Recipe, changes: Mapping[str, object], name: str) -> Recipe:
 
 
 def _typed(axis: Axis, value: object) -> Setting:
+    if not isinstance(value, bool | int | float | str):
+        raise UsageError(f"A setting is a number, a text or true or false, not {shown(value)}.")
     if isinstance(axis, Range):
-        number = cast("float", value)
-        return int(number) if axis.whole else float(number)
-    return cast("Plain", value)
+        return int(value) if axis.whole else float(value)
+    return value
 
 
 def _whole(path: Path, asked: tuple[Path, ...]) -> Mapping[str, object]:

@@ -9,10 +9,10 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from enpire.errors import FileProblem, UsageError
-from enpire.files import parse, plain
+from enpire.files import document, is_json_object, parse
 from enpire.ids import mint
 from enpire.requests.file_queue import LARGEST, FileQueue, Unreadable, decoded
 
@@ -61,7 +61,7 @@ def leave(inbox: Path, sender: Sender, kind: RequestKind, content: Mapping[str, 
         request_id=mint(), campaign_id=sender.campaign_id, kind=kind, author=sender.author, lane=sender.lane,
         content=content,
     )  # fmt: skip
-    fields = cast("Mapping[str, object]", plain(request))
+    fields = document(request)
     try:
         data = json.dumps({_STORED.get(name, name): value for name, value in fields.items()}, allow_nan=False).encode()
         if len(data) > LARGEST:
@@ -91,9 +91,8 @@ def _queue(inbox: Path) -> FileQueue:
 
 
 def _read(name: str, content: object) -> AgentRequest:
-    if isinstance(content, dict):
-        stored = cast("Mapping[str, object]", content)
-        content = {_FIELDS.get(key, key): value for key, value in stored.items()}
+    if is_json_object(content):
+        content = {_FIELDS.get(key, key): value for key, value in content.items()}
     request = parse(AgentRequest, content, f"The request {name}.json")
     if request.request_id != name:
         raise FileProblem(f"The request {name}.json has the id {request.request_id[:40]!r}.")

@@ -12,10 +12,9 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from enpire.errors import EnpireError, FileProblem
-from enpire.files import parse, plain
+from enpire.files import document, is_json_object, parse
 from enpire.ids import mint
 from enpire.requests.file_queue import LARGEST, FileQueue, Unreadable
 from enpire.store import durable
@@ -169,7 +168,7 @@ def _queue(folder: Path) -> FileQueue:
 def _encoded(command: OperatorCommand) -> bytes:
     if not command.command_id.isalnum():
         raise FileProblem(f"The command id {command.command_id!r} must consist of letters and digits.")
-    fields = cast("Mapping[str, object]", plain(command))
+    fields = document(command)
     data = json.dumps({_STORED.get(name, name): value for name, value in fields.items()}).encode()
     if len(data) > LARGEST:
         raise FileProblem(
@@ -179,9 +178,8 @@ def _encoded(command: OperatorCommand) -> bytes:
 
 
 def _read(name: str, content: object) -> OperatorCommand:
-    if isinstance(content, dict):
-        stored = cast("Mapping[str, object]", content)
-        content = {_FIELDS.get(key, key): value for key, value in stored.items()}
+    if is_json_object(content):
+        content = {_FIELDS.get(key, key): value for key, value in content.items()}
     command = parse(OperatorCommand, content, f"The command {name}.json was set aside; it")
     if command.command_id != name:
         raise FileProblem(f"The command {name}.json was set aside: its id is {command.command_id[:40]!r}.")

@@ -10,7 +10,6 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import cast
 
 import numpy as np
 
@@ -229,7 +228,8 @@ class Lanes:
         kept = np.asarray([lane.stage == "rolling" for lane in rolling], np.bool_)
         rows, chunk = rows[kept], chunk[kept]
         changed: MaskArray = np.any(np.abs(sent[rows] - self._command[rows]) > _SAME, axis=1)
-        for index in cast("list[int]", rows[changed].tolist()):
+        clipped: list[int] = rows[changed].tolist()
+        for index in clipped:
             self._lanes[index].clipped += 1
         self._blender.sent(rows, sent[rows])
         left = [lane for lane in rolling if lane.stage == "rolling"]
@@ -350,7 +350,8 @@ class Lanes:
     def _send_one_by_one(self) -> FloatArray:
         """One lane's command is not allowed, so no lane moved: end that lane, and move the others one by one."""
         sent = self._command.copy()
-        for index in cast("list[int]", np.flatnonzero(self._moving).tolist()):
+        moving: list[int] = np.flatnonzero(self._moving).tolist()
+        for index in moving:
             alone = np.zeros_like(self._moving)
             alone[index] = True
             try:

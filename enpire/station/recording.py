@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 import numpy.typing as npt
 
@@ -65,7 +63,7 @@ def retry_ticks(marks: MaskArray, lost_ticks: int = 10) -> tuple[int, ...]:
     """
     began: list[int] = []
     furthest, away = 0, 0
-    for frame, row in enumerate(cast("list[list[bool]]", marks.tolist())):
+    for frame, row in enumerate(marks.tolist()):
         level = max((number for number, done in enumerate(row, start=1) if done), default=0)
         if level >= furthest:
             furthest, away = level, 0

@@ -14,7 +14,6 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import cast
 
 from enpire.errors import EnpireError, FileProblem, NothingOpens, OutcomeUnknown, StorageFull
 
@@ -174,6 +173,18 @@ def sync(path: Path) -> None:
 
 def refusal(error: OSError, path: Path) -> EnpireError:
     """The EnpireError for an OSError of a write: disk full, outcome unknown, no descriptor left, or not allowed."""
+    short = _space_refusal(error, path)
+    if short is not None:
+        return short
+    if error.errno == errno.EIO:
+        return OutcomeUnknown(
+            f"The disk failed while writing {path}: {error.strerror}. The bytes may or may not be stored: "
+            "stop writing, check the disk, start the program again and read the file."
+        )
+    return FileProblem(f"Cannot write {path}: {error.strerror}. Check that the folder exists and may be written.")
+
+
+def _space_refusal(error: OSError, path: Path) -> StorageFull | None:
     if error.errno in _SPENT:
         return spent(path)
     if error.errno in _FULL:
@@ -181,12 +192,7 @@ def refusal(error: OSError, path: Path) -> EnpireError:
             f"The disk refused to write {path}: {error.strerror}. Nothing was changed. Free some space on that disk: "
             "no order starts before that."
         )
-    if error.errno == errno.EIO:
-        return OutcomeUnknown(
-            f"The disk failed while writing {path}: {error.strerror}. The bytes may or may not be stored: "
-            "stop writing, check the disk, start the program again and read the file."
-        )
-    return FileProblem(f"Cannot write {path}: {error.strerror}. Check that the folder exists and may be written.")
+    return None
 
 
 def spent(path: Path) -> NothingOpens:
@@ -202,8 +208,10 @@ def shortage(problem: BaseException | None) -> StorageFull | None:
     while problem is not None:
         if isinstance(problem, StorageFull):
             return problem
-        if isinstance(problem, OSError) and problem.errno in _SPENT | _FULL:
-            return cast("StorageFull", refusal(problem, Path(problem.filename or "a file")))
+        if isinstance(problem, OSError):
+            short = _space_refusal(problem, Path(problem.filename or "a file"))
+            if short is not None:
+                return short
         problem = problem.__cause__
     return None
 

@@ -8,6 +8,7 @@ from typing import cast
 
 from enpire.campaign.events import Event, LedgerEntry, UnknownEvent, read_event
 from enpire.errors import FileProblem, LedgerProblem
+from enpire.files import is_json_object
 from enpire.types import Json
 
 COLUMNS = "seq, stamp_ns, kind, campaign_id, body, previous, hash"
@@ -45,7 +46,7 @@ def _content(row: Sequence[object]) -> dict[str, Json] | None:
         content: object = json.loads(str(row[4]))
     except ValueError:
         return None
-    return cast("dict[str, Json]", content) if isinstance(content, dict) else None
+    return content if is_json_object(content) else None
 
 
 def _entry(row: Sequence[object], event: Event) -> LedgerEntry:

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import cast
 
 from enpire.campaign.events import Event, LedgerEntry, kind_of
 from enpire.errors import CutWrite, FileProblem, LedgerProblem, OldSchema, OutcomeUnknown
@@ -214,18 +213,20 @@ def _check_link(row: Sequence[object], seq: int, previous: str) -> str:
     found, stamp_ns, kind, campaign, body, before, digest, named = row
     problem = f"Event {seq} of the ledger does not verify: "
     advice = " The ledger was changed or damaged from this event on; restore it from a copy."
-    if not isinstance(stamp_ns, int) or not all(isinstance(part, bytes) for part in (kind, body, before)):
+    if not (
+        isinstance(stamp_ns, int) and isinstance(kind, bytes) and isinstance(body, bytes) and isinstance(before, bytes)
+    ):
         raise LedgerProblem(f"{problem}its fields are damaged.{advice}")
     if found != seq:
         raise LedgerProblem(f"{problem}event {found} is in its place.{advice}")
     if before != previous.encode():
         raise LedgerProblem(f"{problem}it does not follow the previous event.{advice}")
-    fields = cast(tuple[int, bytes, bytes, bytes], (stamp_ns, kind, body, before))
-    if digest != link(seq, *fields).encode():
+    linked = link(seq, stamp_ns, kind, body, before)
+    if digest != linked.encode():
         raise LedgerProblem(f"{problem}its hash does not match its content.{advice}")
     if campaign != (named or b""):
         raise LedgerProblem(f"{problem}its campaign column and its body name different campaigns.{advice}")
-    return cast(bytes, digest).decode()
+    return linked
 
 
 def _checked_kind(kind: str) -> str:

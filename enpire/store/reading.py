@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enpire.campaign.events import LedgerEntry
 from enpire.store import connection, rows
@@ -137,7 +137,7 @@ class Reading:
     def order_ids(self, part: str, limit: int = 2) -> list[str]:
         """At most `limit` ids of orders that begin or end with a text."""
         sql = "SELECT order_id FROM orders WHERE substr(order_id, 1, ?) = ? OR substr(order_id, -?) = ? LIMIT ?"
-        return [cast(str, row[0]) for row in self._all(sql, len(part), part, len(part), part, limit)]
+        return [row[0] for row in self._all(sql, len(part), part, len(part), part, limit)]
 
     def open_orders(self, campaign_id: str) -> list[Order]:
         """Orders that were issued and have not ended, oldest first."""
@@ -150,12 +150,12 @@ class Reading:
         for (outcome, _), n in self.causes(campaign_id).items():
             counts[outcome] = counts.get(outcome, 0) + n
         (started,) = self._all("SELECT count(*) FROM orders WHERE campaign_id = ?", campaign_id)[0]
-        return Ends(started=cast(int, started), **counts)
+        return Ends(started=started, **counts)
 
     def causes(self, campaign_id: str) -> Mapping[tuple[str, str], int]:
         """Number of orders by (outcome, cause); open orders are counted as (OPEN, "")."""
         sql = "SELECT outcome, cause, count(*) FROM orders WHERE campaign_id = ? GROUP BY outcome, cause"
-        counted = cast(list[tuple[str | None, str | None, int]], self._all(sql, campaign_id))
+        counted: list[tuple[str | None, str | None, int]] = self._all(sql, campaign_id)
         return {(outcome or OPEN, cause or ""): n for outcome, cause, n in counted}
 
     def successes(
@@ -167,7 +167,7 @@ class Reading:
         )
         # Names the index: without statistics SQLite prefers the index on outcome and reads every row.
         sql = f"SELECT outcome, count(*) FROM orders INDEXED BY orders_by_purpose WHERE {where} GROUP BY outcome"
-        counted = dict(cast(list[tuple[str | None, int]], self._all(sql, *values)))
+        counted: dict[str | None, int] = dict(self._all(sql, *values))
         verdicts = [counted.get(kind, 0) for kind in ("success", "failure", "unsafe")]
         return OutcomeCounts(verdicts[0], sum(verdicts), sum(counted.values()))
 
@@ -180,7 +180,7 @@ class Reading:
             f"WHERE campaign_id = ? AND purpose IN ({purpose_in}) AND outcome IN ('success', 'failure', 'unsafe') "
             "GROUP BY 1, 2 ORDER BY 1, 2"
         )
-        return [Attempts(*cast(tuple[str, int, int, int], row)) for row in self._all(sql, campaign_id, *purposes)]
+        return [Attempts(*row) for row in self._all(sql, campaign_id, *purposes)]
 
     def gate_trials(self, gate_id: str) -> list[Trial]:
         """The ended orders of a gate, in the order in which they ended."""
@@ -216,12 +216,12 @@ class Reading:
     def stamps(self, numbers: Sequence[int]) -> Mapping[int, int]:
         """Event number -> wall clock of that event, in nanoseconds since 1970."""
         sql = f"SELECT seq, stamp_ns FROM events WHERE seq IN ({', '.join('?' * len(numbers))})"
-        return dict(cast(list[tuple[int, int]], self._all(sql, *numbers)))
+        return dict(self._all(sql, *numbers))
 
     def labels(self, campaign_id: str) -> list[tuple[str, str]]:
         """(verdict, newest label) of every episode with a label."""
         sql = "SELECT outcome, person_outcome FROM orders WHERE campaign_id = ? AND person_outcome IS NOT NULL"
-        return cast(list[tuple[str, str]], self._all(sql, campaign_id))
+        return self._all(sql, campaign_id)
 
     def unchecked(self, campaign_id: str, limit: int) -> list[OrderRow]:
         """At most `limit` recorded successes without a label, drawn at random."""
@@ -243,18 +243,16 @@ class Reading:
             "AND purpose IN ('demonstrate', 'collect', 'base') AND outcome IN ('success', 'failure') "
             f"{allowed} ORDER BY order_id"
         )
-        return [cast(str, row[0]) for row in self._all(sql, campaign_id, *rounds)]
+        return [row[0] for row in self._all(sql, campaign_id, *rounds)]
 
     def recorded(self) -> list[str]:
         """Ids of all ended orders, of every campaign, whose recording the episode store must hold."""
-        return [
-            cast(str, row[0]) for row in self._all("SELECT order_id FROM orders WHERE sha256 <> '' ORDER BY order_id")
-        ]
+        return [row[0] for row in self._all("SELECT order_id FROM orders WHERE sha256 <> '' ORDER BY order_id")]
 
     def recordings(self, campaign_id: str) -> list[tuple[str, str]]:
         """(sha256 of the arrays, outcome) of every recorded episode of a campaign."""
         sql = "SELECT sha256, outcome FROM orders WHERE campaign_id = ? AND sha256 <> ''"
-        return cast(list[tuple[str, str]], self._all(sql, campaign_id))
+        return self._all(sql, campaign_id)
 
     def uniform_success(self, campaign_id: str, policy_id: str) -> float | None:
         """Success rate of a version in data collection, on uniformly drawn train starts; None without a verdict.
@@ -265,7 +263,7 @@ class Reading:
             "SELECT avg(outcome = 'success') FROM orders WHERE campaign_id = ? AND purpose = 'collect' "
             "AND policy_id = ? AND outcome IN ('success', 'failure', 'unsafe') AND start_index % 2 = 0"
         )
-        return cast("float | None", self._all(sql, campaign_id, policy_id)[0][0])
+        return self._all(sql, campaign_id, policy_id)[0][0]
 
     def is_event_of(self, seq: int, campaign_id: str) -> bool:
         """Whether the event with this number belongs to a campaign."""
@@ -281,7 +279,7 @@ class Reading:
             f"coalesce(sum(CASE WHEN {control} THEN (ended_s - began_s) * (ticks - hopeless_at) / ticks END), 0.0) "
             "FROM orders WHERE campaign_id = ? AND hopeless_at >= 0 AND ticks > 0"
         )
-        return cast("tuple[int, int, int, float]", self._all(sql, campaign_id)[0])
+        return self._all(sql, campaign_id)[0]
 
     def resets(self, campaign_id: str) -> list[CheckedReset]:
         """The reset of every order whose reset was checked (`enpire.store.reset_accuracy`)."""
@@ -289,7 +287,7 @@ class Reading:
             "SELECT json_extract(start_json, '$.values'), achieved_start_json, reset_attempts, cause <> 'reset failed' "
             "FROM orders WHERE campaign_id = ? AND achieved_start_json <> '[]' AND reset_attempts > 0"
         )
-        found = cast("list[tuple[str, str, int, int]]", self._all(sql, campaign_id))
+        found: list[tuple[str, str, int, int]] = self._all(sql, campaign_id)
         return [
             (tuple(json.loads(start)), tuple(json.loads(achieved)), tries, bool(reached))
             for start, achieved, tries, reached in found
@@ -319,21 +317,21 @@ class Reading:
             "SELECT (SELECT min(campaign_id) FROM events WHERE campaign_id > known.id) FROM known "
             "WHERE known.id IS NOT NULL) SELECT id FROM known WHERE id IS NOT NULL"
         )
-        named = [cast(str, row[0]) for row in self._all(sql)]
+        named: list[str] = [row[0] for row in self._all(sql)]
         return sorted((self._span(name) for name in named), key=lambda span: span.first_seq, reverse=True)
 
     def _span(self, campaign_id: str) -> CampaignSpan:
         sql = "SELECT seq, stamp_ns FROM events WHERE campaign_id = ? ORDER BY seq {} LIMIT 1"
-        ends = [cast(tuple[int, int], self._all(sql.format(way), campaign_id)[0]) for way in ("ASC", "DESC")]
+        ends: list[tuple[int, int]] = [self._all(sql.format(way), campaign_id)[0] for way in ("ASC", "DESC")]
         (first_seq, first_ns), (last_seq, last_ns) = ends
         return CampaignSpan(
             campaign_id=campaign_id, first_seq=first_seq, last_seq=last_seq, first_ns=first_ns, last_ns=last_ns
         )
 
-    def _all(self, sql: str, *values: object) -> list[tuple[object, ...]]:
+    def _all(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         # Fetch all rows: an open cursor would keep the writer from committing.
         with connection.sentences(self._path):
-            return cast(list[tuple[object, ...]], run(self._db, sql, values).fetchall())
+            return run(self._db, sql, values).fetchall()
 
 
 def _conditions(wanted: Mapping[str, object]) -> tuple[str, list[object]]:

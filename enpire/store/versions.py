@@ -12,10 +12,11 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from enpire.errors import FileProblem, PolicyProblem
+from enpire.files import is_json_object
 from enpire.store import durable
+from enpire.types import Json
 
 MANIFEST = "policy.json"
 """Every version has this file: a JSON object with `kind`, the name of the policy plug-in that loads the version."""
@@ -44,7 +45,7 @@ def identify(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def manifest(folder: Path) -> Mapping[str, object]:
+def manifest(folder: Path) -> Mapping[str, Json]:
     """The content of `policy.json`; FileProblem when it is not an object with a `kind`."""
     path = folder / MANIFEST
     if not path.is_file():
@@ -173,12 +174,13 @@ def _places(packed: Path) -> dict[str, tuple[int, int]]:
         content: object = json.loads(listed)
     except (ValueError, RecursionError) as error:
         raise FileProblem(f"This is not a packed policy version ({whole} bytes): {error}.") from error
-    fields = cast("dict[str, object]", content) if isinstance(content, dict) else {}
-    if fields.get("schema") != _SCHEMA or not isinstance(fields.get("files"), list):
+    fields = content if is_json_object(content) else {}
+    files = fields.get("files")
+    if fields.get("schema") != _SCHEMA or not isinstance(files, list):
         raise FileProblem(f"A packed policy version must have schema {_SCHEMA} and a list of its files.")
     places: dict[str, tuple[int, int]] = {}
     offset = _LENGTH + length
-    for entry in cast("list[object]", fields["files"]):
+    for entry in files:
         match entry:
             case [str() as name, int() as size] if name not in places and size >= 0:
                 _check_name(name)
@@ -199,12 +201,12 @@ def _check_name(name: str) -> None:
         raise FileProblem(f"A policy version cannot hold a file named {name!r}: no folders, no hidden files.")
 
 
-def _manifest(data: bytes, path: Path) -> Mapping[str, object]:
+def _manifest(data: bytes, path: Path) -> Mapping[str, Json]:
     try:
         content: object = json.loads(data)
     except ValueError as error:
         raise FileProblem(f"{path} is not JSON: {error}.") from error
-    fields = cast(dict[str, object], content) if isinstance(content, dict) else {}
+    fields = content if is_json_object(content) else {}
     if not isinstance(fields.get("kind"), str):
         raise FileProblem(f'{path} must be an object with "kind", the name of the policy plug-in that loads it.')
     return fields
