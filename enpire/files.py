@@ -123,6 +123,11 @@ def is_json_object(value: object) -> TypeGuard[dict[str, Json]]:
     return isinstance(value, dict)
 
 
+def is_mapping(value: object) -> TypeGuard[Mapping[object, object]]:
+    """Whether a value has keys and values."""
+    return isinstance(value, Mapping)
+
+
 def document(value: object) -> dict[str, Json]:
     """A dataclass, with all that lies in it, as a JSON object."""
     return cast("dict[str, Json]", plain(value))

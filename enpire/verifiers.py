@@ -7,13 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from enpire import parts
 from enpire.errors import UsageError
 from enpire.files import parse
 from enpire.interfaces import Evidence, MarksSubtasks, Task, Verifier
 from enpire.types import FloatArray, IntArray, MaskArray, Verdict
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 TASK_VERIFIER = "task"
 """Names the task's own verifier in the list `verifiers` of a station or campaign file."""
@@ -118,8 +121,10 @@ def with_verifiers(task: Task, plans: Sequence[VerifierSettings], account: Path)
     """
     if not plans:
         return task
-    wrapper = _TaskWithVerifierAndSubtasks if isinstance(task, MarksSubtasks) else _TaskWithVerifier
-    return cast(Task, wrapper(task, open_verifier(task, plans, account)))
+    verifier = open_verifier(task, plans, account)
+    marks = isinstance(task, MarksSubtasks)
+    wrapped = _TaskWithVerifierAndSubtasks(task, verifier, task) if marks else _TaskWithVerifier(task, verifier)
+    return cast("Task", wrapped)
 
 
 def key_variables(plans: Sequence[VerifierSettings]) -> list[str]:
@@ -145,9 +150,13 @@ class _TaskWithVerifier:
 class _TaskWithVerifierAndSubtasks(_TaskWithVerifier):
     """The same for a task that marks its subtasks: `isinstance` finds methods of the class, not of `__getattr__`."""
 
+    def __init__(self, task: Task, verifier: Verifier, marks: MarksSubtasks) -> None:
+        super().__init__(task, verifier)
+        self._marks = marks
+
     def subtask_marks(self, state: FloatArray) -> MaskArray:
         """The marks of the task: (n, state_dim) -> (n, len(subtasks))."""
-        return cast(MarksSubtasks, self._task).subtask_marks(state)
+        return self._marks.subtask_marks(state)
 
 
 def is_slow(verifier: Verifier) -> bool:
@@ -164,7 +173,7 @@ def require_verdict(verdict: Verdict) -> Verdict:
     return replace(verdict, reason=verdict.reason[:LONGEST_REASON])
 
 
-def thresholds_of(verifier: Verifier) -> object:
+def thresholds_of(verifier: Verifier) -> DataclassInstance | None:
     """The dataclass of thresholds by which a verifier judges; None where it has none."""
     values = getattr(verifier, "thresholds", None)
     return values if is_dataclass(values) and not isinstance(values, type) else None
@@ -193,13 +202,13 @@ def _task_verifier(task: Task, options: Mapping[str, object]) -> Verifier:
     shipped = task.verifier()
     if not options:
         return shipped
-    values = cast(Any, thresholds_of(shipped))
+    values = thresholds_of(shipped)
     if values is None:
         raise UsageError(
             f"The verifier of {task.spec.name} has no thresholds: remove the options of `{TASK_VERIFIER}`."
         )
     where = f"The options of the verifier {TASK_VERIFIER}"
-    asked = parse(cast("type[object]", type(values)), asdict(values) | dict(options), where)
+    asked = parse(type(values), asdict(values) | dict(options), where)
     few = [name for name in options if type(now := getattr(asked, name)) is int and now < 1 <= getattr(values, name)]
     if few:
         raise UsageError(f"{where}: {few[0]} counts samples, so it must be at least 1.")

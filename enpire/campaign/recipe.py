@@ -6,11 +6,10 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import cast
 
 from enpire.campaign.search_space import Axis, Range, axes, axis_of
 from enpire.errors import EnpireError, FileProblem, UsageError
-from enpire.files import canonical, find, parse, plain, read_yaml, shown
+from enpire.files import canonical, find, is_mapping, parse, plain, read_yaml, shown
 from enpire.interfaces import ChecksRecipe
 from enpire.parts import LEARNERS, settings_class
 
@@ -134,14 +133,19 @@ def _whole(path: Path, asked: tuple[Path, ...]) -> Mapping[str, object]:
     own = dict(read_yaml(path))
     if "like" not in own:
         return own
-    like, settings = own.pop("like"), own.get("settings", {})
+    like = own.pop("like")
     if not isinstance(like, str) or path in asked:
         raise FileProblem(
             f"The recipe {path}: like must name another recipe, one that is not like this one; change it."
         )
-    if not isinstance(settings, Mapping):
-        raise FileProblem(f"The recipe {path}, key 'settings' must be a mapping of keys to values.")
+    settings = _settings(own, path)
     model = _whole(find("recipes", like), (*asked, path))
-    shared = cast("Mapping[str, object]", model.get("settings", {}))
-    merged = {**shared, **cast("Mapping[str, object]", settings)}
+    merged = {**_settings(model, find("recipes", like)), **settings}
     return {"learner": model.get("learner"), **own, "settings": merged}
+
+
+def _settings(recipe: Mapping[str, object], path: Path) -> Mapping[object, object]:
+    settings = recipe.get("settings", {})
+    if not is_mapping(settings):
+        raise FileProblem(f"The recipe {path}, key 'settings' must be a mapping of keys to values.")
+    return settings

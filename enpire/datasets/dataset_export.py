@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from enpire.datasets.episode_images import camera_images
 from enpire.datasets.lerobot_export import CRITIC_OUTPUTS, CriticOutputs, EpisodeExtras, export_dataset
 from enpire.errors import FileProblem, UsageError
+from enpire.files import is_json_object
 from enpire.home import Home
 from enpire.parts import TASKS
 from enpire.queries.campaigns import Records
@@ -98,6 +98,13 @@ def read_critic_outputs(folder: Path) -> CriticOutputs:
     if not path.is_file():
         return {}
     found: object = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(found, dict) or not all(name in found for name in CRITIC_OUTPUTS):
-        raise FileProblem(f"{path} must hold {', '.join(CRITIC_OUTPUTS)}; delete it, the next round writes it again.")
-    return {name: tuple(cast("Sequence[float]", found[name])) for name in CRITIC_OUTPUTS}
+    outputs: dict[str, tuple[float, ...]] = {}
+    for name in CRITIC_OUTPUTS:
+        match found.get(name) if is_json_object(found) else None:
+            case [*items] if len(numbers := [n for n in items if isinstance(n, int | float)]) == len(items):
+                outputs[name] = tuple(numbers)
+            case _:
+                raise FileProblem(
+                    f"{path} must hold {', '.join(CRITIC_OUTPUTS)}; delete it, the next round writes it again."
+                )
+    return outputs

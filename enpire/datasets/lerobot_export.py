@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -112,7 +112,7 @@ def _create(spec: TaskSpec, root: Path, seen: Seen) -> Any:
     except ModuleNotFoundError as error:
         raise MissingExtra(f"Exporting needs LeRobot ({error}): pip install 'enpire[lerobot]'.") from error
     disable_progress_bars()  # there would be one bar per episode
-    maker = cast(Any, LeRobotDataset)
+    maker: Any = LeRobotDataset
     return maker.create(
         repo_id=f"enpire/{spec.name}",
         fps=round(spec.rate_hz),

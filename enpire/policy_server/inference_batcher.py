@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
 
@@ -137,7 +136,7 @@ def _run(policy: Policy, batch: Sequence[InferenceCall], lanes: IntArray) -> Flo
     if method == "act":
         return policy.act(rows, lanes)
     if method == "act_along" and isinstance(policy, ContinuesChunks):
-        left = [cast("FloatArray", call.left) for call in batch]
+        left = [call.left for call in batch if call.left is not None]
         widest = max(item.shape[1] for item in left)
         padded = [
             np.pad(item, ((0, 0), (0, widest - item.shape[1]), (0, 0)), constant_values=np.nan) for item in left

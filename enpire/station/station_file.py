@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from enpire.errors import FileProblem
 from enpire.fields import is_identifier
-from enpire.files import find, parse, read_yaml
+from enpire.files import find, is_mapping, parse, read_yaml
 from enpire.interfaces import RobotSettings
 from enpire.station.camera_recorder import Cameras, RecordingRule
 from enpire.store import durable
@@ -98,9 +98,9 @@ class StationFile:
     def driver_options(self) -> Mapping[str, object]:
         """The options for the driver; those of a `guard` also name the task, which its process makes again."""
         guard = self.options.get("guard")
-        if not isinstance(guard, Mapping):
+        if not is_mapping(guard):
             return self.options
-        return {**self.options, "guard": {"task": self.task, **cast("Mapping[str, object]", guard)}}
+        return {**self.options, "guard": {"task": self.task, **guard}}
 
     @property
     def recording_rule(self) -> RecordingRule:

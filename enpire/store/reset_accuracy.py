@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +48,7 @@ def account(checked: Sequence[CheckedReset], seconds: float) -> Resets | None:
         for values, achieved, _, reached in checked
         if reached and len(values) == len(achieved)
     ]
-    columns = cast("Iterable[npt.NDArray[np.float64]]", np.array(away, np.float64).T)
+    columns: list[npt.NDArray[np.float64]] = list(np.array(away, np.float64).T)
     off = [(float(np.nanmedian(one)), float(np.nanpercentile(one, 95))) for one in columns if np.isfinite(one).any()]
     return Resets(
         reached=wilson(sum(one[3] for one in checked), sum(one[2] for one in checked)), seconds=seconds, off=tuple(off)
