@@ -68,7 +68,7 @@ def test_a_recipe_is_like_another_but_for_what_it_says(tmp_path: Path) -> None:
     assert list(made.space) == ["critic_steps"]
     other = tmp_path / "other.yaml"
     other.write_text(f"name: other\nlike: {other}\n")
-    with pytest.raises(FileProblem, match="names another recipe"):
+    with pytest.raises(FileProblem, match="must name another recipe"):
         read_recipe(other)
     other.write_text("name: other\nlike: nothing_there\n")
     with pytest.raises(FileProblem, match="nothing_there"):
