@@ -90,8 +90,8 @@ def parse[T](cls: type[T], mapping: object, where: str) -> T:
     """
     if not isinstance(mapping, Mapping):
         raise FileProblem(f"{where} must be a mapping of keys to values, not {shown(mapping)}.")
-    given = cast("Mapping[str, object]", mapping)
     fields, hints = _fields_of(cls)
+    given = _present_keys(fields, cast("Mapping[str, object]", mapping))
     unknown = [str(key) for key in given if key not in fields]
     if unknown:
         raise FileProblem(f"{where} has the unknown key {unknown[0]!r}; allowed are: {', '.join(fields)}.")
@@ -105,6 +105,17 @@ def parse[T](cls: type[T], mapping: object, where: str) -> T:
         return cls(**values)
     except ValueError as problem:
         raise FileProblem(f"{where}: {problem}") from problem
+
+
+def formerly(key: str) -> dict[str, str]:
+    """Metadata of a field that older files spell as `key`; `parse` reads both spellings."""
+    return {"formerly": key}
+
+
+def _present_keys(fields: Mapping[str, dataclasses.Field[object]], given: Mapping[str, object]) -> dict[str, object]:
+    """The mapping with former keys renamed; a former key next to its present one stays and is unknown."""
+    former = {item.metadata["formerly"]: name for name, item in fields.items() if "formerly" in item.metadata}
+    return {key if former.get(key, key) in given else former.get(key, key): value for key, value in given.items()}
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from enpire.files import find, parse, read_yaml
+from enpire.files import find, formerly, parse, read_yaml
 from enpire.gate.gate import GateRule
 from enpire.gate.verifier_audit import DriftRule
 from enpire.verifiers import VerifierSettings
@@ -101,7 +101,7 @@ class Rounds:
     """New episodes of data collection after which a round trains."""
     window: int = 4
     """Number of latest rounds whose episodes the learner gets; supervised episodes of older rounds stay."""
-    practised: float = 0.5
+    hard_starts: float = field(default=0.5, metadata=formerly("practised"))
     """Hard-start sampling: share of collection on the least certain train starts, in [0, 1); the rest is uniform."""
     train_starts: int = 2000
     """Number of train starts."""
@@ -120,12 +120,12 @@ class Rounds:
     def __post_init__(self) -> None:
         """Refuse shares out of range, and rounds without episodes."""
         _at_least("rounds", 1, episodes=self.episodes, window=self.window, train_starts=self.train_starts)
-        if not 0 <= self.supervised <= 1 or not 0 <= self.practised < 1:
-            raise ValueError("rounds supervised must lie in [0, 1], and practised must lie in [0, 1).")
+        if not 0 <= self.supervised <= 1 or not 0 <= self.hard_starts < 1:
+            raise ValueError("rounds supervised must lie in [0, 1], and hard_starts must lie in [0, 1).")
         if not 0 <= self.early_stop < 1 or not 0 < self.early_stop_control < 1:
             raise ValueError("rounds early_stop must lie in [0, 1), and early_stop_control in (0, 1).")
-        if self.lockstep and (self.practised or self.supervised):
-            raise ValueError("rounds in lockstep need practised: 0 and supervised: 0, because both depend on timing.")
+        if self.lockstep and (self.hard_starts or self.supervised):
+            raise ValueError("rounds in lockstep need hard_starts: 0 and supervised: 0, because both depend on timing.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,7 +147,7 @@ class Scheduler:
 
     def _collect(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         index = self.random.randrange(self.campaign.rounds.train_starts)
-        if self.random.random() < self.campaign.rounds.practised:
+        if self.random.random() < self.campaign.rounds.hard_starts:
             index = self._uncertain(state, index)
         share = self.campaign.rounds.supervised
         supervised = share > 0 and self.random.random() < share

@@ -43,7 +43,7 @@ def campaign_file(folder: Path) -> Path:
         "name": "worse_and_better", "task": "pin_insertion", "recipe": str(folder / "timid.yaml"),
         "stations": {"count": 2, "lanes": 16, "ahead": 12},
         "base": {"demonstrations": 80, "evaluate_starts": 20},
-        "rounds": {"episodes": 100, "practised": 0.0, "lockstep": True},
+        "rounds": {"episodes": 100, "hard_starts": 0.0, "lockstep": True},
         "gate": {"pairs": 150}, "budget": {"wall_s": 900, "rounds": 40},
     }  # fmt: skip
     path = folder / "campaign.yaml"

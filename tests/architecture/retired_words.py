@@ -82,8 +82,6 @@ MODULES = {"beside": "live_file", "views": "queries", "brain": "what it does", "
 """Names of modules alone -> what to say instead."""
 ALLOWED: Mapping[str, tuple[str, ...]] = {
     "docs/words.md": (".",),  # the table itself
-    "configs/campaigns": ("practised",),  # a key of campaign files
-    "enpire/campaign/campaign.py": ("practised",),  # the field of that key
     "sim/tasks/gpu_": ("face",),  # the face of a card
 }
 """Beginning of a path -> patterns of words that stay there."""

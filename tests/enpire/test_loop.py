@@ -353,7 +353,7 @@ def test_a_champion_that_regresses_is_rolled_back_by_itself(home: Home) -> None:
     fleet.ending = ending
     campaign = replace(
         CAMPAIGN, goal=Goal(success=1.0, confirm_starts=5000), budget=Budget(wall_s=600, rounds=3),
-        rounds=Rounds(episodes=900, train_starts=500, practised=0.0),
+        rounds=Rounds(episodes=900, train_starts=500, hard_starts=0.0),
     )  # fmt: skip
     lab = lab_of(home, ledger, campaign, fleet)
 

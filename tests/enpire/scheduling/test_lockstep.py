@@ -21,7 +21,7 @@ from tests.fakes.sample_events import append
 
 LOCKSTEP = replace(
     CAMPAIGN, stations=Stations(count=4, lanes=4, ahead=8), agents=(AgentPlan(name="search"),),
-    rounds=Rounds(episodes=30, train_starts=50, practised=0.0, lockstep=True), budget=Budget(wall_s=200, rounds=5),
+    rounds=Rounds(episodes=30, train_starts=50, hard_starts=0.0, lockstep=True), budget=Budget(wall_s=200, rounds=5),
 )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def test_impossible_lockstep_settings_are_refused() -> None:
     written = plain(LOCKSTEP)
     assert isinstance(written, dict)
     for part, changed, why in (
-        ("rounds", {"practised": 0.5}, "practised: 0"),
+        ("rounds", {"hard_starts": 0.5}, "hard_starts: 0"),
         ("rounds", {"supervised": 0.1}, "supervised: 0"),
         ("stations", {"count": 0}, "stations count of at least 1"),
         ("budget", {"wall_s": 0}, "set budget wall_s above 0"),

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from enpire.campaign.campaign import Base, Campaign, Rounds
 from enpire.campaign.state import CampaignState, Confirmation, Count, OpenGate
+from enpire.errors import FileProblem
+from enpire.files import parse
 from enpire.gate.gate import GateRule, judge, pairs_in_order
 from enpire.scheduling.scheduler import FreeStation, Scheduler
 from enpire.types import Order, Split, Start
@@ -28,9 +30,9 @@ def starts(split: Split, index: int, scope: str = "") -> Start:
     return PointTask().start(split, index, scope.encode())
 
 
-def scheduler(seed: int = 1, practised: float = 0.5, pairs: int = 400) -> Scheduler:
+def scheduler(seed: int = 1, hard_starts: float = 0.5, pairs: int = 400) -> Scheduler:
     campaign = Campaign(
-        name="n", task="point", recipe="r", rounds=Rounds(train_starts=POOL, practised=practised),
+        name="n", task="point", recipe="r", rounds=Rounds(train_starts=POOL, hard_starts=hard_starts),
         base=Base(evaluate_starts=5), gate=GateRule(pairs=pairs),
     )  # fmt: skip
     return Scheduler(campaign, starts, random.Random(seed))
@@ -52,9 +54,11 @@ def with_gate() -> CampaignState:
     return state
 
 
-def collected(start_results: Mapping[int, Count], seed: int = 1, practised: float = 0.5, n: int = 6000) -> Counter[int]:
+def collected(
+    start_results: Mapping[int, Count], seed: int = 1, hard_starts: float = 0.5, n: int = 6000
+) -> Counter[int]:
     """How often each train start is drawn."""
-    orders = scheduler(seed, practised).next_orders(a_state(start_results), FreeStation("s", 1, n))
+    orders = scheduler(seed, hard_starts).next_orders(a_state(start_results), FreeStation("s", 1, n))
     return Counter(order.start.index for order in orders)
 
 
@@ -65,17 +69,17 @@ KNOWN = {index: Count(2, 4) if index % 6 == 1 else Count(4 * (index % 4 == 1), 4
 
 @given(
     start_results=st.dictionaries(st.integers(0, POOL - 1), COUNTS), seed=st.integers(0, 1000),
-    practised=st.floats(0, 1, exclude_max=True), room=st.integers(1, 50),
+    hard_starts=st.floats(0, 1, exclude_max=True), room=st.integers(1, 50),
 )  # fmt: skip
-def test_the_collection_fills_all_lanes_with_train_starts_and_is_repeatable(start_results, seed, practised, room):
-    orders = scheduler(seed, practised).next_orders(a_state(start_results), FreeStation("s", 3, room))
+def test_the_collection_fills_all_lanes_with_train_starts_and_is_repeatable(start_results, seed, hard_starts, room):
+    orders = scheduler(seed, hard_starts).next_orders(a_state(start_results), FreeStation("s", 3, room))
     assert len(orders) == room
     assert {(order.purpose, order.policy_id, order.station, order.lease) for order in orders} == {
         ("collect", CHAMPION, "s", 3)
     }
     assert all(order.start == starts("train", order.start.index) for order in orders)
     assert all(0 <= order.start.index < POOL for order in orders)
-    again = scheduler(seed, practised).next_orders(a_state(start_results), FreeStation("s", 3, room))
+    again = scheduler(seed, hard_starts).next_orders(a_state(start_results), FreeStation("s", 3, room))
     assert [order.start for order in again] == [order.start for order in orders], "the same history, the same draws"
 
 
@@ -92,7 +96,7 @@ def test_uncertain_starts_are_drawn_more_often_and_every_start_is_drawn(seed: in
 
 def test_a_higher_share_of_hard_starts_draws_more_uncertain_starts() -> None:
     shares = [
-        sum(often for index, often in collected(KNOWN, practised=share).items() if index % 6 == 1) / 6000
+        sum(often for index, often in collected(KNOWN, hard_starts=share).items() if index % 6 == 1) / 6000
         for share in (0.0, 0.3, 0.6, 0.9)
     ]
     assert shares[0] == pytest.approx(10 / POOL, abs=0.03)
@@ -117,8 +121,8 @@ def test_without_enough_data_all_starts_are_equally_likely() -> None:
 
 
 def test_hard_start_sampling_alone_is_refused() -> None:
-    with pytest.raises(ValueError, match="practised must lie in"):
-        Rounds(practised=1.0)
+    with pytest.raises(ValueError, match="hard_starts must lie in"):
+        Rounds(hard_starts=1.0)
 
 
 @given(rooms=st.lists(st.integers(1, 9), min_size=1, max_size=20), pairs=st.integers(1, 30), seed=st.integers(0, 99))
@@ -203,3 +207,9 @@ def test_the_most_valuable_order_is_first() -> None:
     state.confirmation = Confirmation(policy_id=CHAMPION, n=3)
     orders = scheduler(pairs=2).next_orders(state, FreeStation("s", 1, 16))
     assert [order.purpose for order in orders] == ["confirm"] * 3 + ["gate"] * 4 + ["base"] * 5 + ["collect"] * 4
+
+
+def test_campaign_files_of_before_spell_hard_starts_as_practised() -> None:
+    assert parse(Rounds, {"practised": 0.25}, "The rounds") == Rounds(hard_starts=0.25)
+    with pytest.raises(FileProblem, match="unknown key 'practised'"):
+        parse(Rounds, {"practised": 0.25, "hard_starts": 0.25}, "The rounds")

@@ -105,7 +105,7 @@ def test_saved_time_comes_from_the_control_arm_and_stopped_rollouts_count_as_fai
 
 def test_the_scheduler_draws_both_arms_and_stops_none_after_the_control_arm_refutes_it() -> None:
     campaign = Campaign(
-        name="coin", task="coin", recipe="r", rounds=Rounds(early_stop=0.05, early_stop_control=0.25, practised=0.0)
+        name="coin", task="coin", recipe="r", rounds=Rounds(early_stop=0.05, early_stop_control=0.25, hard_starts=0.0)
     )
     starts = lambda split, index, scope="": PointTask().start(split, index, b"")  # noqa: E731
     scheduler = Scheduler(campaign, starts, random.Random(1))

@@ -113,7 +113,7 @@ def test_a_station_that_cannot_load_the_candidate_costs_it_nothing(home: Home, l
 def test_in_lockstep_others_take_the_turns_of_a_station_that_cannot_load_the_candidate(
     home: Home, ledger: SqliteLedger
 ) -> None:
-    stations, rounds = Stations(count=3, lanes=4, ahead=8), replace(CAMPAIGN.rounds, practised=0.0, lockstep=True)
+    stations, rounds = Stations(count=3, lanes=4, ahead=8), replace(CAMPAIGN.rounds, hard_starts=0.0, lockstep=True)
     campaign = replace(CAMPAIGN, stations=stations, rounds=rounds, budget=Budget(wall_s=100, rounds=1))
     lab = lab_of(home, ledger, campaign, Unable(home.versions, names=stations.names, unable=stations.names[1:2]))
     run(lab)
@@ -126,7 +126,7 @@ def test_in_lockstep_others_take_the_turns_of_a_station_that_cannot_load_the_can
 def test_in_lockstep_a_refusal_takes_the_turns_only_until_the_station_is_asked_again(
     home: Home, ledger: SqliteLedger
 ) -> None:
-    stations, rounds = Stations(count=2, lanes=4, ahead=8), replace(CAMPAIGN.rounds, practised=0.0, lockstep=True)
+    stations, rounds = Stations(count=2, lanes=4, ahead=8), replace(CAMPAIGN.rounds, hard_starts=0.0, lockstep=True)
     lab = lab_of(home, ledger, replace(CAMPAIGN, stations=stations, rounds=rounds), FakeFleet(home.versions))
     refused = delivered(an_order(), "aborted", 0, "refused: the link broke").episode
     lab.state.base_measured, lab.state.champion = True, refused.order.policy_id
