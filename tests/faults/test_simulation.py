@@ -57,7 +57,7 @@ def test_unknown_orders_become_late_results_after_a_minute_without_network(shelf
     found = audit(laboratory.home.root, laboratory.witness)
     assert found.problems() == []
     assert found.refused == 0
-    unknown = [line for line in laboratory.trace if "orders ended" in line and "not heard for 30 s" in line]
+    unknown = [line for line in laboratory.trace if "orders ended" in line and "sent nothing for 30 s" in line]
     assert len(unknown) == 1
     assert any(" orders found " in line for line in laboratory.trace)
     assert set(found.outcomes) <= {"success", "failure", "aborted"}, "no order stays unknown"

@@ -118,7 +118,7 @@ def test_labels_stand_beside_verdicts_and_too_many_wrong_ones_pause_the_campaign
     assert now.labels == now.paused_why
     events = list(lab.ledger.events(kinds=("campaign paused", "command refused")))
     assert [event.kind for event in events] == ["command refused", "campaign paused"]
-    assert "no episode of this campaign" in str(events[0].body["why"])
+    assert "this campaign has no episode" in str(events[0].body["why"])
     assert "the check of the verifier: Labels contradict 3 of 6" in line_of(events[1].event)
 
 
