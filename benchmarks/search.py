@@ -28,7 +28,7 @@ from enpire.campaign.events import LedgerEntry, kinds_of
 from enpire.campaign.experiments import KINDS, Proposals
 from enpire.campaign.gate_events import GateDecided
 from enpire.campaign.session_events import CampaignStarted
-from enpire.gate.gate import reason_text
+from enpire.gate.reasons import reason_text
 from enpire.home import open_home
 from enpire.queries import campaigns
 from enpire.queries.hypotheses import changes_text

@@ -10,7 +10,7 @@ import math
 from typing import Literal, get_args
 
 from enpire.errors import EnpireError, FileProblem, TransportProblem
-from enpire.fields import Fields
+from enpire.field_reader import Fields
 from enpire.types import OUTCOME_KINDS, EarlyStop, Episode, Json, Order, OrderResult, Purpose, Split, Start
 
 SPLITS: tuple[Split, ...] = get_args(Split)

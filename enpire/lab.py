@@ -14,13 +14,13 @@ from enpire.campaign.apply_events import apply_event
 from enpire.campaign.campaign import Campaign
 from enpire.campaign.events import Event
 from enpire.campaign.ledger import Ledger
-from enpire.campaign.load_backoff import LoadBackoff
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.state import CampaignState
 from enpire.home import Home
 from enpire.interfaces import ImprovementJob, Progress, Task
 from enpire.processes.training_process import TrainingProcess
 from enpire.requests.operator_commands import CommandInbox, OperatorCommand
+from enpire.scheduling.load_backoff import LoadBackoff
 from enpire.scheduling.lockstep import Lockstep
 from enpire.scheduling.scheduler import Scheduler
 from enpire.store.episodes import FolderStore

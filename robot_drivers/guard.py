@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from enpire.errors import EnpireError, RobotProblem, TransportProblem
-from enpire.fields import Fields
+from enpire.field_reader import Fields
 from enpire.files import parse, plain, read_json
 from enpire.processes.child_process import resist_oom_kill
 from enpire.wire.rpc import Message, error_out

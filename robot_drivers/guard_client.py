@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from enpire.errors import EnpireError, FileProblem, RobotProblem, UsageError
-from enpire.fields import Fields
+from enpire.field_reader import Fields
 from enpire.files import parse, plain
 from enpire.interfaces import Task
 from enpire.store import durable

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 
 from enpire.errors import TransportProblem, UsageError
-from enpire.fields import Fields
+from enpire.field_reader import Fields
 from enpire.wire.rpc import Message, decode, encode, error_out
 from robot_drivers.streams import FrameStream
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from enpire.errors import EnpireError, RobotProblem
-from enpire.fields import Fields
+from enpire.field_reader import Fields
 from enpire.wire.rpc import Message, array_out, error_out
 from robot_drivers.rig_messages import MonitoredRig, answer
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enpire.errors import RobotProblem, TransportProblem, UsageError
-from enpire.fields import Fields
+from enpire.field_reader import Fields
 from enpire.files import plain
 from enpire.interfaces import Task
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from enpire.errors import FileProblem, TransportProblem
-from enpire.fields import Fields
+from enpire.field_reader import Fields
 from enpire.files import parse
 from enpire.interfaces import Rig
 from enpire.types import MaskArray, Start, TaskSpec

@@ -18,7 +18,7 @@ from pathlib import Path
 import zmq
 
 from enpire.errors import EnpireError, RobotProblem, TransportProblem
-from enpire.fields import Fields
+from enpire.field_reader import Fields
 from enpire.wire.curve_keys import KeyAuthenticator
 from enpire.wire.rpc import Message, decode, encode, error_out
 from enpire.wire.zmq_link import check_plain, limit_costs, listen

@@ -55,7 +55,7 @@ class GateDecided(EventBase):
     round: int
     decision: Literal["promote", "reject", "hold"]
     reason: str
-    """The stored reason; `enpire.gate.gate.reason_text` gives the words for readers."""
+    """The stored reason; `enpire.gate.reasons.reason_text` gives the words for readers."""
     pairs: int
     wins: int
     losses: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from typing import Literal
@@ -24,9 +24,7 @@ DecisionKind = Literal["promote", "reject", "hold", "continue"]
 Reason = Literal["better", "faster", "worse", "unsafe", "spent", "hopeless", "unloadable", "undecided"]
 """better, faster: promoted. worse, unsafe: rejected. Held: spent (all pairs are exhausted), hopeless (futility: the
 remaining pairs cannot promote), unloadable (no station can load the candidate). undecided: more pairs are needed. These
-are the spellings that ledgers store; `reason_text` gives the words for readers."""
-REASON_TEXTS: Mapping[str, str] = {"spent": "pairs exhausted", "hopeless": "futility"}
-"""Stored reason -> its words, where they differ."""
+are the spellings that ledgers store; gate/reasons.py has the words for readers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,11 +173,6 @@ class Decision:
 
 
 _NUMBERS = ("level", "log_need", "log_e", "log_e_worse", "log_e_faster", "low", "high", "more")
-
-
-def reason_text(reason: str) -> str:
-    """The words of a stored reason, for terminal, report and tables."""
-    return REASON_TEXTS.get(reason, reason)
 
 
 def level(alpha: float, k: int, promoted: int) -> float:

@@ -23,7 +23,7 @@ from enpire.campaign.session_events import (
 )
 from enpire.campaign.station_events import StationEvent, StationHeld, StationJoined, StationLeft
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerStarted, TrainingEvent
-from enpire.gate.gate import reason_text
+from enpire.gate.reasons import reason_text
 from enpire.queries.models import weighed
 from enpire.wording import counted
 

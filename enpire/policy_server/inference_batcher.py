@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from enpire.errors import PolicyProblem
-from enpire.fields import Fields
+from enpire.field_reader import Fields
 from enpire.interfaces import ContinuesChunks, Policy
 from enpire.station.chunks import PLUGIN_ERRORS
 from enpire.types import FloatArray, IntArray, Observation

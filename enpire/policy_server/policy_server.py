@@ -24,7 +24,7 @@ import zmq
 
 from enpire import plugins
 from enpire.errors import EnpireError, PolicyProblem, TransportProblem
-from enpire.fields import Fields
+from enpire.field_reader import Fields
 from enpire.interfaces import ContinuesChunks, DeclaresImages, Policy
 from enpire.policy_server.inference_batcher import InferenceBatcher, InferenceCall, InferenceReply, read_call
 from enpire.policy_server.version_uploads import VersionUploads

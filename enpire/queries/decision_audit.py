@@ -26,7 +26,6 @@ from enpire.campaign.gate_events import (
     RolledBack,
 )
 from enpire.campaign.ledger import Ledger
-from enpire.campaign.load_backoff import TRIES
 from enpire.campaign.order_events import LateResults, OrdersEnded, OrdersIssued
 from enpire.campaign.session_events import CampaignStarted
 from enpire.campaign.training_events import LearnerEnded, LearnerStarted
@@ -46,6 +45,7 @@ from enpire.gate.gate import (
 from enpire.gate.intervals import wilson
 from enpire.queries.decision_checks import Check, compared, differs
 from enpire.queries.models import weighed
+from enpire.scheduling.load_backoff import TRIES
 from enpire.types import Episode, Order, OrderResult, never_began, refused
 
 KINDS = kinds_of(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from enpire.gate.gate import reason_text
+from enpire.gate.reasons import reason_text
 from enpire.queries.hypotheses import changes_text, outcome
 from enpire.queries.models import (
     CampaignView,

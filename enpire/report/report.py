@@ -13,7 +13,7 @@ from markupsafe import Markup
 from enpire import plugins
 from enpire.datasets.episode_images import replay_or_reason
 from enpire.errors import EnpireError, LedgerProblem
-from enpire.gate.gate import reason_text
+from enpire.gate.reasons import reason_text
 from enpire.home import Home as Folder
 from enpire.parts import TASKS
 from enpire.queries import campaigns, hypotheses, texts

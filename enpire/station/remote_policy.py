@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from enpire.errors import EnpireError, PeerSilent, PolicyProblem, TransportProblem
-from enpire.fields import Fields
+from enpire.field_reader import Fields
 from enpire.ids import mint
 from enpire.interfaces import Policy
 from enpire.station.station_file import StationFile

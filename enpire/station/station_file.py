@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from enpire.errors import FileProblem
-from enpire.fields import is_identifier
+from enpire.field_reader import is_identifier
 from enpire.files import find, is_mapping, parse, read_yaml
 from enpire.interfaces import RobotSettings
 from enpire.station.camera_recorder import Cameras, RecordingRule

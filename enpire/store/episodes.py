@@ -15,7 +15,7 @@ from pathlib import Path
 
 from enpire.codec import episode_of, order_fields, read_order, read_result, result_fields, result_of
 from enpire.errors import EnpireError, FileProblem, UnknownName
-from enpire.fields import Fields
+from enpire.field_reader import Fields
 from enpire.store import arrays, durable, pictures
 from enpire.types import Episode
 

@@ -16,7 +16,7 @@ import zmq
 from zmq.utils import z85
 
 from enpire.errors import FileProblem, UsageError
-from enpire.fields import is_identifier
+from enpire.field_reader import is_identifier
 from enpire.store import durable
 
 DOMAIN = b"enpire"

@@ -16,7 +16,7 @@ import msgpack  # pyright: ignore[reportMissingTypeStubs]
 
 from enpire.codec import episode_fields, order_fields, read_episode, read_order
 from enpire.errors import TransportProblem
-from enpire.fields import Fields
+from enpire.field_reader import Fields
 from enpire.types import PHASES, Episode, Order, Phase
 from enpire.wire.arrivals import MOST_LANES, Heartbeat
 

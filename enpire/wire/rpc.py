@@ -25,7 +25,7 @@ from enpire.errors import (
     TransportProblem,
     UsageError,
 )
-from enpire.fields import Fields
+from enpire.field_reader import Fields
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation
 
 if TYPE_CHECKING:

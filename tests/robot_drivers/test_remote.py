@@ -16,7 +16,7 @@ import pytest
 import zmq
 
 from enpire.errors import RobotProblem, TransportProblem, UsageError
-from enpire.fields import Fields
+from enpire.field_reader import Fields
 from enpire.interfaces import Task
 from enpire.station.robot_session import RobotSession
 from enpire.station.station_file import StationFile
