@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from enpire.campaign.gate_events import Deployed, RolledBack
 from enpire.campaign.state import CampaignState
-from enpire.gate.intervals import wilson
+from enpire.gate.regression import regressed
 from enpire.lab import Lab
-
-MIN_EPISODES = 100
-"""Collected episodes that each of the two versions needs before a regression is tested."""
 
 
 def deploy(lab: Lab) -> None:
@@ -72,14 +69,14 @@ def _collecting_in_lockstep(lab: Lab) -> bool:
 
 
 def _roll_back_regression(lab: Lab) -> None:
-    """Roll back if the success rate in data collection fell: the two 99.9% Wilson intervals do not overlap.
+    """Roll back if the success rate in data collection fell (gate/regression.py).
 
     Only train starts without hard-start sampling count.
     """
     champion, previous = lab.state.champions[-1], lab.state.champions[-2]
     now, before = lab.state.collected.get(champion), lab.state.collected.get(previous)
-    if now is None or before is None or min(now.n, before.n) < MIN_EPISODES:
+    if now is None or before is None:
         return
-    if wilson(now.successes, now.n, 0.999).high < wilson(before.successes, before.n, 0.999).low:
+    if regressed((now.successes, now.n), (before.successes, before.n)):
         why = f"success in data collection fell from {before.rate:.1%} of {before.n} to {now.rate:.1%} of {now.n}"
         roll_back(lab, previous, why)

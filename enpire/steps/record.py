@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from enpire.campaign.acceptance import DIFFERS, refusal
 from enpire.campaign.events import Event
 from enpire.campaign.order_events import EpisodeRefused, LateResults, OrdersEnded
 from enpire.campaign.station_events import (
@@ -30,7 +31,6 @@ from enpire.wire.arrivals import Announced, Arrival, Delivered, Fleet, Heartbeat
 
 POLL_S = 0.05
 """Longest wait for a message of the fleet in one turn of the loop, in seconds."""
-DIFFERS = "its station delivered it for an order that differs from the order in the ledger"
 STATION_EVENT_PERIOD_S = 1.0
 """Shortest time between two writes of a station's alarm or version, in seconds. The newest is always written."""
 OVERDUE = "its lane worked on it for longer than an order may take"
@@ -203,22 +203,6 @@ def _other_recording(store: FolderStore, episode: Episode) -> str:
     if not folder.is_dir():
         return ""
     return "" if same_files(store.facts(folder), episode) else "the store has another recording of its order already"
-
-
-def refusal(order: Order | None, ended: str, episode: Episode, station: str) -> str:
-    """Why an episode does not count; empty if it counts.
-
-    Args:
-        order: as the ledger has it; None if the ledger has none that can still be delivered.
-        ended: outcome of the order so far; empty while the order is open.
-        episode: the delivered episode.
-        station: name of the station that delivers it.
-    """
-    if order is None or ended not in {"", "unknown"}:
-        return "its order has ended already, or was never issued"
-    if order.station != station:
-        return f"its order was issued to the station {order.station}"
-    return "" if order == episode.order else DIFFERS
 
 
 def _order_and_outcome(lab: Lab, order_id: str) -> tuple[Order | None, str]:

@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from enpire.campaign.acceptance import DIFFERS
 from enpire.codec import order_fields
 from enpire.home import open_home
 from enpire.lab import Lab
 from enpire.session import sweep_images
-from enpire.steps.record import DIFFERS, end_orders, record
+from enpire.steps.record import end_orders, record
 from enpire.store.episodes import PICTURES
 from enpire.store.ledger import SqliteLedger
 from enpire.store.pictures import keep
