@@ -193,7 +193,8 @@ def test_commands_are_carried_out_once_and_written_down(home: Home) -> None:
 
 
 def test_an_answer_that_ran_another_policy_does_not_count(home: Home) -> None:
-    from enpire.steps.record import refusal, sound
+    from enpire.campaign.acceptance import refusal
+    from enpire.steps.record import sound
 
     ledger = SqliteLedger(home.ledger)
     lab = lab_of(home, ledger)
