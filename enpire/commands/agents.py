@@ -79,7 +79,8 @@ def mcp(
     """Serve the tools of agents to an MCP client: get_brief, propose_hypothesis, submit_candidate and more."""
     from enpire.parts import PartGroup
 
-    server, tools = "agent_loop.mcp_server", PartGroup[..., object]("tools")
+    server = "agent_loop.mcp_server"
+    tools: PartGroup[..., object] = PartGroup("tools")
     client = tools.load(f"{server}:open_client")(existing_home(home), campaign, lane)
     if not http:
         tools.load(f"{server}:serve_stdio")(client)

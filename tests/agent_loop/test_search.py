@@ -108,7 +108,7 @@ def search_from_a_bad_recipe(folder: Path) -> list[Experiment]:
         briefs = [int(str(event.body["size"])) for event in lab.ledger.events(kinds=("brief read",))]
         assert briefs
         assert all(0 < size <= 64 * 1024 for size in briefs)
-        deployed = {event.body["policy_id"] for event in lab.ledger.events(kinds=("deployed",))}
+        deployed = {str(event.body["policy_id"]) for event in lab.ledger.events(kinds=("deployed",))}
         over = [one for one in proposals.experiments.values() if one.over]
         assert [one.policy_id in deployed for one in over] == [one.decision == "keep" for one in over]
         assert proposals.recipe_in_force(BAD).settings == {**BAD.settings, **over[-1].changes}

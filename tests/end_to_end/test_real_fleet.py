@@ -139,7 +139,7 @@ def _check_the_records(home: Path) -> None:
     """Four processes joined, and the ledger has what the browser saw."""
     with campaigns.open_records(home) as records:
         told = list(records.ledger.events())
-    assert {event.body["station"] for event in told if event.kind == "station joined"} == set(NAMES)
+    assert {str(event.body["station"]) for event in told if event.kind == "station joined"} == set(NAMES)
     effective = [event.body for event in told if event.kind == "command effective"]
     assert [(body["verb"], body["target"], body["by"]) for body in effective] == [
         ("stop", "sim-2", "ada"), ("resume", "sim-2", "ada"), ("end campaign", "", "ada"),

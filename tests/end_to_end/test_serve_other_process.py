@@ -75,7 +75,7 @@ def test_a_campaign_of_another_process_is_seen_and_commanded(
         told = [event for event in records.ledger.events(kinds=kinds) if event.body["campaign_id"] == campaign_id]
     verbs = [event.body["verb"] for event in told if event.kind == "command effective"]
     assert verbs == ["stop", "resume", "pause campaign", "continue campaign"]
-    assert {event.body["by"] for event in told} == {"ada"}
+    assert {str(event.body["by"]) for event in told} == {"ada"}
     assert watch.complaints == []
     assert watch.hosts == {"127.0.0.1"}
 

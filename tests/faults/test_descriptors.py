@@ -111,5 +111,5 @@ def test_a_flood_of_connections_holds_the_robots_and_ends_no_campaign(tmp_path: 
     assert found.problems() == []
     assert found.outcomes["aborted"] > 0
     ledger = SqliteLedger(lab.home / "ledger.db", read_only=True)
-    assert NOTHING_OPENS in {event.body["after"] for event in ledger.events(kinds=("campaign resumed",))}
+    assert NOTHING_OPENS in {str(event.body["after"]) for event in ledger.events(kinds=("campaign resumed",))}
     ledger.close()

@@ -98,7 +98,7 @@ def test_what_was_left_before_a_campaign_began_is_refused_and_after_an_interrupt
         "campaign started", "command requested", "command refused", "command refused"
     ]  # fmt: skip
     refused = [event.body for event in ledger.events(kinds=("command refused",))]
-    assert {body["campaign_id"] for body in refused} == {began.campaign_id}
+    assert {str(body["campaign_id"]) for body in refused} == {began.campaign_id}
     assert any("left before this campaign began" in str(body["why"]) for body in refused)
     lab = lab_of(home, ledger)
     handled(lab)
