@@ -216,4 +216,4 @@ def point_order(
 
 def environment() -> dict[str, str]:
     """The environment of station processes: tests are importable, one thread each."""
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3]), "OMP_NUM_THREADS": "1"}
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), "OMP_NUM_THREADS": "1"}
