@@ -52,7 +52,7 @@ test: .venv/.dev
 	.ci/test
 
 test-slow: .venv/.dev
-	$(PY) -m pytest tests -m "slow and not gpu and not hardware and not ros" -n 2 --dist worksteal --timeout 900
+	.ci/test slow
 
 # All checks run, then the failed ones are named.
 check: .venv/.dev

@@ -22,22 +22,24 @@ FALSE_ALARMS = 0.1
 """Largest share of successes among predicted failures; above it, rollouts are no longer stopped early."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Count:
     """Successes among trials."""
 
     successes: int = 0
     n: int = 0
 
-    def add(self, success: bool) -> None:
-        """Count one more."""
-        self.successes += success
-        self.n += 1
+    def plus(self, success: bool) -> Count:
+        """The count with one more trial."""
+        return Count(self.successes + success, self.n + 1)
 
-    def correct(self, found: Episode) -> None:
-        """Correct the count for a late result that was counted as a failure; drop the trial if it never began."""
-        self.successes += found.outcome == "success"
-        self.n -= never_began(found.outcome, found.cause)
+    def corrected(self, found: Episode) -> Count:
+        """The count after a late result that was counted as a failure, without the trial if it never began."""
+        return Count(self.successes + (found.outcome == "success"), self.n - never_began(found.outcome, found.cause))
+
+    def halved(self) -> Count:
+        """Half the trials, so that older ones count less."""
+        return Count(self.successes // 2, self.n // 2)
 
     @property
     def rate(self) -> float:
@@ -78,7 +80,7 @@ class Confirmation:
 
     policy_id: str
     n: int
-    ended: Count = field(default_factory=Count)
+    ended: Count = Count()
 
 
 @dataclass(slots=True)
@@ -118,7 +120,7 @@ class EarlyStops:
 
     stopped: int = 0
     """Rollouts that ended early."""
-    flagged: Count = field(default_factory=Count)
+    flagged: Count = Count()
     """Rollouts of the control arm that would have ended early; successes among them are false alarms."""
 
     @property
@@ -134,7 +136,7 @@ class EarlyStops:
             self.stopped += 1
             return True
         if not order.early_stop.armed and episode.outcome in JUDGED:
-            self.flagged.add(episode.outcome == "success")
+            self.flagged = self.flagged.plus(episode.outcome == "success")
         return False
 
 
@@ -190,7 +192,7 @@ class CampaignState:
     """Episodes of demonstrations and of data collection, oldest first."""
     fresh: int = 0
     """Episodes of data collection with a verdict since the last training run of a round began."""
-    base: Count = field(default_factory=Count)
+    base: Count = Count()
     base_policy: str = ""
     base_issued: int = 0
     replaced: Counter[str] = field(default_factory=Counter[str])
@@ -268,9 +270,9 @@ class CampaignState:
         elif never_began(episode.outcome, episode.cause) or reissued(episode, self.replaced):
             return
         elif order.purpose == "base":
-            self.base.add(success)
+            self.base = self.base.plus(success)
         elif self.confirmation is not None and order.policy_id == self.confirmation.policy_id:
-            self.confirmation.ended.add(success)
+            self.confirmation.ended = self.confirmation.ended.plus(success)
 
     def end_late(self, episode: Episode) -> None:
         """Record the late result of an order that had ended as unknown.
@@ -287,20 +289,20 @@ class CampaignState:
         if order.purpose in {"demonstrate", "collect"}:
             self._gather(order, episode)
         elif order.purpose == "base" and not self.base_measured:
-            self.base.correct(episode)
+            self.base = self.base.corrected(episode)
         elif order.purpose == "confirm" and self.confirmation and order.policy_id == self.confirmation.policy_id:
-            self.confirmation.ended.correct(episode)
+            self.confirmation.ended = self.confirmation.ended.corrected(episode)
 
     def _measure(self, order: Order, episode: Episode) -> None:
         if order.purpose in HIDDEN and episode.outcome in JUDGED:
-            self.hidden.setdefault(order.policy_id, Count()).add(episode.outcome == "success")
+            _add(self.hidden, order.policy_id, episode.outcome == "success")
 
     def _gather(self, order: Order, episode: Episode) -> None:
         """Record an episode of demonstrations or data collection."""
         if self.early_stops.add(order, episode):
             # A predicted failure is no verdict, so it is no training data; success rates count it as a failure.
             self._count_start(order, False)
-            self.by_round.setdefault(order.round, Count()).add(False)
+            _add(self.by_round, order.round, False)
         if episode.outcome not in JUDGED:
             return
         success = episode.outcome == "success"
@@ -313,15 +315,13 @@ class CampaignState:
         if not order.supervised:
             # An operator may have caused a supervised success, so it does not measure the version or the start.
             self._count_start(order, success)
-        self.by_round.setdefault(order.round, Count()).add(success)
+        _add(self.by_round, order.round, success)
 
     def _count_start(self, order: Order, success: bool) -> None:
-        count = self.start_results.setdefault(order.start.index, Count())
-        if count.n >= 4:
-            count.successes, count.n = count.successes // 2, count.n // 2
-        count.add(success)
+        count = self.start_results.get(order.start.index, Count())
+        self.start_results[order.start.index] = (count.halved() if count.n >= 4 else count).plus(success)
         if not order.start.index % 2:
-            self.collected.setdefault(order.policy_id, Count()).add(success)
+            _add(self.collected, order.policy_id, success)
 
     def _trial(self, order: Order, episode: Episode) -> None:
         if self.gate is None or order.gate_id != self.gate.gate_id:
@@ -332,4 +332,9 @@ class CampaignState:
         if trial.released:
             self.gate.again.append((trial.pair, side))
         if episode.outcome in JUDGED:
-            self.trials.setdefault(order.policy_id, Count()).add(episode.outcome == "success")
+            _add(self.trials, order.policy_id, episode.outcome == "success")
+
+
+def _add[K](counts: dict[K, Count], key: K, success: bool) -> None:
+    """Count one more trial under `key`."""
+    counts[key] = counts.get(key, Count()).plus(success)

@@ -234,6 +234,7 @@ def test_a_station_that_would_speak_plainly_over_a_network(tmp_path: Path) -> No
     is_a_sentence(enpire("station", path, "--connect", "tcp://10.0.0.1:7000"), "needs encryption")
 
 
+@pytest.mark.realtime
 def test_ctrl_c_stops_in_good_order_and_the_same_command_goes_on(tmp_path: Path) -> None:
     lab = Orchestrator(write_campaign(tmp_path / "files"), tmp_path / "home")
     lab.start()

@@ -224,6 +224,7 @@ def test_garbage_is_cut_off_and_the_guard_goes_on(rig, settings):
     rig.act(np.zeros((1, 2), np.float32), ONE)
 
 
+@pytest.mark.realtime
 def test_what_would_take_seconds_to_read_is_refused_by_its_length(rig, settings):
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     peer.settimeout(PATIENT_S)

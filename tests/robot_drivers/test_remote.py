@@ -241,6 +241,7 @@ def test_a_robot_that_needs_a_person_is_latched_when_its_owner_leaves():
     thread.join(30)
 
 
+@pytest.mark.realtime
 def test_a_dead_robot_holds_its_station_up_for_a_second_at_a_time(tmp_path):
     task = PinInsertion()
     robot = fake_robot.open_rig(task, 1, 0, {})

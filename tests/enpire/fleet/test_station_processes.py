@@ -22,6 +22,7 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FleetHa
     opened.close()
 
 
+@pytest.mark.realtime
 def test_two_stations_start_work_and_stop_together(harness: FleetHarness, tmp_path: Path) -> None:
     policy_id = harness.policy("p")
     said: list[str] = []

@@ -110,6 +110,7 @@ def test_a_start_with_certain_success_is_drawn_less_often() -> None:
         if order.start.index == 1:
             state.end(delivered(order, "success", 9, "").episode)
     assert collected(state.start_results)[1] < before / 3
+    assert collected(KNOWN)[1] == before, "the counts that a state begins with stay as they are"
 
 
 def test_without_enough_data_all_starts_are_equally_likely() -> None:

@@ -179,6 +179,7 @@ def test_a_policy_that_never_answers_ends_its_episode(monkeypatch: pytest.Monkey
     stage.policy.may.set()
 
 
+@pytest.mark.realtime
 def test_the_control_loop_never_waits_and_a_policy_has_one_call_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
