@@ -15,6 +15,7 @@ from enpire.campaign.campaign import Budget, Rounds, Stations
 from enpire.campaign.events import LedgerEntry
 from enpire.codec import read_order
 from enpire.errors import FileProblem
+from enpire.gate.gate import GateRule
 from enpire.home import Home, open_home
 from enpire.lab import StationStatus
 from enpire.loop import run
@@ -64,7 +65,8 @@ def home(tmp_path: Path) -> Home:
 
 
 def test_what_waits_at_a_station_that_is_stopped_is_done_by_others(home: Home, ledger: SqliteLedger) -> None:
-    campaign = replace(CAMPAIGN, rounds=Rounds(episodes=10), budget=Budget(wall_s=60, rounds=1))
+    rule = GateRule(pairs=200, alpha=1e-6)  # no lucky first pairs end the gate before the station is stopped
+    campaign = replace(CAMPAIGN, rounds=Rounds(episodes=10), gate=rule, budget=Budget(wall_s=60, rounds=1))
     run(lab_of(home, ledger, campaign, HalfStopped(home.versions)))
     [decided] = ledger.events(kinds=("gate decided",))
     assert decided.body["decision"] != "continue"
