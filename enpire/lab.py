@@ -71,8 +71,8 @@ class StationStatus:
         return self.load_backoff.record(episode, now_s)
 
     def has_verifier_of(self, digest: str) -> bool:
-        """Whether the station runs the campaign's verifier. A station that reports no digest passes."""
-        return not digest or self.facts.get("verifier", digest) == digest
+        """Whether the station runs the campaign's verifier. A campaign without a recorded digest accepts any."""
+        return not digest or self.facts.get("verifier") == digest
 
     def seconds(self) -> dict[str, float]:
         """Robot time in this session, in seconds by phase, over all processes of the station."""

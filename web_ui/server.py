@@ -26,10 +26,25 @@ STOP_S = 5.0
 class Server:
     """Serves one home. `start` returns the address, `stop` is allowed twice."""
 
-    def __init__(
-        self, home: Path, live: LiveLab, host: str = "127.0.0.1", port: int = 0, names: Sequence[str] = ()
-    ) -> None:
-        """Serve `home` on `host`; `names` are further host names under which it is served."""
+    def __init__(  # noqa: PLR0913 - where it listens, under which names and behind which proxies
+        self, home: Path, live: LiveLab, host: str = "127.0.0.1", port: int = 0, names: Sequence[str] = (),
+        proxies: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """Serve `home` on `host`.
+
+        Args:
+            home: folder of the lab.
+            live: the lab that the pages show.
+            host: address to listen on.
+            port: 0 for any free port.
+            names: further host names under which it is served.
+            proxies: addresses of the proxies whose X-Forwarded-For is believed. Without any, no request can choose the
+                address under which its failed sign-ins are counted.
+
+        Raises:
+            UsageError: a proxy is not a numeric address.
+        """
+        self._proxies = [_proxy(address) for address in proxies]
         self._home = home
         self._live = live
         self._host = host
@@ -59,6 +74,7 @@ class Server:
         settings = uvicorn.Config(
             app, log_config=None, access_log=False, ws="websockets-sansio", ws_max_size=64 * 1024, server_header=False,
             timeout_graceful_shutdown=1, timeout_keep_alive=20, limit_concurrency=2000, lifespan="on",
+            proxy_headers=bool(self._proxies), forwarded_allow_ips=self._proxies,
         )  # fmt: skip
         self._server = uvicorn.Server(settings)
         self._thread = threading.Thread(
@@ -123,6 +139,15 @@ def _listen(host: str, port: int) -> socket.socket:
             f"The web server cannot listen on {host}:{port} ({problem.strerror}); choose another --port."
         ) from problem
     return listener
+
+
+def _proxy(address: str) -> str:
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        raise UsageError(
+            f"--proxy {address[:80]!r} is not the address of a proxy; write a numeric address such as 127.0.0.1."
+        ) from None
 
 
 def _is_loopback(host: str) -> bool:

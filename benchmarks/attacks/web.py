@@ -14,6 +14,7 @@ import httpx
 from benchmarks.attacks import Result, Run, attack
 from tests.web_ui.recorded import record
 from web_ui.accounts import Accounts
+from web_ui.attempts import FREE
 from web_ui.auth import COOKIE
 
 PUBLIC = {"/api/v1/session", "/api/v1/setup", "/healthz", "/api/v1/openapi.json"}
@@ -83,3 +84,23 @@ def every_verb_from_another_site(run: Run) -> Result:
     held = sum(code in (403, 421) for code in answers) if signed_in == 200 else 0
     evidence = f"{held} of {len(answers)} requests refused; the same session reads from its own site ({signed_in})"
     return Result(tried=len(answers), held=held, evidence=evidence)
+
+
+@attack("a person without an account", "guesses a password faster than the rate limit allows")
+def sign_in_under_invented_addresses(run: Run) -> Result:
+    """Try wrong passwords, each with another X-Forwarded-For, X-Real-IP and Forwarded header."""
+    home, tries = run.folder / "home", 60 if run.quick else 600
+    with serving(home) as address, httpx.Client(base_url=address) as client:
+        accounts = Accounts(home / "web.db")
+        accounts.add_user("ada", "admin", "correct horse")
+        accounts.close()
+        answers: list[int] = []
+        for number in range(tries):
+            source = f"203.0.{number // 250}.{number % 250 + 1}"
+            headers = {"x-forwarded-for": source, "x-real-ip": source, "forwarded": f"for={source}"}
+            body = {"name": "ada", "password": f"guess {number}"}
+            answers.append(client.post("/api/v1/session", json=body, headers=headers).status_code)
+    checked = answers.count(401)
+    held = tries if checked <= FREE + 2 and checked + answers.count(429) == tries else 0
+    evidence = f"{checked} of {tries} guesses were checked, the others refused with 429; {FREE} are free"
+    return Result(tried=tries, held=held, evidence=evidence)

@@ -28,6 +28,8 @@ class Address:
     port: int = 0
     names: tuple[str, ...] = ()
     """More host names under which the pages are reached."""
+    proxies: tuple[str, ...] = ()
+    """Addresses of the proxies whose X-Forwarded-For is believed."""
 
 
 class PageServer(Protocol):
@@ -56,6 +58,10 @@ def serve(
     name: Annotated[
         list[str] | None, typer.Option(help="Another host name of this server; the option may be repeated.")
     ] = None,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="Address of a proxy whose X-Forwarded-For is believed; the option may be repeated."),
+    ] = None,
 ) -> None:
     """Serve the web pages and the API of a home until Ctrl-C, also while a campaign runs there."""
     from enpire.home import open_home
@@ -65,7 +71,8 @@ def serve(
     folder = open_home(home)
     migrate_ledger(folder)
     live = LiveLab(folder)
-    with LiveFileReader(folder, live), served_pages(folder, live, Address(host, port, tuple(name or ()))):
+    at = Address(host, port, tuple(name or ()), tuple(proxy or ()))
+    with LiveFileReader(folder, live), served_pages(folder, live, at):
         while True:
             time.sleep(3600)
 
@@ -91,7 +98,7 @@ def served_pages(home: HomeFolder, live: LiveLab, at: Address, *, show: bool = F
         return
     import webbrowser
 
-    pages = server(home.root, live, host=at.host, port=at.port, names=at.names)
+    pages = server(home.root, live, host=at.host, port=at.port, names=at.names, proxies=at.proxies)
     address = pages.start()
     log(f"Page: {pages.setup_link or address}")
     try:

@@ -34,6 +34,8 @@ POLL_S = 0.05
 STATION_EVENT_PERIOD_S = 1.0
 """Shortest time between two writes of a station's alarm or version, in seconds. The newest is always written."""
 OVERDUE = "its lane worked on it for longer than an order may take"
+VERDICTS = frozenset({"success", "failure", "unsafe"})
+"""Outcomes that a verifier or the envelope gives."""
 SILENT_S = 30.0
 """Seconds that a station may be away before its orders end as unknown. Its episodes arrive later as late results."""
 
@@ -134,7 +136,7 @@ def _store(lab: Lab, delivered: Sequence[Delivered]) -> None:
                 )
             continue
         is_own = arrival.episode.order.campaign_id == lab.state.campaign_id
-        accepted[order_id] = sound(arrival, lab.task.spec if is_own else None)
+        accepted[order_id] = sound(arrival, lab.task.spec if is_own else None, _foreign_verifier(lab, arrival))
         if ended:
             late.add(order_id)
     lab.store.put_many(
@@ -169,9 +171,9 @@ def _answer(fleet: Fleet, delivered: Sequence[tuple[str, str]], refused: Mapping
             fleet.acknowledge(station, order_ids)
 
 
-def sound(arrival: Delivered, spec: TaskSpec | None = None) -> Delivered:
-    """The delivered episode; marked invalid and without files if the files do not fit its order or `spec`."""
-    why = _defect(arrival, spec)
+def sound(arrival: Delivered, spec: TaskSpec | None = None, why: str = "") -> Delivered:
+    """The delivered episode; marked invalid and without files for `why`, or if its files do not fit order or `spec`."""
+    why = why or _defect(arrival, spec)
     if not why:
         return arrival
     return replace(arrival, episode=unfinished(arrival.episode.order, "invalid", why), arrays_file=b"", pictures=None)
@@ -179,13 +181,17 @@ def sound(arrival: Delivered, spec: TaskSpec | None = None) -> Delivered:
 
 def _defect(arrival: Delivered, spec: TaskSpec | None) -> str:
     episode, data, sha256 = arrival.episode, arrival.arrays_file, arrival.episode.sha256
-    if episode.outcome in {"success", "failure", "unsafe"} and episode.ran_policy_id != episode.order.policy_id:
+    if episode.outcome in {"success", "failure"} and not (data and episode.ticks):
+        return f"it reports {episode.outcome} without the arrays that show it"
+    if episode.outcome in VERDICTS and episode.ran_policy_id != episode.order.policy_id:
         return f"it ran version {episode.ran_policy_id[:12]} but its order asked for {episode.order.policy_id[:12]}"
     if (data or sha256) and hashlib.sha256(data).hexdigest() != sha256:
         return "the bytes of its arrays do not match its hash"
     try:
         if data:
             recorded = unpack(data)
+            if len(recorded.action) != episode.ticks:
+                return f"its arrays have {len(recorded.action)} actions, but it reports {episode.ticks}"
             widths = (recorded.state.shape[1], recorded.action.shape[1])
             if spec is not None and widths != (needed := (len(spec.state), len(spec.action))):
                 return f"its states and actions have {widths} numbers, but the task needs {needed}"
@@ -194,6 +200,18 @@ def _defect(arrival: Delivered, spec: TaskSpec | None) -> str:
     except FileProblem as problem:
         return f"its files cannot be used: {problem}"[:1000]
     return ""
+
+
+def _foreign_verifier(lab: Lab, arrival: Delivered) -> str:
+    """Why the verdict of a delivered episode comes from another verifier than its campaign's; empty if it does not."""
+    station, campaign_id = lab.stations.get(arrival.station), arrival.episode.order.campaign_id
+    if arrival.episode.outcome not in VERDICTS or station is None:
+        return ""
+    wanted = lab.state.verifier if campaign_id == lab.state.campaign_id else lab.records.verifier(campaign_id)
+    if station.has_verifier_of(wanted):
+        return ""
+    reported = station.facts.get("verifier", "")[:12] or "none"
+    return f"its station reports the verifier {reported}, and the campaign has the verifier {wanted[:12]}"
 
 
 def _other_recording(store: FolderStore, episode: Episode) -> str:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enpire.campaign.events import LedgerEntry
+from enpire.campaign.events import LedgerEntry, kinds_of
+from enpire.campaign.session_events import CampaignResumed, CampaignStarted
 from enpire.store import connection, rows
 from enpire.store.connection import run
 from enpire.store.entries import COLUMNS, entry_from
@@ -308,6 +309,15 @@ class Reading:
             where, values = f"{where} AND kind IN ({', '.join('?' * len(kinds))})", [*values, *kinds]
         sql = f"SELECT {COLUMNS} FROM events WHERE {where} AND seq > ? ORDER BY seq LIMIT ?"
         return [entry_from(row) for row in self._all(sql, *values, after, limit)]
+
+    def verifier(self, campaign_id: str) -> str:
+        """The newest digest that the campaign's sessions recorded; empty if they recorded none."""
+        sql = (
+            "SELECT json_extract(body, '$.verifier') FROM events WHERE campaign_id = ? AND kind IN (?, ?) "
+            "AND json_extract(body, '$.verifier') > '' ORDER BY seq DESC LIMIT 1"
+        )
+        found = self._all(sql, campaign_id, *kinds_of(CampaignStarted, CampaignResumed))
+        return str(found[0][0]) if found else ""
 
     def campaigns(self) -> list[CampaignSpan]:
         """The span of every campaign, newest first."""

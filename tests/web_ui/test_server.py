@@ -12,6 +12,7 @@ from enpire.errors import TransportProblem, UsageError
 from tests.web_ui.conftest import PASSWORD
 from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.accounts import Accounts
+from web_ui.attempts import FREE
 from web_ui.server import Server
 
 
@@ -82,3 +83,31 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(TransportProblem, match=str(port)):
             Server(tmp_path, ScriptedLab(gone=True), port=port).start()
+
+
+@pytest.mark.parametrize(("proxies", "held"), [((), True), (("127.0.0.1",), False), (("192.0.2.1",), True)])
+def test_only_a_configured_proxy_says_whose_sign_ins_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxies: tuple[str, ...], held: bool
+) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")  # uvicorn's own setting; it must open nothing
+    accounts = Accounts(tmp_path / "web.db")
+    accounts.add_user("ada", "admin", PASSWORD)
+    accounts.close()
+    server = Server(tmp_path, ScriptedLab(gone=True), proxies=proxies)
+    try:
+        with httpx.Client(base_url=server.start(), timeout=20) as client:
+            tries = [
+                client.post(
+                    "/api/v1/session", json={"name": "ada", "password": "wrong"},
+                    headers={"x-forwarded-for": f"203.0.113.{number}", "x-forwarded-proto": "https"},
+                ).status_code for number in range(FREE + 3)
+            ]  # fmt: skip
+    finally:
+        server.stop()
+    assert tries == ([401] * FREE + [429] * 3 if held else [401] * (FREE + 3))
+
+
+def test_a_proxy_is_named_by_its_address(tmp_path: Path) -> None:
+    for wrong in ("*", "proxy.example", "10.0.0.0/8", ""):
+        with pytest.raises(UsageError, match="--proxy"):
+            Server(tmp_path, ScriptedLab(gone=True), proxies=(wrong,))

@@ -158,4 +158,6 @@ def test_a_campaign_goes_on_with_its_own_verifier_only(lab: Lab) -> None:
     station = StationStatus(name="one", lanes=1, lease=1, facts={"verifier": own})
     assert station.has_verifier_of(own)
     assert not station.has_verifier_of("another")
-    assert StationStatus(name="old", lanes=1, lease=1, facts={}).has_verifier_of(own)
+    silent = StationStatus(name="silent", lanes=1, lease=1, facts={})
+    assert not silent.has_verifier_of(own), "it reports no verifier"
+    assert silent.has_verifier_of(""), "the ledger of an old campaign has none"
