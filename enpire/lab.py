@@ -19,6 +19,7 @@ from enpire.campaign.state import CampaignState
 from enpire.home import Home
 from enpire.interfaces import ImprovementJob, Progress, Task
 from enpire.processes.training_process import TrainingProcess
+from enpire.requests.agent_requests import AgentInbox
 from enpire.requests.operator_commands import CommandInbox, OperatorCommand
 from enpire.scheduling.load_backoff import LoadBackoff
 from enpire.scheduling.lockstep import Lockstep
@@ -150,6 +151,8 @@ class Lab:
     """The laboratory's secret, read once. Every start is keyed by it."""
     inbox: CommandInbox = field(init=False)
     """Commands of operators. The session sets the inbox that the page of this process also uses."""
+    agent_inbox: AgentInbox = field(init=False)
+    """Requests of agents."""
     pending_commands: dict[str, tuple[OperatorCommand, float]] = field(
         default_factory=dict[str, tuple[OperatorCommand, float]]
     )
@@ -167,6 +170,7 @@ class Lab:
         seed = f"{self.campaign.seed} {self.state.campaign_id} {sum(self.state.outcomes.values())}"
         self.secret = self.home.secret()
         self.inbox = CommandInbox(self.home.inbox)
+        self.agent_inbox = AgentInbox(self.home.inbox)
         kind = Lockstep if self.campaign.rounds.lockstep else Scheduler
         self.scheduler = kind(self.campaign, self.start, random.Random(seed))
 

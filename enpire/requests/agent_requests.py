@@ -1,24 +1,38 @@
-"""Requests of agents to the loop. An agent cannot write the ledger: it leaves a file in the home's inbox.
+"""Requests of agents to the loop. An agent cannot write the ledger: it leaves a file in its lane of the home's inbox.
 
-The loop checks each request, appends an event that carries its id, and moves the file away.
+A lane is a folder, one for each agent session. The folder says who asks; the file only says what is asked. The loop
+checks each request, appends an event that carries its id, and deletes the file. It takes a limited number of requests
+a minute from each lane, in turns, so that a lane which is flooded delays no other.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote, unquote
 
 from enpire.errors import FileProblem, UsageError
 from enpire.files import document, is_json_object, parse
 from enpire.ids import mint
-from enpire.requests.file_queue import LARGEST, FileQueue, Unreadable, decoded
+from enpire.requests.file_queue import LARGEST, FileQueue, Unreadable, decoded, names_in
 
 RequestKind = Literal["hypothesis", "experiment", "adopt", "finding", "give up", "finish", "brief", "tokens", "turn"]
-MOST = 20
-"""Requests that are read at one time."""
+A_MINUTE = 120
+"""Requests of one lane that the loop takes in a minute; a lane that was silent may send these at once."""
+PER_LOOK = 4
+"""Most requests of one lane that one look takes, before it turns to the next lane."""
+LANES_PER_LOOK = 64
+"""Most lanes that one look reads. With more lanes, the next look begins where this one ended."""
+MOST_WAITING = 64
+"""Requests of one lane that may wait. A further one is refused."""
+LONGEST_NAME = 200
+"""Most characters of the name of a lane's folder."""
+EARLIER = "earlier"
+"""Author and lane of a request that lies in the folder of earlier versions, where any agent could claim any lane."""
 _STORED: Mapping[str, str] = {"request_id": "wish_id", "kind": "verb", "content": "said"}
 """Field -> its key in the file, where they differ."""
 _FIELDS: Mapping[str, str] = {key: name for name, key in _STORED.items()}
@@ -40,28 +54,109 @@ class AgentRequest:
     request_id: str
     campaign_id: str
     kind: RequestKind
-    author: str
-    """Which kind of agent: search, anthropic, mcp."""
-    lane: str
+    author: str = ""
+    """Which kind of agent: search, anthropic, mcp. The loop takes it from the folder, not from the file."""
+    lane: str = ""
+    """Name of the agent session. The loop takes it from the folder, not from the file."""
     content: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
-def folder_of(inbox: Path) -> Path:
-    """The folder of agents' requests, below the inbox of a home."""
-    return inbox / "agents"
+@dataclass(slots=True)
+class RequestRate:
+    """How many requests one lane may send now: A_MINUTE at once after a silent minute, refilled evenly."""
+
+    clock: Callable[[], float]
+    left: float = A_MINUTE
+    since_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with a full minute."""
+        self.since_s = self.clock()
+
+    def allowed(self) -> int:
+        """Requests that may be taken now."""
+        now_s = self.clock()
+        self.left = min(A_MINUTE, self.left + (now_s - self.since_s) * A_MINUTE / 60)
+        self.since_s = now_s
+        return int(self.left)
+
+    def take(self) -> None:
+        """Count one request."""
+        self.left -= 1
+
+
+class AgentInbox:
+    """The requests of agents that wait in one home. The loop's thread takes them."""
+
+    def __init__(self, inbox: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._inbox, self._clock = inbox, clock
+        self._rates: dict[str, RequestRate] = {}
+        """Name of a lane's folder -> its rate."""
+        self._turn = 0
+        """Lane with which the next look begins."""
+
+    def waiting(self) -> Iterator[AgentRequest | Unreadable]:
+        """The oldest requests of each lane that its rate allows; a file that is not a request is moved aside.
+
+        Raises:
+            NothingOpens: this process has too many files open to read one.
+        """
+        for name, queue in self._lanes():
+            rate = self._rates.setdefault(name, RequestRate(self._clock))
+            most = min(PER_LOOK, rate.allowed())
+            for item in queue.waiting(_read, most) if most else ():
+                rate.take()
+                author, lane = _names(name)
+                yield replace(item if isinstance(item, Unreadable) else item[1], author=author, lane=lane)
+
+    def remove(self, request: AgentRequest) -> None:
+        """Delete the file of a request that was answered."""
+        _queue(self._inbox, folder_name(request.author, request.lane)).remove(request.request_id)
+        if request.lane == EARLIER:
+            _earlier(self._inbox).remove(request.request_id)
+
+    def _lanes(self) -> list[tuple[str, FileQueue]]:
+        """Name and queue of the lanes of this look; the folder of earlier versions comes last."""
+        folders = (path for path in names_in(self._inbox / "lanes", 64 * LANES_PER_LOOK) if "=" in path.name)
+        names = sorted(path.name for path in folders if path.is_dir() and not path.is_symlink())
+        begin = self._turn if self._turn < len(names) else 0
+        self._turn = begin + LANES_PER_LOOK
+        chosen = names[begin : self._turn]
+        return [*((name, _queue(self._inbox, name)) for name in chosen), (EARLIER, _earlier(self._inbox))]
+
+
+def folder_of(inbox: Path, author: str, lane: str) -> Path:
+    """The folder for the requests of one agent session.
+
+    Raises:
+        UsageError: the names are too long for a folder.
+    """
+    return inbox / "lanes" / folder_name(author, lane)
+
+
+def folder_name(author: str, lane: str) -> str:
+    """The name of a lane's folder: author and lane, with other signs than letters, digits and _.-~ as %XX.
+
+    Raises:
+        UsageError: the name is too long for a folder.
+    """
+    name = f"{quote(author, safe='')}={quote(lane, safe='')}"
+    if len(name) > LONGEST_NAME:
+        raise UsageError(
+            f"The agent session {lane[:40]!r} of {author[:40]!r} needs a shorter name: at most 200 letters."
+        )
+    return name
 
 
 def leave(inbox: Path, sender: Sender, kind: RequestKind, content: Mapping[str, object]) -> str:
     """Leave a request; returns its id.
 
     Raises:
-        UsageError: it is too large, or holds a value that the ledger cannot hold.
+        UsageError: it is too large, or holds a value that the ledger cannot hold, or too many of its lane wait.
     """
-    request = AgentRequest(
-        request_id=mint(), campaign_id=sender.campaign_id, kind=kind, author=sender.author, lane=sender.lane,
-        content=content,
-    )  # fmt: skip
-    fields = document(request)
+    request_id, campaign_id = mint(), sender.campaign_id
+    request = AgentRequest(request_id=request_id, campaign_id=campaign_id, kind=kind, content=content)
+    fields = {name: value for name, value in document(request).items() if name not in ("author", "lane")}
     try:
         data = json.dumps({_STORED.get(name, name): value for name, value in fields.items()}, allow_nan=False).encode()
         if len(data) > LARGEST:
@@ -69,25 +164,28 @@ def leave(inbox: Path, sender: Sender, kind: RequestKind, content: Mapping[str, 
         decoded(data)
     except (ValueError, RecursionError) as problem:
         raise UsageError(f"The request cannot be stored: {problem}.") from problem
-    _queue(inbox).leave(request.request_id, data)
-    return request.request_id
+    if len(names_in(folder_of(inbox, sender.author, sender.lane), MOST_WAITING)) >= MOST_WAITING:
+        raise UsageError(
+            f"{MOST_WAITING} requests of the agent session {sender.lane!r} wait for the loop, which takes {A_MINUTE} a "
+            "minute; wait a minute and send it again."
+        )
+    _queue(inbox, folder_name(sender.author, sender.lane)).leave(request_id, data)
+    return request_id
 
 
-def waiting(inbox: Path) -> Iterator[AgentRequest | Unreadable]:
-    """The oldest requests that wait; a file that is not a request is moved aside."""
-    for item in _queue(inbox).waiting(_read, MOST):
-        yield item if isinstance(item, Unreadable) else item[1]
+def _queue(inbox: Path, name: str) -> FileQueue:
+    return FileQueue(folder=inbox / "lanes" / name, done=None, bad=inbox / "agents-bad", noun="request", renames=True)
 
 
-def remove(inbox: Path, request: AgentRequest) -> None:
-    """Move a request that was answered out of the queue."""
-    _queue(inbox).remove(request.request_id)
+def _earlier(inbox: Path) -> FileQueue:
+    """The folder in which earlier versions left the requests of every lane."""
+    return FileQueue(folder=inbox / "agents", done=None, bad=inbox / "agents-bad", noun="request", renames=True)
 
 
-def _queue(inbox: Path) -> FileQueue:
-    return FileQueue(
-        folder=folder_of(inbox), done=inbox / "agents-done", bad=inbox / "agents-bad", noun="request", renames=True
-    )
+def _names(folder: str) -> tuple[str, str]:
+    """(author, lane) of a lane's folder."""
+    author, separator, lane = folder.partition("=")
+    return (unquote(author), unquote(lane)) if separator else (EARLIER, EARLIER)
 
 
 def _read(name: str, content: object) -> AgentRequest:

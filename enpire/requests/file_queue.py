@@ -1,12 +1,14 @@
 """A queue of requests in a folder: one durable JSON file each, left by any process, taken by one.
 
 The authors of the files are not trusted. A file that is a link, a pipe, too large or not JSON is moved aside and
-reported once; it is never followed and never blocks the reader. One look returns at most `most` files, so that a flood
-of them does not hold up the loop.
+reported once; it is never followed and never blocks the reader. One look reads the names of at most SCANNED files and
+the content of at most `most`, so its time does not depend on the number or the size of the files.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import stat
@@ -21,6 +23,8 @@ from enpire.store import durable
 
 LARGEST = 16 * 1024
 """Most bytes of one request."""
+SCANNED = 512
+"""Most names of a folder that one look reads. Among more files, a look takes the oldest of those that it read."""
 LONGEST_WHOLE = 20
 """Most characters of a whole number, with its sign."""
 
@@ -32,6 +36,9 @@ class Unreadable:
     name: str
     """Its file name without the suffix."""
     why: str
+    author: str = ""
+    """Author of the lane in which it lay; empty for commands of operators."""
+    lane: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +46,16 @@ class FileQueue:
     """The requests in one folder."""
 
     folder: Path
-    done: Path
-    """Where handled requests go."""
+    done: Path | None
+    """Where handled requests go; None: they are deleted."""
     bad: Path
     """Where files go that are not requests."""
     noun: str
     """What one request is called in sentences: command, request."""
     renames: bool = False
     """Whether files get new names when they are moved: their author may have prepared the old name there."""
+    alone: bool = True
+    """Whether the folder holds requests only: any other file is then moved aside, so that it hides no request."""
 
     def leave(self, request_id: str, data: bytes) -> None:
         """Write a request; it is durable when this returns. An id that waits or was handled is not written again.
@@ -61,7 +70,7 @@ class FileQueue:
     def knows(self, request_id: str) -> bool:
         """Whether a request of this id waits or was handled."""
         path = self._path(request_id)
-        return path.exists() or (self.done / path.name).exists()
+        return path.exists() or (self.done is not None and (self.done / path.name).exists())
 
     def waiting[Request](
         self, read: Callable[[str, object], Request], most: int
@@ -79,27 +88,57 @@ class FileQueue:
             try:
                 yield path.stem, read(path.stem, self._content(path))
             except FileProblem as problem:
-                self._move(path, self.bad)
-                yield Unreadable(name=_printable(path.stem), why=_printable(str(problem)))
+                if self._set_aside(path):
+                    yield Unreadable(name=_printable(path.stem), why=_printable(str(problem)))
 
     def remove(self, request_id: str) -> None:
-        """Move a handled request to `done`; nothing happens when its file is gone."""
-        self._move(self._path(request_id), self.done)
+        """Take a handled request out of the folder; nothing happens when its file is gone."""
+        if self.done is None:
+            with contextlib.suppress(OSError):  # the ledger has it, so it is not answered again
+                self._path(request_id).unlink()
+        else:
+            self._move(self._path(request_id), self.done)
+
+    def _set_aside(self, path: Path) -> bool:
+        """Move a file or folder that is not a request; False when it is gone or its author does not let it go."""
+        try:
+            return self._move(path, self.bad)
+        except PermissionError:
+            with contextlib.suppress(OSError, NotImplementedError):
+                path.chmod(0o700, follow_symlinks=False)  # a folder that may not be written cannot be moved
+                return self._move(path, self.bad)
+        except OSError as problem:
+            if durable.shortage(problem) is not None:
+                raise
+        return False
+
+    def _move(self, path: Path, folder: Path) -> bool:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            path.rename(folder / (f"{mint()}.json" if self.renames else path.name))
+        except FileNotFoundError:
+            return False  # its author removed it
+        return True
 
     def _path(self, request_id: str) -> Path:
         return self.folder / f"{request_id}.json"
 
     def _oldest(self, most: int) -> list[Path]:
         stamped: list[tuple[int, Path]] = []
-        for path in self.folder.glob("*.json"):
+        for path in names_in(self.folder, max(SCANNED, most)):
+            is_request = path.suffix == ".json"
+            if not is_request and (not self.alone or path.name.startswith(durable.STAGED)):
+                continue
             try:
-                stamped.append((path.lstat().st_mtime_ns, path))
+                stamped.append((path.lstat().st_mtime_ns if is_request else 0, path))
             except FileNotFoundError:
                 continue  # its author removed it
         return [path for _, path in sorted(stamped)[:most]]
 
     def _content(self, path: Path) -> object:
         try:
+            if path.suffix != ".json":
+                raise ValueError("its name does not end in .json")
             # A link leads to another file, and a pipe would block: open neither.
             with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -117,12 +156,20 @@ class FileQueue:
                 f"The {self.noun} {path.name} cannot be read and was set aside in {self.bad.name}: {problem}."
             ) from problem
 
-    def _move(self, path: Path, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            path.rename(folder / (f"{mint()}.json" if self.renames else path.name))
-        except FileNotFoundError:
-            return  # its author removed it
+
+def names_in(folder: Path, most: int) -> list[Path]:
+    """At most `most` entries of a folder, in no order; none where the folder is missing or cannot be read.
+
+    Raises:
+        NothingOpens: this process has too many files open to read the folder.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            return [folder / entry.name for entry in itertools.islice(entries, most)]
+    except OSError as problem:
+        if durable.is_spent():
+            raise durable.spent(folder) from problem
+        return []
 
 
 def decoded(data: bytes) -> object:

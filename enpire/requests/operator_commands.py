@@ -1,8 +1,9 @@
 """Commands of operators to the loop of one home.
 
-A command is a durable file in the home's inbox, so that any process can leave one and none is lost in a crash. Where
-the page and the loop are one process, they share one `CommandInbox`: a stop or a pause is first handed over in memory
-and then written, so that it reaches the stations also when the disk refuses.
+A command is a durable file in the home's inbox, so that any process can leave one and none is lost in a crash. No
+agent can write there: agents have lanes of their own. Commands to stations lie in a folder of their own, which is read
+first. Where the page and the loop are one process, they share one `CommandInbox`: a stop or a pause is first handed
+over in memory and then written, so that it reaches the stations also when the disk refuses.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ URGENT = ("stop", "pause")
 """Commands that are handed over in memory before they are written."""
 AT_STATIONS = ("pause", "resume", "stop")
 """Commands that stations carry out."""
-MOST = 1000
-"""Commands that are read at one time."""
+MOST = 32
+"""Commands of one folder that one look takes. Stops and resumes have a folder of their own."""
+BEFORE_BEGIN = 10_000
+"""Commands of one folder that are taken before a campaign begins or resumes."""
 _STORED: Mapping[str, str] = {"kind": "verb", "operator": "by"}
 """Field -> its key in the file, where they differ."""
 _FIELDS: Mapping[str, str] = {key: name for name, key in _STORED.items()}
@@ -53,7 +56,7 @@ class CommandInbox:
     """The commands that wait in one home. Any thread may leave one; the loop's thread takes them."""
 
     def __init__(self, folder: Path) -> None:
-        self._files = _queue(folder)
+        self._files = _Files(folder)
         self._guard = threading.Lock()
         self._handed_over: dict[str, OperatorCommand] = {}
         """Left in this process and not removed yet."""
@@ -76,7 +79,7 @@ class CommandInbox:
                     return command_id
                 self._handed_over[command_id] = command
         try:
-            self._files.leave(command_id, data)
+            self._files.leave(command, data)
         except (EnpireError, OSError) as problem:
             if not urgent:
                 raise
@@ -88,19 +91,23 @@ class CommandInbox:
                 self._files.remove(command_id)
         return command_id
 
-    def waiting(self) -> Iterator[OperatorCommand | Unreadable]:
-        """The commands that wait, urgent ones of this process first, the others from the oldest on."""
+    def waiting(self, most: int = MOST) -> Iterator[OperatorCommand | Unreadable]:
+        """The commands that wait: urgent ones of this process, those to stations, others; each from the oldest on.
+
+        Args:
+            most: how many files of each folder are read at most.
+        """
         with self._guard:
             handed_over = list(self._handed_over.values())
         yield from handed_over
         known = {command.command_id for command in handed_over}
-        for item in self._files.waiting(_read, MOST):
+        for item in self._files.waiting(most):
             if isinstance(item, Unreadable):
                 yield item
-            elif item[0] in self._removed:
-                self._files.remove(item[0])
-            elif item[0] not in known:
-                yield item[1]
+            elif item.command_id in self._removed:
+                self._files.remove(item.command_id)
+            elif item.command_id not in known:
+                yield item
 
     def handed_over(self) -> list[OperatorCommand]:
         """The urgent commands of this process that wait; reads no disk."""
@@ -134,6 +141,40 @@ class CommandInbox:
             return  # the ledger has it; only a repeated click in a later process would be a second command
 
 
+class _Files:
+    """The command files of one home: those to stations, the others, and those that earlier versions left."""
+
+    def __init__(self, inbox: Path) -> None:
+        self.done = inbox / "done"
+        own = inbox / "operator"
+        self._to_stations, self._others = self._queue(own / "stations", inbox), self._queue(own / "campaign", inbox)
+        self._all = (self._to_stations, self._others, self._queue(inbox, inbox))  # the last: of earlier versions
+
+    def _queue(self, folder: Path, inbox: Path) -> FileQueue:
+        return FileQueue(folder=folder, done=self.done, bad=inbox / "bad", noun="command", alone=folder != inbox)
+
+    def leave(self, command: OperatorCommand, data: bytes) -> None:
+        """Write a command durably, unless one of its id waits or was handled."""
+        if not self.knows(command.command_id):
+            queue = self._to_stations if command.kind in AT_STATIONS else self._others
+            queue.leave(command.command_id, data)
+
+    def knows(self, command_id: str) -> bool:
+        """Whether a command of this id waits or was handled."""
+        return any(queue.knows(command_id) for queue in self._all)
+
+    def waiting(self, most: int) -> Iterator[OperatorCommand | Unreadable]:
+        """The commands to stations first, then the others; at most `most` of each folder, from the oldest on."""
+        for queue in self._all:
+            for item in queue.waiting(_read, most):
+                yield item if isinstance(item, Unreadable) else item[1]
+
+    def remove(self, command_id: str) -> None:
+        """Move a handled command to those that are done."""
+        for queue in self._all:
+            queue.remove(command_id)
+
+
 def leave(  # noqa: PLR0913 - a command's own fields
     folder: Path, kind: str, target: str = "", operator: str = "operator", command_id: str = "", reason: str = "",
     campaign_id: str = "",
@@ -153,16 +194,12 @@ def leave_command(folder: Path, command: OperatorCommand) -> None:
     Raises:
         EnpireError: the command is too large, or the disk refused it.
     """
-    _queue(folder).leave(command.command_id, _encoded(command))
+    _Files(folder).leave(command, _encoded(command))
 
 
 def waiting(folder: Path) -> Iterator[OperatorCommand | Unreadable]:
     """The commands in a folder that wait, from the oldest on."""
     return CommandInbox(folder).waiting()
-
-
-def _queue(folder: Path) -> FileQueue:
-    return FileQueue(folder=folder, done=folder / "done", bad=folder / "bad", noun="command")
 
 
 def _encoded(command: OperatorCommand) -> bytes:

@@ -75,7 +75,7 @@ class AgentProcess:
 
     def _sandbox(self, home: Home, *, network: bool) -> Sandbox:
         """The agent may read the home, and write its own folder and its requests. `network`: it may reach its model."""
-        writes = (self._work, agent_requests.folder_of(home.inbox))
+        writes = (self._work, agent_requests.folder_of(home.inbox, self.plan.name, self.lane))
         for folder in writes:
             durable.make_folder(folder)
         # The agent reads in /proc/locks whether the loop still holds its lock.

@@ -20,7 +20,7 @@ from enpire.home import Home
 from enpire.ids import mint
 from enpire.interfaces import Verifier
 from enpire.parts import LEARNERS, TASKS
-from enpire.requests.operator_commands import URGENT, CommandInbox, OperatorCommand
+from enpire.requests.operator_commands import BEFORE_BEGIN, URGENT, CommandInbox, OperatorCommand
 from enpire.steps.handle_commands import refuse_earlier
 from enpire.store.ledger import open_to_read
 from enpire.verifiers import earlier_digests, open_verifier
@@ -136,7 +136,9 @@ def _remove_recorded(ledger: Ledger, inbox: CommandInbox) -> None:
     The ledger's holds keep these stations stopped or paused. Other commands are carried out again, because their effect
     may be missing.
     """
-    waiting = [item for item in inbox.waiting() if isinstance(item, OperatorCommand) and item.kind in URGENT]
+    waiting = [
+        item for item in inbox.waiting(BEFORE_BEGIN) if isinstance(item, OperatorCommand) and item.kind in URGENT
+    ]
     if not waiting:
         return
     accepted = (entry.event for entry in ledger.events(kinds=kinds_of(CommandAccepted)))

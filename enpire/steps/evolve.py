@@ -30,7 +30,6 @@ from enpire.errors import EnpireError, UsageError
 from enpire.files import parse
 from enpire.ids import mint
 from enpire.lab import Lab
-from enpire.requests import agent_requests
 from enpire.requests.agent_requests import AgentRequest, RequestKind
 from enpire.requests.file_queue import Unreadable
 from enpire.steps.agent_process import agent_sessions_of
@@ -38,6 +37,8 @@ from enpire.types import Hypothesis
 
 MAX_OPEN_EXPERIMENTS = 8
 """Experiments that may wait or run at one time, over all agent sessions."""
+ANSWER_S = 0.05
+"""Time for the requests of agents in one turn of the loop, in seconds. The others wait for the next turn."""
 MAX_TEXT_LENGTH = 2000
 """Most characters of one text of an agent."""
 
@@ -116,17 +117,25 @@ def evolve(lab: Lab) -> None:
         return
     if lab.recipe.space and lab.state.proposals.declared != lab.recipe:
         lab.write(RecipeDeclared(recipe=lab.recipe, recipe_hash=lab.recipe.hash))
-    for request in agent_requests.waiting(lab.home.inbox):
-        if isinstance(request, Unreadable):
-            lab.write(RequestRefused(why=request.why))
-            continue
-        if request.request_id not in lab.state.proposals.answered:
-            lab.write(*_answer(lab, request))
-        agent_requests.remove(lab.home.inbox, request)
+    _answer_requests(lab)
     if lab.campaign.agents and not lab.agent_sessions:
         lab.agent_sessions.extend(agent_sessions_of(lab))
     for session in lab.agent_sessions:
         session.turn(lab)
+
+
+def _answer_requests(lab: Lab) -> None:
+    """Answer the requests that wait, for at most ANSWER_S: a stop of an operator must not wait for agents."""
+    began_s = lab.clock()
+    for request in lab.agent_inbox.waiting():
+        if isinstance(request, Unreadable):
+            lab.write(RequestRefused(author=request.author, lane=request.lane, why=request.why))
+        else:
+            if request.request_id not in lab.state.proposals.answered:
+                lab.write(*_answer(lab, request))
+            lab.agent_inbox.remove(request)
+        if lab.clock() - began_s > ANSWER_S:
+            return
 
 
 def _decide(lab: Lab) -> None:

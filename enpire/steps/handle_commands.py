@@ -19,7 +19,7 @@ from enpire.errors import FileProblem
 from enpire.gate.verifier_audit import BY, drift
 from enpire.lab import Lab
 from enpire.requests.file_queue import Unreadable
-from enpire.requests.operator_commands import AT_STATIONS, URGENT, CommandInbox, OperatorCommand
+from enpire.requests.operator_commands import AT_STATIONS, BEFORE_BEGIN, URGENT, CommandInbox, OperatorCommand
 from enpire.steps.deploy import roll_back, swap
 from enpire.store import versions
 from enpire.types import OutcomeKind
@@ -58,7 +58,7 @@ def refuse_earlier(inbox: CommandInbox) -> list[Event]:
     """Remove the commands that were left before a campaign began, and return the events that refuse them."""
     events: list[Event] = []
     asked_now = {command.command_id for command in inbox.handed_over()}
-    for command in list(inbox.waiting()):
+    for command in list(inbox.waiting(BEFORE_BEGIN)):
         if isinstance(command, Unreadable):
             events.append(refuse_unreadable(command))
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from enpire.home import Home, open_home
 from enpire.queries import campaigns, texts
 from enpire.queries.decision_audit import recompute
 from enpire.report.report import write_report
+from enpire.requests import agent_requests
 from tests.agent_loop.pretend_lab import Running, with_skill
 
 CLAIM = {
@@ -237,9 +237,13 @@ def test_a_wish_that_breaks_its_reader_is_refused_with_the_reason(home: Home, mo
 
 def test_a_wish_is_answered_once_when_the_loop_dies_before_it_puts_it_away(home: Home) -> None:
     with Running(home, paused=True) as lab:
-        lab.beside(lambda: tools.call(lab.client(), "propose_hypothesis", CLAIM))
-    [done] = home.inbox.glob("agents-done/*.json")
-    done.rename(home.inbox / "agents" / f"{json.loads(done.read_text())['wish_id']}.json")
+        client = lab.client()
+        request_id = agent_requests.leave(home.inbox, client.sender, "hypothesis", CLAIM)
+        [file] = home.inbox.glob("lanes/*/*.json")
+        kept = file.read_bytes()
+        lab.until(lambda lab: request_id in lab.state.proposals.answered)
+        assert not file.exists()
+    file.write_bytes(kept)
     with Running(home, paused=True) as lab:
-        lab.until(lambda lab: not list((home.inbox / "agents").glob("*.json")))
+        lab.until(lambda lab: not file.exists())
         assert len(lab.lab.state.proposals.hypotheses) == 1

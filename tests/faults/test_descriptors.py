@@ -71,7 +71,7 @@ def test_commands_and_requests_wait_for_free_descriptors(tmp_path: Path) -> None
     sender = agent_requests.Sender(campaign_id="C", author="search", lane="a")
     asked = [operator_commands.leave(folder, "stop", operator="anna") for _ in range(2)]
     wished = [agent_requests.leave(folder, sender, "finding", {}) for _ in range(2)]
-    for waiting in (operator_commands.waiting(folder), agent_requests.waiting(folder)):
+    for waiting in (operator_commands.waiting(folder), agent_requests.AgentInbox(folder).waiting()):
         next(waiting)
         with nothing_left(), pytest.raises(NothingOpens):
             next(waiting)
@@ -79,9 +79,8 @@ def test_commands_and_requests_wait_for_free_descriptors(tmp_path: Path) -> None
         item for item in operator_commands.waiting(folder) if isinstance(item, operator_commands.OperatorCommand)
     ]
     assert {item.command_id for item in commands} == set(asked)
-    assert {
-        item.request_id for item in agent_requests.waiting(folder) if isinstance(item, agent_requests.AgentRequest)
-    } == set(wished)
+    requests = agent_requests.AgentInbox(folder).waiting()
+    assert {item.request_id for item in requests if isinstance(item, agent_requests.AgentRequest)} == set(wished)
 
 
 @pytest.mark.slow

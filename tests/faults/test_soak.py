@@ -30,7 +30,7 @@ def held(laboratory: Laboratory) -> Counter[str]:
         "journal": sum(path.stat().st_size for path in home.glob("ledger.db-*")),
         "spooled": sum(path.is_file() for path in spools),
         "staged": sum(path.name.startswith(STAGED) for path in home.rglob("*")),
-        "wishes and commands": len(list(laboratory.home.inbox.glob("*.json"))),
+        "wishes and commands": len(list(laboratory.home.inbox.rglob("operator/**/*.json"))),
     })  # fmt: skip
 
 

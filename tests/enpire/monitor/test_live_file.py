@@ -94,7 +94,7 @@ def test_pictures_are_not_promised_and_nothing_runs_once_the_loop_is_gone(tmp_pa
     assert live.snapshot() is None
     with pytest.raises(UsageError, match="No campaign runs in"):
         live.command("stop", "", "ada", "key")
-    assert not list(home.inbox.glob("*.json"))
+    assert not list(home.inbox.rglob("*.json"))
 
 
 def again(reader: LiveFileReader) -> None:

@@ -93,7 +93,7 @@ def test_a_stop_left_many_times_in_memory_and_on_disk_is_one_command(lab: Lab) -
 
 def test_a_stop_whose_file_appears_after_the_ledger_has_it_is_not_carried_out_again(lab: Lab) -> None:
     lab.inbox.leave(STOP)
-    file = lab.home.inbox / "S1.json"
+    file = lab.home.inbox / "operator" / "stations" / "S1.json"
     data = file.read_bytes()
     turn(lab)
     (lab.home.inbox / "done" / "S1.json").unlink()

@@ -1,0 +1,189 @@
+"""Lanes of the inbox: the folder says who asks, each lane has its own rate, and no flood hides a request or a stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from enpire.errors import UsageError
+from enpire.home import Home, open_home
+from enpire.ids import mint
+from enpire.lab import Lab
+from enpire.loop import turn
+from enpire.requests import agent_requests, operator_commands
+from enpire.requests.agent_requests import AgentInbox, AgentRequest, Sender
+from enpire.requests.file_queue import SCANNED, Unreadable
+from enpire.steps.ending import shut_down
+from enpire.store.ledger import SqliteLedger
+from tests.enpire.test_loop import lab_of
+
+CLAIM = {"statement": "more skill helps", "falsifier": "the gate says no", "regime": "offline RL", "kind": "improve"}
+ONE, TWO = (Sender(campaign_id="C1", author="search", lane=lane) for lane in ("one", "two"))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return open_home(tmp_path / "home")
+
+
+@pytest.fixture
+def lab(home: Home) -> Iterator[Lab]:
+    ledger = SqliteLedger(home.ledger)
+    lab = lab_of(home, ledger)
+    yield lab
+    shut_down(lab)
+    ledger.close()
+
+
+def forged(request_id: str = "", **claimed: str) -> str:
+    """A request that claims to be of another session."""
+    claims = {"campaign_id": "C1", "author": "human", "lane": "operator", **claimed}
+    return json.dumps({"wish_id": request_id or mint(), "verb": "hypothesis", "said": CLAIM, **claims})
+
+
+def flood(folder: Path, count: int, content: str = "") -> None:
+    """Many small valid requests, written without a sync, as an attacker would write them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for _ in range(count):
+        request_id = mint()
+        (folder / f"{request_id}.json").write_text(content or forged(request_id))
+
+
+def everything(inbox: AgentInbox) -> list[AgentRequest | Unreadable]:
+    """What the loop takes in one look; every answered request is removed."""
+    found = list(inbox.waiting())
+    for item in found:
+        if isinstance(item, AgentRequest):
+            inbox.remove(item)
+    return found
+
+
+@pytest.mark.parametrize("lane", ["one", "a lane/with ../ signs", "..", "münchen=2"])
+def test_author_and_lane_come_from_the_folder(home: Home, lane: str) -> None:
+    folder = agent_requests.folder_of(home.inbox, "tests.mine:Agent", lane)
+    assert folder.parent == home.inbox / "lanes"
+    flood(folder, 1)
+    [request] = everything(AgentInbox(home.inbox))
+    assert (request.author, request.lane) == ("tests.mine:Agent", lane)
+    assert not list(folder.iterdir())
+
+
+def test_an_unreadable_file_names_its_lane(home: Home) -> None:
+    flood(agent_requests.folder_of(home.inbox, "search", "one"), 1, "{")
+    [refused] = everything(AgentInbox(home.inbox))
+    assert isinstance(refused, Unreadable)
+    assert (refused.author, refused.lane) == ("search", "one")
+
+
+def test_requests_in_the_folder_of_earlier_versions_are_read_and_claim_no_lane(home: Home) -> None:
+    flood(home.inbox / "agents", 1)
+    inbox = AgentInbox(home.inbox)
+    [request] = everything(inbox)
+    assert isinstance(request, AgentRequest)
+    assert (request.author, request.lane, request.content) == ("earlier", "earlier", CLAIM)
+    assert not everything(inbox)
+
+
+def test_commands_that_earlier_versions_left_are_carried_out_once(lab: Lab) -> None:
+    command = {"command_id": "A1", "verb": "pause campaign", "by": "anna"}
+    (lab.home.inbox / "A1.json").write_text(json.dumps(command))
+    lab.last_done_s["inbox"] = -1e9
+    turn(lab)
+    assert lab.state.paused
+    operator_commands.leave(lab.home.inbox, "pause campaign", operator="anna", command_id="A1")
+    assert not list(operator_commands.waiting(lab.home.inbox))
+
+
+def test_each_lane_has_its_own_rate(home: Home) -> None:
+    now = [0.0]
+    inbox = AgentInbox(home.inbox, lambda: now[0])
+    flood(agent_requests.folder_of(home.inbox, "search", "one"), 400)
+    taken = sum(len(everything(inbox)) for _ in range(200))
+    assert taken == agent_requests.A_MINUTE
+    agent_requests.leave(home.inbox, TWO, "hypothesis", CLAIM)
+    assert [item.lane for item in everything(inbox)] == ["two"], "a lane that is flooded delays no other"
+    now[0] += 30
+    assert sum(len(everything(inbox)) for _ in range(200)) == agent_requests.A_MINUTE // 2
+
+
+def test_garbage_is_taken_at_the_rate_of_its_lane(home: Home) -> None:
+    inbox = AgentInbox(home.inbox, lambda: 0.0)
+    flood(agent_requests.folder_of(home.inbox, "search", "one"), 400, "no request")
+    assert sum(len(everything(inbox)) for _ in range(200)) == agent_requests.A_MINUTE, "each is an event of the ledger"
+
+
+def test_a_session_that_waits_too_long_is_told_so(home: Home) -> None:
+    for _ in range(agent_requests.MOST_WAITING):
+        agent_requests.leave(home.inbox, ONE, "turn", {"text": "x"})
+    with pytest.raises(UsageError, match="64 requests of the agent session 'one' wait for the loop"):
+        agent_requests.leave(home.inbox, ONE, "turn", {"text": "x"})
+    agent_requests.leave(home.inbox, TWO, "turn", {"text": "x"})
+
+
+def test_no_kind_of_file_hides_a_request_or_holds_up_the_reader(home: Home) -> None:
+    folder = agent_requests.folder_of(home.inbox, "search", "one")
+    flood(folder, 1)
+    (folder / "locked.json" / "full").mkdir(parents=True)
+    (folder / "locked.json").chmod(0o500)
+    (folder / "no suffix").write_text("x")
+    (folder / "huge.json").touch()
+    os.truncate(folder / "huge.json", 2**40)
+    (folder / os.fsdecode(b"\xff\xfe.json")).write_bytes(b"{}")
+    (folder / ("n" * 250 + ".json")).write_text("{}")
+    os.mkfifo(folder / "pipe.json")
+    (folder / "link.json").symlink_to(home.root / "secret")
+    (folder / "device.json").symlink_to("/dev/zero")
+    (home.inbox / "lanes" / "a=linked").symlink_to(home.root)
+    (home.inbox / "lanes" / "search=file").write_text("not a folder")
+    inbox = AgentInbox(home.inbox)
+    began_s = time.monotonic()
+    found = [item for _ in range(10) for item in everything(inbox)]
+    assert time.monotonic() - began_s < 2.0
+    assert [type(item) for item in found].count(AgentRequest) == 1
+    assert len(found) == 9
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("name", ["{}.json", "{}", ".staged-{}"])
+def test_a_look_takes_a_bounded_time_among_many_files(home: Home, name: str) -> None:
+    folder = agent_requests.folder_of(home.inbox, "search", "one")
+    folder.mkdir(parents=True)
+    for number in range(20_000):
+        os.close(os.open(folder / name.format(number), os.O_CREAT | os.O_WRONLY))
+    inbox = AgentInbox(home.inbox)
+    opened: list[int] = []
+    for _ in range(20):
+        began_s = time.process_time()
+        everything(inbox)
+        opened.append(round(1000 * (time.process_time() - began_s)))
+    assert sorted(opened)[10] < 50, "milliseconds of a look; reading all names takes some hundred"
+
+
+def test_the_oldest_request_of_those_scanned_comes_first(home: Home) -> None:
+    folder = agent_requests.folder_of(home.inbox, "search", "one")
+    flood(folder, SCANNED - 1)
+    oldest = sorted(folder.iterdir())[200]
+    os.utime(oldest, (1, 1))
+    first = next(AgentInbox(home.inbox).waiting())
+    assert isinstance(first, AgentRequest)
+    assert first.request_id == oldest.stem
+
+
+def test_a_stop_is_carried_out_at_once_among_other_commands_and_requests(lab: Lab) -> None:
+    turn(lab)
+    for _ in range(200):
+        operator_commands.leave(lab.home.inbox, "judge failure", "no such episode", "anna")
+    for number in range(4):
+        flood(agent_requests.folder_of(lab.home.inbox, "search", str(number)), 1000)
+    operator_commands.leave(lab.home.inbox, "stop", operator="anna", command_id="S1")
+    lab.last_done_s["inbox"] = -1e9
+    turn(lab)
+    accepted = [event.body["command_id"] for event in lab.ledger.events(kinds=("command accepted",))]
+    assert accepted == ["S1"]
+    handled = len(list(lab.ledger.events(kinds=("command refused", "wish refused"))))
+    assert handled <= operator_commands.MOST + 4 * agent_requests.PER_LOOK, "one turn does a bounded part of the rest"
