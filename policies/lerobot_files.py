@@ -1,4 +1,4 @@
-"""A LeRobot policy (0.6.1) in a version's folder; neither loading nor saving accesses a hub.
+"""A LeRobot policy (0.6.1) in a version's folder; neither loading nor saving accesses a hub or runs foreign code.
 
 A version's folder is LeRobot's own `pretrained_model` folder (config.json, model.safetensors, the two processors)
 plus our policy.json, so that LeRobot's tools open it too:
@@ -25,13 +25,11 @@ from safetensors.torch import load_file, save_file
 
 from enpire.errors import MissingExtra, PolicyProblem
 from enpire.files import parse
+from policies.checkpoint_admission import LANGUAGE, TOKENIZER, WEIGHTS, Admitted, admit
 
 if TYPE_CHECKING:
     from lerobot.policies.pretrained import PreTrainedPolicy
 
-LANGUAGE = "language."
-_WEIGHTS, _BEFORE, _AFTER = "model.safetensors", "policy_preprocessor.json", "policy_postprocessor.json"
-_TOKENIZER = "tokenizer_processor"
 _COMPARED_SIZE = 4096
 """Tensors with at most this many numbers are compared with the file after loading."""
 
@@ -69,11 +67,10 @@ def load_parts(folder: Path) -> Parts:
     """Load a version's folder.
 
     Raises:
-        PolicyProblem: the folder does not fit, or its weights were not loaded completely.
+        PolicyProblem: the folder does not fit, holds more than data, or its weights were not loaded completely.
         FileProblem: policy.json does not fit.
         MissingExtra: LeRobot, or a package that the policy needs, is not installed.
     """
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     path = folder / "policy.json"
     try:
         document: object = json.loads(path.read_text(encoding="utf-8"))
@@ -85,23 +82,27 @@ def load_parts(folder: Path) -> Parts:
             "for its kind, or start without a parent."
         )
     about = parse(LerobotManifest, document, f"The version {path}")
-    for name in ("config.json", _WEIGHTS, _BEFORE, _AFTER):
-        if not (folder / name).is_file():
-            # LeRobot would search the hub for a missing file.
-            raise PolicyProblem(
-                f"{folder} lacks {name}, which every LeRobot policy has; save the policy with its processors."
-            )
+    admitted = admit(folder)
+    _leave_the_hub()
     try:
         # LeRobot prints while it loads; stdout is for the command's answer.
         with contextlib.redirect_stdout(sys.stderr):
-            return _opened(folder.resolve(), about)
+            return _opened(folder.resolve(), about, admitted)
     except ImportError as missing:
         raise missing_extra(missing) from missing
-    except (OSError, ValueError, KeyError, RuntimeError, TypeError) as error:
-        raise PolicyProblem(f"{folder}: LeRobot cannot load this policy ({error}).{_hint(folder)}") from error
+    except (OSError, ValueError, KeyError, RuntimeError, TypeError, MemoryError) as error:
+        raise PolicyProblem(f"{folder}: LeRobot cannot load this policy ({error}).{_hint(folder, admitted)}") from error
 
 
-def _opened(folder: Path, about: LerobotManifest) -> Parts:
+def _leave_the_hub() -> None:
+    """Let Hugging Face's libraries read files of this machine only, also if they were imported earlier."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    constants: Any = sys.modules.get("huggingface_hub.constants")
+    if constants is not None:
+        constants.HF_HUB_OFFLINE = True
+
+
+def _opened(folder: Path, about: LerobotManifest, admitted: Admitted) -> Parts:
     from lerobot.configs.policies import PreTrainedConfig
     from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 
@@ -109,10 +110,11 @@ def _opened(folder: Path, about: LerobotManifest) -> Parts:
     config = PreTrainedConfig.from_pretrained(folder, local_files_only=True)
     config.device = "cpu"
     overrides: dict[str, Any] = {"device_processor": {"device": "cpu"}}
-    tokenizer = _tokenizer_name(folder)
+    config.pretrained_path = None
+    tokenizer = admitted.tokenizer_name
     with _unpacked(language) as language_folder:
         if language_folder is not None and tokenizer is not None:
-            overrides[_TOKENIZER] = {"tokenizer_name": language_folder}
+            overrides[TOKENIZER] = {"tokenizer_name": language_folder}
         with _without_pretrained_parts(config, language_folder):
             policy = get_policy_class(config.type).from_pretrained(
                 folder, config=config, local_files_only=True, strict=True
@@ -124,7 +126,7 @@ def _opened(folder: Path, about: LerobotManifest) -> Parts:
     for step in steps:
         if tokenizer and hasattr(step, "input_tokenizer"):
             step.tokenizer_name = tokenizer
-    _check_weights(policy, folder / _WEIGHTS)
+    _check_weights(policy, folder / WEIGHTS)
     policy.eval()
     return Parts(about=about, policy=policy, preprocessor=preprocessor, postprocessor=postprocessor, language=language)
 
@@ -160,13 +162,6 @@ def _without_pretrained_parts(config: Any, language_folder: str | None) -> Itera
             setattr(config, name, value)
 
 
-def _tokenizer_name(folder: Path) -> str | None:
-    """The name of the tokenizer in the saved pipeline; None if it has none."""
-    steps = json.loads((folder / _BEFORE).read_text(encoding="utf-8"))["steps"]
-    named = [step["config"].get("tokenizer_name", "") for step in steps if step.get("registry_name") == _TOKENIZER]
-    return named[0] if named else None
-
-
 def _language_of(policy: Any, preprocessor: Any) -> dict[str, bytes]:
     """The files of a loaded policy's tokenizer and, if separate, of its language model's configuration."""
     savables = [step.input_tokenizer for step in preprocessor.steps if hasattr(step, "input_tokenizer")]
@@ -200,8 +195,8 @@ def _check_weights(policy: Any, file: Path) -> None:
         )
 
 
-def _hint(folder: Path) -> str:
-    if _tokenizer_name(folder) is None or any(folder.glob(f"{LANGUAGE}*")):
+def _hint(folder: Path, admitted: Admitted) -> str:
+    if admitted.tokenizer_name is None or any(folder.glob(f"{LANGUAGE}*")):
         return ""
     return (
         " Its tokenizer is neither in the folder nor in Hugging Face's cache on this machine. Load the policy once "
@@ -224,7 +219,7 @@ def save(parts: Parts, folder: Path) -> None:
         parameter.data = parameter.data.clone()
     parts.policy.save_pretrained(folder)
     # LeRobot's metadata names shared tensors in a random order; without it equal weights give equal bytes.
-    weights = folder / _WEIGHTS
+    weights = folder / WEIGHTS
     save_file(load_file(weights), weights, metadata={"format": "pt"})
     parts.preprocessor.save_pretrained(folder)
     parts.postprocessor.save_pretrained(folder)

@@ -1,0 +1,63 @@
+"""A checkpoint is read by LeRobot only after its files were found to hold data alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from enpire.errors import PolicyProblem
+from policies.checkpoint_admission import FAMILIES, admit
+from tests.policies import checkpoints
+
+
+def test_an_honest_checkpoint_is_admitted_without_importing_a_library(tmp_path: Path) -> None:
+    folder = checkpoints.write(tmp_path / "version")
+    assert admit(folder).tokenizer_name is None
+    program = (
+        "import sys; from pathlib import Path; from policies.checkpoint_admission import admit; "
+        "admit(Path(sys.argv[1])); "
+        "assert not {'lerobot', 'transformers', 'torch', 'diffusers', 'datasets'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", checkpoints.ATTACKS)
+def test_what_could_run_or_fetch_something_is_refused_in_one_sentence(name: str, tmp_path: Path) -> None:
+    change, said = checkpoints.ATTACKS[name]
+    folder = checkpoints.write(tmp_path / "version")
+    change(folder)
+    with pytest.raises(PolicyProblem, match=said) as refusal:
+        admit(folder)
+    assert str(folder) in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_fifo_is_not_opened(tmp_path: Path) -> None:
+    folder = checkpoints.write(tmp_path / "version")
+    (folder / "config.json").unlink()
+    os.mkfifo(folder / "config.json")
+    with pytest.raises(PolicyProblem, match="not a plain file"):
+        admit(folder)
+
+
+def test_a_name_on_the_hub_needs_no_files_only_if_it_is_listed(tmp_path: Path) -> None:
+    folder = checkpoints.write(tmp_path / "version")
+    (folder / "language.tokenizer_config.json").unlink()
+    step = {"registry_name": "tokenizer_processor", "config": {"tokenizer_name": "google/paligemma-3b-pt-224"}}
+    checkpoints.edit(folder / "policy_preprocessor.json", lambda document: document["steps"].append(step))
+    assert admit(folder).tokenizer_name == "google/paligemma-3b-pt-224"
+    step["config"] = {"tokenizer_name": "someone/tokenizer"}
+    checkpoints.edit(folder / "policy_preprocessor.json", lambda document: document["steps"].append(step))
+    with pytest.raises(PolicyProblem, match="someone/tokenizer"):
+        admit(folder)
+
+
+def test_every_listed_family_is_lerobots() -> None:
+    config = pytest.importorskip("lerobot.configs.policies")
+    pytest.importorskip("lerobot.policies.factory")
+    assert set(FAMILIES) <= set(config.PreTrainedConfig.get_known_choices())
