@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -191,6 +191,17 @@ def load(group: str, name: str) -> object:
 def is_part(group: str, name: str) -> bool:
     """Whether a name is built in or of an installed package. "module:attribute" is neither: it can be any code."""
     return name in BUILT_IN.get(group, {}) or bool(_installed(group, name))
+
+
+def require_addresses(kinds: Sequence[str]) -> None:
+    """Refuse a list of allowed kinds that holds anything but "module:name".
+
+    Raises:
+        ValueError: names the first other one.
+    """
+    for kind in kinds:
+        if not all(part.isidentifier() for part in [*kind.partition(":")[0].split("."), kind.partition(":")[2]]):
+            raise ValueError(f"policy_kinds holds {kind!r}; write module:name, such as my_lab.policy:load.")
 
 
 def bring_in(module: str) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Literal, cast
 
 from enpire.errors import PolicyProblem
-from enpire.files import parse
+from enpire.files import parse, shown
 from enpire.interfaces import Policy, Task
+from enpire.plugins import is_part, names
 from enpire.plugins import load as plugin
 
 
@@ -42,6 +43,11 @@ def load(folder: Path) -> Policy:
     except (OSError, ValueError) as error:
         raise PolicyProblem(f"{path} cannot be read ({error}); fetch the version again.") from error
     script = parse(Script, document, f"The version {path}")
+    if not is_part("tasks", script.task):
+        raise PolicyProblem(
+            f"{path} names the task {shown(script.task)}; a version may name an installed task: "
+            f"{', '.join(names('tasks'))}."
+        )
     task = cast("type[Task]", plugin("tasks", script.task))()
     if script.script == "expert":
         return task.expert(script.seed)

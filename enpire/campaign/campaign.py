@@ -10,6 +10,7 @@ from typing import Literal
 from enpire.files import find, formerly, parse, read_yaml
 from enpire.gate.gate import GateRule
 from enpire.gate.verifier_audit import DriftRule
+from enpire.plugins import require_addresses
 from enpire.verifiers import VerifierSettings
 
 
@@ -53,6 +54,9 @@ class Stations:
     """Address of an `enpire policy serve` for these stations; empty: each station runs inference itself."""
     policy_server_key: str = ""
     """Public key of the policy server, if it is on another machine with a key of its own."""
+    policy_kinds: tuple[str, ...] = ()
+    """Kinds "module:name" of versions that these stations may load besides the installed kinds. A learner
+    "module:Name" of the campaign's recipes may also make versions of kind "module:load"."""
     reset: Literal["teleport", "robot"] = "teleport"
     operator: str = ""
     """Plug-in of the operator of supervised episodes (`simulated`); empty: no operator."""
@@ -69,6 +73,7 @@ class Stations:
         """Refuse values out of range."""
         _at_least("stations", 0, count=self.count, ahead=self.ahead)
         _at_least("stations", 1, lanes=self.lanes)
+        require_addresses(self.policy_kinds)
 
     @property
     def names(self) -> tuple[str, ...]:

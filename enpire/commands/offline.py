@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enpire.commands.options import AsJson, Home, answer, existing_home
+from enpire.commands.options import AllowKind, AsJson, Home, answer, existing_home, require_kinds
 
 if TYPE_CHECKING:
     from enpire.gate.gate import Decision
@@ -53,6 +53,7 @@ def gate(  # noqa: PLR0913 - the options of a subcommand are its parameters
     seed: Annotated[
         int | None, typer.Option(help="Seed, to repeat the starts of an earlier comparison.", min=0)
     ] = None,
+    allow_kind: AllowKind = None,
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
@@ -62,7 +63,10 @@ def gate(  # noqa: PLR0913 - the options of a subcommand are its parameters
     from enpire.queries import texts
     from enpire.service.offline import Comparison, compare
 
-    asked = Comparison(task=task, champion=champion, candidate=candidate, pairs=pairs, lanes=lanes, seed=seed)
+    asked = Comparison(
+        task=task, champion=champion, candidate=candidate, pairs=pairs, lanes=lanes, seed=seed,
+        kinds=require_kinds(allow_kind),
+    )  # fmt: skip
     with Bar("loading") as bar:
         decision = compare(open_home(home), asked, lambda reading: bar(_progress(reading, pairs)))
     answer(decision.body(), as_json=as_json, text=texts.decision(decision))

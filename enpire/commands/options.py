@@ -20,6 +20,14 @@ Home = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 ANSWERED_S = 2.0
 """How long a subcommand waits for the effect of its command, in seconds."""
+AllowKind = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-kind",
+        metavar="MODULE:NAME",
+        help="Also load versions of this kind, which can be any code; the option may be repeated.",
+    ),
+]
 CampaignId = Annotated[
     str, typer.Argument(help="Id (or its beginning) or name of a campaign; default: the latest.", metavar="[ID]")
 ]
@@ -40,6 +48,17 @@ def existing_home(given: Path | None) -> Path:
             "or name another folder with --home."
         )
     return home
+
+
+def require_kinds(given: list[str] | None) -> tuple[str, ...]:
+    """The kinds that `--allow-kind` names; UsageError for one that is no module:name."""
+    from enpire.plugins import require_addresses
+
+    try:
+        require_addresses(given or ())
+    except ValueError as problem:
+        raise UsageError(f"--allow-kind: {problem}") from problem
+    return tuple(given or ())
 
 
 def answer(document: object, *, as_json: bool, text: str) -> None:

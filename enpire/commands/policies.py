@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, log, send_command, table
+from enpire.commands.options import (
+    AllowKind,
+    AsJson,
+    CampaignId,
+    Home,
+    answer,
+    existing_home,
+    log,
+    require_kinds,
+    send_command,
+    table,
+)
 
 PolicyId = Annotated[str, typer.Argument(help="Id of a policy version, or its beginning.", metavar="ID")]
 Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; default: the latest.")]
@@ -87,9 +98,7 @@ def serve(
         str, typer.Option(help="Where stations connect, tcp://ADDRESS:PORT; encrypted unless on this machine.")
     ] = "tcp://127.0.0.1:7100",
     home: Home = None,
-    any_kind: Annotated[
-        bool, typer.Option("--any-kind", help="Load versions of any kind; only if you trust every station.")
-    ] = False,
+    allow_kind: AllowKind = None,
     loaded: Annotated[
         int, typer.Option(help="Most versions in memory; the least recently used is dropped.", min=1)
     ] = 8,
@@ -103,7 +112,7 @@ def serve(
     from enpire.service.processes import PolicyServerOptions, open_policy_server
 
     ended = threading.Event()
-    options = PolicyServerOptions(bind=bind, any_kind=any_kind, loaded=loaded)
+    options = PolicyServerOptions(bind=bind, kinds=require_kinds(allow_kind), loaded=loaded)
     server, public_key = open_policy_server(open_home(home), options, log)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _, __: ended.set())

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from enpire.campaign.campaign import Campaign
+from enpire.campaign.recipe import read_recipe
 from enpire.fleet.station_processes import Network, StationProcesses
 from enpire.home import Home
 from enpire.parts import PartGroup
@@ -32,6 +33,7 @@ def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
             inference=wanted.inference,
             policy_server=wanted.policy_server,
             policy_server_key=wanted.policy_server_key,
+            policy_kinds=(*wanted.policy_kinds, *_learners_kinds(campaign)),
             reset=wanted.reset,
             operator=wanted.operator,
             operator_options=wanted.operator_options,
@@ -42,6 +44,12 @@ def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
         )
         for number in range(1, wanted.count + 1)
     ]
+
+
+def _learners_kinds(campaign: Campaign) -> list[str]:
+    """`load` of the modules that learners of the campaign's own recipes come from: the lab runs their code already."""
+    learners = {read_recipe(name).learner for name in (campaign.recipe, campaign.base.recipe)}
+    return sorted(f"{learner.partition(':')[0]}:load" for learner in learners if ":" in learner)
 
 
 def start_local(campaign: Campaign, home: Home, address: str, say: Callable[[str], None]) -> StationProcesses:

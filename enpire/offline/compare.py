@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from enpire.errors import UnknownName
+from enpire.errors import PolicyProblem, UnknownName
 from enpire.gate.gate import Decision, GateRule, Trial, judge, pairs_in_order
 from enpire.home import Home
 from enpire.interfaces import Policy, Task
 from enpire.offline.rollouts import RolloutLoop
-from enpire.parts import POLICIES, TASKS
+from enpire.parts import TASKS
+from enpire.station.policy_cache import AllowedKinds, load_version
 from enpire.store import versions
 
 EXPERT = "scripted:expert"
@@ -34,6 +35,8 @@ class Comparison:
     lanes: int = 16
     seed: int | None = None
     """Determines the starts; new ones when None."""
+    kinds: Sequence[str] = ()
+    """Kinds "module:name" of versions that are loaded besides the installed kinds."""
 
 
 def compare(home: Home, asked: Comparison, on_reading: Callable[[Decision], None]) -> Decision:
@@ -49,8 +52,8 @@ def compare(home: Home, asked: Comparison, on_reading: Callable[[Decision], None
     """
     task = TASKS.make(asked.task)
     sides: dict[Side, Policy] = {
-        "champion": open_policy(home, asked.champion, task),
-        "candidate": open_policy(home, asked.candidate, task),
+        "champion": open_policy(home, asked.champion, task, asked.kinds),
+        "candidate": open_policy(home, asked.candidate, task, asked.kinds),
     }
     rule = GateRule(pairs=asked.pairs)
     secret = secrets.token_bytes(32) if asked.seed is None else hashlib.sha256(f"{asked.seed}".encode()).digest()
@@ -74,16 +77,20 @@ def compare(home: Home, asked: Comparison, on_reading: Callable[[Decision], None
         rig.close()
 
 
-def open_policy(home: Home, wanted: str, task: Task) -> Policy:
-    """Open a version, or the task's expert, as a policy.
+def open_policy(home: Home, wanted: str, task: Task, kinds: Sequence[str] = ()) -> Policy:
+    """Open a version, or the task's expert, as a policy; `kinds` are allowed besides the installed kinds.
 
     Raises:
         UnknownName: there is no such version.
+        PolicyProblem: its kind is neither installed nor allowed.
     """
     if wanted == EXPERT:
         return task.expert(0)
     folder = find_version(home, wanted)
-    return POLICIES.load(str(versions.manifest(folder)["kind"]))(folder)
+    try:
+        return load_version(folder, folder.name, AllowedKinds(kinds=kinds, where="repeat this with --allow-kind"))
+    except PolicyProblem as problem:
+        raise PolicyProblem(f"The version {folder} cannot be loaded: {problem}") from problem
 
 
 def find_version(home: Home, wanted: str) -> Path:

@@ -5,7 +5,7 @@ each other (`enpire.interfaces.Policy`). Each version runs in its own thread, so
 callers. The server requests the files of a version that it lacks from a station and keeps them by their hash. It
 receives and loads versions in other threads, so that a new version never delays inference. Any enrolled station can
 send a version, so its kind must name a plug-in that is installed here: "module:name", which can be any code, is
-refused.
+refused unless the operator named it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import TypeGuard
 
 import zmq
 
-from enpire import plugins
 from enpire.errors import EnpireError, PolicyProblem, TransportProblem
 from enpire.field_reader import Fields
+from enpire.files import shown
 from enpire.interfaces import ContinuesChunks, DeclaresImages, Policy
 from enpire.policy_server.inference_batcher import InferenceBatcher, InferenceCall, InferenceReply, read_call
 from enpire.policy_server.version_uploads import VersionUploads
 from enpire.station.chunks import PLUGIN_ERRORS
-from enpire.station.policy_cache import check_version, load_version
+from enpire.station.policy_cache import AllowedKinds, check_version, load_version
 from enpire.station.remote_policy import PART
 from enpire.store import durable, versions
 from enpire.wire.curve_keys import KeyAuthenticator
@@ -55,7 +55,7 @@ class PolicyServer:
         address: such as tcp://127.0.0.1:7100; without keys it must be local.
         keys: folder with this server's keys and the `allowed` stations (`enpire.wire.curve_keys`).
         say: prints one line about an event.
-        any_kind: also allow versions whose kind is "module:name", which can be any code.
+        kinds: "module:name" of versions that are also allowed; they can be any code.
         loaded: versions held in memory, at least 1.
 
     Raises:
@@ -64,12 +64,13 @@ class PolicyServer:
 
     def __init__(  # noqa: PLR0913 - where it listens, and what the operator allows
         self, folder: Path, address: str, keys: Path | None = None, say: Callable[[str], None] = print,
-        *, any_kind: bool = False, loaded: int = LOADED,
+        *, kinds: Sequence[str] = (), loaded: int = LOADED,
     ) -> None:  # fmt: skip
         if keys is None:
             check_plain(address)
         durable.make_folder(folder)
-        self._folder, self._say, self._any_kind, self._most_loaded = folder, say, any_kind, loaded
+        self._folder, self._say, self._most_loaded = folder, say, loaded
+        self._allowed = AllowedKinds(kinds=kinds, where="start the policy server with --allow-kind MODULE:NAME")
         self._versions: OrderedDict[str, InferenceBatcher] = OrderedDict()
         self._waiting: dict[str, dict[str, InferenceCall]] = {}
         """Version -> client -> its last call, which no batch contains yet."""
@@ -219,12 +220,9 @@ class PolicyServer:
         """In the loader's thread: load a version and check that it is a policy."""
         folder = self._folder / policy_id
         check_version(folder, policy_id)
-        kind = str(versions.manifest(folder)["kind"])
-        if not (self._any_kind or plugins.is_part("policies", kind)):
-            raise PolicyProblem(f"its kind {kind[:80]!r} is not installed here; see `enpire policy serve --any-kind`")
-        policy = load_version(folder, policy_id)
+        policy = load_version(folder, policy_id, self._allowed)
         if not _is_policy(policy) or not 1 <= policy.execute <= policy.horizon:
-            raise PolicyProblem(f"what {kind[:80]!r} loads is no policy")
+            raise PolicyProblem(f"what {shown(versions.manifest(folder)['kind'])} loads is no policy")
         return policy
 
     def _loaded(self, policy_id: str) -> InferenceBatcher | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,8 +31,8 @@ class PolicyServerOptions:
 
     bind: str
     """tcp://ADDRESS:PORT; encrypted unless it stays on this machine."""
-    any_kind: bool
-    """Whether versions of any kind are loaded, not only those of the built-in kinds."""
+    kinds: Sequence[str]
+    """Kinds "module:name" of versions that are loaded besides the installed kinds."""
     loaded: int
     """Most versions in memory."""
 
@@ -81,9 +81,7 @@ def open_policy_server(
     from enpire.wire.zmq_link import stays_here
 
     keys = None if stays_here(options.bind) else home.keys
-    server = PolicyServer(
-        home.root / "served", options.bind, keys, log, any_kind=options.any_kind, loaded=options.loaded
-    )
+    server = PolicyServer(home.root / "served", options.bind, keys, log, kinds=options.kinds, loaded=options.loaded)
     return server, server_keys(keys).public.decode("ascii") if keys is not None else ""
 
 

@@ -27,7 +27,7 @@ from enpire.station.camera_recorder import CameraRecorder
 from enpire.station.lanes import Lanes
 from enpire.station.outbox import Outbox
 from enpire.station.pace import Pace
-from enpire.station.policy_cache import PolicyCache, load_version
+from enpire.station.policy_cache import PolicyCache, loader_of
 from enpire.station.preview_camera import PreviewCamera
 from enpire.station.remote_policy import policy_server
 from enpire.station.robot_session import RobotSession
@@ -71,7 +71,7 @@ class Station:
         self._camera_recorder = CameraRecorder(file.recording_rule, self._spool.pictures, host.helper)
         self._outbox = Outbox(self._spool, host.clock, say, self._camera_recorder, file.lanes)
         self._policy_server = policy_server(file)
-        make = self._policy_server.make if self._policy_server is not None else load_version
+        make = self._policy_server.make if self._policy_server is not None else loader_of(file)
         self._policy_cache = PolicyCache(file.home / "policies", self._task, file.seed, host, make)
         self._robot = RobotSession(file, self._task, say, host.clock, self._camera_recorder)
         keys = station_keys(file.key_file, file.server_key) if file.key_file and file.server_key else None

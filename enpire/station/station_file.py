@@ -13,6 +13,7 @@ from enpire.errors import FileProblem
 from enpire.field_reader import is_identifier
 from enpire.files import find, is_mapping, parse, read_yaml
 from enpire.interfaces import RobotSettings
+from enpire.plugins import require_addresses
 from enpire.station.camera_recorder import Cameras, RecordingRule
 from enpire.store import durable
 from enpire.verifiers import VerifierSettings
@@ -45,6 +46,8 @@ class StationFile:
     """Address of an `enpire policy serve` that runs inference, tcp://HOST:PORT; empty: the station runs it."""
     policy_server_key: str = ""
     """Public key of that server; empty where it has the orchestrator's."""
+    policy_kinds: tuple[str, ...] = ()
+    """Kinds "module:name" of versions that this station may load besides the installed kinds. They can be any code."""
     reset: Literal["teleport", "robot"] = "robot"
     """How the scene gets into the start state: set by the simulation, or by the robot."""
     operator: str = ""
@@ -81,6 +84,7 @@ class StationFile:
             raise ValueError(f"name {self.name!r} must be 1 to 128 letters, digits or . - _ : without a leading dot.")
         if not 1 <= self.lanes <= MOST_LANES:
             raise ValueError(f"lanes must be from 1 to {MOST_LANES}.")
+        require_addresses(self.policy_kinds)
         if self.inference == "overlap" and self.pace == "fast":
             raise ValueError("inference: overlap needs pace: realtime; a fast simulation always waits for its policy.")
         if self.seed < 0 or self.min_free_mb < 0 or self.reset_limit_s <= 0:

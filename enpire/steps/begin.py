@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from enpire import __version__
 from enpire.campaign.apply_events import rebuilt
@@ -107,7 +107,7 @@ def find_unfinished(ledger: Ledger, campaign: Campaign) -> str | None:
     """
     for campaign_id, started in unended(ledger).items():
         if started.name == campaign.name:
-            now, then = document(campaign), document(_as_begun(started))
+            now, then = (document(_without_permissions(file)) for file in (campaign, _as_begun(started)))
             differing = [key for key in now if canonical(now[key]) != canonical(then[key])]
             if differing:
                 changes = "; ".join(f"{key} was {then[key]!r} and is {now[key]!r}" for key in sorted(differing))
@@ -117,6 +117,11 @@ def find_unfinished(ledger: Ledger, campaign: Campaign) -> str | None:
                 )
             return campaign_id
     return None
+
+
+def _without_permissions(campaign: Campaign) -> Campaign:
+    """The campaign without what its stations may load, which the lab may change while it is unfinished."""
+    return replace(campaign, stations=replace(campaign.stations, policy_kinds=()))
 
 
 def unended(ledger: Ledger) -> dict[str, CampaignStarted]:

@@ -22,7 +22,7 @@ from enpire.wire.curve_keys import enroll, server_keys
 from sim.lost_network import Relay
 from tests.chaos.harness import Orchestrator, Witness, audit, free_port, until
 from tests.chaos.point_lab import write_campaign
-from tests.fakes.point_task import environment, point_station
+from tests.fakes.point_task import KINDS, environment, point_station
 
 
 @dataclass
@@ -203,7 +203,13 @@ def test_an_enrolled_station_joins_a_running_campaign(tmp_path: Path) -> None:
         (there / "cell-7.secret").chmod(0o600)
         told = yaml.safe_load((there / "cell-7.yaml").read_text())
         assert told["task"].endswith(":PointTask"), "the task of the running campaign"
-        told |= {"driver": point_station(there).driver, "lanes": 2, "pace": "fast", "reset": "teleport"}
+        told |= {
+            "driver": point_station(there).driver,
+            "lanes": 2,
+            "pace": "fast",
+            "reset": "teleport",
+            "policy_kinds": list(KINDS),
+        }
         (there / "cell-7.yaml").write_text(yaml.safe_dump(told))
         with (there / "log").open("ab") as log:
             lab.stations["cell-7"] = subprocess.Popen(

@@ -33,6 +33,8 @@ from enpire.types import (
 )
 
 MODULE = "tests.fakes.point_task"
+KINDS = (f"{MODULE}:load", "tests.chaos.point_lab:load")
+"""Kinds of versions that stations of tests may load."""
 LIMIT = 40
 
 
@@ -198,7 +200,7 @@ def write_policy(folder: Path, **says: object) -> Path:
 
 def point_station(home: Path, name: str = "alpha", lanes: int = 3, **more: object) -> StationFile:
     """A fast station of the point task."""
-    given = {"pace": "fast", "reset": "teleport", **more}
+    given = {"pace": "fast", "reset": "teleport", "policy_kinds": KINDS, **more}
     return StationFile(
         name=name, task=f"{MODULE}:PointTask", driver=f"{MODULE}:open_rig", lanes=lanes, home=home / name, **given
     )  # pyright: ignore[reportArgumentType]

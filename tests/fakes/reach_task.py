@@ -115,5 +115,5 @@ def reach_station(home: Path) -> StationFile:
     }  # fmt: skip
     return StationFile(
         name="arm", task=f"{MODULE}:ReachTask", driver="robot_drivers.guard_client:open_rig", home=home / "arm",
-        options={"guard": guard},
+        options={"guard": guard}, policy_kinds=(f"{MODULE}:load",),
     )  # fmt: skip

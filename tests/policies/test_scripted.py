@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from enpire.errors import FileProblem, PolicyProblem, UnknownName
+from enpire.errors import FileProblem, PolicyProblem
 from enpire.types import Observation
 from policies import scripted
 from policies.scripted import Script
@@ -32,5 +32,8 @@ def test_problems_are_named(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="unknown key 'speed'"):
         scripted.load(tmp_path)
     path.write_text('{"kind": "scripted", "task": "no_such_task"}')
-    with pytest.raises(UnknownName, match="no_such_task"):
+    with pytest.raises(PolicyProblem, match="no_such_task"):
+        scripted.load(tmp_path)
+    path.write_text('{"kind": "scripted", "task": "site:addsitedir"}')
+    with pytest.raises(PolicyProblem, match="a version may name an installed task: .*push_t"):
         scripted.load(tmp_path)

@@ -98,6 +98,7 @@ def test_a_policy_that_needs_no_images_gets_none() -> None:
 
 def gate(home: Path, champion: Path, candidate: Path) -> dict[str, object]:
     words = ["gate", champion, candidate, "--task", f"{MODULE}:ShortPushT", "--pairs", 4, "--lanes", 2, "--seed", 3]
+    words += ["--allow-kind", f"{MODULE}:Seeing"]
     result = CliRunner().invoke(app, [*map(str, words), "--home", str(home), "--json"])
     assert result.exit_code == 3, result.output
     return json.loads(result.stdout)

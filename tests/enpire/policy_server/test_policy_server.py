@@ -42,6 +42,12 @@ from tests.fakes.point_task import (
 )
 
 MODULE = "tests.enpire.policy_server.test_policy_server"
+_SLOW = "tests.enpire.policy_server.test_inference_batcher"
+KINDS = (
+    "tests.fakes.point_task:load", f"{MODULE}:load_gifted", f"{MODULE}:load_nothing", f"{_SLOW}:load_slow",
+    f"{_SLOW}:load_slow_too", "no.such.module:load",
+)  # fmt: skip
+"""Kinds that the servers of these tests may load."""
 
 
 class Gifted(PointPolicy):
@@ -79,7 +85,7 @@ def harness(tmp_path: Path) -> Iterator[FleetHarness]:
 @contextmanager
 def answering(folder: Path, keys: Path | None = None, **options: Any) -> Iterator[PolicyServer]:
     """A server that runs in a thread."""
-    given = {"any_kind": True, **options}
+    given = {"kinds": KINDS, **options}
     opened, ended = PolicyServer(folder, "tcp://127.0.0.1:*", keys, lambda _: None, **given), threading.Event()
     thread = threading.Thread(target=opened.run, args=(ended,))
     thread.start()
@@ -141,7 +147,7 @@ def test_remote_inference_gives_the_same_rollouts_at_two_stations(
 
 def test_a_killed_server_costs_only_the_running_episodes(harness: FleetHarness, tmp_path: Path) -> None:
     address = f"tcp://127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "enpire.cli", "policy", "serve", "--bind", address, "--any-kind"]
+    command = [sys.executable, "-m", "enpire.cli", "policy", "serve", "--bind", address, "--allow-kind", KINDS[0]]
     command += ["--home", str(tmp_path / "h")]
     begin = lambda: subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL)  # noqa: E731
     thinker = begin()
@@ -168,7 +174,7 @@ def test_a_killed_server_costs_only_the_running_episodes(harness: FleetHarness, 
 
 
 def test_waiting_calls_for_one_version_run_as_one_batch(tmp_path: Path) -> None:
-    server = PolicyServer(tmp_path / "served", "tcp://127.0.0.1:*", say=lambda _: None, any_kind=True)
+    server = PolicyServer(tmp_path / "served", "tcp://127.0.0.1:*", say=lambda _: None, kinds=KINDS)
     folder = write_policy(tmp_path / "files", kind=f"{MODULE}:load_gifted")
     policy_id = versions.publish(folder, tmp_path / "served")
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -289,7 +295,7 @@ def test_files_that_are_not_those_of_the_hash_are_not_kept(link: PolicyServerLin
 
 def test_a_version_that_names_any_code_is_refused_unless_allowed(tmp_path: Path) -> None:
     with (
-        answering(tmp_path / "s", any_kind=False) as server,
+        answering(tmp_path / "s", kinds=()) as server,
         closing(PolicyServerLink(server.address)) as link,
         pytest.raises(PolicyProblem, match="not installed here"),
     ):

@@ -11,12 +11,12 @@ import pytest
 from enpire.errors import PeerSilent, PolicyProblem
 from enpire.interfaces import Policy
 from enpire.policy_calls import LoadedPolicy
-from enpire.station.policy_cache import PolicyCache
+from enpire.station.policy_cache import PolicyCache, load_version, loader_of
 from enpire.station.remote_policy import RemotePolicy
 from enpire.store import versions
 from enpire.wire.host_services import HostServices
 from enpire.wire.messages import PolicyPart, WantPolicy
-from tests.fakes.point_task import PointPolicy, PointTask, write_policy
+from tests.fakes.point_task import PointPolicy, PointTask, point_station, write_policy
 
 
 class AtOnce(Executor):
@@ -34,7 +34,8 @@ class AtOnce(Executor):
 def test_a_version_that_the_disk_refuses_raises_an_alarm_and_is_fetched_again(tmp_path: Path) -> None:
     now_s, source = [0.0], write_policy(tmp_path / "files")
     policy_id = versions.identify(source)
-    shelf = PolicyCache(tmp_path / "shelf", PointTask(), 0, HostServices(clock=lambda: now_s[0], helper=AtOnce))
+    host = HostServices(clock=lambda: now_s[0], helper=AtOnce)
+    shelf = PolicyCache(tmp_path / "shelf", PointTask(), 0, host, loader_of(point_station(tmp_path)))
     packed = versions.pack(source)
     halves = [
         PolicyPart(policy_id=policy_id, part=part, parts=2, data=packed.read(part * 100, 100 + part * packed.size))
@@ -91,3 +92,25 @@ def test_damaged_files_are_fetched_again_and_a_returning_server_is_used_again(
     assert shelf.find(policy_id) is None
     assert shelf.next_request() is not None
     shelf.close()
+
+
+def test_a_kind_that_could_be_any_code_is_loaded_only_if_the_stations_own_file_names_it(
+    tmp_path: Path,
+) -> None:
+    harmful = write_policy(tmp_path / "harmful", kind="site:addsitedir")
+    (harmful / "evil.pth").write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'ran')!r}).touch()\n")
+    for kinds in ((), ("site:addsitedi", "site:removeduppaths")):
+        load = loader_of(point_station(tmp_path, policy_kinds=kinds))
+        with pytest.raises(PolicyProblem, match=r"'site:addsitedir' is not installed here.*flow.*`policy_kinds`"):
+            load(harmful, "")
+    assert not (tmp_path / "ran").exists()
+    trusted = write_policy(tmp_path / "trusted")
+    assert loader_of(point_station(tmp_path))(trusted, "").horizon == PointPolicy.horizon
+    with pytest.raises(PolicyProblem, match="not installed here"):
+        load_version(trusted, "")
+
+
+@pytest.mark.parametrize("kind", ["flow", "a:b:c", ":load", "a.b:", "a b:c", "../x:load"])
+def test_only_addresses_of_code_can_be_allowed(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(ValueError, match="write module:name"):
+        point_station(tmp_path, policy_kinds=(kind,))

@@ -61,6 +61,12 @@ def test_what_was_changed_is_named_and_refused_and_nothing_else_is_named(ledger:
     assert "agents" not in str(refused.value)
 
 
+def test_what_stations_may_load_may_change_while_a_campaign_is_unfinished(ledger: SqliteLedger) -> None:
+    begin(ledger, written())
+    allowed = replace(CAMPAIGN, stations=replace(CAMPAIGN.stations, policy_kinds=("my_lab.policy:load",)))
+    assert find_unfinished(ledger, allowed) == "C1"
+
+
 def test_a_field_that_is_not_known_any_more_is_said(ledger: SqliteLedger) -> None:
     begin(ledger, {**written(), "moon": "full"})
     with pytest.raises(FileProblem, match=r"'coin', begun by ENPIRE 0\.0\.1 has the unknown key 'moon'"):
