@@ -39,7 +39,7 @@ from enpire.steps.deploy import swap
 from enpire.steps.ending import INTERRUPTED, Ending
 from enpire.steps.hold import has_space
 from enpire.steps.take_snapshot import snapshot
-from enpire.store import durable, versions
+from enpire.store import durable, removal, versions
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
@@ -226,7 +226,7 @@ def sweep_images(incoming: Path, reading: Reading) -> None:
         row = reading.order(path.name)
         ended = row is None or (row.episode is not None and row.episode.outcome != "unknown")
         if ended or path.stat().st_mtime < oldest_s:
-            path.unlink()
+            removal.remove(path, incoming)
 
 
 def _tick(lab: Lab, host: StationHost, observers: tuple[LabObserver, ...]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from enpire.errors import FileProblem, LearningProblem
 from enpire.interfaces import ImprovementJob, Progress, Task
 from enpire.plugins import load, make
-from enpire.store import pictures
+from enpire.store import pictures, removal
 from enpire.store.episodes import FolderStore
 from enpire.store.pictures import Pictures, Seen
 from enpire.types import Episode, ImageArray, IntArray
@@ -72,7 +71,7 @@ class ImageWindows:
 
     def close(self) -> None:
         """Delete the rendered images."""
-        shutil.rmtree(self._rendered, ignore_errors=True)
+        removal.try_remove(self._rendered, self._job.work)
 
     def _picture(self, index: int, camera: str, tick: int) -> ImageArray:
         return self._open(self._folder[index]).picture(camera, tick)

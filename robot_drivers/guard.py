@@ -21,6 +21,7 @@ from enpire.errors import EnpireError, RobotProblem, TransportProblem
 from enpire.field_reader import Fields
 from enpire.files import parse, plain, read_json
 from enpire.processes.child_process import resist_oom_kill
+from enpire.store import removal
 from enpire.wire.rpc import Message, error_out
 from robot_drivers.guard_connections import NO_PEER, GuardConnections
 from robot_drivers.guard_rules import ActionRate, GuardRules, Ticket
@@ -66,7 +67,7 @@ class Guard:
         """
         with ExitStack() as at_the_end:
             at_the_end.callback(self._connections.close)
-            at_the_end.callback(self.settings.card.unlink, missing_ok=True)
+            at_the_end.callback(removal.remove, self.settings.card, self.settings.folder)
             at_the_end.callback(self._let_go)
             at_the_end.callback(self._latch_durably, "The guard has ended; look at the robot, then resume it.")
             at_the_end.callback(self._halt)
@@ -281,7 +282,7 @@ def _write_card(settings: GuardSettings, address: str) -> None:
     # Replaced as a whole, but not synced to disk: it is of no use after this process.
     staged = settings.card.with_suffix(".new")
     staged.write_text(json.dumps(plain(card)), encoding="utf-8")
-    staged.replace(settings.card)
+    removal.replace(staged, settings.card, settings.folder)
 
 
 def main(arguments: list[str]) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from enpire.errors import TransportProblem, UsageError
 from enpire.field_reader import Fields
+from enpire.store import removal
 from enpire.wire.rpc import Message, decode, encode, error_out
 from robot_drivers.streams import FrameStream
 
@@ -101,7 +102,7 @@ class GuardConnections:
     def close(self) -> None:
         """Close the socket and remove its file."""
         self._listener.close()
-        Path(self.address).unlink(missing_ok=True)
+        removal.remove(Path(self.address), Path(self.address).parent)
 
     def _accept(self) -> None:
         try:
@@ -157,7 +158,7 @@ def _listen(folder: Path, group: str) -> socket.socket:
     path = folder / "guard.sock"
     if len(os.fsencode(path)) > LONGEST_PATH:
         path = Path(tempfile.mkdtemp(prefix="enpire-")) / "guard.sock"
-    path.unlink(missing_ok=True)
+    removal.remove(path, path.parent)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
     path.chmod(0o600)

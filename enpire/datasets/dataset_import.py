@@ -22,7 +22,7 @@ from enpire.home import Home
 from enpire.ids import mint
 from enpire.parts import TASKS
 from enpire.queries import campaigns
-from enpire.store import durable, pictures
+from enpire.store import durable, pictures, removal
 from enpire.store.arrays import pack
 from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
@@ -156,7 +156,7 @@ def _keep(home: Home, store: FolderStore, campaign_id: str, made: list[tuple[Rec
     finally:
         for item in whole:
             if item.pictures is not None:
-                item.pictures.unlink(missing_ok=True)  # files that the store did not take
+                removal.remove(item.pictures, store.root)  # files that the store did not take
         ledger.close()
 
 

@@ -11,7 +11,6 @@ A LeRobotDataset is not crash-safe while it is written, so it is written under a
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -22,7 +21,7 @@ import numpy as np
 
 from enpire.datasets.lerobot_video import IMAGES
 from enpire.errors import FileProblem, MissingExtra, UsageError
-from enpire.store import durable
+from enpire.store import durable, removal
 from enpire.store.arrays import decision_of
 from enpire.store.pictures import Seen
 from enpire.types import SOURCE_HUMAN, Bounds, Episode, ImageArray, TaskSpec
@@ -63,7 +62,7 @@ def export_dataset(
             durable.sync(file)
         durable.reveal([(staged / "dataset", target)])
     finally:
-        shutil.rmtree(staged)
+        removal.remove(staged, target.parent)
     return written
 
 

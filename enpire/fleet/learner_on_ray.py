@@ -23,7 +23,7 @@ from enpire.interfaces import ImprovementJob
 from enpire.processes.child_process import die_with_parent
 from enpire.processes.learner_process import read_job
 from enpire.processes.training_process import TrainingProcess
-from enpire.store import durable
+from enpire.store import durable, removal
 
 POLL_S = 0.2
 BATCH_BYTES = 64 * 2**20
@@ -43,8 +43,8 @@ class LearnerActor:
         wanted = {folder.name for folder in job.episodes}
         for left in self._kept.iterdir():
             if left.name not in wanted:
-                _remove(left)
-        _remove(own / "version")
+                removal.remove(left, self._kept)
+        removal.remove(own / "version", own)
         self._job = replace(
             job, work=own, output=own / "version", parent=own / "parent" if job.parent else None,
             episodes=tuple(self._kept / folder.name for folder in job.episodes),
@@ -68,7 +68,7 @@ class LearnerActor:
         if self._job.parent is not None:
             _write_all(self._job.parent, parent)
         for name in _LAST:
-            (self._job.work / name).unlink(missing_ok=True)
+            removal.remove(self._job.work / name, self._job.work)
         self._run = TrainingProcess.begin(self._job)
 
     def poll(self) -> tuple[int | None, Files]:
@@ -157,13 +157,6 @@ def _write_all(folder: Path, files: Files) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in sorted(files, key=lambda name: name in {"episode.json", "policy.json"}):
         (folder / name).write_bytes(files[name])
-
-
-def _remove(folder: Path) -> None:
-    for path in folder.iterdir() if folder.is_dir() else ():
-        path.unlink()
-    if folder.is_dir():
-        folder.rmdir()
 
 
 def main(arguments: list[str]) -> int:

@@ -22,6 +22,7 @@ from enpire.monitor.lab_snapshot import LabSnapshot
 from enpire.monitor.live_lab import COMMAND_KINDS, LiveLab
 from enpire.queries import campaigns
 from enpire.queries.campaign_history import MARKS
+from enpire.store import removal
 
 WRITE_EVERY_S = 0.25
 LOOK_EVERY_S = 0.1
@@ -61,7 +62,7 @@ class LiveFileWriter:
         with contextlib.suppress(OSError):  # readers notice that the file gets old
             if time.time() - _looked_at(self._home).stat().st_mtime < LOOKED_S:
                 staged.write_text(json.dumps(plain(snapshot)), encoding="utf-8")
-                staged.replace(path)
+                removal.replace(staged, path, path.parent)
 
     def note(self, event: Event) -> None:
         """Events are read from the ledger."""

@@ -10,7 +10,6 @@ refused unless the operator named it.
 
 from __future__ import annotations
 
-import shutil
 import socket
 import threading
 from collections import OrderedDict
@@ -31,7 +30,7 @@ from enpire.policy_server.version_uploads import VersionUploads
 from enpire.station.chunks import PLUGIN_ERRORS
 from enpire.station.policy_cache import AllowedKinds, check_version, load_version
 from enpire.station.remote_policy import PART
-from enpire.store import durable, versions
+from enpire.store import durable, removal, versions
 from enpire.wire.curve_keys import KeyAuthenticator
 from enpire.wire.rpc import LARGEST, Message, decode, encode, error_out
 from enpire.wire.zmq_link import check_plain, limit_costs, listen
@@ -257,9 +256,9 @@ class PolicyServer:
     def _keep(self, policy_id: str, parts: Path) -> Policy:
         """In the loader's thread: check the uploaded files, keep them by their hash, load them."""
         versions.keep(parts, policy_id, self._folder)
-        kept = [path for path in self._folder.iterdir() if path.is_dir() and path.name not in self._versions]
+        kept = [path for path in self._folder.glob("[!.]*") if path.is_dir() and path.name not in self._versions]
         for path in sorted(kept, key=lambda path: path.stat().st_mtime_ns, reverse=True)[KEPT:]:
-            shutil.rmtree(path, ignore_errors=True)
+            removal.try_remove(path, self._folder)
         return self._load(policy_id)
 
     def _refuse(self, batch: Sequence[InferenceCall], problem: EnpireError) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from enpire.errors import PolicyProblem
 from enpire.station.remote_policy import PART
+from enpire.store import durable, removal
 
 LEAST_FREE = 2**30
 """Free bytes of disk below which no further version is accepted."""
@@ -38,8 +39,9 @@ class VersionUploads:
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        durable.sweep(folder)
         for left in [*folder.glob("incoming-*"), *folder.glob("*.parts")]:
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+            removal.remove(left, folder)
         self._folder, self._clock = folder, clock
         self._uploads: dict[str, _Upload] = {}
 
@@ -75,7 +77,7 @@ class VersionUploads:
         """Drop uploads without a new part for `EXPIRED_S`."""
         late_s = self._clock() - EXPIRED_S
         for policy_id in [key for key, upload in self._uploads.items() if upload.came_s < late_s]:
-            self.arrived(policy_id).unlink(missing_ok=True)
+            removal.remove(self.arrived(policy_id), self._folder)
 
     def _path(self, policy_id: str) -> Path:
         return self._folder / f"{policy_id}.parts"

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from enpire.files import plain
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.processes.child_process import ProcessLimits, end_process, single_core_environment, start_python
-from enpire.store import durable
+from enpire.store import durable, removal
 
 OOM_SCORE = 800
 """When memory runs out, Linux ends the learner before stations and orchestrator: its run resumes from a checkpoint."""
@@ -49,7 +49,7 @@ class TrainingProcess:
         """
         folder = job.work
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "failure.txt").unlink(missing_ok=True)
+        removal.remove(folder / "failure.txt", folder)
         durable.write(folder / "job.json", json.dumps(plain(job)).encode())
         threads = {name: str(job.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         arguments = [str(folder), "--die-with-parent"]

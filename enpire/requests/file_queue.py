@@ -19,7 +19,7 @@ from pathlib import Path
 from enpire.errors import FileProblem
 from enpire.files import LARGEST_WHOLE, canonical
 from enpire.ids import mint
-from enpire.store import durable
+from enpire.store import durable, removal
 
 LARGEST = 16 * 1024
 """Most bytes of one request."""
@@ -95,7 +95,7 @@ class FileQueue:
         """Take a handled request out of the folder; nothing happens when its file is gone."""
         if self.done is None:
             with contextlib.suppress(OSError):  # the ledger has it, so it is not answered again
-                self._path(request_id).unlink()
+                removal.remove(self._path(request_id), self.folder)
         else:
             self._move(self._path(request_id), self.done)
 
@@ -115,7 +115,8 @@ class FileQueue:
     def _move(self, path: Path, folder: Path) -> bool:
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            path.rename(folder / (f"{mint()}.json" if self.renames else path.name))
+            name = f"{mint()}.json" if self.renames else path.name
+            removal.replace(path, folder / name, Path(os.path.commonpath([self.folder, folder])))
         except FileNotFoundError:
             return False  # its author removed it
         return True

@@ -6,7 +6,6 @@ Where a policy server runs inference for the station, `make` asks it to load the
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -22,7 +21,7 @@ from enpire.parts import POLICIES
 from enpire.policy_calls import LoadedPolicy
 from enpire.station.chunks import PLUGIN_ERRORS
 from enpire.station.station_file import StationFile
-from enpire.store import durable, versions
+from enpire.store import durable, removal, versions
 from enpire.types import SOURCE_EXPERT, SOURCE_POLICY
 from enpire.wire.host_services import THIS_HOST, HostServices
 from enpire.wire.messages import PolicyMissing, PolicyPart, WantPolicy
@@ -80,8 +79,9 @@ class PolicyCache:
         make: Callable[[Path, str], Policy] | None = None,
     ) -> None:  # fmt: skip
         durable.make_folder(folder)
+        durable.sweep(folder)
         for left in folder.glob("incoming-*"):
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+            removal.remove(left, folder)
         self._folder, self._task, self._seed = folder, task, seed
         self._loaded: OrderedDict[str, LoadedPolicy] = OrderedDict()
         self._loading: dict[str, Future[LoadedPolicy]] = {}
@@ -158,7 +158,7 @@ class PolicyCache:
             with packed.open("ab" if fetch.have else "wb") as file:
                 file.write(part.data)
         except OSError as problem:
-            packed.unlink(missing_ok=True)
+            removal.try_remove(packed, self._folder)
             self.missing(PolicyMissing(policy_id=part.policy_id, why=str(durable.refusal(problem, packed))))
             return
         fetch.have, fetch.asked_s = fetch.have + 1, -1e9
@@ -216,9 +216,9 @@ class PolicyCache:
         return _checked(policy_id, self._make(self._folder / policy_id, policy_id), SOURCE_POLICY)
 
     def _forget_old(self) -> None:
-        kept = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        kept = sorted(self._folder.glob("[!.]*"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
         for path in kept[_KEPT:]:
-            shutil.rmtree(path, ignore_errors=True)
+            removal.try_remove(path, self._folder)
 
 
 def check_version(folder: Path, policy_id: str) -> None:
@@ -232,7 +232,7 @@ def check_version(folder: Path, policy_id: str) -> None:
     except EnpireError:
         found = "nothing that can be read"
     if found != policy_id:
-        shutil.rmtree(folder, ignore_errors=True)
+        removal.try_remove(folder, folder.parent)
         raise PolicyProblem(f"its files on this disk were changed (hash {found[:12]}); they are fetched again")
 
 

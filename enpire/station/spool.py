@@ -15,7 +15,7 @@ import shutil
 from pathlib import Path
 
 from enpire.errors import RobotProblem, StorageFull, TransportProblem
-from enpire.store import durable
+from enpire.store import durable, removal
 from enpire.wire.messages import LARGEST_PICTURES, Parcel, PicturesPart, WantPictures, decode, encode
 
 _SUFFIX, _PICTURES = ".episode", ".pictures"
@@ -50,14 +50,14 @@ class Spool:
         self.refused, self._damaged = folder / "refused", folder / "damaged"
         try:
             for path in self.refused.glob("*"):
-                path.replace(folder / path.name)  # another orchestrator may accept it
+                removal.replace(path, folder / path.name, folder)  # another orchestrator may accept it
             # Ids are time-sortable, so the order of names is the order of minting.
             self._ids = dict.fromkeys(sorted(path.stem for path in folder.glob(f"*{_SUFFIX}")))
             pictures = list(folder.glob(f"*{_PICTURES}"))
             self._pictured = {path.stem for path in pictures if path.stem in self._ids}
             for path in pictures:
                 if path.stem not in self._ids:
-                    path.unlink()  # its episode was never announced
+                    removal.remove(path, folder)  # its episode was never announced
         except OSError as problem:
             raise durable.refusal(problem, folder) from problem
 
@@ -134,8 +134,8 @@ class Spool:
     def delete(self, order_id: str) -> None:
         """Delete an episode that is durable elsewhere. After a power cut it may be back: delivering twice is safe."""
         if self._ids.pop(order_id, "absent") is None:
-            self._path(order_id).unlink(missing_ok=True)
-            self.pictures(order_id).unlink(missing_ok=True)
+            removal.remove(self._path(order_id), self._folder)
+            removal.remove(self.pictures(order_id), self._folder)
             self._pictured.discard(order_id)
 
     def room(self, pictures: int = 0) -> bool:
@@ -161,13 +161,13 @@ class Spool:
             durable.make_folder(folder)
             for path in (self.pictures(order_id), self._path(order_id)):
                 if path.is_file():
-                    path.replace(folder / path.name)
+                    removal.replace(path, folder / path.name, self._folder)
             self._pictured.discard(order_id)
 
     def _check_pictures(self, parcel: Parcel) -> None:
         path = self.pictures(parcel.episode.order.order_id)
         if not parcel.episode.pictures_sha256:
-            path.unlink(missing_ok=True)
+            removal.remove(path, self._folder)
             return
         size = path.stat().st_size if path.is_file() else 0
         if not 0 < size <= LARGEST_PICTURES:

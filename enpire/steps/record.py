@@ -23,6 +23,7 @@ from enpire.gate.gate import PROCESS_ENDED
 from enpire.lab import Lab, StationStatus
 from enpire.requests.operator_commands import OperatorCommand
 from enpire.steps.handle_commands import handle_stops, resend_holds
+from enpire.store import removal
 from enpire.store.arrays import unpack
 from enpire.store.episodes import FolderStore, Recording, same_files
 from enpire.store.pictures import Pictures
@@ -151,7 +152,7 @@ def _store(lab: Lab, delivered: Sequence[Delivered]) -> None:
     end_orders(lab, [lab.state.open[order_id] for order_id in differing], "invalid", DIFFERS)
     for arrival in delivered:
         if arrival.pictures is not None:
-            arrival.pictures.unlink(missing_ok=True)  # refused, or stored already
+            removal.remove(arrival.pictures, lab.home.episodes)  # refused, or stored already
     _answer(lab.fleet, [(arrival.station, arrival.episode.order.order_id) for arrival in delivered], refused)
     for arrival in accepted.values():
         station = lab.stations.get(arrival.station)

@@ -10,15 +10,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from enpire.errors import EnpireError, FileProblem, NothingOpens, OutcomeUnknown, StorageFull
+from enpire.store import removal
+from enpire.store.removal import STAGED
 
-STAGED = ".staged-"
-"""Prefix of the names of incomplete files and folders; the process that owns the folder removes them at its start."""
 _FEW = 2
 """Up to this number of files are synced one by one."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -30,9 +29,9 @@ def write(path: Path, data: bytes) -> None:
     staged = staged_name(path)
     try:
         _fill(staged, data)
-        staged.replace(path)
+        removal.replace(staged, path, path.parent)
     except OSError as error:
-        staged.unlink(missing_ok=True)
+        removal.remove(staged, path.parent)
         raise refusal(error, path) from error
     sync(path.parent)
 
@@ -47,10 +46,10 @@ def write_many(files: Mapping[Path, bytes]) -> None:
             _put(hidden, files[path])
         _sync_disk(staged.values())
         for path, hidden in staged.items():
-            hidden.replace(path)
+            removal.replace(hidden, path, path.parent)
     except OSError as error:
         for hidden in staged.values():
-            hidden.unlink(missing_ok=True)
+            removal.remove(hidden, hidden.parent)
         raise refusal(error, next(iter(files))) from error
     for parent in dict.fromkeys(path.parent for path in files):
         sync(parent)
@@ -87,11 +86,11 @@ def append(path: Path, data: bytes) -> None:
         raise refusal(error, path) from error
 
 
-def adopt(staged: Path, path: Path) -> None:
-    """Sync a file that other code wrote, such as a copy of a database, and rename it to `path`."""
+def adopt(staged: Path, path: Path, within: Path) -> None:
+    """Sync a file that other code wrote, such as a copy of a database, and rename it; both names lie below `within`."""
     sync(staged)
     try:
-        staged.replace(path)
+        removal.replace(staged, path, within)
     except OSError as error:
         raise refusal(error, path) from error
     sync(path.parent)
@@ -128,11 +127,11 @@ def reveal(pairs: Iterable[tuple[Path, Path]]) -> None:
     parents: dict[Path, None] = {}
     for staged, target in pairs:
         try:
-            staged.rename(target)
+            removal.replace(staged, target, target.parent)
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise refusal(error, target) from error
-            shutil.rmtree(staged)
+            removal.remove(staged, target.parent)
         parents[target.parent] = None
     for parent in parents:
         sync(parent)
@@ -145,19 +144,16 @@ def sweep(folder: Path) -> list[str]:
     try:
         left = sorted(entry for entry in folder.iterdir() if entry.name.startswith(STAGED))
         for entry in left:
-            if entry.is_dir():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
+            removal.remove(entry, folder)
     except OSError as error:
         raise refusal(error, folder) from error
     return [entry.name for entry in left]
 
 
 def remove(path: Path) -> None:
-    """Delete a file durably; a missing file is no error."""
+    """Remove a file durably; a missing file is no error."""
     try:
-        path.unlink(missing_ok=True)
+        removal.remove(path, path.parent)
     except OSError as error:
         raise refusal(error, path) from error
     sync(path.parent)

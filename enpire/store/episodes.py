@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 from enpire.codec import episode_of, order_fields, read_order, read_result, result_fields, result_of
 from enpire.errors import EnpireError, FileProblem, UnknownName
 from enpire.field_reader import Fields
-from enpire.store import arrays, durable, pictures
+from enpire.store import arrays, durable, pictures, removal
 from enpire.types import Episode
 
 FACTS = "episode.json"
@@ -34,7 +33,7 @@ class Recording:
     arrays_file: bytes
     """Bytes of `arrays.npz`; empty, as the episode's `sha256` is, when nothing was recorded."""
     pictures: Path | None = None
-    """The durable, checked file of camera images whose hash is `pictures_sha256`, on the disk of the store. `put_many`
+    """The durable, checked file of camera images whose hash is `pictures_sha256`, below the store's root. `put_many`
     moves it."""
 
 
@@ -152,10 +151,10 @@ class FolderStore:
             durable.fill_folders({staged[folder]: _files(recording) for folder, recording in batch.items()})
             for folder, recording in batch.items():
                 if recording.pictures is not None:
-                    durable.adopt(recording.pictures, staged[folder] / PICTURES)
+                    durable.adopt(recording.pictures, staged[folder] / PICTURES, self.root)
         except EnpireError:
             for hidden in staged.values():
-                shutil.rmtree(hidden, ignore_errors=True)
+                removal.try_remove(hidden, self.root)
             raise
         durable.reveal((hidden, folder) for folder, hidden in staged.items())
 

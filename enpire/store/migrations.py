@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enpire.errors import LedgerProblem
-from enpire.store import durable
+from enpire.store import durable, removal
 from enpire.store.connection import run
 from enpire.store.projection import ORDERS_SCHEMA, replay
 
@@ -92,10 +92,10 @@ def require_known(db: sqlite3.Connection, path: Path, newest: int = len(STEPS)) 
 def _copy(db: sqlite3.Connection, path: Path, version: int) -> None:
     target = path.with_name(f"{path.name}.schema-{version}")
     staged = path.with_name(f"{durable.STAGED}{target.name}")
-    staged.unlink(missing_ok=True)
+    removal.remove(staged, path.parent)
     copy = sqlite3.connect(staged)
     try:
         db.backup(copy)
     finally:
         copy.close()
-    durable.adopt(staged, target)
+    durable.adopt(staged, target, path.parent)

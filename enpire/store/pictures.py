@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from enpire.errors import FileProblem, MissingExtra
-from enpire.store import durable
+from enpire.store import durable, removal
 
 if TYPE_CHECKING:
     from enpire.types import ImageArray
@@ -108,7 +108,7 @@ class PicturesWriter:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise durable.refusal(error, self._path) from error
-        durable.adopt(self._staged, self._path)
+        durable.adopt(self._staged, self._path, self._path.parent)
         return digest
 
     def discard(self) -> None:
@@ -117,7 +117,7 @@ class PicturesWriter:
             self._zip.close()
         with contextlib.suppress(OSError):
             self._file.close()
-        self._staged.unlink(missing_ok=True)
+        removal.remove(self._staged, self._path.parent)
 
 
 class Pictures:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from enpire.errors import FileProblem, PolicyProblem
 from enpire.files import is_json_object
-from enpire.store import durable
+from enpire.store import durable, removal
 from enpire.types import Json
 
 MANIFEST = "policy.json"
@@ -131,10 +130,10 @@ def keep(packed: Path, policy_id: str, root: Path) -> None:
     try:
         if (found := unpack(packed, incoming)) != policy_id:
             raise PolicyProblem(f"the received files have the hash {found[:12]}; they were damaged in transfer")
-        incoming.rename(root / policy_id)
+        removal.replace(incoming, root / policy_id, root)
     finally:
-        packed.unlink()
-        shutil.rmtree(incoming, ignore_errors=True)
+        removal.try_remove(packed, root)
+        removal.try_remove(incoming, root)
 
 
 def _sizes(folder: Path) -> dict[str, int]:
@@ -222,7 +221,7 @@ def _place(files: Mapping[str, Iterable[bytes]], folder: Path) -> None:
                 file.writelines(chunks)
             durable.sync(staged / name)
     except OSError as error:
-        shutil.rmtree(staged, ignore_errors=True)
+        removal.try_remove(staged, folder.parent)
         raise durable.refusal(error, folder) from error
     durable.sync(staged)
     durable.reveal([(staged, folder)])

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from enpire.store import removal
 from enpire.store.arrays import decision_of
 from enpire.types import FloatArray
 from policies.clone import window_spec
@@ -70,7 +71,7 @@ def _write(path: Path, rounded: Mapping[str, Sequence[float]]) -> bool:
     staged = path.with_name(f".{path.name}")
     try:
         staged.write_text(json.dumps(rounded), encoding="utf-8")
-        staged.replace(path)
+        removal.replace(staged, path, path.parent)
     except OSError:
         return False
     return True

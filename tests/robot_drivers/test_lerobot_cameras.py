@@ -107,12 +107,13 @@ def roll_out(file: StationFile, version: Path, count: int) -> Sequence[Parcel]:
 def stored(home: Home, file: StationFile, parcels: Sequence[Parcel]) -> list[Path]:
     """The same episodes in the store of the orchestrator."""
     spooled = file.home / "spool"
+    home.incoming.mkdir()
     return FolderStore(home.episodes).put_many(
         Recording(
             episode=parcel.episode, arrays_file=parcel.arrays_file,
-            pictures=spooled / f"{parcel.episode.order.order_id}.pictures",
+            pictures=(spooled / f"{parcel.episode.order.order_id}.pictures").rename(home.incoming / str(number)),
         )
-        for parcel in parcels
+        for number, parcel in enumerate(parcels)
     )  # fmt: skip
 
 

@@ -66,11 +66,12 @@ def test_a_crash_between_file_and_row_is_found_and_can_be_repaired(ledger: Sqlit
     assert _differences(ledger, store).none
 
 
-def test_changed_and_missing_pictures_are_found(ledger: SqliteLedger, store: FolderStore, tmp_path: Path) -> None:
+def test_changed_and_missing_pictures_are_found(ledger: SqliteLedger, store: FolderStore) -> None:
     folders: list[Path] = []
     for number in range(3):
         episode, data = a_recording(an_order())
-        pictures = tmp_path / f"pictures-{number}"
+        pictures = store.root / ".incoming" / str(number)
+        pictures.parent.mkdir(parents=True, exist_ok=True)
         pictures.write_bytes(b"seen")
         episode = replace(episode, pictures_sha256=hashlib.sha256(b"seen").hexdigest())
         folders += store.put_many([Recording(episode=episode, arrays_file=data, pictures=pictures)])

@@ -1,0 +1,109 @@
+"""One module removes files and folders and renames over them: `enpire.store.removal`. Every other call is a fault."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+import pytest
+
+from tests.architecture.sources import PACKAGES, files, tree, where
+
+OWNER = "enpire/store/removal.py"
+REMOVE, REPLACE = frozenset({"remove", "try_remove"}), "replace"
+CALLERS: Mapping[str, int] = {
+    "enpire/datasets/dataset_import.py": 1,
+    "enpire/datasets/lerobot_export.py": 1,
+    "enpire/fleet/learner_on_ray.py": 3,
+    "enpire/monitor/live_file.py": 1,
+    "enpire/policy_server/policy_server.py": 1,
+    "enpire/policy_server/version_uploads.py": 2,
+    "enpire/processes/training_process.py": 1,
+    "enpire/requests/file_queue.py": 2,
+    "enpire/session.py": 1,
+    "enpire/station/policy_cache.py": 4,
+    "enpire/station/spool.py": 6,
+    "enpire/steps/record.py": 1,
+    "enpire/store/durable.py": 9,
+    "enpire/store/episodes.py": 1,
+    "enpire/store/migrations.py": 1,
+    "enpire/store/pictures.py": 1,
+    "enpire/store/versions.py": 4,
+    "policies/habc/critic_outputs.py": 1,
+    "policies/image_windows.py": 1,
+    "robot_drivers/guard.py": 2,
+    "robot_drivers/guard_connections.py": 2,
+}
+"""File -> its uses of `removal`. A new one is added here after a look at the folder that it names as its own."""
+METHODS = frozenset({"unlink", "rmdir", "rmtree", "removedirs", "rename"})
+"""Names that remove or rename, of a path as of `os` and `shutil`."""
+OF_MODULES = frozenset({"remove", "replace", "renames", "move", *METHODS})
+"""Names of `os` and `shutil` that mean something else elsewhere, as in `list.remove`."""
+MODULES = frozenset({"os", "posix", "shutil"})
+PROGRAMS = frozenset({"rm", "mv", "rmdir", "unlink", "shred"})
+
+
+def removals(module: ast.Module) -> list[tuple[int, str]]:
+    """(line, name) of everything in a module that removes or renames files by other means than `removal`."""
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(module):
+        match node:
+            case ast.Attribute(attr=name) if name in METHODS:
+                found.append((node.lineno, name))
+            case ast.Attribute(value=ast.Name(id=of), attr=name) if of in MODULES and name in OF_MODULES:
+                found.append((node.lineno, name))
+            case ast.Call(func=ast.Attribute(value=of, attr="replace"), args=[_], keywords=[]) if not _is_owner(of):
+                # Path.replace takes one path; str.replace takes two texts, dataclasses.replace takes keywords.
+                found.append((node.lineno, "replace"))
+            case ast.ImportFrom(module=of, names=names) if of in MODULES:
+                found += [(node.lineno, alias.name) for alias in names if alias.name in OF_MODULES]
+            case ast.List(elts=[ast.Constant(value=str(program)), *_]) if program.rpartition("/")[2] in PROGRAMS:
+                found.append((node.lineno, program))
+            case _:
+                pass
+    return found
+
+
+def uses(module: ast.Module) -> int:
+    """Uses of `removal` in a module, called or passed on."""
+    return sum(
+        isinstance(node, ast.Attribute) and _is_owner(node.value) and node.attr in (*REMOVE, REPLACE)
+        for node in ast.walk(module)
+    )
+
+
+def _is_owner(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "removal"
+
+
+def test_one_module_removes_and_replaces_files() -> None:
+    found = {where(path): removals(tree(path)) for path in files(PACKAGES) if where(path) != OWNER}
+    assert {path: calls for path, calls in found.items() if calls} == {}, (
+        "Call enpire.store.removal instead, with the folder that this code owns."
+    )
+
+
+def test_every_caller_is_listed() -> None:
+    counted = {where(path): uses(tree(path)) for path in files(PACKAGES)}
+    assert {path: count for path, count in counted.items() if count} == dict(CALLERS)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from os import remove", "from shutil import rmtree", "os.remove(path)", "os.replace(a, b)", "path.unlink()",
+        "stack.callback(path.unlink)", "shutil.rmtree(folder)", "shutil.move(a, b)", "path.rename(b)",
+        "path.replace(b)", "path.rmdir()", "os.renames(a, b)", "run(['/bin/rm', '-rf', folder])",
+    ],
+)  # fmt: skip
+def test_the_search_finds_every_way_to_remove(line: str) -> None:
+    assert len(removals(ast.parse(line))) == 1
+
+
+def test_the_search_finds_nothing_else() -> None:
+    harmless = ast.parse(
+        "text.replace('a', 'b')\nreplace(order, lease=1)\nnames.remove(x)\nself.renames\nremoval.replace(a, b, c)\n"
+        "stack.callback(removal.remove, a, b)\n"
+    )
+    assert removals(harmless) == []
+    assert uses(harmless) == 2
