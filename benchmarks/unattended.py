@@ -43,7 +43,7 @@ from enpire.types import TaskSpec
 from sim.faults import known_faults
 from sim.lost_network import LossyNetwork
 from sim.tasks import bag_rig, gpu_rig, ziptie_rig
-from tests.chaos.harness import free_port
+from tests.chaos.harness import free_port, newest_event
 
 FAULTS: Mapping[str, float] = {
     "dropped_command": 0.05, "delayed_command": 0.05, "slipping_gripper": 0.02, "jammed": 0.02,
@@ -202,7 +202,9 @@ def _watch(lab: Lab, spec: TaskSpec, hours: float, answered: int) -> None:
         # A repeated alarm is no new event: in a lab without progress, a call is still unanswered.
         if now.alarms > answered or time.monotonic() - moved_s > STALLED_S:
             answered, moved_s = now.alarms, time.monotonic()
-            operator_commands.leave(lab.home / "inbox", "resume", operator="the benchmark's operator")
+            operator_commands.leave(
+                lab.home / "inbox", "resume", operator="the benchmark's operator", seen=newest_event(lab.home)
+            )
         time.sleep(LOOK_S)
     operator_commands.leave(lab.home / "inbox", "end campaign", operator="the benchmark")
     lab.process.wait(REST_S)

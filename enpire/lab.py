@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -49,6 +49,8 @@ class StationStatus:
     heard_s: float = 0.0
     """Monotonic clock at its last hello or heartbeat."""
     away_since_s: float | None = None
+    own_stop_after: int = 0
+    """Number of the newest event when the station first reported the stop that its robot holds by itself."""
     earlier_processes_s: dict[str, float] = field(default_factory=dict[str, float])
     """Robot time of the station's earlier processes in this session, by phase.
 
@@ -97,6 +99,17 @@ class StationStatus:
         if sum(self.seconds().values()) > CLOCKS_AGREE * (now_s - began_s):
             self.earlier_processes_s, self.process_s = known
         self.last_heartbeat, self.heard_s, self.away_since_s = beat, now_s, None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingCommand:
+    """An accepted command that is not yet effective."""
+
+    command: OperatorCommand
+    since_s: float
+    """Monotonic clock when it was accepted."""
+    ends: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """Of a resume: station -> ids of the stops that it ends there."""
 
 
 class AgentSession(Protocol):
@@ -153,10 +166,8 @@ class Lab:
     """Commands of operators. The session sets the inbox that the page of this process also uses."""
     agent_inbox: AgentInbox = field(init=False)
     """Requests of agents."""
-    pending_commands: dict[str, tuple[OperatorCommand, float]] = field(
-        default_factory=dict[str, tuple[OperatorCommand, float]]
-    )
-    """Accepted commands that are not yet effective: command id -> the command, and the monotonic clock since then."""
+    pending_commands: dict[str, PendingCommand] = field(default_factory=dict[str, PendingCommand])
+    """Accepted commands that are not yet effective, by command id."""
     agent_sessions: list[AgentSession] = field(default_factory=list[AgentSession])
     last_done_s: dict[str, float] = field(default_factory=dict[str, float])
     """Periodic duty -> monotonic clock at which it was last done."""
@@ -179,8 +190,13 @@ class Lab:
         if not events:
             return
         for entry in self.ledger.append(events, self.state.campaign_id):
-            apply_event(self.state, entry.event)
+            apply_event(self.state, entry.event, entry.seq)
             self.notify(entry.event)
+
+    def write_to(self, campaign_id: str, event: Event) -> None:
+        """Append an event of another campaign durably; it changes nothing in this campaign's state."""
+        for entry in self.ledger.append([event], campaign_id):
+            self.state.newest_event = entry.seq
 
     def notify(self, event: Event) -> None:
         """Send an event to the observers. An event that is sent before its write is sent again after it."""

@@ -6,7 +6,7 @@ import dataclasses
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from enpire.campaign.command_events import CommandEvent, CommandRefused
 from enpire.campaign.events import LedgerEntry
@@ -33,6 +33,8 @@ class CommandRequest:
     key: str
     """Chosen by the client; the same key again is the same command."""
     reason: str = ""
+    seen: int | None = field(default=None, compare=False)
+    """Number of the newest ledger event that the user saw."""
 
 
 class CommandTracker:
@@ -66,7 +68,7 @@ class CommandTracker:
                 return self.get(known[1])
             began_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
             key = f"{request.by}/{request.key}"
-            command_id = self._live.command(request.verb, request.target, request.by, key, request.reason)
+            command_id = self._live.command(request.verb, request.target, request.by, key, request.reason, request.seen)
             document = CommandDocument(
                 id=command_id, verb=request.verb, target=request.target, by=request.by, reason=request.reason,
                 state="requested", requested_ms=now_ms,

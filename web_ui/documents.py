@@ -65,6 +65,8 @@ class Headline:
     paused_why: str
     """Why the campaign paused itself, one sentence; empty otherwise."""
     stopped: bool
+    newest_event: int
+    """Number of the newest ledger event; commands name it as `seen`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -214,5 +214,5 @@ def _headline(snapshot: LabSnapshot) -> Headline:
         wall_budget_s=snapshot.wall_budget_s, round=snapshot.round, phase_text=snapshot.phase_text,
         goal=snapshot.goal, champion=snapshot.champion, success=rate_of(interval) if interval else None,
         mru=snapshot.mru, episodes=snapshot.episodes, paused=snapshot.paused, paused_why=snapshot.paused_why,
-        stopped=snapshot.stopped,
+        stopped=snapshot.stopped, newest_event=snapshot.newest_event,
     )  # fmt: skip

@@ -28,10 +28,13 @@ class LiveLab(Protocol):
         """The newest state; does not wait for a station, a disk or the learner. None while no campaign runs."""
         ...
 
-    def command(self, kind: CommandKind, target: str, operator: str, key: str, reason: str = "") -> str:
+    def command(  # noqa: PLR0913 - a command's own fields
+        self, kind: CommandKind, target: str, operator: str, key: str, reason: str = "", seen: int | None = None
+    ) -> str:
         """Submit a command to a station (empty: all), a policy version or an episode; returns its id at once.
 
-        The same `key` again returns the same id and submits nothing, so a double click is one command.
+        The same `key` again returns the same id and submits nothing, so a double click is one command. `seen` is the
+        number of the newest event that the user saw; without it, the newest event of the lab's state.
 
         Raises:
             UnknownName: there is no such station.

@@ -65,17 +65,18 @@ from enpire.codec import episode_of
 from enpire.types import Episode, Order, OrderResult
 
 
-def apply_event(state: CampaignState, event: Event) -> None:
-    """Apply one event of the campaign."""
+def apply_event(state: CampaignState, event: Event, seq: int) -> None:
+    """Apply one event of the campaign; `seq` is its number in the ledger."""
+    state.newest_event = seq
     state.proposals.apply(event)
     if isinstance(event, OrderEvent):
         _apply_order(state, event)
     elif isinstance(event, SessionEvent):
-        _apply_session(state, event)
+        _apply_session(state, event, seq)
     elif isinstance(event, StationEvent):
         _apply_station(state, event)
     elif isinstance(event, CommandEvent):
-        _apply_command(state, event)
+        _apply_command(state, event, seq)
     elif isinstance(event, TrainingEvent):
         _apply_training(state, event)
     elif isinstance(event, GateEvent):
@@ -89,9 +90,10 @@ def rebuilt(ledger: Ledger, campaign_id: str) -> CampaignState:
     state = CampaignState(campaign_id=campaign_id)
     for entry in ledger.events():
         if entry.campaign_id == campaign_id:
-            apply_event(state, entry.event)
+            apply_event(state, entry.event, entry.seq)
         elif isinstance(entry.event, CommandAccepted):
-            _apply_command(state, entry.event)
+            _apply_command(state, entry.event, entry.seq)
+        state.newest_event = entry.seq
     return state
 
 
@@ -126,7 +128,7 @@ def _episodes(results: Sequence[OrderResult], orders: Mapping[str, Order]) -> li
     return [episode_of(result, orders[order_id]) for order_id, result in known.items()]
 
 
-def _apply_session(state: CampaignState, event: SessionEvent) -> None:
+def _apply_session(state: CampaignState, event: SessionEvent, seq: int) -> None:
     match event:
         case CampaignStarted():
             state.verifier = event.verifier
@@ -138,7 +140,7 @@ def _apply_session(state: CampaignState, event: SessionEvent) -> None:
             if event.after:
                 state.cut_off = dict.fromkeys(state.open, event.after)
         case CampaignPaused():
-            state.paused, state.paused_why = True, event.why
+            state.paused, state.paused_why, state.paused_seq = True, event.why, seq
         case CampaignContinued():
             state.paused, state.paused_why = False, ""
             state.wrong_accepted = sum(verdict == "success" != label for verdict, label in state.labels.values())
@@ -162,11 +164,10 @@ def _apply_station(state: CampaignState, event: StationEvent) -> None:
             assert_never(event)
 
 
-def _apply_command(state: CampaignState, event: CommandEvent) -> None:
+def _apply_command(state: CampaignState, event: CommandEvent, seq: int) -> None:
     match event:
         case CommandAccepted():
-            if event.command in ("stop", "pause", "resume"):
-                state.holds.accept(event.command, event.target, event.by)
+            state.holds.accept(event, seq)
         case CommandRequested() | CommandRefused() | CommandEffective():
             pass
         case _:

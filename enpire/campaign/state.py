@@ -7,9 +7,10 @@ therefore reaches the state after its last durable event by applying its events 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from enpire.campaign.command_events import CommandAccepted
 from enpire.campaign.experiments import Proposals
 from enpire.campaign.recipe import Recipe
 from enpire.gate.gate import Decision, Side, Trial, reissued
@@ -140,31 +141,52 @@ class EarlyStops:
         return False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StationHold:
+    """An accepted stop or pause; or the resume of one station, which takes it out of the holds of all stations."""
+
+    command: str
+    station: str
+    """Empty: all stations."""
+    by: str
+    command_id: str
+    seq: int
+    """Number of the event that accepted it."""
+
+
 @dataclass(slots=True)
 class StationHolds:
     """Stops and pauses of stations by operators, from all campaigns of the home, that no operator has resumed."""
 
-    commands: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
-    """(command, station or empty for all, operator), oldest first."""
+    commands: list[StationHold] = field(default_factory=list[StationHold])
+    """In the order of the ledger."""
 
-    def accept(self, command: str, station: str, by: str) -> None:
-        """Apply an accepted `stop`, `pause` or `resume`."""
+    def accept(self, event: CommandAccepted, seq: int) -> None:
+        """Apply an accepted `stop`, `pause` or `resume`; other commands hold no station."""
+        command, station = event.command, event.target
+        if command not in ("stop", "pause", "resume"):
+            return
         if command == "resume":
-            self.commands = [held for held in self.commands if station and held[1] != station]
-        self.commands = [held for held in self.commands if held[:2] != (command, station)]
+            self.commands = [held for held in self.commands if station and held.station != station]
+        self.commands = [held for held in self.commands if (held.command, held.station) != (command, station)]
         if self.commands or command != "resume":
-            self.commands.append((command, station, by))
+            hold = StationHold(command=command, station=station, by=event.by, command_id=event.command_id, seq=seq)
+            self.commands.append(hold)
+
+    def in_force(self, station: str) -> Sequence[StationHold]:
+        """The stops and pauses in force at a station, oldest first; with an empty name, at any station."""
+        found: list[StationHold] = []
+        for held in self.commands:
+            if not station or held.station in ("", station):
+                if held.command != "resume":
+                    found.append(held)
+                elif station:
+                    found.clear()
+        return found
 
     def at(self, station: str) -> Mapping[str, str]:
         """The stops and pauses in force at a station: `stop` or `pause` -> the operator who commanded it."""
-        found: dict[str, str] = {}
-        for command, where, by in self.commands:
-            if where in ("", station):
-                if command == "resume":
-                    found.clear()
-                else:
-                    found[command] = by
-        return found
+        return {held.command: held.by for held in self.in_force(station)}
 
 
 @dataclass(slots=True)
@@ -238,10 +260,14 @@ class CampaignState:
     paused: bool = False
     paused_why: str = ""
     """One sentence if the campaign paused itself, else empty."""
+    paused_seq: int = 0
+    """Number of the event that paused the campaign last."""
     wrong_accepted: int = 0
     """False successes known when an operator last continued the campaign."""
     holds: StationHolds = field(default_factory=StationHolds)
     over: bool = False
+    newest_event: int = 0
+    """Number of the newest event in the ledger, of any campaign. Commands of operators name it (`seen`)."""
 
     def issue(self, order: Order) -> None:
         """Record an issued order."""

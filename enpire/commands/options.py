@@ -108,7 +108,7 @@ def send_command(home: Path, typed: str, kind: str, target: str = "") -> None:
     with open_records(home) as records:
         seq = max((entry.seq for entry in last_events(records, 1)), default=0)
         campaign_id = latest_begun(records)
-        command_id = leave_command(home / "inbox", kind, target, getpass.getuser(), campaign_id=campaign_id)
+        command_id = leave_command(home / "inbox", kind, target, getpass.getuser(), campaign_id=campaign_id, seen=seq)
         while state != "effective" and time.monotonic() < deadline:
             time.sleep(0.05)
             for entry in events_after(records, seq):

@@ -179,15 +179,18 @@ class ZmqFleet:
         """Release orders that have not begun; each comes back as an aborted episode with the cause `released`."""
         self._send_to(station, Release(order_ids=tuple(order_ids)))
 
-    def control(self, station: str, control: str, argument: str = "") -> None:
+    def control(self, station: str, control: str, argument: str = "", stop_ids: Sequence[str] = ()) -> None:
         """Send `pause`, `resume`, `stop` (argument: by whom), `deploy` (argument: policy id) or `leave`.
+
+        `stop_ids` is the id of this `stop`, or the ids of the stops that this `resume` ends.
 
         Raises:
             UsageError: there is no such control.
         """
         for known in CONTROLS:
             if control == known:
-                return self._send_to(station, ControlMessage(control=known, argument=argument))
+                message = ControlMessage(control=known, argument=argument, stop_ids=tuple(stop_ids))
+                return self._send_to(station, message)
         raise UsageError(f"A station has no control {control!r}; allowed are: {', '.join(CONTROLS)}.")
 
     def close(self) -> None:

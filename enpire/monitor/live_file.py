@@ -134,6 +134,7 @@ class LiveFileReader:
         """The running campaign by the ledger; None before it starts."""
         with campaigns.open_records(self._home.root) as records:
             past = campaigns.history(records, campaigns.latest_begun(records), MARKS)
+            newest = records.reading.tail(1)
         if not past.campaign_id or past.ended is not None:
             return None
         return LabSnapshot(
@@ -142,6 +143,7 @@ class LiveFileReader:
             task=past.task,
             phase_text=SILENT,
             home=str(self._home.root),
+            newest_event=newest[0].seq if newest else 0,
         )
 
     def _stamp(self) -> tuple[int, int]:

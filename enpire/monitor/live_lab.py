@@ -85,10 +85,13 @@ class LiveLab:
         """The newest snapshot, at once; None while no lab runs."""
         return self._snapshot
 
-    def command(self, kind: str, target: str, operator: str, key: str, reason: str = "") -> str:
+    def command(  # noqa: PLR0913 - a command's own fields
+        self, kind: str, target: str, operator: str, key: str, reason: str = "", seen: int | None = None
+    ) -> str:
         """Leave a command for the loop; returns its id. The same key again is the same command.
 
-        A label is written at once where no lab runs.
+        A label is written at once where no lab runs. `seen` is the number of the newest event that the operator saw;
+        without it, the newest event of this snapshot.
 
         Raises:
             UsageError: no lab runs that could carry it out, or the home has no such episode to label.
@@ -110,7 +113,7 @@ class LiveLab:
         self._leave(
             OperatorCommand(
                 command_id=command_id, kind=kind, target=target, operator=operator, reason=reason,
-                campaign_id=now.campaign_id,
+                campaign_id=now.campaign_id, seen=now.newest_event if seen is None else seen,
             )
         )  # fmt: skip
         with self._guard:

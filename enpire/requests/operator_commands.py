@@ -9,8 +9,9 @@ over in memory and then written, so that it reaches the stations also when the d
 from __future__ import annotations
 
 import json
+import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +23,15 @@ from enpire.store import durable
 
 URGENT = ("stop", "pause")
 """Commands that are handed over in memory before they are written."""
+_HOLDS = ("stop", "pause", "pause campaign")
+"""Commands that hold robots, in the order in which they are handled before all others."""
 AT_STATIONS = ("pause", "resume", "stop")
 """Commands that stations carry out."""
 MOST = 32
 """Commands of one folder that one look takes. Stops and resumes have a folder of their own."""
 BEFORE_BEGIN = 10_000
 """Commands of one folder that are taken before a campaign begins or resumes."""
+_ID = re.compile(r"[A-Za-z0-9]{1,64}")
 _STORED: Mapping[str, str] = {"kind": "verb", "operator": "by"}
 """Field -> its key in the file, where they differ."""
 _FIELDS: Mapping[str, str] = {key: name for name, key in _STORED.items()}
@@ -38,7 +42,7 @@ class OperatorCommand:
     """One command of an operator."""
 
     command_id: str
-    """Letters and digits. The same id again is the same command, carried out once."""
+    """1 to 64 letters and digits. The same id again is the same command, carried out once."""
     kind: str
     """pause, resume, stop (stations); pause campaign, continue campaign, end campaign; promote, rollback;
     judge success, judge failure, judge unsafe."""
@@ -50,6 +54,9 @@ class OperatorCommand:
     """In the operator's own words; kept in the ledger."""
     campaign_id: str = ""
     """The campaign that the operator saw; no other carries it out. Empty: any."""
+    seen: int = 0
+    """Number of the newest ledger event that the operator saw. It orders commands, whatever any clock says: a `resume`
+    ends no stop or pause that the ledger accepted later. 0 in commands of earlier versions: none was seen."""
 
 
 class CommandInbox:
@@ -93,6 +100,8 @@ class CommandInbox:
 
     def waiting(self, most: int = MOST) -> Iterator[OperatorCommand | Unreadable]:
         """The commands that wait: urgent ones of this process, those to stations, others; each from the oldest on.
+
+        `in_order` gives the order of handling.
 
         Args:
             most: how many files of each folder are read at most.
@@ -177,12 +186,12 @@ class _Files:
 
 def leave(  # noqa: PLR0913 - a command's own fields
     folder: Path, kind: str, target: str = "", operator: str = "operator", command_id: str = "", reason: str = "",
-    campaign_id: str = "",
+    campaign_id: str = "", seen: int = 0,
 ) -> str:  # fmt: skip
     """Leave a command, as `leave_command`; returns its id."""
     command = OperatorCommand(
         command_id=command_id or mint(), kind=kind, target=target, operator=operator, reason=reason,
-        campaign_id=campaign_id,
+        campaign_id=campaign_id, seen=seen,
     )  # fmt: skip
     leave_command(folder, command)
     return command.command_id
@@ -197,14 +206,28 @@ def leave_command(folder: Path, command: OperatorCommand) -> None:
     _Files(folder).leave(command, _encoded(command))
 
 
+def in_order(waiting: Iterable[OperatorCommand | Unreadable]) -> list[OperatorCommand | Unreadable]:
+    """Waiting commands in the order in which they are handled: stops, pauses, then the others by what they had seen.
+
+    A resume that waits with a newer stop is therefore refused, because the stop is in the ledger first.
+    """
+    return sorted(waiting, key=_rank)
+
+
+def _rank(item: OperatorCommand | Unreadable) -> tuple[int, int]:
+    if isinstance(item, Unreadable):
+        return 0, 0
+    return (_HOLDS.index(item.kind), 0) if item.kind in _HOLDS else (len(_HOLDS), item.seen)
+
+
 def waiting(folder: Path) -> Iterator[OperatorCommand | Unreadable]:
     """The commands in a folder that wait, from the oldest on."""
     return CommandInbox(folder).waiting()
 
 
 def _encoded(command: OperatorCommand) -> bytes:
-    if not command.command_id.isalnum():
-        raise FileProblem(f"The command id {command.command_id!r} must consist of letters and digits.")
+    if not _ID.fullmatch(command.command_id):
+        raise FileProblem(f"The command id {command.command_id[:70]!r} must consist of 1 to 64 letters and digits.")
     fields = document(command)
     data = json.dumps({_STORED.get(name, name): value for name, value in fields.items()}).encode()
     if len(data) > LARGEST:
@@ -218,6 +241,6 @@ def _read(name: str, content: object) -> OperatorCommand:
     if is_json_object(content):
         content = {_FIELDS.get(key, key): value for key, value in content.items()}
     command = parse(OperatorCommand, content, f"The command {name}.json was set aside; it")
-    if command.command_id != name:
+    if command.command_id != name or not _ID.fullmatch(name):
         raise FileProblem(f"The command {name}.json was set aside: its id is {command.command_id[:40]!r}.")
     return command

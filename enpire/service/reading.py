@@ -24,7 +24,6 @@ from enpire.queries.campaigns import (
     versions,
 )
 from enpire.queries.hypotheses import experiment_view
-from enpire.requests.operator_commands import AT_STATIONS
 from enpire.store.reading import Page
 from enpire.store.rows import OrderRow
 from enpire.store.text_search import ranked
@@ -44,8 +43,7 @@ def held_stations(records: Records) -> tuple[int, int]:
     holds = StationHolds()
     past = history(records, latest_begun(records), kinds_of(StationJoined, StationLeft))
     for entry in records.ledger.events(kinds=kinds_of(CommandAccepted)):
-        event = entry.event
-        if isinstance(event, CommandAccepted) and event.command in AT_STATIONS:
-            holds.accept(event.command, event.target, event.by)
+        if isinstance(entry.event, CommandAccepted):
+            holds.accept(entry.event, entry.seq)
     found = [holds.at(name) for name, station in past.stations.items() if station.present]
     return sum("stop" in held for held in found), sum("stop" not in held and "pause" in held for held in found)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from enpire.errors import EnpireError, PolicyProblem
-from enpire.ids import mint
 from enpire.parts import TASKS
 from enpire.policy_calls import LoadedPolicy
 from enpire.processes.child_process import die_with_parent
@@ -33,6 +32,8 @@ from enpire.station.remote_policy import policy_server
 from enpire.station.robot_session import RobotSession
 from enpire.station.spool import Spool
 from enpire.station.station_file import StationFile, facts, read_station
+from enpire.station.stop_control import StopControl
+from enpire.station.stop_latch import StopLatch
 from enpire.station.uplink import Uplink
 from enpire.types import REFUSED, Order
 from enpire.verifiers import with_verifiers
@@ -81,9 +82,7 @@ class Station:
         self._bridges = Bridges(file.name, file.bridges, host.clock)
         self._queue: deque[Order] = deque()
         self._champion, self._deployed = "", ""
-        self._paused = False
-        self._stop_id, self._stop_by = "", ""
-        """The stop that was requested at this station, and by whom; empty after a resume."""
+        self._stops = StopControl(self._robot, StopLatch(file.home / "stopped.json", say), say)
         self._leaving, self._patience_s, self._asked_to_leave_s = "", float("inf"), 0.0
         self._pace = Pace(0.0 if file.pace == "fast" else self._task.spec.period_s, host.clock)
         self._resting = True
@@ -117,9 +116,9 @@ class Station:
 
     def take_orders(self) -> None:
         """Give waiting orders to free lanes and begin their resets. Orders whose policy is not loaded yet wait."""
-        if self._paused and self._robot.ready:
+        if self._stops.paused and self._robot.ready:
             self._lanes.time.switch(self._lanes.free(), "wait-person")
-        if self._paused or not self._robot.ready or not self._queue:
+        if self._stops.paused or not self._robot.ready or not self._queue:
             return
         ready: dict[str, LoadedPolicy | None] = {}
         for lane in self._lanes.free():
@@ -249,13 +248,12 @@ class Station:
         match message:
             case ControlMessage(control="deploy", argument=policy_id):
                 self._champion = policy_id
-            case ControlMessage(control="stop", argument=by):
-                self._robot.stop(by)
+            case ControlMessage(control="stop", argument=by, stop_ids=stop_ids):
+                self._stops.stop(by, stop_ids[0] if stop_ids else "")
             case ControlMessage(control="pause"):
-                self._paused = True
-            case ControlMessage(control="resume"):
-                self._paused, self._stop_id, self._stop_by = False, "", ""
-                self._robot.resume()
+                self._stops.paused = True
+            case ControlMessage(control="resume", stop_ids=stop_ids):
+                self._stops.resume(stop_ids)
             case _:
                 self.ask_to_leave("the orchestrator asked it to", _LEAVE_S)
 
@@ -264,8 +262,7 @@ class Station:
 
         Returns why the robot may still move; empty when it holds.
         """
-        self._robot.stop(by)
-        self._stop_id, self._stop_by = self._stop_id or mint(), by
+        self._stops.stop(by)  # each request is a new stop: a resume of the one before does not end it
         self._uplink.send_heartbeat(self._heartbeat)
         return "" if self._robot.stopped_by else self._robot.alarm
 
@@ -344,8 +341,9 @@ class Station:
         return Heartbeat(
             station=self._file.name, lease=lease, phase=self._lanes.time.most(), seconds=self._lanes.time.seconds(),
             queued=len(self._queue), running=len(self._lanes.running()), deployed=self._deployed,
-            stopped=bool(self._robot.stopped_by), paused=self._paused, alarm=self._alarm()[:1000],
-            stop_id=self._stop_id, stop_by=self._stop_by, overdue=tuple(self._robot.overdue()),
+            stopped=bool(self._robot.stopped_by), paused=self._stops.paused, alarm=self._alarm()[:1000],
+            stop_id=self._stops.stop_id, stop_by=self._stops.stop_by[:200], own_stop_id=self._stops.own_stop_id,
+            overdue=tuple(self._robot.overdue()),
         )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """Carry out commands of operators: pause, resume, stop, promote, roll back, label.
 
 The ledger has each command before it is carried out. A stop is the exception: it is sent to the stations, and reported
-as effective, before it is written. It stays in the inbox until the ledger has it.
+as effective, before it is written. It stays in the inbox until the ledger has it. No resume ends a stop that is newer
+than what its operator saw (`resumes`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,17 @@ from enpire.campaign.station_events import StationHeld, StationJoined
 from enpire.campaign.training_events import VersionMade
 from enpire.errors import FileProblem
 from enpire.gate.verifier_audit import BY, drift
-from enpire.lab import Lab
+from enpire.lab import Lab, PendingCommand
 from enpire.requests.file_queue import Unreadable
-from enpire.requests.operator_commands import AT_STATIONS, BEFORE_BEGIN, URGENT, CommandInbox, OperatorCommand
+from enpire.requests.operator_commands import (
+    AT_STATIONS,
+    BEFORE_BEGIN,
+    URGENT,
+    CommandInbox,
+    OperatorCommand,
+    in_order,
+)
+from enpire.steps import resumes
 from enpire.steps.deploy import roll_back, swap
 from enpire.store import versions
 from enpire.types import OutcomeKind
@@ -29,11 +38,11 @@ LATE_AFTER_S = 1.0
 
 
 def handle_commands(lab: Lab) -> None:
-    """Carry out every command in the inbox once, in the order of arrival. Stops that wait in memory come first."""
+    """Carry out every command in the inbox once, stops and pauses first."""
     record_effects(lab)
     if not lab.inbox.handed_over() and not lab.due("inbox", 0.03):
         return
-    for command in lab.inbox.waiting():
+    for command in in_order(lab.inbox.waiting()):
         if isinstance(command, Unreadable):
             lab.write(refuse_unreadable(command))
         else:
@@ -75,13 +84,26 @@ def _handle(lab: Lab, command: OperatorCommand) -> None:
     if refusal:
         lab.write(_requested(command), _refused(command, refusal))
     else:
+        ends = resumes.ended_by(lab, command)
         if command.kind == "stop":
             send(lab, command)  # before the write to disk
         lab.write(_requested(command), _accepted(command))
+        if command.kind in URGENT:
+            _refuse_overtaken(lab, command)
+        lab.pending_commands[command.command_id] = PendingCommand(command=command, since_s=lab.clock(), ends=ends)
         if command.kind != "stop":
             _CARRY_OUT[command.kind](lab, command)
-        lab.pending_commands[command.command_id] = command, lab.clock()
     lab.inbox.remove(command)
+
+
+def _refuse_overtaken(lab: Lab, hold: OperatorCommand) -> None:
+    """Refuse the accepted resumes that a newer stop or pause overtakes before the stations showed their effect."""
+    for pending in list(lab.pending_commands.values()):
+        earlier = pending.command
+        if earlier.kind == "resume" and resumes.overlap(earlier.target, hold.target):
+            why = f"{hold.operator} sent a {hold.kind} before it was effective: check the robot and resume again"
+            lab.write(_refused(earlier, why))
+            del lab.pending_commands[earlier.command_id]
 
 
 def refuse_unreadable(file: Unreadable) -> CommandRefused:
@@ -99,6 +121,8 @@ def refusal_of(lab: Lab, command: OperatorCommand) -> str:
         return f"there is no station {command.target!r} here; the stations are {', '.join(lab.stations) or 'none'}"
     if command.kind == "resume" and not lab.stations:
         return f"no station has joined yet, so there is no station to {command.kind}"
+    if command.kind in resumes.RELEASES and (why := resumes.refusal(lab, command)):
+        return why
     if command.kind == "promote":
         return _why_not_promoted(lab, command.target)
     if command.kind in _LABELS and lab.state.ended.get(command.target) not in JUDGED:
@@ -134,9 +158,11 @@ def _knows_station(lab: Lab, command: OperatorCommand) -> bool:
 
 
 def send(lab: Lab, command: OperatorCommand) -> None:
-    """Send a command to the stations that it names."""
+    """Send a command to the stations that it names. A stop has its id; a resume names the stops that it ends."""
+    pending = lab.pending_commands.get(command.command_id)
     for name in [command.target] if command.target else list(lab.stations):
-        lab.fleet.control(name, command.kind, command.operator)
+        stop_ids = [command.command_id] if command.kind == "stop" else pending.ends.get(name, ()) if pending else ()
+        lab.fleet.control(name, command.kind, command.operator, stop_ids)
 
 
 def _pause(lab: Lab, command: OperatorCommand) -> None:
@@ -235,7 +261,7 @@ _CARRY_OUT: Mapping[str, Callable[[Lab, OperatorCommand], None]] = {
 
 def record_effects(lab: Lab) -> None:
     """Record each command as effective once every station that it names reports so in its heartbeat."""
-    for command, _ in list(lab.pending_commands.values()):
+    for command in [pending.command for pending in lab.pending_commands.values()]:
         if is_effective(lab, command):
             if command.kind == "stop":
                 report_effect(lab, command)  # before the write to disk
@@ -255,19 +281,20 @@ def report_effect(lab: Lab, command: OperatorCommand) -> None:
 
 def resend_holds(lab: Lab, station: str) -> None:
     """Send a station that joined its stop or pause, or a resume that it missed while it was away."""
-    holds = lab.state.holds.at(station)
-    for kind, by in holds.items():
-        lab.fleet.control(station, kind, by)
-        lab.write(StationHeld(station=station, command=kind, by=by))
-    waiting = [command for command, _ in lab.pending_commands.values() if command.target in ("", station)]
-    if not holds and (resumed := [command for command in waiting if command.kind == "resume"]):
-        lab.fleet.control(station, "resume", resumed[-1].operator)
+    holds = {hold.command: hold for hold in lab.state.holds.in_force(station)}
+    for kind, hold in holds.items():
+        lab.fleet.control(station, kind, hold.by, [hold.command_id])
+        lab.write(StationHeld(station=station, command=kind, by=hold.by))
+    waiting = [one for one in lab.pending_commands.values() if one.command.target in ("", station)]
+    if not holds and (resumed := [one for one in waiting if one.command.kind == "resume"]):
+        lab.fleet.control(station, "resume", resumed[-1].command.operator, resumed[-1].ends.get(station, ()))
 
 
 def waited_for(lab: Lab) -> Mapping[str, str]:
     """Command id -> one sentence that names the stations which do not show the command's effect yet."""
     sentences: dict[str, str] = {}
-    for command, since_s in lab.pending_commands.values():
+    for pending in lab.pending_commands.values():
+        command, since_s = pending.command, pending.since_s
         late = _late_stations(lab, command)
         if not lab.stations and command.kind in AT_STATIONS:
             sentences[command.command_id] = "no station has joined yet; the command is sent to each station that joins"

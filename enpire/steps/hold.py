@@ -118,8 +118,9 @@ class _Waiting:
 
     def _resend_holds(self, station: str) -> None:
         """Send a station that joined its stops and pauses: those of the ledger, and those sent since."""
-        for kind, by in self.lab.state.holds.at(station).items():
-            self.lab.fleet.control(station, kind, by)
+        holds = {hold.command: hold for hold in self.lab.state.holds.in_force(station)}
+        for kind, hold in holds.items():
+            self.lab.fleet.control(station, kind, hold.by, [hold.command_id])
         for command in self.sent.values():
             if command.target in ("", station):
-                self.lab.fleet.control(station, command.kind, command.operator)
+                self.lab.fleet.control(station, command.kind, command.operator, [command.command_id])

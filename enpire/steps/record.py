@@ -240,7 +240,7 @@ def _write(lab: Lab, kind: type[OrdersEnded | LateResults], episodes: Sequence[E
         if campaign_id == lab.state.campaign_id:
             lab.write(event)
         else:
-            lab.ledger.append([event], campaign_id)
+            lab.write_to(campaign_id, event)
 
 
 def _joined(lab: Lab, joined: Joined) -> None:
@@ -286,6 +286,7 @@ def _beat(lab: Lab, beat: Heartbeat) -> None:
     if station is None or beat.lease != station.lease:
         return
     leave_stop(lab, beat)
+    _note_own_stop(station, beat, lab.state.newest_event)
     events: list[Event] = []
     if beat.alarm and (station.recorded is None or station.recorded.alarm != beat.alarm):
         events.append(OperatorNeeded(station=beat.station, alarm=beat.alarm))
@@ -302,10 +303,22 @@ def _beat(lab: Lab, beat: Heartbeat) -> None:
 
 
 def leave_stop(lab: Lab, beat: Heartbeat) -> None:
-    """Put a stop that was requested at the station into the inbox. Heartbeats repeat it; it is carried out once."""
-    if beat.stop_id:
+    """Put the stop that holds a station into the inbox, unless the ledger has it. It is carried out once.
+
+    It was requested at the station, or an orchestrator that was killed sent it and had not written it yet.
+    """
+    if beat.stop_id and beat.stop_id not in {hold.command_id for hold in lab.state.holds.in_force(beat.station)}:
         by = f"{beat.stop_by} at the station"
         lab.inbox.leave(OperatorCommand(command_id=beat.stop_id, kind="stop", target=beat.station, operator=by))
+
+
+def _note_own_stop(station: StationStatus, beat: Heartbeat, newest_event: int) -> None:
+    """Note when a station first reports the stop that its robot holds by itself: no earlier resume ends it."""
+    before = station.last_heartbeat.own_stop_id if station.last_heartbeat is not None else ""
+    if not beat.own_stop_id:
+        station.own_stop_after = 0
+    elif beat.own_stop_id != before:
+        station.own_stop_after = newest_event
 
 
 def _end_silent_orders(lab: Lab) -> None:

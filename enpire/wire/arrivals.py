@@ -58,9 +58,12 @@ class Heartbeat:
     alarm: str = ""
     """One sentence when the station needs an operator; empty otherwise."""
     stop_id: str = ""
-    """Id (letters and digits) of the active stop that was requested at the station itself; empty without one."""
+    """Id (letters and digits) of the stop that holds the station, from an operator or requested at the station itself;
+    empty without one."""
     stop_by: str = ""
     """Who requested that stop."""
+    own_stop_id: str = ""
+    """Id of the stop that the robot holds by itself (its button, its guard); empty without one."""
     overdue: tuple[str, ...] = ()
     """Ids of orders that run longer than any order may take; the lab need not wait for them."""
 
@@ -127,5 +130,12 @@ class Fleet(Incoming, Protocol):
     def release(self, station: str, order_ids: Sequence[str]) -> None:
         """Release orders that have not begun; each comes back as an aborted episode with the cause `released`."""
 
-    def control(self, station: str, control: str, argument: str = "") -> None:
-        """Send `pause`, `resume`, `stop` (argument: by whom), `deploy` (argument: policy id) or `leave`."""
+    def control(self, station: str, control: str, argument: str = "", stop_ids: Sequence[str] = ()) -> None:
+        """Send `pause`, `resume`, `stop` (argument: by whom), `deploy` (argument: policy id) or `leave`.
+
+        Args:
+            station: its name.
+            control: what to do.
+            argument: see above.
+            stop_ids: the id of this `stop`, or the ids of the stops that this `resume` ends.
+        """

@@ -143,6 +143,9 @@ class ControlMessage:
 
     control: Control
     argument: str = ""
+    stop_ids: tuple[str, ...] | None = None
+    """Of a `stop`: its id. Of a `resume`: the stops that it ends; the station stays stopped by any other. None from
+    earlier versions, whose `resume` ends every stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,6 +313,7 @@ def _heartbeat(found: Fields) -> Heartbeat:
         alarm=found.text("alarm", 1000),
         stop_id=found.letters("stop_id"),
         stop_by=found.text("stop_by", 200),
+        own_stop_id=found.letters("own_stop_id") if "own_stop_id" in found else "",
         overdue=found.identifiers("overdue", _HELD),
     )
 
@@ -341,6 +345,15 @@ def _welcome(found: Fields) -> Welcome:
     )
 
 
+def _control(found: Fields) -> ControlMessage:
+    named = "stop_ids" in found and found.get("stop_ids") is not None
+    return ControlMessage(
+        control=found.choice("verb", CONTROLS),
+        argument=found.text("argument"),
+        stop_ids=found.identifiers("stop_ids") if named else None,
+    )
+
+
 _READERS: Mapping[str, Callable[[Fields], Message]] = {
     "Hello": _hello,
     "Beat": _heartbeat,
@@ -356,7 +369,7 @@ _READERS: Mapping[str, Callable[[Fields], Message]] = {
         order_id=found.identifier("order_id"), offset=found.whole("offset"), size=found.whole("size", 1, PART)
     ),
     "Release": lambda found: Release(order_ids=found.identifiers("order_ids")),
-    "Command": lambda found: ControlMessage(control=found.choice("verb", CONTROLS), argument=found.text("argument")),
+    "Command": _control,
     "PolicyPart": _policy_part,
     "PolicyMissing": lambda found: PolicyMissing(policy_id=found.text("policy_id", 128), why=found.text("why")),
     "Alive": lambda _: Alive(),

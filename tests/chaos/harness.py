@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -43,6 +45,12 @@ def until(condition: Callable[[], object], what: str, patience_s: float = WAIT_S
     while not condition():
         assert time.monotonic() < deadline, f"waited too long for {what}"
         time.sleep(0.05)
+
+
+def newest_event(home: Path) -> int:
+    """Number of the newest ledger event: what an operator who looks now has seen."""
+    with closing(sqlite3.connect(f"file:{home / 'ledger.db'}?mode=ro", uri=True)) as ledger:
+        return int(ledger.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0])
 
 
 def children(pid: int, module: str = "") -> list[int]:

@@ -20,7 +20,7 @@ from enpire.station.station_file import StationFile, write_station
 from enpire.store.ledger import SqliteLedger
 from enpire.wire.curve_keys import enroll, server_keys
 from sim.lost_network import Relay
-from tests.chaos.harness import Orchestrator, Witness, audit, free_port, until
+from tests.chaos.harness import Orchestrator, Witness, audit, free_port, newest_event, until
 from tests.chaos.point_lab import write_campaign
 from tests.fakes.point_task import KINDS, environment, point_station
 
@@ -138,7 +138,7 @@ def test_a_stop_requested_while_a_station_was_away_holds_when_it_is_back(lab: La
     held = lab.kept("alpha")
     time.sleep(1.5)
     assert lab.kept("alpha") == held
-    operator_commands.leave(lab.home / "inbox", "resume", "alpha", "anna")
+    operator_commands.leave(lab.home / "inbox", "resume", "alpha", "anna", seen=newest_event(lab.home))
     lab.works("alpha")
     lab.nothing_is_lost()
 

@@ -116,7 +116,7 @@ class FakeFleet:
             if order is not None:
                 self.unacknowledged[order_id] = delivered(order, "aborted", 0, "released")
 
-    def control(self, station: str, control: str, argument: str = "") -> None:
+    def control(self, station: str, control: str, argument: str = "", stop_ids: Sequence[str] = ()) -> None:
         self.controls.append((station, control, argument))
 
     def close(self) -> None:

@@ -76,9 +76,11 @@ def test_ros_tooling_sees_a_station_and_stops_it(tmp_path: Path, domain: int) ->
         asking = threading.Thread(target=caller.stop, args=(20.0,))
         asking.start()
         turns(station, lambda: not asking.is_alive())
-        assert station._heartbeat(1).stop_id == said.stop_id != ""  # pyright: ignore[reportPrivateUsage]
-        station._handle(ControlMessage(control="resume"))  # pyright: ignore[reportPrivateUsage]
-        assert station._heartbeat(1).stop_id == ""  # pyright: ignore[reportPrivateUsage]
+        newer = station._heartbeat(1)  # pyright: ignore[reportPrivateUsage]
+        assert newer.stop_id not in {said.stop_id, ""}  # a second request is a newer stop
+        for stop_ids, left in (((said.stop_id,), newer.stop_id), ((newer.stop_id,), "")):
+            station._handle(ControlMessage(control="resume", stop_ids=stop_ids))  # pyright: ignore[reportPrivateUsage]
+            assert station._heartbeat(1).stop_id == left  # pyright: ignore[reportPrivateUsage]
     finally:
         station.close()
 

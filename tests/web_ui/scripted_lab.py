@@ -70,7 +70,9 @@ class ScriptedLab:
             paused=self._campaign_paused() or bool(self.paused_why), paused_why=self.paused_why,
         )  # fmt: skip
 
-    def command(self, kind: CommandKind, target: str, operator: str, key: str, reason: str = "") -> str:
+    def command(
+        self, kind: CommandKind, target: str, operator: str, key: str, reason: str = "", seen: int | None = None
+    ) -> str:
         """Take a command; it is effective `effective_s` later."""
         if kind in STATION_COMMANDS and target and target not in self.names:
             raise UnknownName(f"There is no station {target!r} here; there are: {', '.join(self.names)}.")

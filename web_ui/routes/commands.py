@@ -41,6 +41,7 @@ class Command(BaseModel):
             "examples": [
                 {"verb": "stop"},
                 {"verb": "pause", "target": "sim-1"},
+                {"verb": "resume", "target": "sim-1", "seen": 4127},
                 {"verb": "rollback", "reason": "it grips too hard"},
                 {"verb": "judge failure", "target": "01JD3Y6Z8Q4M0C5T9V2K7B1XNA"},
             ]
@@ -51,6 +52,13 @@ class Command(BaseModel):
         default="", max_length=100, description="A station (empty: all stations), a policy version or an episode."
     )
     reason: str = Field(default="", max_length=300, description="Required to promote and to roll back.")
+    seen: int | None = Field(
+        default=None,
+        ge=0,
+        le=2**63 - 1,
+        description="`newest_event` of the campaign as its user saw it. A resume ends no stop that is newer. Without "
+        "it, the newest event when the request arrives.",
+    )
 
 
 @router.post("", status_code=202, responses=refusals(404, 409, 503))
@@ -65,7 +73,7 @@ async def command(body: Command, key: IdempotencyKey, caller: Viewer, request: R
         raise Problem(400, "Idempotency-Key must have 8 to 100 letters, digits, dots, underscores, colons or dashes.")
     _check(body)
     submitted = CommandRequest(
-        verb=body.verb, target=body.target, by=caller.user.name, key=key, reason=body.reason.strip()
+        verb=body.verb, target=body.target, by=caller.user.name, key=key, reason=body.reason.strip(), seen=body.seen
     )
     pool = cast(Executor, request.app.state.command_pool)  # separate threads, so that slow reads do not delay a stop
     document = await asyncio.get_running_loop().run_in_executor(pool, _tracker(request).submit, submitted)

@@ -137,6 +137,9 @@ def test_a_person_may_go_on_until_more_is_known_and_the_report_says_it(lab: Lab)
         )
     operator_commands.leave(lab.home.inbox, "continue campaign", operator="anna")
     handled(lab)
+    assert lab.state.paused, "this command was sent before its operator could see why the campaign paused itself"
+    operator_commands.leave(lab.home.inbox, "continue campaign", operator="anna", seen=lab.state.newest_event)
+    handled(lab)
     handled(lab)
     assert not lab.state.paused
     assert rebuilt(lab.ledger, lab.state.campaign_id).wrong_accepted == 3

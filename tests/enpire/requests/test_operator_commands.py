@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -167,9 +167,9 @@ class Dropping(FakeFleet):
 
     away: str = ""
 
-    def control(self, station: str, control: str, argument: str = "") -> None:
+    def control(self, station: str, control: str, argument: str = "", stop_ids: Sequence[str] = ()) -> None:
         if station != self.away:
-            super().control(station, control, argument)
+            super().control(station, control, argument, stop_ids)
 
 
 def test_what_is_asked_of_a_station_that_is_away_is_asked_again_when_it_is_back(tmp_path: Path) -> None:
@@ -178,7 +178,9 @@ def test_what_is_asked_of_a_station_that_is_away_is_asked_again_when_it_is_back(
     lab = lab_of(home, ledger, fleet=fleet)
     turn(lab)
     now_s, lab.clock = lab.clock(), lambda: now_s
-    asked = lambda verb, target="": operator_commands.leave(home.inbox, verb, target, "anna")  # noqa: E731
+
+    def asked(verb: str, target: str = "") -> str:
+        return operator_commands.leave(home.inbox, verb, target, "anna", seen=lab.state.newest_event)
 
     def comes_back(station: str) -> list[str]:
         fleet.away = ""
@@ -222,7 +224,7 @@ def test_a_stop_holds_in_the_next_campaign_too_until_somebody_resumes(
     )  # the coin has none
     turn(lab)
     for verb, station in (("stop", "two"), ("pause", "three"), ("stop", "four"), ("resume", "four")):
-        operator_commands.leave(lab.home.inbox, verb, station, "anna")
+        operator_commands.leave(lab.home.inbox, verb, station, "anna", seen=lab.state.newest_event)
         handled(lab)
     write(lab, ("campaign ended", {"reached": False, "reason": "spent"}))
     shut_down(lab)
@@ -236,7 +238,7 @@ def test_a_stop_holds_in_the_next_campaign_too_until_somebody_resumes(
     assert set(given) == {"one", "four"}
     said = [word for word in fleet.controls if word[1] != "deploy"]
     assert said == [("two", "stop", "anna"), ("three", "pause", "anna")]
-    operator_commands.leave(lab.home.inbox, "resume", "two", "berta")
+    operator_commands.leave(lab.home.inbox, "resume", "two", "berta", seen=later.state.newest_event)
     handled(later)
     turn(later)
     turn(later)
@@ -262,7 +264,7 @@ def test_a_stop_that_a_station_was_told_itself_holds_like_one_of_a_person(lab: L
     assert fleet.controls.count(("two", "stop", by)) == 1
     record._joined(lab, Joined(station="two", lanes=4, lease=9, running=(), spooled=()))  # its process began anew
     assert fleet.controls.count(("two", "stop", by)) == 2
-    operator_commands.leave(lab.home.inbox, "resume", "two", "anna")
+    operator_commands.leave(lab.home.inbox, "resume", "two", "anna", seen=lab.state.newest_event)
     handled(lab)
     record._beat(lab, replace(FakeFleet._beat(fleet, "two", 0), lease=9))
     hears("S1")  # said before it heard of that

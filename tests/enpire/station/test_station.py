@@ -129,7 +129,7 @@ def test_stop_holds_until_resume_and_pause_finishes_running_orders(harness: Flee
     orders = [point_order(policy_id, index, lease=lease) for index in range(12)]
     harness.fleet.send("alpha", orders)
     harness.until(lambda: (beat := harness.beat()) is not None and beat.phase == "rollout")
-    harness.fleet.control("alpha", "stop", "ann")
+    harness.fleet.control("alpha", "stop", "ann", ["S1"])
     harness.until(lambda: (beat := harness.beat()) is not None and beat.stopped and beat.phase == "stopped")
     beat = harness.beat()
     assert beat is not None
@@ -138,10 +138,11 @@ def test_stop_holds_until_resume_and_pause_finishes_running_orders(harness: Flee
     harness.until(lambda: len(harness.delivered()) == count)
     stopped = [item.episode for item in harness.delivered().values() if item.episode.outcome == "aborted"]
     assert [episode.cause for episode in stopped] == ["stopped by ann"] * 2
+    harness.fleet.control("alpha", "resume", "bob", ["S0"])  # it was sent before the stop by ann
     for _ in range(20):
         harness.poll()
     assert len(harness.delivered()) == count
-    harness.fleet.control("alpha", "resume")
+    harness.fleet.control("alpha", "resume", "bob", ["S0", "S1"])
     harness.until(lambda: len(harness.delivered()) > count)
     harness.fleet.control("alpha", "pause")
     harness.until(lambda: (beat := harness.beat()) is not None and beat.paused and beat.running == 0)

@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { freshKey, post, Problem } from "./api";
+import { fleet } from "./socket";
 import type { Command, CommandKind } from "./types";
 
 /** Why the last command was refused; empty when it was accepted. */
@@ -22,11 +23,12 @@ const TIMEOUT_MS = 2000;
 /** `target`: a station (empty: every one), a policy version or an episode. */
 export async function command(kind: CommandKind, target: string, reason = ""): Promise<void> {
   const same = `${kind} ${target}`;
+  const seen = fleet.value?.campaign?.newest_event; // a resume ends no stop that this page does not show yet
   if (kind !== "stop" && underway.has(same)) return;
   if (kind === "resume") stops.clear(); // a stop after a resume is a new stop, however soon
   underway.add(same);
   try {
-    await send({ verb: kind, target, reason }, kind === "stop" ? stopKey(target) : freshKey());
+    await send({ verb: kind, target, reason, seen }, kind === "stop" ? stopKey(target) : freshKey());
     refusal.value = "";
   } catch (problem) {
     refusal.value = problem instanceof Problem ? problem.message : String(problem);
@@ -56,7 +58,7 @@ function stopKey(target: string): string {
 }
 
 /** Send a command. A stop without an answer is sent again with the same key, so it stays one command. */
-async function send(request: { verb: CommandKind; target: string; reason: string }, key: string): Promise<void> {
+async function send(request: { verb: CommandKind; target: string; reason: string; seen?: number }, key: string): Promise<void> {
   for (let attempt = 0; ; attempt++) {
     try {
       await post<Command>("/commands", request, { headers: { "Idempotency-Key": key }, timeout_ms: TIMEOUT_MS });

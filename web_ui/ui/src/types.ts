@@ -19,6 +19,8 @@ export interface Headline {
   id: string; name: string; task: string; elapsed_s: number; wall_budget_s: number; round: number;
   phase_text: string; goal: number; champion: string; success?: Rate; mru?: number;
   episodes: Record<string, number>; paused: boolean; paused_why: string; stopped: boolean;
+  /** Number of the newest ledger event. */
+  newest_event: number;
 }
 
 export interface RoundPoint { round: number; purpose: string; success: Rate }
