@@ -24,6 +24,10 @@ LARGEST_WHOLE = 2**63 - 1
 """The largest whole number that is accepted: the largest that SQLite stores."""
 
 
+LARGEST_FILE = 2**24
+"""Bytes of a YAML or JSON file that is read."""
+
+
 def configs_root() -> Path:
     """The folder with the shipped tasks, stations, recipes, campaigns and gates."""
     return CONFIGS if CONFIGS.is_dir() else Path(__file__).resolve().parent / "_configs"
@@ -72,9 +76,11 @@ def read_yaml(path: Path) -> Mapping[str, object]:
     return cast("Mapping[str, object]", content)
 
 
-def read_json(path: Path) -> object:
-    """The content of a JSON file; FileProblem when it cannot be read or is not JSON."""
+def read_json(path: Path, most_bytes: int = LARGEST_FILE) -> object:
+    """The content of a JSON file; FileProblem when it cannot be read, is larger, or is not JSON."""
     try:
+        if path.stat().st_size > most_bytes:
+            raise FileProblem(f"The file {path} has {path.stat().st_size} bytes; at most {most_bytes} are read.")
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise FileProblem(f"The file {path} cannot be read: {problem.strerror}.") from problem

@@ -223,6 +223,8 @@ def import_dataset(
     )
     if imported.not_finite:
         text += f" Left out because a state or an action is not finite: {', '.join(imported.not_finite)}."
+    if imported.out_of_bounds:
+        text += f" Left out because it leaves the bounds of the task: {', '.join(imported.out_of_bounds)}."
     answer(imported, as_json=as_json, text=text)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from enpire.campaign.order_events import OrdersEnded, OrdersIssued
 from enpire.campaign.state import JUDGED
 from enpire.codec import result_of
+from enpire.datasets.dataset_files import memory_limit
 from enpire.datasets.lerobot_import import Imported, import_dataset
 from enpire.datasets.lerobot_tables import read_dataset_info
 from enpire.errors import FileProblem, UnknownName, UsageError
@@ -26,8 +27,10 @@ from enpire.store import durable, pictures, removal
 from enpire.store.arrays import pack
 from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
-from enpire.types import SOURCE_EXPERT, Episode, Order, OutcomeKind, Purpose, Start, TaskSpec
+from enpire.types import SOURCE_EXPERT, Bounds, Episode, FloatArray, Order, OutcomeKind, Purpose, Start, TaskSpec
 
+_ROUNDING, _AWAY = 0.01, 10.0
+"""Shares of a range: commands may exceed their bounds by rounding; states that are measured may lie farther outside."""
 STATION, POLICY = "imported", "imported"
 """Station and policy in the orders of imported episodes; no station and no version of this home has these names."""
 
@@ -43,6 +46,8 @@ class ImportResult:
     """Left out: the home has the same id, or the campaign has the same states and commands."""
     not_finite: tuple[str, ...]
     """Left out: they hold a number that is infinite or missing, from which nothing can be learned."""
+    out_of_bounds: tuple[str, ...]
+    """Left out: an action is outside the task's bounds, or a state ten times its range away from them."""
     without_verdict: int
     """Imported without a verdict, so that nothing can be learned from them."""
 
@@ -60,17 +65,25 @@ def import_episodes(home: Home, root: Path, campaign: str, default_outcome: Outc
         UsageError: the dataset has no new episode.
         LedgerProblem: the campaign is running.
     """
+    with memory_limit(root):
+        return _import(home, root, campaign, default_outcome)
+
+
+def _import(home: Home, root: Path, campaign: str, default_outcome: OutcomeKind) -> ImportResult:
     with campaigns.open_records(home.root) as opened:
         campaign_id = campaigns.find_campaign(opened, campaign)
         view = campaigns.campaign_view(opened, campaign_id)
         judged = _judged(opened, campaign_id)
     spec = TASKS.load(view.task)().spec
     _check_same_quantities(root, spec)
-    store, known, not_finite = FolderStore(home.episodes), 0, list[str]()
+    store, known, not_finite, out_of_bounds = FolderStore(home.episodes), 0, list[str](), list[str]()
     made: list[tuple[Recording, Imported]] = []
     for index, one in enumerate(_fitting(root, spec)):
         if not (np.isfinite(one.arrays.state).all() and np.isfinite(one.arrays.action).all()):
             not_finite.append(one.uid)
+            continue
+        if not (_within(one.arrays.action, spec.action, _ROUNDING) and _within(one.arrays.state, spec.state, _AWAY)):
+            out_of_bounds.append(one.uid)
             continue
         recording = _recording(one, index, campaign_id, view.task, len(view.rounds), default_outcome)
         if _has(store, one.uid) or _adds_nothing(recording.episode, judged):
@@ -80,7 +93,8 @@ def import_episodes(home: Home, root: Path, campaign: str, default_outcome: Outc
         made.append((recording, one))
     if not made:
         damaged = f" and {len(not_finite)} hold numbers that are not finite" if not_finite else ""
-        raise UsageError(f"{root} holds no new episode: {known} are known already{damaged}.")
+        beyond = f" and {len(out_of_bounds)} leave the bounds of the task" if out_of_bounds else ""
+        raise UsageError(f"{root} holds no new episode: {known} are known already{damaged}{beyond}.")
     _keep(home, store, campaign_id, made)
     episodes = [recording.episode for recording, _ in made]
     return ImportResult(
@@ -89,8 +103,16 @@ def import_episodes(home: Home, root: Path, campaign: str, default_outcome: Outc
         demonstrations=sum(item.order.purpose == "demonstrate" for item in episodes),
         known=known,
         not_finite=tuple(not_finite),
+        out_of_bounds=tuple(out_of_bounds),
         without_verdict=sum(item.outcome not in JUDGED for item in episodes),
     )
+
+
+def _within(values: FloatArray, bounds: Sequence[Bounds], share: float) -> bool:
+    """Whether values (T, n) lie in the bounds, each widened on both sides by this share of its range."""
+    low, high = (np.array([getattr(one, end) for one in bounds], np.float64) for end in ("low", "high"))
+    wider = share * (high - low)
+    return bool(((values >= low - wider) & (values <= high + wider)).all())
 
 
 def _judged(opened: campaigns.Records, campaign_id: str) -> dict[str, bool]:

@@ -5,8 +5,6 @@ The files are read directly: LeRobot's own loader would download from the Hub wh
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +13,18 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from enpire.datasets.dataset_files import below, parquet_files
 from enpire.datasets.lerobot_export import FORMAT
 from enpire.errors import FileProblem, MissingExtra
+from enpire.files import read_json, shown
 from enpire.types import FloatArray, IntArray
 
 Column = npt.NDArray[Any]
+_MOST_ROWS, _MOST_VALUES = 2**25, 2**28
+"""Of one parquet file: 12 days at 30 frames a second."""
+_LARGEST_INFO = 2**24
+"""Bytes of meta/info.json."""
+_FASTEST_HZ = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +51,7 @@ class Table:
         Raises:
             FileProblem: a file cannot be read, or has other columns than the first.
         """
-        files = sorted((root / "data").rglob("*.parquet"))
+        files = parquet_files(root, "data")
         if not files:
             raise FileProblem(f"{root} has no parquet file below data: it is not a complete LeRobotDataset.")
         pieces = [_piece(file) for file in files]
@@ -102,8 +107,9 @@ class Table:
         try:
             if self.columns[name].dtype.kind not in "biufO":
                 raise TypeError
-            return self.columns[name].astype(dtype)
-        except (TypeError, ValueError) as error:
+            with np.errstate(over="ignore"):
+                return self.columns[name].astype(dtype)
+        except (TypeError, ValueError, OverflowError) as error:
             raise FileProblem(
                 f"{name} of {self.root} must be numbers, the same count in every frame; some frames differ."
             ) from error
@@ -117,17 +123,17 @@ def read_dataset_info(root: Path) -> DatasetInfo:
     """
     path = root / "meta" / "info.json"
     try:
-        content: object = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise FileProblem(f"{path} cannot be read: {error}. It must be a LeRobotDataset {FORMAT}.") from error
+        content = read_json(below(root, "meta/info.json"), _LARGEST_INFO)
+    except FileProblem as error:
+        raise FileProblem(f"{error} It must be a LeRobotDataset {FORMAT}.") from error
     if not isinstance(content, dict):
         raise FileProblem(f"{path} must be a JSON object.")
     info = cast("dict[str, object]", content)
     if info.get("codebase_version") != FORMAT:
         raise FileProblem(f"{root} is LeRobotDataset {info.get('codebase_version')}; only {FORMAT} can be read.")
     rate, features = info.get("fps"), info.get("features")
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or not (0 < rate < math.inf):
-        raise FileProblem(f"{path} must hold fps, a number of frames per second above 0, not {rate!r}.")
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not (0 < rate < _FASTEST_HZ):
+        raise FileProblem(f"{path} must hold fps, a number of frames per second above 0, not {shown(rate)}.")
     if not isinstance(features, dict) or not all(isinstance(one, dict) for one in cast("Any", features).values()):
         raise FileProblem(f"{path} must describe each column under features.")
     named = {key: _names(one.get("names")) for key, one in cast("dict[str, dict[str, object]]", features).items()}
@@ -152,16 +158,19 @@ def read_instructions(root: Path) -> Mapping[int, str]:
         FileProblem: meta/tasks.parquet lacks a column.
     """
     path = root / "meta" / "tasks.parquet"
-    table = _columns(path)
+    table = _columns(below(root, "meta/tasks.parquet"))
     words = next((table[name] for name in ("task", "__index_level_0__") if name in table), None)
     if words is None or "task_index" not in table:
         raise FileProblem(f"{path} must have the columns task_index and task; it has {sorted(table)}.")
-    return dict(zip(cast("list[int]", table["task_index"]), map(str, words), strict=True))
+    indices = table["task_index"]
+    if not all(isinstance(index, int) for index in indices):
+        raise FileProblem(f"{path} must hold whole numbers as task_index, not {shown(indices[:3])}.")
+    return dict(zip(cast("list[int]", indices), map(str, words), strict=True))
 
 
 def episode_rows(root: Path) -> Iterator[Mapping[str, object]]:
     """The rows of meta/episodes, without the statistics; none where a dataset has no such file."""
-    for file in sorted((root / "meta" / "episodes").rglob("*.parquet")):
+    for file in parquet_files(root, "meta/episodes"):
         columns = _columns(file, without="stats/")
         for row in zip(*columns.values(), strict=True):
             yield dict(zip(columns, row, strict=True))
@@ -187,8 +196,25 @@ def _columns(file: Path, without: str | None = None) -> dict[str, list[object]]:
         raise MissingExtra(f"LeRobot's files need pyarrow ({missing}): pip install 'enpire[lerobot]'.") from missing
     reader, broken = cast("Any", parquet), cast("type[Exception]", cast("Any", pyarrow).ArrowException)
     try:
-        names = [name for name in reader.read_schema(file).names if without is None or not name.startswith(without)]
-        table = reader.read_table(file, columns=names)
-    except (broken, OSError) as error:
+        with reader.ParquetFile(file) as opened:
+            _check_size(opened.metadata, file)
+            names = [name for name in opened.schema_arrow.names if without is None or not name.startswith(without)]
+            if len(set(names)) < len(names):
+                raise FileProblem(f"{file} has two columns of one name; all {len(names)} names must differ.")
+            table = opened.read(columns=names, use_threads=False)
+        return {name: table[name].to_pylist() for name in names}
+    except MemoryError:
+        raise
+    except (broken, OSError, ValueError, OverflowError) as error:
         raise FileProblem(f"{file} cannot be read: {error}. An interrupted recording leaves such files.") from error
-    return {name: table[name].to_pylist() for name in names}
+
+
+def _check_size(metadata: Any, file: Path) -> None:
+    """FileProblem for a file that describes more rows or numbers than any recording has."""
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    values = sum(group.column(index).num_values for group in groups for index in range(group.num_columns))
+    if metadata.num_rows > _MOST_ROWS or values > _MOST_VALUES:
+        raise FileProblem(
+            f"{file} describes {metadata.num_rows} rows with {values} values; at most {_MOST_ROWS} rows and "
+            f"{_MOST_VALUES} values are read. Split the dataset."
+        )

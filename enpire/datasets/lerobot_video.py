@@ -9,13 +9,16 @@ from typing import Any, cast
 
 import numpy.typing as npt
 
+from enpire.datasets.dataset_files import MOST_INDEX, below, video_name
 from enpire.errors import FileProblem, MissingExtra
+from enpire.files import shown
 from enpire.store import pictures
 from enpire.store.pictures import Seen
 from enpire.types import ImageArray
 
 IMAGES = "observation.images."
 """Prefix of LeRobot's image keys; the camera name follows."""
+_LONGEST_S = 1e9
 Pictures = Callable[[], Iterator[Seen]]
 """Opens the files and yields camera -> image, uint8 (height, width, 3), frame by frame."""
 
@@ -24,7 +27,8 @@ Pictures = Callable[[], Iterator[Seen]]
 class VideoSegment:
     """The part of a video that shows one episode from one camera."""
 
-    video: Path
+    video: str
+    """Name of the file in the dataset, not checked yet."""
     begin_s: float
 
 
@@ -48,16 +52,17 @@ class CameraFiles:
         coloured = {
             key: feature.get("dtype")
             for key, feature in features.items()
-            if key.startswith(IMAGES) and 3 in cast("Sequence[int]", feature.get("shape", ()))
+            if key.startswith(IMAGES) and 3 in cast("Sequence[object]", _listed(feature.get("shape")))
         }
         videos = tuple(key for key, kind in coloured.items() if kind == "video")
         pattern = str(info.get("video_path"))
+        listed = [(_whole(row, "episode_index"), row) for row in rows] if videos else []
         return cls(
             root=root, rate_hz=float(cast("float", info.get("fps", 1))), videos=videos,
             images=tuple(key for key, kind in coloured.items() if kind == "image"),
             places={
-                (int(cast("int", row["episode_index"])), key): _place(root, pattern, row, key)
-                for row in rows for key in videos if f"videos/{key}/from_timestamp" in row
+                (episode, key): _place(pattern, row, key)
+                for episode, row in listed for key in videos if f"videos/{key}/from_timestamp" in row
             },
         )  # fmt: skip
 
@@ -81,7 +86,7 @@ class CameraFiles:
             raise FileProblem(
                 f"{self.root}/meta/episodes has no video of {key} for episode {episode}; the dataset is incomplete."
             )
-        return _decoded(place, count, self.rate_hz)
+        return _decoded(self.root, place, count, self.rate_hz)
 
     def _single(self, cell: object, key: str) -> ImageArray:
         data = cast("Mapping[str, object]", cell).get("bytes") if isinstance(cell, dict) else None
@@ -91,25 +96,41 @@ class CameraFiles:
             raise FileProblem(f"An image of {key} in {self.root} cannot be read: {error}.") from error
 
 
-def _place(root: Path, pattern: str, row: Mapping[str, object], key: str) -> VideoSegment:
-    chunk, file, begin_s = (row[f"videos/{key}/{name}"] for name in ("chunk_index", "file_index", "from_timestamp"))
-    path = pattern.format(video_key=key, chunk_index=chunk, file_index=file)
-    return VideoSegment(video=root / path, begin_s=float(cast("float", begin_s)))
+def _place(pattern: str, row: Mapping[str, object], key: str) -> VideoSegment:
+    begin_s, where = row[f"videos/{key}/from_timestamp"], f"videos/{key}"
+    if not isinstance(begin_s, int | float) or not 0 <= begin_s < _LONGEST_S:
+        raise FileProblem(f"meta/episodes has {shown(begin_s)} as {where}/from_timestamp; it must be 0 s or more.")
+    chunk, file = (_whole(row, f"{where}/{name}") for name in ("chunk_index", "file_index"))
+    return VideoSegment(video=video_name(pattern, key, chunk, file), begin_s=float(begin_s))
 
 
-def _decoded(place: VideoSegment, count: int, rate_hz: float) -> Iterator[ImageArray]:
+def _whole(row: Mapping[str, object], name: str) -> int:
+    value = row.get(name)
+    if not isinstance(value, int) or not 0 <= value <= MOST_INDEX:
+        raise FileProblem(f"meta/episodes has {shown(value)} as {name}; allowed are whole numbers to {MOST_INDEX}.")
+    return value
+
+
+def _listed(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _decoded(root: Path, place: VideoSegment, count: int, rate_hz: float) -> Iterator[ImageArray]:
     """`count` images, uint8 (height, width, 3), from the begin of a segment."""
     try:
         import av
         from av.error import FFmpegError
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"Videos need PyAV ({missing}): pip install 'enpire[lerobot]'.") from missing
-    path, begin_s, found = place.video, place.begin_s, 0
+    path, begin_s, found = below(root, place.video), place.begin_s, 0
     try:
-        with av.open(str(path)) as video:
+        # The format is fixed: others, such as playlists, name further files and addresses, which FFmpeg would open.
+        with av.open(str(path), format="mp4") as video:
             stream = video.streams.video[0]
             video.seek(int(begin_s / float(stream.time_base or 1)), stream=stream)
             for frame in video.decode(stream):
+                if frame.width * frame.height > pictures.MOST_PIXELS:
+                    raise ValueError(f"{frame.width} x {frame.height} pixels are more than {pictures.MOST_PIXELS}")
                 if found < count and (frame.time or 0.0) > begin_s - 0.5 / rate_hz:
                     yield cast("ImageArray", frame.to_ndarray(format="rgb24"))
                     found += 1
