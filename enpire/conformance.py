@@ -9,9 +9,13 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from enpire.errors import EnpireError
+
+if TYPE_CHECKING:
+    from enpire.interfaces import Rig
+    from enpire.types import Start
 
 type Result = Literal["passed", "failed", "does not apply"]
 MARKS: dict[Result, str] = {"passed": "ok  ", "failed": "FAIL", "does not apply": "  - "}
@@ -23,6 +27,24 @@ class CheckFailed(EnpireError):
 
 class DoesNotApply(EnpireError):
     """A rule does not concern this task or robot, or cannot be tested here; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StationRobot:
+    """The robot of a station, for the checks of robots."""
+
+    name: str
+    """How the report names it."""
+    open: Callable[[], Rig]
+    """Opens it as the station does; it is called again after the rig was closed."""
+    start: Callable[[int], Start]
+    """Gives the start of an index."""
+    realtime: bool
+    """Whether time passes by itself (hardware), not with each action (simulation)."""
+    ask_code: Callable[[], str]
+    """Asks the operator for the code with which a latched robot is resumed; called at most once."""
+    say: Callable[[str], None]
+    """Prints a line for the operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

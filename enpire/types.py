@@ -36,6 +36,11 @@ PHASES: tuple[Phase, ...] = (
 MOVING: frozenset[Phase] = frozenset({"rollout", "reset", "verify"})
 """The phases that robot utilisation counts as moving time."""
 
+RATE_UNITS = ("m/s", "mm/s", "rad/s", "deg/s", "N", "N m", "Nm", "A", "V")
+"""Units of velocities, forces and torques."""
+RATE_NAMES = (".vel", ".velocity", ".vx", ".vy", ".vtheta", ".dq", ".torque", ".tau", ".effort")
+"""Endings of names, as LeRobot's robots have them, that mean the same."""
+
 SOURCE_POLICY, SOURCE_HUMAN, SOURCE_RESET, SOURCE_EXPERT = 0, 1, 2, 3
 """What commanded the robot in a frame: the values of `EpisodeArrays.source`."""
 
@@ -51,6 +56,11 @@ class Bounds:
     sensor_std: float = 0.0
     """Standard deviation, in the unit, of a number that is estimated from camera images; light, camera position and
     occlusion disturb it. 0 for proprioception."""
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether it is a velocity, a force or a torque, by its unit or its name: zero is then the value at rest."""
+        return self.unit in RATE_UNITS or self.name.endswith(RATE_NAMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +94,12 @@ class TaskSpec:
 
     @property
     def measured(self) -> tuple[int, ...]:
-        """For each action the index of the state of the same name, for a position; -1 for a speed or a difference."""
-        names = [item.name for item in self.state]
-        return tuple(names.index(item.name) if item.name in names else -1 for item in self.action)
+        """For each action the index of the state of the same name, for a position; -1 for a difference or a rate.
+
+        A rate (`Bounds.is_rate`) that is also sensed is no position: a robot that gets its own velocity moves on.
+        """
+        places = {item.name: index for index, item in enumerate(self.state)}
+        return tuple(-1 if item.is_rate else places.get(item.name, -1) for item in self.action)
 
     @property
     def period_s(self) -> float:

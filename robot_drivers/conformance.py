@@ -10,22 +10,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from enpire.conformance import CheckResult, ConformanceReport, run_check
+from enpire.conformance import CheckResult, ConformanceReport, StationRobot, run_check
 from enpire.errors import RobotProblem
 from enpire.interfaces import Rig
 from enpire.types import Start, TaskSpec
-from robot_drivers import conformance_motion, conformance_spec, conformance_stop
-from robot_drivers.conformance_bench import Bench, RobotUnderTest
+from robot_drivers import conformance_halt, conformance_motion, conformance_spec, conformance_stop
+from robot_drivers.conformance_bench import Bench, Operator, RobotUnderTest
 from robot_drivers.driver_file import load_robot
-from robot_drivers.guard_client import GuardControl, GuardedClient, open_guarded
+from robot_drivers.guard_client import open_guarded
+from robot_drivers.guard_rules import NO_ACTION
 from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.resume_code import make
 
 type Check = Callable[[Bench], None]
 type OnResult = Callable[[CheckResult], None]
-CHECKS: tuple[Check, ...] = (*conformance_spec.CHECKS, *conformance_motion.CHECKS, *conformance_stop.CHECKS)
+CHECKS: tuple[Check, ...] = (
+    *conformance_spec.CHECKS, *conformance_motion.CHECKS, *conformance_stop.CHECKS, *conformance_halt.CHECKS,
+)  # fmt: skip
 
 
 def count_checks() -> int:
@@ -40,32 +44,28 @@ def check(robot: RobotUnderTest, on_result: OnResult = lambda result: None) -> C
     results: list[CheckResult] = []
     try:
         for rule in CHECKS:
-            results.append(run_check(rule, bench, lambda: _file_of(bench.rig)))
+            rule_began_s = time.monotonic()
+            result = run_check(rule, bench, lambda: _file_of(bench.rig))
+            results.append(_explained(result, bench, rule_began_s))
             on_result(results[-1])
         timing = _timing(bench)
     finally:
-        bench.rig.close()
+        bench.close()
     took_s = time.monotonic() - began_s
     return ConformanceReport(subject=robot.name, results=tuple(results), notes=(timing,), took_s=took_s)
 
 
-def check_rig(
-    name: str,
-    open_rig: Callable[[], Rig],
-    start: Callable[[int], Start],
-    realtime: bool,
-    on_result: OnResult = lambda result: None,
-) -> ConformanceReport:
-    """Check a rig as a station opens it. THE ROBOT MOVES.
+def check_rig(robot: StationRobot, on_result: OnResult = lambda result: None) -> ConformanceReport:
+    """Check a robot as its station opens it. THE ROBOT MOVES.
 
-    Args:
-        name: how the report names the robot.
-        open_rig: opens the rig; it is called again after the rig was closed.
-        start: gives the start of an index.
-        realtime: whether time passes by itself (hardware), not with each action (simulation).
-        on_result: gets each result when it is known.
+    The operator who runs the checks watches the robot, so the checks resume it after each of their stops: with the
+    code, if it is behind a guard that asks for one.
     """
-    return check(RobotUnderTest(name=name, open=open_rig, start=start, realtime=realtime), on_result)
+    resume = Operator(robot.ask_code, robot.say).resume
+    return check(
+        RobotUnderTest(name=robot.name, open=robot.open, start=robot.start, realtime=robot.realtime, resume=resume),
+        on_result,
+    )
 
 
 def check_file(
@@ -89,26 +89,27 @@ def guarded_robot(settings: GuardSettings, spec: TaskSpec) -> RobotUnderTest:
 
     They resume it with a code that is made for this run.
     """
-    code = make(settings.folder) if settings.person_to_resume else ""
-
-    def resume(rig: Rig) -> None:
-        with GuardControl(settings.card) as control:
-            if control.status()["latched"]:
-                control.resume("the operator who runs the conformance checks", code)
-
-    def opened() -> GuardedClient:
-        rig = open_guarded(settings)
-        resume(rig)
-        return rig
-
+    code = make(settings.folder) if settings.person_to_resume else ""  # without one the guard does not start
+    operator = Operator(lambda: code, print)
     return RobotUnderTest(
-        name=settings.driver, open=opened, start=starts_of(spec), realtime=settings.pace == "realtime", resume=resume
-    )
+        name=settings.driver, open=lambda: open_guarded(settings), start=starts_of(spec),
+        realtime=settings.pace == "realtime", resume=operator.resume,
+    )  # fmt: skip
 
 
 def starts_of(spec: TaskSpec) -> Callable[[int], Start]:
     """Starts for a robot without a task: every value zero."""
     return lambda index: Start(split="train", index=index, values=(0.0,) * len(spec.start_names), seed=index)
+
+
+def _explained(result: CheckResult, bench: Bench, began_s: float) -> CheckResult:
+    """A failed check, with the lateness of this computer when the guard missed an action meanwhile."""
+    if result.result != "failed" or NO_ACTION not in result.detail:
+        return result
+    machine = bench.meter.since(began_s)
+    late = machine.worst_s > bench.spec.period_s / 2 or machine.slowness > 2
+    cause = "the computer, not the driver, was late; check the robot when it is idle" if late else "it was on time"
+    return replace(result, detail=f"{result.detail} Meanwhile {machine.text}: {cause}.")
 
 
 def _file_of(rig: Rig) -> str | None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from enpire.conformance import CheckFailed, require_refusal
-from enpire.errors import RobotProblem
+from enpire.conformance import CheckFailed, DoesNotApply, require_refusal
+from enpire.errors import RobotProblem, UsageError
 from enpire.interfaces import Rig
 from enpire.types import FloatArray, MaskArray, Observation, Start, TaskSpec
+from robot_drivers.guard_client import GuardControl, GuardedClient, open_guarded
+from robot_drivers.guarded_rig import Rehearses
+from robot_drivers.machine_lateness import LatenessMeter
 from robot_drivers.safety import Envelope
+from robot_drivers.sensor_faults import SensorFault
 
 NUDGE = 0.1
 """Share of an action's range by which a check moves the robot away from holding."""
@@ -21,11 +27,51 @@ NOISE = 0.02
 """Share of a state's range that counts as no motion, because sensors are noisy."""
 
 
+RESUME_S = 600.0
+"""How long the checks wait for an operator who resumes the robot elsewhere [s]."""
+
+
 def resume_rig(rig: Rig) -> None:
     """Allow motion after a stop, if the rig has `resume`."""
     resume = getattr(rig, "resume", None)
     if callable(resume):
         resume()
+
+
+class Operator:
+    """Resumes the robot during the checks, as the operator who watches it does: its guard asks for a name and the code.
+
+    A robot whose guard is on another computer is resumed there, by hand; the checks wait for that.
+    """
+
+    def __init__(self, code: Callable[[], str], say: Callable[[str], None]) -> None:
+        """`code` gives the code of the robot, and is called once; `say` prints a line for the operator."""
+        self._ask, self._say = code, say
+
+    @cached_property
+    def code(self) -> str:
+        """The code of the robot."""
+        return self._ask()
+
+    def resume(self, rig: Rig) -> None:
+        """Resume the robot after a stop of a check; RobotProblem if it is not resumed."""
+        if isinstance(rig, GuardedClient) and rig.settings.person_to_resume:
+            with GuardControl(rig.settings.card) as guard:
+                if guard.status()["latched"]:
+                    guard.resume("the operator who runs the conformance checks", self.code)
+            return
+        try:
+            resume_rig(rig)
+        except RobotProblem as problem:
+            self._wait(rig, problem)
+
+    def _wait(self, rig: Rig, problem: RobotProblem) -> None:
+        self._say(f"{problem} The checks continue when the robot is resumed at its own computer.")
+        until_s = time.monotonic() + RESUME_S
+        while getattr(rig, "stopped", False):
+            if time.monotonic() > until_s:
+                raise problem
+            time.sleep(0.2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +99,18 @@ class Bench:
         self.spec: TaskSpec = self.rig.spec
         self.envelope = Envelope(self.spec)
         self.all: MaskArray = np.ones(self.rig.lanes, np.bool_)
+        self.last: FloatArray = np.zeros((self.rig.lanes, self.spec.action_dim), np.float32)
+        """What `tick` sent last."""
+        self.meter = LatenessMeter()
         self.low = np.array([item.low for item in self.spec.state], np.float64)
         self.high = np.array([item.high for item in self.spec.state], np.float64)
         span = self.high - self.low
         self.span = np.where(np.isfinite(span) & (span > 0), span, 1.0)
+
+    def close(self) -> None:
+        """Release the rig, and end the measurement of this computer."""
+        self.meter.close()
+        self.rig.close()
 
     def ready(self, seed: int = 0) -> Rig:
         """The rig, with each lane placed at the start of its number."""
@@ -64,6 +118,33 @@ class Bench:
         for lane in range(self.rig.lanes):
             self.rig.place(lane, self.robot.start(seed + lane))
         return self.rig
+
+    @contextmanager
+    def rehearsing(self, fault: SensorFault) -> Iterator[None]:
+        """The rig with a sensor fault in every stop, for the length of the block. The rig of a guard is opened again.
+
+        Raises:
+            DoesNotApply: the rig, or its driver, cannot be given this fault.
+        """
+        rig = self.rig
+        if isinstance(rig, GuardedClient):
+            rig.close()
+            self.rig = _guard_that_rehearses(rig, fault, self.robot.open)
+        elif isinstance(rig, Rehearses):
+            try:
+                rig.rehearse(fault)
+            except UsageError as problem:
+                raise DoesNotApply(str(problem)) from problem
+        else:
+            raise DoesNotApply("the sensors of this robot cannot be broken from here")
+        try:
+            yield
+        finally:
+            if isinstance(self.rig, Rehearses):
+                self.rig.rehearse("")
+            else:
+                self.rig.close()
+                self.rig = self.robot.open()
 
     def reopen(self) -> Rig:
         """Close the rig and open it again."""
@@ -84,7 +165,7 @@ class Bench:
 
     def tick(self, action: FloatArray, moving: MaskArray | None = None) -> FloatArray:
         """Send one action (lanes, action_dim) and let a period pass; returns what was sent, of the same shape."""
-        sent = self.rig.act(action, self.all if moving is None else moving)
+        sent = self.last = self.rig.act(action, self.all if moving is None else moving)
         self.pass_period()
         return sent
 
@@ -119,3 +200,16 @@ def require_closed(rig: Rig, bench: Bench) -> None:
     """CheckFailed unless a closed rig refuses actions."""
     hold = np.zeros((rig.lanes, bench.spec.action_dim), np.float32)
     require_refusal(lambda: rig.act(hold, bench.all), RobotProblem, "An action after close")
+
+
+def _guard_that_rehearses(rig: GuardedClient, fault: SensorFault, reopen: Callable[[], Rig]) -> Rig:
+    """The rig behind a new guard with a sensor fault; DoesNotApply where that guard cannot be started."""
+    try:
+        made = open_guarded(replace(rig.settings, rehearse=fault))
+    except RobotProblem as problem:
+        reopen().close()
+        raise DoesNotApply(f"{problem}") from problem
+    if made.status()["rehearses"] != fault:
+        made.close()
+        raise DoesNotApply("the guard of this robot is started by the system, and rehearses no fault")
+    return made

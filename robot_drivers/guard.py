@@ -176,6 +176,7 @@ class Guard:
             "latest_ms": self.latest_ms,
             "runner": self._runner != NO_PEER,
             "pid": os.getpid(),
+            "rehearses": self.settings.rehearse,
         }
 
     def _greet(self, peer: int, message: Fields) -> Message:
@@ -233,7 +234,8 @@ class Guard:
             self._busy.pop(job.peer, None)
             if job.method == "act":
                 self.rules.served(time.monotonic_ns())
-            if result.pop("fault", False):
+            failed = result.pop("failed", False) and self.rules.armed
+            if result.pop("fault", False) or failed:
                 self.rules.trip("The driver failed.")
                 self._halt()
             if self._rig.lanes == 1 and self._rig.offences[0] and not self.rules.tripped:

@@ -67,10 +67,14 @@ class GuardControl:
             return check_reply(decode(exchange(self._socket, frame, timeout_s)))
 
     def status(self) -> Message:
-        """latched, tripped, armed, dropped actions by reason, lease, watchdog delay `latest_ms` [ms], runner, pid."""
+        """latched, tripped, armed, dropped actions by reason, lease, watchdog delay `latest_ms` [ms], runner, pid.
+
+        `rehearses` is the sensor fault of conformance checks; empty in operation.
+        """
         answer = self.ask("status")
         names = ("latched", "tripped", "armed", "dropped", "lease", "latest_ms", "runner", "pid")
-        return {name: answer.get(name) for name in names}
+        rehearses = answer.get("rehearses") if "rehearses" in answer else ""  # a guard of an earlier version has none
+        return {**{name: answer.get(name) for name in names}, "rehearses": rehearses}
 
     def stop(self, cause: str) -> None:
         """Stop the robot and latch it; returns when the latch is on disk."""

@@ -9,6 +9,8 @@ from typing import Literal
 
 Refusal = Literal["", "latched", "tripped", "old lease", "repeated", "stale"]
 
+NO_ACTION = "No new action came for"
+"""Begins the cause when the watchdog trips."""
 JITTER_S = 0.01
 """How late a process may be on a busy computer, besides the period by which a station may be late [s]."""
 
@@ -119,7 +121,7 @@ class GuardRules:
             return False
         late_ms = (now_ns - self._due_ns + self.patience_ns) / 1e6
         hangs = f"The driver hangs in {driver_at}; check its bus and power. " if driver_at else ""
-        self.trip(f"{hangs}No new action came for {late_ms:.0f} ms; {self.patience_ns / 1e6:.0f} ms are allowed.")
+        self.trip(f"{hangs}{NO_ACTION} {late_ms:.0f} ms; {self.patience_ns / 1e6:.0f} ms are allowed.")
         return True
 
     def trip(self, cause: str) -> None:

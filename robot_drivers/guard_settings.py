@@ -16,6 +16,7 @@ from robot_drivers.driver_file import load_robot
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.mujoco_robot import envelope_limits
 from robot_drivers.safety import Envelope
+from robot_drivers.sensor_faults import SensorFault
 from robot_drivers.single_lane import SingleLane
 
 CALLERS_PATH = "ENPIRE_CALLERS_PYTHONPATH"
@@ -49,6 +50,8 @@ class GuardSettings:
     must resume the robot, otherwise not at all."""
     group: str = ""
     """Unix group whose members may connect to a guard that runs as a user of its own; empty: only that user."""
+    rehearse: SensorFault = ""
+    """Sensor fault in every stop, for conformance checks only."""
     realtime_priority: bool = False
     """Run with the scheduling policy SCHED_FIFO; the process needs the permission."""
 
@@ -90,8 +93,20 @@ def open_guarded_rig(settings: GuardSettings) -> GuardedRig:
     """The connected rig of a guard, inside its envelope.
 
     Raises:
-        UsageError: the driver plug-in is no function, or returns a rig without an envelope.
+        UsageError: the driver plug-in is no function, or returns a rig without an envelope, or cannot rehearse the
+            sensor fault.
     """
+    rig = _open_rig(settings)
+    if settings.rehearse:
+        try:
+            rig.rehearse(settings.rehearse)
+        except UsageError:
+            rig.close()
+            raise
+    return rig
+
+
+def _open_rig(settings: GuardSettings) -> GuardedRig:
     if not settings.driver.endswith(".py"):
         task = cast("type[Task]", plugins.load("tasks", settings.task))() if settings.task else None
         opener = plugins.load("drivers", settings.driver)

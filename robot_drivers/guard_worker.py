@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from enpire.errors import EnpireError, RobotProblem
+from enpire.errors import EnpireError, EnvelopeViolation, RobotProblem
 from enpire.field_reader import Fields
 from enpire.wire.rpc import Message, array_out, error_out
 from robot_drivers.rig_messages import MonitoredRig, answer
@@ -63,7 +63,10 @@ class GuardWorker:
                 self._pace()
             return {"error": "", **answer(self._rig, job.method, job.message), **self._report(job.method)}
         except EnpireError as error:
-            return {**error_out(error), **self._report(job.method)}
+            # A refused action is the fault of the runner; any other problem in motion is one of the driver.
+            failed = isinstance(error, RobotProblem) and not isinstance(error, EnvelopeViolation)
+            failed &= job.method in {"act", "observe"}
+            return {**error_out(error), **self._report(job.method), **({"failed": True} if failed else {})}
         except Exception as error:  # noqa: BLE001 - a driver may raise anything, and the guard must survive it
             problem = RobotProblem(f"The driver failed with {type(error).__name__}: {error}.")
             try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,9 +17,26 @@ from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
 from enpire.wire.live_images import HasLiveImages, RenderImages, no_live_images
 from robot_drivers.freshness import Freshness
 from robot_drivers.safety import Envelope
+from robot_drivers.sensor_faults import SensorFault, broken_sensors, check_possible
 
 IN_FLIGHT_S = 1.0
 """How long `stop` waits for an action that was being sent [s]."""
+
+
+@runtime_checkable
+class HoldsStill(Protocol):
+    """A rig that must be told to hold: without an action it may still carry out the last one, as real robots do."""
+
+    def hold(self) -> None:
+        """Hold still until the next action."""
+
+
+@runtime_checkable
+class Rehearses(Protocol):
+    """A rig that can break its sensors in every stop, for conformance checks."""
+
+    def rehearse(self, fault: SensorFault) -> None:
+        """Set the fault; UsageError if that is not possible."""
 
 
 class GuardedRig:
@@ -45,6 +63,7 @@ class GuardedRig:
         self._last = np.full((rig.lanes, rig.spec.action_dim), np.nan, np.float32)
         self._before = self._last.copy()
         self._closed = False
+        self._fault: SensorFault = ""
         self._stopped = threading.Event()
         self._sending = threading.Lock()
 
@@ -73,6 +92,8 @@ class GuardedRig:
             if not 0 <= lane < self.lanes:
                 raise UsageError(f"There is no lane {lane}; this rig has lanes 0 to {self.lanes - 1}.")
             self._rig.place(lane, start)
+            if self._stopped.is_set():
+                self._rig.stop()  # the stop came while the lane was being placed
         if self.lanes == 1:
             self._freshness.begin()
         self.violated[lane] = False
@@ -105,9 +126,12 @@ class GuardedRig:
         self._measured[:] = True
         if self.lanes == 1:
             self._freshness.note(observation)
-        for lane in np.flatnonzero(self._envelope.violated(state) & ~self.violated):
+        outside = self._envelope.violated(state) & ~self.violated
+        for lane in np.flatnonzero(outside):
             self.offences[lane] = self._envelope.offence(state[lane])
             self.violated[lane] = True
+        if np.any(outside) and isinstance(self._rig, HoldsStill):
+            self._rig.hold()
         return observation
 
     def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
@@ -183,7 +207,8 @@ class GuardedRig:
         if self._closed:
             return
         try:
-            self._rig.stop()
+            with broken_sensors(self._rig, self._fault):
+                self._rig.stop()
         except Exception as error:
             raise RobotProblem(
                 f"The driver of {self.spec.name} cannot stop the robot ({type(error).__name__}: {error}). Use the"
@@ -191,6 +216,14 @@ class GuardedRig:
             ) from error
         if self._sending.acquire(timeout=IN_FLIGHT_S):
             self._sending.release()
+
+    def rehearse(self, fault: SensorFault) -> None:
+        """Break the sensors in every stop from now on, for conformance checks; UsageError if that is not possible."""
+        if isinstance(self._rig, Rehearses):
+            self._rig.rehearse(fault)
+        else:
+            check_possible(self._rig, fault)
+            self._fault = fault
 
     def resume(self) -> None:
         """Allow motion again after a stop. Only an operator may do this with a real robot."""

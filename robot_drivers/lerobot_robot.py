@@ -6,11 +6,12 @@ LeRobot gives names but no units and bounds. These come from the task's spec, wh
 
 from __future__ import annotations
 
+import math
 import pkgutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,6 +22,7 @@ from enpire.errors import RobotProblem, UsageError
 from enpire.interfaces import Task
 from enpire.types import FloatArray, ImageArray, Observation, TaskSpec
 from robot_drivers.guarded_rig import GuardedRig
+from robot_drivers.lerobot_stop import CameraFault, broken_cameras, hold_still, release
 from robot_drivers.mujoco_robot import envelope_limits
 from robot_drivers.safety import Envelope
 from robot_drivers.single_lane import SingleLane
@@ -29,13 +31,16 @@ if TYPE_CHECKING:
     from lerobot.robots import Robot as LeRobot
 
 OPTIONS = frozenset({"envelope", "robot"})
+BUS_S = 0.5
+"""How long a stop waits for a call that uses the bus [s]."""
 
 
 class LeRobotRobot:
     """One LeRobot robot as a `Robot`.
 
-    `stop` commands the measured positions, so a robot with position servos holds still. LeRobot's buses allow one call
-    at a time, so a stop waits for the present call. Run the robot behind a guard, whose watchdog counts that time.
+    `stop` commands zero velocity, and the positions that the motors report, so a robot with position servos holds
+    still. It needs no camera: see `lerobot_stop`. LeRobot's buses allow one call at a time, so a stop waits for the
+    present call, but not longer than `BUS_S`. Run the robot behind a guard, whose watchdog counts that time.
     """
 
     def __init__(self, robot: LeRobot, spec: TaskSpec) -> None:
@@ -43,7 +48,12 @@ class LeRobotRobot:
         self._robot = robot
         self._state_names = [item.name for item in spec.state]
         self._action_names = [item.name for item in spec.action]
+        positions = {item.name for item, index in zip(spec.action, spec.measured, strict=True) if index >= 0}
+        self._holds = {name: math.nan if name in positions else None for name in self._action_names}
+        """What holds the robot: the last sensed value of a position, None for any other action."""
+        self._connected = False
         self._bus = threading.Lock()
+        self._stopping = threading.Lock()
         _check_features(robot, spec)
 
     def connect(self) -> None:
@@ -52,12 +62,18 @@ class LeRobotRobot:
         Raises:
             RobotProblem: the robot cannot be reached, or is not calibrated.
         """
-        with self._bus_call("connect"):
-            self._robot.connect(calibrate=False)
-            if self._robot.is_calibrated:
-                return
-            self._robot.disconnect()
-        raise RobotProblem(f"{self._robot} is not calibrated; run lerobot-calibrate for it, then start again.")
+        try:
+            with self._bus_call("connect"):
+                self._robot.connect(calibrate=False)
+                calibrated = self._robot.is_calibrated
+        except RobotProblem:
+            with suppress(RobotProblem):
+                release(self._robot)  # the motors are connected before the cameras
+            raise
+        self._connected = True
+        if not calibrated:
+            self.close()
+            raise RobotProblem(f"{self._robot} is not calibrated; run lerobot-calibrate for it, then start again.")
 
     def observe(self) -> Observation:
         """Sense once: state (1, state_dim) float32, in the units of the spec.
@@ -69,6 +85,7 @@ class LeRobotRobot:
             values = self._robot.get_observation()
             ended_ns = time.monotonic_ns()
         row = np.array([[_number(values, name) for name in self._state_names]], np.float32)
+        self._holds.update({name: _number(values, name) for name, held in self._holds.items() if held is not None})
         images = {camera: _image(values, camera)[None] for camera in self.spec.cameras}
         return Observation(stamp_ns=(began_ns + ended_ns) // 2, state=row, images=images)
 
@@ -83,20 +100,39 @@ class LeRobotRobot:
         return np.array([_number(sent, name) for name in self._action_names], np.float32)
 
     def stop(self) -> None:
-        """Command the measured positions; actions that are no measured position get zero."""
-        if not self._robot.is_connected:
-            return
-        with self._bus_call("stop"):
-            values = self._robot.get_observation()
-            self._robot.send_action(
-                {name: _number(values, name) if name in values else 0.0 for name in self._action_names}
-            )
+        """Hold still: measured positions, and zero for every other action.
+
+        Raises:
+            RobotProblem: the motors do not take the command.
+        """
+        with self._stopping:
+            if self._connected:
+                with self._bus_or_late():
+                    hold_still(self._robot, dict(self._holds))
 
     def close(self) -> None:
-        """Disconnect."""
-        if self._robot.is_connected:
-            with self._bus_call("disconnect"):
-                self._robot.disconnect()
+        """Disconnect the motors and every camera, also when one of them is gone."""
+        with self._stopping:
+            if self._connected:
+                self._connected = False
+                with self._bus_or_late():
+                    release(self._robot)
+
+    @contextmanager
+    def with_cameras(self, fault: CameraFault) -> Iterator[None]:
+        """Give the robot broken cameras for the length of the block, for conformance checks."""
+        with broken_cameras(self._robot, fault):
+            yield
+
+    @contextmanager
+    def _bus_or_late(self) -> Iterator[None]:
+        """Hold the bus, or continue without it when a call hangs, such as one that waits for a camera."""
+        held = self._bus.acquire(timeout=BUS_S)
+        try:
+            yield
+        finally:
+            if held:
+                self._bus.release()
 
     @contextmanager
     def _bus_call(self, what: str) -> Iterator[None]:

@@ -71,8 +71,8 @@ class Envelope:
     def hold(self, state: FloatArray) -> FloatArray:
         """The action that holds still at a state.
 
-        An action with the name of a state number is a position, so it gets the measured value. Any other is a speed or
-        a difference, so it gets zero, or the bound next to zero.
+        A position (`TaskSpec.measured`) gets the measured value. Any other action is a rate or a difference, so it gets
+        zero, or the bound next to zero.
 
         Args:
             state: (lanes, state_dim), in the units of the spec.

@@ -10,6 +10,7 @@ from enpire.errors import RobotProblem, UsageError
 from enpire.interfaces import Robot
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
 from enpire.wire.live_images import RenderImages, no_live_images
+from robot_drivers.sensor_faults import SensorFault, broken_sensors, check_possible
 
 
 class SingleLane:
@@ -22,6 +23,8 @@ class SingleLane:
         self._robot = robot
         self._seen: Observation | None = None
         self._sent: FloatArray = np.zeros((1, robot.spec.action_dim), np.float32)
+        self._moves = False
+        self._fault: SensorFault = ""
         robot.connect()
 
     def place(self, lane: int, start: Start) -> None:
@@ -50,12 +53,17 @@ class SingleLane:
         """Send an action (1, action_dim) if the lane moves, in the units of the spec.
 
         Returns:
-            What the driver sent, (1, action_dim) float32; the last sent action if the lane does not move.
+            What the driver sent, (1, action_dim) float32; the last sent action if the lane does not move. A lane that
+            moved until now holds still.
 
         Raises:
             RobotProblem: the driver returned a wrong shape.
         """
-        if moving[0]:
+        if not moving[0]:
+            if self._moves:
+                self.hold()
+        else:
+            self._moves = True
             sent = np.asarray(self._robot.act(action[0]), np.float32)
             if sent.shape != (self.spec.action_dim,):
                 raise RobotProblem(
@@ -79,7 +87,18 @@ class SingleLane:
 
     def stop(self) -> None:
         """Hold still."""
-        self._robot.stop()
+        self._moves = False
+        with broken_sensors(self._robot, self._fault):
+            self._robot.stop()
+
+    def hold(self) -> None:
+        """Hold still until the next action: a robot that gets no action may still carry out its last one."""
+        self.stop()
+
+    def rehearse(self, fault: SensorFault) -> None:
+        """Break the sensors in every stop from now on, for conformance checks; UsageError if that is not possible."""
+        check_possible(self._robot, fault)
+        self._fault = fault
 
     def close(self) -> None:
         """Stop and disconnect."""

@@ -65,7 +65,8 @@ def list_drivers(as_json: AsJson = False) -> None:
 def check(robot: Robot, as_json: AsJson = False) -> None:
     """Check a robot against the rules that stations rely on; exit code 1 when it breaks one. THE ROBOT MOVES.
 
-    The robot of a driver file runs behind a guard, the robot of a station file as the station opens it.
+    The robot of a driver file runs behind a guard, the robot of a station file as the station opens it. The checks
+    stop the robot and resume it; for a robot that only an operator resumes they ask for its code.
     """
     from enpire.commands.conformance import finish, run_checks
     from enpire.parts import PartGroup
@@ -136,6 +137,7 @@ def _driver_checks(path: Path) -> Callable[[OnResult], ConformanceReport]:
 
 def _station_checks(named: str) -> Callable[[OnResult], ConformanceReport]:
     """The checks of the robot of a station file, opened as the station opens it."""
+    from enpire.conformance import StationRobot
     from enpire.parts import TASKS, PartGroup
     from enpire.service.stations import open_robot, read_station
 
@@ -146,7 +148,11 @@ def _station_checks(named: str) -> Callable[[OnResult], ConformanceReport]:
     def start(index: int) -> Start:
         return task.start("train", index, b"")
 
-    return partial(checks.load("rig"), file.name, partial(open_robot, file, task), start, file.pace == "realtime")
+    robot = StationRobot(
+        name=file.name, open=partial(open_robot, file, task), start=start, realtime=file.pace == "realtime",
+        ask_code=lambda: typer.prompt("The robot's code", hide_input=True), say=log,
+    )  # fmt: skip
+    return partial(checks.load("rig"), robot)
 
 
 def _connect(card: Path) -> AbstractContextManager[GuardControl]:

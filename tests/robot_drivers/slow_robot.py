@@ -6,10 +6,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from enpire.errors import RobotProblem
 from enpire.interfaces import Task
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation
 from robot_drivers.fake_robot import FAKE_SPEC, FakeRobot
 from robot_drivers.guarded_rig import GuardedRig
+from robot_drivers.mujoco_robot import envelope_limits
 from robot_drivers.safety import Envelope
 from robot_drivers.single_lane import SingleLane
 
@@ -44,6 +46,29 @@ class SlowRig(SingleLane):
         """The images of the newest observation, after a delay."""
         time.sleep(self._look_s)
         return super().look(lane)
+
+
+class UnholdingRig(SlowRig):
+    """It does not hold by itself when its envelope is left, so that only its guard stops it."""
+
+    def hold(self) -> None:
+        """Move on."""
+
+
+def open_unholding(task: Task | None, lanes: int, seed: int, options: Mapping[str, object]) -> GuardedRig:
+    """The arm that only its guard stops; with the option `error`, every action after the first fails, and is sent."""
+    rig = UnholdingRig(Path(str(options["log"])), 0.0, 0.0, 0.0, 0.0)
+    if options.get("error"):
+        send, sent = rig.act, []
+
+        def act(action: FloatArray, moving: MaskArray) -> FloatArray:
+            sent.append(send(action, moving))
+            if len(sent) > 1:
+                raise RobotProblem("The bus returned a corrupt packet.")
+            return sent[-1]
+
+        rig.act = act
+    return GuardedRig(rig, Envelope(FAKE_SPEC, envelope_limits(options, frozenset({"log", "error", "envelope"}))))
 
 
 def open_rig(task: Task | None, lanes: int, seed: int, options: Mapping[str, object]) -> GuardedRig:

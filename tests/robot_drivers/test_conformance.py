@@ -42,7 +42,11 @@ def test_there_are_at_least_thirty_named_checks():
 def test_the_fake_rig_conforms():
     report = check(lockstep(lambda: fake_robot.open_rig(None, 3, 0, {})))
     assert_conforms(report)
-    assert report.applied == len(CHECKS)
+    left_out = {result.name for result in report.results if result.result == "does not apply"}
+    assert left_out == {
+        "stop_ends_motion", "still_lane_ends_motion", "stop_without_observations", "stop_without_cameras",
+        "stop_with_stale_cameras",
+    }, "time stands still between the actions of a simulation"  # fmt: skip
 
 
 def test_a_robot_in_real_time_conforms():

@@ -1,0 +1,101 @@
+"""How late this computer itself is, measured beside a driver by a process that only sleeps and counts.
+
+A busy computer wakes processes late and computes slowly. Without this measure a check of a driver blames the driver.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+_SAMPLE = struct.Struct("ddd")
+_CHILD = """
+import struct, sys, time
+SLEEP_S, WORK_S = 0.004, 0.0005
+while True:
+    began_s = time.monotonic()
+    time.sleep(SLEEP_S)
+    late_s = time.monotonic() - began_s - SLEEP_S
+    work_s, own_s = time.monotonic(), time.thread_time()
+    while time.thread_time() - own_s < WORK_S:
+        pass
+    took_s = time.monotonic() - work_s
+    sys.stdout.buffer.write(struct.pack("ddd", time.monotonic(), late_s, took_s / WORK_S))
+    sys.stdout.buffer.flush()
+"""
+"""Writes the end, the lateness of a sleep and the slowness of a computation, 200 times a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lateness:
+    """How late a computer was in one interval."""
+
+    median_s: float
+    """By how much a process woke too late, median [s]."""
+    worst_s: float
+    """The same, largest value [s]."""
+    slowness: float
+    """Elapsed time over processor time of a short computation, median; 1 on an idle computer."""
+
+    @property
+    def text(self) -> str:
+        """The measure as a phrase."""
+        return (
+            f"this computer itself woke processes up to {1e3 * self.worst_s:.1f} ms late"
+            f" (median {1e3 * self.median_s:.1f} ms) and took {self.slowness:.1f} times the time to compute"
+        )
+
+    def without_it(self, took_s: float, wakes: int) -> float:
+        """What a call of `took_s` [s] that wakes processes `wakes` times takes on an idle computer, estimated [s]."""
+        return max(0.0, took_s - wakes * self.median_s) / max(self.slowness, 1.0)
+
+
+class LatenessMeter:
+    """Measures until it is closed."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _CHILD], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
+        )
+        assert self._process.stdout is not None
+        self._pipe = self._process.stdout.fileno()
+        os.set_blocking(self._pipe, False)
+        self._unread = b""
+        self._samples: list[tuple[float, float, float]] = []
+
+    def since(self, began_s: float) -> Lateness:
+        """The lateness from a monotonic time until now; all zero when the interval is too short for a sample."""
+        self._read()
+        rows: Sequence[tuple[float, float, float]] = [row for row in self._samples if row[0] >= began_s]
+        if not rows:
+            return Lateness(median_s=0.0, worst_s=0.0, slowness=1.0)
+        late = np.array([row[1] for row in rows])
+        # The process itself is delayed now: what it could not write yet counts, too.
+        worst_s = max(float(late.max()), time.monotonic() - rows[-1][0] - 0.01)
+        return Lateness(
+            median_s=max(0.0, float(np.median(late))),
+            worst_s=max(0.0, worst_s),
+            slowness=float(np.median([row[2] for row in rows])),
+        )
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _read(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._pipe, 1 << 16):
+                self._unread += data
+        whole = len(self._unread) - len(self._unread) % _SAMPLE.size
+        self._samples += list(_SAMPLE.iter_unpack(self._unread[:whole]))
+        self._unread = self._unread[whole:]
+        del self._samples[:-20_000]
