@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 
 from tests.web_ui.recorded import record
 from tests.web_ui.scripted_lab import ScriptedLab
+from web_ui import passwords
 from web_ui.accounts import Accounts, Role
 from web_ui.app import create_app
 from web_ui.auth import COOKIE
@@ -43,6 +44,15 @@ class Site:
         self.client.cookies.clear()
         self.client.cookies.set(COOKIE, self.accounts.open_key("session", name, "test"), domain="127.0.0.1")
         return self.client
+
+
+@pytest.fixture(scope="package", autouse=True)
+def cheap_passwords() -> Iterator[None]:
+    """Hashes of passwords at a small cost, of which test_sessions.py tests the real one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passwords, "COST", 2**4)
+        patch.setattr(passwords, "DUMMY", passwords.seal(passwords.draw()))
+        yield
 
 
 @pytest.fixture(scope="session")

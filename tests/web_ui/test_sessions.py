@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 
 import pytest
@@ -217,6 +218,17 @@ def test_an_ended_key_is_refused(site: Site) -> None:
     assert site.accounts.holder("token", site.accounts.open_key("token", "ada", "old", life_s=-1)) is None
     with pytest.raises(UnknownName, match="no session or token"):
         site.accounts.revoke("nothing")
+
+
+def test_passwords_cost_their_finder_something() -> None:
+    fresh = importlib.util.find_spec("web_ui.passwords")
+    assert fresh is not None
+    assert fresh.loader is not None
+    module = importlib.util.module_from_spec(fresh)
+    fresh.loader.exec_module(module)  # the other tests here use a small cost
+    assert (module.COST, module.BLOCK) == (2**14, 8)
+    assert module.seal(PASSWORD).startswith("scrypt$16384$8$")
+    assert module.DUMMY.startswith("scrypt$16384$8$"), "an unknown name costs as much"
 
 
 def test_passwords_are_salted() -> None:

@@ -1,0 +1,118 @@
+"""Gates at levels below alpha, and evidence against numbers: what a threshold at the wrong place would change."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from enpire.errors import UsageError
+from enpire.gate.e_values import difference, log_e, log_e_above
+from enpire.gate.gate import GateRule, Pair, Tally, Trial, decide, judge, level
+from enpire.gate.intervals import sequence
+from enpire.types import OutcomeKind
+
+ALPHA = 0.05
+LEVELS = (0.0304, 0.0076, 0.001)
+"""The levels of the first and second gate of a campaign at alpha, and one of a late gate."""
+
+
+def fewest(reached, start: int = 0) -> int:
+    """The smallest number for which `reached` holds."""
+    return next(number for number in range(start, 2000) if reached(number))
+
+
+def won(
+    index: int, candidate: OutcomeKind = "success", champion: OutcomeKind = "failure", faster: bool = False
+) -> Pair:
+    return Pair(
+        index=index,
+        champion=Trial(pair=index, side="champion", outcome=champion, ticks=90),
+        candidate=Trial(pair=index, side="candidate", outcome=candidate, ticks=70 if faster else 90),
+    )
+
+
+@pytest.mark.parametrize("at", LEVELS)
+def test_a_candidate_is_better_from_the_level_on_and_not_from_alpha(at: float) -> None:
+    needed = fewest(lambda wins: log_e(wins, 2) >= -math.log(at))
+    assert needed > fewest(lambda wins: log_e(wins, 2) >= -math.log(ALPHA)), "the two thresholds differ here"
+    assert decide(Tally(wins=needed, losses=2), GateRule(), at).reason == "better"
+    assert decide(Tally(wins=needed - 1, losses=2), GateRule(), at).reason == "undecided"
+    assert judge([won(index) for index in range(40)], GateRule(), at).tally.wins == fewest(
+        lambda wins: log_e(wins, 0) >= -math.log(at)
+    )
+
+
+@pytest.mark.parametrize("at", LEVELS)
+def test_a_candidate_is_worse_from_alpha_on_at_every_level(at: float) -> None:
+    needed = fewest(lambda losses: log_e(losses, 2) >= -math.log(ALPHA))
+    assert decide(Tally(wins=2, losses=needed), GateRule(), at).reason == "worse"
+    assert decide(Tally(wins=2, losses=needed - 1), GateRule(), at).reason == "undecided"
+
+
+@pytest.mark.parametrize("at", LEVELS)
+def test_a_candidate_is_faster_only_with_both_kinds_of_evidence_at_the_level(at: float) -> None:
+    rule, need = GateRule(pairs=2000, early_hold=False), -math.log(at)
+    speed = fewest(lambda faster: log_e(faster, 0) >= need)
+    safe = fewest(lambda both: log_e_above(0, 0, both, -rule.margin) >= need)
+    assert safe > fewest(lambda both: log_e_above(0, 0, both, -rule.margin) >= -math.log(ALPHA))
+    assert safe > speed
+    assert decide(Tally(both=safe, faster=speed), rule, at).reason == "faster"
+    assert decide(Tally(both=safe, faster=speed - 1), rule, at).reason == "undecided"
+    assert decide(Tally(both=safe - 1, faster=speed), rule, at).reason == "undecided"
+
+
+@pytest.mark.parametrize("at", LEVELS)
+def test_a_gate_ends_with_futility_exactly_when_the_rest_cannot_reach_the_level(at: float) -> None:
+    rule, need = GateRule(pairs=100), -math.log(at)
+    left = fewest(lambda wins: log_e(wins, 0) >= need)
+    ties = rule.pairs - left
+    assert decide(Tally(neither=ties), rule, at).reason == "undecided", "winning all that are left would do"
+    assert decide(Tally(neither=ties + 1), rule, at).reason == "hopeless"
+    assert decide(Tally(neither=rule.pairs), rule, at).reason == "spent"
+
+
+@pytest.mark.parametrize("at", LEVELS)
+def test_a_decision_names_the_threshold_and_the_evidence_that_it_was_taken_with(at: float) -> None:
+    tally = Tally(wins=9, losses=4, both=60, neither=7, faster=20, slower=11)
+    decision = decide(tally, GateRule(), at)
+    assert (decision.level, decision.log_need) == (at, pytest.approx(math.log(1 / at)))
+    assert (decision.log_e, decision.log_e_worse, decision.log_e_faster) == (log_e(9, 4), log_e(4, 9), log_e(20, 11))
+    assert (decision.low, decision.high) == difference(9, 4, 67, 0.95), "the interval is at alpha, not at the level"
+    assert decide(tally, GateRule(alpha=0.2), at).low == difference(9, 4, 67, 0.8)[0]
+    assert decision.more is not None
+    scale = 1 + decision.more / tally.pairs
+    assert log_e(round(9 * scale), round(4 * scale)) >= math.log(1 / at)
+    before = 1 + (decision.more - 1) / tally.pairs
+    assert log_e(round(9 * before), round(4 * before)) < math.log(1 / at)
+
+
+def test_the_error_of_the_confidence_sequence_is_shared_by_its_two_ends() -> None:
+    for wins, losses, ties in [(12, 3, 40), (3, 12, 40), (0, 0, 25), (200, 90, 10)]:
+        for confidence in (0.95, 0.8):
+            low, high = difference(wins, losses, ties, confidence)
+            need = math.log(2 / (1 - confidence))
+            assert log_e_above(wins, losses, ties, low) == pytest.approx(need, abs=1e-6)
+            assert log_e_above(losses, wins, ties, -high) == pytest.approx(need, abs=1e-6)
+
+
+def test_the_sequence_of_a_rate_ends_where_the_likelihood_has_lost_its_share() -> None:
+    for successes, n, confidence in [(7, 20, 0.95), (150, 160, 0.95), (3, 9, 0.8)]:
+        interval, failures = sequence(successes, n, confidence), n - successes
+        mean = math.lgamma(successes + 1) + math.lgamma(failures + 1) - math.lgamma(n + 2)
+        for rate in (interval.low, interval.high):
+            found = successes * math.log(rate) + failures * math.log1p(-rate)
+            assert found == pytest.approx(math.log(1 - confidence) + mean, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("k", "promoted", "share"), [(1, 0, 1.0), (2, 0, 1 / 4), (2, 1, 2 / 4), (3, 2, 3 / 9), (7, 3, 4 / 49)]
+)
+def test_the_level_of_a_gate(k: int, promoted: int, share: float) -> None:
+    assert level(ALPHA, k, promoted) == pytest.approx(ALPHA * 6 / math.pi**2 * share)
+
+
+@pytest.mark.parametrize(("k", "promoted"), [(0, 0), (1, 1), (3, 3), (2, -1)])
+def test_a_gate_that_cannot_be_has_no_level(k: int, promoted: int) -> None:
+    with pytest.raises(UsageError, match="each promotes at most once"):
+        level(ALPHA, k, promoted)
